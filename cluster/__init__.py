@@ -1,0 +1,1 @@
+"""Start and address the Ray clusters that sweeps run on."""

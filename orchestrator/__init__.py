@@ -1,0 +1,1 @@
+"""Run a sweep: plan, schedule, record, report."""
