@@ -1,0 +1,193 @@
+"""Curves in bulk: one parquet part per evaluation of a pack, named in the ledger by checksum, and curves.parquet.
+
+Columns: config_id, seed, average, metric, length, step, value (float32). A part's name carries the start of its own
+checksum, so a pack that reports a step again never overwrites what the ledger already names.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from orchestrator.errors import DamagedCurves, LedgerError
+
+if TYPE_CHECKING:
+    from orchestrator.state import PackState, SweepState
+
+CURVES_FOLDER = "curves"
+CURVES_FILE = "curves.parquet"
+COLUMNS = ("config_id", "seed", "average", "metric", "length", "step", "value")
+_NAMES = ("config_id", "average", "metric")
+
+
+class CurvesOfAPack(Protocol):
+    """What is read of an evaluation: its names, and its values (members, averages, metrics, lengths)."""
+
+    @property
+    def step(self) -> int: ...  # noqa: D102
+    @property
+    def averages(self) -> tuple[str, ...]: ...  # noqa: D102
+    @property
+    def metrics(self) -> tuple[str, ...]: ...  # noqa: D102
+    @property
+    def lengths(self) -> tuple[int, ...]: ...  # noqa: D102
+    @property
+    def values_MAKL(self) -> npt.NDArray[np.float32]: ...  # noqa: D102, N802
+
+
+def write_part(
+    folder: Path, pack_id: str, members: Sequence[tuple[str, int]], evaluation: CurvesOfAPack
+) -> tuple[str, str]:
+    """Write the curves of one evaluation below the sweep directory `folder`.
+
+    `members` are (config_id, seed) in the order of the evaluation's first dimension. Returns the path relative to
+    `folder` and the SHA-256 of the file; the same input gives the same bytes. Raises LedgerError when the file cannot
+    be written, ValueError when the shapes disagree.
+    """
+    values = np.asarray(evaluation.values_MAKL, dtype=np.float32)
+    shape = (len(members), len(evaluation.averages), len(evaluation.metrics), len(evaluation.lengths))
+    if values.shape != shape:
+        raise ValueError(f"pack {pack_id} reported curves of shape {values.shape}, expected {shape}")
+    frame = _frame(
+        members, evaluation.averages, evaluation.metrics, evaluation.lengths, evaluation.step, values.reshape(-1)
+    )
+    content = _parquet(frame)
+    sha256 = hashlib.sha256(content).hexdigest()
+    relative = f"{CURVES_FOLDER}/{pack_id}-{evaluation.step:08d}-{sha256[:12]}.parquet"
+    _write_atomically(Path(folder) / relative, content)
+    return relative, sha256
+
+
+def write_curves(state: SweepState) -> Path:
+    """Write every curve of the sweep to curves.parquet, replacing it whole; returns its path.
+
+    Two sweeps with the same curves give the same bytes, whatever order their packs ran in.
+    """
+    path = state.folder / CURVES_FILE
+    _write_atomically(path, _parquet(state.curves()))
+    return path
+
+
+def read_curves(state: SweepState, final_only: bool) -> pd.DataFrame:
+    """Return the curves that the ledger names, checked; see `SweepState.curves`."""
+    order = {name: configuration.number for name, configuration in state.configurations.items()}
+    packs = sorted(state.packs.values(), key=lambda pack: (min((order[n], s) for n, s in pack.members), pack.pack_id))
+    tables = []
+    for pack in packs:
+        for _, fields in sorted(pack.evaluations.items()):
+            if fields["final"] or not final_only:
+                tables.append(_read_part(state.folder, fields["file"], fields["sha256"]))
+    tables += [_lost(state, pack) for pack in packs if pack.status == "failed" and not _has_final(pack)]
+    tables = [table for table in tables if table.num_rows]
+    if not tables:
+        return _frame([], (), (), (), 0, np.zeros(0, dtype=np.float32))
+    table = pa.concat_tables(tables).unify_dictionaries()
+    frame: pd.DataFrame = table.to_pandas()
+    frame["config_id"] = frame["config_id"].cat.set_categories(
+        [name for name in order if name in set(frame["config_id"].cat.categories)]
+    )
+    keys = (frame["step"].to_numpy(), frame["seed"].to_numpy(), frame["config_id"].cat.codes.to_numpy())
+    return frame.take(np.lexsort(keys)).reset_index(drop=True)
+
+
+def _has_final(pack: PackState) -> bool:
+    return any(fields["final"] for fields in pack.evaluations.values())
+
+
+def _lost(state: SweepState, pack: PackState) -> Any:
+    """Return NaN rows at the last step of a pack that never reached it, shaped like an evaluation of its sweep."""
+    own = [pack, *(other for other in state.packs.values() if other.structural_key == pack.structural_key)]
+    for source in [*own, *state.packs.values()]:
+        for fields in source.evaluations.values():
+            table = _read_part(state.folder, fields["file"], fields["sha256"])
+            names = [tuple(table.column(name).unique().to_pylist()) for name in ("average", "metric", "length")]
+            values = np.full(len(pack.members) * len(names[0]) * len(names[1]) * len(names[2]), np.nan, np.float32)
+            return pa.Table.from_pandas(
+                _frame(pack.members, names[0], names[1], names[2], pack.steps, values), _schema(), preserve_index=False
+            )
+    return _schema().empty_table()
+
+
+def _frame(
+    members: Sequence[tuple[str, int]],
+    averages: Sequence[str],
+    metrics: Sequence[str],
+    lengths: Sequence[int],
+    step: int,
+    values: npt.NDArray[np.float32],
+) -> pd.DataFrame:
+    """Return tidy rows in the order of values (members, averages, metrics, lengths) laid out flat."""
+    configurations = list(dict.fromkeys(name for name, _ in members))
+    place = {name: index for index, name in enumerate(configurations)}
+    M, A, K, L = len(members), len(averages), len(metrics), len(lengths)
+    index_M, index_A, index_K, index_L = (index.reshape(-1) for index in np.indices((M, A, K, L), dtype=np.int32))
+    config_M = np.array([place[name] for name, _ in members], dtype=np.int32)
+    seed_M = np.array([seed for _, seed in members], dtype=np.int64)
+    return pd.DataFrame(
+        {
+            "config_id": pd.Categorical.from_codes(config_M[index_M], categories=pd.Index(configurations, dtype="str")),
+            "seed": seed_M[index_M],
+            "average": pd.Categorical.from_codes(index_A, categories=pd.Index(list(averages), dtype="str")),
+            "metric": pd.Categorical.from_codes(index_K, categories=pd.Index(list(metrics), dtype="str")),
+            "length": np.array(lengths, dtype=np.int64)[index_L],
+            "step": np.full(len(values), step, dtype=np.int64),
+            "value": values,
+        }
+    )
+
+
+def _schema() -> Any:
+    name = pa.dictionary(pa.int32(), pa.string())
+    kinds = {"config_id": name, "average": name, "metric": name, "value": pa.float32()}
+    return pa.schema([(column, kinds.get(column, pa.int64())) for column in COLUMNS])
+
+
+def _parquet(frame: pd.DataFrame) -> bytes:
+    table = pa.Table.from_pandas(frame, _schema(), preserve_index=False).replace_schema_metadata(None)
+    sink = io.BytesIO()
+    encoded = [column for column in COLUMNS if column != "value"]
+    pq.write_table(table, sink, compression="zstd", use_dictionary=encoded, store_schema=True)
+    return sink.getvalue()
+
+
+def _read_part(folder: Path, relative: str, sha256: str) -> Any:
+    path = Path(folder) / relative
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise DamagedCurves(f"{path}: cannot be read ({error.strerror}), and the ledger names it") from error
+    if hashlib.sha256(content).hexdigest() != sha256:
+        raise DamagedCurves(f"{path}: is not what was written; the ledger has another checksum for it")
+    return pq.read_table(pa.BufferReader(content))
+
+
+def _write_atomically(path: Path, content: bytes) -> None:
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(exist_ok=True)
+        try:
+            with temporary.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+        descriptor = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise LedgerError(f"{path}: cannot be written: {error.strerror}") from error

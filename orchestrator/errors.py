@@ -1,0 +1,73 @@
+"""The errors of the orchestrator, all of them meant to be read by the person at the keyboard.
+
+LengthwiseError                 printed as one message without a traceback; exit code 1: it ran and failed
+├── UserError                   what was given cannot be used; exit code 2
+│   ├── SweepExists             a new sweep would overwrite one that is there
+│   ├── NotASweep               the folder holds no ledger
+│   ├── SpecChanged             the sweep file is no longer the one the ledger was begun with
+│   └── SweepLocked             another driver is running this sweep
+├── LedgerError                 the ledger cannot be read or written: full disk, read-only folder
+│   ├── DamagedLedger           its bytes are not what was written
+│   └── NewerLedger             it was written by a newer version
+└── DamagedCurves               a parquet part is missing or is not what the ledger says it is
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+
+class LengthwiseError(Exception):
+    """Something went wrong that lengthwise can explain; `str()` is the whole message."""
+
+    exit_code = 1
+
+
+class UserError(LengthwiseError):
+    """What was given cannot be used: says what, where, and what is allowed."""
+
+    exit_code = 2
+
+
+class SweepExists(UserError):  # noqa: N818 - reads as the sentence it prints
+    """A new sweep was asked for in a folder that already holds one."""
+
+
+class NotASweep(UserError):  # noqa: N818
+    """The folder that was given holds no ledger."""
+
+
+class SpecChanged(UserError):  # noqa: N818
+    """The sweep file is no longer the one its ledger was begun with; `differences` are (key, before, now)."""
+
+    def __init__(self, folder: Path, differences: Sequence[tuple[str, object, object]]) -> None:
+        self.differences = tuple(differences)
+        lines = [f"  {key}: was {before!r}, now {now!r}" for key, before, now in self.differences]
+        super().__init__(
+            "\n".join([f"{folder}: the sweep was begun with another specification; it is refused unchanged:", *lines])
+        )
+
+
+class SweepLocked(UserError):  # noqa: N818
+    """Another driver holds the lock of this sweep; the message names it."""
+
+
+class LedgerError(LengthwiseError):
+    """The ledger could not be read or written; the message names the path."""
+
+
+class DamagedLedger(LedgerError):  # noqa: N818
+    """A line of the ledger is not what was written; the message begins with `file:line`."""
+
+    def __init__(self, path: Path, line: int, problem: str) -> None:
+        self.path, self.line = path, line
+        super().__init__(f"{path}:{line}: {problem}")
+
+
+class NewerLedger(LedgerError):  # noqa: N818
+    """The ledger was written by a newer version of lengthwise."""
+
+
+class DamagedCurves(LengthwiseError):  # noqa: N818
+    """A parquet part of the curves is missing or differs from the checksum in the ledger; names the file."""

@@ -1,0 +1,135 @@
+"""The lock of a sweep directory: one driver at a time, and its name for the one that comes second.
+
+The operating system holds the lock (`flock` on `.lock`), so a killed driver frees it at once. Who holds it stands in
+`.owner.json`, refreshed by a thread; that file is only for reading by people and never decides anything.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import json
+import os
+import socket
+import threading
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from orchestrator.errors import LedgerError, SweepLocked
+
+LOCK_FILE = ".lock"
+OWNER_FILE = ".owner.json"
+HEARTBEAT_SECONDS = 5.0
+PATIENCE_SECONDS = 0.5  # `running` below holds the lock for an instant; a driver that starts just then is not refused
+
+
+@dataclass(frozen=True, kw_only=True)
+class Owner:
+    """The process that holds, or last held, a sweep; times in Unix seconds."""
+
+    host: str
+    pid: int
+    user: str
+    started: float
+    heartbeat: float
+
+    def describe(self, now: float) -> str:
+        """Return e.g. `ada@lab3 pid 4711, last heartbeat 3 s ago`."""
+        return f"{self.user}@{self.host} pid {self.pid}, last heartbeat {max(0.0, now - self.heartbeat):.0f} s ago"
+
+
+def read_owner(folder: Path) -> Owner | None:
+    """Return who holds or last held the sweep in `folder`, None when nothing readable says so."""
+    try:
+        return Owner(**json.loads((folder / OWNER_FILE).read_bytes()))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def running(folder: Path) -> str | None:
+    """Return the description of the driver that runs the sweep right now, None when nobody does."""
+    if not (folder / LOCK_FILE).exists():
+        return None
+    probe = FileLock(folder / LOCK_FILE, timeout=0)
+    try:
+        probe.acquire()
+    except Timeout:
+        return _describe(folder)
+    except OSError:  # a folder we may only read: nobody can be asked, and nothing here depends on the answer
+        return None
+    probe.release()
+    return None
+
+
+class SweepLock:
+    """Holds the lock of one sweep directory from `acquire` to `release` and keeps its heartbeat fresh."""
+
+    def __init__(self, folder: Path, heartbeat_seconds: float = HEARTBEAT_SECONDS) -> None:
+        self.folder = folder
+        self._every = heartbeat_seconds
+        # thread_local=False: the driver may close the ledger from another thread than the one that opened it
+        self._lock = FileLock(folder / LOCK_FILE, timeout=PATIENCE_SECONDS, thread_local=False)
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._started = 0.0
+
+    def acquire(self) -> None:
+        """Take the lock; raises SweepLocked naming its owner, or LedgerError when the folder cannot be written."""
+        try:
+            self._lock.acquire()
+        except Timeout:
+            raise SweepLocked(f"the sweep in {self.folder} is being run by {_describe(self.folder)}") from None
+        except OSError as error:
+            raise LedgerError(f"{self.folder / LOCK_FILE}: cannot take the lock: {error.strerror}") from error
+        self._started = time.time()
+        try:
+            self._beat()
+        except OSError as error:
+            self._lock.release()
+            raise LedgerError(f"{self.folder / OWNER_FILE}: cannot be written: {error.strerror}") from error
+        self._stop.clear()
+        self._thread = threading.Thread(target=self._keep_beating, name="sweep-lock-heartbeat", daemon=True)
+        self._thread.start()
+
+    def release(self) -> None:
+        """Stop the heartbeat and free the lock; doing it twice is harmless."""
+        if self._thread is None:
+            return
+        self._stop.set()
+        self._thread.join()
+        self._thread = None
+        with contextlib.suppress(OSError):  # the file is a courtesy to readers; the lock itself is what counts
+            (self.folder / OWNER_FILE).unlink()
+        self._lock.release()
+
+    def _keep_beating(self) -> None:
+        while not self._stop.wait(self._every):
+            with contextlib.suppress(OSError):  # a full disk shows as an old heartbeat and in the ledger's own error
+                self._beat()
+
+    def _beat(self) -> None:
+        owner = Owner(
+            host=socket.gethostname(), pid=os.getpid(), user=_user(), started=self._started, heartbeat=time.time()
+        )
+        temporary = self.folder / f"{OWNER_FILE}.{os.getpid()}"
+        try:
+            temporary.write_text(json.dumps(asdict(owner)))
+            temporary.replace(self.folder / OWNER_FILE)
+        except OSError:
+            temporary.unlink(missing_ok=True)
+            raise
+
+
+def _describe(folder: Path) -> str:
+    owner = read_owner(folder)
+    return "an unknown process" if owner is None else owner.describe(time.time())
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a container's user id without a name
+        return str(os.getuid())

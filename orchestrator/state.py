@@ -1,0 +1,274 @@
+"""What a sweep has come to so far: a view replayed from its ledger, and nothing but a view.
+
+Replaying is idempotent: a record that says again what is known changes nothing, so a resumed sweep counts nothing
+twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import pandas as pd
+
+from orchestrator.curve_store import read_curves
+from orchestrator.errors import DamagedLedger
+from orchestrator.ledger import LEDGER_FILE, Record, read_records
+
+Status = Literal["planned", "running", "complete", "failed"]
+
+# Records that later ones refer to are replayed first, whatever order they were written in.
+_FIRST = {"sweep": 0, "configuration": 1, "pack": 2}
+
+
+@dataclass
+class MemberState:
+    """One seed of one configuration; `failed_at` is the training step at which it became non-finite."""
+
+    seed: int
+    pack_id: str
+    status: Status = "planned"
+    failed_at: int | None = None
+    error: str | None = None
+    step: int = 0
+    form: str | None = None
+    compiled: bool | None = None
+
+
+@dataclass
+class ConfigurationState:
+    """One configuration with its members by seed; `score` is None until `finished`, and stays None if it failed."""
+
+    config_id: str
+    number: int
+    values: dict[str, Any]
+    resolved: dict[str, Any]
+    members: dict[int, MemberState] = field(default_factory=dict)
+    score: float | None = None
+    finished: bool = False
+
+
+@dataclass
+class Draw:
+    """One numbered draw of the search; draws that resolve alike share a configuration, `duplicate_of` names it."""
+
+    number: int
+    config_id: str
+    values: dict[str, Any]
+    duplicate_of: str | None
+    scored: bool = False
+    score: float | None = None
+
+
+@dataclass
+class PackState:
+    """One pack: its members as (config_id, seed), its evaluations by step, how often and why it died."""
+
+    pack_id: str
+    members: list[tuple[str, int]]
+    steps: int
+    structural_key: str = ""
+    status: Status = "planned"
+    step: int = 0
+    seconds: float = 0.0
+    error: str | None = None
+    attempts: list[str] = field(default_factory=list)
+    evaluations: dict[int, dict[str, Any]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Conflict:
+    """A pack reported a step again with other curves; the first report was kept."""
+
+    pack_id: str
+    step: int
+    kept_sha256: str
+    other_sha256: str
+    line: int
+
+    def __str__(self) -> str:
+        return (
+            f"{LEDGER_FILE}:{self.line}: pack {self.pack_id} reported step {self.step} again with other curves "
+            f"({self.other_sha256[:12]}, kept {self.kept_sha256[:12]})"
+        )
+
+
+class SweepState:
+    """A sweep as its ledger tells it; `load` and `replay` make it, `apply` keeps it up with a ledger being written."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = Path(folder)
+        self.name = self.study = self.spec_hash = ""
+        self.spec: dict[str, Any] = {}
+        self.provenance: dict[str, Any] = {}
+        self.resumes: list[dict[str, Any]] = []
+        self.started: float | None = None
+        self.updated: float | None = None
+        self.ended: str | None = None
+        self.message: str | None = None
+        self.configurations: dict[str, ConfigurationState] = {}
+        self.draws: dict[int, Draw] = {}
+        self.packs: dict[str, PackState] = {}
+        self.conflicts: list[Conflict] = []
+        self.publishes: list[dict[str, Any]] = []
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        """Read the ledger in `folder` without locking it; raises what `read_records` raises."""
+        return cls.replay(folder, read_records(folder))
+
+    @classmethod
+    def replay(cls, folder: Path, records: Iterable[Record]) -> Self:
+        """Build the view from records in any order; raises DamagedLedger when they contradict each other."""
+        state = cls(folder)
+        for record in sorted(records, key=lambda record: (_FIRST.get(record.kind, 3), record.seq)):
+            state.apply(record)
+        state.configurations = dict(sorted(state.configurations.items(), key=lambda item: item[1].number))
+        return state
+
+    def apply(self, record: Record) -> None:
+        """Take in one more record, of a kind this version knows; raises DamagedLedger for any other."""
+        match record.kind:
+            case "sweep":
+                self._sweep(record)
+            case "configuration":
+                self._configuration(record)
+            case "pack":
+                self._pack(record)
+            case "evaluation":
+                self._evaluation(record)
+            case "attempt":
+                pack = self._pack_of(record)
+                pack.attempts.append(record.fields["error"])
+            case "pack_end":
+                self._pack_end(record)
+            case "score":
+                self._score(record)
+            case "end":
+                self.ended, self.message = record.fields["status"], record.fields["message"]
+            case "resume":
+                self.ended = self.message = None
+                self.resumes.append(record.fields["provenance"])
+            case "publish":
+                self.publishes.append(record.fields)
+            case _:
+                raise self._damage(record, f"unknown kind of record {record.kind!r}")
+        self.updated = record.time if self.updated is None else max(self.updated, record.time)
+
+    def curves(self, final_only: bool = False) -> pd.DataFrame:
+        """Return every curve of the sweep, tidy: config_id, seed, average, metric, length, step, value.
+
+        Rows of failed members are NaN. A pack that died before its end has NaN rows at its last step, so that its
+        members are not mistaken for ones that never were. `final_only` keeps each pack's last step alone. Rows come by
+        configuration number, seed and step, whatever order the packs ran in; config_id, average and metric are
+        categories. Raises DamagedCurves naming the file that is missing or not what the ledger says.
+        """
+        return read_curves(self, final_only)
+
+    def seeds(self) -> dict[str, tuple[int, ...]]:
+        """Return the seeds that were planned for each configuration, sorted."""
+        return {name: tuple(sorted(configuration.members)) for name, configuration in self.configurations.items()}
+
+    def _sweep(self, record: Record) -> None:
+        fields = record.fields
+        self.name, self.study = fields["name"], fields["study"]
+        self.spec, self.spec_hash = fields["spec"], fields["spec_hash"]
+        self.provenance = fields["provenance"]
+        self.started = record.time
+
+    def _configuration(self, record: Record) -> None:
+        fields = record.fields
+        number, name = fields["number"], fields["config_id"]
+        known = self.draws.get(number)
+        if known is not None:
+            if known.config_id != name:
+                raise self._damage(record, f"configuration {number} is {known.config_id} and {name}")
+            return
+        self.draws[number] = Draw(number, name, fields["values"], fields["duplicate_of"])
+        first = self.configurations.get(name)
+        if first is None:
+            self.configurations[name] = ConfigurationState(name, number, fields["values"], fields["resolved"])
+        elif number < first.number:
+            first.number, first.values = number, fields["values"]
+
+    def _pack(self, record: Record) -> None:
+        fields = record.fields
+        members = [(name, seed) for name, seed in fields["members"]]
+        known = self.packs.get(fields["pack_id"])
+        if known is not None:
+            if known.members != members or known.steps != fields["steps"]:
+                raise self._damage(record, f"pack {known.pack_id} is planned twice and differently")
+            return
+        for name, seed in members:
+            configuration = self.configurations.get(name)
+            if configuration is None:
+                raise self._damage(record, f"pack {fields['pack_id']} has a member of unknown configuration {name}")
+            if seed in configuration.members:
+                other = configuration.members[seed].pack_id
+                raise self._damage(record, f"seed {seed} of {name} is in pack {other} and in {fields['pack_id']}")
+            configuration.members[seed] = MemberState(seed, fields["pack_id"])
+        self.packs[fields["pack_id"]] = PackState(
+            fields["pack_id"], members, fields["steps"], structural_key=fields["structural_key"]
+        )
+
+    def _evaluation(self, record: Record) -> None:
+        fields = record.fields
+        pack, step = self._pack_of(record), fields["step"]
+        known = pack.evaluations.get(step)
+        if known is not None:
+            if known["sha256"] != fields["sha256"]:
+                self.conflicts.append(Conflict(pack.pack_id, step, known["sha256"], fields["sha256"], record.seq + 1))
+            return
+        if len(fields["failed_at"]) != len(pack.members):
+            raise self._damage(
+                record, f"{len(fields['failed_at'])} members reported for the {len(pack.members)} of {pack.pack_id}"
+            )
+        pack.evaluations[step] = fields
+        pack.seconds = max(pack.seconds, fields["seconds"])
+        pack.step = max(pack.step, step)
+        running = pack.status in ("planned", "running")
+        if running:
+            pack.status = "running"
+        for member, failed_at in zip(self._members(pack), fields["failed_at"], strict=True):
+            member.step = max(member.step, step)
+            member.form, member.compiled = fields["form"], fields["compiled"]
+            if failed_at >= 0:
+                member.failed_at, member.status = failed_at, "failed"
+            elif running and member.status == "planned":
+                member.status = "running"
+
+    def _pack_end(self, record: Record) -> None:
+        pack, status = self._pack_of(record), record.fields["status"]
+        if pack.status == "complete":  # the first good end counts
+            return
+        pack.status, pack.error = status, record.fields["error"]
+        pack.seconds = max(pack.seconds, record.fields["seconds"])
+        for member in self._members(pack):
+            member.error = pack.error
+            member.status = "failed" if status == "failed" or member.failed_at is not None else "complete"
+
+    def _score(self, record: Record) -> None:
+        number, name, score = record.fields["number"], record.fields["config_id"], record.fields["score"]
+        draw = self.draws.get(number)
+        if draw is None or draw.config_id != name:
+            raise self._damage(record, f"score of unknown configuration {number} ({name})")
+        if draw.scored:
+            return
+        draw.scored, draw.score = True, score
+        configuration = self.configurations[name]
+        if not configuration.finished:
+            configuration.finished, configuration.score = True, score
+
+    def _pack_of(self, record: Record) -> PackState:
+        pack = self.packs.get(record.fields["pack_id"])
+        if pack is None:
+            raise self._damage(record, f"{record.kind} of unknown pack {record.fields['pack_id']}")
+        return pack
+
+    def _members(self, pack: PackState) -> list[MemberState]:
+        return [self.configurations[name].members[seed] for name, seed in pack.members]
+
+    def _damage(self, record: Record, problem: str) -> DamagedLedger:
+        return DamagedLedger(self.folder / LEDGER_FILE, record.seq + 1, problem)
