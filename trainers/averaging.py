@@ -1,0 +1,124 @@
+"""Weight averages of one training trajectory. They never feed back into training.
+
+An average keeps `buffers` tensors of shape (M, P), updates them after every optimiser step and names the weights to
+evaluate. Its numbers are member hyperparameters: they arrive as tensors of shape (M, 1).
+
+- EMA:  ema <- decay * ema + (1 - decay) * theta.
+- BEMA: bias-corrected EMA, "EMA Without the Lag: Bias-Corrected Iterate Averaging Schemes", arXiv:2508.00180, eq. for
+  beta_t = (rho + gamma t)^-kappa and alpha_t = (rho + gamma t)^-eta:
+      ema <- (1 - beta_t) ema + beta_t theta_t,   bema = ema + alpha_t (theta_t - theta_0).
+"""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from trainers.registry import register
+from trainers.settings import Settings, setting
+
+
+class Average(Protocol):
+    """What the training loop asks of a weight average. Shapes: weights (M, P), settings in `h` (M, 1)."""
+
+    def start(self, theta: Tensor) -> tuple[Tensor, ...]:
+        """The buffers before the first step."""
+
+    def update(
+        self, buffers: tuple[Tensor, ...], theta: Tensor, step: Tensor, h: Mapping[str, Tensor]
+    ) -> tuple[Tensor, ...]:
+        """The buffers after optimiser step `step` (1, 2, ...) arrived at `theta`."""
+
+    def weights(self, buffers: tuple[Tensor, ...], theta: Tensor, step: Tensor, h: Mapping[str, Tensor]) -> Tensor:
+        """The weights to evaluate after `step` steps."""
+
+
+@register("average", "raw")
+class Raw(Settings):
+    """The training weights themselves."""
+
+    def start(self, theta: Tensor) -> tuple[Tensor, ...]:
+        """No buffers."""
+        return ()
+
+    def update(
+        self, buffers: tuple[Tensor, ...], theta: Tensor, step: Tensor, h: Mapping[str, Tensor]
+    ) -> tuple[Tensor, ...]:
+        """Nothing to update."""
+        return ()
+
+    def weights(self, buffers: tuple[Tensor, ...], theta: Tensor, step: Tensor, h: Mapping[str, Tensor]) -> Tensor:
+        """The training weights."""
+        return theta
+
+
+@register("average", "ema")
+class Ema(Settings):
+    """Exponential moving average with a fixed decay; equal to the training weights until `burn_in`."""
+
+    decay: float = setting(low=0.0, high=1.0, member=True, help="weight of the past in each update")
+    burn_in: int = setting(0, low=0, member=True, help="steps during which the average follows the training weights")
+    update_period: int = setting(1, low=1, member=True, help="steps between updates")
+
+    def start(self, theta: Tensor) -> tuple[Tensor, ...]:
+        """The average itself."""
+        return (theta.clone(),)
+
+    def update(
+        self, buffers: tuple[Tensor, ...], theta: Tensor, step: Tensor, h: Mapping[str, Tensor]
+    ) -> tuple[Tensor, ...]:
+        """One update where it is due."""
+        (ema,) = buffers
+        moved = ema * h["decay"].to(ema.dtype) + theta * (1.0 - h["decay"]).to(ema.dtype)
+        after = step - h["burn_in"]
+        due = (after % h["update_period"]) == 0
+        return (torch.where(after <= 0, theta, torch.where(due, moved, ema)),)
+
+    def weights(self, buffers: tuple[Tensor, ...], theta: Tensor, step: Tensor, h: Mapping[str, Tensor]) -> Tensor:
+        """The average."""
+        return buffers[0]
+
+
+@register("average", "bema")
+class Bema(Settings):
+    """Bias-corrected exponential moving average (arXiv:2508.00180); defaults are those of the paper."""
+
+    kappa: float = setting(
+        0.5, low=-1.0, high=4.0, member=True, help="power of beta_t; negative: beta_t = 1, no averaging"
+    )
+    eta: float = setting(
+        0.2, low=-1.0, high=4.0, member=True, help="power of alpha_t; negative: alpha_t = 0, plain EMA(beta_t)"
+    )
+    rho: float = setting(10.0, low=1.0, member=True, help="offset of the step count")
+    gamma: float = setting(1.0, low=0.0, member=True, help="factor of the step count")
+    burn_in: int = setting(
+        0, low=0, member=True, help="steps during which average and anchor follow the training weights"
+    )
+    update_period: int = setting(1, low=1, member=True, help="steps between updates")
+
+    def start(self, theta: Tensor) -> tuple[Tensor, ...]:
+        """The EMA, the anchor theta_0 and the bias-corrected average."""
+        return theta.clone(), theta.clone(), theta.clone()
+
+    def update(
+        self, buffers: tuple[Tensor, ...], theta: Tensor, step: Tensor, h: Mapping[str, Tensor]
+    ) -> tuple[Tensor, ...]:
+        """One update where it is due; during the burn-in all three follow the training weights."""
+        ema, anchor, average = buffers
+        after = step - h["burn_in"]
+        count = h["rho"] + h["gamma"] * torch.clamp(after, min=1)
+        beta = torch.where(h["kappa"] < 0, torch.ones_like(count), count ** -h["kappa"])
+        alpha = torch.where(h["eta"] < 0, torch.zeros_like(count), count ** -h["eta"])
+        moved = ema * (1.0 - beta).to(ema.dtype) + theta * beta.to(ema.dtype)
+        corrected = moved + alpha.to(ema.dtype) * (theta - anchor)
+        burning, due = after <= 0, (after % h["update_period"]) == 0
+        return (
+            torch.where(burning, theta, torch.where(due, moved, ema)),
+            torch.where(burning, theta, anchor),
+            torch.where(burning, theta, torch.where(due, corrected, average)),
+        )
+
+    def weights(self, buffers: tuple[Tensor, ...], theta: Tensor, step: Tensor, h: Mapping[str, Tensor]) -> Tensor:
+        """The bias-corrected average of the last update."""
+        return buffers[2]

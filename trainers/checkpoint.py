@@ -1,0 +1,142 @@
+"""Checkpoints of a pack: atomic, checksummed, the last two kept, read without executing code.
+
+A file is one JSON header line (schema, step, checksum, members, array directory) followed by the raw arrays. A damaged
+file is passed over for the previous good one, with a notice that names it.
+"""
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainers.errors import CheckpointError
+
+_SCHEMA = 1
+_KEPT = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Snapshot:
+    """The state of a pack after `step` steps: named arrays, and the bytes of every evaluation so far."""
+
+    step: int
+    arrays: Mapping[str, NDArray[Any]]
+    evaluations: Sequence[bytes]
+
+
+@dataclass(kw_only=True)
+class Checkpoints:
+    """A folder of checkpoints of one pack, written every so many steps or seconds, whichever comes first."""
+
+    folder: Path
+    every_steps: int | None = None
+    every_seconds: float | None = None
+    _last_step: int = field(default=0, init=False)
+    _last_time: float = field(default_factory=time.monotonic, init=False)
+
+    def due(self, step: int) -> bool:
+        """Whether a checkpoint should be written after `step` steps."""
+        by_steps = self.every_steps is not None and step - self._last_step >= self.every_steps
+        by_time = self.every_seconds is not None and time.monotonic() - self._last_time >= self.every_seconds
+        return step > self._last_step and (by_steps or by_time)
+
+    def next_step(self, step: int) -> int | None:
+        """The step at which `every_steps` makes the next checkpoint due, or None."""
+        return None if self.every_steps is None else max(self._last_step + self.every_steps, step + 1)
+
+    def save(self, snapshot: Snapshot, members: Sequence[str]) -> Path:
+        """Write one checkpoint and remove all but the last two. Raises CheckpointError naming the path."""
+        path = self.folder / f"step-{snapshot.step:012d}.ckpt"
+        temporary = self.folder / f".{path.name}.{os.getpid()}.tmp"
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with temporary.open("wb") as file:
+                for piece in _encode(snapshot, members):
+                    file.write(piece)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+            for old in self._paths()[:-_KEPT]:
+                old.unlink(missing_ok=True)
+        except OSError as error:
+            temporary.unlink(missing_ok=True)
+            raise CheckpointError(f"cannot write checkpoint {path}: {error.strerror or error}") from error
+        self._last_step, self._last_time = snapshot.step, time.monotonic()
+        return path
+
+    def load(self, members: Sequence[str]) -> tuple[Snapshot | None, list[str]]:
+        """The newest good checkpoint, and a notice for every damaged one passed over.
+
+        Raises CheckpointError when a good checkpoint belongs to other members.
+        """
+        notices = []
+        for path in reversed(self._paths()):
+            try:
+                snapshot, found = _decode(path.read_bytes())
+            except (ValueError, KeyError, TypeError, OSError) as error:
+                notices.append(f"checkpoint {path} is damaged ({error}); falling back to the previous one")
+                continue
+            if list(found) != list(members):
+                raise CheckpointError(f"checkpoint {path} belongs to other members than this pack")
+            self._last_step = snapshot.step
+            return snapshot, notices
+        if notices:
+            notices.append(f"no good checkpoint is left in {self.folder}: the pack starts again from step 0")
+        return None, notices
+
+    def _paths(self) -> list[Path]:
+        return sorted(self.folder.glob("step-*.ckpt"))
+
+
+def _encode(snapshot: Snapshot, members: Sequence[str]) -> list[bytes]:
+    directory, pieces = [], []
+    for name, array in snapshot.arrays.items():
+        array = np.ascontiguousarray(array)
+        directory.append({"name": name, "dtype": array.dtype.str, "shape": list(array.shape)})
+        pieces.append(array.tobytes())
+    pieces += snapshot.evaluations
+    plain = {
+        "schema": _SCHEMA,
+        "step": snapshot.step,
+        "members": list(members),
+        "arrays": directory,
+        "evaluations": [len(evaluation) for evaluation in snapshot.evaluations],
+    }
+    return [_header(plain, pieces), *pieces]
+
+
+def _header(plain: dict[str, Any], pieces: Sequence[bytes]) -> bytes:
+    digest = hashlib.sha256(json.dumps(plain, sort_keys=True).encode())
+    for piece in pieces:
+        digest.update(piece)
+    return json.dumps({**plain, "sha256": digest.hexdigest()}, sort_keys=True).encode() + b"\n"
+
+
+def _decode(data: bytes) -> tuple[Snapshot, list[str]]:
+    line, separator, body = data.partition(b"\n")
+    if not separator:
+        raise ValueError("the header is cut off")
+    header = json.loads(line)
+    checksum = header.pop("sha256")
+    if header["schema"] != _SCHEMA:
+        raise ValueError(f"schema {header['schema']} is not {_SCHEMA}")
+    if json.loads(_header(header, [body]))["sha256"] != checksum:
+        raise ValueError("the checksum does not match")
+    arrays, offset = {}, 0
+    for entry in header["arrays"]:
+        dtype = np.dtype(entry["dtype"])
+        count = int(np.prod(entry["shape"], dtype=np.int64))
+        arrays[entry["name"]] = np.frombuffer(body, dtype, count, offset).reshape(entry["shape"]).copy()
+        offset += count * dtype.itemsize
+    evaluations = []
+    for size in header["evaluations"]:
+        evaluations.append(body[offset : offset + size])
+        offset += size
+    return Snapshot(step=header["step"], arrays=arrays, evaluations=evaluations), header["members"]

@@ -1,0 +1,225 @@
+"""MemberConfig: everything one trained model depends on, and what members of a pack must share."""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Self
+
+from trainers import registry
+from trainers.errors import ConfigError, Problem, nearest
+from trainers.settings import Settings, setting
+
+SECTIONS = ("task", "model", "training", "evaluation", "seed")
+
+
+class Optimization(Settings):
+    """The part of `training` that is plain numbers."""
+
+    steps: int = setting(low=1, below=2**32, help="optimiser steps")
+    batch_size: int = setting(low=1, help="samples per step")
+    learning_rate: float = setting(low=0.0, member=True, help="AdamW learning rate")
+    weight_decay: float = setting(0.0, low=0.0, member=True, help="AdamW decoupled weight decay")
+    betas: tuple[float, float] = setting((0.9, 0.99), low=0.0, below=1.0, member=True, help="AdamW moment decays")
+    epsilon: float = setting(1e-8, above=0.0, member=True, help="AdamW denominator offset")
+    clip: float | None = setting(
+        None, above=0.0, member=True, variant=lambda clip: clip is not None, help="largest gradient norm of a member"
+    )
+    dtype: str = setting("float32", choices=("float32", "float64"), help="type of weights and arithmetic")
+    compile: bool | str = setting("auto", choices=(True, False, "auto"), help="run the step through torch.compile")
+
+
+class EvaluationConfig(Settings):
+    """When, on how many samples and at which lengths the curves are measured."""
+
+    every: int | None = setting(None, low=1, help="steps between evaluations; null: only at the end")
+    samples: int = setting(2000, low=1, help="inputs per length")
+    lengths: str | tuple[int, ...] = setting("all", help="`all`, or a list of lengths")
+
+    def cross_checks(self) -> Iterator[Problem]:
+        """Lengths are `all` or distinct."""
+        if isinstance(self.lengths, str):
+            if self.lengths != "all":
+                yield Problem(
+                    key="lengths",
+                    given=self.lengths,
+                    message=f"{self.lengths!r} is not `all`",
+                    allowed="all, or a list of lengths",
+                )
+        elif not self.lengths or len(set(self.lengths)) != len(self.lengths):
+            yield Problem(
+                key="lengths",
+                given=list(self.lengths),
+                message="must be distinct and not empty",
+                allowed="a list of lengths",
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemberConfig:
+    """One member: a configuration and a seed. A member's result depends on these values and on nothing else."""
+
+    task: Any
+    model: Any
+    optimization: Optimization
+    schedule: Any
+    averages: Mapping[str, Any]
+    evaluation: EvaluationConfig
+    seed: int
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Build from plain sections `task model training evaluation seed`.
+
+        Raises ConfigError with one problem per fault, its key dotted from the top (`training.learning_rate`).
+        """
+        problems = [
+            Problem(
+                key=str(key),
+                given=data[key],
+                message="unknown section",
+                allowed=", ".join(SECTIONS),
+                nearest=nearest(key, SECTIONS),
+            )
+            for key in data
+            if key not in SECTIONS
+        ]
+        training = data.get("training", {})
+        if not isinstance(training, Mapping):
+            raise ConfigError([*problems, Problem(key="training", given=training, message="is not a mapping")])
+        numbers = {key: value for key, value in training.items() if key not in ("schedule", "averages")}
+        built: dict[str, Any] = {}
+
+        def collect(key: str, make: Any) -> None:
+            try:
+                built[key] = make()
+            except ConfigError as error:
+                problems.extend(problem.under(key) for problem in error.problems)
+
+        collect("task", lambda: registry.build("task", data.get("task", {})))
+        collect("model", lambda: registry.build("model", data.get("model", {})))
+        collect("training", lambda: _optimization(numbers))
+        collect("training.schedule", lambda: registry.build("schedule", training.get("schedule", {"name": "constant"})))
+        collect("training.averages", lambda: _averages(training.get("averages", {"raw": {}})))
+        collect("evaluation", lambda: EvaluationConfig.from_mapping(_mapping(data.get("evaluation", {}))))
+        seed = data.get("seed", 0)
+        if type(seed) is not int or not 0 <= seed < 2**63:
+            problems.append(
+                Problem(key="seed", given=seed, message=f"{seed!r} is not a seed", allowed="an integer >= 0 and < 2^63")
+            )
+        if problems:
+            raise ConfigError(problems)
+        member = cls(
+            task=built["task"],
+            model=built["model"],
+            optimization=built["training"],
+            schedule=built["training.schedule"],
+            averages=built["training.averages"],
+            evaluation=built["evaluation"],
+            seed=seed,
+        )
+        if found := list(member._cross_checks()):
+            raise ConfigError(found)
+        return member
+
+    def _cross_checks(self) -> Iterator[Problem]:
+        from trainers.schedules import warmup_problems
+
+        for problem in warmup_problems(self.schedule, self.optimization.steps):
+            yield problem.under("training")
+        for problem in self.model.task_problems(self.task):
+            yield problem.under("model")
+        for length in self.evaluation.lengths if self.evaluation.lengths != "all" else ():
+            if length not in self.task.lengths:
+                allowed = f"{min(self.task.lengths)} to {max(self.task.lengths)}"
+                yield Problem(
+                    key="evaluation.lengths",
+                    given=length,
+                    message=f"length {length} does not exist in this task",
+                    allowed=allowed,
+                )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Every value resolved, as plain JSON types; `from_dict` reads it back equal."""
+        averages = {
+            label: {"kind": average.name, **{k: v for k, v in average.to_dict().items() if k != "name"}}
+            for label, average in self.averages.items()
+        }
+        training = {**self.optimization.to_dict(), "schedule": self.schedule.to_dict(), "averages": averages}
+        return {
+            "task": self.task.to_dict(),
+            "model": self.model.to_dict(),
+            "training": training,
+            "evaluation": self.evaluation.to_dict(),
+            "seed": self.seed,
+        }
+
+    @cached_property
+    def config_id(self) -> str:
+        """Hash of every resolved value but the seed, 12 hexadecimal digits."""
+        return _digest({key: value for key, value in self.to_dict().items() if key != "seed"})
+
+    @cached_property
+    def structural_key(self) -> str:
+        """Hash of what the members of a pack must share, 12 hexadecimal digits."""
+        parts = (self.task, self.model, self.optimization, self.schedule, self.evaluation)
+        averages = [[label, average.name, average.structure()] for label, average in self.averages.items()]
+        return _digest([[part.structure() for part in parts], averages])
+
+    @property
+    def evaluated_lengths(self) -> tuple[int, ...]:
+        """The lengths at which curves are measured, ascending."""
+        chosen = self.task.lengths if self.evaluation.lengths == "all" else self.evaluation.lengths
+        return tuple(sorted(chosen))
+
+
+def _optimization(numbers: Mapping[str, Any]) -> Optimization:
+    """`training` without its nested parts; their names are allowed keys in messages."""
+    try:
+        return Optimization.from_mapping(numbers)
+    except ConfigError as error:
+        raise ConfigError(
+            Problem(
+                key=problem.key,
+                given=problem.given,
+                message=problem.message,
+                allowed=f"{problem.allowed}, schedule, averages"
+                if problem.message == "unknown key"
+                else problem.allowed,
+                nearest=problem.nearest or nearest(problem.key, ("schedule", "averages"))
+                if problem.message == "unknown key"
+                else problem.nearest,
+            )
+            for problem in error.problems
+        ) from None
+
+
+def _averages(data: Any) -> dict[str, Any]:
+    """`{label: {kind, ...}}`, the kind being the label where it is not given."""
+    built, problems = {}, []
+    if not _mapping(data):
+        raise ConfigError(
+            [Problem(key="", given=data, message="is empty", allowed="label: {kind: raw, ema or bema, ...}")]
+        )
+    for label, values in data.items():
+        try:
+            built[str(label)] = registry.build(
+                "average", {} if values is None else values, default_name=str(label), name_key="kind"
+            )
+        except ConfigError as error:
+            problems += [problem.under(str(label)) for problem in error.problems]
+    if problems:
+        raise ConfigError(problems)
+    return built
+
+
+def _mapping(data: Any) -> Mapping[str, Any]:
+    if not isinstance(data, Mapping):
+        raise ConfigError([Problem(key="", given=data, message=f"{data!r} is not a mapping of keys to values")])
+    return data
+
+
+def _digest(value: Any) -> str:
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -1,0 +1,58 @@
+"""What a member costs: parameters, memory and operations from its configuration, time by a short measurement."""
+
+import time
+from dataclasses import dataclass
+
+import torch
+
+from trainers.config import MemberConfig
+from trainers.pack import Pack, State
+from trainers.step import compiles, step_once
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """parameters: of one member. bytes_per_member: weights, moments, gradient, averages and activations in a pack.
+    flops_per_step: forward and backward of one training step."""
+
+    parameters: int
+    bytes_per_member: int
+    flops_per_step: float
+
+
+def estimate(member: MemberConfig) -> Cost:
+    """Computed from shapes, without training."""
+    pack = Pack([member], torch.device("cpu"))
+    width = 8 if member.optimization.dtype == "float64" else 4
+    buffers = sum(len(average.start(torch.zeros(1, 1))) for average in pack.averages)
+    batch, positions = member.optimization.batch_size, member.task.train_positions
+    activations = 8 * batch * positions * (2 * member.task.outputs + positions + 2 * getattr(member.model, "width", 0))
+    evaluated = 6 * member.evaluation.samples * max(member.evaluated_lengths) * member.task.outputs
+    forward = member.model.operations(member.task, batch, positions)
+    return Cost(
+        parameters=pack.layout.size,
+        bytes_per_member=width * (pack.layout.size * (4 + buffers) + activations) + 4 * evaluated // 8,
+        flops_per_step=3.0 * float(forward),
+    )
+
+
+def calibrate(member: MemberConfig, members: int, seconds: float = 2.0) -> float:
+    """Measured seconds per step of a pack of `members` copies of `member` with different seeds.
+
+    Always measured uncompiled, since compiling would take longer than the answer is worth: an upper bound where the
+    real run compiles (`will_compile`).
+    """
+    copies = [MemberConfig.from_dict({**member.to_dict(), "seed": seed}) for seed in range(members)]
+    pack = Pack(copies, torch.device("cpu"))
+    state = State.initial(pack)
+    step_once(pack, state)
+    began, count = time.monotonic(), 0
+    while count == 0 or time.monotonic() - began < seconds:
+        step_once(pack, state)
+        count += 1
+    return (time.monotonic() - began) / count
+
+
+def will_compile(member: MemberConfig) -> bool:
+    """Whether the step of this member's packs is compiled."""
+    return compiles(Pack([member], torch.device("cpu")))

@@ -1,0 +1,61 @@
+"""The errors of `trainers`, and the form in which a wrong configuration is reported.
+
+TrainerError
+├── ConfigError        a configuration that cannot be built: carries one `Problem` per fault
+├── PackError          members that cannot be trained as one stacked program
+└── CheckpointError    a checkpoint that belongs to other members, or cannot be written
+"""
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+
+class TrainerError(Exception):
+    """Base of every error raised by `trainers`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """One fault of a configuration: the dotted key, what was given, what is allowed."""
+
+    key: str
+    message: str
+    given: Any = None
+    allowed: str | None = None
+    nearest: str | None = None
+
+    def under(self, prefix: str) -> "Problem":
+        """The same problem seen from the enclosing section `prefix`."""
+        return replace(self, key=f"{prefix}.{self.key}" if self.key else prefix)
+
+    def __str__(self) -> str:
+        text = f"{self.key}: {self.message}"
+        if self.allowed is not None:
+            text += f"; allowed: {self.allowed}"
+        if self.nearest is not None:
+            text += f"; did you mean {self.nearest!r}?"
+        return text
+
+
+class ConfigError(TrainerError, ValueError):
+    """A configuration that cannot be built. `problems` lists every fault found."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+class PackError(TrainerError, ValueError):
+    """Members that differ in more than member hyperparameters were given as one pack."""
+
+
+class CheckpointError(TrainerError):
+    """A checkpoint belongs to other members, or the checkpoint folder cannot be written."""
+
+
+def nearest(name: Any, allowed: Iterable[str]) -> str | None:
+    """The allowed name closest to `name`, or None when nothing is close."""
+    found = difflib.get_close_matches(str(name), list(allowed), n=1, cutoff=0.6)
+    return found[0] if found else None

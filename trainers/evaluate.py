@@ -1,0 +1,44 @@
+"""Curves over lengths for every member and every weight average in one call."""
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from trainers.pack import Pack, State
+from trainers.random import Stream
+
+_CELLS_AT_ONCE = 2**24  # logits evaluated together: 64 MiB in float32
+
+
+@torch.no_grad()
+def evaluate(pack: Pack, state: State) -> tuple[tuple[str, ...], NDArray[np.float32]]:
+    """Metric names (K) and values (M, averages, K, lengths) of the current weights, NaN for failed members.
+
+    The inputs come from each seed's eval stream and are the same at every evaluation.
+    """
+    names: tuple[str, ...] = ()
+    zero = torch.zeros((), dtype=torch.int64, device=pack.device)
+    column = {length: i for i, length in enumerate(pack.lengths)}
+    values = np.full((len(pack), len(pack.labels), 0, len(pack.lengths)), np.nan, np.float32)
+    for batch, lengths in pack.task.evaluation_batches(
+        Stream(pack.seeds_S, "eval", zero), pack.evaluation.samples, pack.lengths
+    ):
+        cells = batch.tokens[0].numel() * pack.task.outputs
+        chunk = max(1, _CELLS_AT_ONCE // cells)
+        columns = [column[length] for length in lengths]
+        for i, (average, buffers, h) in enumerate(zip(pack.averages, state.averages, pack.average_h, strict=True)):
+            theta = average.weights(buffers, state.theta, state.step, h)
+            for start in range(0, len(pack), chunk):
+                some = slice(start, min(start + chunk, len(pack)))
+                index = torch.arange(some.start, some.stop, device=pack.device)
+                mine = batch.of(index if pack.index_M is None else pack.index_M[some])
+                weights = pack.layout.views(theta[some])
+                scores = pack.task.score(pack.model.logits(weights, mine.tokens, None, pack.task), mine, lengths)
+                scores = {**scores, **pack.model.diagnostics(weights, lengths)}
+                if not names:
+                    names = tuple(scores)
+                    values = np.full((len(pack), len(pack.labels), len(names), len(pack.lengths)), np.nan, np.float32)
+                for k, name in enumerate(names):
+                    values[some, i, k][:, columns] = scores[name].float().cpu().numpy()
+    values[state.failed_at.cpu().numpy() >= 0] = np.nan
+    return names, values

@@ -1,0 +1,1 @@
+"""Stacked layers: every weight and activation carries the member dimension first."""

@@ -1,0 +1,1 @@
+"""Models: one file each, registered beside its class."""

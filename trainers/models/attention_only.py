@@ -1,0 +1,175 @@
+"""Single-layer attention-only transformer (arXiv:2510.08341), in its plain and its exact vocabulary-table form.
+
+One layer, one head, causal, residual stream, no MLP, no positions; logits at position t (E' is E or its layer norm):
+
+    logits_t = E[x_t] U + sum_{s <= t} softmax_s(E'[x_t] W_Q . E'[x_s] W_K / sqrt(width)) E'[x_s] W_V W_O U
+
+Nothing depends on the position, so scores and values are functions of token ids: with the tables
+A = (E' W_Q)(E' W_K)^T / sqrt(width), B = E U and D = E' W_V W_O U, each (V, V),
+
+    logits_t = B[x_t] + sum_{s <= t} softmax_s(A[x_t, x_s]) D[x_s].
+
+This is an identity; gradients flow through the tables to the same matrices. Shapes: M member, B batch, T position,
+D width, K value width, V vocabulary.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+
+import torch
+from torch import Tensor
+
+from trainers.errors import Problem
+from trainers.layers.dropout import Dropout
+from trainers.layers.embedding import embed
+from trainers.layers.linear import linear
+from trainers.layers.norm import layer_norm
+from trainers.parameters import Parameter
+from trainers.registry import register
+from trainers.settings import Settings, setting
+
+DROPOUT_SITES = ("embedding", "attention", "residual")
+
+
+@register("model", "attention_only")
+class AttentionOnly(Settings):
+    """One causal attention head on a residual stream: no MLP, no positions, no biases."""
+
+    width: int = setting(32, low=1, help="embedding width d")
+    value_width: int | None = setting(None, low=1, help="value width d_v; null: the same as width")
+    norm: str = setting(
+        "none", choices=("none", "pre", "post"), help="layer norm: before attention, or after the residual sum"
+    )
+    attention: str = setting("softmax", choices=("softmax", "constant"), help="learned scores, or equal weights 1/s")
+    dropout: float = setting(
+        0.0, low=0.0, below=1.0, member=True, variant=lambda rate: rate > 0, help="dropout probability"
+    )
+    dropout_sites: tuple[str, ...] = setting(("attention",), choices=DROPOUT_SITES, help="where dropout acts")
+    init_std: float = setting(0.1, above=0.0, help="standard deviation of every initial matrix entry")
+    form: str = setting(
+        "auto", choices=("auto", "plain", "table"), help="how logits are computed; auto: table where it is exact"
+    )
+
+    def cross_checks(self) -> Iterator[Problem]:
+        """Dropout sites are distinct; the table form is asked for only where it is exact."""
+        if len(set(self.dropout_sites)) != len(self.dropout_sites):
+            yield Problem(
+                key="dropout_sites",
+                given=list(self.dropout_sites),
+                message="names a site twice",
+                allowed="distinct sites",
+            )
+        if self.form == "table" and (reason := self._table_obstacle()):
+            yield Problem(
+                key="form", given="table", message=f"the table form is not exact with {reason}", allowed="auto or plain"
+            )
+
+    def task_problems(self, task: Settings) -> Iterator[Problem]:
+        """Any task of token sequences will do."""
+        return iter(())
+
+    def form_used(self, task: Settings) -> str:
+        """`table` where it is exact (and not declined), else `plain`."""
+        return "plain" if self.form == "plain" or self._table_obstacle() else "table"
+
+    def _table_obstacle(self) -> str | None:
+        if self.norm == "post":
+            return "norm: post"
+        hindering = [site for site in self.dropout_sites if site != "attention"]
+        return f"dropout at {hindering[0]}" if self.dropout > 0 and hindering else None
+
+    def parameters(self, task: Settings) -> tuple[Parameter, ...]:
+        """The matrices of the module docstring, untied."""
+        v_in, v_out, d, k = task.inputs, task.outputs, self.width, self.value_width or self.width  # type: ignore[attr-defined]
+        std = self.init_std
+        found = [
+            Parameter(name="embedding", shape=(v_in, d), std=std),
+            Parameter(name="unembedding", shape=(d, v_out), std=std),
+        ]
+        if self.attention == "softmax":
+            found += [Parameter(name="query", shape=(d, d), std=std), Parameter(name="key", shape=(d, d), std=std)]
+        found += [Parameter(name="value", shape=(d, k), std=std), Parameter(name="output", shape=(k, d), std=std)]
+        if self.norm != "none":
+            found += [
+                Parameter(name="norm_gain", shape=(d,), std=0.0, mean=1.0, decay=False),
+                Parameter(name="norm_bias", shape=(d,), std=0.0, decay=False),
+            ]
+        return tuple(found)
+
+    def operations(self, task: Settings, batch: int, positions: int) -> float:
+        """Multiply-adds times two of one forward pass over `batch` rows of `positions` tokens."""
+        d, k, v = self.width, self.value_width or self.width, task.outputs  # type: ignore[attr-defined]
+        tables = 2.0 * v * (2 * d * d + 2 * d * k + 3 * d * v)
+        if self.form_used(task) == "table":
+            return tables + 2.0 * batch * positions * (2 * v * v + positions * v)
+        return 2.0 * batch * positions * (2 * d * d + 2 * d * k + d * v + positions * (d + k))
+
+    def logits(
+        self, weights: Mapping[str, Tensor], tokens_MBT: Tensor, dropout: Dropout | None, task: Settings
+    ) -> Tensor:
+        """Logits (M, B, T, V) at every position; `dropout` is None when evaluating."""
+        if self.form_used(task) == "table":
+            return self._table_logits(weights, tokens_MBT, dropout)
+        return self._plain_logits(weights, tokens_MBT, dropout)
+
+    def diagnostics(self, weights: Mapping[str, Tensor], lengths: tuple[int, ...]) -> dict[str, Tensor]:
+        """balance: standard deviation of the off-diagonal entries of each row of D, mean over rows; the same at every length."""
+        table = self._displacement(weights)
+        size = table.shape[-1]
+        off = table.masked_select(~torch.eye(size, dtype=torch.bool, device=table.device)).reshape(
+            len(table), size, size - 1
+        )
+        return {"balance": off.float().std(dim=-1, correction=0).mean(dim=1)[:, None].expand(-1, len(lengths))}
+
+    def _normed(self, weights: Mapping[str, Tensor], x: Tensor) -> Tensor:
+        return layer_norm(x, weights["norm_gain"], weights["norm_bias"])
+
+    def _displacement(self, weights: Mapping[str, Tensor]) -> Tensor:
+        """What each attended token adds to the logits, D = E' W_V W_O U, (M, V, V)."""
+        e = weights["embedding"]
+        seen = self._normed(weights, e) if self.norm == "pre" else e
+        return torch.bmm(torch.bmm(torch.bmm(seen, weights["value"]), weights["output"]), weights["unembedding"])
+
+    def _drop(self, x: Tensor, site: str, dropout: Dropout | None) -> Tensor:
+        active = dropout is not None and self.dropout > 0 and site in self.dropout_sites
+        return dropout(x, DROPOUT_SITES.index(site)) if active and dropout is not None else x
+
+    def _attention(self, scores_MBTT: Tensor, dropout: Dropout | None) -> Tensor:
+        """Causal softmax over the scores, then dropout of the weights."""
+        positions = scores_MBTT.shape[-1]
+        causal = torch.ones(positions, positions, dtype=torch.bool, device=scores_MBTT.device).tril()
+        weights = torch.softmax(scores_MBTT.masked_fill(~causal, -torch.inf), dim=-1)
+        return self._drop(weights, "attention", dropout)
+
+    def _plain_logits(self, weights: Mapping[str, Tensor], tokens_MBT: Tensor, dropout: Dropout | None) -> Tensor:
+        x = self._drop(embed(weights["embedding"], tokens_MBT), "embedding", dropout)
+        seen = self._normed(weights, x) if self.norm == "pre" else x
+        m, b, t, _ = x.shape
+        if self.attention == "softmax":
+            q, k = linear(seen, weights["query"]), linear(seen, weights["key"])
+            scores = torch.matmul(q, k.transpose(-1, -2)) / math.sqrt(self.width)
+        else:
+            scores = x.new_zeros(m, b, t, t)
+        attended = torch.matmul(self._attention(scores, dropout), linear(seen, weights["value"]))
+        y = x + self._drop(linear(attended, weights["output"]), "residual", dropout)
+        return linear(self._normed(weights, y) if self.norm == "post" else y, weights["unembedding"])
+
+    def _table_logits(self, weights: Mapping[str, Tensor], tokens_MBT: Tensor, dropout: Dropout | None) -> Tensor:
+        e = weights["embedding"]
+        m, vocabulary, _ = e.shape
+        _, b, t = tokens_MBT.shape
+        is_token = tokens_MBT[..., None] == torch.arange(vocabulary, device=e.device)
+        one_hot = is_token.to(e.dtype)
+        if self.attention == "softmax":
+            seen = self._normed(weights, e) if self.norm == "pre" else e
+            table = torch.bmm(torch.bmm(seen, weights["query"]), torch.bmm(seen, weights["key"]).mT) / math.sqrt(
+                self.width
+            )
+            rows = torch.bmm(one_hot.reshape(m, b * t, vocabulary), table).reshape(m, b, t, vocabulary)
+            scores = torch.gather(rows, -1, tokens_MBT[:, :, None, :].expand(m, b, t, t))
+        else:
+            scores = e.new_zeros(m, b, t, t)
+        mixed = torch.matmul(self._attention(scores, dropout), one_hot)  # attention as weights over token ids
+        both = torch.cat([one_hot, mixed], dim=-1).reshape(m, b * t, 2 * vocabulary)
+        tables = torch.cat([torch.bmm(e, weights["unembedding"]), self._displacement(weights)], dim=1)
+        return torch.bmm(both, tables).reshape(m, b, t, -1)

@@ -1,0 +1,111 @@
+"""A pack: its members' hyperparameters as tensors, and the state that training changes.
+
+Shapes: M members, S distinct seeds, P parameters of one member.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from trainers.config import MemberConfig
+from trainers.errors import PackError
+from trainers.parameters import Layout
+from trainers.settings import Settings, settings_fields
+
+
+class Pack:
+    """Members of equal structure, ready to be trained as one program."""
+
+    def __init__(self, members: Sequence[MemberConfig], device: torch.device) -> None:
+        keys = {member.structural_key for member in members}
+        if len(keys) != 1:
+            raise PackError(f"a pack needs members of one structural key; {len(members)} members have {len(keys)}")
+        first = members[0]
+        self.members, self.device = tuple(members), device
+        self.task, self.model, self.schedule = first.task, first.model, first.schedule
+        self.optimization, self.evaluation = first.optimization, first.evaluation
+        self.labels = tuple(first.averages)
+        self.lengths = first.evaluated_lengths
+        self.dtype = torch.float64 if first.optimization.dtype == "float64" else torch.float32
+        self.form: str = self.model.form_used(self.task)
+        self.layout = Layout(self.model.parameters(self.task))
+        self.decay_mask = self.layout.decay_mask(device)
+        seeds = sorted({member.seed for member in members})
+        self.seeds_S = torch.tensor(seeds, dtype=torch.int64, device=device)
+        order = [seeds.index(member.seed) for member in members]
+        self.index_M = None if order == list(range(len(seeds))) else torch.tensor(order, device=device)
+        self.h = self._columns([member.optimization for member in members])
+        betas = torch.tensor([member.optimization.betas for member in members], dtype=torch.float64, device=device)
+        self.h["beta1"], self.h["beta2"] = betas[:, :1], betas[:, 1:]
+        self.model_h = self._columns([member.model for member in members])
+        self.averages = tuple(first.averages[label] for label in self.labels)
+        self.average_h = tuple(self._columns([member.averages[label] for member in members]) for label in self.labels)
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+    def _columns(self, settings: Sequence[Settings]) -> dict[str, Tensor]:
+        """Every scalar member hyperparameter as a column (M, 1): float64, or int64 where all values are integers."""
+        columns = {}
+        for item in settings_fields(type(settings[0])):
+            values = [getattr(one, item.name) for one in settings]
+            if item.metadata["member"] and not isinstance(values[0], tuple) and values[0] is not None:
+                dtype = torch.int64 if all(isinstance(value, int) for value in values) else torch.float64
+                columns[item.name] = torch.tensor(values, dtype=dtype, device=self.device)[:, None]
+        return columns
+
+
+@dataclass(kw_only=True)
+class State:
+    """What training changes, all tensors: weights, moments, averages, who is alive, and the loss since the last evaluation."""
+
+    step: Tensor  # () int64, optimiser steps done
+    theta: Tensor  # (M, P)
+    m: Tensor  # (M, P)
+    v: Tensor  # (M, P)
+    averages: tuple[tuple[Tensor, ...], ...]  # per label, (M, P) each
+    failed_at: Tensor  # (M,) int64, -1 while alive
+    loss_sum: Tensor  # (M,) float64
+    loss_steps: Tensor  # (M,) int64
+
+    @classmethod
+    def initial(cls, pack: Pack) -> "State":
+        """The state before the first step: weights from each member's own init stream."""
+        theta = pack.layout.initial(pack.seeds_S, pack.dtype)
+        theta = theta if pack.index_M is None else theta[pack.index_M]
+        count = len(pack)
+        return cls(
+            step=torch.zeros((), dtype=torch.int64, device=pack.device),
+            theta=theta,
+            m=torch.zeros_like(theta),
+            v=torch.zeros_like(theta),
+            averages=tuple(average.start(theta) for average in pack.averages),
+            failed_at=torch.full((count,), -1, dtype=torch.int64, device=pack.device),
+            loss_sum=torch.zeros(count, dtype=torch.float64, device=pack.device),
+            loss_steps=torch.zeros(count, dtype=torch.int64, device=pack.device),
+        )
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Every tensor as a named array, averages as `averages.<label index>.<buffer index>`."""
+        named = {name: value for name, value in vars(self).items() if name != "averages"}
+        for i, buffers in enumerate(self.averages):
+            named.update({f"averages.{i}.{j}": buffer for j, buffer in enumerate(buffers)})
+        return {name: value.cpu().numpy() for name, value in named.items()}
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, NDArray[Any]], pack: Pack) -> "State":
+        """The inverse of `arrays`."""
+        tensors = {name: torch.from_numpy(np.array(value)).to(pack.device) for name, value in arrays.items()}
+        averages = tuple(
+            tuple(
+                tensors.pop(f"averages.{i}.{j}")
+                for j in range(sum(name.startswith(f"averages.{i}.") for name in arrays))
+            )
+            for i in range(len(pack.averages))
+        )
+        return cls(averages=averages, **tensors)

@@ -1,0 +1,58 @@
+"""The weights of a pack: one flat (M, P) buffer, with a view for every named parameter."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from trainers.random import Stream
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parameter:
+    """A named parameter of one member: normal(0, std^2) entries around `mean`; `decay` says whether weight decay acts on it."""
+
+    name: str
+    shape: tuple[int, ...]
+    std: float
+    mean: float = 0.0
+    decay: bool = True
+
+    @property
+    def size(self) -> int:
+        """Number of entries."""
+        return math.prod(self.shape)
+
+
+class Layout:
+    """Where each parameter lies in the flat buffer."""
+
+    def __init__(self, parameters: Sequence[Parameter]) -> None:
+        names = [parameter.name for parameter in parameters]
+        if len(set(names)) != len(names):
+            raise ValueError(f"parameters share a name: {names}")
+        self.parameters = tuple(parameters)
+        self.sizes = [parameter.size for parameter in parameters]
+        self.size = sum(self.sizes)
+
+    def views(self, theta_MP: Tensor) -> dict[str, Tensor]:
+        """Each parameter as (M, *shape)."""
+        pieces = torch.split(theta_MP, self.sizes, dim=1)
+        return {p.name: piece.reshape(-1, *p.shape) for p, piece in zip(self.parameters, pieces, strict=True)}
+
+    def flat(self, views: dict[str, Tensor]) -> Tensor:
+        """The inverse of `views`: (M, P)."""
+        return torch.cat([views[p.name].reshape(len(views[p.name]), -1) for p in self.parameters], dim=1)
+
+    def initial(self, seeds_S: Tensor, dtype: torch.dtype) -> Tensor:
+        """Initial weights (S, P), drawn from the init stream with one site for each parameter."""
+        stream = Stream(seeds_S, "init", torch.zeros((), dtype=torch.int64, device=seeds_S.device))
+        pieces = [p.mean + p.std * stream.normal(site, (p.size,)) for site, p in enumerate(self.parameters)]
+        return torch.cat(pieces, dim=1).to(dtype)
+
+    def decay_mask(self, device: torch.device) -> Tensor:
+        """1 where weight decay acts, else 0; float32 (P,)."""
+        pieces = [torch.full((p.size,), float(p.decay)) for p in self.parameters]
+        return torch.cat(pieces).to(device)

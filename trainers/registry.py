@@ -1,0 +1,92 @@
+"""Names to classes: tasks, models, averages and schedules register beside their implementation."""
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING
+from typing import Any, TypeVar
+
+from trainers.errors import ConfigError, Problem, nearest
+from trainers.settings import Settings, settings_fields
+
+KINDS = ("task", "model", "average", "schedule")
+_classes: dict[str, dict[str, type[Settings]]] = {kind: {} for kind in KINDS}
+_homes = {
+    "task": "trainers.tasks",
+    "model": "trainers.models",
+    "average": "trainers.averaging",
+    "schedule": "trainers.schedules",
+}
+
+S = TypeVar("S", bound=type[Settings])
+
+
+def register(kind: str, name: str) -> Callable[[S], S]:
+    """Class decorator: `@register("task", "set_complement")`. A second class of that name is a ValueError."""
+
+    def add(cls: S) -> S:
+        if name in _classes[kind]:
+            raise ValueError(f"{kind} {name!r} is registered twice")
+        _classes[kind][name] = cls
+        cls.name = name
+        return cls
+
+    return add
+
+
+def names(kind: str) -> tuple[str, ...]:
+    """The registered names of a kind, in alphabetical order."""
+    return tuple(sorted(_loaded(kind)))
+
+
+def lookup(kind: str, name: Any, key: str = "name") -> type[Settings]:
+    """The class registered under `name`. Raises ConfigError with the nearest name."""
+    known = _loaded(kind)
+    if not isinstance(name, str) or name not in known:
+        allowed = ", ".join(sorted(known))
+        raise ConfigError(
+            [
+                Problem(
+                    key=key,
+                    given=name,
+                    message=f"no {kind} is called {name!r}",
+                    allowed=allowed,
+                    nearest=nearest(name, known),
+                )
+            ]
+        )
+    return known[name]
+
+
+def build(kind: str, data: Any, *, default_name: str | None = None, name_key: str = "name") -> Settings:
+    """Build a registered class from `{name: ..., field: ...}`. Raises ConfigError with keys relative to `data`."""
+    if not isinstance(data, Mapping):
+        raise ConfigError([Problem(key="", given=data, message=f"{data!r} is not a mapping of keys to values")])
+    values = dict(data)
+    name = values.pop(name_key, default_name)
+    if name is None:
+        raise ConfigError([Problem(key=name_key, message="is required", allowed=", ".join(names(kind)))])
+    return lookup(kind, name, name_key).from_mapping(values)
+
+
+def describe(kind: str) -> list[tuple[str, str, dict[str, str]]]:
+    """For every registered name: the first line of its docstring, and each field with its default and meaning."""
+    rows = []
+    for name in names(kind):
+        cls = _classes[kind][name]
+        described = {}
+        for item in settings_fields(cls):
+            default = "required" if item.default is MISSING else f"default {item.default!r}"
+            mark = ", per member" if item.metadata["member"] else ""
+            described[item.name] = f"{item.metadata['help']} ({default}{mark})".strip()
+        rows.append((name, (cls.__doc__ or "").strip().splitlines()[0], described))
+    return rows
+
+
+def _loaded(kind: str) -> dict[str, type[Settings]]:
+    """The classes of a kind, importing every module of its home once."""
+    home = importlib.import_module(_homes[kind])
+    if hasattr(home, "__path__"):
+        for module in pkgutil.iter_modules(home.__path__):
+            importlib.import_module(f"{home.__name__}.{module.name}")
+    return _classes[kind]

@@ -1,0 +1,68 @@
+"""Learning-rate schedules: a factor on the member's learning rate as a function of the training step.
+
+Every schedule may begin with a linear warm-up over its first `warmup` steps.
+"""
+
+import math
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from trainers.errors import Problem
+from trainers.registry import register
+from trainers.settings import Settings, setting
+
+
+def _warmed(step: Tensor, warmup: int, factor: Tensor) -> Tensor:
+    return factor * torch.clamp(step.double() / warmup, max=1.0) if warmup else factor
+
+
+@register("schedule", "constant")
+class Constant(Settings):
+    """The full learning rate at every step, after an optional linear warm-up."""
+
+    warmup: int = setting(0, low=0, help="steps of linear warm-up")
+
+    def factor(self, step: Tensor, steps: int) -> Tensor:
+        """Factor at `step` (1 for the first update) of `steps`, a float64 scalar."""
+        return _warmed(step, self.warmup, torch.ones((), dtype=torch.float64, device=step.device))
+
+
+@register("schedule", "linear")
+class Linear(Settings):
+    """Linear decay from 1 after the warm-up to `final` at the last step."""
+
+    warmup: int = setting(0, low=0, help="steps of linear warm-up")
+    final: float = setting(0.0, low=0.0, high=1.0, help="factor at the last step")
+
+    def factor(self, step: Tensor, steps: int) -> Tensor:
+        """Factor at `step` (1 for the first update) of `steps`, a float64 scalar."""
+        return _warmed(step, self.warmup, 1.0 + (self.final - 1.0) * _decayed(step, self.warmup, steps))
+
+
+@register("schedule", "cosine")
+class Cosine(Settings):
+    """Half a cosine from 1 after the warm-up to `final` at the last step (Loshchilov and Hutter, arXiv:1608.03983)."""
+
+    warmup: int = setting(0, low=0, help="steps of linear warm-up")
+    final: float = setting(0.0, low=0.0, high=1.0, help="factor at the last step")
+
+    def factor(self, step: Tensor, steps: int) -> Tensor:
+        """Factor at `step` (1 for the first update) of `steps`, a float64 scalar."""
+        wave = 0.5 * (1.0 + torch.cos(math.pi * _decayed(step, self.warmup, steps)))
+        return _warmed(step, self.warmup, self.final + (1.0 - self.final) * wave)
+
+
+def _decayed(step: Tensor, warmup: int, steps: int) -> Tensor:
+    """How much of the decay is behind us at `step`, from 0 at the end of the warm-up to 1 at the last step."""
+    return torch.clamp((step.double() - warmup) / max(steps - warmup, 1), min=0.0, max=1.0)
+
+
+def warmup_problems(schedule: Settings, steps: int) -> Iterator[Problem]:
+    """A warm-up longer than the run is a mistake."""
+    warmup = getattr(schedule, "warmup", 0)
+    if warmup > steps:
+        yield Problem(
+            key="schedule.warmup", given=warmup, message=f"{warmup} is more than steps", allowed=f"<= {steps}"
+        )

@@ -1,0 +1,199 @@
+"""Frozen keyword-only settings: typed, bounded fields that say which of them may differ inside a pack.
+
+Every task, model, average and schedule is a `Settings` dataclass whose fields are declared with `setting`:
+
+    rate: float = setting(0.0, low=0.0, below=1.0, member=True, help="dropout probability")
+
+`member=True` marks a member hyperparameter (HFTA's fusible hyperparameter): its values become a tensor of shape (M,).
+"""
+
+import math
+import types
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import MISSING, Field, dataclass, field, fields
+from typing import Any, ClassVar, Self, dataclass_transform
+
+from trainers.errors import ConfigError, Problem, nearest
+
+
+def setting(
+    default: Any = MISSING,
+    *,
+    low: float | None = None,
+    high: float | None = None,
+    above: float | None = None,
+    below: float | None = None,
+    choices: tuple[Any, ...] | None = None,
+    member: bool = False,
+    variant: Callable[[Any], Any] | None = None,
+    help: str = "",
+) -> Any:
+    """A settings field. `low`/`high` are inclusive bounds, `above`/`below` exclusive ones, per element for tuples.
+
+    `variant` of a member hyperparameter names what of its value changes the program (for example whether a dropout
+    rate is zero); members of a pack share it.
+    """
+    bounds = {"low": low, "high": high, "above": above, "below": below}
+    metadata = {"bounds": bounds, "choices": choices, "member": member, "variant": variant, "help": help}
+    return field(default=default, metadata=metadata)
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(setting, field))
+class Settings:
+    """Base of every settings class; subclasses become frozen keyword-only dataclasses that check themselves."""
+
+    name: ClassVar[str] = ""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        dataclass(frozen=True, kw_only=True)(cls)
+
+    def __post_init__(self) -> None:
+        problems: list[Problem] = []
+        for item in settings_fields(type(self)):
+            value, problem = _checked(item, _hints(type(self))[item.name], getattr(self, item.name))
+            object.__setattr__(self, item.name, value)
+            problems += [problem] if problem else []
+        if not problems:
+            problems += self.cross_checks()
+        if problems:
+            raise ConfigError(problems)
+
+    def cross_checks(self) -> Iterator[Problem]:
+        """Problems between fields that are each right alone."""
+        return iter(())
+
+    @classmethod
+    def from_mapping(cls, data: Mapping[str, Any]) -> Self:
+        """Build from plain values. Raises ConfigError naming unknown keys, missing keys and wrong values at once."""
+        known = {item.name: item for item in settings_fields(cls)}
+        problems = [
+            Problem(
+                key=str(key), given=value, message="unknown key", allowed=", ".join(known), nearest=nearest(key, known)
+            )
+            for key, value in data.items()
+            if key not in known
+        ]
+        for name, item in known.items():
+            if name in data:
+                problem = _checked(item, _hints(cls)[name], data[name])[1]
+                problems += [problem] if problem else []
+            elif item.default is MISSING:
+                problems.append(Problem(key=name, message="is required", allowed=_allowed(item, _hints(cls)[name])))
+        if problems:
+            raise ConfigError(problems)
+        return cls(**data)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values of every field, with the registered name first where there is one."""
+        plain: dict[str, Any] = {"name": self.name} if self.name else {}
+        plain.update({item.name: _plain(getattr(self, item.name)) for item in settings_fields(type(self))})
+        return plain
+
+    def structure(self) -> dict[str, Any]:
+        """What of these settings the members of a pack must share."""
+        shared = self.to_dict()
+        for item in settings_fields(type(self)):
+            if item.metadata["member"]:
+                variant = item.metadata["variant"]
+                shared[item.name] = variant(getattr(self, item.name)) if variant else "per member"
+        return shared
+
+
+def settings_fields(cls: type) -> tuple[Field[Any], ...]:
+    """The fields of a settings class that were declared with `setting`."""
+    return tuple(item for item in fields(cls) if "bounds" in item.metadata)
+
+
+def _hints(cls: type) -> dict[str, Any]:
+    if "_resolved_hints" not in cls.__dict__:
+        cls._resolved_hints = typing.get_type_hints(cls)  # type: ignore[attr-defined]
+    return cls._resolved_hints  # type: ignore[attr-defined, no-any-return]
+
+
+def _plain(value: Any) -> Any:
+    return [_plain(item) for item in value] if isinstance(value, tuple) else value
+
+
+def _checked(item: Field[Any], hint: Any, value: Any) -> tuple[Any, Problem | None]:
+    """The value in its declared type, or a problem that says what is allowed."""
+    try:
+        converted = _converted(hint, value)
+        _bounded(item.metadata, converted)
+    except ValueError as error:
+        choices = item.metadata["choices"]
+        close = nearest(value, [str(choice) for choice in choices]) if choices else None
+        allowed = _allowed(item, hint)
+        return value, Problem(key=item.name, given=value, message=f"{value!r} {error}", allowed=allowed, nearest=close)
+    return converted, None
+
+
+def _converted(hint: Any, value: Any) -> Any:
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (types.UnionType, typing.Union):
+        for option in arguments:
+            try:
+                return _converted(option, value)
+            except ValueError:
+                continue
+        raise ValueError("has the wrong type")
+    if hint is type(None):
+        if value is not None:
+            raise ValueError("is not null")
+        return None
+    if origin is tuple:
+        if not isinstance(value, (list, tuple)):
+            raise ValueError("is not a list")
+        if arguments[-1] is Ellipsis:
+            return tuple(_converted(arguments[0], entry) for entry in value)
+        if len(value) != len(arguments):
+            raise ValueError(f"does not have {len(arguments)} entries")
+        return tuple(_converted(kind, entry) for kind, entry in zip(arguments, value, strict=True))
+    if hint is float and isinstance(value, (int, float)) and not isinstance(value, bool):
+        if not math.isfinite(value):
+            raise ValueError("is not finite")
+        return float(value)
+    if type(value) is not hint:
+        raise ValueError(f"is not {_type_name(hint)}")
+    return value
+
+
+def _bounded(metadata: Mapping[str, Any], value: Any) -> None:
+    for entry in value if isinstance(value, tuple) else (value,):
+        if entry is None:
+            continue
+        if metadata["choices"] is not None and entry not in metadata["choices"]:
+            raise ValueError("is not one of the choices")
+        if isinstance(entry, (int, float)) and not isinstance(entry, bool):
+            bounds = metadata["bounds"]
+            if (
+                (bounds["low"] is not None and entry < bounds["low"])
+                or (bounds["high"] is not None and entry > bounds["high"])
+                or (bounds["above"] is not None and entry <= bounds["above"])
+                or (bounds["below"] is not None and entry >= bounds["below"])
+            ):
+                raise ValueError("is out of bounds")
+
+
+def _allowed(item: Field[Any], hint: Any) -> str:
+    if item.metadata["choices"] is not None:
+        names = ", ".join(str(choice) for choice in item.metadata["choices"])
+        return f"a list of {names}" if typing.get_origin(hint) is tuple else names
+    signs = {"low": ">=", "above": ">", "high": "<=", "below": "<"}
+    limits = [
+        f"{sign} {item.metadata['bounds'][key]:g}"
+        for key, sign in signs.items()
+        if item.metadata["bounds"][key] is not None
+    ]
+    return _type_name(hint) + (" " + " and ".join(limits) if limits else "")
+
+
+def _type_name(hint: Any) -> str:
+    names = {int: "an integer", float: "a number", bool: "true or false", str: "a string", type(None): "null"}
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (types.UnionType, typing.Union):
+        return " or ".join(_type_name(option) for option in arguments)
+    if origin is tuple:
+        return "a list of integers" if arguments[0] is int else f"a list of {_type_name(arguments[0]).split()[-1]}s"
+    return names.get(hint, str(hint))

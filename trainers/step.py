@@ -1,0 +1,70 @@
+"""One optimiser step of a whole pack: sample, forward, loss, backward, clip, AdamW, averages."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from trainers.layers.dropout import Dropout
+from trainers.optim import adamw, clipped
+from trainers.pack import Pack, State
+from trainers.random import Stream
+
+# Below this many arithmetic operations in the whole run of one member, compiling costs more than it saves.
+COMPILE_FROM_OPERATIONS = 2e11
+
+
+def compiles(pack: Pack) -> bool:
+    """Whether the step is compiled: as asked for, or by the work of one member, so never by what else is in the pack."""
+    wanted = pack.optimization.compile
+    if isinstance(wanted, bool):
+        return wanted
+    forward = pack.model.operations(pack.task, pack.optimization.batch_size, pack.task.train_positions)
+    return 3.0 * float(forward) * pack.optimization.steps >= COMPILE_FROM_OPERATIONS
+
+
+def losses(pack: Pack, theta: Tensor, step: Tensor) -> Tensor:
+    """The training loss of every member at step `step` (counted from 1), (M,)."""
+    batch = pack.task.sample(Stream(pack.seeds_S, "data", step), pack.optimization.batch_size).of(pack.index_M)
+    rate = pack.model_h.get("dropout")
+    dropout = None if rate is None else Dropout(Stream(pack.seeds_S, "dropout", step), pack.index_M, rate[:, 0])
+    tokens = batch.tokens if pack.index_M is not None else batch.tokens.expand(len(pack), -1, -1)
+    loss: Tensor = pack.task.loss(pack.model.logits(pack.layout.views(theta), tokens, dropout, pack.task), batch)
+    return loss
+
+
+def step_once(pack: Pack, state: State) -> None:
+    """Advance `state` in place by one step. A member whose loss or gradient is not finite is frozen as it was."""
+
+    def total(theta: Tensor) -> tuple[Tensor, Tensor]:
+        loss_M = losses(pack, theta, step)
+        return loss_M.sum(), loss_M.detach()
+
+    step = state.step + 1
+    gradient, loss_M = torch.func.grad(total, has_aux=True)(state.theta)
+    finite = torch.isfinite(loss_M) & torch.isfinite(gradient.abs().sum(dim=1))
+    alive = (state.failed_at < 0) & finite
+    if "clip" in pack.h:
+        gradient = clipped(gradient, pack.h["clip"])
+    rate = pack.h["learning_rate"] * pack.schedule.factor(step, pack.optimization.steps)
+    theta, m, v = adamw(state.theta, gradient, state.m, state.v, step, rate, pack.decay_mask, pack.h)
+    on = alive[:, None]
+    theta = torch.where(on, theta, state.theta)
+    for average, buffers, h in zip(pack.averages, state.averages, pack.average_h, strict=True):
+        for buffer, updated in zip(buffers, average.update(buffers, theta, step, h), strict=True):
+            buffer.copy_(torch.where(on, updated, buffer))
+    state.theta.copy_(theta)
+    state.m.copy_(torch.where(on, m, state.m))
+    state.v.copy_(torch.where(on, v, state.v))
+    state.loss_sum.add_(torch.where(alive, loss_M.double(), 0.0))
+    state.loss_steps.add_(alive)
+    state.failed_at.copy_(torch.where((state.failed_at < 0) & ~finite, step, state.failed_at))
+    state.step.copy_(step)
+
+
+def stepper(pack: Pack) -> tuple[Callable[[State], None], bool]:
+    """The step to call in the loop, and whether it is compiled."""
+    if not compiles(pack):
+        return lambda state: step_once(pack, state), False
+    run = torch.compile(lambda state: step_once(pack, state), dynamic=False, fullgraph=True)
+    return run, True

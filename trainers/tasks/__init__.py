@@ -1,0 +1,1 @@
+"""Tasks: one file each, registered beside its class."""

@@ -1,0 +1,181 @@
+"""Set complement: predict the uniform distribution over the tokens that are absent (arXiv:2510.08341)."""
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping
+
+import torch
+from torch import Tensor
+
+from trainers.errors import Problem
+from trainers.random import Stream
+from trainers.registry import register
+from trainers.settings import Settings, setting
+from trainers.tasks.batch import Batch
+
+
+@register("task", "set_complement")
+class SetComplement(Settings):
+    """Distinct tokens in; out, at every position, the uniform distribution over the tokens not seen so far.
+
+    Tokens are 0..v-1. A training row is the start of a random permutation; position s-1 is the example of length s.
+    With `target: sampled` the target is the token that follows (a uniform draw from the complement), with `soft` it is
+    the distribution itself.
+
+    >>> SetComplement(vocabulary=5, train_length=2).targets_of(torch.tensor([[[3, 1]]])).tolist()[0][0]
+    [[0.25, 0.25, 0.25, 0.0, 0.25], [0.3333333432674408, 0.0, 0.3333333432674408, 0.0, 0.3333333432674408]]
+    >>> SetComplement(vocabulary=5, train_length=3).targets_of(torch.tensor([[[0, 2, 4]]])).tolist()[0][0][2]
+    [0.0, 0.5, 0.0, 0.5, 0.0]
+    """
+
+    vocabulary: int = setting(20, low=3, help="number of tokens v")
+    train_length: int = setting(5, low=1, help="trained on lengths 1..train_length")
+    target: str = setting("sampled", choices=("sampled", "soft"), help="next token, or the whole distribution")
+
+    def cross_checks(self) -> Iterator[Problem]:
+        """A training row and its sampled target fit into the vocabulary."""
+        if self.train_length >= self.vocabulary:
+            yield Problem(
+                key="train_length",
+                given=self.train_length,
+                message=f"{self.train_length} leaves no absent token",
+                allowed=f"< vocabulary ({self.vocabulary})",
+            )
+
+    @property
+    def inputs(self) -> int:
+        """Number of input tokens."""
+        return self.vocabulary
+
+    @property
+    def outputs(self) -> int:
+        """Number of output tokens."""
+        return self.vocabulary
+
+    @property
+    def train_positions(self) -> int:
+        """Positions of a training row."""
+        return self.train_length
+
+    @property
+    def trained_lengths(self) -> tuple[int, ...]:
+        """Lengths seen in training."""
+        return tuple(range(1, self.train_length + 1))
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """Lengths that can be evaluated: at least one token stays absent."""
+        return tuple(range(1, self.vocabulary))
+
+    @property
+    def metrics(self) -> Mapping[str, str]:
+        """Each metric and its better direction.
+
+        Means over inputs: total_variation to the uniform distribution over absent tokens; invalid_mass, the probability
+        on present ones; invalid_top1, how often the most probable token is present; kl, KL(target || model); margin,
+        smallest logit of an absent token minus largest of a present one; valid_uniformity, total variation within the
+        absent tokens alone. Extremes: total_variation_p99 and margin_min, the worst input. displacement is the Delta of
+        the balanced closed form with the same invalid mass m: s log(s (1 - m) / ((v - s) m)).
+        """
+        return {
+            "total_variation": "minimize",
+            "total_variation_p99": "minimize",
+            "invalid_mass": "minimize",
+            "invalid_top1": "minimize",
+            "kl": "minimize",
+            "margin": "maximize",
+            "margin_min": "maximize",
+            "valid_uniformity": "minimize",
+            "displacement": "none",
+        }
+
+    @property
+    def headline(self) -> tuple[str, ...]:
+        """The metrics worth a chart."""
+        return ("total_variation", "invalid_mass", "margin")
+
+    def targets_of(self, tokens_SBT: Tensor) -> Tensor:
+        """The uniform distribution over absent tokens after each position, float32 (S, B, T, V)."""
+        absent = ~self._present(tokens_SBT)
+        return absent / absent.sum(dim=-1, keepdim=True)
+
+    def sample(self, stream: Stream, batch: int) -> Batch:
+        """A training batch for every seed of the stream."""
+        take = self.train_length + (self.target == "sampled")
+        rows = stream.permutations(0, batch, self.vocabulary, take)
+        tokens = rows[..., : self.train_length]
+        return Batch(tokens, rows[..., 1:] if self.target == "sampled" else self.targets_of(tokens))
+
+    def loss(self, logits_MBTV: Tensor, batch: Batch) -> Tensor:
+        """Mean cross-entropy of each member over rows and positions, (M,)."""
+        logs = torch.log_softmax(logits_MBTV, dim=-1)
+        if self.target == "sampled":
+            picked = torch.gather(logs, -1, batch.targets[..., None])[..., 0]
+        else:
+            picked = (logs * batch.targets.to(logs.dtype)).sum(dim=-1)
+        return -picked.mean(dim=(1, 2))
+
+    def evaluation_batches(
+        self, stream: Stream, samples: int, lengths: tuple[int, ...]
+    ) -> Iterator[tuple[Batch, tuple[int, ...]]]:
+        """Batches and the lengths each one measures: every input where there are at most `samples`, else random rows.
+
+        Only the set and its last token matter to a model without positions, but the order is drawn at random too.
+        """
+        counts = {s: s * math.comb(self.vocabulary, s) for s in lengths}
+        sampled = tuple(s for s in lengths if counts[s] > samples)
+        if sampled:
+            yield self._evaluation(stream.permutations(0, samples, self.vocabulary, max(sampled))), sampled
+        for s in lengths:
+            if counts[s] <= samples:
+                rows = torch.tensor(_every_input(self.vocabulary, s), device=stream.seeds_S.device)
+                yield self._evaluation(rows.expand(len(stream.seeds_S), -1, -1)), (s,)
+
+    def score(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
+        """Each metric at each of `lengths`, (M, len(lengths)), from logits at the positions of `batch`."""
+        at = torch.tensor([s - 1 for s in lengths], device=logits_MBTV.device)
+        logits = logits_MBTV.index_select(2, at).float()
+        present = self._present(batch.tokens).index_select(2, at)
+        target = batch.targets.index_select(2, at)
+        logs = torch.log_softmax(logits, dim=-1)
+        p = torch.exp(logs)
+        infinity = torch.tensor(torch.inf, device=logits.device)
+        log_invalid = torch.logsumexp(torch.where(present, logs, -infinity), dim=-1)
+        log_valid = torch.logsumexp(torch.where(present, -infinity, logs), dim=-1)
+        variation = 0.5 * (p - target).abs().sum(dim=-1)
+        margin = torch.where(present, infinity, logits).amin(dim=-1) - torch.where(present, logits, -infinity).amax(
+            dim=-1
+        )
+        within = torch.where(present, torch.zeros_like(p), torch.exp(logs - log_valid[..., None]))
+        top1_present = torch.gather(present, -1, logits.argmax(dim=-1, keepdim=True))[..., 0]
+        kl = (target * (torch.log(target.clamp_min(1e-30)) - logs)).sum(dim=-1)
+        s = at + 1.0
+        odds = torch.logsumexp(log_valid, dim=1) - torch.logsumexp(log_invalid, dim=1)
+        worst = math.ceil(0.99 * variation.shape[1])
+        return {
+            "total_variation": variation.mean(dim=1),
+            "total_variation_p99": torch.kthvalue(variation, worst, dim=1).values,
+            "invalid_mass": torch.exp(log_invalid).mean(dim=1),
+            "invalid_top1": top1_present.float().mean(dim=1),
+            "kl": kl.mean(dim=1),
+            "margin": margin.mean(dim=1),
+            "margin_min": margin.amin(dim=1),
+            "valid_uniformity": 0.5 * (within - target).abs().sum(dim=-1).mean(dim=1),
+            "displacement": s * (torch.log(s) - torch.log(self.vocabulary - s) + odds),
+        }
+
+    def _evaluation(self, rows: Tensor) -> Batch:
+        return Batch(rows, self.targets_of(rows))
+
+    def _present(self, tokens: Tensor) -> Tensor:
+        """Whether each token has occurred up to each position, bool (S, B, T, V)."""
+        ids = torch.arange(self.vocabulary, device=tokens.device)
+        return (tokens[..., None] == ids).cumsum(dim=-2) > 0
+
+
+def _every_input(vocabulary: int, length: int) -> list[tuple[int, ...]]:
+    """Every set of `length` tokens with every choice of its last one."""
+    rows = []
+    for chosen in itertools.combinations(range(vocabulary), length):
+        rows += [chosen[:i] + chosen[i + 1 :] + (chosen[i],) for i in range(length)]
+    return rows

@@ -1,0 +1,166 @@
+"""The training loop of one pack: step, evaluate, report, checkpoint. It names no task, model or tracker."""
+
+import time
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from trainers.checkpoint import Checkpoints, Snapshot
+from trainers.config import MemberConfig
+from trainers.evaluate import evaluate
+from trainers.pack import Pack, State
+from trainers.results import Curve, Evaluation, MemberResult, Progress, Reporter
+from trainers.step import stepper
+
+_HEARTBEAT_SECONDS = 1.0
+
+
+def train(
+    members: Sequence[MemberConfig], reporter: Reporter, *, checkpoints: Checkpoints | None = None, device: str = "cpu"
+) -> list[MemberResult]:
+    """Train members of one structural key as one stacked program; results in the order of `members`.
+
+    Resumes from the newest good checkpoint, and then first reports every earlier evaluation again.
+    Raises PackError for members of unequal structure and CheckpointError for a checkpoint of other members.
+    """
+    return _Run(Pack(members, torch.device(device)), reporter, checkpoints).to_the_end()
+
+
+class _Run:
+    def __init__(self, pack: Pack, reporter: Reporter, checkpoints: Checkpoints | None) -> None:
+        self.pack, self.reporter, self.checkpoints = pack, reporter, checkpoints
+        self.ids = [f"{member.config_id}/{member.seed}" for member in pack.members]
+        self.step_pack, self.compiled = stepper(pack)
+        self.state, self.evaluations, self.spent = State.initial(pack), [], 0.0
+        self.done, self.started, self.last_beat, self.rate = 0, time.monotonic(), 0.0, 0.0
+
+    def to_the_end(self) -> list[MemberResult]:
+        self.resume()
+        steps = self.pack.optimization.steps
+        self.beat("compile" if self.compiled else "train")
+        while self.done < steps:
+            self.run_until(self.next_stop())
+            if self.done == steps or (self.pack.evaluation.every and self.done % self.pack.evaluation.every == 0):
+                self.evaluate()
+            if self.checkpoints and self.done < steps and self.checkpoints.due(self.done):
+                self.save()
+        return self.results()
+
+    def resume(self) -> None:
+        if self.checkpoints is None:
+            return
+        snapshot, notices = self.checkpoints.load(self.ids)
+        for notice in notices:
+            self.reporter.notice(notice)
+        if snapshot is None:
+            return
+        self.state = State.from_arrays(dict(snapshot.arrays), self.pack)
+        self.done = snapshot.step
+        self.evaluations = [Evaluation.from_bytes(data) for data in snapshot.evaluations]
+        self.spent = max((evaluation.seconds for evaluation in self.evaluations), default=0.0)
+        for evaluation in self.evaluations:
+            self.reporter.report(evaluation)
+
+    def next_stop(self) -> int:
+        """The next step at which the loop has to look up: an evaluation, a checkpoint or the end."""
+        stops = [self.pack.optimization.steps]
+        if every := self.pack.evaluation.every:
+            stops.append((self.done // every + 1) * every)
+        if self.checkpoints and (due := self.checkpoints.next_step(self.done)):
+            stops.append(due)
+        return min(stops)
+
+    def run_until(self, stop: int) -> None:
+        """Steps up to `stop`, with a heartbeat each second; returns early where a checkpoint is due by time."""
+        burst = 1  # steps between looks at the clock
+        while self.done < stop:
+            began = time.monotonic()
+            count = min(burst, stop - self.done)
+            for _ in range(count):
+                self.step_pack(self.state)
+            if self.pack.device.type != "cpu":
+                torch.accelerator.synchronize()
+            self.done += count
+            elapsed = time.monotonic() - began
+            self.rate = count * len(self.pack) / elapsed
+            burst = max(1, min(1000, round(0.25 * count / elapsed)))
+            if time.monotonic() - self.last_beat > _HEARTBEAT_SECONDS:
+                self.beat("train")
+            if self.checkpoints and self.checkpoints.due(self.done):
+                return
+
+    def evaluate(self) -> None:
+        self.beat("evaluate")
+        metrics, values = evaluate(self.pack, self.state)
+        steps = self.state.loss_steps.cpu().numpy()
+        loss = np.where(steps > 0, self.state.loss_sum.cpu().numpy() / np.maximum(steps, 1), np.nan)
+        self.state.loss_sum.zero_()
+        self.state.loss_steps.zero_()
+        evaluation = Evaluation(
+            step=self.done,
+            final=self.done == self.pack.optimization.steps,
+            averages=self.pack.labels,
+            metrics=metrics,
+            lengths=self.pack.lengths,
+            values_MAKL=values,
+            loss_M=loss,
+            failed_at_M=self.state.failed_at.cpu().numpy().copy(),
+            seconds=self.seconds(),
+            form=self.pack.form,
+            compiled=self.compiled,
+        )
+        self.evaluations.append(evaluation)
+        self.reporter.report(evaluation)
+
+    def save(self) -> None:
+        assert self.checkpoints is not None
+        evaluations = [evaluation.to_bytes() for evaluation in self.evaluations]
+        self.checkpoints.save(Snapshot(step=self.done, arrays=self.state.arrays(), evaluations=evaluations), self.ids)
+
+    def beat(self, phase: str) -> None:
+        self.last_beat = time.monotonic()
+        failed = int((self.state.failed_at >= 0).sum())
+        self.reporter.progress(
+            Progress(
+                step=self.done,
+                steps=self.pack.optimization.steps,
+                members=len(self.pack),
+                failed=failed,
+                seconds=self.seconds(),
+                member_steps_per_second=self.rate,
+                phase=phase,
+            )
+        )
+
+    def seconds(self) -> float:
+        return self.spent + time.monotonic() - self.started
+
+    def results(self) -> list[MemberResult]:
+        last = self.evaluations[-1]
+        results = []
+        for i, member in enumerate(self.pack.members):
+            curves = tuple(
+                Curve(
+                    average=average,
+                    metric=metric,
+                    step=last.step,
+                    lengths=last.lengths,
+                    values=tuple(map(float, last.values_MAKL[i, a, k])),
+                )
+                for a, average in enumerate(last.averages)
+                for k, metric in enumerate(last.metrics)
+            )
+            failed_at = int(last.failed_at_M[i])
+            status, at = ("failed", failed_at) if failed_at >= 0 else ("complete", None)
+            results.append(
+                MemberResult(
+                    member=member,
+                    status=status,
+                    failed_at=at,
+                    form=self.pack.form,
+                    compiled=self.compiled,
+                    curves=curves,
+                )
+            )
+        return results
