@@ -1,0 +1,185 @@
+"""A builder of sweeps on disk that never trained anything: a real ledger and real curves, values from a function."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from orchestrator.curve_store import write_part
+from orchestrator.ledger import Ledger
+from orchestrator.objective import score_configurations, score_members
+from orchestrator.state import SweepState
+from trainers.config import MemberConfig
+from trainers.results import Evaluation
+
+SPEC: dict[str, Any] = {
+    "name": "synthetic",
+    "study": "set_complement",
+    "description": None,
+    "task": {"name": "set_complement", "vocabulary": 12, "train_length": 5, "target": "sampled"},
+    "model": {"name": "attention_only", "width": 8, "value_width": 8, "norm": "none", "dropout": 0.0},
+    "training": {
+        "steps": 100,
+        "batch_size": 16,
+        "learning_rate": 0.003,
+        "weight_decay": 0.01,
+        "averages": {"raw": {"kind": "raw"}, "ema": {"kind": "ema", "decay": 0.99}},
+    },
+    "evaluation": {"every": 50, "samples": 50, "lengths": "all"},
+    "objective": {
+        "metric": "total_variation",
+        "average": "ema",
+        "lengths": [6, 7],
+        "direction": "minimize",
+        "reduce": "mean",
+        "failed_seeds": "worst",
+        "threshold": 0.1,
+    },
+    "space": {},
+    "search": {"sampler": "random", "configurations": 1, "seed": 0, "generation": 8},
+    "resources": {"cpus": 1, "gpus": 0, "pack": "auto", "checkpoint_seconds": 30, "checkpoint_steps": None},
+    "tracking": {"enabled": True, "uri": None, "experiment": None},
+}
+
+CurveFunction = Callable[[int, int, str, str, np.ndarray, int], Any]
+
+
+def set_key(tree: dict[str, Any], key: str, value: Any) -> None:
+    *path, last = key.split(".")
+    for part in path:
+        tree = tree[part]
+    tree[last] = value
+
+
+def build_sweep(
+    folder: Path,
+    configurations: Sequence[Mapping[str, Any]],
+    seeds: int | Sequence[int],
+    curve_function: CurveFunction,
+    failed: Mapping[tuple[int, int], int] | None = None,
+    *,
+    died: Sequence[int] = (),
+    spec: Mapping[str, Any] | None = None,
+    ended: bool = True,
+    stop_after_step: int | None = None,
+) -> SweepState:
+    """Write a sweep into `folder` (its name becomes the sweep's) and return its state.
+
+    configurations: the drawn values of each, {dotted key: value}; they override the specification.
+    curve_function(number, seed, average, metric, lengths, step): the values at `lengths` (an array), scalar or array.
+    failed: (configuration number, seed) -> step from which that member is NaN.
+    died: numbers of configurations whose pack died in its middle; their later evaluations are missing.
+    spec: dotted keys that override SPEC, e.g. {"objective.lengths": [6]}.
+    ended: False leaves out scores, pack ends and the end; stop_after_step leaves out later evaluations.
+    One pack per configuration.
+    """
+    resolved_spec = copy.deepcopy(SPEC) | {"name": folder.name}
+    for key, value in (spec or {}).items():
+        set_key(resolved_spec, key, value)
+    seed_list = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
+    resolved_spec |= {"seeds": seed_list}
+    resolved_spec["search"] |= {"configurations": len(configurations)}
+    provenance = {
+        "git_commit": "0" * 40, "git_dirty": False, "git_diff_sha": None, "versions": {"torch": "2.13.0"},
+        "python": "3.11", "platform": "Linux", "hostname": "lab3", "cpus": 2, "gpus": 0,
+    }  # fmt: skip
+    first = {"name": folder.name, "study": resolved_spec["study"], "spec": resolved_spec, "spec_hash": "f" * 16}
+    with Ledger.create(folder, {**first, "provenance": provenance}) as ledger:
+        for number, values in enumerate(configurations):
+            tree = {key: copy.deepcopy(resolved_spec[key]) for key in ("task", "model", "training", "evaluation")}
+            for key, value in values.items():
+                set_key(tree, key, value)
+            members = [MemberConfig.from_dict({**tree, "seed": seed}) for seed in seed_list]
+            lead = members[0]
+            resolved = {key: value for key, value in lead.to_dict().items() if key != "seed"}
+            pairs = [(lead.config_id, seed) for seed in seed_list]
+            pack_id, steps = f"pack{number:04d}", resolved["training"]["steps"]
+            ledger.append(
+                "configuration", number=number, config_id=lead.config_id, values=dict(values), resolved=resolved,
+                duplicate_of=None,
+            )  # fmt: skip
+            ledger.append("pack", pack_id=pack_id, structural_key=lead.structural_key, members=pairs, steps=steps)
+            every = resolved["evaluation"]["every"]
+            for step in sorted({*range(every, steps + 1, every), steps}):
+                if (stop_after_step is not None and step > stop_after_step) or (number in died and step > steps // 2):
+                    break
+                evaluation = make_evaluation(number, members, step, steps, curve_function, failed or {})
+                file, sha256 = write_part(folder, pack_id, pairs, evaluation)
+                ledger.append(
+                    "evaluation", pack_id=pack_id, step=step, final=evaluation.final, file=file, sha256=sha256,
+                    loss=evaluation.loss_M, failed_at=evaluation.failed_at_M, seconds=evaluation.seconds,
+                    form=evaluation.form, compiled=evaluation.compiled,
+                )  # fmt: skip
+            if ended:
+                status, error = ("failed", "worker died") if number in died else ("complete", None)
+                ledger.append("pack_end", pack_id=pack_id, status=status, error=error, seconds=1.0 + number)
+        if ended:
+            state = SweepState.load(folder)
+            rows = score_members(state.curves(final_only=True), resolved_spec["objective"], state.seeds())
+            scores = score_configurations(rows, resolved_spec["objective"])
+            for one in scores:
+                number = state.configurations[one.config_id].number
+                score = None if one.failed else one.score
+                ledger.append("score", config_id=one.config_id, number=number, score=score)
+            succeeded = any(not one.failed for one in scores)
+            ledger.append("end", status="complete" if succeeded else "failed", message="")
+    return SweepState.load(folder)
+
+
+def make_evaluation(
+    number: int,
+    members: Sequence[MemberConfig],
+    step: int,
+    steps: int,
+    curve_function: CurveFunction,
+    failed: Mapping[tuple[int, int], int],
+) -> Evaluation:
+    lead = members[0]
+    averages, metrics = tuple(lead.to_dict()["training"]["averages"]), tuple(lead.task.metrics)
+    lengths = np.array(lead.task.lengths)
+    values = np.empty((len(members), len(averages), len(metrics), len(lengths)), dtype=np.float32)
+    failed_at = np.array([failed.get((number, member.seed), -1) for member in members], dtype=np.int64)
+    failed_at[failed_at > step] = -1
+    for m, member in enumerate(members):
+        for a, average in enumerate(averages):
+            for k, metric in enumerate(metrics):
+                values[m, a, k] = curve_function(number, member.seed, average, metric, lengths, step)
+        if failed_at[m] >= 0:
+            values[m] = np.nan
+    return Evaluation(
+        step=step, final=step == steps, averages=averages, metrics=metrics, lengths=tuple(lengths.tolist()),
+        values_MAKL=values, loss_M=np.full(len(members), 0.5), failed_at_M=failed_at, seconds=step / 100,
+        form="plain", compiled=False,
+    )  # fmt: skip
+
+
+def plain_curve(number: int, seed: int, average: str, metric: str, lengths: np.ndarray, step: int) -> np.ndarray:
+    """Grows with length beyond 5, falls with training, worse for later configurations, a little noise by seed."""
+    base = 0.02 * (1 + number) + 0.03 * np.maximum(lengths - 5, 0) + 0.2 / step + 0.001 * seed
+    return base * (1.0 if average == "ema" else 1.1)
+
+
+@pytest.fixture
+def synthetic_sweep() -> Callable[..., SweepState]:
+    return build_sweep
+
+
+@pytest.fixture
+def simple_curve() -> CurveFunction:
+    return plain_curve
+
+
+@pytest.fixture
+def small_sweep(tmp_path: Path) -> SweepState:
+    """Six configurations of three seeds with learning rate, batch size and norm drawn; seed 2 of number 1 failed."""
+    norms = ("none", "pre", "post")
+    configurations = [
+        {"training.learning_rate": 10.0 ** -(4 - n / 3), "training.batch_size": 16 << n % 2, "model.norm": norms[n % 3]}
+        for n in range(6)
+    ]
+    return build_sweep(tmp_path / "small", configurations, 3, plain_curve, failed={(1, 2): 60})
