@@ -1,1 +1,50 @@
-"""Load and check sweep files."""
+"""What to try: sweep files, their grammar, and their strict loader.
+
+>>> from search_spaces import load_sweep
+>>> spec = load_sweep("search_spaces/quickstart.yaml", overrides=["seeds=2"])
+>>> spec.seeds
+(0, 1)
+"""
+
+from search_spaces.domains import (
+    Choice,
+    Domain,
+    Grid,
+    IntUniform,
+    LogUniform,
+    Normal,
+    OneMinusLogUniform,
+    Uniform,
+)
+from search_spaces.dump import dump_yaml
+from search_spaces.errors import ABSENT, Problem, SweepFileError, nearest_name
+from search_spaces.load import load_sweep
+from search_spaces.points import active_values, grid_points
+from search_spaces.schema import json_schema, schema_text
+from search_spaces.spec import Objective, Resources, Search, SweepSpec, Tracking
+
+__all__ = [
+    "ABSENT",
+    "Choice",
+    "Domain",
+    "Grid",
+    "IntUniform",
+    "LogUniform",
+    "Normal",
+    "Objective",
+    "OneMinusLogUniform",
+    "Problem",
+    "Resources",
+    "Search",
+    "SweepFileError",
+    "SweepSpec",
+    "Tracking",
+    "Uniform",
+    "active_values",
+    "dump_yaml",
+    "grid_points",
+    "json_schema",
+    "load_sweep",
+    "nearest_name",
+    "schema_text",
+]

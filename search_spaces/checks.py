@@ -1,0 +1,69 @@
+"""Checks that need more than one section of a sweep file."""
+
+from typing import Any
+
+from search_spaces.domains import Domain, Grid, is_number
+from search_spaces.errors import ABSENT, nearest_name
+from search_spaces.findings import Findings, lookup, within
+
+
+def check_across(data: dict[str, Any], space: dict[str, Domain], overridden: list[str], findings: Findings) -> None:
+    """Record what does not fit together. Sections may be damaged: only what is readable is looked at."""
+    _check_search(data, space, findings)
+    _check_objective(data, space, findings)
+    for key in overridden:
+        drawn = next((name for name, domain in space.items() if within(key, name) and not domain.when), None)
+        if drawn:
+            findings.add(
+                key,
+                f"the space draws {drawn}, so this value would never be used; "
+                f"take the key out of the space first with --set space.{drawn}=null",
+            )
+
+
+def _check_search(data: dict[str, Any], space: dict[str, Domain], findings: Findings) -> None:
+    written = data.get("search", {})
+    search = written if isinstance(written, dict) else {}
+    sampler = search.get("sampler", "random")
+    configurations = search.get("configurations")
+    drawn = [key for key, domain in space.items() if not isinstance(domain, Grid)]
+    grids = [key for key in space if key not in drawn]
+    if sampler == "tpe":
+        for key in grids:
+            findings.add(f"space.{key}", "a grid cannot be searched by tpe; use choice", nearest="choice")
+    if sampler == "grid":
+        for key in drawn:
+            said = f"sampler grid cannot draw from {space[key].kind}; use a grid, or sampler random"
+            findings.add(f"space.{key}", said, allowed="grid")
+    elif drawn and configurations is None:
+        given = {"given": None} if "configurations" in search else {}
+        said = f"is needed, because the space has random domains ({', '.join(drawn)})"
+        findings.add("search.configurations", said, **given)
+    if configurations is not None and not drawn and len(space) == len(_mapping(data.get("space"))):
+        said = "must be left out, because nothing is drawn at random: every grid point is tried once"
+        findings.add("search.configurations", said, given=configurations)
+
+
+def _check_objective(data: dict[str, Any], space: dict[str, Domain], findings: Findings) -> None:
+    objective = _mapping(data.get("objective"))
+    evaluated = lookup(data, "evaluation.lengths")
+    if isinstance(evaluated, list) and isinstance(objective.get("lengths"), list) and "evaluation.lengths" not in space:
+        for index, length in enumerate(objective["lengths"]):
+            if is_number(length, whole=True) and length not in evaluated:
+                allowed = ", ".join(str(other) for other in evaluated)
+                findings.add(f"objective.lengths[{index}]", "is not evaluated", given=length, allowed=allowed)
+    averages = lookup(data, "training.averages")
+    average = objective.get("average", ABSENT)
+    if isinstance(averages, dict) and averages and isinstance(average, str) and "training.averages" not in space:
+        start = "training.averages."
+        drawn = [key.removeprefix(start).split(".")[0] for key in space if key.startswith(start)]
+        labels = list(dict.fromkeys([*averages, *drawn]))
+        if average not in labels:
+            allowed = ", ".join(labels)
+            nearest = nearest_name(average, labels)
+            said = "is not one of training.averages"
+            findings.add("objective.average", said, given=average, allowed=allowed, nearest=nearest)
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,77 @@
+"""What is wrong with a sweep file, said to the person who wrote it.
+
+ValueError
+└── SweepFileError      a sweep file, or a --set override, cannot be used; carries every Problem found
+"""
+
+import difflib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+
+class Absent:
+    """The type of ABSENT: there is no value here, which is not the same as null."""
+
+    def __repr__(self) -> str:
+        return "ABSENT"
+
+
+ABSENT: Final = Absent()
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong: where it is, which key, what was given, what is allowed, the nearest valid name.
+
+    >>> print(Problem("a.yaml:3", "objective.reduce", "is not allowed", "men", "mean, max, last", "mean"))
+    a.yaml:3: objective.reduce: is not allowed; given 'men'; allowed: mean, max, last; did you mean mean?
+    """
+
+    where: str
+    key: str
+    message: str
+    given: Any = ABSENT
+    allowed: str | None = None
+    nearest: str | None = None
+
+    def __str__(self) -> str:
+        subject = f"{self.where}: {self.key}: " if self.key else f"{self.where}: "
+        parts = [subject + self.message]
+        if self.given is not ABSENT:
+            parts.append(f"given {shown(self.given)}")
+        if self.allowed is not None:
+            parts.append(f"allowed: {self.allowed}")
+        if self.nearest is not None:
+            parts.append(f"did you mean {self.nearest}?")
+        return "; ".join(parts)
+
+
+class SweepFileError(ValueError):
+    """A sweep file cannot be used. `problems` has all that was found; str() is one line for each, in file order."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+def shown(value: Any, limit: int = 100) -> str:
+    """A value as it would be written in YAML, on one line, cut at `limit` characters."""
+    if isinstance(value, str):
+        text = repr(value)
+    else:
+        try:
+            text = json.dumps(value, ensure_ascii=False, default=str)
+        except (TypeError, ValueError):
+            text = repr(value)
+    return text if len(text) <= limit else text[: limit - 3] + "..."
+
+
+def nearest_name(given: Any, names: Iterable[str]) -> str | None:
+    """The valid name most like the one given, or None if nothing is close."""
+    if not isinstance(given, str) or len(given) > 200:
+        return None
+    by_folded = {name.casefold(): name for name in names}
+    matches = difflib.get_close_matches(given.casefold(), by_folded, n=1)
+    return by_folded[matches[0]] if matches else None

@@ -1,0 +1,122 @@
+"""Where every key of a sweep file was written, and the problems found so far.
+
+A key's *address* is its dotted path, with list items in brackets: `objective.lengths[1]`, `space.training.clip.when`.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from search_spaces.errors import ABSENT, Problem, SweepFileError
+
+
+@dataclass(frozen=True)
+class Place:
+    """One line of a file, or one --set override. Prints as `file.yaml:12` or `--set key=value`."""
+
+    source: str
+    line: int | None = None
+
+    def __str__(self) -> str:
+        return self.source if self.line is None else f"{self.source}:{self.line}"
+
+
+def child(address: str, step: str | int) -> str:
+    """The address of an item of a list (int) or of a mapping (str)."""
+    if isinstance(step, int):
+        return f"{address}[{step}]"
+    if not step.isprintable() or len(step) > 200:
+        step = repr(step[:200])
+    return f"{address}.{step}" if address else step
+
+
+def parent(address: str) -> str:
+    """The address one level up; '' for a top-level key."""
+    cut = max(address.rfind("."), address.rfind("["))
+    return address[:cut] if cut > 0 else ""
+
+
+def within(address: str, ancestor: str) -> bool:
+    """Whether an address is `ancestor` or lies below it."""
+    return address.startswith(ancestor) and (len(address) == len(ancestor) or address[len(ancestor)] in ".[")
+
+
+class Findings:
+    """Collects problems and knows the place of every address, so that a problem needs to name its key only."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self.places: dict[str, Place] = {}
+        self._found: list[tuple[Place, Problem]] = []
+        self._unreadable: set[str] = set()
+
+    def place(self, address: str) -> Place:
+        """The place of an address, or of its nearest ancestor that was written."""
+        while address and address not in self.places:
+            address = parent(address)
+        return self.places.get(address, Place(self.source, 1))
+
+    def relocate(self, address: str, places: dict[str, Place]) -> None:
+        """Forget the places at and below an address and take new ones (an override has replaced it)."""
+        self.places = {old: place for old, place in self.places.items() if not within(old, address)} | places
+
+    def add(
+        self,
+        address: str,
+        message: str,
+        *,
+        given: Any = ABSENT,
+        allowed: str | None = None,
+        nearest: str | None = None,
+        place: Place | None = None,
+    ) -> None:
+        """Record a problem, unless its value is already known to be unreadable."""
+        if any(within(address, broken) for broken in self._unreadable):
+            return
+        place = place or self.place(address)
+        problem = Problem(str(place), address, message, given, allowed, nearest)
+        if (place, problem) not in self._found:
+            self._found.append((place, problem))
+
+    def unreadable(self, address: str, message: str, *, given: Any = ABSENT, place: Place | None = None) -> None:
+        """Record a problem of the text itself and keep silent about what follows from it."""
+        self.add(address, message, given=given, place=place)
+        if address:
+            self._unreadable.add(address)
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """Every problem so far: the file's in line order, then those of overrides."""
+        ordered = sorted(self._found, key=lambda found: (found[0].source != self.source, found[0].line or 0))
+        return tuple(problem for _, problem in ordered)
+
+    def raise_any(self) -> None:
+        """Raise SweepFileError if anything was found."""
+        if self._found:
+            raise SweepFileError(self.problems)
+
+
+def lookup(mapping: Any, dotted: str) -> Any:
+    """The value at a dotted key of nested mappings, or ABSENT."""
+    for step in dotted.split("."):
+        if not isinstance(mapping, dict) or step not in mapping:
+            return ABSENT
+        mapping = mapping[step]
+    return mapping
+
+
+def leaves(mapping: dict[str, Any], prefix: str = "") -> Iterable[str]:
+    """Every dotted key of nested mappings, inner ones included."""
+    for key, value in mapping.items():
+        dotted = f"{prefix}.{key}" if prefix else key
+        yield dotted
+        if isinstance(value, dict):
+            yield from leaves(value, dotted)
+
+
+SECTIONS = ("task", "model", "training", "evaluation")
+"""The open sections: their keys belong to trainers, which checks them; space keys start with one of them."""
+
+STEP = re.compile(r"[\w-]+")
+SECTION_KEY = re.compile(rf"({'|'.join(SECTIONS)})(\.[\w-]+)+")

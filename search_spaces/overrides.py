@@ -1,0 +1,49 @@
+"""--set overrides: `dotted.key=value`, with the value in YAML, over what a sweep file says."""
+
+from typing import Any
+
+from search_spaces.errors import ABSENT, shown
+from search_spaces.findings import Findings, Place
+from search_spaces.strict_yaml import read_yaml
+
+
+def apply_override(text: str, data: dict[str, Any], findings: Findings) -> str | None:
+    """Change `data` in place and return the key that was set; None if the override cannot be read (recorded).
+
+    After `space.` the rest is one key of the space, dots included; null takes that key out of the space.
+    """
+    place = Place(f"--set {text}" if text.isprintable() and len(text) <= 120 else f"--set {shown(text, 120)}")
+    key, equals, written = text.partition("=")
+    key = key.strip()
+    if not equals or not key or not key.isprintable():
+        findings.add("", "an override is written dotted.key=value", given=text, place=place)
+        return None
+    own = Findings(findings.source)
+    value = read_yaml(written, own, address=key, place=place)
+    for problem in own.problems:
+        findings.add(problem.key, problem.message, given=problem.given, allowed=problem.allowed, place=place)
+    if own.problems:
+        return None
+    steps = ["space", key.removeprefix("space.")] if key.startswith("space.") else key.split(".")
+    if "" in steps:
+        findings.add("", "an override is written dotted.key=value", given=text, place=place)
+        return None
+    target = data
+    for depth, step in enumerate(steps[:-1]):
+        below = target.setdefault(step, {})
+        if not isinstance(below, dict):
+            above = ".".join(steps[: depth + 1])
+            given = {} if below is ABSENT else {"given": below}
+            findings.add(key, f"{above} has no keys inside it", place=place, **given)
+            return None
+        findings.places.setdefault(".".join(steps[: depth + 1]), place)
+        target = below
+    if steps[0] == "space" and len(steps) == 2 and value is None:
+        if target.pop(steps[1], ABSENT) is ABSENT:
+            findings.add(key, "is not in the space, so it cannot be taken out", place=place)
+            return None
+        findings.relocate(key, {})
+        return key
+    target[steps[-1]] = value
+    findings.relocate(key, own.places | {key: place})
+    return key

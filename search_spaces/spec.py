@@ -1,0 +1,222 @@
+"""SweepSpec: everything a sweep file says, checked and with its defaults filled in."""
+
+import hashlib
+import json
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, InstanceOf, PrivateAttr, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+from search_spaces.domain_schema import space_schema
+from search_spaces.domains import Domain, is_number, plain
+from search_spaces.findings import Findings, within
+from search_spaces.names import ALLOWED, MAX_CHARACTERS, name_fault, normalised
+from search_spaces.space import written_space
+
+MAX_SEEDS = 100_000
+LARGEST_SEED = 2**32 - 1
+
+
+def _fail(message: str, allowed: str | None = None) -> PydanticCustomError:
+    return PydanticCustomError("lengthwise", "{message}", {"message": message, "allowed": allowed})
+
+
+def _name(value: Any) -> str:
+    if not isinstance(value, str):
+        raise _fail("must be text (put a name that looks like a number in quotes)", ALLOWED)
+    if fault := name_fault(name := normalised(value)):
+        raise _fail(fault, ALLOWED)
+    return name
+
+
+def _seeds(value: Any) -> tuple[int, ...]:
+    allowed = f"a number from 1 to {MAX_SEEDS}, or a list of different whole numbers from 0 to {LARGEST_SEED}"
+    if is_number(value, whole=True) and 1 <= value <= MAX_SEEDS:
+        return tuple(range(value))
+    return _different_ints(value, 0, LARGEST_SEED, allowed)
+
+
+def _lengths(value: Any) -> tuple[int, ...]:
+    return _different_ints(value, 1, None, "a list of different whole numbers, each at least 1")
+
+
+def _different_ints(value: Any, least: int, most: int | None, allowed: str) -> tuple[int, ...]:
+    if not isinstance(value, (list, tuple)):
+        raise _fail("is not allowed", allowed)
+    if not value:
+        raise _fail("must not be empty", allowed)
+    for index, item in enumerate(value):
+        if not is_number(item, whole=True) or item < least or (most is not None and item > most):
+            raise _fail(f"item {index} is {item!r}", allowed)
+    if len(set(value)) < len(value):
+        repeated = next(item for index, item in enumerate(value) if item in value[:index])
+        raise _fail(f"{repeated} is in the list more than once", allowed)
+    return tuple(value)
+
+
+def _pack(value: Any) -> Any:
+    if value == "auto" or (is_number(value, whole=True) and value >= 1):
+        return value
+    raise _fail("is not allowed", "auto, or a whole number of members, at least 1")
+
+
+def _gpus(value: Any) -> float:
+    if is_number(value) and (0 <= value <= 1 or (value > 1 and float(value).is_integer())):
+        return float(value)
+    raise _fail("is not a share of GPUs", "0, a fraction up to 1, or a whole number")
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise _fail("must be text")
+    if not value.strip() or not value.isprintable():
+        raise _fail("must be text, on one line and not empty")
+    return value
+
+
+_NAME_SCHEMA = {"type": "string", "minLength": 1, "maxLength": MAX_CHARACTERS, "pattern": r"^[^.\s/\\][^/\\\n]*$"}
+_INTS = {"type": "array", "items": {"type": "integer", "minimum": 0}, "minItems": 1, "uniqueItems": True}
+_LENGTHS = {"type": "array", "items": {"type": "integer", "minimum": 1}, "minItems": 1, "uniqueItems": True}
+
+Name = Annotated[str, BeforeValidator(_name), WithJsonSchema(_NAME_SCHEMA)]
+Text = Annotated[str, BeforeValidator(_text), WithJsonSchema({"type": "string", "minLength": 1})]
+Seeds = Annotated[
+    tuple[int, ...],
+    BeforeValidator(_seeds),
+    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1, "maximum": MAX_SEEDS}, _INTS]}),
+]
+Lengths = Annotated[tuple[int, ...], BeforeValidator(_lengths), WithJsonSchema(_LENGTHS)]
+Pack = Annotated[
+    Literal["auto"] | int,
+    BeforeValidator(_pack),
+    WithJsonSchema({"anyOf": [{"const": "auto"}, {"type": "integer", "minimum": 1}]}),
+]
+Gpus = Annotated[float, BeforeValidator(_gpus), WithJsonSchema({"type": "number", "minimum": 0})]
+Section = dict[str, Any]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class Search(_Strict):
+    """How configurations are drawn from the space."""
+
+    sampler: Literal["random", "tpe", "qmc", "grid"] = Field(
+        default="random",
+        description="random: independent draws. tpe: learns from finished configurations. qmc: evenly spread draws. "
+        "grid: the grid points alone.",
+    )
+    configurations: int | None = Field(
+        default=None,
+        ge=1,
+        le=1_000_000,
+        description="How many times the random domains are drawn. Needed if there are any, else left out.",
+    )
+    seed: int = Field(
+        default=0, ge=0, le=LARGEST_SEED, description="The draws depend on this seed and their number, only."
+    )
+    generation: int = Field(
+        default=8, ge=1, le=100_000, description="tpe only: configurations drawn before their scores are waited for."
+    )
+
+
+class Objective(_Strict):
+    """What makes one configuration better than another: the median over its seeds of this score."""
+
+    metric: Text = Field(description="The metric, one of the task's.")
+    average: Text = Field(description="The weight average that is scored, one of training.averages.")
+    lengths: Lengths = Field(description="The validation lengths the score is taken at; all other lengths stay unseen.")
+    direction: Literal["minimize", "maximize"] = Field(description="Whether a small or a large score is good.")
+    reduce: Literal["mean", "max", "last"] = Field(
+        default="mean",
+        description="How the values at the lengths become one score: their mean, their largest, or the last one.",
+    )
+    failed_seeds: Literal["worst", "exclude", "fail"] = Field(
+        default="worst",
+        description="A seed whose training diverged counts as the worst score, is left out of the median, or fails the "
+        "configuration.",
+    )
+    threshold: float | None = Field(
+        default=None,
+        description="Generalization length is the greatest length at which the median still meets this value.",
+    )
+
+
+class Resources(_Strict):
+    """What one pack of members may use, and what happens when it dies."""
+
+    cpus: int = Field(default=1, ge=1, description="CPU cores for each pack.")
+    gpus: Gpus = Field(default=0.0, description="GPUs for each pack: 0, a fraction up to 1, or a whole number.")
+    pack: Pack = Field(default="auto", description="Members trained together as one program: auto, or a number.")
+    checkpoint_seconds: float | None = Field(
+        default=30.0, gt=0, description="A pack saves its state after this many seconds; null turns it off."
+    )
+    checkpoint_steps: int | None = Field(
+        default=None, ge=1, description="A pack saves its state every so many steps; null turns it off."
+    )
+    retries: int = Field(default=2, ge=0, description="How often a pack that died is started again.")
+    watchdog_seconds: float = Field(
+        default=600.0, gt=0, description="A pack silent for so many seconds is taken for dead."
+    )
+
+
+class Tracking(_Strict):
+    """Where the results are published."""
+
+    enabled: bool = Field(default=True, description="Whether results are published to MLflow.")
+    uri: Text | None = Field(
+        default=None, description="MLflow tracking URI; null is a SQLite file in the storage folder."
+    )
+    experiment: Name | None = Field(default=None, description="MLflow experiment; null is the study's name.")
+
+
+class SweepSpec(_Strict):
+    """A sweep: what is fixed, what is varied, how it is scored, what it may use. Made by `load_sweep` alone."""
+
+    name: Name = Field(description="The sweep's name, and its folder in the storage folder.")
+    study: Name = Field(description="The study it belongs to: the MLflow experiment.")
+    description: str = Field(default="", description="Free text.")
+    task: Section = Field(description="The task: its name and options. `lengthwise list` shows them.")
+    model: Section = Field(description="The model: its name and options.")
+    training: Section = Field(description="Steps, batch size, learning rate, schedule, weight averages ...")
+    space: Annotated[dict[str, InstanceOf[Domain]], WithJsonSchema(space_schema())] = Field(
+        default_factory=dict, description="What is varied: dotted keys and the domains they are drawn from."
+    )
+    search: Search = Field(default_factory=Search, description="How configurations are drawn from the space.")
+    seeds: Seeds = Field(description="How many seeds each configuration is trained with, or a list of them.")
+    evaluation: Section = Field(default_factory=dict, description="When, on how much and at which lengths to evaluate.")
+    objective: Objective = Field(description="What makes one configuration better than another.")
+    resources: Resources = Field(default_factory=Resources, description="What a pack may use.")
+    tracking: Tracking = Field(default_factory=Tracking, description="Where results are published.")
+
+    _findings: Findings = PrivateAttr(default_factory=lambda: Findings("(no file)"))
+
+    def where(self, key: str) -> str:
+        """The place of a dotted key, such as `sweeps/a.yaml:7` or `--set model.width=8`.
+
+        For a key the space draws this is the place of its domain, because that is where its value comes from; for an
+        absent key, the place of the nearest key above it.
+        """
+        drawn = next((name for name in self.space if within(key, name)), None)
+        return str(self._findings.place(f"space.{drawn}" if drawn else key))
+
+    def resolved(self) -> dict[str, Any]:
+        """Everything as plain, fresh data with defaults filled in; `load_sweep` of it as YAML gives an equal spec."""
+        data = self.model_dump(exclude={"space"}) | {"space": written_space(self.space)}
+        return {name: plain(data[name]) for name in type(self).model_fields}
+
+    @property
+    def spec_hash(self) -> str:
+        """16 hex characters that name what is computed: not the name, description, resources or tracking."""
+        passive = {"name", "description", "resources", "tracking"}
+        kept = {key: value for key, value in self.resolved().items() if key not in passive}
+        text = json.dumps(kept, sort_keys=True, separators=(",", ":"), allow_nan=False)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def __eq__(self, other: object) -> bool:
+        """Equal specs say the same, wherever it was written."""
+        return isinstance(other, SweepSpec) and self.resolved() == other.resolved()
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.spec_hash))
