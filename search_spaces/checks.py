@@ -22,8 +22,9 @@ def check_across(data: dict[str, Any], space: dict[str, Domain], overridden: lis
 
 
 def _check_search(data: dict[str, Any], space: dict[str, Domain], findings: Findings) -> None:
-    written = data.get("search", {})
-    search = written if isinstance(written, dict) else {}
+    search = data.get("search", {})
+    if not isinstance(search, dict):
+        return
     sampler = search.get("sampler", "random")
     configurations = search.get("configurations")
     drawn = [key for key, domain in space.items() if not isinstance(domain, Grid)]

@@ -48,7 +48,7 @@ class Findings:
     def __init__(self, source: str) -> None:
         self.source = source
         self.places: dict[str, Place] = {}
-        self._found: list[tuple[Place, Problem]] = []
+        self._found: dict[tuple[Place, str, str], Problem] = {}
         self._unreadable: set[str] = set()
 
     def place(self, address: str) -> Place:
@@ -72,12 +72,15 @@ class Findings:
         place: Place | None = None,
     ) -> None:
         """Record a problem, unless its value is already known to be unreadable."""
-        if any(within(address, broken) for broken in self._unreadable):
-            return
+        above = address
+        while above:
+            if above in self._unreadable:
+                return
+            above = parent(above)
         place = place or self.place(address)
-        problem = Problem(str(place), address, message, given, allowed, nearest)
-        if (place, problem) not in self._found:
-            self._found.append((place, problem))
+        self._found.setdefault(
+            (place, address, message), Problem(str(place), address, message, given, allowed, nearest)
+        )
 
     def unreadable(self, address: str, message: str, *, given: Any = ABSENT, place: Place | None = None) -> None:
         """Record a problem of the text itself and keep silent about what follows from it."""
@@ -88,8 +91,12 @@ class Findings:
     @property
     def problems(self) -> tuple[Problem, ...]:
         """Every problem so far: the file's in line order, then those of overrides."""
-        ordered = sorted(self._found, key=lambda found: (found[0].source != self.source, found[0].line or 0))
-        return tuple(problem for _, problem in ordered)
+
+        def order(found: tuple[tuple[Place, str, str], Problem]) -> tuple[bool, int]:
+            place = found[0][0]
+            return place.source != self.source, place.line or 0
+
+        return tuple(problem for _, problem in sorted(self._found.items(), key=order))
 
     def raise_any(self) -> None:
         """Raise SweepFileError if anything was found."""

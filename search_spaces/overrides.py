@@ -4,7 +4,7 @@ from typing import Any
 
 from search_spaces.errors import ABSENT, shown
 from search_spaces.findings import Findings, Place
-from search_spaces.strict_yaml import read_yaml
+from search_spaces.strict_yaml import MAX_DEPTH, read_yaml
 
 
 def apply_override(text: str, data: dict[str, Any], findings: Findings) -> str | None:
@@ -25,7 +25,7 @@ def apply_override(text: str, data: dict[str, Any], findings: Findings) -> str |
     if own.problems:
         return None
     steps = ["space", key.removeprefix("space.")] if key.startswith("space.") else key.split(".")
-    if "" in steps:
+    if "" in steps or len(steps) > MAX_DEPTH:
         findings.add("", "an override is written dotted.key=value", given=text, place=place)
         return None
     target = data

@@ -48,9 +48,11 @@ def _different_ints(value: Any, least: int, most: int | None, allowed: str) -> t
     for index, item in enumerate(value):
         if not is_number(item, whole=True) or item < least or (most is not None and item > most):
             raise _fail(f"item {index} is {item!r}", allowed)
-    if len(set(value)) < len(value):
-        repeated = next(item for index, item in enumerate(value) if item in value[:index])
-        raise _fail(f"{repeated} is in the list more than once", allowed)
+    seen: set[int] = set()
+    for item in value:
+        if item in seen:
+            raise _fail(f"{item} is in the list more than once", allowed)
+        seen.add(item)
     return tuple(value)
 
 

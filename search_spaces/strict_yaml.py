@@ -44,10 +44,6 @@ def read_yaml(text: str, findings: Findings, *, address: str = "", place: Place 
     return _Reader(findings, place).document(text, address)
 
 
-def _mark(error: yaml.YAMLError) -> Any:
-    return getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
-
-
 class _Reader:
     def __init__(self, findings: Findings, place: Place | None) -> None:
         self.findings = findings
@@ -55,6 +51,9 @@ class _Reader:
 
     def place(self, line: int) -> Place:
         return self.fixed_place or Place(self.findings.source, line + 1)
+
+    def place_of(self, event: Any) -> Place:
+        return self.place(event.start_mark.line)
 
     def document(self, text: str, address: str) -> Any:
         if found := _UNPRINTABLE.search(text):
@@ -67,7 +66,7 @@ class _Reader:
         except _UnreadableError:
             return ABSENT
         except yaml.YAMLError as error:
-            mark = _mark(error)
+            mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
             line = min(mark.line, text.count("\n")) if mark else 0
             said = " ".join(part for part in (getattr(error, "context", None), getattr(error, "problem", None)) if part)
             written = text.splitlines()[line] if line < len(text.splitlines()) else ""
@@ -81,17 +80,17 @@ class _Reader:
         for event in events:
             if isinstance(event, yaml.DocumentStartEvent):
                 documents += 1
-                line = event.start_mark.line
+                place = self.place_of(event)
                 if documents > 1:
-                    self.findings.add("", "holds more than one YAML document; keep one", place=self.place(line))
+                    self.findings.add("", "holds more than one YAML document; keep one", place=place)
                     raise _UnreadableError
                 if event.version or event.tags:
-                    self.findings.add("", "YAML directives (%YAML, %TAG) are not allowed", place=self.place(line))
+                    self.findings.add("", "YAML directives (%YAML, %TAG) are not allowed", place=place)
                 value = self._value(next(events), events, address, 0)
         return value
 
     def _value(self, event: Any, events: Iterator[Any], address: str, depth: int) -> Any:
-        place = self.place(event.start_mark.line)
+        place = self.place_of(event)
         if depth > MAX_DEPTH:
             self.findings.unreadable(address, f"is nested more than {MAX_DEPTH} levels deep", place=place)
             raise _UnreadableError
@@ -117,7 +116,7 @@ class _Reader:
         mapping: dict[str, Any] = {}
         first_line: dict[str, Place] = {}
         while not isinstance(event := next(events), yaml.MappingEndEvent):
-            place = self.place(event.start_mark.line)
+            place = self.place_of(event)
             key = self._key(event, events, address, place, depth)
             if key is None or key in mapping:
                 if key is not None:
