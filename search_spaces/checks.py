@@ -23,7 +23,7 @@ def check_across(data: dict[str, Any], space: dict[str, Domain], overridden: lis
 
 def _check_search(data: dict[str, Any], space: dict[str, Domain], findings: Findings) -> None:
     search = data.get("search", {})
-    if not isinstance(search, dict):
+    if not isinstance(search, dict) or not isinstance(data.get("space", {}), dict):
         return
     sampler = search.get("sampler", "random")
     configurations = search.get("configurations")
@@ -40,7 +40,8 @@ def _check_search(data: dict[str, Any], space: dict[str, Domain], findings: Find
         given = {"given": None} if "configurations" in search else {}
         said = f"is needed, because the space has random domains ({', '.join(drawn)})"
         findings.add("search.configurations", said, **given)
-    if configurations is not None and not drawn and len(space) == len(_mapping(data.get("space"))):
+    every_domain_is_known = data.get("space", {}).keys() == space.keys()
+    if configurations is not None and not drawn and every_domain_is_known:
         said = "must be left out, because nothing is drawn at random: every grid point is tried once"
         findings.add("search.configurations", said, given=configurations)
 
@@ -50,7 +51,7 @@ def _check_objective(data: dict[str, Any], space: dict[str, Domain], findings: F
     evaluated = lookup(data, "evaluation.lengths")
     if isinstance(evaluated, list) and isinstance(objective.get("lengths"), list) and "evaluation.lengths" not in space:
         for index, length in enumerate(objective["lengths"]):
-            if is_number(length, whole=True) and length not in evaluated:
+            if is_number(length, whole=True) and length >= 1 and length not in evaluated:
                 allowed = ", ".join(str(other) for other in evaluated)
                 findings.add(f"objective.lengths[{index}]", "is not evaluated", given=length, allowed=allowed)
     averages = lookup(data, "training.averages")

@@ -88,8 +88,11 @@ def _build(data: dict[str, Any], findings: Findings) -> SweepSpec | None:
     try:
         return SweepSpec.model_validate(data)
     except ValidationError as error:
-        for details in error.errors(include_url=False):
-            _translate(details, findings)
+        faults = error.errors(include_url=False)
+        misspelt = {(*fault["loc"][:-1], _meant_key(fault)) for fault in faults if fault["type"] == "extra_forbidden"}
+        for fault in faults:
+            if fault["type"] != "missing" or fault["loc"] not in misspelt:
+                _translate(fault, findings)
         return None
 
 
@@ -114,9 +117,8 @@ def _translate(details: ErrorDetails, findings: Findings) -> None:
     if kind == "missing":
         findings.add(address, "is missing")
     elif kind == "extra_forbidden":
-        names = list(_fields_above(details["loc"]))
-        key = str(details["loc"][-1])
-        findings.add(address, "is not a key here", allowed=", ".join(names), nearest=nearest_name(key, names))
+        allowed = ", ".join(_fields_above(details["loc"]))
+        findings.add(address, "is not a key here", allowed=allowed, nearest=_meant_key(details))
     elif kind == "literal_error":
         names = [option.strip("'") for option in context["expected"].replace(" or ", ", ").split(", ")]
         findings.add(
@@ -141,6 +143,10 @@ def _meant(kind: str, given: Any) -> str | None:
         bare = given.replace("_", "").strip()
         return bare if bare.isascii() and bare.isdigit() else None
     return None
+
+
+def _meant_key(unknown: ErrorDetails) -> str | None:
+    return nearest_name(str(unknown["loc"][-1]), _fields_above(unknown["loc"]))
 
 
 def _fields_above(location: tuple[int | str, ...]) -> Sequence[str]:

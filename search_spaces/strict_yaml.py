@@ -102,7 +102,8 @@ class _Reader:
         if event.anchor:
             self.findings.add(address, f"anchors (&{event.anchor}) are not allowed; write it out", place=place)
         if event.tag:
-            self.findings.add(address, f"YAML tags ({event.tag}) are not allowed; write a plain value", place=place)
+            said = f"YAML tags ({event.tag}) are not allowed; write a plain value"
+            self.findings.unreadable(address, said, place=place)
         if isinstance(event, yaml.ScalarEvent):
             return self._scalar(event, address, place)
         if isinstance(event, yaml.SequenceStartEvent):
