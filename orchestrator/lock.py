@@ -58,8 +58,10 @@ def running(folder: Path) -> str | None:
         probe.acquire()
     except Timeout:
         return _describe(folder)
-    except OSError:  # a folder we may only read: nobody can be asked, and nothing here depends on the answer
-        return None
+    except OSError:  # a folder we may only read: the heartbeat is all there is to go by
+        owner = read_owner(folder)
+        fresh = owner is not None and time.time() - owner.heartbeat < 3 * HEARTBEAT_SECONDS
+        return _describe(folder) if fresh else None
     probe.release()
     return None
 

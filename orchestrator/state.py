@@ -129,7 +129,14 @@ class SweepState:
         return state
 
     def apply(self, record: Record) -> None:
-        """Take in one more record, of a kind this version knows; raises DamagedLedger for any other."""
+        """Take in one more record; raises DamagedLedger when its kind is unknown or it contradicts earlier ones."""
+        try:
+            self._apply(record)
+        except KeyError as missing:
+            raise self._damage(record, f"a record of kind {record.kind} without {missing}") from None
+        self.updated = record.time if self.updated is None else max(self.updated, record.time)
+
+    def _apply(self, record: Record) -> None:
         match record.kind:
             case "sweep":
                 self._sweep(record)
@@ -155,7 +162,6 @@ class SweepState:
                 self.publishes.append(record.fields)
             case _:
                 raise self._damage(record, f"unknown kind of record {record.kind!r}")
-        self.updated = record.time if self.updated is None else max(self.updated, record.time)
 
     def curves(self, final_only: bool = False) -> pd.DataFrame:
         """Return every curve of the sweep, tidy: config_id, seed, average, metric, length, step, value.

@@ -1,0 +1,421 @@
+"""The ledger: what was acknowledged is read back, torn tails are dropped, every other damage is named."""
+
+from __future__ import annotations
+
+import errno
+import math
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from orchestrator import ledger as ledger_module
+from orchestrator.errors import DamagedLedger, LedgerError, NewerLedger, NotASweep, SweepExists
+from orchestrator.ledger import KINDS, LEDGER_FILE, SCHEMA, Ledger, Record, decode, encode, read_records
+
+FIRST = {"name": "s", "study": "t", "spec": {"b": 1, "a": [1.5, None]}, "spec_hash": "h", "provenance": {}}
+
+plain = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | st.text(st.characters(), max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5).filter("$float".__ne__), inner),
+    max_leaves=6,
+)
+fields = st.dictionaries(st.text(min_size=1, max_size=6), plain, max_size=3)
+records = st.lists(st.tuples(st.sampled_from(sorted(KINDS - {"sweep"})), fields), max_size=5)
+
+
+def same(left: object, right: object) -> bool:
+    """Equality that also tells -0.0 from 0.0 and True from 1, and takes NaN for equal to NaN."""
+    return repr(left) == repr(right)
+
+
+def lines(several: list[tuple[str, dict[str, object]]]) -> list[bytes]:
+    first = Record(0, 1.0, "sweep", {**FIRST, "schema": SCHEMA})
+    return [encode(first), *(encode(Record(seq, 2.0, *one)) for seq, one in enumerate(several, start=1))]
+
+
+def put(folder: Path, content: bytes) -> Path:
+    folder.mkdir(exist_ok=True)
+    (folder / LEDGER_FILE).write_bytes(content)
+    return folder
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A sweep of five records."""
+    with Ledger.create(tmp_path / "sweep", FIRST) as ledger:
+        for number in range(4):
+            ledger.append("attempt", pack_id="p", attempt=number, error="worker died")
+    return tmp_path / "sweep"
+
+
+@settings(max_examples=60, deadline=None)
+@given(records)
+def test_append_and_replay_round_trip(several: list[tuple[str, dict[str, object]]]) -> None:
+    with tempfile.TemporaryDirectory() as root:
+        with Ledger.create(Path(root) / "s", FIRST) as ledger:
+            written = [ledger.append(kind, **data) for kind, data in several[:3]]
+        with Ledger.open(Path(root) / "s") as ledger:
+            assert ledger.notice is None
+            written += [ledger.append(kind, **data) for kind, data in several[3:]]
+        read = read_records(Path(root) / "s")
+    assert same(read[1:], written)
+    assert [record.seq for record in read] == list(range(len(several) + 1))
+    assert same([(record.kind, record.fields) for record in read[1:]], several)
+    assert read[0].fields == {**FIRST, "schema": SCHEMA}
+
+
+@settings(max_examples=60, deadline=None)
+@given(records, st.data())
+def test_a_truncated_ledger_is_a_prefix_of_its_records(
+    several: list[tuple[str, dict[str, object]]], data: st.DataObject
+) -> None:
+    whole = lines(several)
+    size = data.draw(st.integers(0, sum(map(len, whole))))
+    complete = sum(size >= end for end in np.cumsum([len(line) for line in whole]))
+    with tempfile.TemporaryDirectory() as root:
+        folder = put(Path(root) / "s", b"".join(whole)[:size])
+        if not complete:
+            with pytest.raises(DamagedLedger, match=r"events\.jsonl:1: the first record is missing"):
+                read_records(folder)
+            return
+        assert [encode(record) for record in read_records(folder)] == whole[:complete]
+        with Ledger.open(folder) as ledger:
+            torn = size - sum(map(len, whole[:complete]))
+            assert (ledger.notice is None) == (torn == 0)
+            if torn:
+                assert (
+                    f"{folder / LEDGER_FILE}:{complete + 1}: dropped a torn last line of {torn} bytes" == ledger.notice
+                )
+            assert ledger.append("end", status="complete", message="").seq == complete
+        assert [encode(record) for record in read_records(folder)][:-1] == whole[:complete]
+
+
+@settings(max_examples=300, deadline=None)
+@given(records, st.integers(0, 10**6), st.integers(1, 255), st.integers(0, 40))
+def test_a_changed_byte_is_damage_unless_it_is_in_an_unfinished_line(
+    several: list[tuple[str, dict[str, object]]], place: int, change: int, torn: int
+) -> None:
+    whole = lines([*several, ("end", {"status": "complete", "message": ""})])
+    tail = encode(Record(len(whole), 3.0, "resume", {"provenance": {"x": "y" * 40}}))[:torn]
+    content = bytearray(b"".join(whole) + tail)
+    place %= len(content)
+    content[place] ^= change
+    with tempfile.TemporaryDirectory() as root:
+        folder = put(Path(root) / "s", bytes(content))
+        try:
+            read = [encode(record) for record in read_records(folder)]
+        except DamagedLedger as error:
+            line = bytes(content[:place]).count(b"\n") + 1  # a destroyed newline damages the line it ended
+            assert error.line == line
+            assert str(error).startswith(f"{folder / LEDGER_FILE}:{line}: ")
+            with pytest.raises(DamagedLedger):
+                Ledger.open(folder)
+            assert (folder / LEDGER_FILE).read_bytes() == content  # a damaged ledger is left as it is
+            return
+    if place >= len(content) - len(tail):
+        assert read == whole
+    else:  # only the very last newline can go without leaving a complete damaged line
+        assert place == len(content) - 1
+        assert read == whole[:-1]
+
+
+def test_every_flipped_bit_of_a_line_breaks_its_checksum() -> None:
+    line = encode(Record(7, 12.5, "score", {"config_id": "é", "number": 3, "score": -math.inf}))[:-1]
+    for place in range(len(line)):
+        for bit in range(8):
+            flipped = bytearray(line)
+            flipped[place] ^= 1 << bit
+            with pytest.raises(ValueError, match="checksum"):
+                decode(bytes(flipped))
+
+
+@pytest.mark.parametrize(
+    ("damage", "line", "problem"),
+    [
+        (lambda a: a[:1] + a[2:], 2, "record 2 stands where record 1 belongs"),
+        (lambda a: a[:3] + a[2:], 4, "record 2 stands where record 3 belongs"),
+        (lambda a: [a[0], a[2], a[1], *a[3:]], 2, "record 2 stands where record 1 belongs"),
+        (lambda a: a[1:], 1, "record 1 stands where record 0 belongs"),
+        (lambda a: [*a[:2], b"\n", *a[2:]], 3, "does not match its checksum"),
+        (lambda a: [*a[:2], a[2][:20] + b"\n", *a[3:]], 3, "does not match its checksum"),
+        (lambda a: [*a[:-1], a[-1].replace(b"died", b"lied")], 5, "does not match its checksum"),
+        (lambda a: [*a[:-1], a[-1][:-30] + b"\n"], 5, "does not match its checksum"),
+        (lambda a: [], 1, "the first record is missing"),
+        (lambda a: [b"\0" * 64], 1, "the first record is missing"),
+        (lambda a: [b"\xff\xfe\n", *a[1:]], 1, "does not match its checksum"),
+        (lambda a: [encode(Record(0, 1.0, "end", {"schema": 1})), *a[1:]], 1, "not that of a sweep"),
+        (lambda a: [encode(Record(0, 1.0, "sweep", {"schema": "1"})), *a[1:]], 1, "not that of a sweep"),
+    ],
+)
+def test_damage_names_the_line(folder: Path, damage, line: int, problem: str) -> None:
+    content = (folder / LEDGER_FILE).read_bytes().splitlines(keepends=True)
+    put(folder, b"".join(damage(content)))
+    for read in (read_records, Ledger.open):
+        with pytest.raises(DamagedLedger) as caught:
+            read(folder)
+        assert str(caught.value).startswith(f"{folder / LEDGER_FILE}:{line}: ")
+        assert problem in str(caught.value)
+
+
+def test_a_tail_of_zeros_after_a_power_cut_is_dropped(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    before = read_records(folder)
+    with (folder / LEDGER_FILE).open("ab") as file:
+        file.write(b"\0" * 4096)
+    with Ledger.open(folder) as ledger:
+        assert "dropped a torn last line of 4096 bytes" in str(ledger.notice)
+    assert "dropped a torn last line" in caplog.text
+    assert read_records(folder) == before
+
+
+def test_reading_leaves_a_torn_line_to_its_writer(folder: Path) -> None:
+    with (folder / LEDGER_FILE).open("ab") as file:
+        file.write(b'{"seq":5,')
+    content = (folder / LEDGER_FILE).read_bytes()
+    assert len(read_records(folder)) == 5
+    assert (folder / LEDGER_FILE).read_bytes() == content
+
+
+def test_a_newer_schema_is_refused(folder: Path) -> None:
+    put(folder, encode(Record(0, 1.0, "sweep", {**FIRST, "schema": SCHEMA + 1})))
+    with pytest.raises(
+        NewerLedger, match=f"ledger schema {SCHEMA + 1}; this version of lengthwise reads up to {SCHEMA}"
+    ):
+        read_records(folder)
+
+
+def test_a_second_sweep_does_not_overwrite_the_first(folder: Path) -> None:
+    content = (folder / LEDGER_FILE).read_bytes()
+    with pytest.raises(SweepExists, match=f"{folder} already holds a sweep"):
+        Ledger.create(folder, FIRST)
+    assert (folder / LEDGER_FILE).read_bytes() == content
+
+
+def test_a_folder_without_ledger_is_no_sweep(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for path in (tmp_path, tmp_path / "missing", tmp_path / "file", tmp_path / "file" / "below"):
+        for read in (read_records, Ledger.open):
+            with pytest.raises(NotASweep, match=f"{path} holds no sweep"):
+                read(path)
+    assert sorted(tmp_path.iterdir()) == [tmp_path / "file"]
+
+
+def test_a_file_in_place_of_the_folder_is_named(tmp_path: Path) -> None:
+    (tmp_path / "storage").write_text("in the way")
+    with pytest.raises(LedgerError, match=f"{tmp_path / 'storage' / 'sweep'}: cannot be made: Not a directory"):
+        Ledger.create(tmp_path / "storage" / "sweep", FIRST)
+
+
+def test_names_with_spaces_and_unicode(tmp_path: Path) -> None:
+    folder = tmp_path / "ein Versuch – 試験 é"
+    with Ledger.create(folder, {**FIRST, "name": folder.name}) as ledger:
+        ledger.append("publish", uri="sqlite:///ü.db", ok=True, message="\ud800 lone surrogate")
+    first, second = read_records(folder)
+    assert first.fields["name"] == folder.name
+    assert second.fields["message"] == "\ud800 lone surrogate"
+
+
+def test_numpy_values_are_written_as_plain_ones(folder: Path) -> None:
+    with Ledger.open(folder) as ledger:
+        record = ledger.append(
+            "evaluation",
+            failed_at=np.array([-1, 7]),
+            loss=np.array([0.5, np.nan]),
+            one=np.float32(0.1),
+            yes=np.bool_(True),
+            pairs=[("a", np.int64(3))],
+        )
+    expected = {
+        "failed_at": [-1, 7],
+        "loss": [0.5, math.nan],
+        "one": float(np.float32(0.1)),
+        "yes": True,
+        "pairs": [["a", 3]],
+    }
+    assert same(record.fields, expected)
+    assert same(read_records(folder)[-1], record)
+
+
+def test_the_order_of_keys_survives(folder: Path) -> None:
+    assert list(read_records(folder)[0].fields["spec"]) == ["b", "a"]
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ({1: 2}, "attempt.x: 1 cannot be a key"),
+        ({"$float": "inf"}, "cannot be a key"),
+        ([{"y": {1, 2}}], r"attempt.x\[0\].y: a set cannot be written"),
+        (Path("/"), "Path cannot be written"),
+        (b"bytes", "bytes cannot be written"),
+    ],
+)
+def test_values_that_cannot_come_back_are_refused(folder: Path, value: object, message: str) -> None:
+    before = (folder / LEDGER_FILE).read_bytes()
+    with Ledger.open(folder) as ledger, pytest.raises(TypeError, match=message):
+        ledger.append("attempt", x=value)
+    assert (folder / LEDGER_FILE).read_bytes() == before
+
+
+def test_unknown_kinds_are_refused(folder: Path) -> None:
+    with Ledger.open(folder) as ledger, pytest.raises(ValueError, match="unknown kind of record 'trial'"):
+        ledger.append("trial")
+    with pytest.raises(LedgerError, match="closed"):
+        ledger.append("end", status="complete", message="")
+    ledger.close()
+
+
+APPENDER = """
+import sys
+from pathlib import Path
+from orchestrator.ledger import Ledger
+with Ledger.open(Path(sys.argv[1])) as ledger:
+    while True:
+        print(ledger.append("attempt", pack_id="p", attempt=1, error="x" * 500).seq, flush=True)
+"""
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.013, 0.05])
+def test_what_was_acknowledged_survives_kill_9(folder: Path, delay: float) -> None:
+    writer = subprocess.Popen([sys.executable, "-c", APPENDER, str(folder)], stdout=subprocess.PIPE, text=True)
+    assert writer.stdout is not None
+    acknowledged = [int(writer.stdout.readline()) for _ in range(20)]
+    time.sleep(delay)
+    writer.send_signal(signal.SIGKILL)
+    acknowledged += [int(line) for line in writer.stdout.read().split()]
+    writer.stdout.close()
+    writer.wait()
+    with Ledger.open(folder) as ledger:
+        following = ledger.append("end", status="interrupted", message="").seq
+    assert acknowledged == list(range(5, 5 + len(acknowledged)))
+    assert following - acknowledged[-1] in (1, 2)  # a record may be complete that nobody was told of yet
+
+
+def fill(folder: Path) -> tuple[int, LedgerError]:
+    """Append until it fails, check that nothing is half counted, and return how many were acknowledged."""
+    acknowledged = 0
+    with Ledger.create(folder, FIRST) as ledger:
+        with pytest.raises(LedgerError) as caught:
+            while acknowledged < 10_000:
+                ledger.append("attempt", pack_id="p", attempt=acknowledged, error="x" * 1000)
+                acknowledged += 1
+        content = (folder / LEDGER_FILE).read_bytes()
+        assert content.endswith(b"}\n")
+        assert content.count(b"\n") == 1 + acknowledged
+    with Ledger.open(folder) as ledger:
+        assert ledger.notice is None
+    return acknowledged, caught.value
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 64 KiB."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", disk], capture_output=True, text=True)
+    if mounted.returncode:
+        pytest.skip(f"no disk can be mounted here: {mounted.stderr.strip()}")
+    yield disk
+    subprocess.run(["umount", "-l", disk], check=True)
+
+
+def test_a_full_disk_counts_nothing_half(small_disk: Path) -> None:
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(b"x" * 20_000)
+    folder = small_disk / "sweep"
+    acknowledged, error = fill(folder)
+    assert str(error) == f"{folder / LEDGER_FILE}: cannot be written: No space left on device"
+    assert 10 < acknowledged < 64
+    ballast.unlink()
+    with Ledger.open(folder) as ledger:
+        assert ledger.append("end", status="complete", message="").seq == acknowledged + 1
+
+
+def test_a_ledger_goes_on_once_there_is_room_again(small_disk: Path) -> None:
+    ballast = small_disk / "ballast"
+    with Ledger.create(small_disk / "sweep", FIRST) as ledger:
+        ballast.write_bytes(b"x" * 45_000)
+        with pytest.raises(LedgerError, match="No space left"):
+            ledger.append("attempt", pack_id="p", attempt=0, error="x" * 20_000)
+        ballast.unlink()
+        assert ledger.append("attempt", pack_id="p", attempt=0, error="x" * 20_000).seq == 1
+    assert [record.seq for record in read_records(small_disk / "sweep")] == [0, 1]
+
+
+def test_no_sweep_begins_on_a_full_disk(small_disk: Path) -> None:
+    folder = small_disk / "sweep"
+    folder.mkdir()
+    with pytest.raises(LedgerError, match=f"{folder / LEDGER_FILE}: cannot be written: No space left on device"):
+        Ledger.create(folder, {**FIRST, "spec": "x" * 100_000})
+    assert not [path for path in folder.iterdir() if path.name.startswith("events")]
+    with Ledger.create(folder, FIRST) as ledger:  # the lock is free and nothing is in the way
+        assert ledger.append("end", status="complete", message="").seq == 1
+
+
+def test_a_read_only_disk_is_named(small_disk: Path) -> None:
+    Ledger.create(small_disk / "sweep", FIRST).close()
+    subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
+    assert len(read_records(small_disk / "sweep")) == 1
+    with pytest.raises(LedgerError, match=rf"{small_disk / 'sweep'}.*: Read-only file system"):
+        Ledger.open(small_disk / "sweep")
+    with pytest.raises(LedgerError, match=f"{small_disk / 'new'}: cannot be made: Read-only file system"):
+        Ledger.create(small_disk / "new", FIRST)
+
+
+LIMITED = """
+import sys, resource
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+import test_ledger
+resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, resource.RLIM_INFINITY))
+acknowledged, error = test_ledger.fill(Path(sys.argv[1]))
+print(acknowledged, error)
+"""
+
+
+def test_a_file_that_may_not_grow_counts_nothing_half(tmp_path: Path) -> None:
+    folder = tmp_path / "sweep"
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED, folder, Path(__file__).parent], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    acknowledged, message = done.stdout.split(maxsplit=1)
+    assert message.strip() == f"{folder / LEDGER_FILE}: cannot be written: File too large"
+    assert len(read_records(folder)) == 1 + int(acknowledged) > 20
+
+
+def test_a_ledger_that_cannot_undo_a_failed_write_takes_no_more(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with Ledger.open(folder) as ledger:
+        monkeypatch.setattr(ledger_module.os, "fsync", broken)
+        with pytest.raises(LedgerError, match="Input/output error"):
+            ledger.append("end", status="complete", message="")
+        monkeypatch.undo()
+        with pytest.raises(LedgerError, match=r"could not be undone.*nothing more can be recorded"):
+            ledger.append("end", status="complete", message="")
+    assert len(read_records(folder)) == 5
+
+
+def test_each_record_is_synced_before_it_counts(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[int] = []
+    real = os.fsync
+
+    def watched(descriptor: int) -> None:
+        synced.append(os.fstat(descriptor).st_size)
+        real(descriptor)
+
+    monkeypatch.setattr(ledger_module.os, "fsync", watched)
+    with Ledger.open(folder) as ledger:
+        ledger.append("end", status="complete", message="")
+        assert synced == [(folder / LEDGER_FILE).stat().st_size]

@@ -1,0 +1,233 @@
+"""One driver at a time, between real processes, and free at once when one is killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from orchestrator.errors import LedgerError, SweepLocked, UserError
+from orchestrator.ledger import Ledger, read_records
+from orchestrator.lock import OWNER_FILE, Owner, SweepLock, read_owner, running
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from orchestrator.lock import SweepLock
+lock = SweepLock(Path(sys.argv[1]), heartbeat_seconds=0.05)
+lock.acquire()
+print("held", flush=True)
+sys.stdin.readline()
+lock.release()
+"""
+
+FORKING_HOLDER = """
+import os, sys, time
+from pathlib import Path
+from orchestrator.lock import SweepLock
+SweepLock(Path(sys.argv[1])).acquire()
+child = os.fork()
+if not child:
+    time.sleep(60)
+    os._exit(0)
+print(child, flush=True)
+time.sleep(60)
+"""
+
+RACER = """
+import sys, time
+from pathlib import Path
+from orchestrator.errors import SweepLocked
+from orchestrator.ledger import Ledger
+print("ready", flush=True)
+sys.stdin.readline()
+try:
+    ledger = Ledger.open(Path(sys.argv[1]))
+except SweepLocked:
+    print("refused")
+else:
+    print("won", flush=True)
+    time.sleep(2)
+    ledger.close()
+"""
+
+FIRST = {"name": "s", "study": "t", "spec": {}, "spec_hash": "h", "provenance": {}}
+
+Starter = Callable[..., subprocess.Popen[str]]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Starter]:
+    """Start a script with the sweep folder as argument; what still runs at the end is killed."""
+    started: list[subprocess.Popen[str]] = []
+
+    def _start(script: str, folder: Path) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "-c", script, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        started.append(process)
+        return process
+
+    yield _start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def first_line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+def test_a_second_driver_is_refused_with_the_name_of_the_first(tmp_path: Path, start: Starter) -> None:
+    holder = start(HOLDER, tmp_path)
+    assert first_line(holder) == "held"
+    with pytest.raises(SweepLocked) as caught:
+        SweepLock(tmp_path).acquire()
+    message = str(caught.value)
+    assert message.startswith(f"the sweep in {tmp_path} is being run by ")
+    assert f"@{socket.gethostname()} pid {holder.pid}, last heartbeat 0 s ago" in message
+    assert isinstance(caught.value, UserError)
+    assert caught.value.exit_code == 2
+    assert running(tmp_path) == message.split(" is being run by ")[1]
+
+
+def test_a_killed_owner_leaves_the_lock_free_at_once(tmp_path: Path, start: Starter) -> None:
+    holder = start(HOLDER, tmp_path)
+    assert first_line(holder) == "held"
+    holder.send_signal(signal.SIGKILL)
+    holder.wait()
+    assert running(tmp_path) is None
+    began = time.monotonic()
+    lock = SweepLock(tmp_path)
+    lock.acquire()
+    assert time.monotonic() - began < 0.4
+    owner = read_owner(tmp_path)
+    assert owner is not None
+    assert owner.pid == os.getpid()
+    lock.release()
+
+
+def test_a_child_of_a_killed_owner_does_not_keep_the_lock(tmp_path: Path, start: Starter) -> None:
+    holder = start(FORKING_HOLDER, tmp_path)
+    child = int(first_line(holder))
+    try:
+        assert running(tmp_path) is not None
+        holder.send_signal(signal.SIGKILL)
+        holder.wait()
+        os.kill(child, 0)  # it lives
+        assert running(tmp_path) is None
+    finally:
+        os.kill(child, signal.SIGKILL)
+
+
+def test_a_stopped_owner_keeps_the_lock_and_its_heartbeat_grows_old(tmp_path: Path, start: Starter) -> None:
+    holder = start(HOLDER, tmp_path)
+    assert first_line(holder) == "held"
+    holder.send_signal(signal.SIGSTOP)
+    time.sleep(1.2)
+    with pytest.raises(SweepLocked, match=r"last heartbeat [1-9]\d* s ago"):
+        SweepLock(tmp_path).acquire()
+
+
+def test_the_heartbeat_is_refreshed_until_release(tmp_path: Path) -> None:
+    lock = SweepLock(tmp_path, heartbeat_seconds=0.02)
+    lock.acquire()
+    beats = set()
+    until = time.monotonic() + 10
+    while len(beats) < 4 and time.monotonic() < until:
+        owner = read_owner(tmp_path)
+        assert owner is not None
+        beats.add(owner.heartbeat)
+        time.sleep(0.01)
+    assert len(beats) == 4
+    assert len({read.started for read in [read_owner(tmp_path)] if read}) == 1
+    lock.release()
+    lock.release()
+    assert read_owner(tmp_path) is None
+    assert running(tmp_path) is None
+
+
+def test_release_lets_the_next_one_in(tmp_path: Path, start: Starter) -> None:
+    holder = start(HOLDER, tmp_path)
+    assert first_line(holder) == "held"
+    holder.communicate("done\n")
+    lock = SweepLock(tmp_path)
+    lock.acquire()
+    lock.release()
+
+
+def test_exactly_one_of_many_drivers_wins(tmp_path: Path, start: Starter) -> None:
+    Ledger.create(tmp_path / "s", FIRST).close()
+    racers = [start(RACER, tmp_path / "s") for _ in range(4)]
+    assert [first_line(racer) for racer in racers] == ["ready"] * 4
+    for racer in racers:
+        assert racer.stdin is not None
+        racer.stdin.write("go\n")
+        racer.stdin.flush()
+    assert sorted(racer.communicate()[0].strip() for racer in racers) == ["refused"] * 3 + ["won"]
+    assert len(read_records(tmp_path / "s")) == 1
+
+
+def test_two_ledgers_of_one_process_exclude_each_other(tmp_path: Path) -> None:
+    with Ledger.create(tmp_path / "s", FIRST):
+        with pytest.raises(SweepLocked):
+            Ledger.open(tmp_path / "s")
+        with pytest.raises(SweepLocked):
+            Ledger.create(tmp_path / "s", FIRST)
+    Ledger.open(tmp_path / "s").close()
+
+
+def test_a_failed_open_frees_the_lock(tmp_path: Path) -> None:
+    Ledger.create(tmp_path / "s", FIRST).close()
+    (tmp_path / "s" / "events.jsonl").write_bytes(b"damage\n")
+    for _ in range(2):
+        with pytest.raises(LedgerError, match="checksum"):
+            Ledger.open(tmp_path / "s")
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"host": "x"}', b"\xff", b'{"surprise": 1}'])
+def test_an_unreadable_owner_is_an_unknown_process(tmp_path: Path, content: bytes) -> None:
+    lock = SweepLock(tmp_path)
+    lock.acquire()
+    (tmp_path / OWNER_FILE).write_bytes(content)
+    with pytest.raises(SweepLocked, match="is being run by an unknown process"):
+        SweepLock(tmp_path).acquire()
+    lock.release()
+
+
+def test_a_heartbeat_that_cannot_be_written_does_not_stop_the_owner(tmp_path: Path) -> None:
+    lock = SweepLock(tmp_path / "s", heartbeat_seconds=0.01)
+    (tmp_path / "s").mkdir()
+    lock.acquire()
+    shutil.rmtree(tmp_path / "s")
+    time.sleep(0.1)
+    lock.release()
+    assert not (tmp_path / "s").exists()
+
+
+def test_asking_who_runs_a_sweep_leaves_no_trace(tmp_path: Path) -> None:
+    assert running(tmp_path) is None
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_owner_describes_itself() -> None:
+    owner = Owner(host="lab3", pid=4711, user="ada", started=1.0, heartbeat=100.0)
+    assert owner.describe(103.2) == "ada@lab3 pid 4711, last heartbeat 3 s ago"
+    assert owner.describe(90.0) == "ada@lab3 pid 4711, last heartbeat 0 s ago"  # clocks of two machines differ
+
+
+def test_the_owner_file_is_plain_json(tmp_path: Path) -> None:
+    lock = SweepLock(tmp_path)
+    lock.acquire()
+    assert set(json.loads((tmp_path / OWNER_FILE).read_text())) == {"host", "pid", "user", "started", "heartbeat"}
+    lock.release()

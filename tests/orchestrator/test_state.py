@@ -1,0 +1,246 @@
+"""The replayed view: idempotent, tolerant to order, loud about contradictions."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from orchestrator.errors import DamagedLedger
+from orchestrator.ledger import Ledger, Record, read_records
+from orchestrator.state import SweepState
+
+
+def view(state: SweepState) -> str:
+    """Everything a state says, as text."""
+    return repr(vars(state))
+
+
+def configuration(number: int, name: str, duplicate_of: str | None = None) -> tuple[str, dict[str, Any]]:
+    values = {"training.learning_rate": 0.1 * number}
+    return "configuration", {
+        "number": number, "config_id": name, "values": values, "resolved": {"model": {}}, "duplicate_of": duplicate_of
+    }  # fmt: skip
+
+
+def pack(name: str, *members: tuple[str, int]) -> tuple[str, dict[str, Any]]:
+    return "pack", {"pack_id": name, "structural_key": "k", "members": [list(one) for one in members], "steps": 100}
+
+
+def evaluation(name: str, step: int, failed_at: list[int], sha256: str = "a" * 64) -> tuple[str, dict[str, Any]]:
+    return "evaluation", {
+        "pack_id": name, "step": step, "final": step == 100, "file": f"curves/{name}-{step}", "sha256": sha256,
+        "loss": [0.5] * len(failed_at), "failed_at": failed_at, "seconds": step / 10, "form": "table", "compiled": True,
+    }  # fmt: skip
+
+
+def pack_end(name: str, status: str = "complete", error: str | None = None) -> tuple[str, dict[str, Any]]:
+    return "pack_end", {"pack_id": name, "status": status, "error": error, "seconds": 12.0}
+
+
+def score(number: int, name: str, value: float | None) -> tuple[str, dict[str, Any]]:
+    return "score", {"number": number, "config_id": name, "score": value}
+
+
+SPEC = {"seeds": [0, 1]}
+SWEEP: tuple[str, dict[str, Any]] = (
+    "sweep",
+    {"schema": 1, "name": "n", "study": "t", "spec": SPEC, "spec_hash": "h", "provenance": {"python": "3.11"}},
+)
+STORY = [
+    SWEEP,
+    configuration(0, "c0"),
+    configuration(1, "c1"),
+    pack("p0", ("c0", 0), ("c0", 1)),
+    pack("p1", ("c1", 0), ("c1", 1)),
+    evaluation("p0", 50, [-1, -1]),
+    ("attempt", {"pack_id": "p1", "attempt": 1, "error": "worker died"}),
+    evaluation("p0", 100, [-1, 70]),
+    pack_end("p0"),
+    score(0, "c0", 0.25),
+    ("end", {"status": "interrupted", "message": "stopped"}),
+    ("resume", {"provenance": {"python": "3.12"}}),
+    evaluation("p1", 50, [-1, -1]),
+]
+
+
+def records(*story: tuple[str, dict[str, Any]]) -> list[Record]:
+    return [Record(seq, 1000.0 + seq, kind, fields) for seq, (kind, fields) in enumerate(story)]
+
+
+def replay(*story: tuple[str, dict[str, Any]]) -> SweepState:
+    return SweepState.replay(Path("sweeps/n"), records(*story))
+
+
+def statuses(state: SweepState, name: str) -> list[str]:
+    return [member.status for member in state.configurations[name].members.values()]
+
+
+def test_the_view_of_a_sweep_in_its_middle() -> None:
+    state = replay(*STORY)
+    assert (state.name, state.study, state.spec_hash, state.spec) == ("n", "t", "h", {"seeds": [0, 1]})
+    assert state.provenance == {"python": "3.11"}
+    assert state.resumes == [{"python": "3.12"}]
+    assert (state.ended, state.message) == (None, None)
+    assert (state.started, state.updated) == (1000.0, 1012.0)
+    assert list(state.configurations) == ["c0", "c1"]
+    assert state.seeds() == {"c0": (0, 1), "c1": (0, 1)}
+    assert statuses(state, "c0") == ["complete", "failed"]
+    assert statuses(state, "c1") == ["running", "running"]
+    failed = state.configurations["c0"].members[1]
+    assert (failed.failed_at, failed.step, failed.form, failed.compiled, failed.error) == (70, 100, "table", True, None)
+    assert (state.configurations["c0"].score, state.configurations["c0"].finished) == (0.25, True)
+    assert (state.configurations["c1"].score, state.configurations["c1"].finished) == (None, False)
+    p0, p1 = state.packs["p0"], state.packs["p1"]
+    assert (p0.status, p0.step, p0.seconds, list(p0.evaluations)) == ("complete", 100, 12.0, [50, 100])
+    assert (p1.status, p1.step, p1.seconds, p1.attempts) == ("running", 50, 5.0, ["worker died"])
+    assert p1.members == [("c1", 0), ("c1", 1)]
+
+
+def test_planned_until_something_is_heard_of_it() -> None:
+    state = replay(*STORY[:5])
+    assert statuses(state, "c0") == ["planned", "planned"]
+    assert state.packs["p0"].status == "planned"
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_order_of_records_does_not_matter(seed: int) -> None:
+    shuffled = records(*STORY)
+    random.Random(seed).shuffle(shuffled)
+    assert view(SweepState.replay(Path("sweeps/n"), shuffled)) == view(replay(*STORY))
+
+
+def test_later_records_may_be_written_before_what_they_refer_to() -> None:
+    story = [SWEEP, STORY[5], STORY[3], STORY[1]]
+    assert statuses(replay(*story), "c0") == ["running", "running"]
+
+
+def test_saying_everything_twice_changes_nothing() -> None:
+    once = replay(*STORY, pack_end("p1"), score(1, "c1", 0.5))
+    twice = replay(*STORY, *STORY[1:6], *STORY[7:10], STORY[12], pack_end("p1"), score(1, "c1", 0.5), *STORY[1:6])
+    twice.updated = once.updated
+    assert view(once) == view(twice)
+
+
+def test_applying_as_it_goes_equals_replaying_at_the_end() -> None:
+    state = SweepState(Path("sweeps/n"))
+    for record in records(*STORY):
+        state.apply(record)
+    assert view(state) == view(replay(*STORY))
+
+
+def test_a_different_second_report_is_kept_out_and_shown() -> None:
+    state = replay(*STORY, evaluation("p0", 100, [-1, -1], sha256="b" * 64))
+    assert state.packs["p0"].evaluations[100]["sha256"] == "a" * 64
+    assert statuses(state, "c0") == ["complete", "failed"]
+    (conflict,) = state.conflicts
+    assert str(conflict) == (
+        "events.jsonl:14: pack p0 reported step 100 again with other curves (bbbbbbbbbbbb, kept aaaaaaaaaaaa)"
+    )
+    assert replay(*STORY).conflicts == []
+
+
+def test_the_first_score_counts() -> None:
+    state = replay(*STORY, score(0, "c0", 9.0), score(1, "c1", None))
+    assert state.configurations["c0"].score == 0.25
+    assert (state.configurations["c1"].score, state.configurations["c1"].finished) == (None, True)
+
+
+def test_a_pack_that_died_fails_its_members() -> None:
+    state = replay(*STORY, pack_end("p1", "failed", "worker died"))
+    assert statuses(state, "c1") == ["failed", "failed"]
+    assert [member.error for member in state.configurations["c1"].members.values()] == ["worker died"] * 2
+    assert [member.failed_at for member in state.configurations["c1"].members.values()] == [None, None]
+    assert (state.packs["p1"].status, state.packs["p1"].error) == ("failed", "worker died")
+
+
+def test_a_pack_that_died_may_complete_after_all_but_not_the_reverse() -> None:
+    died, done = pack_end("p1", "failed", "worker died"), pack_end("p1")
+    for story in ([died, done], [done, died]):
+        state = replay(*STORY, *story)
+        assert statuses(state, "c1") == ["complete", "complete"]
+        assert (state.packs["p1"].status, state.packs["p1"].error) == ("complete", None)
+
+
+def test_draws_that_resolve_alike_share_a_configuration() -> None:
+    state = replay(
+        SWEEP, configuration(0, "c0"), configuration(1, "c0", "c0"), score(0, "c0", 0.5), score(1, "c0", 0.5)
+    )
+    assert list(state.configurations) == ["c0"]
+    assert state.configurations["c0"].number == 0
+    assert [(draw.number, draw.duplicate_of, draw.scored, draw.score) for draw in state.draws.values()] == [
+        (0, None, True, 0.5),
+        (1, "c0", True, 0.5),
+    ]
+    assert state.draws[1].values == {"training.learning_rate": 0.1}
+
+
+def test_configurations_come_in_the_order_of_their_numbers() -> None:
+    state = replay(SWEEP, configuration(2, "c2"), configuration(0, "c0"), configuration(1, "c1"))
+    assert list(state.configurations) == ["c0", "c1", "c2"]
+
+
+def test_the_end_stands_until_a_resume() -> None:
+    end = ("end", {"status": "failed", "message": "no configuration succeeded"})
+    assert replay(*STORY, end).ended == "failed"
+    assert replay(*STORY, end).message == "no configuration succeeded"
+    assert replay(*STORY, end, STORY[11]).ended is None
+
+
+def test_publishing_is_remembered() -> None:
+    told = {"uri": "sqlite:///x", "ok": False, "message": "server down"}
+    assert replay(*STORY, ("publish", told)).publishes == [told]
+
+
+@pytest.mark.parametrize(
+    ("record", "problem"),
+    [
+        (("trial", {}), "unknown kind of record 'trial'"),
+        (evaluation("p9", 50, [-1]), "evaluation of unknown pack p9"),
+        (pack_end("p9"), "pack_end of unknown pack p9"),
+        (("attempt", {"pack_id": "p9", "attempt": 1, "error": ""}), "attempt of unknown pack p9"),
+        (evaluation("p1", 100, [-1]), "1 members reported for the 2 of p1"),
+        (pack("p2", ("c9", 0)), "pack p2 has a member of unknown configuration c9"),
+        (pack("p2", ("c0", 1)), "seed 1 of c0 is in pack p0 and in p2"),
+        (pack("p0", ("c0", 0)), "pack p0 is planned twice and differently"),
+        (configuration(1, "c7"), "configuration 1 is c1 and c7"),
+        (score(7, "c0", 0.5), "score of unknown configuration 7 (c0)"),
+        (score(1, "c0", 0.5), "score of unknown configuration 1 (c0)"),
+        (("score", {"number": 0}), "a record of kind score without 'config_id'"),
+    ],
+)
+def test_contradictions_name_their_line(record: tuple[str, dict[str, Any]], problem: str) -> None:
+    with pytest.raises(DamagedLedger) as caught:
+        replay(*STORY, record)
+    assert problem in str(caught.value)
+    assert str(caught.value).startswith("sweeps/n/events.jsonl:")
+
+
+def test_a_real_sweep_replays(small_sweep: SweepState) -> None:
+    assert small_sweep.ended == "complete"
+    assert [one.number for one in small_sweep.configurations.values()] == list(range(6))
+    assert all(one.finished and one.score is not None for one in small_sweep.configurations.values())
+    assert (
+        sum(member.status == "failed" for one in small_sweep.configurations.values() for member in one.members.values())
+        == 1
+    )
+    assert {pack.status for pack in small_sweep.packs.values()} == {"complete"}
+    assert view(SweepState.load(small_sweep.folder)) == view(small_sweep)
+
+
+def test_a_resumed_sweep_that_reports_again_has_the_same_curves(small_sweep: SweepState) -> None:
+    before = small_sweep.curves()
+    again = [
+        record for record in read_records(small_sweep.folder) if record.kind in ("evaluation", "pack_end", "score")
+    ]
+    with Ledger.open(small_sweep.folder) as ledger:
+        ledger.append("resume", provenance={})
+        for record in again:
+            ledger.append(record.kind, **record.fields)
+    state = SweepState.load(small_sweep.folder)
+    assert state.conflicts == []
+    assert state.curves().equals(before)
+    assert np.isnan(before["value"]).any()
