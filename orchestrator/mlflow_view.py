@@ -1,0 +1,151 @@
+"""What the MLflow pages show: links straight to a sweep's charts, and the charts on them.
+
+MLflow opens an experiment in its GenAI workflow on an empty page, folds child runs under their parent (where they draw
+nothing) and makes one chart of every metric, in alphabetical order. Two things mend that. Links carry the workflow, the
+view and a filter; a filter or an order by score also unfolds the children, and the ten best are drawn. And MLflow keeps
+"shared views" as experiment tags: `chart_view` writes one per sweep that puts the median curves first and large.
+Seen in MLflow 3.17; a version that does not know the tag ignores it and `runs_link` still works.
+"""
+
+import base64
+import json
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote, urlencode
+
+VIEW_TAG = "mlflow.sharedViewState."
+TRAINING_WORKFLOW = "machine_learning"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Charts:
+    """The charts of one sweep's page: metric keys with their titles in reading order, and the searched parameters."""
+
+    curves: tuple[tuple[str, str], ...]
+    progress: tuple[tuple[str, str], ...]
+    params: tuple[str, ...]
+    ascending: bool
+
+
+def children_filter(parent_run_id: str) -> str:
+    """The filter that finds the configurations of one sweep and nothing else."""
+    return f"tags.mlflow.parentRunId = '{parent_run_id}'"
+
+
+def charts_link(server: str, experiment_id: str, view_key: str) -> str:
+    """The sweep's own charts page, best configurations first."""
+    return _runs_page(server, experiment_id, {"viewStateShareKey": view_key, "compareRunsMode": "CHART"})
+
+
+def table_link(server: str, experiment_id: str, view_key: str) -> str:
+    """The same configurations as a table of scores and searched values."""
+    return _runs_page(server, experiment_id, {"viewStateShareKey": view_key})
+
+
+def runs_link(server: str, experiment_id: str, parent_run_id: str) -> str:
+    """Charts of the same runs without the shared view: MLflow's own choice of charts."""
+    facets = {"searchFilter": children_filter(parent_run_id), "compareRunsMode": "CHART"}
+    return _runs_page(server, experiment_id, facets)
+
+
+def run_link(server: str, experiment_id: str, run_id: str, tab: str = "") -> str:
+    """One run; `tab` is "", "model-metrics" or "artifacts"."""
+    page = f"{server.rstrip('/')}/#/experiments/{experiment_id}/runs/{run_id}"
+    return f"{page}/{tab}" if tab else page
+
+
+def _runs_page(server: str, experiment_id: str, query: dict[str, str]) -> str:
+    query = {**query, "workflowType": TRAINING_WORKFLOW}
+    return f"{server.rstrip('/')}/#/experiments/{experiment_id}/runs?{urlencode(query, quote_via=quote)}"
+
+
+def chart_view(charts: Charts, parent_run_id: str) -> str:
+    """The value of the shared-view tag: MLflow's page state as compressed JSON, deterministic."""
+    sections = (
+        ("curves", "Median over seeds against length (step = length)", [_line(k, t) for k, t in charts.curves], 2, 480),
+        ("score", "Score and hyperparameters", _score_charts(charts.params), 2, 480),
+        ("progress", "Training (step = training step)", [_line(k, t) for k, t in charts.progress], 2, 360),
+    )
+    state = {
+        "searchFilter": children_filter(parent_run_id),
+        "orderByKey": "metrics.`score`",
+        "orderByAsc": charts.ascending,
+        "selectedColumns": [
+            *(f"metrics.`{key}`" for key in TABLE_METRICS),
+            *(f"params.`{key}`" for key in charts.params),
+        ],
+        "isAccordionReordered": True,
+        "compareRunSections": [
+            {
+                "uuid": uuid,
+                "name": name,
+                "display": True,
+                "isReordered": True,
+                "deleted": False,
+                "isGenerated": False,
+                "columns": columns,
+                "cardHeight": height,
+            }
+            for uuid, name, cards, columns, height in sections
+            if cards
+        ],
+        "compareRunCharts": [{**card, "metricSectionId": uuid} for uuid, _, cards, _, _ in sections for card in cards],
+    }
+    packed = zlib.compress(json.dumps(state, ensure_ascii=False, sort_keys=True).encode(), 9)
+    return "deflate;" + base64.b64encode(packed).decode()
+
+
+TABLE_METRICS = ("score", "rank", "generalization_length", "area_beyond", "seeds_run", "seeds_failed")
+
+
+def _card(kind: str, uuid: str, title: str, runs: int) -> dict[str, Any]:
+    return {
+        "type": kind,
+        "uuid": f"lengthwise-{uuid}",
+        "displayName": title,
+        "runsCountToCompare": runs,
+        "isGenerated": False,
+        "deleted": False,
+    }
+
+
+def _line(metric_key: str, title: str) -> dict[str, Any]:
+    return {
+        **_card("LINE", metric_key, title, runs=10),
+        "metricKey": metric_key,
+        "selectedMetricKeys": [metric_key],
+        "lineSmoothness": 0,
+        "xAxisScaleType": "linear",
+        "scaleType": "linear",
+        "range": {},
+        "xAxisKey": "step",
+        "selectedXAxisMetricKey": "",
+        "displayPoints": True,
+        "yAxisKey": "metric",
+        "yAxisExpressions": [],
+        "ignoreOutliers": False,
+        "useGlobalXaxisKey": True,
+        "useGlobalLineSmoothing": True,
+    }
+
+
+def _score_charts(params: Sequence[str]) -> list[dict[str, Any]]:
+    if not params:
+        return []
+    parallel = {
+        **_card("PARALLEL", "parallel", "Searched values and score", runs=100),
+        "selectedParams": list(params),
+        "selectedMetrics": ["score"],
+        "showAllRuns": True,
+    }
+    scatters = [
+        {
+            **_card("SCATTER", f"score-{key}", f"score against {key}", runs=100),
+            "xaxis": {"key": key, "type": "PARAM"},
+            "yaxis": {"key": "score", "type": "METRIC"},
+        }
+        for key in params
+    ]
+    return [parallel, *scatters]

@@ -1,0 +1,183 @@
+"""The MLflow server behind `lengthwise ui`: one process group, started on a free port and ended as a whole."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import IO, Self
+
+from orchestrator.errors import LengthwiseError
+
+
+class UiServerError(LengthwiseError):
+    """The MLflow server did not start: the port is taken, or it ended at once (its last output is in the message)."""
+
+
+def free_port(host: str = "127.0.0.1") -> int:
+    """A port nobody listens on at this moment."""
+    with socket.socket() as probe:
+        probe.bind((host, 0))
+        return int(probe.getsockname()[1])
+
+
+def _is_free(host: str, port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port in TIME_WAIT is free
+        try:
+            probe.bind((host, port))
+        except OSError:
+            return False
+    return True
+
+
+class UiServer:
+    """`mlflow server` on one SQLite file and one artifact folder.
+
+    MLflow's workers outlive a killed parent, so the server gets a process group of its own and `close` ends the group.
+    Raises UiServerError from `start` if the server does not answer within `patience` seconds.
+    """
+
+    def __init__(
+        self,
+        *,
+        database: Path,
+        artifacts: Path,
+        host: str = "127.0.0.1",
+        port: int | None = None,
+        allowed_hosts: str | None = None,
+        workers: int = 1,
+        log: Path | None = None,
+    ) -> None:
+        self.host = host
+        self.port = free_port(host) if port is None else port
+        self.log = log
+        self.command = [
+            *(sys.executable, "-m", "mlflow", "server", "--host", host, "--port", str(self.port)),
+            *("--backend-store-uri", f"sqlite:///{database.resolve()}"),
+            *("--artifacts-destination", str(artifacts.resolve()), "--workers", str(workers)),
+            *(("--allowed-hosts", allowed_hosts) if allowed_hosts else ()),
+        ]
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        """The address to open in a browser on this machine."""
+        return f"http://{'127.0.0.1' if self.host == '0.0.0.0' else self.host}:{self.port}"
+
+    def start(self, patience: float = 60.0) -> Self:
+        """Start the server and wait until it answers."""
+        if not _is_free(self.host, self.port):
+            raise UiServerError(
+                f"port {self.port} on {self.host} is taken; give another one or none (a free one is found)"
+            )
+        environment = {
+            **os.environ,
+            "MLFLOW_DISABLE_TELEMETRY": "true",
+            "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",  # it would start four more processes that nothing here uses
+        }
+        sink: IO[bytes] | int = self.log.open("ab") if self.log else subprocess.DEVNULL
+        try:
+            self.process = subprocess.Popen(
+                self.command,
+                start_new_session=True,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=sink,
+                stderr=sink,
+            )
+        finally:
+            if not isinstance(sink, int):
+                sink.close()
+        deadline = time.monotonic() + patience
+        while not self._answers():
+            ended = self.process.poll() is not None
+            if ended or time.monotonic() > deadline:
+                self.close()
+                what = (
+                    f"ended with exit code {self.process.returncode}"
+                    if ended
+                    else f"did not answer in {patience:.0f} s"
+                )
+                raise UiServerError(f"the MLflow server {what}{self._last_words()}; command: {' '.join(self.command)}")
+            time.sleep(0.1)
+        return self
+
+    def close(self, grace: float = 5.0) -> None:
+        """End the whole process group: SIGTERM, then SIGKILL for what is left after `grace` seconds."""
+        if self.process is None:
+            return
+        group = self.process.pid
+        _signal_group(group, signal.SIGTERM)
+        deadline = time.monotonic() + grace
+        while time.monotonic() < deadline and _group_lives(group):
+            self.process.poll()  # reaps the leader; its workers are reaped by init
+            time.sleep(0.05)
+        _signal_group(group, signal.SIGKILL)
+        self.process.wait()
+
+    def kill(self) -> None:
+        """End the whole process group at once, as a crash would."""
+        if self.process is not None:
+            _signal_group(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _answers(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"{self.url}/health", timeout=2) as answer:
+                return bool(answer.status == 200)
+        except OSError:
+            return False
+
+    def _last_words(self) -> str:
+        if self.log is None or not self.log.exists():
+            return ""
+        return "; its last output: " + " | ".join(self.log.read_text(errors="replace").splitlines()[-3:])
+
+
+def serve_until_stopped(server: UiServer, ready: Callable[[UiServer], None]) -> None:
+    """Start `server`, call `ready`, wait for SIGINT, SIGTERM or the server's end, and leave no process behind."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    previous = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        with server:
+            ready(server)
+            assert server.process is not None
+            code = server.process.wait()
+            raise UiServerError(f"the MLflow server ended by itself with exit code {code}{server._last_words()}")
+    except KeyboardInterrupt:
+        return
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+def _signal_group(group: int, number: signal.Signals) -> None:
+    try:
+        os.killpg(group, number)
+    except ProcessLookupError:
+        return
+
+
+def _group_lives(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
