@@ -33,7 +33,7 @@ def evaluate(pack: Pack, state: State) -> tuple[tuple[str, ...], NDArray[np.floa
                 index = torch.arange(some.start, some.stop, device=pack.device)
                 mine = batch.of(index if pack.index_M is None else pack.index_M[some])
                 weights = pack.layout.views(theta[some])
-                scores = pack.task.score(pack.model.logits(weights, mine.tokens, None, pack.task), mine, lengths)
+                scores = pack.task.score(pack.model.logits(weights, mine.tokens, None, pack.form), mine, lengths)
                 scores = {**scores, **pack.model.diagnostics(weights, lengths)}
                 if not names:
                     names = tuple(scores)

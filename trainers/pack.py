@@ -43,6 +43,7 @@ class Pack:
         betas = torch.tensor([member.optimization.betas for member in members], dtype=torch.float64, device=device)
         self.h["beta1"], self.h["beta2"] = betas[:, :1], betas[:, 1:]
         self.model_h = self._columns([member.model for member in members])
+        self.drops = any(getattr(member.model, "dropout", 0.0) > 0 for member in members)
         self.averages = tuple(first.averages[label] for label in self.labels)
         self.average_h = tuple(self._columns([member.averages[label] for member in members]) for label in self.labels)
 
@@ -62,7 +63,7 @@ class Pack:
 
 @dataclass(kw_only=True)
 class State:
-    """What training changes, all tensors: weights, moments, averages, who is alive, and the loss since the last evaluation."""
+    """What training changes, all tensors: weights, moments, averages, who failed, recent loss."""
 
     step: Tensor  # () int64, optimiser steps done
     theta: Tensor  # (M, P)

@@ -12,7 +12,7 @@ from trainers.random import Stream
 
 @dataclass(frozen=True, kw_only=True)
 class Parameter:
-    """A named parameter of one member: normal(0, std^2) entries around `mean`; `decay` says whether weight decay acts on it."""
+    """A named parameter of one member: normal(mean, std^2) entries; `decay`: whether weight decay acts on it."""
 
     name: str
     shape: tuple[int, ...]

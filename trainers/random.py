@@ -1,10 +1,11 @@
-"""Keyed counter-based random streams: Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC'11).
+"""Keyed counter-based random streams: Philox4x32-10 (Salmon et al., SC'11).
 
-A stream is named by (seed, stream name, step); a draw within it by its `site`. Nothing is stored between draws, so
-neither the pack, nor the order of draws, nor a restart changes a number. The generator is written in torch integer
-operations: it runs on CPU and CUDA alike and compiles.
+A stream is named by (seed, stream name, step); a draw within it by its `site`. Nothing is stored between
+draws, so neither the pack, nor the order of draws, nor a restart changes a number. The generator is written in
+torch integer operations: it runs on CPU and CUDA alike and compiles.
 
-Key = seed (64 bits). Counter = (block, site, step, stream): element i of a draw is word i // blocks of block i % blocks.
+Key = seed (64 bits). Counter = (block, site, step, stream). Element i of a draw is word i // blocks of block
+i % blocks.
 Shapes: S seeds, then the shape asked for.
 """
 

@@ -15,7 +15,7 @@ COMPILE_FROM_OPERATIONS = 2e11
 
 
 def compiles(pack: Pack) -> bool:
-    """Whether the step is compiled: as asked for, or by the work of one member, so never by what else is in the pack."""
+    """Whether the step is compiled: as asked for, or by the work of one member, never by what else is in the pack."""
     wanted = pack.optimization.compile
     if isinstance(wanted, bool):
         return wanted
@@ -26,10 +26,10 @@ def compiles(pack: Pack) -> bool:
 def losses(pack: Pack, theta: Tensor, step: Tensor) -> Tensor:
     """The training loss of every member at step `step` (counted from 1), (M,)."""
     batch = pack.task.sample(Stream(pack.seeds_S, "data", step), pack.optimization.batch_size).of(pack.index_M)
-    rate = pack.model_h.get("dropout")
-    dropout = None if rate is None else Dropout(Stream(pack.seeds_S, "dropout", step), pack.index_M, rate[:, 0])
-    tokens = batch.tokens if pack.index_M is not None else batch.tokens.expand(len(pack), -1, -1)
-    loss: Tensor = pack.task.loss(pack.model.logits(pack.layout.views(theta), tokens, dropout, pack.task), batch)
+    dropout = None
+    if pack.drops:
+        dropout = Dropout(Stream(pack.seeds_S, "dropout", step), pack.index_M, pack.model_h["dropout"][:, 0])
+    loss: Tensor = pack.task.loss(pack.model.logits(pack.layout.views(theta), batch.tokens, dropout, pack.form), batch)
     return loss
 
 
@@ -62,9 +62,11 @@ def step_once(pack: Pack, state: State) -> None:
     state.step.copy_(step)
 
 
-def stepper(pack: Pack) -> tuple[Callable[[State], None], bool]:
-    """The step to call in the loop, and whether it is compiled."""
+def stepper(pack: Pack) -> Callable[[State], None]:
+    """The step to call in the loop, compiled or not."""
     if not compiles(pack):
-        return lambda state: step_once(pack, state), False
-    run = torch.compile(lambda state: step_once(pack, state), dynamic=False, fullgraph=True)
-    return run, True
+        return lambda state: step_once(pack, state)
+    torch._dynamo.config.recompile_limit = 1024  # one process trains packs of many structures in turn
+    torch._dynamo.config.accumulated_recompile_limit = 1024
+    compiled: Callable[[Pack, State], None] = torch.compile(step_once, dynamic=False, fullgraph=True)
+    return lambda state: compiled(pack, state)

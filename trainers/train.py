@@ -11,7 +11,7 @@ from trainers.config import MemberConfig
 from trainers.evaluate import evaluate
 from trainers.pack import Pack, State
 from trainers.results import Curve, Evaluation, MemberResult, Progress, Reporter
-from trainers.step import stepper
+from trainers.step import compiles, stepper
 
 _HEARTBEAT_SECONDS = 1.0
 
@@ -24,16 +24,21 @@ def train(
     Resumes from the newest good checkpoint, and then first reports every earlier evaluation again.
     Raises PackError for members of unequal structure and CheckpointError for a checkpoint of other members.
     """
-    return _Run(Pack(members, torch.device(device)), reporter, checkpoints).to_the_end()
+    pack = Pack(members, torch.device(device))
+    if len(members) == 1 and compiles(pack):
+        # A compiled program of one member reduces in another order than one of several: a twin keeps the bits the same.
+        pack = Pack([*members, *members], torch.device(device))
+    return _Run(pack, len(members), reporter, checkpoints).to_the_end()
 
 
 class _Run:
-    def __init__(self, pack: Pack, reporter: Reporter, checkpoints: Checkpoints | None) -> None:
-        self.pack, self.reporter, self.checkpoints = pack, reporter, checkpoints
+    def __init__(self, pack: Pack, count: int, reporter: Reporter, checkpoints: Checkpoints | None) -> None:
+        self.pack, self.count, self.reporter, self.checkpoints = pack, count, reporter, checkpoints
         self.ids = [f"{member.config_id}/{member.seed}" for member in pack.members]
-        self.step_pack, self.compiled = stepper(pack)
-        self.state, self.evaluations, self.spent = State.initial(pack), [], 0.0
-        self.done, self.started, self.last_beat, self.rate = 0, time.monotonic(), 0.0, 0.0
+        self.step_pack, self.compiled = stepper(pack), compiles(pack)
+        self.state, self.done = State.initial(pack), 0
+        self.evaluations: list[Evaluation] = []
+        self.started, self.spent, self.last_beat, self.rate = time.monotonic(), 0.0, 0.0, 0.0
 
     def to_the_end(self) -> list[MemberResult]:
         self.resume()
@@ -83,7 +88,7 @@ class _Run:
                 torch.accelerator.synchronize()
             self.done += count
             elapsed = time.monotonic() - began
-            self.rate = count * len(self.pack) / elapsed
+            self.rate = count * self.count / elapsed
             burst = max(1, min(1000, round(0.25 * count / elapsed)))
             if time.monotonic() - self.last_beat > _HEARTBEAT_SECONDS:
                 self.beat("train")
@@ -103,9 +108,9 @@ class _Run:
             averages=self.pack.labels,
             metrics=metrics,
             lengths=self.pack.lengths,
-            values_MAKL=values,
-            loss_M=loss,
-            failed_at_M=self.state.failed_at.cpu().numpy().copy(),
+            values_MAKL=values[: self.count],
+            loss_M=loss[: self.count],
+            failed_at_M=self.state.failed_at.cpu().numpy()[: self.count].copy(),
             seconds=self.seconds(),
             form=self.pack.form,
             compiled=self.compiled,
@@ -120,12 +125,12 @@ class _Run:
 
     def beat(self, phase: str) -> None:
         self.last_beat = time.monotonic()
-        failed = int((self.state.failed_at >= 0).sum())
+        failed = int((self.state.failed_at[: self.count] >= 0).sum())
         self.reporter.progress(
             Progress(
                 step=self.done,
                 steps=self.pack.optimization.steps,
-                members=len(self.pack),
+                members=self.count,
                 failed=failed,
                 seconds=self.seconds(),
                 member_steps_per_second=self.rate,
@@ -139,7 +144,7 @@ class _Run:
     def results(self) -> list[MemberResult]:
         last = self.evaluations[-1]
         results = []
-        for i, member in enumerate(self.pack.members):
+        for i, member in enumerate(self.pack.members[: self.count]):
             curves = tuple(
                 Curve(
                     average=average,

@@ -98,22 +98,21 @@ class AttentionOnly(Settings):
 
     def operations(self, task: Settings, batch: int, positions: int) -> float:
         """Multiply-adds times two of one forward pass over `batch` rows of `positions` tokens."""
-        d, k, v = self.width, self.value_width or self.width, task.outputs  # type: ignore[attr-defined]
+        v: int = task.outputs  # type: ignore[attr-defined]
+        d, k = self.width, self.value_width or self.width
         tables = 2.0 * v * (2 * d * d + 2 * d * k + 3 * d * v)
         if self.form_used(task) == "table":
             return tables + 2.0 * batch * positions * (2 * v * v + positions * v)
         return 2.0 * batch * positions * (2 * d * d + 2 * d * k + d * v + positions * (d + k))
 
-    def logits(
-        self, weights: Mapping[str, Tensor], tokens_MBT: Tensor, dropout: Dropout | None, task: Settings
-    ) -> Tensor:
-        """Logits (M, B, T, V) at every position; `dropout` is None when evaluating."""
-        if self.form_used(task) == "table":
+    def logits(self, weights: Mapping[str, Tensor], tokens_MBT: Tensor, dropout: Dropout | None, form: str) -> Tensor:
+        """Logits (M, B, T, V) at every position; `dropout` is None when evaluating or when every rate is zero."""
+        if form == "table":
             return self._table_logits(weights, tokens_MBT, dropout)
         return self._plain_logits(weights, tokens_MBT, dropout)
 
     def diagnostics(self, weights: Mapping[str, Tensor], lengths: tuple[int, ...]) -> dict[str, Tensor]:
-        """balance: standard deviation of the off-diagonal entries of each row of D, mean over rows; the same at every length."""
+        """balance: standard deviation of the off-diagonal entries of D, mean over rows; the same at every length."""
         table = self._displacement(weights)
         size = table.shape[-1]
         off = table.masked_select(~torch.eye(size, dtype=torch.bool, device=table.device)).reshape(
@@ -131,8 +130,7 @@ class AttentionOnly(Settings):
         return torch.bmm(torch.bmm(torch.bmm(seen, weights["value"]), weights["output"]), weights["unembedding"])
 
     def _drop(self, x: Tensor, site: str, dropout: Dropout | None) -> Tensor:
-        active = dropout is not None and self.dropout > 0 and site in self.dropout_sites
-        return dropout(x, DROPOUT_SITES.index(site)) if active and dropout is not None else x
+        return dropout(x, DROPOUT_SITES.index(site)) if dropout and site in self.dropout_sites else x
 
     def _attention(self, scores_MBTT: Tensor, dropout: Dropout | None) -> Tensor:
         """Causal softmax over the scores, then dropout of the weights."""
