@@ -1,0 +1,248 @@
+"""The command line: verbs that take a sweep file or a sweep directory. Imports little, so that `--help` is quick.
+
+Exit codes: 0 done, 1 ran and failed, 2 bad input, 130 interrupted.
+"""
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from orchestrator.errors import LengthwiseError, UserError
+from orchestrator.places import default_storage
+
+DEBUG_VARIABLE = "LENGTHWISE_DEBUG"
+SAMPLES = 50  # random draws that `validate` builds when there are more
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Length-generalization studies of small transformers: many seeds, many configurations, median curves.",
+)
+console = Console()
+errors = Console(stderr=True)
+
+SweepFile = Annotated[Path, typer.Argument(metavar="FILE", help="A sweep file (YAML).")]
+SweepFolder = Annotated[Path, typer.Argument(metavar="DIR", help="A sweep directory.")]
+Storage = Annotated[
+    Path | None,
+    typer.Option(help="Folder that holds the sweeps; by default sweeps/, inside a Ray job ~/lengthwise-sweeps."),
+]
+TrackingUri = Annotated[str | None, typer.Option(help="MLflow; by default a SQLite file in the storage folder.")]
+Name = Annotated[str | None, typer.Option(help="Name of the sweep instead of the one in the file.")]
+Overrides = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Replace a value of the file; may be repeated.")
+]
+
+
+@app.command()
+def validate(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Sweep files (YAML).")],
+    overrides: Overrides = None,
+) -> None:
+    """Check sweep files: every line, and every configuration they can draw. Runs nothing and writes nothing."""
+    from search_spaces import SweepFileError
+
+    wrong = 0
+    for file in files:
+        try:
+            spec = _load(file, overrides)
+            built, warnings = _build_sample(spec)
+        except SweepFileError as error:
+            _complain(str(error))
+            wrong += 1
+            continue
+        for warning in warnings:
+            _say(f"warning: {warning}")
+        _say(f"{file}: good; {built} configurations were built")
+    if wrong:
+        raise typer.Exit(2)
+
+
+@app.command()
+def plan(
+    file: SweepFile,
+    storage: Storage = None,
+    name: Name = None,
+    overrides: Overrides = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="Packs at once; by default what fits here.")] = None,
+    working_dir: Annotated[Path, typer.Option(help="What `ray job submit --working-dir` would upload.")] = Path(),
+) -> None:
+    """Say what a sweep would run and what it would cost. Writes nothing."""
+    from orchestrator.forecast import forecast
+
+    spec = _load(file, overrides, name)
+    _say(f"{spec.name} would be kept in {(storage or default_storage()) / spec.name}")
+    found = forecast(spec, workers, working_dir)
+    table = Table.grid(padding=(0, 2))
+    for label, text in found.rows():
+        table.add_row(label, text)
+    console.print(table, highlight=False, soft_wrap=True)
+    for warning in found.warnings:
+        _say(f"warning: {warning}")
+
+
+@app.command()
+def run(
+    file: SweepFile,
+    storage: Storage = None,
+    tracking_uri: TrackingUri = None,
+    name: Name = None,
+    overrides: Overrides = None,
+) -> None:
+    """Run a sweep from its beginning to its report."""
+    spec = _load(file, _with_uri(overrides, tracking_uri), name)
+    from orchestrator.sweep import run_sweep
+
+    raise typer.Exit(run_sweep(spec, storage or default_storage(), console).exit_code)
+
+
+@app.command()
+def resume(folder: SweepFolder, tracking_uri: TrackingUri = None, overrides: Overrides = None) -> None:
+    """Go on with a sweep that was interrupted or killed. Only resources and tracking may be changed by --set."""
+    from orchestrator.sweep import resume_sweep
+
+    raise typer.Exit(resume_sweep(folder, console, _with_uri(overrides, tracking_uri)).exit_code)
+
+
+@app.command()
+def status(folder: SweepFolder) -> None:
+    """Say where a sweep stands, whether it is running, and its best configuration so far."""
+    from orchestrator.meter import status_rows
+    from orchestrator.state import SweepState
+
+    table = Table.grid(padding=(0, 2))
+    for label, text in status_rows(SweepState.load(folder)):
+        table.add_row(label, text)
+    console.print(table, highlight=False, soft_wrap=True)
+
+
+@app.command()
+def report(folder: SweepFolder) -> None:
+    """Draw figures and report of a sweep, finished or not, and print its tables."""
+    from orchestrator.curve_store import write_curves
+    from orchestrator.state import SweepState
+    from orchestrator.sweep import present
+
+    write_curves(SweepState.load(folder))
+    present(folder, console)
+
+
+@app.command()
+def publish(folder: SweepFolder, tracking_uri: TrackingUri = None) -> None:
+    """Bring MLflow up to what the ledger says; may be repeated at any time."""
+    from orchestrator.tracking import publish as publish_sweep
+
+    published = publish_sweep(folder, tracking_uri)
+    _say(f"{published.uri}: {published.completed} configurations are published; {published.points} points were new")
+    for what, link in published.links:
+        _say(f"{what}: {link}")
+
+
+@app.command()
+def ui(
+    storage: Storage = None,
+    tracking_uri: Annotated[str | None, typer.Option(help="Another store of the form sqlite:///FILE.")] = None,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int | None, typer.Option(help="Port; by default a free one.")] = None,
+    allowed_hosts: Annotated[str | None, typer.Option(help="Host names it answers to, separated by commas.")] = None,
+) -> None:
+    """Open MLflow on the store of the storage folder and print links to the charts of every sweep."""
+    from orchestrator.tracking import serve
+
+    serve(storage or default_storage(), host, port, allowed_hosts=allowed_hosts, uri=tracking_uri, say=_say)
+
+
+@app.command("list")
+def list_names(
+    kind: Annotated[str | None, typer.Argument(help="task, model, average or schedule; by default all.")] = None,
+) -> None:
+    """Show the names a sweep file can use, with their fields."""
+    from trainers import registry
+    from trainers.errors import nearest
+
+    if kind is not None and kind not in registry.KINDS:
+        hint = nearest(kind, registry.KINDS)
+        said = f"there is no kind {kind!r}; allowed: {', '.join(registry.KINDS)}"
+        raise UserError(said + (f"; did you mean {hint}?" if hint else ""))
+    for one in [kind] if kind else registry.KINDS:
+        for name, summary, fields in registry.describe(one):
+            _say(f"{one} {name}: {summary}")
+            for field, text in fields.items():
+                _say(f"    {field}: {text}")
+
+
+@app.command()
+def schema(
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write; printed by default.")] = None,
+) -> None:
+    """Print or write the JSON Schema of sweep files, for editors."""
+    from search_spaces import schema_text
+
+    if output is None:
+        typer.echo(schema_text(), nl=False)
+        return
+    try:
+        output.write_text(schema_text(), encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"{output}: cannot be written: {error.strerror}") from error
+    _say(f"wrote {output}")
+
+
+def main() -> None:
+    """Run the command line; what lengthwise can explain is one message on stderr and an exit code."""
+    from search_spaces import SweepFileError
+
+    try:
+        app()
+    except LengthwiseError as error:
+        _end(error, error.exit_code)
+    except SweepFileError as error:
+        _end(error, 2)
+    except KeyboardInterrupt:
+        _complain("interrupted")
+        sys.exit(130)
+    except Exception as error:
+        if os.environ.get(DEBUG_VARIABLE):
+            raise
+        _complain(f"{type(error).__name__}: {error}\nthis should not happen; {DEBUG_VARIABLE}=1 shows where it did")
+        sys.exit(1)
+
+
+def _end(error: Exception, code: int) -> None:
+    if os.environ.get(DEBUG_VARIABLE):
+        raise error
+    _complain(str(error))
+    sys.exit(code)
+
+
+def _load(file: Path, overrides: list[str] | None, name: str | None = None) -> Any:
+    from search_spaces import load_sweep
+
+    return load_sweep(file, overrides or (), name)
+
+
+def _build_sample(spec: Any) -> tuple[int, list[str]]:
+    """Build every grid point with as many draws as make SAMPLES configurations; how many, and warnings."""
+    from orchestrator.plan import configure, warnings_for
+    from orchestrator.search import draw_sample
+
+    configurations = configure(spec, [(draw.number, draw.values) for draw in draw_sample(spec, SAMPLES)])
+    return len(configurations), warnings_for(spec, configurations[0].member(spec.seeds[0]))
+
+
+def _with_uri(overrides: list[str] | None, uri: str | None) -> list[str]:
+    return [*(overrides or ()), *([f"tracking.uri={uri}"] if uri is not None else [])]
+
+
+def _say(text: str) -> None:
+    console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+def _complain(text: str) -> None:
+    errors.print(text, highlight=False, markup=False, soft_wrap=True)

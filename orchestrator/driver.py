@@ -1,0 +1,289 @@
+"""The driver of one sweep: hands out its packs and records what comes back, always in the ledger first.
+
+It holds nothing that the ledger cannot give back: a `SweepDriver` begins from a replayed `SweepState`, be it of a sweep
+that was created a moment ago or of one that was killed.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from orchestrator import curve_store, search
+from orchestrator.ledger import Ledger, Record
+from orchestrator.objective import score_configuration, score_members
+from orchestrator.plan import Configuration, Pack, configure
+from orchestrator.state import ConfigurationState, SweepState
+from orchestrator.trainable import encode_work
+from search_spaces import SweepSpec
+from trainers.results import Evaluation
+
+
+@dataclass
+class Running:
+    """A pack that a worker has in hand, as its last heartbeat told it."""
+
+    phase: str = "starting"
+    step: int = 0
+    failed: int = 0
+    rate: float = 0.0
+
+
+class SweepDriver:
+    """What `orchestrator.scheduler.Driver` asks for, over a ledger and the state replayed from it.
+
+    `pack` cuts configurations into packs, leaving out the members it is given; `held` keeps signals away while a
+    record is written; `seen` is called with every record, `say` with every sentence for the user, `tick` ten times a
+    second.
+    """
+
+    def __init__(
+        self,
+        spec: SweepSpec,
+        ledger: Ledger,
+        state: SweepState,
+        *,
+        pack: Callable[[list[Configuration], set[tuple[str, int]]], list[Pack]],
+        held: Callable[[], AbstractContextManager[None]] = nullcontext,
+        seen: Callable[[Record], None] = lambda record: None,
+        say: Callable[[str], None] = lambda text: None,
+        tick: Callable[["SweepDriver"], None] = lambda driver: None,
+    ) -> None:
+        self.spec, self.ledger, self.state = spec, ledger, state
+        self.running: dict[str, Running] = {}
+        self._seconds: dict[str, float] = {}
+        self._pack, self._held, self._seen, self._say, self._tick = pack, held, seen, say, tick
+        self._queue: deque[str] = deque()
+        self._generations = deque(search.generations(spec))
+        self._member_scores: dict[str, dict[int, float]] = {}
+        self._take_up()
+
+    # What the scheduler asks ------------------------------------------------------------------------------------------
+
+    def next_pack(self) -> tuple[str, str] | None:
+        """The next pack; tpe draws a generation when every earlier configuration has its score."""
+        while not self._queue and self._generations:
+            if any(not configuration.finished for configuration in self.state.configurations.values()):
+                return None
+            self._plan(self._generations.popleft())
+        if not self._queue:
+            return None
+        pack_id = self._queue.popleft()
+        return pack_id, self._work(pack_id)
+
+    def all_handed_out(self) -> bool:
+        """Whether nothing is left to plan or to queue."""
+        return not self._queue and not self._generations
+
+    def tick(self) -> None:
+        """Let the display move."""
+        self._tick(self)
+
+    def started(self, pack_id: str) -> None:
+        """A worker has the pack in hand."""
+        self.running[pack_id] = Running(step=self.state.packs[pack_id].step)
+
+    def evaluated(self, pack_id: str, evaluation: bytes) -> None:
+        """Curves first, then the record that names them; a step that is in the ledger already is left as it is."""
+        found = Evaluation.from_bytes(evaluation)
+        pack = self.state.packs[pack_id]
+        self.running[pack_id].step = max(self.running[pack_id].step, found.step)
+        if found.step not in pack.evaluations:
+            file, sha256 = curve_store.write_part(self.state.folder, pack_id, pack.members, found)
+            self.record(
+                "evaluation",
+                pack_id=pack_id,
+                step=found.step,
+                final=found.final,
+                file=file,
+                sha256=sha256,
+                loss=found.loss_M,
+                failed_at=found.failed_at_M,
+                seconds=found.seconds,
+                form=found.form,
+                compiled=found.compiled,
+            )
+            if found.final:
+                self._keep_scores(self._objective_rows(pack.members, found))
+        self._seconds[pack_id] = found.seconds
+
+    def progressed(self, pack_id: str, progress: dict[str, Any]) -> None:
+        """Remember the heartbeat for the display."""
+        self.running[pack_id] = Running(
+            phase=progress["phase"],
+            step=progress["step"],
+            failed=progress["failed"],
+            rate=progress["member_steps_per_second"],
+        )
+        self._seconds[pack_id] = progress["seconds"]
+
+    def noticed(self, pack_id: str, text: str) -> None:
+        """Pass on what a worker wants the user to know."""
+        self._say(f"pack {pack_id}: {text}")
+
+    def retried(self, pack_id: str, error: str) -> None:
+        """Record why the pack died; it is tried again from its checkpoint."""
+        attempt = len(self.state.packs[pack_id].attempts) + 1
+        self.record("attempt", pack_id=pack_id, attempt=attempt, error=error)
+        self.running.pop(pack_id, None)
+        self._say(f"pack {pack_id}: {error}; it is tried again from its newest checkpoint")
+
+    def completed(self, pack_id: str) -> None:
+        """Close the pack and score the configurations that are finished by it."""
+        if _final(self.state.packs[pack_id]):
+            self._end(pack_id, "complete", None)
+        else:
+            self.failed(pack_id, "the worker stopped before the last evaluation")
+
+    def failed(self, pack_id: str, error: str) -> None:
+        """The pack and its members have failed for good; the sweep goes on."""
+        attempt = len(self.state.packs[pack_id].attempts) + 1
+        self.record("attempt", pack_id=pack_id, attempt=attempt, error=error)
+        self._say(f"pack {pack_id}: {error}; it failed {attempt} times and is given up")
+        self._end(pack_id, "failed", error)
+
+    # What the sweep asks ----------------------------------------------------------------------------------------------
+
+    def record(self, kind: str, **fields: Any) -> None:
+        """Write a record; only when it is on disk does anything else see it."""
+        with self._held():
+            record = self.ledger.append(kind, **fields)
+            self.state.apply(record)
+        self._seen(record)
+
+    # Within -----------------------------------------------------------------------------------------------------------
+
+    def _take_up(self) -> None:
+        """Close what only lacks its last record, queue what is unfinished, plan what was drawn and not packed."""
+        unscored = [name for name, found in self.state.configurations.items() if not found.finished]
+        if unscored and any(_final(pack) for pack in self.state.packs.values()):
+            curves = self.state.curves(final_only=True)
+            self._keep_scores(curves[curves["config_id"].isin(unscored)])
+        while self._generations and all(number in self.state.draws for number in self._generations[0]):
+            numbers = self._generations.popleft()
+            self._plan_packs({self.state.draws[number].config_id for number in numbers}, queue=False)
+        for pack in list(self.state.packs.values()):
+            if pack.status in ("planned", "running"):
+                if _final(pack):
+                    self._end(pack.pack_id, "complete", None)
+                else:
+                    self._queue.append(pack.pack_id)
+        self._score(set(self.state.configurations))
+
+    def _plan(self, numbers: range) -> None:
+        """Draw, build and pack one generation. What a killed driver had already recorded of it is not repeated."""
+        told = []
+        for number in range(numbers.start):
+            earlier = self.state.configurations[self.state.draws[number].config_id]
+            told.append(search.Told(values=self.state.draws[number].values, score=earlier.score))
+        draws = search.draw(self.spec, numbers, told)
+        known = [self.state.draws[number].config_id for number in range(numbers.start)]
+        for configuration in configure(self.spec, [(draw.number, draw.values) for draw in draws], known):
+            if configuration.number not in self.state.draws:
+                self.record(
+                    "configuration",
+                    number=configuration.number,
+                    config_id=configuration.config_id,
+                    values=configuration.values,
+                    resolved=configuration.resolved,
+                    duplicate_of=configuration.duplicate_of,
+                )
+        self._plan_packs({self.state.draws[number].config_id for number in numbers}, queue=True)
+
+    def _plan_packs(self, names: set[str], queue: bool) -> None:
+        """Record packs for every member of these configurations that is in none."""
+        chosen = [self.state.configurations[name] for name in self.state.configurations if name in names]
+        placed = {(found.config_id, seed) for found in chosen for seed in found.members}
+        waiting = [as_configuration(found) for found in chosen if len(found.members) < len(self.spec.seeds)]
+        for pack in self._pack(waiting, placed):
+            self.record(
+                "pack",
+                pack_id=pack.pack_id,
+                structural_key=pack.structural_key,
+                members=[list(member) for member in pack.members],
+                steps=pack.steps,
+            )
+            if queue:
+                self._queue.append(pack.pack_id)
+
+    def _work(self, pack_id: str) -> str:
+        resources = self.spec.resources
+        members = [
+            {**self.state.configurations[config_id].resolved, "seed": seed}
+            for config_id, seed in self.state.packs[pack_id].members
+        ]
+        return encode_work(
+            members,
+            pack_id=pack_id,
+            folder=str(self.state.folder.resolve()),
+            cpus=resources.cpus,
+            gpus=resources.gpus,
+            checkpoint_steps=resources.checkpoint_steps,
+            checkpoint_seconds=resources.checkpoint_seconds,
+            watchdog_seconds=resources.watchdog_seconds,
+        )
+
+    def _end(self, pack_id: str, status: str, error: str | None) -> None:
+        pack = self.state.packs[pack_id]
+        seconds = max(self._seconds.pop(pack_id, 0.0), pack.seconds)
+        self.record("pack_end", pack_id=pack_id, status=status, error=error, seconds=seconds)
+        self.running.pop(pack_id, None)
+        self._score({config_id for config_id, _ in pack.members})
+
+    def _objective_rows(self, members: Iterable[tuple[str, int]], evaluation: Evaluation) -> pd.DataFrame:
+        """The rows of one evaluation that the objective reads, in the columns of curves.parquet."""
+        objective = self.spec.objective
+        a, k = evaluation.averages.index(objective.average), evaluation.metrics.index(objective.metric)
+        rows = [
+            (name, seed, objective.average, objective.metric, length, evaluation.step, value)
+            for (name, seed), values in zip(members, evaluation.values_MAKL[:, a, k], strict=True)
+            for length, value in zip(evaluation.lengths, values, strict=True)
+        ]
+        return pd.DataFrame(rows, columns=list(curve_store.COLUMNS))
+
+    def _keep_scores(self, final: pd.DataFrame) -> None:
+        if len(final):
+            for name, seed, score in score_members(final, self.spec.objective).itertuples(index=False):
+                self._member_scores.setdefault(name, {})[int(seed)] = float(score)
+
+    def _score(self, names: set[str]) -> None:
+        """Record the score of every one of these configurations whose members have all ended."""
+        ended = ("complete", "failed")
+        for configuration in sorted(map(self.state.configurations.__getitem__, names), key=lambda found: found.number):
+            name = configuration.config_id
+            members = configuration.members
+            packs = {self.state.packs[member.pack_id].status for member in members.values()}
+            if configuration.finished or len(members) < len(self.spec.seeds) or not packs <= set(ended):
+                continue
+            known = self._member_scores.pop(name, {})
+            scores = [known.get(seed, np.nan) for seed in sorted(members)]
+            scored = score_configuration(name, scores, self.spec.objective)
+            self.record(
+                "score",
+                config_id=name,
+                number=configuration.number,
+                score=None if scored.failed else scored.score,
+                q25=scored.q25,
+                q75=scored.q75,
+                seeds_run=scored.seeds_run,
+                seeds_failed=scored.seeds_failed,
+            )
+
+
+def is_finished(spec: SweepSpec, state: SweepState) -> bool:
+    """Whether every configuration of the sweep is drawn and has its score."""
+    drawn = len(state.draws) == search.total(spec)
+    return drawn and all(configuration.finished for configuration in state.configurations.values())
+
+
+def as_configuration(found: ConfigurationState) -> Configuration:
+    """A recorded configuration as the plan knows it."""
+    return Configuration(number=found.number, config_id=found.config_id, values=found.values, resolved=found.resolved)
+
+
+def _final(pack: Any) -> bool:
+    return any(fields["final"] for fields in pack.evaluations.values())

@@ -1,0 +1,113 @@
+"""What a sweep would run and cost, before it runs: configurations, packs, time from a short calibration, memory."""
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from orchestrator import search
+from orchestrator.plan import Pack, makespan
+from orchestrator.progress import duration
+from orchestrator.ray_session import Cluster
+from orchestrator.sweep import check, packing
+from orchestrator.upload import measure
+from search_spaces import SweepSpec
+from trainers.config import MemberConfig
+from trainers.cost import calibrate, estimate, will_compile
+
+CALIBRATIONS = 3  # structures that are measured; the time of others follows from their operations
+START_SECONDS = 12.0  # Ray, its workers, and the report at the end
+
+
+@dataclass(frozen=True, kw_only=True)
+class Forecast:
+    """A plan in numbers. Seconds are of a whole pack, or of the sweep on so many `workers`; bytes of a whole pack."""
+
+    configurations: int
+    seeds: int
+    packs: int
+    members_per_pack: tuple[int, ...]
+    structures: int
+    steps: tuple[int, ...]
+    workers: int
+    seconds: float
+    bytes_per_pack: int
+    parameters: tuple[int, ...]
+    later: int
+    compiles: bool
+    warnings: tuple[str, ...]
+
+    def rows(self) -> list[tuple[str, str]]:
+        """Label and text, in order."""
+        members = Counter(self.members_per_pack)
+        sizes = ", ".join(f"{count} of {size}" for size, count in sorted(members.items(), reverse=True))
+        later = f" (and {self.later} more configurations, drawn when scores are known)" if self.later else ""
+        compiled = ", measured uncompiled: compiling takes up to a minute and then saves time" if self.compiles else ""
+        return [
+            ("configurations", f"{self.configurations}{later}"),
+            ("seeds", str(self.seeds)),
+            ("packs", f"{self.packs} of {self.structures} structures; members per pack: {sizes}"),
+            ("steps", ", ".join(str(step) for step in self.steps)),
+            ("parameters", ", ".join(f"{count:,}" for count in self.parameters) + " per member"),
+            ("memory", f"about {self.bytes_per_pack / 2**20:,.0f} MiB for the largest pack"),
+            ("time", f"about {duration(self.seconds)} with {self.workers} packs at once{compiled}"),
+        ]
+
+
+def forecast(spec: SweepSpec, workers: int | None, working_dir: Path) -> Forecast:
+    """Build the whole plan without running it and measure a few steps of its costliest structures.
+
+    Raises SweepFileError with every problem of the sweep file.
+    """
+    configurations = check(spec)
+    here = Cluster(
+        workers=workers or max(1, (psutil.cpu_count() or 1) // spec.resources.cpus),
+        bytes_per_worker=psutil.virtual_memory().total / max(1, workers or (psutil.cpu_count() or 1)),
+        description="this machine",
+    )
+    packs = packing(spec, here)(configurations, set())
+    by_id = {configuration.config_id: configuration for configuration in configurations}
+    examples = {pack.structural_key: by_id[pack.members[0][0]].member(pack.members[0][1]) for pack in packs}
+    costs = {key: estimate(member) for key, member in examples.items()}
+    seconds = _seconds(packs, examples)
+    distinct = [configuration for configuration in configurations if configuration.duplicate_of is None]
+    later = search.total(spec) - len(configurations)
+    upload = measure(working_dir)
+    warnings = [upload.describe()] if upload.too_large else []
+    if len(distinct) < len(configurations):
+        warnings.append(f"{len(configurations) - len(distinct)} configurations repeat earlier ones and are run once")
+    whole = search.total(spec) / len(configurations)
+    return Forecast(
+        configurations=len(distinct),
+        seeds=len(spec.seeds),
+        packs=len(packs),
+        members_per_pack=tuple(len(pack.members) for pack in packs),
+        structures=len(examples),
+        steps=tuple(sorted({pack.steps for pack in packs})),
+        workers=here.workers,
+        seconds=START_SECONDS + whole * makespan(seconds, here.workers),
+        bytes_per_pack=max(costs[pack.structural_key].bytes_per_member * len(pack.members) for pack in packs),
+        parameters=tuple(sorted({cost.parameters for cost in costs.values()})),
+        later=later,
+        compiles=any(will_compile(member) for member in examples.values()),
+        warnings=tuple(warnings),
+    )
+
+
+def _seconds(packs: list[Pack], examples: dict[str, MemberConfig]) -> list[float]:
+    """Seconds of every pack: measured for the costliest structures, by their ratio of operations for the rest."""
+    flops = {key: estimate(member).flops_per_step for key, member in examples.items()}
+    largest: dict[str, Pack] = {}
+    for pack in packs:
+        largest.setdefault(pack.structural_key, pack)
+    costliest = sorted(largest.values(), key=lambda pack: -flops[pack.structural_key] * len(pack.members) * pack.steps)
+    per_flop: dict[str, float] = {}
+    for pack in costliest[:CALIBRATIONS]:
+        key, size = pack.structural_key, len(pack.members)
+        per_flop[key] = calibrate(examples[key], size, seconds=1.0) / (flops[key] * size)
+    mean = sum(per_flop.values()) / len(per_flop)
+    return [
+        per_flop.get(pack.structural_key, mean) * flops[pack.structural_key] * len(pack.members) * pack.steps
+        for pack in packs
+    ]

@@ -1,0 +1,199 @@
+"""The seam to Ray Tune: hands packs to Tune and passes what comes back to a driver; knows nothing of sweeps.
+
+Tune would end a whole run for one exception in a callback, and hides others; here an exception of the driver always
+leaves through `run_packs` as it was raised.
+"""
+
+import logging
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+from ray import cloudpickle, tune
+from ray.exceptions import RayActorError, RayTaskError
+from ray.tune.progress_reporter import TrialProgressCallback
+from ray.tune.search import Searcher
+
+from orchestrator.trainable import run_pack
+
+
+class Driver(Protocol):
+    """What the scheduler asks and tells. All calls come from the main thread, one at a time."""
+
+    def next_pack(self) -> tuple[str, str] | None:
+        """A pack to run as (pack_id, work), None while there is none to hand out."""
+
+    def all_handed_out(self) -> bool:
+        """Whether there will never be another pack."""
+
+    def tick(self) -> None:
+        """Called about ten times a second."""
+
+    def started(self, pack_id: str) -> None:
+        """A worker begins with the pack, for the first time or again."""
+
+    def evaluated(self, pack_id: str, evaluation: bytes) -> None:
+        """Curves of the pack at one step; the worker waits until this returns."""
+
+    def progressed(self, pack_id: str, progress: dict[str, Any]) -> None:
+        """Where the pack is."""
+
+    def noticed(self, pack_id: str, text: str) -> None:
+        """A sentence for the user."""
+
+    def retried(self, pack_id: str, error: str) -> None:
+        """The pack died and will be tried again."""
+
+    def completed(self, pack_id: str) -> None:
+        """The pack has trained to its end."""
+
+    def failed(self, pack_id: str, error: str) -> None:
+        """The pack died and will not be tried again."""
+
+
+class DriverStopped(BaseException):
+    """Carries an exception of the driver past every `except Exception` in Tune."""
+
+
+def run_packs(driver: Driver, *, cpus: float, gpus: float, retries: int, slots: int) -> None:
+    """Run packs until the driver has none left; `slots` of them may be starting at once.
+
+    Raises what the driver raises.
+    """
+    os.environ.update(
+        TUNE_DISABLE_AUTO_CALLBACK_LOGGERS="1",  # a pack's curves as JSON and CSV cost more than training it
+        TUNE_DISABLE_SIGINT_HANDLER="1",  # the sweep has its own, for SIGTERM too
+        TUNE_PRINT_ALL_TRIAL_ERRORS="0",
+        TUNE_GLOBAL_CHECKPOINT_S="1e9",  # Tune's own snapshot is never read
+        TUNE_MAX_PENDING_TRIALS_PG=str(slots),  # otherwise workers start one after another
+        TUNE_WARN_THRESHOLD_S="30",
+        RAY_AIR_NEW_OUTPUT="0",  # the new output prints a table of Tune's own settings even when told to be silent
+        RAY_CHDIR_TO_TRIAL_DIR="0",
+    )
+    for name in ("ray.tune", "ray.train", "ray.air"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)  # what goes wrong reaches the driver, in words
+    scratch = tempfile.mkdtemp(prefix="lengthwise-tune-")
+    try:
+        tuner = tune.Tuner(
+            tune.with_resources(run_pack, {"cpu": cpus, "gpu": gpus}),
+            tune_config=tune.TuneConfig(
+                search_alg=PackSearcher(driver),
+                num_samples=-1,
+                reuse_actors=True,
+                trial_name_creator=lambda trial: trial.config["pack_id"],
+                trial_dirname_creator=lambda trial: trial.config["pack_id"],
+            ),
+            run_config=tune.RunConfig(
+                name="packs",
+                storage_path=scratch,
+                callbacks=[Recorder(driver)],
+                failure_config=tune.FailureConfig(max_failures=retries),
+                verbose=0,
+            ),
+        )
+        tuner.fit()
+    except DriverStopped as stopped:
+        raise stopped.args[0] from None
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _guarded(call: Callable[..., Any], *arguments: Any) -> Any:
+    try:
+        return call(*arguments)
+    except Exception as error:
+        raise DriverStopped(error) from error
+
+
+class _Unsaved:
+    """Tune pickles whatever it is given into its snapshot; a driver is not part of it."""
+
+    def __init__(self, driver: Driver) -> None:
+        super().__init__()
+        self.driver = driver
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {}
+
+
+class PackSearcher(_Unsaved, Searcher):
+    """Hands out packs in the driver's order; Tune asks again when it is told to wait."""
+
+    def suggest(self, trial_id: str) -> Any:
+        """The next pack as the configuration of a trial."""
+        pack = _guarded(self.driver.next_pack)
+        if pack is None:
+            return Searcher.FINISHED if _guarded(self.driver.all_handed_out) else None
+        return {"pack_id": pack[0], "work": pack[1]}
+
+    def on_trial_complete(self, trial_id: str, result: Any = None, error: bool = False) -> None:
+        """The callback below has told the driver."""
+
+    def save(self, checkpoint_path: str) -> None:
+        """Tune insists on a file; nothing is ever restored from it."""
+        Path(checkpoint_path).write_text("null")
+
+    def restore(self, checkpoint_path: str) -> None:
+        """Nothing to restore."""
+
+
+class Recorder(_Unsaved, TrialProgressCallback):
+    """Passes what Tune reports to the driver and takes the bulk out of what Tune keeps.
+
+    It stands in the place of Tune's own progress callback, which prints even when told to be silent.
+    """
+
+    def on_step_begin(self, iteration: int, trials: Any, **info: Any) -> None:
+        """Ten times a second."""
+        _guarded(self.driver.tick)
+
+    def on_trial_start(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
+        """An actor has the pack."""
+        _guarded(self.driver.started, trial.config["pack_id"])
+
+    def on_trial_result(self, iteration: int, trials: Any, trial: Any, result: Any, **info: Any) -> None:
+        """One `tune.report` of `orchestrator.trainable`."""
+        pack_id = trial.config["pack_id"]
+        for text in result.pop("notices", ()):
+            _guarded(self.driver.noticed, pack_id, text)
+        if "evaluation" in result:
+            _guarded(self.driver.evaluated, pack_id, result.pop("evaluation"))
+        if "progress" in result:
+            _guarded(self.driver.progressed, pack_id, result.pop("progress"))
+
+    def on_trial_recover(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
+        """The pack died, and Tune has queued it again."""
+        _guarded(self.driver.retried, trial.config["pack_id"], explain(_error_of(trial)))
+
+    def on_trial_complete(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
+        """The pack is done. Tune keeps every trial, so what it was made of is taken away."""
+        _guarded(self.driver.completed, trial.config["pack_id"])
+        trial.config["work"] = ""
+
+    def on_trial_error(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
+        """The pack died once too often."""
+        _guarded(self.driver.failed, trial.config["pack_id"], explain(_error_of(trial)))
+
+
+def _error_of(trial: Any) -> BaseException | None:
+    """The exception that ended a worker, from the file in our scratch folder where Tune has just put it."""
+    path = trial.pickled_error_file
+    if path is None or not Path(path).is_file():
+        return None
+    error = cloudpickle.loads(Path(path).read_bytes())
+    return error if isinstance(error, BaseException) else None
+
+
+def explain(error: BaseException | None) -> str:
+    """What ended a worker, in one line."""
+    if isinstance(error, RayActorError):
+        return "the worker process died: killed, out of memory, or ended by the watchdog"
+    while isinstance(error, RayTaskError) and isinstance(error.cause, BaseException):
+        error = error.cause
+    if error is None:
+        return "the worker gave no reason"
+    text = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {text[-1]}" if text else type(error).__name__
