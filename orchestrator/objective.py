@@ -96,7 +96,8 @@ def score_members(
     missing = [length for length in objective.lengths if length not in table.columns]
     if missing and len(table):
         raise KeyError(f"the curves hold no length {', '.join(map(str, missing))}")
-    table = table.reindex(columns=sorted(objective.lengths))
+    members = pd.MultiIndex.from_frame(rows[["config_id", "seed"]].drop_duplicates())  # in the order of the curves
+    table = table.reindex(index=members, columns=sorted(objective.lengths))
     scores = pd.DataFrame(
         {
             "config_id": table.index.get_level_values("config_id").astype("str"),
@@ -120,7 +121,7 @@ def score_configuration(
     values = np.array(list(scores), dtype=np.float64)
     alive = values[~np.isnan(values)]
     seeds_failed = len(values) - len(alive)
-    worst = math.inf if objective.direction == "minimize" else -math.inf
+    worst = math.inf * _sign(objective.direction)
     if objective.failed_seeds == "worst":
         counted = np.concatenate([alive, np.full(seeds_failed, worst)])
     elif objective.failed_seeds in ("exclude", "fail"):
