@@ -45,7 +45,7 @@ class Problem:
             parts.append(f"allowed: {self.allowed}")
         if self.nearest is not None:
             parts.append(f"did you mean {self.nearest}?")
-        return "; ".join(parts)
+        return _printable("; ".join(parts))
 
 
 class SweepFileError(ValueError):
@@ -65,7 +65,13 @@ def shown(value: Any, limit: int = 100) -> str:
             text = json.dumps(value, ensure_ascii=False, default=str)
         except (TypeError, ValueError):
             text = repr(value)
+    text = _printable(text)
     return text if len(text) <= limit else text[: limit - 3] + "..."
+
+
+def _printable(text: str) -> str:
+    """The text with line breaks, control characters and the like as escapes."""
+    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
 
 
 def nearest_name(given: Any, names: Iterable[str]) -> str | None:

@@ -185,7 +185,7 @@ class SweepSpec(_Strict):
     space: Annotated[dict[str, InstanceOf[Domain]], WithJsonSchema(space_schema())] = Field(
         default_factory=dict, description="What is varied: dotted keys and the domains they are drawn from."
     )
-    search: Search = Field(default_factory=Search, description="How configurations are drawn from the space.")
+    search: Search = Field(default_factory=Search, description="The sampler, its seed, the number of configurations.")
     seeds: Seeds = Field(description="How many seeds each configuration is trained with, or a list of them.")
     evaluation: Section = Field(default_factory=dict, description="When, on how much and at which lengths to evaluate.")
     objective: Objective = Field(description="What makes one configuration better than another.")

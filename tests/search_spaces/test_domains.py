@@ -1,0 +1,206 @@
+"""Domains, conditions, grid points, and which drawn values apply."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from search_spaces import (
+    Choice,
+    Domain,
+    IntUniform,
+    LogUniform,
+    Normal,
+    OneMinusLogUniform,
+    Problem,
+    SweepSpec,
+    Uniform,
+    active_values,
+    grid_points,
+    load_sweep,
+)
+
+Refuse = Callable[..., tuple[Problem, ...]]
+SPACE = """\
+  training.learning_rate: {log_uniform: [1.0e-4, 1.0e-2]}
+  model.norm: {grid: [none, pre, post]}"""
+
+
+@pytest.fixture
+def with_space(edited: Callable[..., Path]) -> Callable[[str], Path]:
+    """The valid file with these lines for a space."""
+    return lambda lines: edited(SPACE, lines)
+
+
+def load_domain(path: Path) -> Domain:
+    [domain] = load_sweep(path).space.values()
+    return domain
+
+
+@pytest.mark.parametrize(
+    ("written", "domain"),
+    [
+        ("{choice: [64, 128]}", Choice((64, 128))),
+        (
+            "{choice: [[attention], [attention, residual], null, {a: 1}]}",
+            Choice((["attention"], ["attention", "residual"], None, {"a": 1})),
+        ),
+        ("{choice: [1, true, '1']}", Choice((1, True, "1"))),
+        ("{uniform: [0, 0.6]}", Uniform(0.0, 0.6)),
+        ("{uniform: [-2, -1]}", Uniform(-2.0, -1.0)),
+        ("{log_uniform: [1e-4, 1]}", LogUniform(1e-4, 1.0)),
+        ("{one_minus_log_uniform: [0.9, 0.9999]}", OneMinusLogUniform(0.9, 0.9999)),
+        ("{int_uniform: [16, 64], step: 16}", IntUniform(16, 64, 16)),
+        ("{int_uniform: [-3, 4]}", IntUniform(-3, 4, 1)),
+        ("{normal: [1, 0.1]}", Normal(1.0, 0.1)),
+        ("{normal: [1, 0.1], low: 0, high: null}", Normal(1.0, 0.1, 0.0, None)),
+        ("{normal: [1, 0.1], low: 0.5, high: 1}", Normal(1.0, 0.1, 0.5, 1.0)),
+        ("{uniform: [0, 1], when: {model.norm: pre}}", Uniform(0.0, 1.0, when={"model.norm": ("pre",)})),
+        ("{uniform: [0, 1], when: {model.norm: [pre, 3]}}", Uniform(0.0, 1.0, when={"model.norm": ("pre", 3)})),
+    ],
+)
+def test_domains_are_read(with_space: Callable[[str], Path], written: str, domain: Domain) -> None:
+    assert load_domain(with_space(f"  model.width: {written}")) == domain
+
+
+def test_bounds_become_floats(with_space: Callable[[str], Path]) -> None:
+    domain = load_domain(with_space("  model.width: {uniform: [0, 1]}"))
+    assert isinstance(domain, Uniform)
+    assert (type(domain.low), type(domain.high)) == (float, float)
+
+
+@pytest.mark.parametrize(
+    ("lines", "line", "key", "message"),
+    [
+        (
+            "  model.a: {uniform: [0, 1], when: {model.nom: pre}}",
+            15,
+            "space.model.a.when.model.nom",
+            "is a key that is neither in the space nor given a fixed value; did you mean model.norm?",
+        ),
+        (
+            "  model.b: {choice: [x, yes]}\n  model.a: {uniform: [0, 1], when: {model.b: [x, yess]}}",
+            16,
+            "space.model.a.when.model.b",
+            "model.b never has this value; given 'yess'; allowed: 'x', 'yes'; did you mean yes?",
+        ),
+        (
+            "  model.b: {choice: [1, 2]}\n  model.a: {uniform: [0, 1], when: {model.b: true}}",
+            16,
+            "space.model.a.when.model.b",
+            "model.b never has this value; given true",
+        ),
+        (
+            "  model.b: {uniform: [1, 2]}\n  model.a: {uniform: [0, 1], when: {model.b: 1}}",
+            16,
+            "space.model.a.when.model.b",
+            "is drawn from uniform; a condition needs a choice, a grid or a fixed value",
+        ),
+        ("  model.a: {choice: [1, 2], when: {model.a: 1}}", 15, "space.model.a.when", "a circle: model.a -> model.a"),
+        (
+            "  model.a: {choice: [1, 2], when: {model.b: 1}}\n  model.b: {choice: [1, 2], when: {model.a: 1}}",
+            15,
+            "space.model.a.when",
+            "a circle: model.a -> model.b -> model.a",
+        ),
+        ("  model.a: {choice: [1], when: {}}", 15, "space.model.a.when", "must map other keys to the value"),
+        ("  model.a: {choice: [1], when: pre}", 15, "space.model.a.when", "must map other keys to the value"),
+        ("  model.a: {choice: [1], when: }", 15, "space.model.a.when", "given null"),
+        ("  model.a: {choice: [1], when: {model.norm: []}}", 15, "space.model.a.when.model.norm", "at least one value"),
+        ("  model.a: {choice: [1]}\n  model.a.b: {choice: [1]}", 16, "space.model.a.b", "is inside model.a"),
+        ("  model.a.b: {choice: [1]}\n  model.a: {choice: [1]}", 15, "space.model.a.b", "is inside model.a"),
+        (
+            "".join(f"  model.k{n}: {{grid: {list(range(10))}}}\n" for n in range(6)) + "  model.x: {choice: [1]}",
+            14,
+            "space",
+            "its grids have 1000000 points together; allowed: at most 100000",
+        ),
+    ],
+)
+def test_conditions_that_cannot_be_decided(
+    with_space: Callable[[str], Path], problems: Refuse, lines: str, line: int, key: str, message: str
+) -> None:
+    path = with_space(lines)
+    [problem] = problems(path)
+    assert (problem.where, problem.key) == (f"{path}:{line}", key)
+    assert message in str(problem)
+
+
+def test_every_circle_is_reported_and_what_merely_leads_to_it_is_not(
+    with_space: Callable[[str], Path], problems: Refuse
+) -> None:
+    domains = [("lead", "a"), ("a", "b"), ("b", "a"), ("c", "d"), ("d", "e"), ("e", "c")]
+    path = with_space(
+        "\n".join(f"  model.{key}: {{choice: [1, 2], when: {{model.{other}: 1}}}}" for key, other in domains)
+    )
+    assert sorted(problem.key for problem in problems(path)) == ["space.model.a.when", "space.model.c.when"]
+
+
+def test_dense_conditions_take_no_time(with_space: Callable[[str], Path]) -> None:
+    lines = [
+        f"  model.k{n}: {{choice: [1, 2]"
+        + (f", when: {{{', '.join(f'model.k{other}: 1' for other in range(n))}}}}}" if n else "}")
+        for n in range(60)
+    ]
+    spec = load_sweep(with_space("\n".join(lines)))
+    assert len(active_values(spec, {f"model.k{n}": 1 for n in range(60)})) == 60
+
+
+def test_value_of_a_conditional_key_may_be_its_fixed_one(with_space: Callable[[str], Path]) -> None:
+    spec = load_sweep(
+        with_space(
+            "  model.kind: {choice: [x, y]}\n"
+            "  model.norm: {choice: [pre, post], when: {model.kind: x}}\n"
+            "  model.eps: {uniform: [0, 1], when: {model.norm: none}}"
+        )
+    )
+    drawn = {"model.kind": "y", "model.norm": "pre", "model.eps": 0.5}
+    assert active_values(spec, drawn) == {"model.kind": "y", "model.eps": 0.5}
+    assert active_values(spec, drawn | {"model.kind": "x"}) == {"model.kind": "x", "model.norm": "pre"}
+
+
+def conditional(with_space: Callable[[str], Path]) -> SweepSpec:
+    return load_sweep(
+        with_space(
+            "  training.rate: {uniform: [0, 1], when: {model.norm: [pre, post], training.steps: 100}}\n"
+            "  training.clip: {normal: [1, 0.1], when: {training.steps: 99}}\n"
+            "  model.norm: {grid: [none, pre, post]}\n"
+            "  model.size: {grid: [1, 2]}"
+        )
+    )
+
+
+def test_grid_points_are_the_product_in_file_order(with_space: Callable[[str], Path]) -> None:
+    assert grid_points(conditional(with_space)) == [
+        {"model.norm": norm, "model.size": size} for norm in ("none", "pre", "post") for size in (1, 2)
+    ]
+
+
+def test_no_grid_is_one_empty_point(with_space: Callable[[str], Path]) -> None:
+    assert grid_points(load_sweep(with_space("  model.a: {choice: [1, 2]}"))) == [{}]
+
+
+def test_grid_points_share_nothing_with_the_spec(with_space: Callable[[str], Path]) -> None:
+    spec = load_sweep(with_space("  model.sites: {grid: [[a], [b]]}\n  model.p: {uniform: [0, 1]}"))
+    grid_points(spec)[0]["model.sites"].append("x")
+    assert grid_points(spec) == [{"model.sites": ["a"]}, {"model.sites": ["b"]}]
+
+
+def test_every_condition_must_hold(with_space: Callable[[str], Path]) -> None:
+    spec = conditional(with_space)
+    drawn = {"training.rate": 0.5, "training.clip": 1.0, "model.norm": "pre", "model.size": 1}
+    assert active_values(spec, drawn) == {"training.rate": 0.5, "model.norm": "pre", "model.size": 1}
+    assert active_values(spec, drawn | {"model.norm": "none"}) == {"model.norm": "none", "model.size": 1}
+
+
+def test_the_space_may_be_empty(with_space: Callable[[str], Path], valid_text: str, tmp_path: Path) -> None:
+    path = tmp_path / "one.yaml"
+    path.write_text(valid_text.replace(f"space:\n{SPACE}\nsearch: {{configurations: 6}}\n", ""))
+    spec = load_sweep(path)
+    assert spec.space == {} and spec.search.configurations is None and grid_points(spec) == [{}]
+
+
+def test_grid_alone_needs_no_draws(with_space: Callable[[str], Path]) -> None:
+    path = with_space("  model.norm: {grid: [none, pre]}")
+    path.write_text(path.read_text().replace("search: {configurations: 6}\n", "search: {sampler: grid}\n"))
+    assert load_sweep(path).search.sampler == "grid"

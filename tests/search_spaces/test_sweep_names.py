@@ -1,0 +1,107 @@
+"""Names of sweeps and studies: anything readable, nothing that leaves the storage folder."""
+
+import unicodedata
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from search_spaces import Problem, load_sweep
+from search_spaces.names import name_fault, normalised
+
+GOOD = [
+    "quickstart",
+    "Über die Länge",
+    "長さの一般化 2",
+    "दूरी",
+    "a.b_c-d 1",
+    "7",
+    "-x",
+    "e\u0301tude",
+    "x" * 100,
+    "é" * 100,
+    "CONSOLE",
+    "com10",
+]
+BAD = [
+    "",
+    " ",
+    "\u3000",
+    ".",
+    "..",
+    ".hidden",
+    " lead",
+    "trail ",
+    "trail.",
+    "a..b",
+    "a/b",
+    "a\\b",
+    "/etc",
+    "C:",
+    "a\u2215b",  # division slash
+    "a\u2044b",  # fraction slash
+    "a\uff0fb",  # full-width solidus
+    "a\u2024\u2024b",  # one dot leaders
+    "a\uff0eb",  # full-width full stop
+    "a\u00a0b",  # no-break space
+    "a\u2028b",  # line separator
+    "a\u2029b",  # paragraph separator
+    "a\u0085b",  # next line
+    "a\nb",
+    "a\tb",
+    "a\x00b",
+    "a\x7fb",
+    "a\u200bb",  # zero-width space
+    "a\u202eb",  # right-to-left override
+    "a\ufeffb",
+    "a\u3164b",  # Hangul filler: a letter nobody sees
+    "a\ufe0fb",  # variation selector
+    "a\ud800b",
+    "\u0301a",
+    "a🙂b",
+    "a*b",
+    'a"b',
+    "a|b",
+    "CON",
+    "con",
+    "Aux.yaml",
+    "nul .txt",
+    "COM1",
+    "lpt9.log",
+    "com\u00b9",
+    "mlflow.db",
+    "MLflow.DB",
+    "x" * 101,
+    "長" * 67,
+]
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_readable_names_are_safe(sweep_file: Callable[..., Path], name: str) -> None:
+    assert name_fault(normalised(name)) is None
+    assert load_sweep(sweep_file(), name=name).name == unicodedata.normalize("NFC", name)
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_unsafe_names_are_refused(
+    sweep_file: Callable[..., Path], problems: Callable[..., tuple[Problem, ...]], name: str
+) -> None:
+    [problem] = problems(sweep_file(), name=name)
+    assert (problem.where, problem.key) == ("--name", "name")
+
+
+def test_length_is_counted_in_bytes_too() -> None:
+    assert name_fault("長" * 66) is None
+    assert name_fault("長" * 67) == "is 201 bytes long in UTF-8; at most 200 fit a folder name"
+
+
+@given(st.text(max_size=120))
+def test_no_accepted_name_leaves_its_folder(name: str) -> None:
+    name = normalised(name)
+    if name_fault(name) is None:
+        folder = Path("/storage")
+        assert (folder / name).parent == folder and (folder / name).name == name
+        assert not any(letter in name for letter in '/\\:*?"<>|') and name.isprintable() and name == name.strip(" .")
+        assert len(name.encode()) <= 200

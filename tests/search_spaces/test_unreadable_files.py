@@ -1,0 +1,166 @@
+"""Files that are no sweep file at all, files with many faults, and YAML's traps."""
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from search_spaces import Problem, SweepFileError, load_sweep
+
+Refuse = Callable[..., tuple[Problem, ...]]
+Write = Callable[..., Path]
+
+
+def test_missing_file_names_the_nearest(sweep_file: Write, problems: Refuse) -> None:
+    path = sweep_file()
+    [problem] = problems(path.with_name("swep.yaml"))
+    assert str(problem) == f"{path.with_name('swep.yaml')}: there is no such file; did you mean {path}?"
+
+
+def test_missing_folder(tmp_path: Path, problems: Refuse) -> None:
+    [problem] = problems(tmp_path / "none" / "sweep.yaml")
+    assert problem.message == "there is no such file" and problem.nearest is None
+
+
+def test_directory(tmp_path: Path, problems: Refuse) -> None:
+    [problem] = problems(tmp_path)
+    assert str(problem) == f"{tmp_path}: is a directory; give a sweep file"
+
+
+def test_pipe_is_refused_and_not_waited_for(tmp_path: Path, problems: Refuse) -> None:
+    os.mkfifo(tmp_path / "pipe.yaml")
+    [problem] = problems(tmp_path / "pipe.yaml")
+    assert problem.message == "is not a regular file"
+
+
+@pytest.mark.parametrize("path", ["a\0b.yaml", "x" * 5000])
+def test_impossible_paths(path: str) -> None:
+    with pytest.raises(SweepFileError):
+        load_sweep(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "line", "message"),
+    [
+        (b"", 1, "is empty"),
+        (b"# only a comment\n", 1, "is empty"),
+        (b"null\n", 1, "is empty"),
+        (b"just text\n", 1, "must be a mapping of keys to values; given 'just text'"),
+        (b"- a\n- b\n", 1, "must be a mapping"),
+        (b"*nothing\n", 1, "aliases (*nothing) are not allowed"),
+        (b"name: a\nstudy: \xff\n", 2, "is not UTF-8: byte 0xFF"),
+        ("name: ü".encode("utf-16"), 1, "is not UTF-8"),
+        (b"a: 1\n\x00", 2, "character U+0000"),
+        (b'a: "\\ud800"', 1, "is not valid YAML"),
+        (b"[" * 200_000, 1, "nested more than 20 levels"),
+        (b"a: {" * 200_000, 1, ""),
+    ],
+)
+def test_text_that_is_no_sweep(sweep_file: Write, problems: Refuse, content: bytes, line: int, message: str) -> None:
+    path = sweep_file(content)
+    start = time.perf_counter()
+    found = problems(path)
+    assert time.perf_counter() - start < 5, "nested brackets must not cost quadratic time"
+    assert len(found) == 1
+    assert found[0].where == f"{path}:{line}"
+    assert message in str(found[0])
+
+
+def test_file_over_a_megabyte(sweep_file: Write, valid_text: str, problems: Refuse) -> None:
+    path = sweep_file(valid_text + "#" * 1_000_000)
+    [problem] = problems(path)
+    assert "allowed: at most 1000000 bytes" in str(problem)
+
+
+def test_billion_laughs_is_refused_quickly(sweep_file: Write, valid_text: str, problems: Refuse) -> None:
+    bomb = "a0: &a0 [x, x]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]\n" for n in range(1, 60))
+    start = time.perf_counter()
+    found = problems(sweep_file(valid_text + bomb))
+    assert time.perf_counter() - start < 2
+    assert {"anchors (&a0) are not allowed; write it out", "aliases (*a58) are not allowed; write it out"} <= {
+        problem.message for problem in found
+    }
+
+
+def test_many_faults_are_found_in_seconds(sweep_file: Write, valid_text: str, problems: Refuse) -> None:
+    start = time.perf_counter()
+    found = problems(sweep_file(valid_text + "".join(f"k{n}: .nan\n" for n in range(20_000))))
+    assert len(found) >= 20_000
+    assert time.perf_counter() - start < 20
+
+
+def test_byte_order_mark_and_windows_lines_are_fine(sweep_file: Write, valid_text: str) -> None:
+    plain = load_sweep(sweep_file(valid_text))
+    assert load_sweep(sweep_file(b"\xef\xbb\xbf" + valid_text.replace("\n", "\r\n").encode())) == plain
+
+
+def test_every_problem_is_reported_at_once_in_line_order(sweep_file: Write, problems: Refuse) -> None:
+    path = sweep_file(
+        """\
+name: CON
+study: s
+task: {name: set_complement, vocabulary: .nan}
+model: {norm: none}
+model: {norm: pre}
+training: {}
+space:
+  model.norm: {grid: [none, pre], when: {model.nrm: pre}}
+  model.width: {int_uniform: [4, 2]}
+  training.lr: {uniform: [0, x]}
+search: {sampler: best}
+seeds: [1, 1]
+objective: {metric: m, average: ema, lengths: [0], direction: minimise}
+resources: {cpus: yes, watchdog_seconds: -1}
+"""
+    )
+    assert [(problem.where.rpartition(":")[2], problem.key) for problem in problems(path)] == [
+        ("1", "name"),
+        ("3", "task.vocabulary"),
+        ("5", "model"),
+        ("8", "space.model.norm.when.model.nrm"),
+        ("9", "space.model.width.int_uniform"),
+        ("10", "space.training.lr.uniform[1]"),
+        ("11", "search.sampler"),
+        ("12", "seeds"),
+        ("13", "objective.lengths"),
+        ("13", "objective.direction"),
+        ("14", "resources.cpus"),
+        ("14", "resources.watchdog_seconds"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("1e-4", 1e-4),
+        ("1.0E+3", 1000.0),
+        (".5", 0.5),
+        ("5.", 5.0),
+        ("-3", -3),
+        ("+3", 3),
+        ("0x1F", 31),
+        ("0o17", 15),
+        ("on", "on"),
+        ("No", "No"),
+        ("y", "y"),
+        ("True", True),
+        ("false", False),
+        ("~", None),
+        ("", None),
+        ("Null", None),
+        ("none", "none"),
+        ("2026-01-02", "2026-01-02"),
+        ("12:30:45", "12:30:45"),
+        ("1_000", "1_000"),
+        ('"1e-4"', "1e-4"),
+        ("'true'", "true"),
+        ("=", "="),
+        ("[1, 1.0, '1']", [1, 1.0, "1"]),
+        ("|\n    two\n    lines", "two\nlines\n"),
+    ],
+)
+def test_scalars_are_those_of_yaml_1_2(edited: Write, written: str, read: object) -> None:
+    value = load_sweep(edited("steps: 100", f"steps: {written}")).training["steps"]
+    assert value == read and type(value) is type(read)
