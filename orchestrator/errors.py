@@ -44,9 +44,8 @@ class SpecChanged(UserError):  # noqa: N818
     def __init__(self, folder: Path, differences: Sequence[tuple[str, object, object]]) -> None:
         self.differences = tuple(differences)
         lines = [f"  {key}: was {before!r}, now {now!r}" for key, before, now in self.differences]
-        super().__init__(
-            "\n".join([f"{folder}: the sweep was begun with another specification; it is refused unchanged:", *lines])
-        )
+        head = f"{folder}: this sweep was begun with another specification; undo the change, or choose another name"
+        super().__init__("\n".join([head, *lines]))
 
 
 class SweepLocked(UserError):  # noqa: N818
