@@ -4,6 +4,7 @@ A file is one JSON header line (schema, step, checksum, members, array directory
 file is passed over for the previous good one, with a notice that names it.
 """
 
+import contextlib
 import hashlib
 import json
 import os
@@ -66,7 +67,8 @@ class Checkpoints:
             for old in self._paths()[:-_KEPT]:
                 old.unlink(missing_ok=True)
         except OSError as error:
-            temporary.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                temporary.unlink()
             raise CheckpointError(f"cannot write checkpoint {path}: {error.strerror or error}") from error
         self._last_step, self._last_time = snapshot.step, time.monotonic()
         return path
@@ -98,7 +100,7 @@ class Checkpoints:
 def _encode(snapshot: Snapshot, members: Sequence[str]) -> list[bytes]:
     directory, pieces = [], []
     for name, array in snapshot.arrays.items():
-        array = np.ascontiguousarray(array)
+        array = np.asarray(array, order="C")
         directory.append({"name": name, "dtype": array.dtype.str, "shape": list(array.shape)})
         pieces.append(array.tobytes())
     pieces += snapshot.evaluations

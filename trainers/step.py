@@ -34,7 +34,7 @@ def losses(pack: Pack, theta: Tensor, step: Tensor) -> Tensor:
 
 
 def step_once(pack: Pack, state: State) -> None:
-    """Advance `state` in place by one step. A member whose loss or gradient is not finite is frozen as it was."""
+    """Advance `state` in place by one step. A member whose loss, new weights or moments are not finite is frozen as it was."""
 
     def total(theta: Tensor) -> tuple[Tensor, Tensor]:
         loss_M = losses(pack, theta, step)
@@ -42,12 +42,12 @@ def step_once(pack: Pack, state: State) -> None:
 
     step = state.step + 1
     gradient, loss_M = torch.func.grad(total, has_aux=True)(state.theta)
-    finite = torch.isfinite(loss_M) & torch.isfinite(gradient.abs().sum(dim=1))
-    alive = (state.failed_at < 0) & finite
     if "clip" in pack.h:
         gradient = clipped(gradient, pack.h["clip"])
     rate = pack.h["learning_rate"] * pack.schedule.factor(step, pack.optimization.steps)
     theta, m, v = adamw(state.theta, gradient, state.m, state.v, step, rate, pack.decay_mask, pack.h)
+    finite = torch.isfinite(loss_M) & torch.isfinite((theta.abs() + v).sum(dim=1))
+    alive = (state.failed_at < 0) & finite
     on = alive[:, None]
     theta = torch.where(on, theta, state.theta)
     for average, buffers, h in zip(pack.averages, state.averages, pack.average_h, strict=True):

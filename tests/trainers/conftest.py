@@ -1,0 +1,73 @@
+"""Small members to train, and a reporter that remembers what it was told."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from trainers.config import MemberConfig
+from trainers.results import Evaluation, Progress
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+class Recorder:
+    """A reporter that keeps everything."""
+
+    def __init__(self) -> None:
+        self.evaluations: list[Evaluation] = []
+        self.beats: list[Progress] = []
+        self.notices: list[str] = []
+
+    def report(self, evaluation: Evaluation) -> None:
+        self.evaluations.append(evaluation)
+
+    def progress(self, progress: Progress) -> None:
+        self.beats.append(progress)
+
+    def notice(self, text: str) -> None:
+        self.notices.append(text)
+
+
+@pytest.fixture
+def recorder() -> Recorder:
+    return Recorder()
+
+
+def plain_member(seed: int = 0, **changes: Any) -> dict[str, Any]:
+    """Sections of a small set complement member; `changes` are dotted keys with __ for the dot."""
+    data: dict[str, Any] = {
+        "task": {"name": "set_complement", "vocabulary": 8, "train_length": 3},
+        "model": {"name": "attention_only", "width": 8},
+        "training": {
+            "steps": 50,
+            "batch_size": 16,
+            "learning_rate": 3e-3,
+            "weight_decay": 0.01,
+            "compile": False,
+            "averages": {"raw": {}, "ema": {"decay": 0.9}},
+        },
+        "evaluation": {"samples": 64},
+        "seed": seed,
+    }
+    for key, value in changes.items():
+        *path, last = key.split("__")
+        node = data
+        for part in path:
+            node = node[part]
+        node[last] = value
+    return data
+
+
+@pytest.fixture(scope="session")
+def sections() -> Callable[..., dict[str, Any]]:
+    return plain_member
+
+
+@pytest.fixture(scope="session")
+def member() -> Callable[..., MemberConfig]:
+    return lambda seed=0, **changes: MemberConfig.from_dict(plain_member(seed, **changes))

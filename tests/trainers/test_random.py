@@ -1,0 +1,110 @@
+"""Philox4x32-10 against published vectors and a slow reference; streams against chi-square and correlation."""
+
+import numpy as np
+import pytest
+import scipy.stats
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trainers.random import STREAMS, Stream, philox4x32
+
+# Known-answer vectors of the Random123 distribution (kat_vectors, philox 4x32 10).
+VECTORS = [
+    ((0, 0, 0, 0), (0, 0), (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8)),
+    ((0xFFFFFFFF,) * 4, (0xFFFFFFFF,) * 2, (0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD)),
+    (
+        (0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344),
+        (0xA4093822, 0x299F31D0),
+        (0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1),
+    ),
+]
+
+
+def reference_philox(counter: tuple[int, ...], key: tuple[int, ...]) -> tuple[int, ...]:
+    """The published algorithm in Python integers."""
+    c, k = list(counter), list(key)
+    for turn in range(10):
+        if turn:
+            k = [(k[0] + 0x9E3779B9) % 2**32, (k[1] + 0xBB67AE85) % 2**32]
+        p0, p1 = 0xD2511F53 * c[0], 0xCD9E8D57 * c[2]
+        c = [(p1 >> 32) ^ c[1] ^ k[0], p1 % 2**32, (p0 >> 32) ^ c[3] ^ k[1], p0 % 2**32]
+    return tuple(c)
+
+
+def stream(seeds: list[int], name: str = "data", step: int = 1) -> Stream:
+    return Stream(torch.tensor(seeds), name, torch.tensor(step))
+
+
+def words(values: tuple[int, ...]) -> tuple[torch.Tensor, ...]:
+    return tuple(torch.tensor([value]) for value in values)
+
+
+@pytest.mark.parametrize(("counter", "key", "expected"), VECTORS)
+def test_published_known_answer_vectors(counter, key, expected) -> None:
+    assert tuple(int(word) for word in philox4x32(words(counter), words(key))) == expected
+
+
+word = st.integers(0, 2**32 - 1)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.tuples(word, word, word, word), st.tuples(word, word))
+def test_equals_the_algorithm_in_python_integers(counter, key) -> None:
+    assert tuple(int(value) for value in philox4x32(words(counter), words(key))) == reference_philox(counter, key)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.integers(0, 2**63 - 1),
+    st.sampled_from(sorted(STREAMS)),
+    st.integers(0, 2**32 - 1),
+    st.integers(0, 7),
+    st.integers(1, 30),
+)
+def test_a_draw_is_the_documented_counter(seed, name, step, site, count) -> None:
+    drawn = stream([seed], name, step).bits(site, (count,))[0].tolist()
+    blocks = -(-count // 4)
+    key = (seed & 0xFFFFFFFF, seed >> 32)
+    for i, value in enumerate(drawn):
+        assert value == reference_philox((i % blocks, site, step, STREAMS[name]), key)[i // blocks]
+
+
+def test_a_seed_draws_the_same_alone_and_among_others() -> None:
+    assert torch.equal(stream([4]).bits(0, (3, 5))[0], stream([9, 4, 1]).bits(0, (3, 5))[1])
+
+
+def test_streams_of_seeds_steps_names_and_sites_are_uncorrelated() -> None:
+    draws = [stream([seed], name, step).uniform(site, (4096,))[0].numpy()
+             for seed in (0, 1, 2**40) for name in STREAMS for step in (0, 1) for site in (0, 1)]  # fmt: skip
+    correlation = np.corrcoef(np.stack(draws))
+    pairs = correlation[np.triu_indices(len(draws), 1)]
+    # The largest of n normal deviates with standard deviation 1/sqrt(4096) stays below this with probability 0.999.
+    bound = scipy.stats.norm.isf(0.001 / (2 * len(pairs))) / np.sqrt(4096)
+    assert np.abs(pairs).max() < bound
+    assert scipy.stats.kstest(pairs * np.sqrt(4096), "norm").pvalue > 0.001
+
+
+def test_uniform_and_normal_have_their_distributions() -> None:
+    uniform, normal = stream([3]).uniform(0, (20000,))[0].numpy(), stream([3]).normal(1, (20000,))[0].numpy()
+    assert scipy.stats.kstest(uniform, "uniform").pvalue > 0.001
+    assert scipy.stats.kstest(normal, "norm").pvalue > 0.001
+    assert uniform.min() >= 0 and uniform.max() < 1
+
+
+@pytest.mark.parametrize(("n", "take"), [(4, 4), (5, 3), (20, 6), (20, 19)])
+def test_permutations_are_distinct_and_uniform(n: int, take: int) -> None:
+    rows = stream([5, 6]).permutations(0, 6000, n, take)
+    assert rows.shape == (2, 6000, take)
+    assert all(len(set(row)) == take for row in rows.reshape(-1, take)[:500].tolist())
+    assert rows.min() >= 0 and rows.max() < n
+    for place in range(min(take, 4)):
+        assert scipy.stats.chisquare(np.bincount(rows[0, :, place].numpy(), minlength=n)).pvalue > 1e-4
+    if n == 4:
+        orders = np.unique(rows[0].numpy(), axis=0, return_counts=True)[1]
+        assert len(orders) == 24 and scipy.stats.chisquare(orders).pvalue > 1e-4
+
+
+def test_integers_cover_their_range() -> None:
+    drawn = stream([8]).integers(0, (9000,), 9)[0].numpy()
+    assert scipy.stats.chisquare(np.bincount(drawn, minlength=9)).pvalue > 1e-4

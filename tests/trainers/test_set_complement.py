@@ -1,0 +1,315 @@
+"""The set complement task and the attention-only model: data, loss floors, closed forms, symmetries, table form."""
+
+import math
+
+import numpy as np
+import pytest
+import scipy.stats
+import torch
+
+from trainers.config import MemberConfig
+from trainers.evaluate import evaluate
+from trainers.layers.dropout import Dropout
+from trainers.models.attention_only import AttentionOnly
+from trainers.pack import Pack, State
+from trainers.random import Stream
+from trainers.step import losses, step_once
+from trainers.tasks.set_complement import SetComplement
+
+CPU = torch.device("cpu")
+
+
+def data_stream(seeds: list[int], step: int = 1) -> Stream:
+    return Stream(torch.tensor(seeds), "data", torch.tensor(step))
+
+
+def test_next_token_is_uniform_on_the_complement() -> None:
+    batch = SetComplement(vocabulary=6, train_length=2).sample(data_stream([0]), 60_000)
+    assert batch.tokens.shape == (1, 60_000, 2)
+    first, second, target = batch.tokens[0, :, 0], batch.tokens[0, :, 1], batch.targets[0, :, 1]
+    assert torch.equal(batch.targets[0, :, 0], second)
+    chosen = target[(torch.minimum(first, second) == 1) & (torch.maximum(first, second) == 4)].numpy()
+    counts = np.bincount(chosen, minlength=6)
+    assert counts[1] == counts[4] == 0
+    assert scipy.stats.chisquare(counts[[0, 2, 3, 5]]).pvalue > 1e-4
+
+
+def test_soft_targets_are_the_distribution_of_the_sampled_ones() -> None:
+    task = SetComplement(vocabulary=7, train_length=4, target="soft")
+    batch = task.sample(data_stream([1, 2]), 50)
+    torch.testing.assert_close(batch.targets.sum(-1), torch.ones(2, 50, 4))
+    for row, soft in zip(batch.tokens[1, :5].tolist(), batch.targets[1, :5].tolist(), strict=True):
+        for s in range(1, 5):
+            expected = [0.0 if v in row[:s] else 1 / (7 - s) for v in range(7)]
+            assert soft[s - 1] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("v", "length", "floor"), [(5, 2, 1.2425), (20, 2, 2.9174), (20, 5, 2.8297), (20, 10, 2.6538), (60, 30, 3.7759)]
+)
+@pytest.mark.parametrize("target", ["soft", "sampled"])
+def test_loss_of_the_exact_distribution_is_the_floor(v: int, length: int, floor: float, target: str) -> None:
+    task = SetComplement(vocabulary=v, train_length=length, target=target)
+    batch = task.sample(data_stream([0]), 200)
+    logits = torch.log(task.targets_of(batch.tokens).clamp_min(1e-30))
+    assert float(task.loss(logits, batch)) == pytest.approx(floor, abs=1e-4)
+    assert float(task.loss(torch.zeros_like(logits), batch)) == pytest.approx(math.log(v), abs=1e-5)
+
+
+def closed_form_invalid_mass(v: int, delta: float, s: int) -> float:
+    return s * math.exp(-delta / s) / (s * math.exp(-delta / s) + v - s)
+
+
+def analytic_weights(v: int, delta: float) -> dict[str, torch.Tensor]:
+    """B = 0 and D = -delta (I - 11^T / v) for constant attention: E and U meet only through W_V W_O."""
+    eye, zero = torch.eye(v, dtype=torch.float64), torch.zeros(v, v, dtype=torch.float64)
+    return {
+        "embedding": torch.cat([eye, zero], dim=1)[None],
+        "unembedding": torch.cat([zero, -delta * (eye - 1.0 / v)], dim=0)[None],
+        "value": torch.cat([eye, zero], dim=0)[None],
+        "output": torch.cat([zero, eye], dim=1)[None],
+    }
+
+
+@pytest.mark.parametrize("form", ["plain", "table"])
+def test_analytic_solution_has_the_closed_form_at_every_length(form: str) -> None:
+    v, delta = 20, 20.0
+    config = MemberConfig.from_dict(
+        {
+            "task": {"name": "set_complement", "vocabulary": v, "train_length": 2},
+            "model": {
+                "name": "attention_only",
+                "width": 2 * v,
+                "value_width": v,
+                "attention": "constant",
+                "form": form,
+            },
+            "training": {"steps": 1, "batch_size": 1, "learning_rate": 0.0, "dtype": "float64"},
+            "evaluation": {"samples": 400},
+        }
+    )
+    pack = Pack([config], CPU)
+    state = State.initial(pack)
+    state.theta = pack.layout.flat(analytic_weights(v, delta))
+    names, values = evaluate(pack, state)
+    curve = {name: values[0, 0, k] for k, name in enumerate(names)}
+    for s in range(1, v):
+        mass = closed_form_invalid_mass(v, delta, s)
+        at = s - 1
+        assert curve["invalid_mass"][at] == pytest.approx(mass, rel=2e-5)
+        assert curve["total_variation"][at] == pytest.approx(mass, rel=1e-3, abs=2e-7)
+        assert curve["kl"][at] == pytest.approx(-math.log1p(-mass), rel=1e-3, abs=5e-7)
+        assert curve["margin"][at] == pytest.approx(delta / s, rel=1e-5)
+        assert curve["margin_min"][at] == pytest.approx(delta / s, rel=1e-5)
+        assert curve["displacement"][at] == pytest.approx(delta, rel=1e-4)
+        assert curve["valid_uniformity"][at] == pytest.approx(0, abs=1e-6)
+        assert curve["invalid_top1"][at] == 0
+        assert curve["balance"][at] == pytest.approx(0, abs=1e-6)
+        assert curve["margin"][at] == pytest.approx((2 / s) * curve["margin"][1], rel=1e-5)
+    published = {1: 1.08e-10, 2: 5.04e-6, 5: 6.07e-3, 10: 0.119, 15: 0.442, 19: 0.869}
+    for s, mass in published.items():
+        assert closed_form_invalid_mass(v, delta, s) == pytest.approx(mass, rel=5e-3)
+
+
+def test_uniform_guess_has_its_known_scores() -> None:
+    task = SetComplement(vocabulary=10, train_length=3)
+    for batch, lengths in task.evaluation_batches(data_stream([0]), 300, task.lengths):
+        scores = task.score(torch.zeros(1, *batch.tokens.shape[1:], 10), batch, lengths)
+        for i, s in enumerate(lengths):
+            assert float(scores["total_variation"][0, i]) == pytest.approx(s / 10, abs=1e-6)
+            assert float(scores["kl"][0, i]) == pytest.approx(math.log(10 / (10 - s)), abs=1e-5)
+
+
+def test_evaluation_uses_every_input_where_there_are_few() -> None:
+    task = SetComplement(vocabulary=6, train_length=2)
+    covered = {}
+    for batch, lengths in task.evaluation_batches(data_stream([0]), 50, task.lengths):
+        for s in lengths:
+            rows = batch.tokens[0, :, :s].tolist()
+            covered[s] = {(frozenset(row), row[-1]) for row in rows}, len(rows)
+    assert sorted(covered) == [1, 2, 3, 4, 5]
+    for s, (inputs, rows) in covered.items():
+        count = s * math.comb(6, s)
+        assert (len(inputs), rows) == (count, count) if count <= 50 else rows == 50
+
+
+def test_scores_against_a_slow_reference() -> None:
+    task = SetComplement(vocabulary=7, train_length=3)
+    stream = data_stream([3])
+    generator = torch.Generator().manual_seed(0)
+    for batch, lengths in task.evaluation_batches(stream, 30, (2, 4)):
+        logits = 3 * torch.randn(1, *batch.tokens.shape[1:], 7, generator=generator)
+        scores = task.score(logits, batch, lengths)
+        for i, s in enumerate(lengths):
+            rows = []
+            for row, logit in zip(batch.tokens[0].tolist(), logits[0, :, s - 1].double().numpy(), strict=True):
+                p = np.exp(logit - np.logaddexp.reduce(logit))
+                present, absent = row[:s], [v for v in range(7) if v not in row[:s]]
+                q = np.array([0 if v in present else 1 / (7 - s) for v in range(7)])
+                within = np.where(q > 0, p, 0) / p[absent].sum()
+                rows.append(
+                    {
+                        "total_variation": 0.5 * np.abs(p - q).sum(),
+                        "invalid_mass": p[present].sum(),
+                        "invalid_top1": float(p.argmax() in present),
+                        "kl": sum(q[v] * np.log(q[v] / p[v]) for v in absent),
+                        "margin": logit[absent].min() - logit[present].max(),
+                        "valid_uniformity": 0.5 * np.abs(within - q).sum(),
+                    }
+                )
+            for name in rows[0]:
+                assert float(scores[name][0, i]) == pytest.approx(np.mean([row[name] for row in rows]), abs=2e-5)
+            assert float(scores["margin_min"][0, i]) == pytest.approx(min(row["margin"] for row in rows), abs=2e-5)
+            ordered = sorted(row["total_variation"] for row in rows)
+            assert float(scores["total_variation_p99"][0, i]) == pytest.approx(
+                ordered[math.ceil(0.99 * len(rows)) - 1], abs=2e-5
+            )
+            m = np.mean([row["invalid_mass"] for row in rows])
+            assert float(scores["displacement"][0, i]) == pytest.approx(
+                s * np.log(s * (1 - m) / ((7 - s) * m)), rel=1e-3, abs=1e-3
+            )
+
+
+def packs(member, **changes) -> list[Pack]:
+    """The same members in plain and in table form."""
+    return [
+        Pack([member(seed, **{**changes, "model__form": form, "training__dtype": "float64"}) for seed in (0, 1)], CPU)
+        for form in ("plain", "table")
+    ]
+
+
+TABLE_CASES = [
+    {},
+    {"model__dropout": 0.3},
+    {"model__norm": "pre"},
+    {"model__norm": "pre", "model__dropout": 0.5, "model__value_width": 5},
+    {"model__attention": "constant", "model__dropout": 0.2},
+    {"task__target": "soft", "model__dropout": 0.3},
+]
+
+
+@pytest.mark.parametrize("changes", TABLE_CASES, ids=str)
+def test_table_form_equals_plain_form(member, changes) -> None:
+    plain, table = packs(member, **changes)
+    assert (plain.form, table.form) == ("plain", "table")
+    state = State.initial(plain)
+    gradients = [
+        torch.func.grad(lambda theta, pack=pack: losses(pack, theta, torch.tensor(1)).sum())(state.theta)
+        for pack in (plain, table)
+    ]
+    assert float((gradients[0] - gradients[1]).norm() / gradients[0].norm()) < 1e-6
+    states = [State.initial(plain), State.initial(table)]
+    for pack, one in zip((plain, table), states, strict=True):
+        for _ in range(40):
+            step_once(pack, one)
+    assert float((states[0].theta - states[1].theta).abs().max()) < 1e-5
+    assert float((states[0].theta - State.initial(plain).theta).abs().max()) > 1e-2
+    assert np.nanmax(np.abs(evaluate(plain, states[0])[1] - evaluate(table, states[1])[1])) < 1e-3
+
+
+@pytest.mark.parametrize("changes", TABLE_CASES, ids=str)
+def test_table_logits_equal_plain_logits_in_float32(member, changes) -> None:
+    one, two = packs(member, **changes)
+    weights = one.layout.views(State.initial(one).theta.float())
+    tokens = data_stream([0, 1]).permutations(0, 9, 8, 7)
+    rates = torch.tensor([0.3, 0.5], dtype=torch.float64)
+    dropout = Dropout(Stream(torch.tensor([0, 1]), "dropout", torch.tensor(4)), None, rates) if one.drops else None
+    logits = [pack.model.logits(weights, tokens, dropout, pack.form) for pack in (one, two)]
+    torch.testing.assert_close(*logits, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("changes", "form"),
+    [
+        ({}, "table"),
+        ({"norm": "pre", "dropout": 0.1}, "table"),
+        ({"norm": "post"}, "plain"),
+        ({"dropout": 0.1, "dropout_sites": ["embedding"]}, "plain"),
+        ({"dropout": 0.1, "dropout_sites": ["attention", "residual"]}, "plain"),
+        ({"dropout": 0.0, "dropout_sites": ["residual"]}, "table"),
+        ({"form": "plain"}, "plain"),
+    ],
+)
+def test_table_form_is_chosen_only_where_it_holds(changes, form) -> None:
+    assert AttentionOnly.from_mapping(changes).form_used(SetComplement()) == form
+
+
+@pytest.mark.parametrize("norm", ["none", "pre", "post"])
+@pytest.mark.parametrize("form", ["plain", "auto"])
+def test_plain_model_against_a_slow_reference(norm: str, form: str) -> None:
+    """One row, one token at a time, in numpy."""
+    task, model = (
+        SetComplement(vocabulary=6, train_length=4),
+        AttentionOnly(width=5, value_width=3, norm=norm, form=form),
+    )
+    from trainers.parameters import Layout
+
+    layout = Layout(model.parameters(task))
+    theta = layout.initial(torch.tensor([7]), torch.float64) * 3
+    weights = {name: view for name, view in layout.views(theta).items()}
+    w = {name: view[0].numpy() for name, view in weights.items()}
+
+    def normed(x):
+        return (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5) * w["norm_gain"] + w[
+            "norm_bias"
+        ]
+
+    row = [4, 0, 3, 5]
+    logits = model.logits(weights, torch.tensor([[row]]), None, model.form_used(task))[0, 0].numpy()
+    x = w["embedding"][row]
+    seen = normed(x) if norm == "pre" else x
+    for t in range(4):
+        scores = np.array([(seen[t] @ w["query"]) @ (seen[s] @ w["key"]) / np.sqrt(5) for s in range(t + 1)])
+        a = np.exp(scores) / np.exp(scores).sum()
+        y = x[t] + sum(a[s] * (seen[s] @ w["value"] @ w["output"]) for s in range(t + 1))
+        expected = (normed(y) if norm == "post" else y) @ w["unembedding"]
+        np.testing.assert_allclose(logits[t], expected, rtol=1e-9, atol=1e-12)
+
+
+def test_order_of_earlier_tokens_does_not_matter(member) -> None:
+    pack = Pack([member()], CPU)
+    weights = pack.layout.views(State.initial(pack).theta)
+    one = pack.model.logits(weights, torch.tensor([[[1, 2, 3, 4, 5]]]), None, pack.form)[0, 0, -1]
+    two = pack.model.logits(weights, torch.tensor([[[4, 1, 3, 2, 5]]]), None, pack.form)[0, 0, -1]
+    torch.testing.assert_close(one, two)
+
+
+@pytest.mark.parametrize("sites", [["embedding"], ["attention"], ["residual"], ["embedding", "attention", "residual"]])
+def test_each_dropout_site_is_its_own_switch(sites) -> None:
+    model = AttentionOnly(width=4, dropout=0.5, dropout_sites=tuple(sites), form="plain")
+    task = SetComplement(vocabulary=6, train_length=3)
+    from trainers.parameters import Layout
+
+    layout = Layout(model.parameters(task))
+    weights = layout.views(layout.initial(torch.tensor([0]), torch.float32))
+    seen: list[int] = []
+
+    class Spy(Dropout):
+        def __call__(self, x, site):
+            seen.append(site)
+            return super().__call__(x, site)
+
+    spy = Spy(Stream(torch.tensor([0]), "dropout", torch.tensor(1)), None, torch.tensor([0.5], dtype=torch.float64))
+    dropped = model.logits(weights, torch.tensor([[[0, 1, 2]]]), spy, "plain")
+    assert [("embedding", "attention", "residual")[site] for site in sorted(seen)] == sites
+    assert not torch.allclose(dropped, model.logits(weights, torch.tensor([[[0, 1, 2]]]), None, "plain"))
+
+
+def test_radon_bound_on_the_width() -> None:
+    """With width <= v - 2 some input has margin <= 0 whatever the weights; with width v - 1 none need have."""
+    v = 7
+    generator = np.random.default_rng(0)
+    u = generator.normal(size=(v - 2, v))
+    null = np.linalg.svd(np.vstack([u, np.ones(v)]))[2][-1]
+    np.testing.assert_allclose(np.vstack([u, np.ones(v)]) @ null, 0, atol=1e-9)
+    present = torch.tensor([[[i for i in range(v) if null[i] > 1e-9]]])
+    model = AttentionOnly(width=v - 2)
+    task = SetComplement(vocabulary=v, train_length=2)
+    from trainers.parameters import Layout
+
+    layout = Layout(model.parameters(task))
+    for seed in range(20):
+        weights = layout.views(5 * layout.initial(torch.tensor([seed]), torch.float64))
+        weights = {**weights, "unembedding": torch.tensor(u)[None]}
+        logits = model.logits(weights, present, None, "table")[0, 0, -1].numpy()
+        assert logits[null < -1e-9].min() <= logits[null > 1e-9].max() + 1e-9

@@ -1,0 +1,84 @@
+"""The loop as its users see it: evaluations, heartbeats, results, packed bytes, standing alone."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from trainers import Evaluation, train
+from trainers.cost import calibrate, estimate
+
+
+def test_evaluations_come_when_asked_for(member, recorder) -> None:
+    results = train([member(seed, evaluation__every=20) for seed in (0, 1)], recorder)
+    assert [(e.step, e.final) for e in recorder.evaluations] == [(20, False), (40, False), (50, True)]
+    last = recorder.evaluations[-1]
+    assert last.averages == ("raw", "ema") and last.lengths == tuple(range(1, 8))
+    assert last.values_MAKL.shape == (2, 2, len(last.metrics), 7) and last.values_MAKL.dtype == np.float32
+    assert np.isfinite(last.loss_M).all() and (last.failed_at_M == -1).all()
+    for i, result in enumerate(results):
+        for curve in result.curves:
+            row = last.values_MAKL[i, last.averages.index(curve.average), last.metrics.index(curve.metric)]
+            assert curve.values == tuple(map(float, row))
+
+
+def test_chosen_lengths_and_no_evaluation_before_the_end(member, recorder) -> None:
+    train([member(evaluation__lengths=[5, 2])], recorder)
+    assert [e.lengths for e in recorder.evaluations] == [(2, 5)]
+
+
+def test_a_chosen_length_has_the_value_it_has_among_all(member, recorder) -> None:
+    train([member()], recorder)
+    train([member(evaluation__lengths=[7])], recorder)
+    every, one = recorder.evaluations
+    np.testing.assert_allclose(every.values_MAKL[..., -1], one.values_MAKL[..., 0], rtol=1e-5, atol=1e-6)
+
+
+def test_heartbeats(member, recorder) -> None:
+    train([member(), member(1)], recorder)
+    assert recorder.beats[0].step == 0 and {beat.members for beat in recorder.beats} == {2}
+    assert recorder.beats[-1].phase == "evaluate" and recorder.beats[-1].member_steps_per_second > 0
+
+
+def test_evaluation_bytes_round_trip(member, recorder) -> None:
+    train([member(), member(1, training__learning_rate=1e38)], recorder)
+    one = recorder.evaluations[0]
+    other = Evaluation.from_bytes(one.to_bytes())
+    for name, value in vars(one).items():
+        np.testing.assert_array_equal(value, getattr(other, name))
+    with pytest.raises(ValueError, match="does not fit"):
+        Evaluation.from_bytes(one.to_bytes()[:-1])
+
+
+def test_training_learns_the_task(member, recorder) -> None:
+    changes = {
+        "model__init_std": 0.3,
+        "training__steps": 800,
+        "training__learning_rate": 1e-2,
+        "training__weight_decay": 0.0,
+        "task__target": "soft",
+    }
+    train([member(seed, **changes) for seed in range(4)], recorder)
+    last = recorder.evaluations[-1]
+    variation = last.values_MAKL[:, last.averages.index("ema"), last.metrics.index("total_variation")]
+    guess = np.array(last.lengths) / 8
+    assert (variation[:, :3] < 0.5 * guess[:3]).all(), "better than half of a uniform guess at trained lengths"
+
+
+def test_cost_counts_what_is_there(member) -> None:
+    one = member(model__width=8, model__value_width=4)
+    cost = estimate(one)
+    assert cost.parameters == 2 * 8 * 8 + 2 * 8 * 8 + 2 * 8 * 4
+    assert cost.bytes_per_member > 4 * 5 * cost.parameters and cost.flops_per_step > 0
+    assert 0 < calibrate(one, 2, seconds=0.05) < 5
+
+
+def test_trainers_need_only_torch_and_numpy() -> None:
+    program = (
+        "import sys; import trainers, trainers.cost, trainers.registry as r; [r.names(k) for k in r.KINDS];"
+        "found = {m.split('.')[0] for m in sys.modules} & {'ray','optuna','mlflow','pydantic','matplotlib','pandas','scipy','search_spaces','orchestrator'};"
+        "sys.exit(', '.join(sorted(found)) or 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
