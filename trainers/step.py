@@ -34,7 +34,7 @@ def losses(pack: Pack, theta: Tensor, step: Tensor) -> Tensor:
 
 
 def step_once(pack: Pack, state: State) -> None:
-    """Advance `state` in place by one step. A member whose loss, new weights or moments are not finite is frozen as it was."""
+    """Advance `state` in place by one step. A member whose loss, weights or moments become non-finite is frozen."""
 
     def total(theta: Tensor) -> tuple[Tensor, Tensor]:
         loss_M = losses(pack, theta, step)

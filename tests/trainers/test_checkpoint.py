@@ -10,7 +10,7 @@ from trainers.checkpoint import Snapshot
 from trainers.errors import CheckpointError
 
 
-class Killed(Exception):
+class KilledError(Exception):
     pass
 
 
@@ -23,7 +23,7 @@ class Fatal:
     def report(self, evaluation) -> None:
         self.left -= 1
         if self.left < 0:
-            raise Killed
+            raise KilledError
 
     def progress(self, progress) -> None:
         pass
@@ -47,7 +47,7 @@ def test_resumed_equals_uninterrupted(members, recorder, tmp_path, every) -> Non
     whole = train(members, recorder)
     reports = [evaluation.values_MAKL for evaluation in recorder.evaluations]
     losses = [evaluation.loss_M for evaluation in recorder.evaluations]
-    with pytest.raises(Killed):
+    with pytest.raises(KilledError):
         train(members, Fatal(3), checkpoints=Checkpoints(folder=tmp_path, every_steps=every))
     recorder.evaluations.clear()
     resumed = train(members, recorder, checkpoints=Checkpoints(folder=tmp_path, every_steps=every))

@@ -246,7 +246,7 @@ def test_plain_model_against_a_slow_reference(norm: str, form: str) -> None:
 
     layout = Layout(model.parameters(task))
     theta = layout.initial(torch.tensor([7]), torch.float64) * 3
-    weights = {name: view for name, view in layout.views(theta).items()}
+    weights = layout.views(theta)
     w = {name: view[0].numpy() for name, view in weights.items()}
 
     def normed(x):

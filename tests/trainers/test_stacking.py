@@ -139,8 +139,8 @@ def test_a_pack_of_unequal_structure_is_refused(member, recorder) -> None:
 
 
 GOLDEN = {  # mean training loss of steps 1-50 of seeds 0 and 1, float64
-    "sampled": [2.0650793744036435, 2.0638817208528177],
-    "soft": [2.0734751353122927, 2.0711929995379426],
+    "sampled": [2.0734751353122927, 2.0711929995379426],
+    "soft": [2.0650793744036435, 2.0638817208528177],
 }
 
 
