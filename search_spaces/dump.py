@@ -10,6 +10,13 @@ class _Dumper(yaml.SafeDumper):
     def ignore_aliases(self, data: Any) -> bool:
         return True
 
+    def represent_text(self, text: str) -> yaml.ScalarNode:
+        # The other styles fold next-line and the separators U+2028, U+2029 into spaces or line breaks.
+        escaped = not text.replace("\n", "").isprintable()
+        return self.represent_scalar("tag:yaml.org,2002:str", text, style='"' if escaped else None)
+
+
+_Dumper.add_representer(str, _Dumper.represent_text)
 
 # Texts that are numbers to YAML 1.2 but not to PyYAML (1e-4, 0o17, 1.e5, 010e1) must be written in quotes.
 _Dumper.add_implicit_resolver(

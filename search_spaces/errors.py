@@ -58,13 +58,7 @@ class SweepFileError(ValueError):
 
 def shown(value: Any, limit: int = 100) -> str:
     """A value as it would be written in YAML, on one line, cut at `limit` characters."""
-    if isinstance(value, str):
-        text = repr(value)
-    else:
-        try:
-            text = json.dumps(value, ensure_ascii=False, default=str)
-        except (TypeError, ValueError):
-            text = repr(value)
+    text = repr(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=repr)
     text = _printable(text)
     return text if len(text) <= limit else text[: limit - 3] + "..."
 
