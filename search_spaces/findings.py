@@ -71,7 +71,9 @@ class Findings:
         nearest: str | None = None,
         place: Place | None = None,
     ) -> None:
-        """Record a problem, unless its value is already known to be unreadable."""
+        """Record a problem, unless its value is already known to be unreadable, in whole or in part."""
+        if isinstance(given, list) and ABSENT in given:
+            return
         above = address
         while above:
             if above in self._unreadable:

@@ -170,6 +170,16 @@ def conditional(with_space: Callable[[str], Path]) -> SweepSpec:
     )
 
 
+def test_value_of_a_key_that_is_always_drawn_is_never_its_fixed_one(
+    with_space: Callable[[str], Path], problems: Refuse
+) -> None:
+    path = with_space(
+        "  model.norm: {choice: [pre, post]}\n  model.eps: {choice: [1], when: {model.norm: [pre, none]}}"
+    )
+    [problem] = problems(path)
+    assert (problem.given, problem.allowed) == ("none", "'pre', 'post'")
+
+
 def test_grid_points_are_the_product_in_file_order(with_space: Callable[[str], Path]) -> None:
     assert grid_points(conditional(with_space)) == [
         {"model.norm": norm, "model.size": size} for norm in ("none", "pre", "post") for size in (1, 2)

@@ -80,9 +80,26 @@ def test_resolved_form_survives_a_plain_yaml_dump(sweep_file: Write, tmp_path: P
     assert load_sweep(tmp_path / "plain.yaml") == spec
 
 
-@pytest.mark.parametrize(
-    "text", ["1e-4", "0o17", "0x1F", "010", "1.", "on", "null", "~", "2026-01-01", "12:30", "<<", "a\n"]
-)
+TEXTS = [
+    "1e-4",
+    "0o17",
+    "0x1F",
+    "010",
+    "1.",
+    ".inf",
+    "on",
+    "null",
+    "~",
+    "2026-01-01",
+    "12:30",
+    "<<",
+    "a\n",
+    "\x85",
+    "a\u2028b",
+]
+
+
+@pytest.mark.parametrize("text", TEXTS)
 def test_text_stays_text(sweep_file: Write, tmp_path: Path, text: str) -> None:
     spec = load_sweep(sweep_file(), [f"model.text={json.dumps(text)}"])
     assert spec.model["text"] == text

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
 
-from search_spaces import Problem, SweepFileError, load_sweep
+from search_spaces import Problem, SweepFileError, load_sweep, strict_yaml
 
 Refuse = Callable[..., tuple[Problem, ...]]
 Write = Callable[..., Path]
@@ -129,6 +130,30 @@ resources: {cpus: yes, watchdog_seconds: -1}
         ("14", "resources.cpus"),
         ("14", "resources.watchdog_seconds"),
     ]
+
+
+def test_a_condition_on_a_broken_domain_adds_nothing(edited: Write, problems: Refuse) -> None:
+    path = edited(
+        "  model.norm: {grid: [none, pre, post]}",
+        "  model.norm: {grid: []}\n  model.width: {uniform: [0, 1], when: {model.norm: pre}}",
+    )
+    assert [problem.key for problem in problems(path)] == ["space.model.norm.grid"]
+
+
+def test_an_item_that_cannot_be_read_is_one_problem(edited: Write, problems: Refuse) -> None:
+    found = problems(edited("seeds: 8", "seeds: [1, .nan]"))
+    assert [(problem.key, problem.message) for problem in found] == [("seeds[1]", "must be a finite number")]
+
+
+def test_python_without_libyaml_reads_the_same(
+    sweep_file: Write, valid_text: str, problems: Refuse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fast = load_sweep(sweep_file())
+    monkeypatch.setattr(strict_yaml, "_Loader", yaml.SafeLoader)
+    assert load_sweep(sweep_file()) == fast
+    [problem] = problems(sweep_file(valid_text + 'description: "\\ud800"\n'))
+    assert (problem.key, problem.message) == ("description", "holds half a character (a lone surrogate escape)")
+    assert problems(sweep_file(b"[" * 200_000))[0].message.startswith("is nested more than 20 levels")
 
 
 @pytest.mark.parametrize(
