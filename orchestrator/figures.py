@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +77,8 @@ def comparison_figure(summary: Summary, path: Path) -> Path:
         _legend_table(figure, summary, coloured, grey)
         return figure
 
-    return _save(path, draw, [_row_facts(row) for row in rows], [_band_facts(b) for b in bands.values()], summary)
+    facts = [_band_facts(band) for band in bands.values()]
+    return _save(path, draw, [[_row_facts(row), row.groups] for row in rows], facts, summary)
 
 
 def configuration_figure(summary: Summary, row: Row, path: Path) -> Path:
@@ -103,12 +104,11 @@ def configuration_figure(summary: Summary, row: Row, path: Path) -> Path:
                 if i == 0:
                     axes.set_title(printable(average), fontsize=10)
         seeds = f"{row.seeds_run} seeds" + (f", {row.seeds_failed} failed" if row.seeds_failed else "")
-        place = f"rank {row.rank}, " if row.rank else ""
-        figure.suptitle(printable(f"{row.config_id} ({place}{seeds})\n{_values(row, summary.searched)}"), fontsize=9)
+        figure.suptitle(printable(f"{row.config_id} ({seeds})\n{_values(row, summary.searched)}"), fontsize=9)
         return figure
 
     facts = [_band_facts(band) if band else None for band in panels.values()]
-    return _save(path, draw, _row_facts(row), facts, summary)
+    return _save(path, draw, [_row_facts(replace(row, rank=None)), row.groups], facts, None)
 
 
 def score_figures(summary: Summary, folder: Path) -> dict[str, Path]:
@@ -237,8 +237,8 @@ def _draw_band(axes: Axes, band: Band, colour: str, *, prominent: bool) -> None:
     for values in band.seeds.values():
         axes.plot(lengths, values, color=colour, linewidth=0.5, alpha=0.25, zorder=2)
     low, high = np.array(band.q25, dtype=float), np.array(band.q75, dtype=float)
-    ceiling = np.nanmax([v for v in (*band.q75, *band.median, *band.q25) if math.isfinite(v)], initial=0.0)
-    low, high = (np.where(np.isposinf(edge), ceiling, edge) for edge in (low, high))
+    finite = [value for value in (*band.q25, *band.median, *band.q75) if math.isfinite(value)] or [0.0]
+    low, high = (np.clip(edge, min(finite), max(finite)) for edge in (low, high))  # infinite where failed seeds count
     axes.fill_between(lengths, low, high, color=colour, alpha=0.16, linewidth=0, zorder=3)
     axes.plot(
         lengths,
@@ -380,11 +380,13 @@ def _band_facts(band: Band) -> list[Any]:
     return [band.lengths, band.median, band.q25, band.q75, sorted(band.seeds.items())]
 
 
-def _save(path: Path, draw: Any, rows: Any, data: Any, summary: Summary) -> Path:
+def _save(path: Path, draw: Any, rows: Any, data: Any, summary: Summary | None) -> Path:
     """Draw and write unless `path` already holds the figure of the same facts drawn by the same code."""
-    about = [summary.name, summary.objective_curve, summary.searched, summary.finished, summary.configurations_finished]
-    effects = [effect.sentence for effect in summary.effects]
-    facts = json.dumps([about, effects, summary.score_label, rows, data], sort_keys=True, default=repr)
+    about: list[Any] = []
+    if summary is not None:
+        about = [summary.name, summary.score_label, summary.searched, summary.finished, summary.configurations_finished]
+        about += [effect.sentence for effect in summary.effects]
+    facts = json.dumps([about, rows, data], sort_keys=True, default=repr)
     code = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()
     digest = hashlib.sha256(f"{mpl.__version__}\n{code}\n{facts}".encode()).hexdigest()
     if _drawn_digest(path) != digest:

@@ -4,7 +4,7 @@ MLflow opens an experiment in its GenAI workflow on an empty page, folds child r
 nothing) and makes one chart of every metric, in alphabetical order. Two things mend that. Links carry the workflow, the
 view and a filter; a filter or an order by score also unfolds the children, and the ten best are drawn. And MLflow keeps
 "shared views" as experiment tags: `chart_view` writes one per sweep that puts the median curves first and large.
-Seen in MLflow 3.17; a version that does not know the tag ignores it and `runs_link` still works.
+Seen in MLflow 3.17; a version that does not know the tag shows its usual charts instead.
 """
 
 import base64
@@ -44,16 +44,10 @@ def table_link(server: str, experiment_id: str, view_key: str) -> str:
     return _runs_page(server, experiment_id, {"viewStateShareKey": view_key})
 
 
-def runs_link(server: str, experiment_id: str, parent_run_id: str) -> str:
-    """Charts of the same runs without the shared view: MLflow's own choice of charts."""
-    facets = {"searchFilter": children_filter(parent_run_id), "compareRunsMode": "CHART"}
-    return _runs_page(server, experiment_id, facets)
-
-
-def run_link(server: str, experiment_id: str, run_id: str, tab: str = "") -> str:
-    """One run; `tab` is "", "model-metrics" or "artifacts"."""
-    page = f"{server.rstrip('/')}/#/experiments/{experiment_id}/runs/{run_id}"
-    return f"{page}/{tab}" if tab else page
+def artifact_link(server: str, experiment_id: str, run_id: str, path: str) -> str:
+    """One artifact of a run, opened in the page's preview."""
+    page = f"{server.rstrip('/')}/#/experiments/{experiment_id}/runs/{run_id}/artifacts/{quote(path)}"
+    return f"{page}?workflowType={TRAINING_WORKFLOW}"
 
 
 def _runs_page(server: str, experiment_id: str, query: dict[str, str]) -> str:
@@ -64,9 +58,9 @@ def _runs_page(server: str, experiment_id: str, query: dict[str, str]) -> str:
 def chart_view(charts: Charts, parent_run_id: str) -> str:
     """The value of the shared-view tag: MLflow's page state as compressed JSON, deterministic."""
     sections = (
-        ("curves", "Median over seeds against length (step = length)", [_line(k, t) for k, t in charts.curves], 2, 480),
+        ("curves", "Median against length", [_line(k, t) for k, t in charts.curves], 2, 480),
         ("score", "Score and hyperparameters", _score_charts(charts.params), 2, 480),
-        ("progress", "Training (step = training step)", [_line(k, t) for k, t in charts.progress], 2, 360),
+        ("progress", "Training", [_line(k, t) for k, t in charts.progress], 2, 360),
     )
     state = {
         "searchFilter": children_filter(parent_run_id),

@@ -263,7 +263,7 @@ def _rich_table(title: str, columns: Columns) -> Table:
     look: dict[str, Any] = {"title_justify": "left", "title_style": "bold", "header_style": "bold"}
     table = Table(title=title, box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 0, 0, 1), **look)
     for name in columns:
-        folds = name in LEFT and name != "configuration" or "[95 %]" in name
+        folds = (name in LEFT and name != "configuration") or "[95 %]" in name
         table.add_column(Text(name), justify="left" if name in LEFT else "right", overflow="fold", no_wrap=not folds)
     for line in zip(*columns.values(), strict=True):
         table.add_row(*(Text(cell) for cell in line))

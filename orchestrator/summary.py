@@ -194,11 +194,14 @@ def summary(state: SweepState) -> Summary:
     directions = {metric: way for member in members.values() for metric, way in member.task.metrics.items()}
     headline = _in_order(objective.metric, *(metric for m in members.values() for metric in m.task.headline))
     averages = _in_order(objective.average, *(average for m in members.values() for average in m.averages))
-    done = {c.config_id for c in state.configurations.values() if _complete(c)}
+    done = {c.config_id for c in state.configurations.values() if _complete(state, c)}
     curves = state.curves(final_only=True)
     curves = curves[curves["config_id"].isin(done)]
     bands = _bands(curves, objective, directions)
-    rows = [_row(c, members[c.config_id], bands, objective, threshold) for c in state.configurations.values()]
+    rows = [
+        replace(_row(c, members[c.config_id], bands, objective, threshold), complete=c.config_id in done)
+        for c in state.configurations.values()
+    ]
     rows = _scored(rows, curves, state, objective)
     searched = {key: _domain(state.spec["space"].get(key)) for key in _searched(state)}
     return Summary(
@@ -234,9 +237,10 @@ def spans(lengths: Sequence[int]) -> str:
     return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs) or "none"
 
 
-def _complete(configuration: ConfigurationState) -> bool:
-    members = configuration.members.values()
-    return bool(members) and all(member.status in ("complete", "failed") for member in members)
+def _complete(state: SweepState, configuration: ConfigurationState) -> bool:
+    """Whether every pack with a seed of the configuration has ended: a seed may fail long before its pack ends."""
+    packs = {member.pack_id for member in configuration.members.values()}
+    return bool(packs) and all(state.packs[pack_id].status in ("complete", "failed") for pack_id in packs)
 
 
 def _groups(member: MemberConfig, objective: Objective) -> LengthGroups:
@@ -286,7 +290,7 @@ def _row(
         number=configuration.number,
         values=configuration.values,
         groups=groups,
-        complete=_complete(configuration),
+        complete=False,
         seeds_planned=len(members),
         seeds_run=len(ended),
         seeds_failed=sum(m.status == "failed" for m in ended),
@@ -385,9 +389,8 @@ def _comparisons(curves: pd.DataFrame, objective: Objective) -> tuple[Comparison
 
 
 def _searched(state: SweepState) -> list[str]:
-    """Keys that were drawn, in the order of the sweep file."""
-    drawn = {key for configuration in state.configurations.values() for key in configuration.values}
-    return [*(key for key in state.spec["space"] if key in drawn), *sorted(drawn - set(state.spec["space"]))]
+    """Keys that were drawn, in alphabetical order (the ledger keeps no other)."""
+    return sorted({key for configuration in state.configurations.values() for key in configuration.values})
 
 
 def _domain(domain: Any) -> str:

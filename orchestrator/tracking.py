@@ -82,12 +82,13 @@ def default_uri(storage: Path) -> str:
 
 
 def publish(
-    folder: Path, uri: str | None = None, *, experiment: str | None = None, artifacts: bool = True
+    folder: Path, uri: str | None = None, *, experiment: str | None = None, sweep_files: bool = True
 ) -> Published:
     """Bring MLflow at `uri` up to what the ledger of `folder` says; unfinished sweeps as far as they are.
 
     `uri` and `experiment` default to the sweep file's `tracking` section, then to SQLite beside the sweep and to the
-    study. `artifacts=False` leaves figures, report and files to a later call. Raises TrackingError when MLflow cannot
+    study. `sweep_files=False` leaves what is drawn from all configurations (comparison, report, curves.parquet) to a
+    later call. Raises TrackingError when MLflow cannot
     be reached or refuses, and what reading the sweep raises.
     """
     folder = Path(folder)
@@ -101,7 +102,7 @@ def publish(
         with FileLock(folder / ".publish.lock", timeout=60):
             store = _Store(uri, experiment or section.get("experiment") or state.study)
             contents = ContentsOfSweep(state, summary(state), records)
-            return _publish(store, contents, artifacts)
+            return _publish(store, contents, sweep_files)
     except Timeout:
         raise TrackingError(f"{folder}: another process is publishing this sweep") from None
     except OSError as error:  # requests' errors are OSErrors
@@ -115,26 +116,26 @@ def _outage(uri: str, folder: Path, error: Exception) -> str:
     return f"MLflow at {uri}: {lines[0][:300]}\ncomplete it later with: lengthwise publish {folder}"
 
 
-def _publish(store: "_Store", contents: ContentsOfSweep, artifacts: bool) -> Published:
+def _publish(store: "_Store", contents: ContentsOfSweep, sweep_files: bool) -> Published:
     """The parent first (children point to it), then each configuration, then the files drawn from all of them."""
     found = store.runs_of(contents.sweep_id)
     sent = _Sent()
     parent = contents.parent()
-    stamps = [parent.digest()]
+    stamps = []
     parent_id = store.bring_up(parent, found.get(None), sent)
-    completed, best_id = 0, None
+    completed, best = 0, None
     for row, child in contents.children():
         child = replace(child, tags={**child.tags, "mlflow.parentRunId": parent_id})
-        stamps.append(child.digest(str(row.rank)))
-        files = partial(_configuration_files, contents, row) if artifacts and row.complete else None
+        stamps.append(child.digest())
+        files = partial(_configuration_files, contents, row) if row.complete else None
         run_id = store.bring_up(child, found.get(row.config_id), sent, files, stamps[-1])
         completed += row.complete
-        best_id = run_id if row.rank == 1 else best_id
+        best = (run_id, row.config_id) if row.rank == 1 else best
     store.set_view(contents.sweep_id, mlflow_view.chart_view(contents.charts(), parent_id))
-    if artifacts:
+    if sweep_files:
         run = store.client.get_run(parent_id)
         store.bring_up(parent, run, sent, partial(_sweep_files, contents), parent.digest(*stamps))
-    links = store.links(contents.sweep_id, parent_id, best_id)
+    links = store.links(contents.sweep_id, parent_id, best)
     return Published(store.uri, parent_id, links, sent.created, completed, sent.points)
 
 
@@ -247,11 +248,11 @@ class _Store:
         if self.client.get_experiment(self.experiment_id).tags.get(tag) != view:
             self.client.set_experiment_tag(self.experiment_id, tag, view)
 
-    def links(self, view_key: str, parent_id: str, best_id: str | None) -> tuple[tuple[str, str], ...]:
+    def links(self, view_key: str, parent_id: str, best: tuple[str, str] | None) -> tuple[tuple[str, str], ...]:
         """Where to look: pages of the server, or the command that starts one."""
         if self.server is None:
             return (("MLflow pages of this sweep", f"lengthwise ui --tracking-uri {self.uri}"),)
-        return _links(self.server, self.experiment_id, view_key, parent_id, best_id)
+        return _links(self.server, self.experiment_id, view_key, parent_id, best)
 
     def _experiment(self, name: str) -> str:
         found = self.client.get_experiment_by_name(name)
@@ -344,17 +345,18 @@ def _batches(items: Sequence[Any], count: int) -> Iterator[list[Any]]:
 
 
 def _links(
-    server: str, experiment_id: str, view_key: str, parent_id: str, best_id: str | None
+    server: str, experiment_id: str, view_key: str, parent_id: str, best: tuple[str, str] | None
 ) -> tuple[tuple[str, str], ...]:
     links = [
         ("curves of the best configurations", mlflow_view.charts_link(server, experiment_id, view_key)),
         ("table of configurations", mlflow_view.table_link(server, experiment_id, view_key)),
-        ("figures and report", mlflow_view.run_link(server, experiment_id, parent_id, "artifacts")),
+        ("comparison figure", mlflow_view.artifact_link(server, experiment_id, parent_id, "figures/comparison.png")),
+        ("report", mlflow_view.artifact_link(server, experiment_id, parent_id, "report.html")),
     ]
-    if best_id is not None:
-        links.append(
-            ("best configuration, every seed", mlflow_view.run_link(server, experiment_id, best_id, "model-metrics"))
-        )
+    if best is not None:
+        run_id, config_id = best
+        path = f"figures/configuration-{config_id}.png"
+        links.append(("best configuration, every seed", mlflow_view.artifact_link(server, experiment_id, run_id, path)))
     return tuple(links)
 
 
@@ -395,15 +397,15 @@ class Publisher:
             self._wake.clear()
             last = self._closing.is_set()
             started = time.monotonic()
-            self._pass(artifacts=last)
+            self._pass(last)
             if last:
                 return
             distance = self.pause * (6 if self.problem else 1)  # an outage is not asked about every few seconds
             self._closing.wait(max(distance, 4 * (time.monotonic() - started)))
 
-    def _pass(self, artifacts: bool) -> None:
+    def _pass(self, last: bool) -> None:
         try:
-            self.latest = publish(self.folder, self.uri, experiment=self.experiment, artifacts=artifacts)
+            self.latest = publish(self.folder, self.uri, experiment=self.experiment, sweep_files=last)
             self.problem = None
         except LengthwiseError as error:
             self.problem = str(error)

@@ -31,7 +31,7 @@ def short_keys(keys: Sequence[str]) -> dict[str, str]:
 def compact_value(value: Any) -> str:
     """A value in a few characters: three significant digits, except for values near one such as an EMA decay.
 
-    compact_value(0.00316227) -> "0.00316"; compact_value(0.99951) -> "0.99951"; compact_value(True) -> "true"
+    compact_value(0.00316227) -> "0.00316"; compact_value(0.99951) -> "0.9995"; compact_value(True) -> "true"
     """
     if isinstance(value, bool) or value is None:
         return {True: "true", False: "false", None: "null"}[value]
@@ -41,7 +41,7 @@ def compact_value(value: Any) -> str:
         digits = next(
             n for n in range(3, 17) if n == 16 or (1 - round(value, n) > 0 and _close(round(value, n), value))
         )
-        return f"{value:.{digits}f}"
+        return str(round(value, digits))
     text = f"{value:.3g}"
     return text.replace("e-0", "e-").replace("e+0", "e")
 

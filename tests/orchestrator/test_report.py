@@ -1,0 +1,251 @@
+"""The report: numbers equal to those by hand, pages that need nothing else, the truth about unfinished sweeps."""
+
+import csv
+import io
+import json
+import math
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from orchestrator.ledger import LEDGER_FILE
+from orchestrator.report import WIDE, print_report, read_summary, render_terminal, write_report
+from orchestrator.state import SweepState
+from orchestrator.summary import LengthGroups, spans, summary
+
+
+def text_of(result, width=200, rows=20):
+    console = Console(file=io.StringIO(), width=width, color_system=None)
+    console.print(render_terminal(result, rows))
+    return console.file.getvalue()
+
+
+class Page(HTMLParser):
+    """Collects what a page refers to and the text it shows."""
+
+    def __init__(self, content):
+        super().__init__()
+        self.tags, self.references, self.text = [], [], []
+        self.feed(content)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.references += [value for key, value in attrs if key in ("src", "href", "srcset", "data", "action")]
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+def test_summary_equals_the_numbers_by_hand(small_sweep):
+    result = summary(small_sweep)
+    curves = small_sweep.curves(final_only=True)
+    mine = curves[(curves["metric"] == "total_variation") & (curves["average"] == "ema")]
+    assert [row.rank for row in result.rows] == [1, 2, 3, 4, 5, 6]
+    assert [row.number for row in result.rows] == [0, 1, 2, 3, 4, 5]
+    for row in result.rows:
+        table = (
+            mine[mine["config_id"] == row.config_id].pivot(index="seed", columns="length", values="value").astype(float)
+        )
+        counted = np.sort(np.nan_to_num(table.to_numpy(), nan=np.inf), axis=0)  # three seeds, the failed one the worst
+        for at, lengths in ((row.trained, range(1, 6)), (row.selection, (6, 7)), (row.test, range(8, 12))):
+            means = np.sort(np.nan_to_num(table[list(lengths)].mean(axis=1, skipna=False).to_numpy(), nan=np.inf))
+            assert at.median == pytest.approx(means[1]) and at.q25 == pytest.approx((means[0] + means[1]) / 2)
+            assert at.q75 == pytest.approx((means[1] + means[2]) / 2)
+        assert row.score == row.selection.median
+        band = result.bands[row.config_id, "total_variation", "ema"]
+        assert band.median == pytest.approx(counted[1])
+        reach = [length for length, value in zip(range(1, 12), counted[1], strict=True) if value <= 0.1]
+        assert row.generalization_length == max(reach, default=0)
+        assert row.area_beyond == pytest.approx(counted[1][5:].mean())
+        assert row.groups == LengthGroups(
+            every=tuple(range(1, 12)), trained=(1, 2, 3, 4, 5), selection=(6, 7), test=(8, 9, 10, 11)
+        )
+    assert (result.seeds_run, result.seeds_failed) == (18, 1)
+    assert result.finished and result.planned == 6
+
+
+def test_terminal_says_what_was_selected_and_what_was_not_used(small_sweep):
+    text = text_of(summary(small_sweep))
+    assert "Sweep small (study set_complement): finished" in text
+    assert "seeds ended: 18, failed: 1 (a failed seed counts as the worst value)" in text
+    assert (
+        "Selected by total_variation of the ema average, mean over lengths 6-7, median over seeds (minimize); "
+        "lengths 8-11 were not used for selection; trained on 1-5"
+    ) in text
+    assert "greatest length at which the median of total_variation (ema)" in text and "is at most 0.1" in text
+    for heading in ("trained 1-5", "selection 6-7", "test 8-11", "reach", "failed", "rank correlation [95 %]"):
+        assert heading in text
+    rows = [line.split() for line in text.splitlines()]
+    first = next(row for row in rows if len(row) > 8 and row[0] == "1")
+    best = read_summary(small_sweep.folder).rows[0]
+    assert first[1:5] == [best.config_id, "none", "16", "0.0001"] and first[5] == f"{best.score:#.3g}"
+
+
+@pytest.mark.parametrize("width", [80, 100, WIDE, 200])
+def test_no_line_is_broken_out_of_its_width_and_nothing_is_cut(small_sweep, width):
+    result = summary(small_sweep)
+    text = text_of(result, width)
+    assert max(map(len, text.splitlines())) <= width and "…" not in text
+    for row in result.rows:
+        assert row.config_id in text
+        for at in (row.trained, row.selection, row.test):
+            quartiles = [f"{value:#.3g}" if math.isfinite(value) else "inf" for value in (at.q25, at.q75)]
+            assert f"[{', '.join(quartiles)}]" in text
+
+
+def test_terminal_names_figures_that_exist(small_sweep):
+    assert "Figures" not in text_of(summary(small_sweep))
+    write_report(small_sweep.folder)
+    text = text_of(summary(small_sweep))
+    for name in ("comparison", "score-model.norm", "score-training.batch_size", "score-training.learning_rate"):
+        assert str(small_sweep.folder / "figures" / f"{name}.png") in text
+
+
+def test_terminal_shows_the_best_and_says_how_many_are_left_out(small_sweep):
+    result = summary(small_sweep)
+    text = text_of(result, rows=2)
+    assert "... and 4 more in report.csv" in text
+    assert result.rows[1].config_id in text and result.rows[2].config_id not in text
+
+
+def test_averages_are_compared_on_the_same_members(small_sweep):
+    (pair,) = summary(small_sweep).comparisons
+    assert {pair.first, pair.second} == {"raw", "ema"} and pair.n == 17
+    raw_first = pair.first == "raw"
+    assert (pair.second_better if raw_first else pair.first_better) == 17  # the builder makes raw worse everywhere
+    assert (pair.difference > 0) == raw_first
+    assert "Weight averages of the same members" in text_of(summary(small_sweep))
+
+
+def test_better_follows_the_direction_of_the_objective(tmp_path, synthetic_sweep, simple_curve):
+    spec = {"objective.metric": "margin", "objective.direction": "maximize", "objective.threshold": 0.1}
+    state = synthetic_sweep(
+        tmp_path / "up", [{"model.norm": "none"}, {"model.norm": "pre"}], 2, simple_curve, spec=spec
+    )
+    result = summary(state)
+    assert [row.number for row in result.rows] == [1, 0]
+    (pair,) = result.comparisons
+    assert (pair.first_better if pair.first == "raw" else pair.second_better) == 4
+    assert "is at least 0.1" in text_of(result)
+
+
+def test_report_files(small_sweep):
+    page, table = write_report(small_sweep.folder)
+    html = Page(page.read_text())
+    assert "script" not in html.tags and "link" not in html.tags
+    assert len(html.references) == 7  # comparison, three keys, the three best configurations
+    assert all(reference.startswith("data:image/png;base64,") for reference in html.references)
+    shown = " ".join(html.text)
+    result = summary(small_sweep)
+    assert all(row.config_id in shown for row in result.rows)
+    for fact in ("0" * 40, "torch 2.13.0", "lab3", "lengthwise publish", "were not used for selection"):
+        assert fact in shown
+
+    with table.open(newline="") as file:
+        lines = list(csv.DictReader(file))
+    assert [line["config_id"] for line in lines] == [row.config_id for row in result.rows]
+    for line, row in zip(lines, result.rows, strict=True):
+        assert float(line["score"]) == row.score and float(line["test_q25"]) == row.test.q25
+        assert float(line["training.learning_rate"]) == row.values["training.learning_rate"]
+        assert int(line["seeds_failed"]) == row.seeds_failed and line["model.norm"] == row.values["model.norm"]
+    assert sorted(path.name for path in small_sweep.folder.glob("report*")) == ["report.csv", "report.html"]
+
+
+def test_writing_the_report_again_gives_the_same_bytes(small_sweep):
+    first = [path.read_bytes() for path in write_report(small_sweep.folder)]
+    assert [path.read_bytes() for path in write_report(small_sweep.folder)] == first
+
+
+def test_names_are_text_and_not_markup(tmp_path, synthetic_sweep, simple_curve):
+    name = "<script>alert(1)</script> [red] & 'x'".replace("/", "")
+    state = synthetic_sweep(tmp_path / name, [{"model.norm": "none"}], 1, simple_curve)
+    page, _ = write_report(state.folder)
+    parsed = Page(page.read_text())
+    assert "script" not in parsed.tags and name in " ".join(parsed.text)
+    assert name in text_of(summary(state), 300)
+
+
+@pytest.mark.parametrize("keep", [1, 2, 3, 6, 9])
+def test_an_unfinished_sweep_says_so(small_sweep, keep):
+    ledger = small_sweep.folder / LEDGER_FILE
+    lines = ledger.read_bytes().splitlines(keepends=True)
+    ledger.write_bytes(b"".join(lines[:keep]))
+    page, table = write_report(small_sweep.folder)
+    result = read_summary(small_sweep.folder)
+    complete = sum(b'"kind":"pack_end"' in line for line in lines[:keep])
+    assert not result.finished and result.configurations_finished == complete
+    assert [row.rank for row in result.rows if row.complete] == list(range(1, complete + 1))
+    assert all(row.rank is None and row.score is None for row in result.rows if not row.complete)
+    for text in (text_of(result), " ".join(Page(page.read_text()).text)):
+        assert "UNFINISHED" in text and f"{complete} of 6 configurations have all their seeds" in text
+    assert table.read_text().startswith("rank" if result.rows else "config_id")
+
+
+def test_an_interrupted_sweep_names_the_way_on(small_sweep):
+    result = replace(summary(small_sweep), status="interrupted", finished=False)
+    assert "UNFINISHED (interrupted; continue it with: lengthwise resume)" in text_of(result)
+    assert "Best so far:" in text_of(result)
+
+
+def test_a_configuration_that_failed_is_last_and_never_best(tmp_path, synthetic_sweep, simple_curve):
+    values = [{"training.learning_rate": rate} for rate in (0.1, 0.01, 0.001)]
+    state = synthetic_sweep(tmp_path / "f", values, 2, simple_curve, {(0, 0): 10, (0, 1): 10})
+    result = summary(state)
+    assert [(row.number, row.rank, row.failed) for row in result.rows] == [
+        (1, 1, False),
+        (2, 2, False),
+        (0, None, True),
+    ]
+    last = next(line.split() for line in text_of(result).splitlines() if result.rows[2].config_id in line)
+    assert last[0] == "failed" and last[-1] == "2"
+
+
+def test_half_the_seeds_failed_shows_infinite_and_ranks_behind(tmp_path, synthetic_sweep, simple_curve):
+    values = [{"training.learning_rate": rate} for rate in (0.1, 0.01)]
+    state = synthetic_sweep(tmp_path / "h", values, 4, simple_curve, {(0, 0): 10, (0, 1): 10, (0, 2): 10})
+    result = summary(state)
+    assert [row.number for row in result.rows] == [1, 0] and result.rows[1].score == math.inf
+    write_report(state.folder)
+    assert "inf" in text_of(result)
+
+
+def test_excluded_seeds_are_left_out_of_medians(tmp_path, synthetic_sweep, simple_curve):
+    values = [{"training.learning_rate": 0.1}]
+    spec = {"objective.failed_seeds": "exclude"}
+    state = synthetic_sweep(tmp_path / "x", values, 4, simple_curve, {(0, 0): 10, (0, 1): 10, (0, 2): 10}, spec=spec)
+    (row,) = summary(state).rows
+    band = summary(state).bands[row.config_id, "total_variation", "ema"]
+    assert band.median == pytest.approx(band.seeds[3]) and band.q75 == band.median and row.seeds_failed == 3
+    assert "medians are over the seeds that did not fail" in text_of(summary(state))
+
+
+def test_conditional_keys_and_different_tasks_have_their_place(tmp_path, synthetic_sweep, simple_curve):
+    values = [{"task.train_length": 3}, {"task.train_length": 4, "training.clip": 1.0}]
+    state = synthetic_sweep(tmp_path / "c", values, 2, simple_curve)
+    result = summary(state)
+    text = text_of(result)
+    assert "the lengths beyond (they differ between configurations)" in text and "trained 1-3" not in text
+    assert {row.groups.trained for row in result.rows} == {(1, 2, 3), (1, 2, 3, 4)}
+    write_report(state.folder)
+
+
+def test_a_log_gets_whole_lines(small_sweep):
+    stream = io.StringIO()
+    print_report(summary(small_sweep), Console(file=stream))
+    assert max(map(len, stream.getvalue().splitlines())) > 100 and "\x1b" not in stream.getvalue()
+
+
+def test_conflicting_curves_are_reported(small_sweep):
+    state = SweepState.load(small_sweep.folder)
+    record = json.loads((small_sweep.folder / LEDGER_FILE).read_text().splitlines()[3])["data"]
+    from orchestrator.ledger import Record
+
+    state.apply(Record(99, 0.0, "evaluation", {**record, "sha256": "e" * 64}))
+    assert "reported step 50 again with other curves" in text_of(summary(state))
+
+
+def test_spans():
+    assert [spans(x) for x in ((), (4,), (1, 2, 3, 7), (2, 1))] == ["none", "4", "1-3, 7", "1-2"]
