@@ -145,7 +145,7 @@ def test_a_different_second_report_is_kept_out_and_shown() -> None:
 
 def test_the_first_score_counts() -> None:
     state = replay(*STORY, score(0, "c0", 9.0), score(1, "c1", None))
-    assert state.configurations["c0"].score == 0.25
+    assert (state.configurations["c0"].score, state.draws[0].score) == (0.25, 0.25)
     assert (state.configurations["c1"].score, state.configurations["c1"].finished) == (None, True)
 
 
@@ -167,14 +167,15 @@ def test_a_pack_that_died_may_complete_after_all_but_not_the_reverse() -> None:
 
 def test_draws_that_resolve_alike_share_a_configuration() -> None:
     state = replay(
-        SWEEP, configuration(0, "c0"), configuration(1, "c0", "c0"), score(0, "c0", 0.5), score(1, "c0", 0.5)
+        SWEEP, configuration(0, "c0"), configuration(1, "c0", "c0"), score(0, "c0", 0.5), score(1, "c0", 0.7)
     )
     assert list(state.configurations) == ["c0"]
     assert state.configurations["c0"].number == 0
     assert [(draw.number, draw.duplicate_of, draw.scored, draw.score) for draw in state.draws.values()] == [
         (0, None, True, 0.5),
-        (1, "c0", True, 0.5),
+        (1, "c0", True, 0.7),
     ]
+    assert state.configurations["c0"].score == 0.5
     assert state.draws[1].values == {"training.learning_rate": 0.1}
 
 
