@@ -18,8 +18,7 @@ from trainers.config import MemberConfig
 from trainers.errors import ConfigError, nearest
 
 LARGEST_PACK = 64  # beyond this a stacked step gains little and a lost worker costs more
-OVERHEAD = 0.1  # what one more pack costs, as a part of a worker's share of the work: start, compile, stack less
-WORTHWHILE = 0.05  # the sweep must end so much sooner for more packs to be made
+WORTHWHILE = 0.1  # the sweep must end so much sooner for more packs to be made: each starts and compiles by itself
 SNAP = 0.1  # how much of a pack may move to its neighbour to keep the seeds of a configuration together
 
 
@@ -95,21 +94,13 @@ def configure(
 
 
 def assigned(spec: SweepSpec, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The sections of the sweep file with `values` put at their dotted keys.
-
-    Raises SweepFileError when a key leads through something that is not a mapping.
-    """
+    """The sections of the sweep file with `values` put at their dotted keys, through mappings that may be new."""
     sections = {name: copy.deepcopy(getattr(spec, name)) for name in ("task", "model", "training", "evaluation")}
     for key, value in values.items():
         *parents, last = key.split(".")
         place: Any = sections
         for parent in parents:
-            if place.get(parent) is None:  # absent, or `ema:` with nothing behind it
-                place[parent] = {}
-            place = place[parent]
-            if not isinstance(place, dict):
-                message = f"{parent!r} is a value and has no keys of its own"
-                raise SweepFileError((Problem(where=spec.where(f"space.{key}"), key=key, message=message),))
+            place = place.setdefault(parent, {})
         place[last] = value
     return sections
 
@@ -177,7 +168,7 @@ def warnings_for(spec: SweepSpec, member: MemberConfig) -> list[str]:
         found.append(f"{spec.where('objective.lengths')}: objective.lengths includes trained lengths ({listed})")
     better = member.task.metrics[objective.metric]
     if better != objective.direction:
-        which = "has no better direction" if better == "none" else f"is better when it is {better[:-1]}d"
+        which = "has no better direction" if better == "none" else f"is better when it is {better}d"
         found.append(
             f"{spec.where('objective.direction')}: {objective.metric} {which}, "
             f"and objective.direction is {objective.direction}"
@@ -194,14 +185,14 @@ def make_packs(
     *,
     workers: int,
     capacity: Callable[[MemberConfig], int],
-    cost: Callable[[MemberConfig], float],
+    work: Callable[[MemberConfig, float], float],
     even: bool = True,
     done: Iterable[tuple[str, int]] = (),
 ) -> list[Pack]:
-    """Group every member that is not in `done` into packs of one structural key, the costliest pack first.
+    """Group every member that is not in `done` into packs of one structural key, the longest pack first.
 
-    `capacity` is the most members of that structure a pack holds; `cost` is the work of one member. With `even`, a
-    structure is cut into more packs than its capacity asks for when otherwise some of `workers` would have none.
+    `capacity` is the most members of that structure a pack holds; `work` is what so many of them cost as one pack. With
+    `even`, a structure is cut into more packs than its capacity asks for where `workers` end sooner by it.
     """
     finished = set(done)
     groups: dict[str, list[tuple[str, int]]] = {}
@@ -212,40 +203,36 @@ def make_packs(
             example = configuration.member(seeds[0])
             examples.setdefault(example.structural_key, example)
             groups.setdefault(example.structural_key, []).extend(members)
-    each = {key: cost(examples[key]) for key in groups}
     largest = {key: max(1, capacity(examples[key])) for key in groups}
     counts = {key: math.ceil(len(members) / largest[key]) for key, members in groups.items()}
     if even:
         sizes = {key: len(members) for key, members in groups.items()}
-        counts = _more_packs(counts, sizes, each, max(1, workers))
+        counts = _more_packs(counts, sizes, lambda key, members: work(examples[key], members), max(1, workers))
     packs: list[tuple[float, Pack]] = []
     for key, members in groups.items():
         steps = examples[key].optimization.steps
         for run in cut(members, counts[key], largest[key]):
-            packs.append((each[key] * len(run), Pack.of(key, run, steps)))
-    packs.sort(key=lambda entry: -entry[0])  # stable: equal costs stay in the order of configuration numbers
+            packs.append((work(examples[key], len(run)), Pack.of(key, run, steps)))
+    packs.sort(key=lambda entry: -entry[0])  # stable: equal packs stay in the order of configuration numbers
     return [pack for _, pack in packs]
 
 
 def _more_packs(
-    counts: Mapping[str, int], sizes: Mapping[str, int], each: Mapping[str, float], workers: int
+    counts: dict[str, int], sizes: Mapping[str, int], work: Callable[[str, float], float], workers: int
 ) -> dict[str, int]:
     """Cut structures into more packs while that ends the whole sweep a good deal sooner on so many workers."""
-    start = OVERHEAD * sum(each[key] * sizes[key] for key in sizes) / workers
-    chosen = dict(counts)
 
     def ends(counts: Mapping[str, int]) -> float:
-        return makespan(
-            [each[key] * sizes[key] / count + start for key, count in counts.items() for _ in range(count)], workers
-        )
+        return makespan([work(key, sizes[key] / count) for key, count in counts.items() for _ in range(count)], workers)
 
-    while True:
-        options = [{**chosen, key: chosen[key] + more} for key in chosen for more in range(1, workers + 1)]
+    while counts:
+        options = [{**counts, key: counts[key] + more} for key in counts for more in range(1, workers + 1)]
         options = [option for option in options if all(option[key] <= sizes[key] for key in option)]
-        best = min(options, key=lambda option: (ends(option), sum(option.values())), default=chosen)
-        if ends(best) > (1.0 - WORTHWHILE) * ends(chosen):
-            return chosen
-        chosen = best
+        best = min(options, key=lambda option: (ends(option), sum(option.values())), default=counts)
+        if ends(best) >= (1.0 - WORTHWHILE) * ends(counts):
+            break
+        counts = best
+    return counts
 
 
 def makespan(costs: Iterable[float], workers: int) -> float:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 SPEC_FILE = "sweep.yaml"
 PASSIVE = ("name", "description", "resources", "tracking")  # keys of a sweep file that do not change what is computed
+STEP_FLOPS_CPU, STEP_FLOPS_GPU = 1.5e7, 1.0e10  # operations in the 2 ms that a step takes however few its members
 MEMORY_SHARE = 0.5  # of what a worker has, for the members of one pack
 
 
@@ -123,6 +124,7 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[tuple
 def packing(spec: SweepSpec, cluster: Cluster) -> Any:
     """How this sweep cuts configurations into packs on that cluster."""
     costs: dict[str, Cost] = {}
+    per_step = STEP_FLOPS_GPU if spec.resources.gpus else STEP_FLOPS_CPU
 
     def cost(member: MemberConfig) -> Cost:
         if member.structural_key not in costs:
@@ -141,7 +143,7 @@ def packing(spec: SweepSpec, cluster: Cluster) -> Any:
             spec.seeds,
             workers=cluster.workers,
             capacity=capacity,
-            cost=lambda member: cost(member).flops_per_step * member.optimization.steps,
+            work=lambda member, count: (per_step + cost(member).flops_per_step * count) * member.optimization.steps,
             even=spec.resources.pack == "auto",
             done=done,
         )

@@ -1,0 +1,208 @@
+"""From values to packs: problems at their lines, packs of one structure, balanced and within capacity."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.plan import Pack, configure, cut, make_packs, makespan, warnings_for
+from search_spaces import SweepFileError, load_sweep
+
+FILE = """name: planned
+study: tests
+task: {name: set_complement, vocabulary: 6, train_length: 3, target: sampled}
+model:
+  name: attention_only
+  width: 8
+  dropout: 0.0
+training:
+  steps: 60
+  batch_size: 8
+  learning_rate: 0.01
+  averages: {raw: {}, ema: {decay: 0.9}}
+space:
+  model.dropout: {uniform: [0.0, 0.5]}
+  training.batch_size: {choice: [8, 16]}
+search: {configurations: 4}
+seeds: 3
+objective:
+  metric: total_variation
+  average: ema
+  lengths: [4]
+  direction: minimize
+"""
+
+
+@pytest.fixture
+def spec(tmp_path: Path):
+    def build(*replacements: tuple[str, str]):
+        text = FILE
+        for old, new in replacements:
+            assert old in text
+            text = text.replace(old, new)
+        path = tmp_path / "planned.yaml"
+        path.write_text(text)
+        return load_sweep(path)
+
+    return build
+
+
+def values(dropout: float = 0.1, batch: int = 8) -> dict:
+    return {"model.dropout": dropout, "training.batch_size": batch}
+
+
+def test_values_reach_the_configuration(spec):
+    (one,) = configure(spec(), [(0, values(0.25, 16))])
+    assert one.resolved["model"]["dropout"] == 0.25 and one.resolved["training"]["batch_size"] == 16
+    assert one.resolved["training"]["averages"]["ema"]["decay"] == 0.9
+    assert one.member(7).seed == 7 and one.member(7).config_id == one.config_id
+
+
+def test_nested_keys_are_made_where_the_file_has_none(spec):
+    one = spec(("{raw: {}, ema: {decay: 0.9}}", "{raw: {}}"), ("model.dropout:", "training.averages.ema.decay:"))
+    (found,) = configure(one, [(0, {"training.averages.ema.decay": 0.5})])
+    assert found.resolved["training"]["averages"]["ema"]["decay"] == 0.5
+
+
+def test_the_same_values_twice_are_one_configuration(spec):
+    first, second, third = configure(spec(), [(0, values(0.1)), (1, values(0.2)), (2, values(0.1))])
+    assert first.duplicate_of is None and second.duplicate_of is None
+    assert third.duplicate_of == first.config_id == third.config_id
+    (fourth,) = configure(spec(), [(3, values(0.1))], known=[first.config_id])
+    assert fourth.duplicate_of == first.config_id
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "key", "line", "nearest"),
+    [
+        ("attention_only", "attention_olny", "model.name", 5, "attention_only"),
+        ("width: 8", "widht: 8", "model.widht", 6, "width"),
+        ("steps: 60", "steps: 0", "training.steps", 9, None),
+        ("learning_rate: 0.01", "learning_rate: fast", "training.learning_rate", 11, None),
+        ("metric: total_variation", "metric: total_variaton", "objective.metric", 19, "total_variation"),
+        ("average: ema", "average: bema", "objective.average", 20, "ema"),
+        ("lengths: [4]", "lengths: [4, 9]", "objective.lengths", 21, None),
+    ],
+)
+def test_what_trainers_refuse_is_reported_at_its_line(spec, old, new, key, line, nearest):
+    with pytest.raises(SweepFileError) as caught:
+        configure(spec((old, new)), [(0, values()), (1, values(0.2))])
+    (problem,) = caught.value.problems
+    assert problem.where.endswith(f"planned.yaml:{line}") and problem.key == key
+    assert problem.nearest == nearest and problem.allowed
+
+
+def test_a_value_out_of_bounds_names_its_domain(spec):
+    with pytest.raises(SweepFileError) as caught:
+        configure(spec(("uniform: [0.0, 0.5]", "uniform: [0.5, 1.5]")), [(0, values(1.2)), (1, values(1.4))])
+    (problem,) = caught.value.problems  # one problem, though two draws met it
+    assert problem.where.endswith("planned.yaml:14") and problem.given == 1.2
+    assert "space.model.dropout" in problem.message
+
+
+def test_all_problems_come_at_once(spec):
+    with pytest.raises(SweepFileError) as caught:
+        configure(spec(("steps: 60", "steps: 0"), ("width: 8", "width: 0")), [(0, values())])
+    assert {problem.key for problem in caught.value.problems} == {"training.steps", "model.width"}
+
+
+def test_scoring_at_trained_lengths_is_warned_about(spec):
+    one = spec(("lengths: [4]", "lengths: [3, 4]"), ("direction: minimize", "direction: maximize"))
+    (configuration,) = configure(one, [(0, values())])
+    found = warnings_for(one, configuration.member(0))
+    assert len(found) == 2 and "planned.yaml:21" in found[0] and "trained lengths (3)" in found[0]
+    assert "total_variation is better when it is minimized" in found[1]
+
+
+def packs_of(spec, drawn, *, workers=2, largest=64, per_step=0.0, even=True, done=()):
+    configurations = configure(spec, list(enumerate(drawn)))
+    return make_packs(
+        configurations,
+        spec.seeds,
+        workers=workers,
+        capacity=lambda member: largest,
+        work=lambda member, count: per_step + count * member.optimization.batch_size,
+        even=even,
+        done=done,
+    ), configurations
+
+
+def test_a_pack_has_one_structure_and_every_member_is_in_one(spec):
+    packs, configurations = packs_of(spec(), [values(0.1), values(0.2, 16), values(0.3), values(0.4, 16)])
+    members = [member for pack in packs for member in pack.members]
+    assert sorted(members) == sorted((one.config_id, seed) for one in configurations for seed in (0, 1, 2))
+    keys = {one.config_id: one.member(0).structural_key for one in configurations}
+    assert all({keys[config_id] for config_id, _ in pack.members} == {pack.structural_key} for pack in packs)
+    assert len({pack.pack_id for pack in packs}) == len(packs)
+
+
+def test_the_plan_is_the_same_each_time(spec):
+    drawn = [values(index / 10, 8 + 8 * (index % 2)) for index in range(1, 6)]
+    assert packs_of(spec(), drawn)[0] == packs_of(spec(), drawn)[0]
+
+
+def test_one_structure_is_cut_for_two_workers(spec):
+    packs, _ = packs_of(spec(), [values(index / 10) for index in range(1, 5)])
+    assert [len(pack.members) for pack in packs] == [6, 6]
+    assert all(len({config_id for config_id, _ in pack.members}) == 2 for pack in packs)  # seeds stay together
+
+
+def test_it_is_not_cut_where_a_step_costs_the_same_for_few_members(spec):
+    packs, _ = packs_of(spec(), [values(index / 10) for index in range(1, 5)], per_step=1e6)
+    assert [len(pack.members) for pack in packs] == [12]
+
+
+def test_capacity_is_kept_and_an_explicit_pack_size_is_not_evened_out(spec):
+    packs, _ = packs_of(spec(), [values(index / 10) for index in range(1, 5)], largest=5)
+    assert max(len(pack.members) for pack in packs) <= 5
+    packs, _ = packs_of(spec(), [values(index / 10) for index in range(1, 5)], largest=12, even=False)
+    assert [len(pack.members) for pack in packs] == [12]
+
+
+def test_members_that_have_a_pack_get_no_second_one(spec):
+    _, configurations = packs_of(spec(), [values(0.1), values(0.2)])
+    done = [(configurations[0].config_id, seed) for seed in (0, 1, 2)] + [(configurations[1].config_id, 0)]
+    packs, _ = packs_of(spec(), [values(0.1), values(0.2)], done=done)
+    assert sorted(member for pack in packs for member in pack.members) == [
+        (configurations[1].config_id, 1),
+        (configurations[1].config_id, 2),
+    ]
+
+
+def test_nothing_to_pack_is_no_pack(spec):
+    _, configurations = packs_of(spec(), [values(0.1)])
+    assert packs_of(spec(), [values(0.1)], done=[(configurations[0].config_id, seed) for seed in (0, 1, 2)])[0] == []
+
+
+def test_duplicates_are_not_packed(spec):
+    packs, _ = packs_of(spec(), [values(0.1), values(0.1)])
+    assert sum(len(pack.members) for pack in packs) == 3
+
+
+@given(
+    st.lists(st.integers(1, 9), min_size=1, max_size=12),
+    st.integers(1, 20),
+    st.integers(1, 64),
+)
+def test_cuts_cover_everything_evenly(seeds, wanted, largest):
+    members = [(f"c{index}", seed) for index, count in enumerate(seeds) for seed in range(count)]
+    count = min(max(wanted, -(-len(members) // largest)), len(members))
+    runs = cut(members, count, largest)
+    assert [member for run in runs for member in run] == members
+    assert len(runs) == count and all(runs)
+    assert max(map(len, runs)) <= largest
+    assert max(map(len, runs)) <= 1.25 * len(members) / count + 1
+
+
+@given(st.lists(st.floats(0.1, 10.0), min_size=1, max_size=12), st.integers(1, 5))
+def test_makespan_lies_between_its_bounds(costs, workers):
+    found = makespan(costs, workers)
+    assert found >= max(max(costs), sum(costs) / workers) - 1e-9
+    assert found <= sum(costs) / workers + max(costs) + 1e-9
+
+
+def test_a_pack_is_named_by_its_members():
+    one = Pack.of("key", [("a", 0), ("a", 1)], 10)
+    assert one == Pack.of("key", [("a", 0), ("a", 1)], 10)
+    assert one.pack_id != Pack.of("key", [("a", 0), ("a", 2)], 10).pack_id

@@ -1,0 +1,228 @@
+"""Draws: what they depend on, how domains map to Optuna and back, and that tpe rests on results alone."""
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from orchestrator import search
+from search_spaces import (
+    Choice,
+    IntUniform,
+    LogUniform,
+    Normal,
+    OneMinusLogUniform,
+    SweepSpec,
+    Uniform,
+    load_sweep,
+)
+
+BASE = """
+name: drawn
+study: tests
+task: {name: set_complement, vocabulary: 6, train_length: 3, target: sampled}
+model: {name: attention_only, width: 8, norm: none, dropout: 0.0}
+training: {steps: 60, batch_size: 8, learning_rate: 0.01, averages: {raw: {}, ema: {decay: 0.9}}}
+seeds: 2
+objective: {metric: total_variation, average: ema, lengths: [4], direction: minimize}
+"""
+SPACE = """
+space:
+  training.learning_rate: {log_uniform: [1.0e-4, 1.0e-1]}
+  training.batch_size: {choice: [8, 16, 32]}
+  model.dropout: {uniform: [0.0, 0.6]}
+  training.averages.ema.decay: {one_minus_log_uniform: [0.9, 0.9999]}
+  model.width: {int_uniform: [8, 32], step: 8}
+  training.clip: {normal: [1.0, 0.5], low: 0.1}
+"""
+
+
+@pytest.fixture
+def spec(tmp_path: Path):
+    def build(space: str = SPACE, *overrides: str, search: str = "{configurations: 12}") -> SweepSpec:
+        path = tmp_path / "drawn.yaml"
+        path.write_text(f"{BASE}{space}\nsearch: {search}\n")
+        return load_sweep(path, overrides)
+
+    return build
+
+
+def every_draw(spec: SweepSpec) -> list[dict]:
+    """All configurations, with a made-up score for each generation of tpe."""
+    told: list[search.Told] = []
+    values = []
+    for numbers in search.generations(spec):
+        for drawn in search.draw(spec, numbers, told):
+            values.append(drawn.values)
+        if spec.search.sampler == "tpe":
+            told += [search.Told(values=values[number], score=score(values[number])) for number in numbers]
+    return values
+
+
+def score(values: dict) -> float:
+    return abs(np.log10(values["training.learning_rate"]) + 2.0)
+
+
+@pytest.mark.parametrize("sampler", ["random", "qmc", "tpe"])
+def test_the_same_spec_draws_the_same_values(spec, sampler):
+    one = spec(SPACE, f"search.sampler={sampler}", "search.generation=4")
+    assert every_draw(one) == every_draw(one)
+    other = spec(SPACE, f"search.sampler={sampler}", "search.generation=4", "search.seed=1")
+    assert every_draw(one) != every_draw(other)
+
+
+@pytest.mark.parametrize("sampler", ["random", "qmc", "tpe"])
+def test_more_configurations_leave_the_first_ones_alone(spec, sampler):
+    few = spec(SPACE, f"search.sampler={sampler}", "search.generation=4")
+    many = spec(SPACE, f"search.sampler={sampler}", "search.generation=4", "search.configurations=20")
+    assert every_draw(many)[:12] == every_draw(few)
+
+
+def test_every_value_lies_in_its_domain(spec):
+    for values in every_draw(spec(SPACE, "search.configurations=200")):
+        assert 1e-4 <= values["training.learning_rate"] <= 1e-1
+        assert values["training.batch_size"] in (8, 16, 32)
+        assert 0.0 <= values["model.dropout"] <= 0.6
+        assert 0.9 <= values["training.averages.ema.decay"] <= 0.9999
+        assert values["model.width"] in (8, 16, 24, 32) and type(values["model.width"]) is int
+        assert values["training.clip"] >= 0.1
+
+
+@pytest.mark.parametrize("sampler", ["random", "qmc"])
+def test_values_follow_the_distribution_of_their_domain(spec, sampler):
+    drawn = every_draw(spec(SPACE, f"search.sampler={sampler}", "search.configurations=400"))
+    rate = np.log10([values["training.learning_rate"] for values in drawn])
+    assert stats.kstest(rate, stats.uniform(-4, 3).cdf).pvalue > 0.01
+    decay = np.log10([1.0 - values["training.averages.ema.decay"] for values in drawn])
+    assert stats.kstest(decay, stats.uniform(-4, 3).cdf).pvalue > 0.01
+    clip = np.array([values["training.clip"] for values in drawn])
+    unclipped = clip[clip > 0.1]
+    assert stats.kstest(unclipped, stats.truncnorm(-1.8, np.inf, 1.0, 0.5).cdf).pvalue > 0.01
+    counts = np.unique([values["training.batch_size"] for values in drawn], return_counts=True)[1]
+    assert stats.chisquare(counts).pvalue > 0.01
+
+
+def test_qmc_spreads_better_than_chance(spec):
+    space = "space:\n  model.dropout: {uniform: [0.0, 0.6]}\n  training.learning_rate: {uniform: [0.0, 1.0]}\n"
+
+    def discrepancy(sampler: str) -> float:
+        drawn = every_draw(spec(space, f"search.sampler={sampler}", "search.configurations=64"))
+        points = [[values["model.dropout"] / 0.6, values["training.learning_rate"]] for values in drawn]
+        return float(stats.qmc.discrepancy(np.array(points)))
+
+    assert discrepancy("qmc") < 0.2 * discrepancy("random")
+
+
+def test_numbers_are_short_and_decays_are_clean(spec):
+    for values in every_draw(spec(SPACE, "search.configurations=50")):
+        assert values["training.learning_rate"] == float(f"{values['training.learning_rate']:.6g}")
+        assert len(repr(values["training.averages.ema.decay"])) <= 12  # 0.9 + at most nine digits more
+
+
+def test_arms_of_a_grid_share_their_draws(spec):
+    grid = "space:\n  model.norm: {grid: [none, pre]}\n  training.learning_rate: {log_uniform: [1.0e-4, 0.1]}\n"
+    values = every_draw(spec(grid, "search.configurations=3"))
+    assert [one["model.norm"] for one in values] == ["none", "pre"] * 3
+    rates = [one["training.learning_rate"] for one in values]
+    assert rates[0::2] == rates[1::2] and len(set(rates)) == 3
+
+
+def test_a_condition_on_one_arm_leaves_the_other_arm_paired(spec):
+    space = """
+space:
+  model.norm: {grid: [none, pre]}
+  training.clip: {normal: [1.0, 0.1], when: {model.norm: pre}}
+  training.learning_rate: {log_uniform: [1.0e-4, 0.1]}
+"""
+    values = every_draw(spec(space, "search.configurations=4"))
+    assert ["training.clip" in one for one in values] == [False, True] * 4
+    rates = [one["training.learning_rate"] for one in values]
+    assert rates[0::2] == rates[1::2]
+
+
+def test_only_grids_are_one_draw(spec):
+    space = "space:\n  model.norm: {grid: [none, pre]}\n  model.width: {grid: [8, 16, 32]}\n"
+    one = spec(space, search="{sampler: grid}")
+    assert search.total(one) == 6
+    assert [tuple(values.values()) for values in every_draw(one)] == [
+        (norm, width) for norm in ("none", "pre") for width in (8, 16, 32)
+    ]
+
+
+def test_no_space_is_one_configuration(spec):
+    one = spec("", search="{}")
+    assert search.total(one) == 1 and every_draw(one) == [{}]
+
+
+def test_tpe_draws_a_condition_only_where_it_holds(spec):
+    space = """
+space:
+  model.norm: {choice: [none, pre]}
+  training.clip: {normal: [1.0, 0.1], when: {model.norm: pre}}
+  training.learning_rate: {log_uniform: [1.0e-4, 0.1]}
+"""
+    values = every_draw(spec(space, "search.sampler=tpe", "search.configurations=24"))
+    assert {one["model.norm"] for one in values} == {"none", "pre"}
+    assert all(("training.clip" in one) == (one["model.norm"] == "pre") for one in values)
+
+
+def test_tpe_finds_what_random_search_does_not(spec):
+    space = "space:\n  training.learning_rate: {log_uniform: [1.0e-8, 1.0]}\n"
+
+    def late(sampler: str) -> float:
+        values = every_draw(spec(space, f"search.sampler={sampler}", "search.configurations=64"))
+        return float(np.median([score(one) for one in values[32:]]))
+
+    assert late("tpe") < 0.5 * late("random")
+
+
+def test_tpe_does_not_depend_on_the_order_of_completion(spec):
+    """Told is always in the order of numbers; another order would be another study, which this shows."""
+    one = spec(SPACE, "search.sampler=tpe", "search.generation=6", "search.configurations=30")
+    numbers = search.generations(one)
+    told: list[search.Told] = []
+    for generation in numbers[:4]:
+        told += [search.Told(values=d.values, score=score(d.values)) for d in search.draw(one, generation, told)]
+    last = [d.values for d in search.draw(one, numbers[4], told)]
+    assert [d.values for d in search.draw(one, numbers[4], list(told))] == last
+    worse = [search.Told(values=one.values, score=1.0) for one in told]
+    assert [d.values for d in search.draw(one, numbers[4], worse)] != last
+
+
+def test_tpe_takes_failures_and_infinite_scores(spec):
+    one = spec(SPACE, "search.sampler=tpe", "search.generation=15", "search.configurations=30")
+    first = search.draw(one, search.generations(one)[0])
+    scores = [None, float("inf"), *range(13)]
+    told = [search.Told(values=d.values, score=s) for d, s in zip(first, scores, strict=True)]
+    assert len(search.draw(one, search.generations(one)[1], told)) == 15
+
+
+@given(st.integers(0, 2**32 - 1), st.sampled_from(list(range(12))))
+def test_told_values_go_back_to_what_optuna_drew(seed, index):
+    """A replayed study holds the same parameters as the one that asked, whatever the domain."""
+    generator = random.Random(seed)
+    domains = [
+        Choice((1, "a", None, 2.5, True)),
+        Uniform(-1.0, 1.0),
+        LogUniform(1e-6, 1e2),
+        OneMinusLogUniform(0.9, 0.99999),
+        IntUniform(2, 20, 3),
+        Normal(0.0, 2.0, -3.0, 5.0),
+    ]
+    domain = domains[index % len(domains)]
+    distribution = search._distribution(domain)
+    if isinstance(domain, Choice):
+        inner = generator.randrange(5)
+    elif isinstance(domain, IntUniform):
+        inner = generator.randrange(2, 21, 3)
+    else:
+        inner = generator.uniform(distribution.low, distribution.high)
+    value = search._value(domain, inner)
+    again = search._inner(domain, value)
+    assert distribution._contains(distribution.to_internal_repr(again))
+    expected = pytest.approx(value, rel=1e-5) if type(value) is float else value
+    assert search._value(domain, again) == expected and type(search._value(domain, again)) is type(value)
