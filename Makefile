@@ -1,0 +1,83 @@
+# Everything a person does with this repository. Each target first makes .venv if it is missing or out of date.
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+
+VENV := .venv
+PYTHON := $(VENV)/bin/python
+INSTALLED := $(VENV)/.installed
+STORAGE := $(or $(LENGTHWISE_STORAGE),sweeps)
+QUICKSTART := search_spaces/quickstart.yaml
+SWEEP := $(STORAGE)/quickstart
+
+.PHONY: help install sweep ui test check bench studies
+
+help:
+	@echo "make install   .venv with the versions of constraints.txt"
+	@echo "make sweep     the quickstart sweep; a second time: go on with it, or show it"
+	@echo "make ui        MLflow on its results"
+	@echo "make test      the tests"
+	@echo "make check     ruff, mypy, import-linter"
+	@echo "make bench     the benchmarks"
+	@echo "make studies   the full-scale reproductions; takes hours"
+
+install: $(INSTALLED)
+
+# pip says little for minutes or far too much: count what it fetches, keep the rest in install.log.
+$(INSTALLED): pyproject.toml constraints.txt
+	@if ! $(PYTHON) -c 'import pip' 2>/dev/null; then
+	  base=
+	  for candidate in python3.11 python3 python3.12 python3.13; do
+	    if "$$candidate" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+	      base="$$candidate"; break
+	    fi
+	  done
+	  if [ -z "$$base" ]; then
+	    echo "no Python 3.11 or newer with venv was found (on Debian and Ubuntu: python3.11 and python3.11-venv)" >&2
+	    exit 1
+	  fi
+	  echo "making $(VENV) with $$("$$base" --version)"
+	  "$$base" -m venv --clear $(VENV)
+	fi
+	echo "installing the versions of constraints.txt; details are in $(VENV)/install.log"
+	if ! $(PYTHON) -m pip install -c constraints.txt -e ".[dev]" </dev/null 2>&1 | tee $(VENV)/install.log | awk '
+	    /^ *(Collecting|Requirement already satisfied)/ { if (++n % 25 == 0) { print "  " n " requirements looked at"; fflush() } }
+	    /^Installing collected packages/ { print "  writing the packages to $(VENV)"; fflush() }'; then
+	  tail -n 15 $(VENV)/install.log >&2
+	  exit 1
+	fi
+	touch $@
+	echo "installed"
+
+.ONESHELL:
+
+sweep: $(INSTALLED)
+	@if [ ! -e "$(SWEEP)/events.jsonl" ]; then
+	  exec $(VENV)/bin/lengthwise run $(QUICKSTART) --storage "$(STORAGE)"
+	fi
+	echo "$(SWEEP) is there already: what is finished is shown, what is not is done now."
+	echo "For another sweep beside it: $(VENV)/bin/lengthwise run $(QUICKSTART) --name NAME"
+	if [ $(QUICKSTART) -nt "$(SWEEP)/sweep.yaml" ]; then
+	  echo "note: $(QUICKSTART) is newer than this sweep, which keeps the values it began with"
+	fi
+	exec $(VENV)/bin/lengthwise resume "$(SWEEP)"
+
+ui: $(INSTALLED)
+	@exec $(VENV)/bin/lengthwise ui --storage "$(STORAGE)"
+
+test: $(INSTALLED)
+	@$(PYTHON) -m pytest -q
+
+check: $(INSTALLED)
+	@$(VENV)/bin/ruff check
+	$(VENV)/bin/ruff format --check
+	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports
+
+bench: $(INSTALLED)
+	@$(PYTHON) tests/benchmarks/run.py
+
+studies: $(INSTALLED)
+	@$(PYTHON) -m pytest -m study -s
