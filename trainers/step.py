@@ -10,8 +10,10 @@ from trainers.optim import adamw, clipped
 from trainers.pack import Pack, State
 from trainers.random import Stream
 
-# Below this many arithmetic operations in the whole run of one member, compiling costs more than it saves.
-COMPILE_FROM_OPERATIONS = 2e11
+# Compiling takes tens of seconds. It is the default where one member alone would train at least this long uncompiled,
+# by a rough model of one CPU core: so much for starting the kernels of a step, and so many operations a second.
+COMPILE_FROM_SECONDS = 2.0
+_SECONDS_PER_STEP, _OPERATIONS_PER_SECOND = 5e-4, 2e10
 
 
 def compiles(pack: Pack) -> bool:
@@ -20,7 +22,8 @@ def compiles(pack: Pack) -> bool:
     if isinstance(wanted, bool):
         return wanted
     forward = pack.model.operations(pack.task, pack.optimization.batch_size, pack.task.train_positions)
-    return 3.0 * float(forward) * pack.optimization.steps >= COMPILE_FROM_OPERATIONS
+    seconds = _SECONDS_PER_STEP + 3.0 * float(forward) / _OPERATIONS_PER_SECOND
+    return pack.optimization.steps * seconds >= COMPILE_FROM_SECONDS
 
 
 def losses(pack: Pack, theta: Tensor, step: Tensor) -> Tensor:

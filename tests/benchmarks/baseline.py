@@ -1,0 +1,95 @@
+"""What people write without us: one model, one seed after another, in ordinary PyTorch.
+
+The same mathematics as the stacked engine: single-layer attention-only transformer, dropout on the attention weights,
+AdamW, one EMA, sampled targets, total variation at every length from raw and averaged weights. Random numbers are
+torch's own.
+"""
+
+import math
+import time
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional
+from workloads import Workload
+
+
+class AttentionOnly(nn.Module):
+    def __init__(self, vocabulary: int, width: int, dropout: float) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(vocabulary, width)
+        self.query, self.key, self.value, self.output = (nn.Linear(width, width, bias=False) for _ in range(4))
+        self.unembedding = nn.Linear(width, vocabulary, bias=False)
+        self.dropout = dropout
+
+    def reset(self, generator: torch.Generator) -> None:
+        with torch.no_grad():
+            for parameter in self.parameters():
+                parameter.normal_(0.0, 0.1, generator=generator)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        x = self.embedding(tokens)
+        scores = self.query(x) @ self.key(x).transpose(1, 2) / math.sqrt(x.shape[-1])
+        causal = torch.ones(tokens.shape[1], tokens.shape[1], dtype=torch.bool).tril()
+        weights = functional.dropout(scores.masked_fill(~causal, -torch.inf).softmax(-1), self.dropout, self.training)
+        return self.unembedding(x + self.output(weights @ self.value(x)))
+
+
+class Trainer:
+    """Trains seeds one by one; the module is kept between them so that a compiled one is compiled once."""
+
+    def __init__(self, work: Workload, compiled: bool) -> None:
+        self.work = work
+        self.models: dict[float, Any] = {}
+        self.compiled = compiled
+        torch.set_num_threads(1)  # faster than two for models this small
+
+    def model(self, dropout: float) -> tuple[AttentionOnly, Any]:
+        if dropout not in self.models:
+            plain = AttentionOnly(self.work.vocabulary, self.work.width, dropout)
+            self.models[dropout] = (plain, torch.compile(plain, dynamic=False) if self.compiled else plain)
+        return self.models[dropout]
+
+    def train(self, configuration: int, seed: int) -> dict[str, Any]:
+        """Curves after the last step, and when each evaluation ended."""
+        work = self.work
+        rate, decay, dropout, ema = work.configurations[configuration]
+        generator = torch.Generator().manual_seed(seed)
+        torch.manual_seed(seed)
+        plain, model = self.model(dropout)
+        plain.reset(generator)
+        average = [parameter.detach().clone() for parameter in plain.parameters()]
+        optimizer = torch.optim.AdamW(plain.parameters(), lr=rate, weight_decay=decay, betas=(0.9, 0.99))
+        curves, times, loss_sum = {}, [], torch.zeros(())
+        for step in range(1, work.steps + 1):
+            rows = torch.rand(work.batch_size, work.vocabulary, generator=generator).argsort(1)
+            logits = model(rows[:, : work.train_length])
+            loss = functional.cross_entropy(
+                logits.reshape(-1, work.vocabulary), rows[:, 1 : work.train_length + 1].reshape(-1)
+            )
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            torch._foreach_lerp_(average, [parameter.detach() for parameter in plain.parameters()], 1.0 - ema)
+            loss_sum += loss.detach()
+            if step % work.every == 0 or step == work.steps:
+                curves = {"raw": self.curve(plain, None), "ema": self.curve(plain, average)}
+                times.append(time.time())
+        return {"configuration": configuration, "seed": seed, "curves": curves, "times": times}
+
+    @torch.no_grad()
+    def curve(self, model: AttentionOnly, weights: list[torch.Tensor] | None) -> list[float]:
+        """Mean total variation at lengths 1..v-1."""
+        v = self.work.vocabulary
+        rows = torch.rand(self.work.samples, v).argsort(1)[:, : v - 1]
+        model.eval()
+        if weights is None:
+            logits = model(rows)
+        else:
+            names = [name for name, _ in model.named_parameters()]
+            logits = torch.func.functional_call(model, dict(zip(names, weights, strict=True)), (rows,))
+        model.train()
+        absent = (functional.one_hot(rows, v).cumsum(1) == 0).float()
+        target = absent / absent.sum(-1, keepdim=True)
+        return (0.5 * (logits.softmax(-1) - target).abs().sum(-1)).mean(0).tolist()
