@@ -24,12 +24,13 @@ from orchestrator.ledger import KINDS, LEDGER_FILE, SCHEMA, Ledger, Record, deco
 
 FIRST = {"name": "s", "study": "t", "spec": {"b": 1, "a": [1.5, None]}, "spec_hash": "h", "provenance": {}}
 
+keys = st.text(max_size=6).filter("$float".__ne__)
 plain = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | st.text(st.characters(), max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5).filter("$float".__ne__), inner),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(keys, inner),
     max_leaves=6,
 )
-fields = st.dictionaries(st.text(min_size=1, max_size=6), plain, max_size=3)
+fields = st.dictionaries(keys, plain, max_size=3)
 records = st.lists(st.tuples(st.sampled_from(sorted(KINDS - {"sweep"})), fields), max_size=5)
 
 

@@ -215,6 +215,42 @@ def test_a_heartbeat_that_cannot_be_written_does_not_stop_the_owner(tmp_path: Pa
     assert not (tmp_path / "s").exists()
 
 
+def test_a_sweep_on_a_read_only_disk_is_judged_by_its_heartbeat(tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "tmpfs", disk], capture_output=True, text=True)
+    if mounted.returncode:
+        pytest.skip(f"no disk can be mounted here: {mounted.stderr.strip()}")
+    try:
+        owner = {"host": "lab3", "pid": 4711, "user": "ada", "started": 1.0}
+        (disk / ".lock").touch()
+        for name, age in (("fresh", 1.0), ("old", 60.0)):
+            (disk / OWNER_FILE).write_text(json.dumps({**owner, "heartbeat": time.time() - age}))
+            subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
+            described = running(disk)
+            subprocess.run(["mount", "-o", "remount,rw", disk], check=True)
+            if name == "fresh":
+                assert described is not None
+                assert described.startswith("ada@lab3 pid 4711, last heartbeat ")
+            else:
+                assert described is None
+    finally:
+        subprocess.run(["umount", "-l", disk], check=True)
+
+
+def test_a_full_disk_refuses_the_lock_and_leaves_it_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(LedgerError, match=f"{tmp_path / OWNER_FILE}: cannot be written: No space left on device"):
+        SweepLock(tmp_path).acquire()
+    monkeypatch.undo()
+    lock = SweepLock(tmp_path)
+    lock.acquire()
+    lock.release()
+
+
 def test_asking_who_runs_a_sweep_leaves_no_trace(tmp_path: Path) -> None:
     assert running(tmp_path) is None
     assert list(tmp_path.iterdir()) == []
