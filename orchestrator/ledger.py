@@ -3,8 +3,8 @@
 A line is `{"seq":N,"time":T,"kind":K,"data":{...},"sha":S}` in ASCII, without spaces, keys in the order they were
 given. S is the first 16 hex digits of the SHA-256 of the same line without its `sha`. JSON has no infinities and no
 NaN, so they are written `{"$float":"inf"}`. Each line is flushed and fsynced before `append` returns. A line without
-its newline is a write that was cut short: readers leave it out and `Ledger.open` removes it. Everything else that is
-not as written, down to a single byte, is DamagedLedger.
+its newline is a write that was cut short, and never acknowledged: readers leave it out and `Ledger.open` removes it.
+Everything else that is not as written, down to a single byte, is DamagedLedger.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import json
 import logging
 import math
 import os
+import re
 import threading
 import time
 from collections.abc import Mapping
@@ -250,7 +251,20 @@ def _parse(path: Path, content: bytes) -> tuple[list[Record], int]:
         records.append(record)
     if not records:
         raise DamagedLedger(path, 1, "the first record is missing")
+    if _goes_on_after_a_record(torn):
+        raise DamagedLedger(path, len(lines) + 1, "the line does not end where its record does")
     return records, len(content) - len(torn)
+
+
+def _goes_on_after_a_record(torn: bytes) -> bool:
+    """Tell a lost newline from a write cut short: no write puts anything but a newline after a whole record."""
+    for end in re.finditer(rb',"sha":"[0-9a-f]{16}"}', torn[:-1]):
+        try:
+            decode(torn[: end.end()])
+        except ValueError:
+            continue
+        return True
+    return False
 
 
 def _check_schema(path: Path, first: Record) -> None:

@@ -226,7 +226,10 @@ def _between(ordered: Floats, fraction: float, worst: float) -> float:
         return low
     if math.isinf(low) or math.isinf(high):
         return worst if math.isinf(low) and math.isinf(high) else low if math.isinf(low) else high
-    return low + (high - low) * (place - math.floor(place))
+    if fraction == 0.5:
+        return (low + high) / 2
+    weight, step = place - math.floor(place), high - low
+    return low + step * weight if weight < 0.5 else high - step * (1 - weight)  # as numpy.quantile rounds
 
 
 def _sign(direction: str) -> float:

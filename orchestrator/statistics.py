@@ -168,7 +168,8 @@ def _quantile(values_GS: Floats, counted: npt.NDArray[np.int64], fraction: float
     with np.errstate(invalid="ignore"):
         step = high - low
         between = np.where(weight < 0.5, low + step * weight, high - step * (1 - weight))  # as numpy.quantile rounds
-    between = np.where(np.isinf(high), high, between)
-    between = np.where(np.isinf(low), low, between)
+        if fraction == 0.5:
+            between = (low + high) / 2  # as numpy.median does
+    between = np.where(np.isinf(high), high, np.where(np.isinf(low), low, between))
     between = np.where(np.isinf(low) & np.isinf(high), np.where(worst < 0, -np.inf, np.inf), between)
     return np.asarray(np.where((low == high) | (weight == 0), low, between))

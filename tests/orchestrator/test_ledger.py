@@ -123,11 +123,20 @@ def test_a_changed_byte_is_damage_unless_it_is_in_an_unfinished_line(
                 Ledger.open(folder)
             assert (folder / LEDGER_FILE).read_bytes() == content  # a damaged ledger is left as it is
             return
-    if place >= len(content) - len(tail):
-        assert read == whole
-    else:  # only the very last newline can go without leaving a complete damaged line
-        assert place == len(content) - 1
-        assert read == whole[:-1]
+    assert place >= len(content) - len(tail)
+    assert read == whole
+
+
+@pytest.mark.parametrize("torn", [b"", b"{", b"garbage", b"\0" * 8])
+@pytest.mark.parametrize("instead", [b"", b" ", b"\0", b"\r"])
+def test_a_lost_last_newline_is_damage_once_something_follows(folder: Path, instead: bytes, torn: bytes) -> None:
+    content = (folder / LEDGER_FILE).read_bytes()
+    put(folder, content[:-1] + instead + torn)
+    if instead + torn:
+        with pytest.raises(DamagedLedger, match=r"events\.jsonl:5: the line does not end where its record does"):
+            read_records(folder)
+    else:
+        assert len(read_records(folder)) == 4
 
 
 def test_every_flipped_bit_of_a_line_breaks_its_checksum() -> None:

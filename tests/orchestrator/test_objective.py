@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from orchestrator.objective import (
@@ -131,6 +131,7 @@ def test_quartiles_with_infinities_are_never_nan_and_in_order(values: list[float
 
 
 @given(seeds_scores, directions)
+@example([0.0, 129.0, 0.95, math.nan], "minimize")
 def test_the_policy_worst_is_the_median_of_finite_stand_ins(values: list[float], direction: str) -> None:
     score = score_configuration("c", values, objective(direction=direction))
     worst = 1e12 if direction == "minimize" else -1e12
