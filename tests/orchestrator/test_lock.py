@@ -35,11 +35,10 @@ import os, sys, time
 from pathlib import Path
 from orchestrator.lock import SweepLock
 SweepLock(Path(sys.argv[1])).acquire()
-child = os.fork()
-if not child:
+if not os.fork():
+    print(os.getpid(), flush=True)  # by now the fork is complete, and filelock has closed the child's copy
     time.sleep(60)
     os._exit(0)
-print(child, flush=True)
 time.sleep(60)
 """
 
