@@ -1,7 +1,14 @@
 """Train one pack of members as one stacked program. Needs torch and numpy alone.
 
 `train(members, reporter)` is the whole interface; `MemberConfig.from_dict` builds what it takes.
+
+Importing this package asks MKL for results that do not depend on how a matrix lies in memory or on the processor's
+generation (MKL_CBWR): without it a member's products differ in the last bit with its place in a pack.
 """
+
+import os
+
+os.environ.setdefault("MKL_CBWR", "AVX2,STRICT")
 
 from trainers.checkpoint import Checkpoints
 from trainers.config import MemberConfig

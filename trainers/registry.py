@@ -9,11 +9,12 @@ from typing import Any, TypeVar
 from trainers.errors import ConfigError, Problem, nearest
 from trainers.settings import Settings, settings_fields
 
-KINDS = ("task", "model", "average", "schedule")
+KINDS = ("task", "model", "position", "average", "schedule")
 _classes: dict[str, dict[str, type[Settings]]] = {kind: {} for kind in KINDS}
 _homes = {
     "task": "trainers.tasks",
     "model": "trainers.models",
+    "position": "trainers.positions",
     "average": "trainers.averaging",
     "schedule": "trainers.schedules",
 }

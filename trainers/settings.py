@@ -27,15 +27,17 @@ def setting(
     choices: tuple[Any, ...] | None = None,
     member: bool = False,
     variant: Callable[[Any], Any] | None = None,
+    kind: str | None = None,
     help: str = "",
 ) -> Any:
     """A settings field. `low`/`high` are inclusive bounds, `above`/`below` exclusive ones, per element for tuples.
 
     `variant` of a member hyperparameter names what of its value changes the program (for example whether a dropout
-    rate is zero); members of a pack share it.
+    rate is zero); members of a pack share it. A field of a registered `kind` holds one of its classes, given by name
+    or as `{name: ..., field: ...}`.
     """
     bounds = {"low": low, "high": high, "above": above, "below": below}
-    metadata = {"bounds": bounds, "choices": choices, "member": member, "variant": variant, "help": help}
+    metadata = {"bounds": bounds, "choices": choices, "member": member, "variant": variant, "kind": kind, "help": help}
     return field(default=default, metadata=metadata)
 
 
@@ -52,9 +54,9 @@ class Settings:
     def __post_init__(self) -> None:
         problems: list[Problem] = []
         for item in settings_fields(type(self)):
-            value, problem = _checked(item, _hints(type(self))[item.name], getattr(self, item.name))
+            value, found = _checked(item, _hints(type(self))[item.name], getattr(self, item.name))
             object.__setattr__(self, item.name, value)
-            problems += [problem] if problem else []
+            problems += found
         if not problems:
             problems += self.cross_checks()
         if problems:
@@ -77,8 +79,7 @@ class Settings:
         ]
         for name, item in known.items():
             if name in data:
-                problem = _checked(item, _hints(cls)[name], data[name])[1]
-                problems += [problem] if problem else []
+                problems += _checked(item, _hints(cls)[name], data[name])[1]
             elif item.default is MISSING:
                 problems.append(Problem(key=name, message="is required", allowed=_allowed(item, _hints(cls)[name])))
         if problems:
@@ -95,6 +96,8 @@ class Settings:
         """What of these settings the members of a pack must share."""
         shared = self.to_dict()
         for item in settings_fields(type(self)):
+            if item.metadata["kind"]:
+                shared[item.name] = getattr(self, item.name).structure()
             if item.metadata["member"]:
                 variant = item.metadata["variant"]
                 shared[item.name] = variant(getattr(self, item.name)) if variant else "per member"
@@ -113,20 +116,36 @@ def _hints(cls: type) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, Settings):
+        return value.to_dict()
     return [_plain(item) for item in value] if isinstance(value, tuple) else value
 
 
-def _checked(item: Field[Any], hint: Any, value: Any) -> tuple[Any, Problem | None]:
-    """The value in its declared type, or a problem that says what is allowed."""
+def _checked(item: Field[Any], hint: Any, value: Any) -> tuple[Any, list[Problem]]:
+    """The value in its declared type, or problems that say what is allowed."""
+    if item.metadata["kind"]:
+        return _registered(item, value)
     try:
         converted = _converted(hint, value)
         _bounded(item.metadata, converted)
     except ValueError as error:
         choices = item.metadata["choices"]
         close = nearest(value, [str(choice) for choice in choices]) if choices else None
-        allowed = _allowed(item, hint)
-        return value, Problem(key=item.name, given=value, message=f"{value!r} {error}", allowed=allowed, nearest=close)
-    return converted, None
+        message, allowed = f"{value!r} {error}", _allowed(item, hint)
+        return value, [Problem(key=item.name, given=value, message=message, allowed=allowed, nearest=close)]
+    return converted, []
+
+
+def _registered(item: Field[Any], value: Any) -> tuple[Any, list[Problem]]:
+    """The registered class that a name or a mapping stands for."""
+    from trainers import registry
+
+    if isinstance(value, Settings):
+        return value, []
+    try:
+        return registry.build(item.metadata["kind"], {"name": value} if isinstance(value, str) else value), []
+    except ConfigError as error:
+        return value, [problem.under(item.name) for problem in error.problems]
 
 
 def _converted(hint: Any, value: Any) -> Any:
@@ -177,6 +196,8 @@ def _bounded(metadata: Mapping[str, Any], value: Any) -> None:
 
 
 def _allowed(item: Field[Any], hint: Any) -> str:
+    if item.metadata["kind"]:
+        return f"a {item.metadata['kind']}"
     if item.metadata["choices"] is not None:
         names = ", ".join(str(choice) for choice in item.metadata["choices"])
         return f"a list of {names}" if typing.get_origin(hint) is tuple else names

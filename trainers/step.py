@@ -9,6 +9,7 @@ from trainers.layers.dropout import Dropout
 from trainers.optim import adamw, clipped
 from trainers.pack import Pack, State
 from trainers.random import Stream
+from trainers.tasks.batch import Batch
 
 # Compiling takes tens of seconds. It is the default where one member alone would train at least this long uncompiled,
 # by a rough model of one CPU core: so much for starting the kernels of a step, and so many operations a second.
@@ -26,21 +27,31 @@ def compiles(pack: Pack) -> bool:
     return pack.optimization.steps * seconds >= COMPILE_FROM_SECONDS
 
 
-def losses(pack: Pack, theta: Tensor, step: Tensor) -> Tensor:
-    """The training loss of every member at step `step` (counted from 1), (M,)."""
-    batch = pack.task.sample(Stream(pack.seeds_S, "data", step), pack.optimization.batch_size).of(pack.index_M)
-    dropout = None
-    if pack.drops:
-        dropout = Dropout(Stream(pack.seeds_S, "dropout", step), pack.index_M, pack.model_h["dropout"][:, 0])
-    loss: Tensor = pack.task.loss(pack.model.logits(pack.layout.views(theta), batch.tokens, dropout, pack.form), batch)
+def sampled(pack: Pack, step: Tensor) -> Batch:
+    """The training batch of every member at step `step` (counted from 1): drawn once for each seed."""
+    batch: Batch = pack.task.sample(Stream(pack.seeds_S, "data", step), pack.optimization.batch_size)
+    return batch.of(pack.index_M)
+
+
+def losses(pack: Pack, theta: Tensor, batch: Batch, step: Tensor) -> Tensor:
+    """The training loss of every member, (M,)."""
+    noise = None
+    if pack.drops or pack.model.random:
+        noise = Dropout(Stream(pack.seeds_S, "dropout", step), pack.index_M, pack.model_h["dropout"][:, 0], pack.drops)
+    loss: Tensor = pack.task.loss(pack.model.logits(pack.layout.views(theta), batch.tokens, noise, pack.form), batch)
     return loss
 
 
 def step_once(pack: Pack, state: State) -> None:
+    """Sample a batch and learn from it."""
+    learn(pack, state, sampled(pack, state.step + 1))
+
+
+def learn(pack: Pack, state: State, batch: Batch) -> None:
     """Advance `state` in place by one step. A member whose loss, weights or moments become non-finite is frozen."""
 
     def total(theta: Tensor) -> tuple[Tensor, Tensor]:
-        loss_M = losses(pack, theta, step)
+        loss_M = losses(pack, theta, batch, step)
         return loss_M.sum(), loss_M.detach()
 
     step = state.step + 1
@@ -71,5 +82,8 @@ def stepper(pack: Pack) -> Callable[[State], None]:
         return lambda state: step_once(pack, state)
     torch._dynamo.config.recompile_limit = 1024  # one process trains packs of many structures in turn
     torch._dynamo.config.accumulated_recompile_limit = 1024
-    compiled: Callable[[Pack, State], None] = torch.compile(step_once, dynamic=False, fullgraph=True)
-    return lambda state: compiled(pack, state)
+    if pack.task.compiles:
+        whole: Callable[[Pack, State], None] = torch.compile(step_once, dynamic=False, fullgraph=True)
+        return lambda state: whole(pack, state)
+    rest: Callable[[Pack, State, Batch], None] = torch.compile(learn, dynamic=False, fullgraph=True)
+    return lambda state: rest(pack, state, sampled(pack, state.step + 1))

@@ -166,7 +166,8 @@ def table(rows: list[dict[str, Any]]) -> None:
 
         print(f"\n{name}: member-steps per second, median (range) over rounds\n")
         print(
-            "| arm | steady | over A-eager | over A-compiled | with start-up | first run s | later runs s | worker MiB | driver MiB |"
+            "| arm | steady | over A-eager | over A-compiled | with start-up | first run s | later runs s "
+            "| worker MiB | driver MiB |"
         )
         print("|---|---|---|---|---|---|---|---|---|")
         for arm in arms:

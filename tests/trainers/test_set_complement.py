@@ -13,7 +13,7 @@ from trainers.layers.dropout import Dropout
 from trainers.models.attention_only import AttentionOnly
 from trainers.pack import Pack, State
 from trainers.random import Stream
-from trainers.step import losses, step_once
+from trainers.step import losses, sampled, step_once
 from trainers.tasks.set_complement import SetComplement
 
 CPU = torch.device("cpu")
@@ -192,16 +192,16 @@ TABLE_CASES = [
 def test_table_form_equals_plain_form(member, changes) -> None:
     plain, table = packs(member, **changes)
     assert (plain.form, table.form) == ("plain", "table")
-    state = State.initial(plain)
+    state, one = State.initial(plain), torch.tensor(1)
     gradients = [
-        torch.func.grad(lambda theta, pack=pack: losses(pack, theta, torch.tensor(1)).sum())(state.theta)
+        torch.func.grad(lambda theta, pack=pack: losses(pack, theta, sampled(pack, one), one).sum())(state.theta)
         for pack in (plain, table)
     ]
     assert float((gradients[0] - gradients[1]).norm() / gradients[0].norm()) < 1e-6
     states = [State.initial(plain), State.initial(table)]
-    for pack, one in zip((plain, table), states, strict=True):
+    for pack, mine in zip((plain, table), states, strict=True):
         for _ in range(40):
-            step_once(pack, one)
+            step_once(pack, mine)
     assert float((states[0].theta - states[1].theta).abs().max()) < 1e-5
     assert float((states[0].theta - State.initial(plain).theta).abs().max()) > 1e-2
     assert np.nanmax(np.abs(evaluate(plain, states[0])[1] - evaluate(table, states[1])[1])) < 1e-3

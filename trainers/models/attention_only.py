@@ -78,6 +78,11 @@ class AttentionOnly(Settings):
         hindering = [site for site in self.dropout_sites if site != "attention"]
         return f"dropout at {hindering[0]}" if self.dropout > 0 and hindering else None
 
+    @property
+    def random(self) -> bool:
+        """Nothing but dropout is random."""
+        return False
+
     def parameters(self, task: Settings) -> tuple[Parameter, ...]:
         """The matrices of the module docstring, untied."""
         v_in, v_out, d, k = task.inputs, task.outputs, self.width, self.value_width or self.width  # type: ignore[attr-defined]
@@ -130,7 +135,7 @@ class AttentionOnly(Settings):
         return torch.bmm(torch.bmm(torch.bmm(seen, weights["value"]), weights["output"]), weights["unembedding"])
 
     def _drop(self, x: Tensor, site: str, dropout: Dropout | None) -> Tensor:
-        return dropout(x, DROPOUT_SITES.index(site)) if dropout and site in self.dropout_sites else x
+        return dropout(x, DROPOUT_SITES.index(site)) if dropout is not None and site in self.dropout_sites else x
 
     def _attention(self, scores_MBTT: Tensor, dropout: Dropout | None) -> Tensor:
         """Causal softmax over the scores, then dropout of the weights."""

@@ -3,6 +3,7 @@
 import itertools
 import math
 from collections.abc import Iterator, Mapping
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -11,6 +12,7 @@ from trainers.errors import Problem
 from trainers.random import Stream
 from trainers.registry import register
 from trainers.settings import Settings, setting
+from trainers.tasks import uniform
 from trainers.tasks.batch import Batch
 
 
@@ -31,6 +33,8 @@ class SetComplement(Settings):
     vocabulary: int = setting(20, low=3, help="number of tokens v")
     train_length: int = setting(5, low=1, help="trained on lengths 1..train_length")
     target: str = setting("sampled", choices=("sampled", "soft"), help="next token, or the whole distribution")
+
+    compiles: ClassVar[bool] = True  # whether sampling is compiled with the step
 
     def cross_checks(self) -> Iterator[Problem]:
         """A training row and its sampled target fit into the vocabulary."""
@@ -71,21 +75,14 @@ class SetComplement(Settings):
     def metrics(self) -> Mapping[str, str]:
         """Each metric and its better direction.
 
-        Means over inputs: total_variation to the uniform distribution over absent tokens; invalid_mass, the probability
-        on present ones; invalid_top1, how often the most probable token is present; kl, KL(target || model); margin,
-        smallest logit of an absent token minus largest of a present one; valid_uniformity, total variation within the
-        absent tokens alone. Extremes: total_variation_p99 and margin_min, the worst input. displacement is the Delta of
-        the balanced closed form with the same invalid mass m: s log(s (1 - m) / ((v - s) m)).
+        Means over inputs of the metrics of `trainers.tasks.uniform` with the absent tokens allowed. Extremes:
+        total_variation_p99 and margin_min, the worst input. displacement is the Delta of the balanced closed form with
+        the same invalid mass m: s log(s (1 - m) / ((v - s) m)).
         """
         return {
-            "total_variation": "minimize",
+            **uniform.METRICS,
             "total_variation_p99": "minimize",
-            "invalid_mass": "minimize",
-            "invalid_top1": "minimize",
-            "kl": "minimize",
-            "margin": "maximize",
             "margin_min": "maximize",
-            "valid_uniformity": "minimize",
             "displacement": "none",
         }
 
@@ -96,8 +93,7 @@ class SetComplement(Settings):
 
     def targets_of(self, tokens_SBT: Tensor) -> Tensor:
         """The uniform distribution over absent tokens after each position, float32 (S, B, T, V)."""
-        absent = ~self._present(tokens_SBT)
-        return absent / absent.sum(dim=-1, keepdim=True)
+        return uniform.uniform_over(~self._present(tokens_SBT))
 
     def sample(self, stream: Stream, batch: int) -> Batch:
         """A training batch for every seed of the stream."""
@@ -134,33 +130,15 @@ class SetComplement(Settings):
     def score(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
         """Each metric at each of `lengths`, (M, len(lengths)), from logits at the positions of `batch`."""
         at = torch.tensor([s - 1 for s in lengths], device=logits_MBTV.device)
-        logits = logits_MBTV.index_select(2, at).float()
-        present = self._present(batch.tokens).index_select(2, at)
-        target = batch.targets.index_select(2, at)
-        logs = torch.log_softmax(logits, dim=-1)
-        p = torch.exp(logs)
-        infinity = torch.tensor(torch.inf, device=logits.device)
-        log_invalid = torch.logsumexp(torch.where(present, logs, -infinity), dim=-1)
-        log_valid = torch.logsumexp(torch.where(present, -infinity, logs), dim=-1)
-        variation = 0.5 * (p - target).abs().sum(dim=-1)
-        margin = torch.where(present, infinity, logits).amin(dim=-1) - torch.where(present, logits, -infinity).amax(
-            dim=-1
-        )
-        within = torch.where(present, torch.zeros_like(p), torch.exp(logs - log_valid[..., None]))
-        top1_present = torch.gather(present, -1, logits.argmax(dim=-1, keepdim=True))[..., 0]
-        kl = (target * (torch.log(target.clamp_min(1e-30)) - logs)).sum(dim=-1)
-        s = at + 1.0
+        absent = ~self._present(batch.tokens).index_select(2, at)
+        rows, log_valid, log_invalid = uniform.row_scores(logits_MBTV.index_select(2, at), absent)
+        worst = math.ceil(0.99 * absent.shape[1])
         odds = torch.logsumexp(log_valid, dim=1) - torch.logsumexp(log_invalid, dim=1)
-        worst = math.ceil(0.99 * variation.shape[1])
+        s = at + 1.0
         return {
-            "total_variation": variation.mean(dim=1),
-            "total_variation_p99": torch.kthvalue(variation, worst, dim=1).values,
-            "invalid_mass": torch.exp(log_invalid).mean(dim=1),
-            "invalid_top1": top1_present.float().mean(dim=1),
-            "kl": kl.mean(dim=1),
-            "margin": margin.mean(dim=1),
-            "margin_min": margin.amin(dim=1),
-            "valid_uniformity": 0.5 * (within - target).abs().sum(dim=-1).mean(dim=1),
+            **{name: row.mean(dim=1) for name, row in rows.items()},
+            "total_variation_p99": torch.kthvalue(rows["total_variation"], worst, dim=1).values,
+            "margin_min": rows["margin"].amin(dim=1),
             "displacement": s * (torch.log(s) - torch.log(self.vocabulary - s) + odds),
         }
 

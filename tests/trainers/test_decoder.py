@@ -1,0 +1,182 @@
+"""The stacked decoder against torch's own layers with copied weights, its positions, dropout sites and packs."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from trainers.evaluate import evaluate
+from trainers.models.decoder import Decoder
+from trainers.pack import Pack, State
+from trainers.parameters import Layout
+from trainers.positions.rope import Rope
+from trainers.step import stepper
+from trainers.tasks.set_complement import SetComplement
+
+CPU = torch.device("cpu")
+TASK = SetComplement(vocabulary=9, train_length=4)
+TOKENS = torch.tensor([[[1, 5, 2, 8, 0], [3, 4, 7, 6, 1]]])
+
+
+def decoder_member(member, seed: int, **changes):
+    model = {"name": "decoder", "layers": 2, "width": 8, "heads": 2, **changes.pop("model", {})}
+    return member(
+        seed, **{"model": model, "training__steps": 20, "task__vocabulary": 9, "task__train_length": 4, **changes}
+    )
+
+
+def weights_of(model: Decoder, seed: int = 0) -> dict[str, torch.Tensor]:
+    layout = Layout(model.parameters(TASK))
+    theta = layout.initial(torch.tensor([seed]), torch.float64)
+    noise = torch.randn(theta.shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return layout.views(theta + 0.3 * noise)
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_equals_torch_transformer_with_copied_weights(norm: str) -> None:
+    model = Decoder(layers=2, width=8, heads=2, hidden=12, norm=norm)
+    w = {name: value[0] for name, value in weights_of(model).items()}
+    x = w["embedding"][TOKENS[0]]
+    mask = nn.Transformer.generate_square_subsequent_mask(5, dtype=torch.float64)
+    for i in range(2):
+        layer = nn.TransformerEncoderLayer(
+            8, 2, 12, 0.0, "gelu", batch_first=True, norm_first=norm == "pre", dtype=torch.float64
+        )
+        copied = {
+            "self_attn.in_proj_weight": w[f"block{i}.qkv"].T,
+            "self_attn.in_proj_bias": w[f"block{i}.qkv_bias"],
+            "self_attn.out_proj.weight": w[f"block{i}.output"].T,
+            "self_attn.out_proj.bias": w[f"block{i}.output_bias"],
+            "linear1.weight": w[f"block{i}.in"].T,
+            "linear1.bias": w[f"block{i}.in_bias"],
+            "linear2.weight": w[f"block{i}.out"].T,
+            "linear2.bias": w[f"block{i}.out_bias"],
+            **{f"norm{j}.weight": w[f"block{i}.norm{j}_gain"] for j in (1, 2)},
+            **{f"norm{j}.bias": w[f"block{i}.norm{j}_bias"] for j in (1, 2)},
+        }
+        layer.load_state_dict(copied)
+        x = layer(x, src_mask=mask, is_causal=True)
+    if norm == "pre":
+        x = nn.functional.layer_norm(x, (8,), w["final_gain"], w["final_bias"])
+    expected = x @ w["head"]
+    got = model.logits({name: value[None] for name, value in w.items()}, TOKENS, None, "plain")[0]
+    torch.testing.assert_close(got, expected.detach(), rtol=1e-9, atol=1e-9)
+
+
+def test_fused_attention_equals_written_out_attention(member) -> None:
+    """Dropout of rate zero at the attention weights takes the written-out path."""
+    from trainers.layers.dropout import Dropout
+    from trainers.random import Stream
+
+    model = Decoder(layers=2, width=8, heads=2)
+    weights = weights_of(model)
+    noise = Dropout(
+        Stream(torch.tensor([0]), "dropout", torch.tensor(1)), None, torch.zeros(1, dtype=torch.float64), True
+    )
+    torch.testing.assert_close(
+        model.logits(weights, TOKENS, noise, "plain"), model.logits(weights, TOKENS, None, "plain")
+    )
+
+
+@pytest.mark.parametrize("position", ["nope", "learned", "rope"])
+def test_later_tokens_do_not_change_earlier_logits(position: str) -> None:
+    model = Decoder(layers=2, width=8, heads=2, position=position)
+    weights = weights_of(model)
+    long = model.logits(weights, TOKENS, None, "plain")
+    short = model.logits(weights, TOKENS[..., :3], None, "plain")
+    torch.testing.assert_close(long[:, :, :3], short)
+
+
+def test_rope_scores_depend_on_distance_alone() -> None:
+    generator = torch.Generator().manual_seed(0)
+    q, k = (
+        torch.randn(1, 1, 1, 1, 6, generator=generator, dtype=torch.float64).expand(1, 1, 1, 9, 6) for _ in range(2)
+    )
+    q, k = Rope().rotate(q, k)
+    scores = (q @ k.mT)[0, 0, 0]
+    for distance in range(-8, 9):
+        line = torch.diagonal(scores, distance)
+        torch.testing.assert_close(line, line[:1].expand_as(line))
+    assert not torch.allclose(scores[0, 0], scores[3, 0])
+
+
+def test_rope_is_a_rotation_by_position_times_frequency() -> None:
+    x = torch.tensor([1.0, 0.0, 0.0, 0.0], dtype=torch.float64).expand(1, 1, 1, 7, 4)
+    turned = Rope(base=100.0).rotate(x, x)[0][0, 0, 0]
+    for t in range(7):
+        torch.testing.assert_close(turned[t], torch.tensor([np.cos(t), 0.0, np.sin(t), 0.0]))
+
+
+def test_learned_positions_and_their_offsets(member) -> None:
+    from trainers.layers.dropout import Dropout
+    from trainers.positions.learned import Learned
+    from trainers.random import Stream
+
+    position = Learned(max_offset=3)
+    (parameter,) = position.parameters(8, 4, 1, 0.02)
+    assert parameter.shape == (11, 4)
+    table = torch.arange(11.0)[None, :, None].expand(1, 11, 4).contiguous()
+    x = torch.zeros(1, 50, 5, 4)
+    assert position.embed(x, {"positions": table}, None)[0, 0, :, 0].tolist() == [0, 1, 2, 3, 4]
+    noise = Dropout(
+        Stream(torch.tensor([0]), "dropout", torch.tensor(1)), None, torch.zeros(1, dtype=torch.float64), False
+    )
+    shifted = position.embed(x, {"positions": table}, noise)[0, :, :, 0]
+    assert set(shifted[:, 0].tolist()) == {0, 1, 2, 3}
+    torch.testing.assert_close(shifted - shifted[:, :1], torch.arange(5.0).expand(50, 5))
+
+
+CASES = {
+    "pre, nope": {},
+    "post, rope, dropout": {"norm": "post", "position": "rope", "dropout": 0.2},
+    "none, learned with offsets": {"norm": "none", "position": {"name": "learned", "max_offset": 4}},
+    "residual dropout": {"dropout": 0.3, "dropout_sites": ["residual"]},
+}
+
+
+@pytest.mark.parametrize("changes", CASES.values(), ids=CASES)
+@pytest.mark.parametrize("task", ["set_complement", "othello"])
+def test_alone_equals_packed_bit_for_bit(member, changes, task) -> None:
+    reference = None
+    board = {"task": {"name": "othello", "board": 4, "train_moves": 6}, "evaluation__samples": 16}
+    for size, place in ((1, 0), (3, 1), (6, 5)):
+        members = []
+        for i in range(size):
+            own = {"dropout": 0.1 + 0.05 * i} if changes.get("dropout") else {}
+            members.append({"model": {**changes, **own}, "training__learning_rate": 1e-3 * (i + 1)})
+        members[place] = {"model": changes, "training__learning_rate": 2e-2}
+        seeds = [i % 3 for i in range(size)]
+        seeds[place] = 7
+        configs = []
+        for seed, own in zip(seeds, members, strict=True):
+            given = {
+                "training__steps": 20,
+                **own,
+                "model": {"name": "decoder", "layers": 2, "width": 8, "heads": 2, **own["model"]},
+            }
+            given.update(board if task == "othello" else {"task__vocabulary": 9, "task__train_length": 4})
+            configs.append(member(seed, **given))
+        pack = Pack(configs, CPU)
+        state, step = State.initial(pack), stepper(pack)
+        for _ in range(20):
+            step(state)
+        found = [state.theta[place], state.loss_sum[place], torch.from_numpy(evaluate(pack, state)[1][place])]
+        reference = reference or found
+        for one, other in zip(reference, found, strict=True):
+            assert torch.equal(torch.nan_to_num(one), torch.nan_to_num(other)), f"a pack of {size} differs"
+
+
+def test_compiled_othello_keeps_sampling_outside(member, recorder) -> None:
+    from trainers import train
+
+    data = {
+        "task": {"name": "othello", "board": 4, "train_moves": 6},
+        "model": {"name": "decoder", "layers": 1, "width": 8, "heads": 2},
+        "training__steps": 12,
+        "evaluation__samples": 16,
+    }
+    eager = train([member(s, **data) for s in (0, 1)], recorder)
+    compiled = train([member(s, **data, training__compile=True) for s in (0, 1)], recorder)
+    for one, other in zip(eager, compiled, strict=True):
+        for a, b in zip(one.curves, other.curves, strict=True):
+            assert a.values == pytest.approx(b.values, rel=1e-3, abs=1e-3, nan_ok=True)

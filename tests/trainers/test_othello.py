@@ -1,0 +1,186 @@
+"""Othello: perft counts, every game under a slow independent referee, targets, games that end early."""
+
+import random
+
+import numpy as np
+import pytest
+import scipy.stats
+import torch
+
+from trainers.random import Stream
+from trainers.tasks.othello import Othello
+from trainers.tasks.reversi import Board, perft, successors
+
+
+class Referee:
+    """Othello on a list of lists, written without bits. 1 moves first, -1 second."""
+
+    def __init__(self, n: int) -> None:
+        self.n, self.side, h = n, 1, n // 2
+        self.cells = [[0] * n for _ in range(n)]
+        self.cells[h - 1][h] = self.cells[h][h - 1] = 1
+        self.cells[h - 1][h - 1] = self.cells[h][h] = -1
+
+    def turned(self, row: int, column: int, side: int) -> list[tuple[int, int]]:
+        if self.cells[row][column]:
+            return []
+        found = []
+        for dr in (-1, 0, 1):
+            for dc in (-1, 0, 1):
+                line, r, c = [], row + dr, column + dc
+                while (dr or dc) and 0 <= r < self.n and 0 <= c < self.n and self.cells[r][c] == -side:
+                    line.append((r, c))
+                    r, c = r + dr, c + dc
+                if line and 0 <= r < self.n and 0 <= c < self.n and self.cells[r][c] == side:
+                    found += line
+        return found
+
+    def moves_of(self, side: int) -> list[int]:
+        return [r * self.n + c for r in range(self.n) for c in range(self.n) if self.turned(r, c, side)]
+
+    def legal(self) -> list[int]:
+        """Legal squares; passes where the side to move has none and the other has."""
+        if not self.moves_of(self.side) and self.moves_of(-self.side):
+            self.side = -self.side
+        return self.moves_of(self.side)
+
+    def play(self, square: int) -> None:
+        row, column = divmod(square, self.n)
+        for r, c in [*self.turned(row, column, self.side), (row, column)]:
+            self.cells[r][c] = self.side
+        self.side = -self.side
+
+    def bits(self, side: int) -> int:
+        value = sum(1 << (r * self.n + c) for r in range(self.n) for c in range(self.n) if self.cells[r][c] == side)
+        return value - 2**64 if value >= 2**63 else value
+
+
+def games(n: int, count: int, moves: int, seed: int = 0):
+    return Board(n).play(Stream(torch.tensor([seed]), "data", torch.tensor(1)), count, moves)
+
+
+@pytest.mark.parametrize(
+    ("n", "counts"),
+    [
+        (8, [4, 12, 56, 244, 1396, 8200, 55092]),  # the usual perft table of Othello
+        (6, [4, 12, 56, 244, 1364]),
+        (4, [4, 12, 44, 128, 424]),
+    ],
+)
+def test_perft_from_the_start(n: int, counts: list[int]) -> None:
+    assert perft(Board(n), len(counts)) == counts
+
+
+def slow_perft(referee: Referee, depth: int) -> int:
+    if depth == 0:
+        return 1
+    import copy
+
+    moves = referee.moves_of(referee.side)
+    if not moves:
+        if not referee.moves_of(-referee.side):
+            return 0
+        passed = copy.deepcopy(referee)
+        passed.side = -passed.side
+        return slow_perft(passed, depth - 1)
+    total = 0
+    for move in moves:
+        after = copy.deepcopy(referee)
+        after.play(move)
+        total += slow_perft(after, depth - 1)
+    return total
+
+
+def test_perft_from_positions_with_passes() -> None:
+    """Positions in which the side to move must pass, found by random play on 6x6."""
+    draw, board = random.Random(0), Board(6)
+    steps = board.directions(torch.device("cpu"))
+    tried = 0
+    while tried < 5:
+        referee = Referee(6)
+        while referee.moves_of(referee.side):
+            referee.play(draw.choice(referee.moves_of(referee.side)))
+        if not referee.moves_of(-referee.side):
+            continue
+        tried += 1
+        own, other = (torch.tensor([referee.bits(side)]) for side in (referee.side, -referee.side))
+        for depth in (1, 2, 3):
+            own, other = successors(board, own, other, steps)
+            assert len(own) == slow_perft(referee, depth)
+
+
+@pytest.mark.parametrize("n", [4, 6, 8])
+def test_every_game_is_legal_and_its_targets_are_the_referees(n: int) -> None:
+    board = Board(n)
+    count = 40
+    tokens, legal = games(n, count, len(board.playable))
+    ended, passes = 0, 0
+    for game in range(count):
+        referee = Referee(n)
+        for token, bits in zip(tokens[0, game].tolist(), legal[0, game].tolist(), strict=True):
+            before = referee.side
+            squares = referee.legal()
+            passes += referee.side != before
+            assert sorted(squares) == [s for s in range(n * n) if bits >> s & 1]
+            if token == 0:
+                assert not squares
+                ended += 1
+                break
+            assert board.playable[token - 1] in squares
+            referee.play(board.playable[token - 1])
+        discs = sum(cell != 0 for row in referee.cells for cell in row)
+        assert discs == 4 + int((tokens[0, game] > 0).sum())
+    assert passes > 0 and (n == 8 or ended > 0), "the sample covers passes and early ends"
+
+
+def test_moves_are_uniform_over_the_legal_ones() -> None:
+    tokens, _ = games(8, 20_000, 2)
+    playable = Board(8).playable
+    first = np.array(playable)[tokens[0, :, 0].numpy() - 1]
+    squares, counts = np.unique(first, return_counts=True)
+    assert squares.tolist() == [19, 26, 37, 44] and scipy.stats.chisquare(counts).pvalue > 1e-4
+    second = np.array(playable)[tokens[0, :, 1].numpy() - 1][first == 19]
+    squares, counts = np.unique(second, return_counts=True)
+    assert squares.tolist() == [18, 20, 34] and scipy.stats.chisquare(counts).pvalue > 1e-4
+
+
+def test_games_are_keyed_by_seed_alone() -> None:
+    one = Board(6).play(Stream(torch.tensor([3, 9]), "data", torch.tensor(2)), 8, 20)[0]
+    assert torch.equal(one[1], games(6, 8, 20, 9)[0][0]) is False  # another step
+    assert torch.equal(one[1], Board(6).play(Stream(torch.tensor([9]), "data", torch.tensor(2)), 8, 20)[0][0])
+
+
+def test_six_by_six_opens_as_it_should() -> None:
+    assert Othello(board=6, train_moves=16).legal_squares([]) == [8, 13, 22, 27]
+    with pytest.raises(ValueError, match="not legal"):
+        Othello().legal_squares([0])
+
+
+def test_loss_leaves_pads_out_and_soft_is_the_mean_of_sampled() -> None:
+    task = Othello(board=4, train_moves=12)
+    soft = Othello(board=4, train_moves=12, target="soft")
+    stream = Stream(torch.tensor([0]), "data", torch.tensor(1))
+    batch = task.sample(stream, 500)
+    assert int((batch.targets == 0).sum()) > 0
+    logits = torch.randn(1, 500, 11, 13, generator=torch.Generator().manual_seed(0))
+    changed = torch.where((batch.targets == 0)[..., None], 100 * torch.rand_like(logits), logits)
+    torch.testing.assert_close(task.loss(logits, batch), task.loss(changed, batch))
+    constant = torch.randn(13, generator=torch.Generator().manual_seed(1)).expand(1, 500, 11, 13)
+    assert float(soft.loss(constant, soft.sample(stream, 500))) == pytest.approx(
+        float(task.loss(constant, batch)), abs=0.05
+    )
+
+
+def test_exact_predictions_score_zero_after_every_move() -> None:
+    task = Othello(board=6, train_moves=16)
+    for batch, lengths in task.evaluation_batches(
+        Stream(torch.tensor([0]), "eval", torch.tensor(0)), 200, task.lengths
+    ):
+        logits = torch.where(task._allowed(batch.targets), 0.0, -60.0)
+        scores = task.score(logits, batch, lengths)
+        going = scores["games"][0] > 0
+        for name, best in {"total_variation": 0, "invalid_mass": 0, "invalid_top1": 0, "kl": 0, "margin": 60}.items():
+            torch.testing.assert_close(
+                scores[name][0, going], torch.full((int(going.sum()),), float(best)), atol=1e-5, rtol=0
+            )
+        assert scores["games"][0, 0] == 1 and scores["games"][0, -1] < 1

@@ -1,0 +1,81 @@
+"""Stacked transformer block: attention and MLP on a residual stream, with norms before, after or nowhere."""
+
+from collections.abc import Callable, Mapping
+
+from torch import Tensor
+
+from trainers.layers.attention import attention
+from trainers.layers.dropout import Dropout
+from trainers.layers.mlp import mlp
+from trainers.layers.norm import layer_norm
+from trainers.parameters import Parameter
+from trainers.positions.position import Position
+
+SITES = ("attention", "residual", "residual")  # of the three masks of a block, in order
+
+
+def block_parameters(name: str, width: int, hidden: int, norm: str, std: float) -> tuple[Parameter, ...]:
+    """Parameters of one block: matrices normal(0, std^2), biases zero, norms identity; only matrices decay."""
+
+    def matrix(key: str, rows: int, columns: int) -> tuple[Parameter, Parameter]:
+        return (
+            Parameter(name=f"{name}.{key}", shape=(rows, columns), std=std),
+            Parameter(name=f"{name}.{key}_bias", shape=(columns,), std=0.0, decay=False),
+        )
+
+    found = [*matrix("qkv", width, 3 * width), *matrix("output", width, width)]
+    found += [*matrix("in", width, hidden), *matrix("out", hidden, width)]
+    for key in ("norm1", "norm2") if norm != "none" else ():
+        found += norm_parameters(f"{name}.{key}", width)
+    return tuple(found)
+
+
+def norm_parameters(name: str, width: int) -> tuple[Parameter, Parameter]:
+    """Gain one and bias zero, without weight decay."""
+    return (
+        Parameter(name=f"{name}_gain", shape=(width,), std=0.0, mean=1.0, decay=False),
+        Parameter(name=f"{name}_bias", shape=(width,), std=0.0, decay=False),
+    )
+
+
+def normed(x: Tensor, weights: Mapping[str, Tensor], name: str) -> Tensor:
+    """Layer norm with the parameters of `norm_parameters`."""
+    return layer_norm(x, weights[f"{name}_gain"], weights[f"{name}_bias"])
+
+
+def block(
+    x: Tensor,
+    weights: Mapping[str, Tensor],
+    *,
+    name: str,
+    heads: int,
+    norm: str,
+    causal: bool,
+    position: Position,
+    drops: tuple[
+        Callable[[Tensor], Tensor] | None, Callable[[Tensor], Tensor] | None, Callable[[Tensor], Tensor] | None
+    ],
+) -> Tensor:
+    """One block on (M, B, T, D). `drops` act on the attention weights and on the two residual branches."""
+    on_weights, on_attention, on_mlp = drops
+    seen = normed(x, weights, f"{name}.norm1") if norm == "pre" else x
+    branch = attention(seen, weights, name=name, heads=heads, causal=causal, position=position, drop=on_weights)
+    x = x + (branch if on_attention is None else on_attention(branch))
+    x = normed(x, weights, f"{name}.norm1") if norm == "post" else x
+    seen = normed(x, weights, f"{name}.norm2") if norm == "pre" else x
+    branch = mlp(seen, weights, name)
+    x = x + (branch if on_mlp is None else on_mlp(branch))
+    return normed(x, weights, f"{name}.norm2") if norm == "post" else x
+
+
+def block_drops(
+    noise: Dropout | None, sites: tuple[str, ...], layer: int
+) -> tuple[Callable[[Tensor], Tensor] | None, Callable[[Tensor], Tensor] | None, Callable[[Tensor], Tensor] | None]:
+    """The three masks of block `layer`, each with a site number of its own, None where dropout does not act."""
+
+    def mask(place: int) -> Callable[[Tensor], Tensor] | None:
+        if noise is None or not noise.active or SITES[place] not in sites:
+            return None
+        return lambda x: noise(x, 1 + len(SITES) * layer + place)
+
+    return mask(0), mask(1), mask(2)

@@ -1,0 +1,45 @@
+"""Learned absolute positions, optionally shifted by a random offset in training."""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from trainers.layers.dropout import Dropout
+from trainers.parameters import Parameter
+from trainers.positions.position import Position
+from trainers.registry import register
+from trainers.settings import setting
+
+_SITE = 1000  # of the random offsets in the dropout stream, beyond the sites of any model
+
+
+@register("position", "learned")
+class Learned(Position):
+    """One trained vector for each position.
+
+    Positions never trained on fail by construction: `max_offset` shifts the positions of each training row by a random
+    0..max_offset, so that later vectors are trained too.
+    """
+
+    max_offset: int = setting(0, low=0, help="largest random shift of a training row")
+
+    @property
+    def random(self) -> bool:
+        """Offsets are drawn where they are asked for."""
+        return self.max_offset > 0
+
+    def parameters(self, longest: int, width: int, heads: int, std: float) -> tuple[Parameter, ...]:
+        """The table, initially zero as in minGPT; enough rows for a shifted row of the longest input."""
+        return (Parameter(name="positions", shape=(longest + self.max_offset, width), std=0.0, decay=False),)
+
+    def embed(self, x_MBTD: Tensor, weights: Mapping[str, Tensor], noise: Dropout | None) -> Tensor:
+        """Adds the vector of each position."""
+        members, batch, length, width = x_MBTD.shape
+        table = weights["positions"]
+        if noise is None or not self.max_offset:
+            return x_MBTD + table[:, None, :length]
+        offset = noise.integers(_SITE, (batch,), self.max_offset + 1)
+        at = offset[:, :, None] + torch.arange(length, device=x_MBTD.device)
+        at = at.expand(members, -1, -1).reshape(members, -1, 1).expand(-1, -1, width)
+        return x_MBTD + torch.gather(table, 1, at).reshape(members, batch, length, width)

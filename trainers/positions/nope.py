@@ -1,0 +1,9 @@
+"""No positional encoding: a causal mask is the only hint of order (Kazemnejad et al., arXiv:2305.19466)."""
+
+from trainers.positions.position import Position
+from trainers.registry import register
+
+
+@register("position", "nope")
+class Nope(Position):
+    """No positional encoding."""

@@ -1,0 +1,148 @@
+"""Othello: predict the next move of random games (Li et al., arXiv:2210.13382; EMA claim of arXiv:2510.08341)."""
+
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from trainers.errors import Problem
+from trainers.random import Stream
+from trainers.registry import register
+from trainers.settings import Settings, setting
+from trainers.tasks import uniform
+from trainers.tasks.batch import Batch
+from trainers.tasks.reversi import Board
+
+
+@register("task", "othello")
+class Othello(Settings):
+    """Moves of a random game in; out, after every move, the distribution of the next: uniform over the legal moves.
+
+    Tokens: 0 is the pad after a game's end, token i + 1 is the i-th playable square (the four central ones never
+    occur). Passes are not recorded. Length s is the number of moves seen; trained on the first `train_moves` moves, so
+    on lengths 1..train_moves-1. Before the first move of the 8x8 game black has four, after 19 white has three:
+
+    >>> Othello().legal_squares([])
+    [19, 26, 37, 44]
+    >>> Othello().legal_squares([19])
+    [18, 20, 34]
+    """
+
+    board: int = setting(8, choices=(4, 6, 8), help="rows and columns")
+    train_moves: int = setting(30, low=2, help="trained on the first moves of each game")
+    target: str = setting("sampled", choices=("sampled", "soft"), help="next move, or the whole distribution")
+
+    compiles: ClassVar[bool] = False  # sampling looks at its own data: it stays outside the compiled step
+
+    def cross_checks(self) -> Iterator[Problem]:
+        """There are as many moves as playable squares."""
+        if self.train_moves > self.inputs - 1:
+            yield Problem(
+                key="train_moves",
+                given=self.train_moves,
+                message=f"{self.train_moves} is more than a game has",
+                allowed=f"<= {self.inputs - 1}",
+            )
+
+    @property
+    def geometry(self) -> Board:
+        """The board."""
+        return Board(self.board)
+
+    @property
+    def inputs(self) -> int:
+        """Number of input tokens: the playable squares and the pad."""
+        return self.board**2 - 3
+
+    @property
+    def outputs(self) -> int:
+        """Number of output tokens, the same as inputs."""
+        return self.inputs
+
+    @property
+    def train_positions(self) -> int:
+        """Positions of a training row."""
+        return self.train_moves - 1
+
+    @property
+    def trained_lengths(self) -> tuple[int, ...]:
+        """Numbers of moves seen in training."""
+        return tuple(range(1, self.train_moves))
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """Numbers of moves after which there can be another one."""
+        return tuple(range(1, self.inputs - 1))
+
+    @property
+    def metrics(self) -> Mapping[str, str]:
+        """The metrics of `trainers.tasks.uniform` with the legal moves allowed, and `games`: the share still going on.
+
+        invalid is illegal here: invalid_mass is the probability of illegal moves and of the pad. Means are over games
+        that have a next move; where none has one they are NaN.
+        """
+        return {**uniform.METRICS, "games": "none"}
+
+    @property
+    def headline(self) -> tuple[str, ...]:
+        """The metrics worth a chart."""
+        return ("total_variation", "invalid_mass", "invalid_top1")
+
+    def legal_squares(self, moves: list[int]) -> list[int]:
+        """The legal squares after `moves` (squares, passes left out). Raises ValueError for an illegal move."""
+        board, steps = self.geometry, self.geometry.directions(torch.device("cpu"))
+        own, other = (torch.tensor(bits) for bits in board.start)
+        for square in [*moves, None]:
+            legal = board.legal(own, other, steps)
+            if int(legal) == 0:
+                own, other = other, own
+                legal = board.legal(own, other, steps)
+            if square is None:
+                break
+            move = torch.tensor(1) << square
+            if int(legal & move) == 0:
+                raise ValueError(f"square {square} is not legal after {moves[: moves.index(square)]}")
+            turned = board.flips(own, other, move, steps)
+            own, other = other & ~turned, own | move | turned
+        return [s for s in board.playable if int(legal >> s) & 1]
+
+    def sample(self, stream: Stream, batch: int) -> Batch:
+        """The first `train_moves` moves of a new game for every row."""
+        tokens, legal = self.geometry.play(stream, batch, self.train_moves)
+        return Batch(tokens[..., :-1], tokens[..., 1:] if self.target == "sampled" else legal[..., 1:])
+
+    def loss(self, logits_MBTV: Tensor, batch: Batch) -> Tensor:
+        """Mean cross-entropy over the moves of each member's batch, pads left out, (M,)."""
+        logs = torch.log_softmax(logits_MBTV, dim=-1)
+        if self.target == "sampled":
+            real = batch.targets > 0
+            picked = torch.gather(logs, -1, batch.targets[..., None])[..., 0]
+        else:
+            allowed = self._allowed(batch.targets)
+            real = allowed.any(dim=-1)
+            picked = (logs * uniform.uniform_over(allowed)).sum(dim=-1)
+        weight = real.to(logs.dtype)
+        return -(picked * weight).sum(dim=(1, 2)) / weight.sum(dim=(1, 2))
+
+    def evaluation_batches(
+        self, stream: Stream, samples: int, lengths: tuple[int, ...]
+    ) -> Iterator[tuple[Batch, tuple[int, ...]]]:
+        """One batch of whole games for all lengths; its targets are the legal moves as bits."""
+        tokens, legal = self.geometry.play(stream, samples, max(lengths) + 1)
+        yield Batch(tokens[..., :-1], legal[..., 1:]), lengths
+
+    def score(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
+        """Each metric at each of `lengths`, (M, len(lengths))."""
+        at = torch.tensor([s - 1 for s in lengths], device=logits_MBTV.device)
+        allowed = self._allowed(batch.targets.index_select(2, at))
+        going = allowed.any(dim=-1)
+        rows, _, _ = uniform.row_scores(logits_MBTV.index_select(2, at), allowed)
+        count = going.sum(dim=1)
+        means = {name: torch.where(going, row, 0.0).sum(dim=1) / count for name, row in rows.items()}
+        return {**means, "games": going.float().mean(dim=1)}
+
+    def _allowed(self, legal: Tensor) -> Tensor:
+        """Which tokens are legal moves, bool (..., V)."""
+        pad = torch.zeros(*legal.shape, 1, dtype=torch.bool, device=legal.device)
+        return torch.cat([pad, self.geometry.squares(legal)], dim=-1)
