@@ -9,6 +9,8 @@ code have not changed is not drawn again.
 import hashlib
 import json
 import math
+import os
+import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -391,7 +393,7 @@ def _save(path: Path, draw: Any, rows: Any, data: Any, summary: Summary | None) 
     digest = hashlib.sha256(f"{mpl.__version__}\n{code}\n{facts}".encode()).hexdigest()
     if _drawn_digest(path) != digest:
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{path.name}.new")
+        temporary = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}")  # others may draw it too
         draw().savefig(temporary, format="png", dpi=150, metadata={"Software": None, "lengthwise": digest})
         temporary.replace(path)
     return path

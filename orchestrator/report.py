@@ -6,7 +6,8 @@ import html
 import json
 import math
 import os
-from collections.abc import Iterable, Sequence
+import threading
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,17 @@ from rich.text import Text
 
 from orchestrator.figures import configuration_figure, draw_all
 from orchestrator.state import SweepState
-from orchestrator.summary import Effect, LengthGroups, Quartiles, Row, Summary, spans, summary
-from orchestrator.wording import compact_value, short_keys, three_digits
+from orchestrator.summary import Row, Summary, summary
+from orchestrator.tables import (
+    Columns,
+    comparison_columns,
+    curve_name,
+    effect_columns,
+    headlines,
+    place_columns,
+    result_columns,
+    value_columns,
+)
 
 __all__ = ["Summary", "read_summary", "render_terminal", "summary", "write_report"]
 
@@ -47,14 +57,14 @@ class _TerminalReport:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         result, shown = self.result, self.result.rows[: self.rows]
-        yield from (Text(line) for line in _headlines(result))
+        yield from (Text(line) for line in headlines(result))
         yield ""
         place, values, results = (
-            _place_columns(shown),
-            _value_columns(result, shown),
-            _result_columns(result, shown, "\n"),
+            place_columns(shown),
+            value_columns(result, shown),
+            result_columns(result, shown, "\n"),
         )
-        title = f"Configurations, best first: {_curve(result)}, median over seeds and quartiles"
+        title = f"Configurations, best first: {curve_name(result)}, median over seeds and quartiles"
         wide = options.max_width >= WIDE
         if wide:
             yield _rich_table(title, {**place, **values, **results})
@@ -70,12 +80,12 @@ class _TerminalReport:
         if result.effects and result.configurations_finished > 1:
             yield ""
             yield _rich_table(
-                "Effect of each hyperparameter on the score (over configurations)", _effect_columns(result, wide)
+                "Effect of each hyperparameter on the score (over configurations)", effect_columns(result, wide)
             )
         if result.comparisons:
             yield ""
             yield _rich_table(
-                f"Weight averages of the same members, by {result.score_label}", _comparison_columns(result)
+                f"Weight averages of the same members, by {result.score_label}", comparison_columns(result)
             )
         drawn = sorted(path for kind in ("comparison", "score-") for path in result.folder.glob(f"figures/{kind}*.png"))
         if drawn:
@@ -94,7 +104,9 @@ def write_report(folder: Path, result: Summary | None = None) -> tuple[Path, Pat
     page, table = folder / REPORT_HTML, folder / REPORT_CSV
     _replace(page, _page(result))
     rows = [_csv_row(result, row) for row in result.rows]
-    with (temporary := table.with_name(f".{table.name}.{os.getpid()}")).open("w", newline="", encoding="utf-8") as file:
+    with (temporary := table.with_name(f".{table.name}.{os.getpid()}-{threading.get_ident()}")).open(
+        "w", newline="", encoding="utf-8"
+    ) as file:
         writer = csv.DictWriter(file, fieldnames=list(rows[0]) if rows else ["config_id"])
         writer.writeheader()
         writer.writerows(rows)
@@ -103,160 +115,9 @@ def write_report(folder: Path, result: Summary | None = None) -> tuple[Path, Pat
 
 
 def _replace(path: Path, text: str) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}")
     temporary.write_text(text, encoding="utf-8")
     temporary.replace(path)
-
-
-def _headlines(result: Summary) -> list[str]:
-    metric, average = result.objective_curve
-    objective = result.objective
-    state = {
-        "complete": "finished",
-        "failed": "finished, and no configuration succeeded",
-        "interrupted": "UNFINISHED (interrupted; continue it with: lengthwise resume)",
-    }.get(result.status, "UNFINISHED (still running, or its driver died; continue it with: lengthwise resume)")
-    lines = [
-        f"Sweep {result.name} (study {result.study}): {state}",
-        f"{result.configurations_finished} of {result.planned} configurations have all their seeds; "
-        f"seeds ended: {result.seeds_run}, failed: {result.seeds_failed}"
-        + (f" ({_POLICY[objective.failed_seeds]})" if result.seeds_failed else ""),
-    ]
-    if not result.rows:
-        return lines
-    one = _common_groups(result)
-    test = f"lengths {spans(one.test)}" if one else "the lengths beyond (they differ between configurations)"
-    lines.append(
-        f"Selected by {metric} of the {average} average, {objective.reduce} over lengths {spans(objective.lengths)}, "
-        f"median over seeds ({objective.direction}); {test} were not used for selection"
-        + (f"; trained on {spans(one.trained)}" if one else "")
-    )
-    best = next((row for row in result.rows if row.rank == 1), None)
-    if best is not None and best.score is not None and math.isfinite(best.score):
-        so_far = "" if result.finished else " so far"
-        lines.append(f"Best{so_far}: {best.config_id} with score {three_digits(best.score)} ({_values(best, result)})")
-    if result.threshold is not None:
-        meets = "at most" if objective.direction == "minimize" else "at least"
-        lines.append(
-            f"Reach: the greatest length at which the median of {_curve(result)}, there and at every shorter length, "
-            f"is {meets} {result.threshold:g}"
-        )
-    forms = {row.form for row in result.rows if row.form}
-    if len(forms) == 1:
-        lines.append(f"Form of the trained program: {forms.pop()}")
-    return lines + list(result.notes)
-
-
-_POLICY = {
-    "worst": "a failed seed counts as the worst value",
-    "exclude": "medians are over the seeds that did not fail",
-    "fail": "a configuration with a failed seed fails",
-}
-
-
-Columns = dict[str, list[str]]
-
-
-def _curve(result: Summary) -> str:
-    metric, average = result.objective_curve
-    return f"{metric} ({average})"
-
-
-def _place_columns(rows: Sequence[Row]) -> Columns:
-    return {
-        "#": [str(row.rank) if row.rank else "failed" if row.failed else "..." for row in rows],
-        "configuration": [row.config_id for row in rows],
-    }
-
-
-def _value_columns(result: Summary, rows: Sequence[Row]) -> Columns:
-    names = short_keys(list(result.searched))
-    return {
-        name: [compact_value(row.values[key]) if key in row.values else "-" for row in rows]
-        for key, name in names.items()
-    }
-
-
-def _result_columns(result: Summary, rows: Sequence[Row], new_line: str) -> Columns:
-    one = _common_groups(result)
-    columns: Columns = {"score": [three_digits(row.score) for row in rows]}
-    for group in ("trained", "selection", "test"):
-        name = f"{group} {spans(getattr(one, group))}" if one else group
-        columns[name] = [_quartiles(getattr(row, group), new_line) for row in rows]
-    if result.threshold is not None:
-        columns["reach"] = [
-            str(row.generalization_length) if row.generalization_length is not None else "-" for row in rows
-        ]
-    columns["seeds"] = [
-        str(row.seeds_run) if row.complete else f"{row.seeds_run} of {row.seeds_planned}" for row in rows
-    ]
-    columns["failed"] = [str(row.seeds_failed) for row in rows]
-    if len({row.form for row in result.rows}) > 1:
-        columns["form"] = [row.form or "-" for row in rows]
-    return columns
-
-
-def _common_groups(result: Summary) -> LengthGroups | None:
-    """The length groups when they are the same for every configuration."""
-    groups = {row.groups for row in result.rows}
-    return groups.pop() if len(groups) == 1 else None
-
-
-def _effect_columns(result: Summary, full_names: bool = True) -> Columns:
-    short = short_keys([effect.key for effect in result.effects])
-
-    def alone(effect: Effect) -> str:
-        if effect.kind == "numeric":
-            text = _interval(effect.correlation, effect.low, effect.high, "+.2f")
-        else:
-            text = "-" if math.isnan(effect.p) else f"Kruskal-Wallis p = {effect.p:.2g}"
-        return text if not effect.reason else effect.reason if text == "-" else f"{text} ({effect.reason})"
-
-    def by_value(effect: Effect) -> str:
-        pairs = [f"{value}: {three_digits(m)} (n = {effect.counts[value]})" for value, m in effect.medians.items()]
-        return ", ".join(pairs) if len(pairs) < effect.n else "-"
-
-    effects = result.effects
-    columns = {
-        "hyperparameter": [effect.key if full_names else short[effect.key] for effect in effects],
-        "n": [str(effect.n) for effect in effects],
-        "rank correlation [95 %]": [alone(effect) for effect in effects],
-        "others held fixed [95 %]": [
-            _interval(*effect.partial, "+.2f") if effect.partial else "-" for effect in effects
-        ],
-        "median score by value": [by_value(effect) for effect in effects],
-    }
-    return {name: cells for name, cells in columns.items() if set(cells) != {"-"}}
-
-
-def _comparison_columns(result: Summary) -> Columns:
-    pairs = result.comparisons
-    return {
-        "average": [one.first for one in pairs],
-        "against": [one.second for one in pairs],
-        "members": [str(one.n) for one in pairs],
-        "median difference [95 %]": [_interval(one.difference, one.low, one.high, "#.3g") for one in pairs],
-        "better on": [str(one.first_better) for one in pairs],
-        "worse on": [str(one.second_better) for one in pairs],
-        "Wilcoxon p": ["-" if math.isnan(one.wilcoxon_p) else f"{one.wilcoxon_p:.2g}" for one in pairs],
-    }
-
-
-def _interval(value: float, low: float, high: float, form: str) -> str:
-    if math.isnan(value):
-        return "-"
-    return f"{value:{form}}" if math.isnan(low) else f"{value:{form}} [{low:{form}}, {high:{form}}]"
-
-
-def _quartiles(at: Quartiles | None, new_line: str) -> str:
-    if at is None or math.isnan(at.median):
-        return "-"
-    return f"{three_digits(at.median)}{new_line}[{three_digits(at.q25)}, {three_digits(at.q75)}]"
-
-
-def _values(row: Row, result: Summary) -> str:
-    names = short_keys([key for key in result.searched if key in row.values])
-    return ", ".join(f"{name} {compact_value(row.values[key])}" for key, name in names.items()) or "no searched values"
 
 
 def _rich_table(title: str, columns: Columns) -> Table:
@@ -304,22 +165,22 @@ def _page(result: Summary) -> str:
     own = [
         configuration_figure(result, r, result.folder / "figures" / f"configuration-{r.config_id}.png") for r in best
     ]
-    summary_lines = "".join(f"<p>{html.escape(line)}</p>" for line in _headlines(result)[1:])
+    summary_lines = "".join(f"<p>{html.escape(line)}</p>" for line in headlines(result)[1:])
     sections = [
         f"<h1>{html.escape(result.name)}</h1>",
-        f"<p class=state>{html.escape(_headlines(result)[0])}</p>",
+        f"<p class=state>{html.escape(headlines(result)[0])}</p>",
         summary_lines,
     ]
     if drawn.comparison:
         sections.append(_image(drawn.comparison, "median curves of the configurations"))
     table = {
-        **_place_columns(result.rows),
-        **_value_columns(result, result.rows),
-        **_result_columns(result, result.rows, "\n"),
+        **place_columns(result.rows),
+        **value_columns(result, result.rows),
+        **result_columns(result, result.rows, "\n"),
     }
     sections += [
         "<h2>Configurations, best first</h2>",
-        f"<p class=note>{html.escape(_curve(result))}, median over seeds and quartiles</p>",
+        f"<p class=note>{html.escape(curve_name(result))}, median over seeds and quartiles</p>",
         _html_table(table),
     ]
     if result.effects and result.configurations_finished > 1:
@@ -328,13 +189,13 @@ def _page(result: Summary) -> str:
             "<h2>Effect of each hyperparameter on the score</h2>",
             "<p class=note>Over configurations. Rank correlation (Spearman) with its bootstrap interval; others held "
             "fixed: least squares on standardised ranks.</p>",
-            _html_table(_effect_columns(result)),
+            _html_table(effect_columns(result)),
             f"<div class=grid>{scores}</div>",
         ]
     if result.comparisons:
         sections += [
             f"<h2>Weight averages of the same members</h2><p class=note>By {html.escape(result.score_label)}</p>",
-            _html_table(_comparison_columns(result)),
+            _html_table(comparison_columns(result)),
         ]
     if own:
         sections += ["<h2>The best configurations in detail</h2>", *(_image(path, path.stem) for path in own)]

@@ -234,6 +234,13 @@ def test_conditional_keys_and_different_tasks_have_their_place(tmp_path, synthet
     write_report(state.folder)
 
 
+def test_no_length_left_to_test_on_is_said(tmp_path, synthetic_sweep, simple_curve):
+    spec = {"objective.lengths": [6, 7, 8], "task.vocabulary": 9}
+    state = synthetic_sweep(tmp_path / "t", [{"model.norm": "none"}], 2, simple_curve, spec=spec)
+    text = text_of(summary(state))
+    assert "no other lengths were evaluated" in text and "none were not used" not in text
+
+
 def test_a_log_gets_whole_lines(small_sweep):
     stream = io.StringIO()
     print_report(summary(small_sweep), Console(file=stream))
