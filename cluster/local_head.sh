@@ -78,6 +78,7 @@ stop() {
   local code=$?
   trap '' INT TERM
   trap - EXIT
+  exec 3>&2 2>/dev/null   # bash would report the ended head
   if [[ -n $head ]]; then
     echo "stopping the head at $url"
     kill -TERM "$head" 2>/dev/null || true
@@ -90,7 +91,7 @@ stop() {
     done
     wait "$head" 2>/dev/null || true
   fi
-  if ((code == 0 || code == 130 || code == 143)); then rm -rf "$files"; else echo "Ray's logs are in $files" >&2; fi
+  if ((code == 0 || code == 130 || code == 143)); then rm -rf "$files"; else echo "Ray's logs are in $files" >&3; fi
   exit "$code"
 }
 trap stop EXIT
