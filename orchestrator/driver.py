@@ -67,7 +67,7 @@ class SweepDriver:
     def next_pack(self) -> tuple[str, str] | None:
         """The next pack; tpe draws a generation when every earlier configuration has its score."""
         while not self._queue and self._generations:
-            if any(not configuration.finished for configuration in self.state.configurations.values()):
+            if any(not found.finished for found in self.state.configurations.values() if found.number < self._next()):
                 return None
             self._plan(self._generations.popleft())
         if not self._queue:
@@ -173,6 +173,10 @@ class SweepDriver:
                 else:
                     self._queue.append(pack.pack_id)
         self._score(set(self.state.configurations))
+
+    def _next(self) -> int:
+        """The first number of the next generation; a killed driver may have recorded some of it."""
+        return self._generations[0].start
 
     def _plan(self, numbers: range) -> None:
         """Draw, build and pack one generation. What a killed driver had already recorded of it is not repeated."""

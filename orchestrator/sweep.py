@@ -5,7 +5,8 @@ the ledger before anything else hears of it.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -179,7 +180,7 @@ def _drive(spec: SweepSpec, ledger: Ledger, state: SweepState, console: Console)
                         say=progress.say,
                         tick=tick,
                     )
-                    with progress.showing():
+                    with progress.showing(), _recorded(ledger, state):
                         run_packs(
                             driver,
                             cpus=resources.cpus,
@@ -189,10 +190,24 @@ def _drive(spec: SweepSpec, ledger: Ledger, state: SweepState, console: Console)
                         )
             return _finish(ledger, state, console, publishing, interrupts)
         except KeyboardInterrupt:
-            if state.ended is None:
-                ledger.append("end", status="interrupted", message="stopped by a signal")
+            _record_interruption(ledger, state)
             _print(console, f"interrupted; go on with: lengthwise resume {ledger.folder}")
             return Outcome(folder=ledger.folder, status="interrupted", exit_code=EXIT_CODE)
+
+
+@contextmanager
+def _recorded(ledger: Ledger, state: SweepState) -> Iterator[None]:
+    """Record an interruption at once: leaving Ray takes a while, and SIGKILL may follow in three seconds."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        _record_interruption(ledger, state)
+        raise
+
+
+def _record_interruption(ledger: Ledger, state: SweepState) -> None:
+    if state.ended is None:
+        state.apply(ledger.append("end", status="interrupted", message="stopped by a signal"))
 
 
 def present(folder: Path, console: Console) -> None:

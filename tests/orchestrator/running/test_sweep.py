@@ -1,0 +1,232 @@
+"""A sweep driven in this process: what is recorded when, what is scored, what a death at any record costs."""
+
+import errno
+import os
+import shutil
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from orchestrator import driver as driver_module
+from orchestrator import ledger as ledger_module
+from orchestrator.errors import LedgerError
+from orchestrator.ledger import LEDGER_FILE, read_records
+from orchestrator.meter import Meter, best_configuration
+from orchestrator.objective import score_configurations, score_members
+from orchestrator.state import SweepState
+
+
+class Died(BaseException):
+    """The process is gone."""
+
+
+def test_every_member_is_trained_and_every_configuration_scored_once(stage, records):
+    one = stage("whole")
+    state = one.play()
+    kinds = Counter(record.kind for record in read_records(one.folder))
+    assert kinds == {"sweep": 1, "configuration": 4, "pack": 3, "evaluation": 9, "pack_end": 3, "score": 4}
+    assert all(
+        member.status == "complete" for found in state.configurations.values() for member in found.members.values()
+    )
+    curves = state.curves(final_only=True)
+    again = score_configurations(score_members(curves, one.spec.objective), one.spec.objective)
+    assert {one.config_id: one.score for one in again} == {
+        name: found.score for name, found in state.configurations.items()
+    }
+
+
+def test_an_evaluation_is_recorded_before_the_worker_goes_on(stage, records):
+    one = stage("order")
+    seen = []
+
+    def during(pack_id: str, step: int) -> None:
+        last = read_records(one.folder)[-1]
+        seen.append((last.kind, last.fields["pack_id"], last.fields["step"]) == ("evaluation", pack_id, step))
+
+    one.play(during=during)
+    assert len(seen) == 9 and all(seen)
+
+
+def test_a_death_after_any_record_changes_nothing(stage, tmp_path):
+    """The ledger is cut after each of its records in turn, the checkpoints as they were then or later. The resumed
+    sweep ends with the same bits, scores each configuration once and trains no complete pack again."""
+    whole = stage("uninterrupted")
+    wanted = whole.play().curves()
+    lines = (whole.folder / LEDGER_FILE).read_bytes().splitlines(keepends=True)
+    for count in range(1, len(lines) + 1):
+        one = stage(f"cut-{count}")
+        shutil.rmtree(one.folder)
+        shutil.copytree(whole.folder, one.folder)
+        (one.folder / LEDGER_FILE).write_bytes(b"".join(lines[:count]))
+        complete = {r.fields["pack_id"] for r in read_records(one.folder) if r.kind == "pack_end"}
+        trained = set()
+        state = one.play(during=lambda pack_id, step, trained=trained: trained.add(pack_id))
+        assert state.curves().equals(wanted), f"after {count} records"
+        kinds = Counter(record.kind for record in read_records(one.folder))
+        assert kinds == {"sweep": 1, "configuration": 4, "pack": 3, "evaluation": 9, "pack_end": 3, "score": 4}
+        assert not trained & complete and not state.conflicts
+
+
+def test_a_death_during_training_costs_at_most_a_checkpoint_interval(stage):
+    one, whole = stage("killed"), stage("left alone")
+
+    def die(pack_id: str, step: int) -> None:
+        if step == 40:
+            raise Died
+
+    with pytest.raises(Died):
+        one.play(during=die)
+    steps = []
+    state = one.play(during=lambda pack_id, step: steps.append((pack_id, step)))
+    first = read_records(one.folder)[5].fields["pack_id"]
+    # the checkpoint after step 30 carries the evaluation of step 20; 40 is done again, and not recorded twice
+    assert [step for pack_id, step in steps if pack_id == first] == [20, 40, 60]
+    evaluations = [r.fields for r in read_records(one.folder) if r.kind == "evaluation"]
+    assert Counter((fields["pack_id"], fields["step"]) for fields in evaluations).most_common(1)[0][1] == 1
+    assert state.curves().equals(whole.play().curves())
+
+
+def test_results_do_not_depend_on_packs_or_their_order(stage):
+    one = stage("a").play().curves()
+    other = stage("b", pack=1).play(order=lambda packs: packs[::-1]).curves()
+    assert one.equals(other)
+
+
+def test_tpe_waits_for_a_generation_and_survives_a_restart(stage):
+    overrides = ("search.sampler=tpe", "search.generation=2", "search.configurations=6", "training.steps=20", "seeds=1")
+    whole = stage("tpe", *overrides).play()
+    assert list(whole.draws) == list(range(6))
+    kinds = [record.kind for record in read_records(whole.folder)]
+    assert kinds.index("score") < [i for i, kind in enumerate(kinds) if kind == "configuration"][2]
+
+    broken = stage("tpe broken", *overrides)
+    deaths = []
+
+    def die(pack_id: str, step: int) -> None:
+        if pack_id not in deaths:
+            deaths.append(pack_id)
+            raise Died
+
+    while True:
+        try:
+            state = broken.play(order=lambda packs: packs[::-1], during=die)
+            break
+        except Died:
+            continue
+    assert len(deaths) >= 3
+    assert state.curves().equals(whole.curves())
+    assert {n: d.values for n, d in state.draws.items()} == {n: d.values for n, d in whole.draws.items()}
+
+
+def test_a_configuration_whose_seeds_all_diverge_fails_and_the_sweep_goes_on(stage):
+    rates = "space={training.learning_rate: {grid: [0.003, 1.0e+30]}}"
+    one = stage("diverging", rates, "search.configurations=null", "search.sampler=grid")
+    state = one.play()
+    good, bad = sorted(state.configurations.values(), key=lambda found: found.values["training.learning_rate"])
+    assert [member.status for member in bad.members.values()] == ["failed", "failed"]
+    assert all(member.failed_at >= 0 for member in bad.members.values())
+    assert bad.finished and bad.score is None
+    assert good.score is not None and best_configuration(state) is good
+    values = state.curves(final_only=True).set_index("config_id")["value"]
+    assert np.isnan(values[bad.config_id]).all() and np.isfinite(values[good.config_id]).all()
+
+
+def test_a_pack_that_is_given_up_fails_its_members_only(stage):
+    one = stage("given up", pack=2)
+    state = None
+
+    original = one._train
+
+    def train(driver, pack_id, *rest):
+        nonlocal state
+        state = driver.state
+        if pack_id == next(iter(driver.state.packs)):
+            driver.started(pack_id)
+            driver.retried(pack_id, "the worker process died")
+            driver.started(pack_id)
+            driver.failed(pack_id, "the worker process died")
+        else:
+            original(driver, pack_id, *rest)
+
+    one._train = train
+    one.play()
+    given_up, *others = state.packs.values()
+    assert given_up.status == "failed" and {pack.status for pack in others} == {"complete"}
+    assert given_up.attempts == ["the worker process died"] * 2
+    failed = {config_id for config_id, _ in given_up.members}
+    assert {name for name, found in state.configurations.items() if found.score is None} == failed
+    assert any("tried again" in text for text in one.said) and any("given up" in text for text in one.said)
+
+
+def test_duplicates_are_trained_once(stage):
+    space = "space={training.batch_size: {choice: [8, 16]}}"
+    one = stage("duplicates", space, "search.configurations=5")
+    snapshots = []
+    meter = Meter(SweepState.load(one.folder))
+    state = one.play(watch=lambda driver: snapshots.append(meter.snapshot(driver)))
+    assert {snapshot.configurations_total for snapshot in snapshots} == {2}
+    assert len(state.draws) == 5 and len(state.configurations) == 2
+    assert sum(len(pack.members) for pack in state.packs.values()) == 4
+    assert sum(record.kind == "score" for record in read_records(one.folder)) == 2
+
+
+def test_a_full_disk_stops_the_sweep_and_leaves_nothing_half_counted(stage, monkeypatch):
+    one, whole = stage("full"), stage("roomy")
+    real, written = ledger_module._write_all, Counter()
+
+    def full(descriptor: int, content: bytes) -> None:
+        written["records"] += 1
+        if written["records"] > 9:
+            os.write(descriptor, content[:20])
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(descriptor, content)
+
+    monkeypatch.setattr(ledger_module, "_write_all", full)
+    with pytest.raises(LedgerError, match=r"events\.jsonl: cannot be written: No space left on device"):
+        one.play()
+    monkeypatch.undo()
+    before = read_records(one.folder)
+    assert len(before) == 1 + 9
+    assert one.play().curves().equals(whole.play().curves())
+
+
+def test_curves_that_cannot_be_written_are_not_recorded(stage, monkeypatch):
+    one = stage("no curves")
+
+    def full(*arguments):
+        raise LedgerError(f"{one.folder}/curves/x.parquet: cannot be written: No space left on device")
+
+    monkeypatch.setattr(driver_module.curve_store, "write_part", full)
+    with pytest.raises(LedgerError, match="cannot be written"):
+        one.play()
+    assert not [record for record in read_records(one.folder) if record.kind == "evaluation"]
+
+
+def test_a_truncated_checkpoint_gives_way_to_the_one_before(stage):
+    one, whole = stage("truncated"), stage("sound")
+
+    def die(pack_id: str, step: int) -> None:
+        if step == 60:
+            raise Died
+
+    with pytest.raises(Died):
+        one.play(during=die)
+    newest = sorted(one.folder.glob("checkpoints/*/step-*.ckpt"))[-1]
+    newest.write_bytes(newest.read_bytes()[:-7])
+    # step 60 stands in the ledger: without its records the pack has to train again
+    lines = (one.folder / LEDGER_FILE).read_bytes().splitlines(keepends=True)
+    (one.folder / LEDGER_FILE).write_bytes(b"".join(lines[:-1]))
+    state = one.play()
+    assert any(str(newest) in text and "previous" in text for text in one.said)
+    assert state.curves().equals(whole.play().curves())
+
+
+def test_the_meter_counts_what_is_done_and_what_is_left(stage):
+    one = stage("metered", pack=2)
+    meter, snapshots = Meter(SweepState.load(one.folder)), []
+    one.play(watch=lambda driver: snapshots.append(meter.snapshot(driver)))
+    assert [snapshot.member_steps for snapshot in snapshots] == [2 * 20 * step for step in range(1, 13)]
+    assert {snapshot.member_steps_total for snapshot in snapshots} == {480}
+    assert snapshots[-1].packs_done == 3 and snapshots[-1].packs_running == 1
+    assert snapshots[-1].best_score is not None and snapshots[0].best_score is None
