@@ -7,6 +7,7 @@ evaluate. Its numbers are member hyperparameters: they arrive as tensors of shap
 - BEMA: bias-corrected EMA, "EMA Without the Lag: Bias-Corrected Iterate Averaging Schemes", arXiv:2508.00180, eq. for
   beta_t = (rho + gamma t)^-kappa and alpha_t = (rho + gamma t)^-eta:
       ema <- (1 - beta_t) ema + beta_t theta_t,   bema = ema + alpha_t (theta_t - theta_0).
+- norm_matched: the control of BEMA, which lengthens the weights: raw weights with BEMA's norms.
 """
 
 from collections.abc import Mapping
@@ -15,6 +16,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from trainers.parameters import Layout
 from trainers.registry import register
 from trainers.settings import Settings, setting
 
@@ -30,8 +32,8 @@ class Average(Protocol):
     ) -> tuple[Tensor, ...]:
         """The buffers after optimiser step `step` (1, 2, ...) arrived at `theta`."""
 
-    def weights(self, buffers: tuple[Tensor, ...], theta: Tensor, step: Tensor, h: Mapping[str, Tensor]) -> Tensor:
-        """The weights to evaluate after `step` steps."""
+    def weights(self, buffers: tuple[Tensor, ...], theta: Tensor, layout: Layout) -> Tensor:
+        """The weights to evaluate; `layout` says which columns belong to which parameter."""
 
 
 @register("average", "raw")
@@ -48,7 +50,7 @@ class Raw(Settings):
         """Nothing to update."""
         return ()
 
-    def weights(self, buffers: tuple[Tensor, ...], theta: Tensor, step: Tensor, h: Mapping[str, Tensor]) -> Tensor:
+    def weights(self, buffers: tuple[Tensor, ...], theta: Tensor, layout: Layout) -> Tensor:
         """The training weights."""
         return theta
 
@@ -75,7 +77,7 @@ class Ema(Settings):
         due = (after % h["update_period"]) == 0
         return (torch.where(after <= 0, theta, torch.where(due, moved, ema)),)
 
-    def weights(self, buffers: tuple[Tensor, ...], theta: Tensor, step: Tensor, h: Mapping[str, Tensor]) -> Tensor:
+    def weights(self, buffers: tuple[Tensor, ...], theta: Tensor, layout: Layout) -> Tensor:
         """The average."""
         return buffers[0]
 
@@ -119,6 +121,27 @@ class Bema(Settings):
             torch.where(burning, theta, torch.where(due, corrected, average)),
         )
 
-    def weights(self, buffers: tuple[Tensor, ...], theta: Tensor, step: Tensor, h: Mapping[str, Tensor]) -> Tensor:
+    def weights(self, buffers: tuple[Tensor, ...], theta: Tensor, layout: Layout) -> Tensor:
         """The bias-corrected average of the last update."""
         return buffers[2]
+
+
+@register("average", "norm_matched")
+class NormMatched(Bema):
+    """The training weights with each parameter rescaled to the norm that BEMA gives it.
+
+    BEMA extrapolates away from the start and so lengthens the weights; this control has its scale and not its
+    direction. `parameters` names those rescaled; null: all.
+    """
+
+    parameters: tuple[str, ...] | None = setting(None, help="names of the parameters to rescale; null: all")
+
+    def weights(self, buffers: tuple[Tensor, ...], theta: Tensor, layout: Layout) -> Tensor:
+        """Raw weights with BEMA's norm for each parameter; parameters of norm zero stay as they are."""
+        own, wanted = layout.views(theta), layout.views(buffers[2])
+        for name, value in own.items():
+            if self.parameters is None or name in self.parameters:
+                norms = [torch.linalg.vector_norm(v.flatten(1), dim=1) for v in (value, wanted[name])]
+                factor = torch.where(norms[0] > 0, norms[1] / norms[0], 1.0)
+                own[name] = value * factor.reshape(-1, *[1] * (value.dim() - 1))
+        return layout.flat(own)

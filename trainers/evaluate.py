@@ -26,19 +26,22 @@ def evaluate(pack: Pack, state: State) -> tuple[tuple[str, ...], NDArray[np.floa
         cells = batch.tokens[0].numel() * pack.task.outputs
         chunk = max(1, _CELLS_AT_ONCE // cells)
         columns = [column[length] for length in lengths]
-        for i, (average, buffers, h) in enumerate(zip(pack.averages, state.averages, pack.average_h, strict=True)):
-            theta = average.weights(buffers, state.theta, state.step, h)
+        for i, (average, buffers) in enumerate(zip(pack.averages, state.averages, strict=True)):
+            theta = average.weights(buffers, state.theta, pack.layout)
             for start in range(0, len(pack), chunk):
                 some = slice(start, min(start + chunk, len(pack)))
                 index = torch.arange(some.start, some.stop, device=pack.device)
                 mine = batch.of(index if pack.index_M is None else pack.index_M[some])
                 weights = pack.layout.views(theta[some])
                 scores = pack.task.score(pack.model.logits(weights, mine.tokens, None, pack.form), mine, lengths)
-                scores = {**scores, **pack.model.diagnostics(weights, lengths)}
+                scores = {**scores, **pack.model.diagnostics(weights, mine.tokens, lengths)}
                 if not names:
                     names = tuple(scores)
                     values = np.full((len(pack), len(pack.labels), len(names), len(pack.lengths)), np.nan, np.float32)
                 for k, name in enumerate(names):
                     values[some, i, k][:, columns] = scores[name].float().cpu().numpy()
+    derived = pack.task.derived(dict(zip(names, np.moveaxis(values, 2, 0), strict=True)), pack.lengths)
+    values = np.concatenate([values, *(extra.astype(np.float32)[:, :, None] for extra in derived.values())], axis=2)
+    names += tuple(derived)
     values[state.failed_at.cpu().numpy() >= 0] = np.nan
     return names, values

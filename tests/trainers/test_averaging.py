@@ -4,8 +4,11 @@ import numpy as np
 import pytest
 import torch
 
-from trainers.averaging import Bema, Ema, Raw
+from trainers.averaging import Bema, Ema, NormMatched, Raw
 from trainers.config import MemberConfig
+from trainers.parameters import Layout, Parameter
+
+LAYOUT = Layout([Parameter(name="a", shape=(3,), std=1.0), Parameter(name="b", shape=(2,), std=1.0)])
 
 
 def columns(**values: list[float]) -> dict[str, torch.Tensor]:
@@ -21,7 +24,7 @@ def run(average, trajectory: torch.Tensor, h: dict[str, torch.Tensor]) -> torch.
     out = []
     for t in range(1, len(trajectory)):
         buffers = average.update(buffers, trajectory[t], torch.tensor(t), h)
-        out.append(average.weights(buffers, trajectory[t], torch.tensor(t), h))
+        out.append(average.weights(buffers, trajectory[t], LAYOUT))
     return torch.stack(out)
 
 
@@ -136,3 +139,19 @@ def test_averages_do_not_change_training(member, recorder) -> None:
             step_once(pack, state)
         weights.append(state.theta)
     assert _torch.equal(*weights)
+
+
+@pytest.mark.parametrize("chosen", [None, ("b",)])
+def test_norm_matched_has_bemas_norms_and_the_raw_direction(trajectory: torch.Tensor, chosen) -> None:
+    h = columns(kappa=[0.5] * 3, eta=[0.2] * 3, rho=[10.0] * 3, gamma=[1.0] * 3, burn_in=[0] * 3, update_period=[1] * 3)
+    control, bema = run(NormMatched(parameters=chosen), trajectory, h)[-1], run(Bema(), trajectory, h)[-1]
+    for name, part in (("a", slice(0, 3)), ("b", slice(3, 5))):
+        raw = trajectory[-1][:, part]
+        if chosen and name not in chosen:
+            assert torch.equal(control[:, part], raw)
+            continue
+        torch.testing.assert_close(control[:, part].norm(dim=1), bema[:, part].norm(dim=1))
+        torch.testing.assert_close(
+            torch.cosine_similarity(control[:, part], raw, dim=1), torch.ones(3, dtype=torch.float64)
+        )
+    assert not torch.allclose(control, bema)

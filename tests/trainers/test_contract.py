@@ -40,8 +40,9 @@ def test_a_task_samples_and_scores_what_it_declares(name: str) -> None:
     covered: list[int] = []
     for piece, lengths in task.evaluation_batches(Stream(torch.tensor([3]), "eval", torch.tensor(0)), 8, task.lengths):
         scores = task.score(torch.randn(1, *piece.tokens.shape[1:], task.outputs), piece, lengths)
-        assert set(scores) == set(task.metrics)
-        assert all(value.shape == (1, len(lengths)) for value in scores.values())
+        derived = task.derived({name: value.numpy() for name, value in scores.items()}, lengths)
+        assert {*scores, *derived} == set(task.metrics)
+        assert all(value.shape == (1, len(lengths)) for value in [*scores.values(), *derived.values()])
         covered += lengths
     assert sorted(covered) == sorted(task.lengths)
 

@@ -105,6 +105,9 @@ def test_analytic_solution_has_the_closed_form_at_every_length(form: str) -> Non
         assert curve["valid_uniformity"][at] == pytest.approx(0, abs=1e-6)
         assert curve["invalid_top1"][at] == 0
         assert curve["balance"][at] == pytest.approx(0, abs=1e-6)
+        assert curve["table_displacement"][at] == pytest.approx(delta, rel=1e-5)
+        assert curve["attention_uniformity"][at] == pytest.approx(1, rel=1e-5)
+        assert curve["margin_bound"][at] == pytest.approx(delta / s, rel=1e-5)
         assert curve["margin"][at] == pytest.approx((2 / s) * curve["margin"][1], rel=1e-5)
     published = {1: 1.08e-10, 2: 5.04e-6, 5: 6.07e-3, 10: 0.119, 15: 0.442, 19: 0.869}
     for s, mass in published.items():
@@ -313,3 +316,30 @@ def test_radon_bound_on_the_width() -> None:
         weights = {**weights, "unembedding": torch.tensor(u)[None]}
         logits = model.logits(weights, present, None, "table")[0, 0, -1].numpy()
         assert logits[null < -1e-9].min() <= logits[null > 1e-9].max() + 1e-9
+
+
+def test_attention_uniformity_against_a_slow_reference(member) -> None:
+    pack = Pack([member(model__init_std=1.0)], CPU)
+    weights = pack.layout.views(State.initial(pack).theta)
+    w = {name: view[0].double().numpy() for name, view in weights.items()}
+    rows = data_stream([0]).permutations(0, 5, 8, 6)
+    got = pack.model.diagnostics(weights, rows, (1, 4, 6))["attention_uniformity"][0]
+    for i, s in enumerate((1, 4, 6)):
+        found = []
+        for row in rows[0].tolist():
+            x = w["embedding"][row]
+            scores = np.array([(x[s - 1] @ w["query"]) @ (x[j] @ w["key"]) / np.sqrt(8) for j in range(s)])
+            found.append(s * np.exp(scores).max() / np.exp(scores).sum())
+        assert float(got[i]) == pytest.approx(np.mean(found), rel=1e-4)
+
+
+def test_margin_bound_needs_lengths_one_and_two(member, recorder) -> None:
+    from trainers import train
+
+    train([member(evaluation__lengths=[2, 5])], recorder)
+    train([member(evaluation__lengths=[1, 2, 5])], recorder)
+    missing, there = (e.values_MAKL[0, 0] for e in recorder.evaluations)
+    names = recorder.evaluations[0].metrics
+    bound, worst = names.index("margin_bound"), names.index("margin_min")
+    assert np.isnan(missing[bound]).all()
+    assert there[bound] == pytest.approx(2 / np.array([1, 2, 5]) * there[worst, :2].min(), rel=1e-5)

@@ -116,14 +116,28 @@ class AttentionOnly(Settings):
             return self._table_logits(weights, tokens_MBT, dropout)
         return self._plain_logits(weights, tokens_MBT, dropout)
 
-    def diagnostics(self, weights: Mapping[str, Tensor], lengths: tuple[int, ...]) -> dict[str, Tensor]:
-        """balance: standard deviation of the off-diagonal entries of D, mean over rows; the same at every length."""
+    def diagnostics(
+        self, weights: Mapping[str, Tensor], tokens_MBT: Tensor, lengths: tuple[int, ...]
+    ) -> dict[str, Tensor]:
+        """Each (M, len(lengths)), without dropout.
+
+        attention_uniformity: s times the largest of the s attention weights of the last token, mean over inputs; 1 for
+        uniform attention. From the displacement table D, the same at every length: balance, the standard deviation of
+        the off-diagonal entries, mean over rows; table_displacement, mean off-diagonal minus diagonal, mean over rows.
+        """
+        attention = self._attention(self._scores(weights, tokens_MBT), None)
+        at = torch.tensor([s - 1 for s in lengths], device=attention.device)
+        uniformity = attention.index_select(2, at).amax(dim=-1).mean(dim=1) * (at + 1)
         table = self._displacement(weights)
         size = table.shape[-1]
-        off = table.masked_select(~torch.eye(size, dtype=torch.bool, device=table.device)).reshape(
-            len(table), size, size - 1
-        )
-        return {"balance": off.float().std(dim=-1, correction=0).mean(dim=1)[:, None].expand(-1, len(lengths))}
+        eye = torch.eye(size, dtype=torch.bool, device=table.device)
+        off = table.masked_select(~eye).reshape(len(table), size, size - 1).float()
+        displacement = (off.mean(dim=-1) - table.diagonal(dim1=1, dim2=2).float()).mean(dim=1)
+        return {
+            "attention_uniformity": uniformity,
+            "balance": off.std(dim=-1, correction=0).mean(dim=1)[:, None].expand(-1, len(lengths)),
+            "table_displacement": displacement[:, None].expand(-1, len(lengths)),
+        }
 
     def _normed(self, weights: Mapping[str, Tensor], x: Tensor) -> Tensor:
         return layer_norm(x, weights["norm_gain"], weights["norm_bias"])
@@ -161,18 +175,25 @@ class AttentionOnly(Settings):
         e = weights["embedding"]
         m, vocabulary, _ = e.shape
         _, b, t = tokens_MBT.shape
-        is_token = tokens_MBT[..., None] == torch.arange(vocabulary, device=e.device)
-        one_hot = is_token.to(e.dtype)
-        if self.attention == "softmax":
-            seen = self._normed(weights, e) if self.norm == "pre" else e
-            table = torch.bmm(torch.bmm(seen, weights["query"]), torch.bmm(seen, weights["key"]).mT) / math.sqrt(
-                self.width
-            )
-            rows = torch.bmm(one_hot.reshape(m, b * t, vocabulary), table).reshape(m, b, t, vocabulary)
-            scores = torch.gather(rows, -1, tokens_MBT[:, :, None, :].expand(m, b, t, t))
-        else:
-            scores = e.new_zeros(m, b, t, t)
-        mixed = torch.matmul(self._attention(scores, dropout), one_hot)  # attention as weights over token ids
+        one_hot = _one_hot(tokens_MBT, vocabulary, e.dtype)
+        attention = self._attention(self._scores(weights, tokens_MBT), dropout)
+        mixed = torch.matmul(attention, one_hot)  # attention as weights over token ids
         both = torch.cat([one_hot, mixed], dim=-1).reshape(m, b * t, 2 * vocabulary)
         tables = torch.cat([torch.bmm(e, weights["unembedding"]), self._displacement(weights)], dim=1)
         return torch.bmm(both, tables).reshape(m, b, t, -1)
+
+    def _scores(self, weights: Mapping[str, Tensor], tokens_MBT: Tensor) -> Tensor:
+        """Attention scores by table look-up, (M, B, T, T)."""
+        e = weights["embedding"]
+        m, vocabulary, _ = e.shape
+        _, b, t = tokens_MBT.shape
+        if self.attention == "constant":
+            return e.new_zeros(m, b, t, t)
+        seen = self._normed(weights, e) if self.norm == "pre" else e
+        table = torch.bmm(torch.bmm(seen, weights["query"]), torch.bmm(seen, weights["key"]).mT) / math.sqrt(self.width)
+        rows = torch.bmm(_one_hot(tokens_MBT, vocabulary, e.dtype).reshape(m, b * t, vocabulary), table)
+        return torch.gather(rows.reshape(m, b, t, vocabulary), -1, tokens_MBT[:, :, None, :].expand(m, b, t, t))
+
+
+def _one_hot(tokens: Tensor, vocabulary: int, dtype: torch.dtype) -> Tensor:
+    return (tokens[..., None] == torch.arange(vocabulary, device=tokens.device)).to(dtype)

@@ -105,6 +105,8 @@ class Decoder(Settings):
             )
         return linear(normed(x, weights, "final") if self.norm == "pre" else x, weights["head"])
 
-    def diagnostics(self, weights: Mapping[str, Tensor], lengths: tuple[int, ...]) -> dict[str, Tensor]:
+    def diagnostics(
+        self, weights: Mapping[str, Tensor], tokens_MBT: Tensor, lengths: tuple[int, ...]
+    ) -> dict[str, Tensor]:
         """None."""
         return {}

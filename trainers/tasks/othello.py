@@ -3,7 +3,9 @@
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from trainers.errors import Problem
@@ -13,6 +15,8 @@ from trainers.settings import Settings, setting
 from trainers.tasks import uniform
 from trainers.tasks.batch import Batch
 from trainers.tasks.reversi import Board
+
+Curves = NDArray[np.float32]
 
 
 @register("task", "othello")
@@ -141,6 +145,10 @@ class Othello(Settings):
         count = going.sum(dim=1)
         means = {name: torch.where(going, row, 0.0).sum(dim=1) / count for name, row in rows.items()}
         return {**means, "games": going.float().mean(dim=1)}
+
+    def derived(self, curves: Mapping[str, Curves], lengths: tuple[int, ...]) -> dict[str, Curves]:
+        """None."""
+        return {}
 
     def _allowed(self, legal: Tensor) -> Tensor:
         """Which tokens are legal moves, bool (..., V)."""

@@ -5,7 +5,9 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from trainers.errors import Problem
@@ -14,6 +16,8 @@ from trainers.registry import register
 from trainers.settings import Settings, setting
 from trainers.tasks import uniform
 from trainers.tasks.batch import Batch
+
+Curves = NDArray[np.float32]
 
 
 @register("task", "set_complement")
@@ -77,13 +81,15 @@ class SetComplement(Settings):
 
         Means over inputs of the metrics of `trainers.tasks.uniform` with the absent tokens allowed. Extremes:
         total_variation_p99 and margin_min, the worst input. displacement is the Delta of the balanced closed form with
-        the same invalid mass m: s log(s (1 - m) / ((v - s) m)).
+        the same invalid mass m: s log(s (1 - m) / ((v - s) m)). margin_bound is the paper's (2/s) C, where C is the
+        smaller of margin_min at lengths 1 and 2: a lower bound of margin_min at length s for a balanced model.
         """
         return {
             **uniform.METRICS,
             "total_variation_p99": "minimize",
             "margin_min": "maximize",
             "displacement": "none",
+            "margin_bound": "none",
         }
 
     @property
@@ -141,6 +147,13 @@ class SetComplement(Settings):
             "margin_min": rows["margin"].amin(dim=1),
             "displacement": s * (torch.log(s) - torch.log(self.vocabulary - s) + odds),
         }
+
+    def derived(self, curves: Mapping[str, Curves], lengths: tuple[int, ...]) -> dict[str, Curves]:
+        """Metrics that follow from other lengths, (..., len(lengths)); NaN where lengths 1 and 2 are missing."""
+        worst, s = curves["margin_min"], np.array(lengths)
+        known = [lengths.index(length) for length in (1, 2) if length in lengths]
+        c = worst[..., known].min(axis=-1, keepdims=True) if len(known) == 2 else np.full_like(worst[..., :1], np.nan)
+        return {"margin_bound": 2 * c / s}
 
     def _evaluation(self, rows: Tensor) -> Batch:
         return Batch(rows, self.targets_of(rows))
