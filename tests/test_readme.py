@@ -232,6 +232,10 @@ def test_code_is_quoted_from_the_file(kind: str, name: str, file: str) -> None:
     assert name in registry.names(kind)
 
 
+def test_every_average_is_named() -> None:
+    assert all(f"`{name}`" in README for name in registry.names("average"))
+
+
 def test_words_are_used_as_the_table_says() -> None:
     table = re.search(r"^\| word \| means .*?(?=\n\n)", README, re.M | re.S)
     assert table
