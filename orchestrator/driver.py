@@ -18,7 +18,7 @@ from orchestrator.ledger import Ledger, Record
 from orchestrator.objective import score_configuration, score_members
 from orchestrator.plan import Configuration, Pack, configure
 from orchestrator.state import ConfigurationState, SweepState
-from orchestrator.trainable import encode_work
+from orchestrator.trainable import encode_work, stuck_file
 from search_spaces import SweepSpec
 from trainers.results import Evaluation
 
@@ -127,8 +127,7 @@ class SweepDriver:
 
     def retried(self, pack_id: str, error: str) -> None:
         """Record why the pack died; it is tried again from its checkpoint."""
-        attempt = len(self.state.packs[pack_id].attempts) + 1
-        self.record("attempt", pack_id=pack_id, attempt=attempt, error=error)
+        error = self._attempt(pack_id, error)
         self.running.pop(pack_id, None)
         self._say(f"pack {pack_id}: {error}; it is tried again from its newest checkpoint")
 
@@ -141,9 +140,8 @@ class SweepDriver:
 
     def failed(self, pack_id: str, error: str) -> None:
         """The pack and its members have failed for good; the sweep goes on."""
-        attempt = len(self.state.packs[pack_id].attempts) + 1
-        self.record("attempt", pack_id=pack_id, attempt=attempt, error=error)
-        self._say(f"pack {pack_id}: {error}; it failed {attempt} times and is given up")
+        error = self._attempt(pack_id, error)
+        self._say(f"pack {pack_id}: {error}; it is given up after {len(self.state.packs[pack_id].attempts)} attempts")
         self._end(pack_id, "failed", error)
 
     # What the sweep asks ----------------------------------------------------------------------------------------------
@@ -230,6 +228,16 @@ class SweepDriver:
             checkpoint_seconds=resources.checkpoint_seconds,
             watchdog_seconds=resources.watchdog_seconds,
         )
+
+    def _attempt(self, pack_id: str, error: str) -> str:
+        """Record that the pack died; what the watchdog wrote says more than that its process is gone."""
+        path = stuck_file(self.state.folder, pack_id)
+        if path.exists() and path.stat().st_size:
+            seconds = self.spec.resources.watchdog_seconds
+            error = f"the watchdog ended it after {seconds:g} s of silence; where it stood is in {path}"
+        attempt = len(self.state.packs[pack_id].attempts) + 1
+        self.record("attempt", pack_id=pack_id, attempt=attempt, error=error)
+        return error
 
     def _end(self, pack_id: str, status: str, error: str | None) -> None:
         pack = self.state.packs[pack_id]

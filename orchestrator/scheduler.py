@@ -190,7 +190,7 @@ def _error_of(trial: Any) -> BaseException | None:
 def explain(error: BaseException | None) -> str:
     """What ended a worker, in one line."""
     if isinstance(error, RayActorError):
-        return "the worker process died: killed, out of memory, or ended by the watchdog"
+        return "the worker process died: it was killed, or memory ran out"
     while isinstance(error, RayTaskError) and isinstance(error.cause, BaseException):
         error = error.cause
     if error is None:

@@ -56,9 +56,14 @@ def run_pack(config: Mapping[str, Any]) -> None:
         every_seconds=work["checkpoint_seconds"],
     )
     folder.mkdir(parents=True, exist_ok=True)
-    with Watchdog(work["watchdog_seconds"], folder / f"{work['pack_id']}.stuck.txt") as watchdog:
+    with Watchdog(work["watchdog_seconds"], stuck_file(Path(work["folder"]), work["pack_id"])) as watchdog:
         device = "cuda" if work["gpus"] else "cpu"
         trainers.train(members, TuneReporter(watchdog), checkpoints=checkpoints, device=device)
+
+
+def stuck_file(folder: Path, pack_id: str) -> Path:
+    """Where the watchdog of a pack writes what hung; empty while the pack is running."""
+    return folder / "checkpoints" / f"{pack_id}.stuck.txt"
 
 
 class Watchdog:

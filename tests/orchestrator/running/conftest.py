@@ -218,7 +218,7 @@ def curves(folder: Path) -> pd.DataFrame:
     return pd.read_parquet(folder / "curves.parquet")
 
 
-@pytest.fixture(name="wait_for")
+@pytest.fixture(name="wait_for", scope="session")
 def wait_for_fixture() -> Callable[..., Any]:
     return wait_for
 

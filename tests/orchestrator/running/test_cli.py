@@ -1,0 +1,245 @@
+"""The command line as a person meets it: one message for what is wrong, nothing written, quick help, extremes."""
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from orchestrator import places, upload
+from orchestrator.interrupts import Interrupts
+from orchestrator.progress import Progress, Snapshot, duration
+from orchestrator.state import SweepState
+
+
+def refused(done: subprocess.CompletedProcess[str], *texts: str) -> None:
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr and not [text for text in texts if text not in done.stderr], done.stderr
+
+
+def test_help_is_quick_and_imports_nothing_heavy(lengthwise):
+    began = time.monotonic()
+    done = lengthwise("--help")
+    assert done.returncode == 0 and "resume" in done.stdout
+    assert time.monotonic() - began < 5.0  # 0.3 s on an idle machine
+    heavy = ("torch", "ray", "mlflow", "optuna", "pandas")
+    code = f"import sys, orchestrator.cli; print([name for name in {heavy} if name in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_bad_input_is_one_message_and_nothing_is_written(lengthwise, tiny, tmp_path):
+    storage = tmp_path / "storage"
+    for verb in ("validate", "plan", "run"):
+        where = () if verb == "validate" else ("--storage", storage)
+        refused(
+            lengthwise(verb, tiny, *where, "--set", "model.name=attention_olny"), "attention_only", "--set model.name"
+        )
+    text = tiny.read_text()
+    tiny.write_text(text.replace("average: ema", "average: bema"))
+    refused(lengthwise("run", tiny, "--storage", storage), "tiny.yaml:17: objective.average", "did you mean ema?")
+    tiny.write_text(text.replace("metric: total", "metric: totl").replace("width: 8,", "width: -8,"))
+    refused(lengthwise("run", tiny, "--storage", storage), "tiny.yaml:4: model.width", "tiny.yaml:17: objective.metric")
+    refused(lengthwise("run", tmp_path / "absent.yaml", "--storage", storage), "there is no such file")
+    refused(lengthwise("run", tiny, "--name", "../evil", "--storage", storage), "--name")
+    refused(lengthwise("resume", tmp_path / "nothing"), "holds no sweep")
+    refused(lengthwise("status", tmp_path / "nothing"), "holds no sweep")
+    refused(lengthwise("list", "taks"), "did you mean task?")
+    assert not storage.exists() and not (tmp_path / "nothing").exists()
+
+
+def test_validate_builds_what_the_space_can_draw(lengthwise, tiny):
+    good = lengthwise("validate", tiny, "search_spaces/quickstart.yaml")
+    assert good.returncode == 0 and good.stdout.count(": good;") == 2
+    tiny.write_text(tiny.read_text().replace("{choice: [8, 16]}", "{choice: [8, 0]}"))
+    both = lengthwise("validate", tiny, "search_spaces/quickstart.yaml")
+    refused(both, "tiny.yaml:13: training.batch_size", "space.training.batch_size")
+    assert "quickstart.yaml: good" in both.stdout  # the other file is still looked at
+
+
+def test_plan_says_what_would_run_and_what_it_would_cost(lengthwise, tiny, tmp_path):
+    big = tmp_path / "project"
+    big.mkdir()
+    (big / "data.bin").touch()
+    with (big / "data.bin").open("r+b") as file:
+        file.truncate(101 * 2**20)
+    done = lengthwise("plan", tiny, "--storage", tmp_path / "storage", "--working-dir", big, "--workers", "2")
+    assert done.returncode == 0, done.stderr
+    for text in (
+        "configurations  4",
+        "seeds           2",
+        "members per pack: 1 of 6, 1 of 2",
+        "steps           60",
+        "MiB",
+    ):
+        assert text in done.stdout
+    assert "would upload 101 MiB" in done.stdout and "data.bin" in done.stdout
+    (big / ".gitignore").write_text("*.bin\n")
+    assert "would upload" not in lengthwise("plan", tiny, "--working-dir", big).stdout
+    assert not (tmp_path / "storage").exists()
+
+
+def test_list_and_schema(lengthwise, tmp_path):
+    listed = lengthwise("list").stdout
+    for text in ("task set_complement", "model attention_only", "average bema", "schedule constant", "vocabulary"):
+        assert text in listed
+    assert "model attention_only" not in lengthwise("list", "task").stdout
+    assert json.loads(lengthwise("schema").stdout)["properties"]["seeds"]
+    written = lengthwise("schema", "-o", tmp_path / "schema.json")
+    assert written.returncode == 0 and json.loads((tmp_path / "schema.json").read_text())["properties"]
+    refused(lengthwise("schema", "-o", tmp_path / "absent" / "schema.json"), "absent/schema.json", "cannot be written")
+
+
+@pytest.mark.timeout(120)
+def test_a_name_in_unicode_one_seed_and_a_configuration_that_diverges(lengthwise, tiny, tmp_path):
+    """Everything at once: the sweep succeeds with what succeeded, publishes, and reads back."""
+    space = "space={training.learning_rate: {grid: [0.003, 1.0e+30]}}"
+    settings = ("--set", space, "--set", "search={sampler: grid}", "--set", "seeds=1", "--set", "tracking.enabled=true")
+    storage = tmp_path / "Größe 1"
+    done = lengthwise("run", tiny, "--storage", storage, "--name", "Länge über alles", *settings)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 of 2 configurations succeeded" in done.stdout and "Traceback" not in done.stderr
+    folder = storage / "Länge über alles"
+    state = SweepState.load(folder)
+    good, bad = (found.members[0].status for found in state.configurations.values())
+    assert (good, bad) == ("complete", "failed") and state.publishes[-1]["ok"]
+    stored = yaml.safe_load((folder / "sweep.yaml").read_text())
+    assert stored["name"] == "Länge über alles" and stored["seeds"] == [0]
+    status = lengthwise("status", folder).stdout
+    assert "seeds failed" in status and "complete: 1 of 2 configurations succeeded" in status
+    before = (folder / "report.html").read_bytes()
+    (folder / "report.html").unlink()
+    assert lengthwise("report", folder).returncode == 0 and (folder / "report.html").read_bytes() == before
+    published = lengthwise("publish", folder)
+    assert published.returncode == 0 and "0 points were new" in published.stdout
+
+
+@pytest.mark.timeout(120)
+def test_no_success_is_exit_code_one(lengthwise, tiny, tmp_path):
+    settings = (
+        "--set",
+        "space={}",
+        "--set",
+        "search={}",
+        "--set",
+        "seeds=1",
+        "--set",
+        "training.learning_rate=1.0e+30",
+    )
+    done = lengthwise("run", tiny, "--storage", tmp_path, "--name", "hopeless", *settings)
+    assert done.returncode == 1 and "0 of 1 configurations succeeded" in done.stdout, done.stdout + done.stderr
+    assert SweepState.load(tmp_path / "hopeless").ended == "failed"
+
+
+def test_storage_that_cannot_be_written_names_the_path(lengthwise, tiny, tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    done = lengthwise("run", tiny, "--storage", tmp_path / "file")
+    assert done.returncode == 1 and str(tmp_path / "file") in done.stderr and "Traceback" not in done.stderr
+    full = tmp_path / "full" / "tiny"
+    full.mkdir(parents=True)
+    (full / "events.jsonl.new").symlink_to("/dev/full")  # the ledger's first record meets a real full device
+    done = lengthwise("run", tiny, "--storage", full.parent)
+    assert done.returncode == 1 and "No space left on device" in done.stderr and str(full) in done.stderr
+    assert not (full / "events.jsonl").exists() and not (full / "sweep.yaml").exists()
+
+
+def test_default_storage(monkeypatch):
+    for variable in (places.STORAGE_VARIABLE, "RAY_JOB_CONFIG_JSON_ENV_VAR"):
+        monkeypatch.delenv(variable, raising=False)
+    assert places.default_storage() == Path("sweeps")
+    monkeypatch.setenv("RAY_JOB_CONFIG_JSON_ENV_VAR", "{}")
+    assert places.default_storage() == Path.home() / "lengthwise-sweeps"
+    monkeypatch.setenv(places.STORAGE_VARIABLE, "/data/sweeps")
+    assert places.default_storage() == Path("/data/sweeps")
+
+
+def test_the_upload_counts_what_ray_would_pack(tmp_path):
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".git" / "pack").write_bytes(b"x" * 1000)
+    (tmp_path / "venv" / "lib").mkdir(parents=True)
+    (tmp_path / "venv" / "lib" / "torch.so").write_bytes(b"x" * 9000)
+    (tmp_path / "code.py").write_bytes(b"x" * 10)
+    (tmp_path / ".gitignore").write_text("venv/\n")
+    found = upload.measure(tmp_path)
+    assert found.size == 1000 + 10 + len("venv/\n") and dict(found.largest)[".git"] == 1000
+    (tmp_path / ".rayignore").write_text(".git/\n")
+    assert upload.measure(tmp_path).size < 100
+    assert not found.too_large
+
+
+def snapshot(**changes) -> Snapshot:
+    values = {
+        "phase": "training",
+        "configurations_done": 1,
+        "configurations_total": 6,
+        "packs_running": 2,
+        "packs_done": 0,
+        "packs_total": 2,
+        "seeds_done": 8,
+        "seeds_total": 48,
+        "seeds_failed": 3,
+        "best_score": 0.1234,
+        "best_number": 4,
+        "member_steps": 500,
+        "member_steps_total": 2000,
+        "rate": 2500.0,
+        "elapsed": 75.0,
+        "time_left": 225.0,
+    }
+    return Snapshot(**{**values, **changes})
+
+
+def test_progress_in_a_log_is_a_line_that_says_something_new(capsys):
+    from rich.console import Console
+
+    progress = Progress(Console(), "plain")
+    with progress.showing():
+        progress.show(snapshot())
+        progress.show(snapshot())
+        assert not progress.due
+        progress.show(snapshot(seeds_failed=4))
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2
+    for text in ("configurations 1/6", "seeds failed 3", "best so far 0.1234 (configuration 4)", "2,500 per second"):
+        assert text in lines[0]
+    assert "elapsed 1 min 15 s" in lines[0] and "time left about 3 min 45 s" in lines[0]
+
+
+def test_progress_on_a_terminal_is_a_table():
+    from io import StringIO
+
+    from rich.console import Console
+
+    out = StringIO()
+    console = Console(file=out, force_terminal=True, width=100)
+    progress = Progress(console, "live [sweep]")
+    with progress.showing():
+        progress.show(snapshot(time_left=None))
+        progress.say("pack abc: the worker died")
+    text = out.getvalue()
+    assert "live [sweep]" in text and "seeds failed" in text and "unknown" in text and "the worker died" in text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.4, "0 s"), (59.6, "1 min 00 s"), (3600, "1 h 00 min"), (7500, "2 h 05 min")]
+)
+def test_durations(seconds, text):
+    assert duration(seconds) == text
+
+
+def test_a_signal_waits_for_the_record_that_is_being_written():
+    import os
+    import signal
+
+    with Interrupts() as interrupts:
+        done = []
+        with pytest.raises(KeyboardInterrupt), interrupts.held(), interrupts.held():
+            os.kill(os.getpid(), signal.SIGTERM)
+            done.append("written")
+        assert done == ["written"]
+        with interrupts.held():  # the end record, after the interruption
+            done.append("end")
+        with pytest.raises(KeyboardInterrupt):
+            interrupts.check()

@@ -1,0 +1,135 @@
+"""A real `ray job submit` to a real head with token authentication, and what it refuses without the token."""
+
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+RAY = Path(sys.executable).with_name("ray")
+SMALL = ("--set", "training.steps=40", "--set", "search.configurations=1")
+
+
+@dataclass(frozen=True)
+class Head:
+    address: str
+    environment: dict[str, str]
+    home: Path
+
+
+def free_ports(count: int) -> list[int]:
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+    finally:
+        for one in sockets:
+            one.close()
+
+
+@pytest.fixture(scope="module")
+def head(lengthwise, tmp_path_factory: pytest.TempPathFactory, wait_for) -> Iterator[Head]:
+    """A head in its own process group and home folder; `ray stop` would end every Ray of this user."""
+    home = tmp_path_factory.mktemp("head")
+    token = home / "token"
+    token.write_text(secrets.token_hex(32))
+    token.chmod(0o600)
+    environment = lengthwise.environment | {
+        "HOME": str(home),
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN_PATH": str(token),
+        "RAY_USAGE_STATS_ENABLED": "0",
+    }
+    port, dashboard, agent_http, agent_grpc, client = free_ports(5)
+    command = [str(RAY), "start", "--head", "--block", "--num-cpus=2", "--node-ip-address=127.0.0.1"]
+    command += [f"--port={port}", "--dashboard-host=127.0.0.1", f"--dashboard-port={dashboard}"]
+    command += [f"--dashboard-agent-listen-port={agent_http}", f"--dashboard-agent-grpc-port={agent_grpc}"]
+    command += [f"--ray-client-server-port={client}", "--object-store-memory=200000000", "--disable-usage-stats"]
+    log = (home / "head.log").open("w")
+    process = subprocess.Popen(
+        command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+    )
+    address = f"http://127.0.0.1:{dashboard}"
+    try:
+        wait_for(lambda: process.poll() is not None or status_of(f"{address}/api/version", token) == 200)
+        assert process.poll() is None, (home / "head.log").read_text()
+        yield Head(address, environment | {"RAY_ADDRESS": address}, home)
+    finally:
+        os.killpg(process.pid, signal.SIGTERM)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=3)
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        log.close()
+
+
+def status_of(url: str, token: Path | None) -> int | None:
+    """The HTTP status of a request with or without the token; None while nobody answers."""
+    request = urllib.request.Request(url)
+    if token is not None:
+        request.add_header("Authorization", f"Bearer {token.read_text()}")
+    try:
+        with urllib.request.urlopen(request, timeout=5) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        code = error.code
+        error.close()
+        return code
+    except OSError:
+        return None
+
+
+def submit(head: Head, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """What the README tells: the working tree is uploaded and the sweep runs from it."""
+    command = [str(RAY), "job", "submit", "--working-dir", ".", "--", sys.executable, "-m", "orchestrator", *arguments]
+    return subprocess.run(
+        command,
+        cwd=Path(__file__).resolve().parents[3],
+        env=head.environment | environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=150,
+    )
+
+
+@pytest.mark.timeout(240)
+def test_a_job_runs_a_sweep_and_ends_as_the_sweep_did(head: Head, tiny: Path, records) -> None:
+    done = submit(head, "run", str(tiny), *SMALL, "--name", "in a job")
+    log = done.stdout + done.stderr
+    assert done.returncode == 0 and "succeeded" in done.stdout, log
+    folder = head.home / "lengthwise-sweeps" / "in a job"  # not in the copy of the working folder, which is deleted
+    assert f"sweep in a job in {folder}" in log and "configurations 0/1" in log
+    assert "Ray at " in log and [r.fields["status"] for r in records(folder, "end")] == ["complete"]
+    assert (folder / "curves.parquet").is_file() and (folder / "report.html").is_file()
+
+    failing = submit(
+        head, "run", str(tiny), *SMALL, "--name", "nan", "--set", "space={training.learning_rate: {grid: [1.0e+30]}}"
+    )
+    assert failing.returncode != 0 and "FAILED" in failing.stdout + failing.stderr
+    assert "0 of 1 configurations succeeded" in failing.stdout + failing.stderr
+
+
+def test_a_request_without_the_token_is_refused(head: Head) -> None:
+    assert status_of(f"{head.address}/api/jobs/", None) == 401
+    (head.home / "wrong").write_text("0" * 64)
+    assert status_of(f"{head.address}/api/jobs/", head.home / "wrong") in (401, 403)
+    assert status_of(f"{head.address}/api/jobs/", head.home / "token") == 200
+
+
+def test_a_bad_sweep_file_fails_the_job_with_one_message(head: Head, tiny: Path) -> None:
+    done = submit(head, "run", str(tiny), "--set", "objective.metric=total_variaton", "--name", "bad")
+    log = done.stdout + done.stderr
+    assert done.returncode != 0 and "did you mean total_variation?" in log and "Traceback" not in log
+    assert not (head.home / "lengthwise-sweeps" / "bad").exists()
