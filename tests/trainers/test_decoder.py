@@ -7,6 +7,7 @@ from torch import nn
 
 from trainers.evaluate import evaluate
 from trainers.models.decoder import Decoder
+from trainers.models.encoder import Encoder
 from trainers.pack import Pack, State
 from trainers.parameters import Layout
 from trainers.positions.rope import Rope
@@ -33,14 +34,18 @@ def weights_of(model: Decoder, seed: int = 0) -> dict[str, torch.Tensor]:
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
-def test_equals_torch_transformer_with_copied_weights(norm: str) -> None:
-    model = Decoder(layers=2, width=8, heads=2, hidden=12, norm=norm)
+@pytest.mark.parametrize("kind", [Decoder, Encoder])
+def test_equals_torch_transformer_with_copied_weights(kind, norm: str) -> None:
+    model = kind(layers=2, width=8, heads=2, hidden=12, norm=norm, dropout=0.0)
+    causal, epsilon = model.causal, model.epsilon
     w = {name: value[0] for name, value in weights_of(model).items()}
     x = w["embedding"][TOKENS[0]]
+    if not causal:
+        x = nn.functional.layer_norm(x, (8,), w["embedded_gain"], w["embedded_bias"], epsilon)
     mask = nn.Transformer.generate_square_subsequent_mask(5, dtype=torch.float64)
     for i in range(2):
         layer = nn.TransformerEncoderLayer(
-            8, 2, 12, 0.0, "gelu", batch_first=True, norm_first=norm == "pre", dtype=torch.float64
+            8, 2, 12, 0.0, "gelu", epsilon, batch_first=True, norm_first=norm == "pre", dtype=torch.float64
         )
         copied = {
             "self_attn.in_proj_weight": w[f"block{i}.qkv"].T,
@@ -55,9 +60,9 @@ def test_equals_torch_transformer_with_copied_weights(norm: str) -> None:
             **{f"norm{j}.bias": w[f"block{i}.norm{j}_bias"] for j in (1, 2)},
         }
         layer.load_state_dict(copied)
-        x = layer(x, src_mask=mask, is_causal=True)
+        x = layer(x, src_mask=mask, is_causal=True) if causal else layer(x)
     if norm == "pre":
-        x = nn.functional.layer_norm(x, (8,), w["final_gain"], w["final_bias"])
+        x = nn.functional.layer_norm(x, (8,), w["final_gain"], w["final_bias"], epsilon)
     expected = x @ w["head"]
     got = model.logits({name: value[None] for name, value in w.items()}, TOKENS, None, "plain")[0]
     torch.testing.assert_close(got, expected.detach(), rtol=1e-9, atol=1e-9)
@@ -78,7 +83,7 @@ def test_fused_attention_equals_written_out_attention(member) -> None:
     )
 
 
-@pytest.mark.parametrize("position", ["nope", "learned", "rope"])
+@pytest.mark.parametrize("position", ["nope", "learned", "sinusoidal", "rope", "rpe"])
 def test_later_tokens_do_not_change_earlier_logits(position: str) -> None:
     model = Decoder(layers=2, width=8, heads=2, position=position)
     weights = weights_of(model)
@@ -113,7 +118,7 @@ def test_learned_positions_and_their_offsets(member) -> None:
     from trainers.random import Stream
 
     position = Learned(max_offset=3)
-    (parameter,) = position.parameters(8, 4, 1, 0.02)
+    (parameter,) = position.parameters(8, 4, 0.02)
     assert parameter.shape == (11, 4)
     table = torch.arange(11.0)[None, :, None].expand(1, 11, 4).contiguous()
     x = torch.zeros(1, 50, 5, 4)
@@ -131,6 +136,7 @@ CASES = {
     "post, rope, dropout": {"norm": "post", "position": "rope", "dropout": 0.2},
     "none, learned with offsets": {"norm": "none", "position": {"name": "learned", "max_offset": 4}},
     "residual dropout": {"dropout": 0.3, "dropout_sites": ["residual"]},
+    "rpe": {"position": "rpe"},
 }
 
 

@@ -30,7 +30,7 @@ def attention(
     qkv = linear(x_MBTD, weights[f"{name}.qkv"], weights[f"{name}.qkv_bias"]).reshape(m, b, t, 3, heads, d // heads)
     q, k, v = (part.transpose(2, 3) for part in qkv.unbind(dim=3))
     q, k = position.rotate(q, k)
-    bias = position.score(q, weights)
+    bias = position.score(q, weights, name)
     if bias is None and drop is None:
         shape = (m * b, heads, t, d // heads)
         q, k, v = q.reshape(shape), k.reshape(shape), v.reshape(shape)

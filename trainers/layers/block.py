@@ -11,11 +11,18 @@ from trainers.layers.norm import layer_norm
 from trainers.parameters import Parameter
 from trainers.positions.position import Position
 
+Mask = Callable[[Tensor], Tensor]
+Drops = tuple[Mask | None, Mask | None, Mask | None]
 SITES = ("attention", "residual", "residual")  # of the three masks of a block, in order
 
 
-def block_parameters(name: str, width: int, hidden: int, norm: str, std: float) -> tuple[Parameter, ...]:
-    """Parameters of one block: matrices normal(0, std^2), biases zero, norms identity; only matrices decay."""
+def block_parameters(
+    name: str, width: int, hidden: int, norm: str, std: float, extra: tuple[Parameter, ...] = ()
+) -> tuple[Parameter, ...]:
+    """Parameters of one block: matrices normal(0, std^2), biases zero, norms identity; only matrices decay.
+
+    `extra` are those of its positional encoding.
+    """
 
     def matrix(key: str, rows: int, columns: int) -> tuple[Parameter, Parameter]:
         return (
@@ -24,7 +31,7 @@ def block_parameters(name: str, width: int, hidden: int, norm: str, std: float) 
         )
 
     found = [*matrix("qkv", width, 3 * width), *matrix("output", width, width)]
-    found += [*matrix("in", width, hidden), *matrix("out", hidden, width)]
+    found += [*matrix("in", width, hidden), *matrix("out", hidden, width), *extra]
     for key in ("norm1", "norm2") if norm != "none" else ():
         found += norm_parameters(f"{name}.{key}", width)
     return tuple(found)
@@ -38,9 +45,9 @@ def norm_parameters(name: str, width: int) -> tuple[Parameter, Parameter]:
     )
 
 
-def normed(x: Tensor, weights: Mapping[str, Tensor], name: str) -> Tensor:
+def normed(x: Tensor, weights: Mapping[str, Tensor], name: str, epsilon: float = 1e-5) -> Tensor:
     """Layer norm with the parameters of `norm_parameters`."""
-    return layer_norm(x, weights[f"{name}_gain"], weights[f"{name}_bias"])
+    return layer_norm(x, weights[f"{name}_gain"], weights[f"{name}_bias"], epsilon)
 
 
 def block(
@@ -52,30 +59,28 @@ def block(
     norm: str,
     causal: bool,
     position: Position,
-    drops: tuple[
-        Callable[[Tensor], Tensor] | None, Callable[[Tensor], Tensor] | None, Callable[[Tensor], Tensor] | None
-    ],
+    drops: Drops,
+    epsilon: float = 1e-5,
 ) -> Tensor:
     """One block on (M, B, T, D). `drops` act on the attention weights and on the two residual branches."""
     on_weights, on_attention, on_mlp = drops
-    seen = normed(x, weights, f"{name}.norm1") if norm == "pre" else x
+    seen = normed(x, weights, f"{name}.norm1", epsilon) if norm == "pre" else x
     branch = attention(seen, weights, name=name, heads=heads, causal=causal, position=position, drop=on_weights)
     x = x + (branch if on_attention is None else on_attention(branch))
-    x = normed(x, weights, f"{name}.norm1") if norm == "post" else x
-    seen = normed(x, weights, f"{name}.norm2") if norm == "pre" else x
+    x = normed(x, weights, f"{name}.norm1", epsilon) if norm == "post" else x
+    seen = normed(x, weights, f"{name}.norm2", epsilon) if norm == "pre" else x
     branch = mlp(seen, weights, name)
     x = x + (branch if on_mlp is None else on_mlp(branch))
-    return normed(x, weights, f"{name}.norm2") if norm == "post" else x
+    return normed(x, weights, f"{name}.norm2", epsilon) if norm == "post" else x
 
 
-def block_drops(
-    noise: Dropout | None, sites: tuple[str, ...], layer: int
-) -> tuple[Callable[[Tensor], Tensor] | None, Callable[[Tensor], Tensor] | None, Callable[[Tensor], Tensor] | None]:
+def block_drops(noise: Dropout | None, sites: tuple[str, ...], layer: int) -> Drops:
     """The three masks of block `layer`, each with a site number of its own, None where dropout does not act."""
+    return _mask(noise, sites, layer, 0), _mask(noise, sites, layer, 1), _mask(noise, sites, layer, 2)
 
-    def mask(place: int) -> Callable[[Tensor], Tensor] | None:
-        if noise is None or not noise.active or SITES[place] not in sites:
-            return None
-        return lambda x: noise(x, 1 + len(SITES) * layer + place)
 
-    return mask(0), mask(1), mask(2)
+def _mask(noise: Dropout | None, sites: tuple[str, ...], layer: int, place: int) -> Mask | None:
+    if noise is None or not noise.active or SITES[place] not in sites:
+        return None
+    site = 1 + len(SITES) * layer + place
+    return lambda x: noise(x, site)

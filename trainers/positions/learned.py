@@ -23,15 +23,17 @@ class Learned(Position):
     """
 
     max_offset: int = setting(0, low=0, help="largest random shift of a training row")
+    init_std: float | None = setting(None, low=0.0, help="initial standard deviation; null: the model's; minGPT's is 0")
 
     @property
     def random(self) -> bool:
         """Offsets are drawn where they are asked for."""
         return self.max_offset > 0
 
-    def parameters(self, longest: int, width: int, heads: int, std: float) -> tuple[Parameter, ...]:
-        """The table, initially zero as in minGPT; enough rows for a shifted row of the longest input."""
-        return (Parameter(name="positions", shape=(longest + self.max_offset, width), std=0.0, decay=False),)
+    def parameters(self, longest: int, width: int, std: float) -> tuple[Parameter, ...]:
+        """The table; enough rows for a shifted row of the longest input."""
+        size = self.init_std if self.init_std is not None else std
+        return (Parameter(name="positions", shape=(longest + self.max_offset, width), std=size, decay=False),)
 
     def embed(self, x_MBTD: Tensor, weights: Mapping[str, Tensor], noise: Dropout | None) -> Tensor:
         """Adds the vector of each position."""

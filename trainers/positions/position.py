@@ -22,8 +22,16 @@ class Position(Settings):
         """Why this encoding cannot serve a model of that width."""
         return iter(())
 
-    def parameters(self, longest: int, width: int, heads: int, std: float) -> tuple[Parameter, ...]:
-        """Its trained parameters for inputs of up to `longest` positions."""
+    def task_problems(self, task: Settings) -> Iterator[Problem]:
+        """Why this encoding cannot serve that task."""
+        return iter(())
+
+    def parameters(self, longest: int, width: int, std: float) -> tuple[Parameter, ...]:
+        """Trained parameters added to the token embedding, for inputs of up to `longest` positions."""
+        return ()
+
+    def layer_parameters(self, name: str, longest: int, head_width: int, std: float) -> tuple[Parameter, ...]:
+        """Trained parameters of the attention layer `name`, shared by its heads."""
         return ()
 
     def embed(self, x_MBTD: Tensor, weights: Mapping[str, Tensor], noise: Dropout | None) -> Tensor:
@@ -34,6 +42,6 @@ class Position(Settings):
         """Queries and keys with positions worked in."""
         return q_MBHTK, k_MBHTK
 
-    def score(self, q_MBHTK: Tensor, weights: Mapping[str, Tensor]) -> Tensor | None:
-        """What is added to the attention scores, broadcastable to (M, B, H, T, T), or None."""
+    def score(self, q_MBHTK: Tensor, weights: Mapping[str, Tensor], name: str) -> Tensor | None:
+        """What layer `name` adds to its scaled attention scores, broadcastable to (M, B, H, T, T), or None."""
         return None

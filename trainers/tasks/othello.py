@@ -37,6 +37,7 @@ class Othello(Settings):
     train_moves: int = setting(30, low=2, help="trained on the first moves of each game")
     target: str = setting("sampled", choices=("sampled", "soft"), help="next move, or the whole distribution")
 
+    causal: ClassVar[bool] = True  # scored after every prefix: a model must not see ahead
     compiles: ClassVar[bool] = False  # sampling looks at its own data: it stays outside the compiled step
 
     def cross_checks(self) -> Iterator[Problem]:
@@ -63,6 +64,11 @@ class Othello(Settings):
     def outputs(self) -> int:
         """Number of output tokens, the same as inputs."""
         return self.inputs
+
+    @property
+    def positions(self) -> int:
+        """Positions of the longest input."""
+        return max(self.lengths)
 
     @property
     def train_positions(self) -> int:

@@ -38,6 +38,7 @@ class SetComplement(Settings):
     train_length: int = setting(5, low=1, help="trained on lengths 1..train_length")
     target: str = setting("sampled", choices=("sampled", "soft"), help="next token, or the whole distribution")
 
+    causal: ClassVar[bool] = True  # scored after every prefix: a model must not see ahead
     compiles: ClassVar[bool] = True  # whether sampling is compiled with the step
 
     def cross_checks(self) -> Iterator[Problem]:
@@ -59,6 +60,11 @@ class SetComplement(Settings):
     def outputs(self) -> int:
         """Number of output tokens."""
         return self.vocabulary
+
+    @property
+    def positions(self) -> int:
+        """Positions of the longest input."""
+        return max(self.lengths)
 
     @property
     def train_positions(self) -> int:

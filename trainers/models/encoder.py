@@ -1,0 +1,28 @@
+"""Bidirectional transformer encoder in the style of BERT (Devlin et al., arXiv:1810.04805)."""
+
+from typing import ClassVar
+
+from trainers.models.transformer import Transformer
+from trainers.registry import register
+from trainers.settings import setting
+
+
+@register("model", "encoder")
+class Encoder(Transformer):
+    """Bidirectional transformer; the defaults are those of the arithmetic study (Sabbaghi et al., arXiv:2406.01895).
+
+    Post-norm, a layer norm after the embedding, epsilon 1e-12 and dropout 0.1 as in BERT; no token types and no mask.
+    """
+
+    causal: ClassVar[bool] = False
+    embedding_norm: ClassVar[bool] = True
+    epsilon: ClassVar[float] = 1e-12
+
+    layers: int = setting(6, low=1, help="number of blocks")
+    width: int = setting(768, low=1, help="embedding width")
+    norm: str = setting(
+        "post", choices=("none", "pre", "post"), help="layer norm before each branch, after each sum, or nowhere"
+    )
+    dropout: float = setting(
+        0.1, low=0.0, below=1.0, member=True, variant=lambda rate: rate > 0, help="dropout probability"
+    )

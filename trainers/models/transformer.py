@@ -1,0 +1,121 @@
+"""What the causal decoder and the bidirectional encoder share: embedding, positions, blocks, head.
+
+Shapes: M member, B batch, T position, D width, V vocabulary.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
+
+from torch import Tensor
+
+from trainers.errors import Problem
+from trainers.layers.block import block, block_drops, block_parameters, norm_parameters, normed
+from trainers.layers.dropout import Dropout
+from trainers.layers.embedding import embed
+from trainers.layers.linear import linear
+from trainers.models.attention_only import DROPOUT_SITES
+from trainers.parameters import Parameter
+from trainers.positions.position import Position
+from trainers.settings import Settings, setting
+
+
+class Transformer(Settings):
+    """Embedding, blocks of attention and MLP with GELU, head without bias; biases elsewhere, untied head."""
+
+    causal: ClassVar[bool]
+    embedding_norm: ClassVar[bool] = False
+    epsilon: ClassVar[float] = 1e-5
+
+    layers: int = setting(low=1, help="number of blocks")
+    width: int = setting(low=1, help="embedding width")
+    heads: int = setting(8, low=1, help="attention heads; width is a multiple of it")
+    hidden: int | None = setting(None, low=1, help="width inside the MLP; null: four times width")
+    norm: str = setting(
+        "pre", choices=("none", "pre", "post"), help="layer norm before each branch, after each sum, or nowhere"
+    )
+    position: Position = setting("nope", kind="position", help="positional encoding, by name or as {name: ...}")
+    dropout: float = setting(
+        0.0, low=0.0, below=1.0, member=True, variant=lambda rate: rate > 0, help="dropout probability"
+    )
+    dropout_sites: tuple[str, ...] = setting(DROPOUT_SITES, choices=DROPOUT_SITES, help="where dropout acts")
+    init_std: float = setting(0.02, above=0.0, help="standard deviation of initial matrix entries")
+
+    def cross_checks(self) -> Iterator[Problem]:
+        """Heads divide the width, the position fits the head width, dropout sites are distinct."""
+        if self.width % self.heads:
+            yield Problem(key="heads", given=self.heads, message=f"{self.heads} does not divide width {self.width}")
+        yield from self.position.width_problems(self.width, self.heads)
+        if len(set(self.dropout_sites)) != len(self.dropout_sites):
+            yield Problem(
+                key="dropout_sites",
+                given=list(self.dropout_sites),
+                message="names a site twice",
+                allowed="distinct sites",
+            )
+
+    def task_problems(self, task: Settings) -> Iterator[Problem]:
+        """A task of next tokens needs a causal model; the positions may ask for more."""
+        if getattr(task, "causal", False) and not self.causal:
+            message = "sees the tokens it should predict: this task is scored after every prefix"
+            yield Problem(key="name", given=self.name, message=message, allowed="a causal model")
+        yield from self.position.task_problems(task)
+
+    def form_used(self, task: Settings) -> str:
+        """There is one form."""
+        return "plain"
+
+    @property
+    def random(self) -> bool:
+        """Whether training draws random numbers besides dropout."""
+        return self.position.random
+
+    def parameters(self, task: Settings) -> tuple[Parameter, ...]:
+        """Embedding, positions, blocks, final norm (pre-norm only) and head."""
+        longest: int = task.positions  # type: ignore[attr-defined]
+        width, std = self.width, self.init_std
+        found = [Parameter(name="embedding", shape=(task.inputs, width), std=std, decay=False)]  # type: ignore[attr-defined]
+        found += self.position.parameters(longest, width, std)
+        found += norm_parameters("embedded", width) if self.embedding_norm else ()
+        for layer in range(self.layers):
+            name = f"block{layer}"
+            extra = self.position.layer_parameters(name, longest, width // self.heads, std)
+            found += block_parameters(name, width, self.hidden or 4 * width, self.norm, std, extra)
+        found += norm_parameters("final", width) if self.norm == "pre" else ()
+        found.append(Parameter(name="head", shape=(width, task.outputs), std=std))  # type: ignore[attr-defined]
+        return tuple(found)
+
+    def operations(self, task: Settings, batch: int, positions: int) -> float:
+        """Multiply-adds times two of one forward pass over `batch` rows of `positions` tokens."""
+        outputs: int = task.outputs  # type: ignore[attr-defined]
+        hidden = self.hidden or 4 * self.width
+        each = (
+            self.layers * (4 * self.width**2 + 2 * self.width * hidden + 2 * positions * self.width)
+            + self.width * outputs
+        )
+        return 2.0 * batch * positions * each
+
+    def logits(self, weights: Mapping[str, Tensor], tokens_MBT: Tensor, noise: Dropout | None, form: str) -> Tensor:
+        """Logits (M, B, T, V) at every position; `noise` is None when evaluating."""
+        x = self.position.embed(embed(weights["embedding"], tokens_MBT), weights, noise)
+        x = normed(x, weights, "embedded", self.epsilon) if self.embedding_norm else x
+        if noise is not None and "embedding" in self.dropout_sites:
+            x = noise(x, 0)
+        for layer in range(self.layers):
+            x = block(
+                x,
+                weights,
+                name=f"block{layer}",
+                heads=self.heads,
+                norm=self.norm,
+                causal=self.causal,
+                position=self.position,
+                drops=block_drops(noise, self.dropout_sites, layer),
+                epsilon=self.epsilon,
+            )
+        return linear(normed(x, weights, "final", self.epsilon) if self.norm == "pre" else x, weights["head"])
+
+    def diagnostics(
+        self, weights: Mapping[str, Tensor], tokens_MBT: Tensor, lengths: tuple[int, ...]
+    ) -> dict[str, Tensor]:
+        """None."""
+        return {}

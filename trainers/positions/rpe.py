@@ -1,0 +1,29 @@
+"""Relative positions as pairwise vectors on the keys (RPE of Sabbaghi et al., arXiv:2406.01895)."""
+
+from collections.abc import Mapping
+
+from torch import Tensor
+
+from trainers.parameters import Parameter
+from trainers.positions.pairwise import pairwise_scores, pairwise_table, relative_rows
+from trainers.positions.position import Position
+from trainers.registry import register
+
+
+@register("position", "rpe")
+class Rpe(Position):
+    """One trained vector for each difference of positions, added to the keys; differences are not clipped.
+
+    The paper prints no scaling of the scores; they are divided by the root of the head width here, as in the
+    `relative_key` option of the BERT implementation it builds on.
+    """
+
+    def layer_parameters(self, name: str, longest: int, head_width: int, std: float) -> tuple[Parameter, ...]:
+        """2 longest - 1 vectors."""
+        return pairwise_table(name, 2 * longest - 1, head_width, std)
+
+    def score(self, q_MBHTK: Tensor, weights: Mapping[str, Tensor], name: str) -> Tensor:
+        """q_i . p_(i-j) / sqrt(K)."""
+        table = weights[f"{name}.pairs"]
+        rows = relative_rows(q_MBHTK.shape[-2], (table.shape[1] + 1) // 2, q_MBHTK.device)
+        return pairwise_scores(q_MBHTK, table, rows)

@@ -1,0 +1,26 @@
+"""Fixed sinusoidal positions (Vaswani et al., arXiv:1706.03762)."""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from trainers.layers.dropout import Dropout
+from trainers.positions.position import Position
+from trainers.registry import register
+from trainers.settings import setting
+
+
+@register("position", "sinusoidal")
+class Sinusoidal(Position):
+    """Sines and cosines of geometrically spaced wavelengths added to the token embedding."""
+
+    base: float = setting(10000.0, above=1.0, help="base of the geometric series of wavelengths")
+
+    def embed(self, x_MBTD: Tensor, weights: Mapping[str, Tensor], noise: Dropout | None) -> Tensor:
+        """Adds sin(t / base^(2i/D)) at coordinate 2i and the cosine at 2i + 1."""
+        length, width = x_MBTD.shape[-2:]
+        even = torch.arange(0, width, 2, device=x_MBTD.device, dtype=torch.float64)
+        angle = torch.arange(length, device=x_MBTD.device, dtype=torch.float64)[:, None] * self.base ** (-even / width)
+        waves = torch.stack([torch.sin(angle), torch.cos(angle)], dim=-1).reshape(length, -1)[:, :width]
+        return x_MBTD + waves.to(x_MBTD.dtype)

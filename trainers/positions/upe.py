@@ -1,0 +1,45 @@
+"""Uniform positions for the multiplier, relative ones elsewhere (UPE of Sabbaghi et al., arXiv:2406.01895, eq. 3.3)."""
+
+from collections.abc import Iterator, Mapping
+
+import torch
+from torch import Tensor
+
+from trainers.errors import Problem
+from trainers.parameters import Parameter
+from trainers.positions.pairwise import pairwise_scores, pairwise_table, relative_rows
+from trainers.positions.position import Position
+from trainers.registry import register
+from trainers.settings import Settings, setting
+
+
+@register("position", "upe")
+class Upe(Position):
+    """The key of each multiplier digit has one vector for all queries; every other pair uses its difference.
+
+    The multiplier stands at the first `uniform` positions, most significant digit first; its vectors are indexed by
+    significance. A multiplier digit looking at itself uses its own vector; a multiplier digit looking elsewhere and the
+    operator use differences (these cases are chosen here; the paper does not state them).
+    """
+
+    uniform: int = setting(1, low=1, help="digits of the multiplier")
+
+    def task_problems(self, task: Settings) -> Iterator[Problem]:
+        """As many uniform positions as the task has multiplier digits."""
+        digits = getattr(task, "multiplier_digits", None)
+        if digits != self.uniform:
+            message = f"{self.uniform} uniform positions, and the task has {digits or 'no'} multiplier digits"
+            yield Problem(key="position.uniform", given=self.uniform, message=message)
+
+    def layer_parameters(self, name: str, longest: int, head_width: int, std: float) -> tuple[Parameter, ...]:
+        """2 longest - 1 relative vectors, then one for each multiplier digit, units first."""
+        return pairwise_table(name, 2 * longest - 1 + self.uniform, head_width, std)
+
+    def score(self, q_MBHTK: Tensor, weights: Mapping[str, Tensor], name: str) -> Tensor:
+        """q_i . c_j / sqrt(K) for keys j of the multiplier, else q_i . p_(i-j) / sqrt(K)."""
+        table = weights[f"{name}.pairs"]
+        relative = table.shape[1] - self.uniform
+        rows = relative_rows(q_MBHTK.shape[-2], (relative + 1) // 2, q_MBHTK.device)
+        key = torch.arange(q_MBHTK.shape[-2], device=q_MBHTK.device)
+        own = relative + self.uniform - 1 - key  # the first position is the most significant digit
+        return pairwise_scores(q_MBHTK, table, torch.where(key < self.uniform, own.clamp(min=0), rows))
