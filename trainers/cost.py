@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 
 from trainers.config import MemberConfig
+from trainers.evaluate import evaluate
 from trainers.pack import Pack, State
 from trainers.step import compiles, step_once
 
@@ -37,13 +38,31 @@ def estimate(member: MemberConfig) -> Cost:
 
 
 def calibrate(member: MemberConfig, members: int, seconds: float = 2.0) -> float:
-    """Measured seconds per step of a pack of `members` copies of `member` with different seeds.
+    """Measured seconds per step of a pack of `members` members like this one, its share of the evaluations included.
 
-    Always measured uncompiled, since compiling would take longer than the answer is worth: an upper bound where the
-    real run compiles (`will_compile`).
+    On one thread, as packs run, and always uncompiled, since compiling would take longer than the answer is worth: an
+    upper bound where the real run compiles (`will_compile`).
     """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        step = _seconds_per_step(_pack(member, members), seconds)
+        lone = _pack(member, 1)
+        began = time.monotonic()
+        evaluate(lone, State.initial(lone))
+        evaluation = members * (time.monotonic() - began)
+    finally:
+        torch.set_num_threads(threads)
+    steps, every = member.optimization.steps, member.evaluation.every
+    return step + evaluation * (-(-steps // every) if every else 1) / steps
+
+
+def _pack(member: MemberConfig, members: int) -> Pack:
     copies = [MemberConfig.from_dict({**member.to_dict(), "seed": seed}) for seed in range(members)]
-    pack = Pack(copies, torch.device("cpu"))
+    return Pack(copies, torch.device("cpu"))
+
+
+def _seconds_per_step(pack: Pack, seconds: float) -> float:
     state = State.initial(pack)
     step_once(pack, state)
     began, count = time.monotonic(), 0
