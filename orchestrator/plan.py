@@ -110,7 +110,7 @@ def _located(spec: SweepSpec, values: Mapping[str, Any], error: ConfigError) -> 
     located = []
     for problem in error.problems:
         domain = next((key for key in values if problem.key == key or problem.key.startswith(f"{key}.")), None)
-        message = problem.message if domain is None else f"{problem.message} (drawn from space.{domain})"
+        message = problem.message if domain is None else f"{problem.message} ({_source(spec, domain)})"
         located.append(
             Problem(
                 where=spec.where(problem.key),
@@ -122,6 +122,10 @@ def _located(spec: SweepSpec, values: Mapping[str, Any], error: ConfigError) -> 
             )
         )
     return located
+
+
+def _source(spec: SweepSpec, key: str) -> str:
+    return f"drawn from space.{key}" if key in spec.space else "given by search.listed"
 
 
 def _objective_problems(spec: SweepSpec, member: MemberConfig) -> list[Problem]:

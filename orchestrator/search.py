@@ -28,6 +28,7 @@ from search_spaces.domains import (
     Normal,
     OneMinusLogUniform,
     Uniform,
+    plain,
     value_key,
 )
 
@@ -52,6 +53,8 @@ class Told:
 
 def total(spec: SweepSpec) -> int:
     """How many configurations the sweep draws, duplicates counted."""
+    if spec.search.sampler == "listed":
+        return len(spec.search.listed or ())
     return _draws(spec) * len(grid_points(spec))
 
 
@@ -67,6 +70,8 @@ def draw_sample(spec: SweepSpec, count: int) -> list[Draw]:
 
     tpe draws its later generations from results; a sample of it is drawn at random.
     """
+    if spec.search.sampler == "listed":
+        return draw(spec, range(total(spec)))
     points = len(grid_points(spec))
     numbers = range(points * min(_draws(spec), -(-count // points)))
     if spec.search.sampler == "tpe":
@@ -76,6 +81,9 @@ def draw_sample(spec: SweepSpec, count: int) -> list[Draw]:
 
 def draw(spec: SweepSpec, numbers: range, told: Sequence[Told] = ()) -> list[Draw]:
     """The configurations of one generation. `told` has every earlier one in the order of numbers; only tpe reads it."""
+    if spec.search.sampler == "listed":
+        listed = plain(spec.search.listed or ())
+        return [Draw(number=number, values=listed[number]) for number in numbers]
     points = grid_points(spec)
     domains = {key: domain for key, domain in spec.space.items() if not isinstance(domain, Grid)}
     first, last = numbers.start // len(points), -(-numbers.stop // len(points))

@@ -18,7 +18,7 @@ from search_spaces.domains import (
 )
 from search_spaces.dump import dump_yaml
 from search_spaces.errors import ABSENT, Problem, SweepFileError, nearest_name
-from search_spaces.load import load_sweep
+from search_spaces.load import load_sweep, parse_sweep
 from search_spaces.points import active_values, grid_points
 from search_spaces.schema import json_schema, schema_text
 from search_spaces.spec import Objective, Resources, Search, SweepSpec, Tracking
@@ -46,5 +46,6 @@ __all__ = [
     "json_schema",
     "load_sweep",
     "nearest_name",
+    "parse_sweep",
     "schema_text",
 ]

@@ -1,4 +1,4 @@
-"""JSON Schema of the space section, for editors."""
+"""JSON Schema of the space section and of listed configurations, for editors."""
 
 from typing import Any
 
@@ -28,6 +28,11 @@ def space_schema() -> dict[str, Any]:
     """The schema of `space`: dotted keys of the open sections, each a mapping with one kind of domain."""
     domain = {"anyOf": [_domain(kind) for kind in KINDS.values()]}
     return {"type": "object", "patternProperties": {f"^{SECTION_KEY.pattern}$": domain}, "additionalProperties": False}
+
+
+def listed_schema() -> dict[str, Any]:
+    """The schema of one configuration of `search.listed`: dotted keys of the open sections, any value."""
+    return {"type": "object", "patternProperties": {f"^{SECTION_KEY.pattern}$": {}}, "additionalProperties": False}
 
 
 def _domain(kind: type[Domain]) -> dict[str, Any]:

@@ -25,6 +25,15 @@ def load_sweep(path: str | Path, overrides: Sequence[str] = (), name: str | None
     findings = Findings(str(path))
     text = _read_text(Path(path), findings)
     findings.raise_any()
+    return _parse(text, findings, overrides, name)
+
+
+def parse_sweep(text: str, source: str, overrides: Sequence[str] = (), name: str | None = None) -> SweepSpec:
+    """Check the text of a sweep file that is in no file; `source` is what problems call it. Else as `load_sweep`."""
+    return _parse(text, Findings(source), overrides, name)
+
+
+def _parse(text: str, findings: Findings, overrides: Sequence[str], name: str | None) -> SweepSpec:
     data = read_yaml(text, findings)
     if not isinstance(data, dict):
         if data is None:

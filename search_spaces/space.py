@@ -20,7 +20,7 @@ def parse_space(raw: Any, sections: dict[str, Any], findings: Findings) -> dict[
         return {}
     domains = {}
     for key, written in raw.items():
-        usable = _check_key(key, raw, sections, findings)
+        usable = check_key("space", key, raw, sections, findings)
         domain = _parse_domain(child("space", key), written, findings)
         if usable and domain is not None:
             domains[key] = domain
@@ -36,23 +36,25 @@ def parse_space(raw: Any, sections: dict[str, Any], findings: Findings) -> dict[
     return domains
 
 
-def _check_key(key: str, raw: dict[str, Any], sections: dict[str, Any], findings: Findings) -> bool:
-    address = child("space", key)
+def check_key(above: str, key: str, raw: dict[str, Any], sections: dict[str, Any], findings: Findings) -> bool:
+    """Whether `key` of the mapping `raw` at the address `above` is a dotted key that can be set; records why not."""
+    address, place = child(above, key), above.partition("[")[0]
     if not SECTION_KEY.fullmatch(key):
         names = list(leaves(sections))
         tail = {name.rpartition(".")[2]: name for name in names}
         nearest = nearest_name(key, names) or tail.get(nearest_name(key.rpartition(".")[2], tail) or "")
-        findings.add(address, f"a space key is dotted and starts with one of {_STARTS}", nearest=nearest)
+        findings.add(address, f"a {place} key is dotted and starts with one of {_STARTS}", nearest=nearest)
         return False
     steps = key.split(".")
     for depth in range(1, len(steps)):
-        above = ".".join(steps[:depth])
-        if above in raw:
-            findings.add(address, f"is inside {above}, which the space draws as a whole; keep one of the two")
+        outer = ".".join(steps[:depth])
+        if outer in raw:
+            sets = "the space draws" if place == "space" else f"{place} gives"
+            findings.add(address, f"is inside {outer}, which {sets} as a whole; keep one of the two")
             return False
-        value = lookup(sections, above)
+        value = lookup(sections, outer)
         if value is not ABSENT and not isinstance(value, dict):
-            findings.add(address, f"{above} is fixed to {shown(value)}, which has no keys inside")
+            findings.add(address, f"{outer} is fixed to {shown(value)}, which has no keys inside")
             return False
     return True
 

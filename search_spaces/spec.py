@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, InstanceOf, PrivateAttr, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from search_spaces.domain_schema import space_schema
-from search_spaces.domains import Domain, is_number, plain
+from search_spaces.domain_schema import listed_schema, space_schema
+from search_spaces.domains import Domain, is_number, plain, value_key
 from search_spaces.findings import Findings, within
 from search_spaces.names import ALLOWED, MAX_CHARACTERS, name_fault, normalised
 from search_spaces.space import written_space
@@ -76,6 +76,19 @@ def _text(value: Any) -> str:
     return value
 
 
+def _listed(value: Any) -> tuple[dict[str, Any], ...]:
+    allowed = "a list of mappings from dotted keys to values, each different from the others"
+    if not isinstance(value, (list, tuple)) or not value:
+        raise _fail("must be a list of configurations, at least one", allowed)
+    seen: dict[Any, int] = {}
+    for index, item in enumerate(value):
+        if not isinstance(item, dict):
+            raise _fail(f"item {index} is not a mapping", allowed)
+        if (first := seen.setdefault(value_key(item), index)) != index:
+            raise _fail(f"item {index} repeats item {first}", allowed)
+    return tuple(value)
+
+
 _NAME_SCHEMA = {"type": "string", "minLength": 1, "maxLength": MAX_CHARACTERS, "pattern": r"^[^.\s/\\][^/\\\n]*$"}
 _INTS = {"type": "array", "items": {"type": "integer", "minimum": 0}, "minItems": 1, "uniqueItems": True}
 _LENGTHS = {"type": "array", "items": {"type": "integer", "minimum": 1}, "minItems": 1, "uniqueItems": True}
@@ -88,6 +101,11 @@ Seeds = Annotated[
     WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1, "maximum": MAX_SEEDS}, _INTS]}),
 ]
 Lengths = Annotated[tuple[int, ...], BeforeValidator(_lengths), WithJsonSchema(_LENGTHS)]
+Listed = Annotated[
+    tuple[dict[str, Any], ...],
+    BeforeValidator(_listed),
+    WithJsonSchema({"type": "array", "items": listed_schema(), "minItems": 1, "uniqueItems": True}),
+]
 Pack = Annotated[
     Literal["auto"] | int,
     BeforeValidator(_pack),
@@ -104,10 +122,10 @@ class _Strict(BaseModel):
 class Search(_Strict):
     """How configurations are drawn from the space."""
 
-    sampler: Literal["random", "tpe", "qmc", "grid"] = Field(
+    sampler: Literal["random", "tpe", "qmc", "grid", "listed"] = Field(
         default="random",
         description="random: independent draws. tpe: learns from finished configurations. qmc: evenly spread draws. "
-        "grid: the grid points alone.",
+        "grid: the grid points alone. listed: the configurations of search.listed, with no space.",
     )
     configurations: int | None = Field(
         default=None,
@@ -120,6 +138,11 @@ class Search(_Strict):
     )
     generation: int = Field(
         default=8, ge=1, le=100_000, description="tpe only: configurations drawn before their scores are waited for."
+    )
+    listed: Listed | None = Field(
+        default=None,
+        description="listed only: the configurations themselves, each a mapping of dotted keys to values; a key that "
+        "one of them leaves out keeps its fixed value.",
     )
 
 
@@ -197,15 +220,22 @@ class SweepSpec(_Strict):
     def where(self, key: str) -> str:
         """The place of a dotted key, such as `sweeps/a.yaml:7` or `--set model.width=8`.
 
-        For a key the space draws this is the place of its domain, because that is where its value comes from; for an
-        absent key, the place of the nearest key above it.
+        For a key the space draws this is the place of its domain, because that is where its value comes from; for one
+        of search.listed, its first place there; for an absent key, the place of the nearest key above it.
         """
         drawn = next((name for name in self.space if within(key, name)), None)
-        return str(self._findings.place(f"space.{drawn}" if drawn else key))
+        address = f"space.{drawn}" if drawn else key
+        for index, values in enumerate(self.search.listed or ()):
+            if name := next((name for name in values if within(key, name)), None):
+                address = f"search.listed[{index}].{name}"
+                break
+        return str(self._findings.place(address))
 
     def resolved(self) -> dict[str, Any]:
         """Everything as plain, fresh data with defaults filled in; `load_sweep` of it as YAML gives an equal spec."""
         data = self.model_dump(exclude={"space"}) | {"space": written_space(self.space)}
+        if self.search.listed is None:
+            del data["search"]["listed"]  # it belongs to one sampler alone
         return {name: plain(data[name]) for name in type(self).model_fields}
 
     @property
