@@ -25,7 +25,8 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import LogFormatterSciNotation, MaxNLocator, NullFormatter
 from PIL import Image, UnidentifiedImageError
 
-from orchestrator.summary import Band, LengthGroups, Row, Summary
+from orchestrator.length_groups import LengthGroups
+from orchestrator.summary import Band, Row, Summary
 from orchestrator.wording import compact_value, printable, short_keys, three_digits
 
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D31", "#000000")

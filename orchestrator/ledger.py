@@ -56,6 +56,19 @@ def read_records(folder: Path) -> list[Record]:
     return _parse(folder / LEDGER_FILE, _read(folder))[0]
 
 
+def read_first_record(folder: Path) -> Record:
+    """Return the record a ledger begins with, the sweep's own, reading no more than that. Raises as `read_records`."""
+    path = Path(folder) / LEDGER_FILE
+    try:
+        with path.open("rb") as file:
+            line = file.readline()
+    except (FileNotFoundError, NotADirectoryError):
+        raise NotASweep(f"{folder} holds no sweep: there is no {LEDGER_FILE} in it") from None
+    except OSError as error:
+        raise LedgerError(f"{path}: cannot be read: {error.strerror}") from error
+    return _parse(path, line)[0][0]
+
+
 class Ledger:
     """The one writer of a sweep's ledger; made by `create` or `open`, holds the lock until `close`."""
 

@@ -17,10 +17,11 @@ import numpy as np
 import pandas as pd
 
 from orchestrator.ledger import Record
+from orchestrator.length_groups import spans
 from orchestrator.mlflow_view import Charts
 from orchestrator.objective import quartiles
 from orchestrator.state import ConfigurationState, SweepState
-from orchestrator.summary import Row, Summary, spans
+from orchestrator.summary import Row, Summary
 from orchestrator.wording import compact_value, short_keys
 
 MAX_PARAM, MAX_TAG, MAX_LABEL = 6000, 8000, 80

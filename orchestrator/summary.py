@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from orchestrator import statistics
+from orchestrator.length_groups import LengthGroups, length_groups, spans
 from orchestrator.objective import (
     Objective,
     area_beyond,
@@ -25,16 +26,6 @@ from trainers.config import MemberConfig
 
 Floats = npt.NDArray[np.float64]
 CurveKey = tuple[str, str, str]  # config_id, metric, average
-
-
-@dataclass(frozen=True, kw_only=True)
-class LengthGroups:
-    """The evaluated lengths of a configuration; `test` is beyond the trained ones and not used for selection."""
-
-    every: tuple[int, ...]
-    trained: tuple[int, ...]
-    selection: tuple[int, ...]
-    test: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -226,32 +217,10 @@ def summary(state: SweepState) -> Summary:
     )
 
 
-def spans(lengths: Sequence[int]) -> str:
-    """Lengths in words: spans((1, 2, 3, 7)) -> "1-3, 7"."""
-    runs: list[list[int]] = []
-    for length in sorted(lengths):
-        if runs and length == runs[-1][-1] + 1:
-            runs[-1].append(length)
-        else:
-            runs.append([length])
-    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs) or "none"
-
-
 def _complete(state: SweepState, configuration: ConfigurationState) -> bool:
     """Whether every pack with a seed of the configuration has ended: a seed may fail long before its pack ends."""
     packs = {member.pack_id for member in configuration.members.values()}
     return bool(packs) and all(state.packs[pack_id].status in ("complete", "failed") for pack_id in packs)
-
-
-def _groups(member: MemberConfig, objective: Objective) -> LengthGroups:
-    every, trained = tuple(member.evaluated_lengths), tuple(member.task.trained_lengths)
-    beyond = [length for length in every if length > max(trained) and length not in objective.lengths]
-    return LengthGroups(
-        every=every,
-        trained=tuple(length for length in every if length in trained),
-        selection=tuple(sorted(objective.lengths)),
-        test=tuple(beyond),
-    )
 
 
 def _bands(curves: pd.DataFrame, objective: Objective, directions: Mapping[str, str]) -> dict[CurveKey, Band]:
@@ -283,7 +252,7 @@ def _row(
     threshold: float | None,
 ) -> Row:
     members = configuration.members.values()
-    groups = _groups(member, objective)
+    groups = length_groups(member, objective.lengths)
     ended = [m for m in members if m.status in ("complete", "failed")]
     row = Row(
         config_id=configuration.config_id,

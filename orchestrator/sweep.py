@@ -47,8 +47,8 @@ class Outcome:
     exit_code: int
 
 
-def run_sweep(spec: SweepSpec, storage: Path, console: Console) -> Outcome:
-    """Run a sweep in a new folder of `storage`.
+def run_sweep(spec: SweepSpec, storage: Path, console: Console, origin: Mapping[str, Any] | None = None) -> Outcome:
+    """Run a sweep in a new folder of `storage`; `origin` is added to what the ledger keeps of where it came from.
 
     Raises SweepFileError for anything in the spec that cannot be built, SweepExists or SpecChanged when the folder
     holds a sweep already, LedgerError when it cannot be written. Nothing is written before the first three are ruled
@@ -62,7 +62,7 @@ def run_sweep(spec: SweepSpec, storage: Path, console: Console) -> Outcome:
         "study": spec.study,
         "spec": spec.resolved(),
         "spec_hash": spec.spec_hash,
-        "provenance": provenance(),
+        "provenance": {**provenance(), **(origin or {})},
     }
     with Ledger.create(folder, first) as ledger:
         _write_spec(spec.resolved(), folder)

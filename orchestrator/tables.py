@@ -3,7 +3,8 @@
 import math
 from collections.abc import Sequence
 
-from orchestrator.summary import Effect, LengthGroups, Quartiles, Row, Summary, spans
+from orchestrator.length_groups import LengthGroups, spans
+from orchestrator.summary import Effect, Quartiles, Row, Summary
 from orchestrator.wording import compact_value, short_keys, three_digits
 
 

@@ -12,9 +12,10 @@ import pytest
 from rich.console import Console
 
 from orchestrator.ledger import LEDGER_FILE
+from orchestrator.length_groups import LengthGroups, spans
 from orchestrator.report import WIDE, print_report, read_summary, render_terminal, write_report
 from orchestrator.state import SweepState
-from orchestrator.summary import LengthGroups, spans, summary
+from orchestrator.summary import summary
 
 
 def text_of(result, width=200, rows=20):

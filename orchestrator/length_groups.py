@@ -1,0 +1,44 @@
+"""Which of the evaluated lengths were trained on, which were used to select configurations, and which to test them."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from trainers.config import MemberConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class LengthGroups:
+    """The evaluated lengths of a configuration; `test` is beyond the trained ones and not used for selection."""
+
+    every: tuple[int, ...]
+    trained: tuple[int, ...]
+    selection: tuple[int, ...]
+    test: tuple[int, ...]
+
+
+def length_groups(member: MemberConfig, selection: Iterable[int]) -> LengthGroups:
+    """The groups of one configuration; `selection` are the lengths of the objective."""
+    every, trained, chosen = tuple(member.evaluated_lengths), member.task.trained_lengths, set(selection)
+    return LengthGroups(
+        every=every,
+        trained=tuple(length for length in every if length in trained),
+        selection=tuple(sorted(chosen)),
+        test=tuple(length for length in every if length > max(trained) and length not in chosen),
+    )
+
+
+def common_test_lengths(groups: Iterable[LengthGroups]) -> tuple[int, ...]:
+    """The test lengths that all configurations share, on which alone they can be compared."""
+    shared = [set(one.test) for one in groups]
+    return tuple(sorted(set.intersection(*shared))) if shared else ()
+
+
+def spans(numbers: Sequence[int]) -> str:
+    """Lengths or seeds in words: spans((1, 2, 3, 7)) -> "1-3, 7"."""
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs) or "none"
