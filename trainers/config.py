@@ -19,8 +19,9 @@ class Optimization(Settings):
 
     steps: int = setting(low=1, below=2**32, help="optimiser steps")
     batch_size: int = setting(low=1, help="samples per step")
-    learning_rate: float = setting(low=0.0, member=True, help="AdamW learning rate")
-    weight_decay: float = setting(0.0, low=0.0, member=True, help="AdamW decoupled weight decay")
+    optimizer: str = setting("adamw", choices=("adamw", "gradient_descent"), help="how a gradient becomes a step")
+    learning_rate: float = setting(low=0.0, member=True, help="learning rate before its schedule")
+    weight_decay: float = setting(0.0, low=0.0, member=True, help="decoupled weight decay")
     betas: tuple[float, float] = setting((0.9, 0.99), low=0.0, below=1.0, member=True, help="AdamW moment decays")
     epsilon: float = setting(1e-8, above=0.0, member=True, help="AdamW denominator offset")
     clip: float | None = setting(

@@ -1,4 +1,4 @@
-"""Stacked AdamW (Loshchilov and Hutter, arXiv:1711.05101) and per-member gradient clipping.
+"""Stacked AdamW (Loshchilov and Hutter, arXiv:1711.05101), plain gradient descent, per-member clipping.
 
 Every hyperparameter is a tensor of shape (M, 1); weights, gradients and moments are (M, P). Tested against
 `torch.optim.AdamW` and `torch.nn.utils.clip_grad_norm_` run member by member.
@@ -14,6 +14,14 @@ def clipped(gradient: Tensor, limit: Tensor) -> Tensor:
     """Scale each member's gradient to a norm of at most `limit` (M, 1), as `clip_grad_norm_` does."""
     norm = torch.linalg.vector_norm(gradient, dim=1, keepdim=True)
     return gradient * torch.clamp(limit.to(gradient.dtype) / (norm + 1e-6), max=1.0)
+
+
+def gradient_descent(
+    theta: Tensor, gradient: Tensor, rate: Tensor, decay_mask: Tensor, h: Mapping[str, Tensor]
+) -> Tensor:
+    """theta - rate (gradient + weight_decay theta), the new weights; shapes as in `adamw`."""
+    dtype = theta.dtype
+    return theta * (1.0 - (rate * h["weight_decay"]).to(dtype) * decay_mask.to(dtype)) - rate.to(dtype) * gradient
 
 
 def adamw(

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from trainers.layers.dropout import Dropout
-from trainers.optim import adamw, clipped
+from trainers.optim import adamw, clipped, gradient_descent
 from trainers.pack import Pack, State
 from trainers.random import Stream
 from trainers.tasks.batch import Batch
@@ -59,7 +59,10 @@ def learn(pack: Pack, state: State, batch: Batch) -> None:
     if "clip" in pack.h:
         gradient = clipped(gradient, pack.h["clip"])
     rate = pack.h["learning_rate"] * pack.schedule.factor(step, pack.optimization.steps)
-    theta, m, v = adamw(state.theta, gradient, state.m, state.v, step, rate, pack.decay_mask, pack.h)
+    if pack.optimization.optimizer == "adamw":
+        theta, m, v = adamw(state.theta, gradient, state.m, state.v, step, rate, pack.decay_mask, pack.h)
+    else:
+        theta, m, v = gradient_descent(state.theta, gradient, rate, pack.decay_mask, pack.h), state.m, state.v
     finite = torch.isfinite(loss_M) & torch.isfinite((theta.abs() + v).sum(dim=1))
     alive = (state.failed_at < 0) & finite
     on = alive[:, None]

@@ -1,0 +1,164 @@
+"""Ring regression: closed forms of the population losses, their gradients, and the three settings of Fig. 9."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from trainers import MemberConfig, train
+from trainers.errors import ConfigError
+from trainers.pack import Pack, State
+from trainers.step import step_once
+from trainers.tasks.ring_regression import RingRegression
+
+CPU = torch.device("cpu")
+
+
+def ring_member(
+    seed: int = 0, decay: float = 0.0, steps: int = 3000, rate: float = 5e-3, task=None, **model
+) -> MemberConfig:
+    return MemberConfig.from_dict(
+        {
+            "task": {"name": "ring_regression", **(task or {})},
+            "model": {"name": "linear_attention", **model},
+            "training": {
+                "optimizer": "gradient_descent",
+                "steps": steps,
+                "batch_size": 1,
+                "learning_rate": rate,
+                "weight_decay": decay,
+                "dtype": "float64",
+                "compile": False,
+            },
+            "evaluation": {"samples": 1},
+            "seed": seed,
+        }
+    )
+
+
+def trained(members, steps: int) -> tuple[Pack, State]:
+    pack = Pack(members, CPU)
+    state = State.initial(pack)
+    for _ in range(steps):
+        step_once(pack, state)
+    return pack, state
+
+
+def test_loss_is_the_mean_squared_error_over_sampled_inputs() -> None:
+    """The exact expectation against 40,000 draws, for a model with random coefficients."""
+    task = RingRegression(ring=9, window=4, alpha=2.0, betas=(0.5, 0.25))
+    member = ring_member(task={"ring": 9, "window": 4, "betas": [0.5, 0.25]}, encoding="rpe", width=6, free_value=True)
+    pack = Pack([member], CPU)
+    weights = pack.layout.views(State.initial(pack).theta)
+    logits = pack.model.logits(weights, torch.zeros(1, 1, 9, dtype=torch.int64), None, "plain")
+    batch, lengths = next(iter(task.evaluation_batches(_stream(), 1, task.lengths)))
+    scores = task.score(logits, batch, lengths)
+    draw = np.random.default_rng(0)
+    x = draw.normal(size=(40_000, 9, 6))
+    p, u, v = (weights[name][0].numpy() for name in ("positions", "u", "v"))
+    a = p @ u
+    target = sum(
+        coefficient * (np.roll(x, k, axis=1) + (np.roll(x, -k, axis=1) if k else 0))[..., 0]
+        for k, coefficient in enumerate((2.0, 0.5, 0.25))
+    )
+    matrix = np.array([[a[(i - r) % 9] for r in range(9)] for i in range(9)])
+    errors = ((x @ v) @ matrix.T - target) ** 2
+    np.testing.assert_allclose(scores["test_loss"][0].numpy(), errors.mean(0), rtol=0.05)
+    inside = np.zeros(9)
+    inside[[s - 1 for s in task.trained_lengths]] = 1
+    windowed = x * inside[None, :, None]
+    target = sum(
+        coefficient * (np.roll(windowed, k, axis=1) + (np.roll(windowed, -k, axis=1) if k else 0))[..., 0]
+        for k, coefficient in enumerate((2.0, 0.5, 0.25))
+    )
+    errors = ((((windowed @ v) @ matrix.T - target) ** 2) * inside).sum(1).mean()
+    assert float(task.loss(logits, batch)) == pytest.approx(errors, rel=0.05)
+
+
+def _stream():
+    from trainers.random import Stream
+
+    return Stream(torch.tensor([0]), "eval", torch.tensor(0))
+
+
+def test_augmentation_is_the_average_over_every_shift_of_the_window() -> None:
+    plain, augmented = RingRegression(ring=11, window=4), RingRegression(ring=11, window=4, augmented=True)
+    one = plain.weight(torch.float64)
+    shifted = sum(torch.roll(one, (s, s), (0, 1)) for s in range(11)) / 11
+    torch.testing.assert_close(augmented.weight(torch.float64), shifted)
+
+
+def test_unseen_absolute_positions_only_decay() -> None:
+    rate, decay, steps = 5e-3, 1e-2, 200
+    pack, state = trained([ring_member(decay=decay, rate=rate, encoding="ape")], steps)
+    before = pack.layout.views(State.initial(pack).theta)["positions"][0]
+    after = pack.layout.views(state.theta)["positions"][0]
+    unseen = [i for i in range(51) if i + 1 not in pack.task.trained_lengths]
+    torch.testing.assert_close(after[unseen], before[unseen] * (1 - rate * decay) ** steps, rtol=1e-10, atol=1e-12)
+    assert not torch.allclose(after, before)
+
+
+def test_gradient_of_the_relative_form() -> None:
+    """dl/da_k = 2 (n1 - |k|) (a_k - T_k), zero beyond the window."""
+    pack = Pack([ring_member(encoding="rpe")], CPU)
+    theta = State.initial(pack).theta
+    views = pack.layout.views(theta)
+    a = views["positions"][0] @ views["u"][0]
+    batch = pack.task.sample(_stream(), 1)
+    gradient = torch.func.grad(
+        lambda t: pack.task.loss(pack.model.logits(pack.layout.views(t), batch.tokens, None, "plain"), batch).sum()
+    )(theta)
+    got = pack.layout.views(gradient)["positions"][0]
+    for k in range(-25, 26):
+        target = {0: 2.0, 1: 0.5, -1: 0.5}.get(k, 0.0)
+        expected = 2 * max(10 - abs(k), 0) * (a[k % 51] - target) * views["u"][0]
+        torch.testing.assert_close(got[k % 51], expected, rtol=1e-9, atol=1e-12)
+    assert not pack.layout.views(gradient)["u"].any()
+
+
+def test_gradient_flow_of_one_position() -> None:
+    """Window 1, beta 0: A_0(t) = alpha / (1 + (alpha / A_0(0) - 1) exp(-8 alpha t)), and A_j grows as |p_0|."""
+    rate, steps, alpha = 1e-4, 1500, 2.0
+    task = {"ring": 7, "window": 1, "alpha": alpha, "betas": []}
+    pack, state = trained([ring_member(rate=rate, task=task, encoding="ape", width=30)], steps)
+    start, end = (pack.layout.views(s.theta)["positions"][0] for s in (State.initial(pack), state))
+    middle = pack.task.trained_lengths[0] - 1
+    square = float(start[middle] @ start[middle])
+    # The loss (|p|^2 - alpha)^2 has gradient 4 (|p|^2 - alpha) p, so A_0' = 8 A_0 (alpha - A_0).
+    expected = alpha / (1 + (alpha / square - 1) * math.exp(-8 * alpha * rate * steps))
+    assert float(end[middle] @ end[middle]) == pytest.approx(expected, rel=2e-3)
+    for j in range(7):
+        if j != middle:
+            before, after = float(start[j] @ start[middle]), float(end[j] @ end[middle])
+            assert after == pytest.approx(before * math.sqrt(expected / square), rel=2e-3)
+
+
+def test_the_three_settings_end_as_the_paper_says(recorder) -> None:
+    """Shortened: RPE is right at every position once decay took the rest, APE fails far away, augmentation between."""
+    seeds, decay, steps = (0, 1, 2), 0.05, 3000
+    losses = {}
+    for name, task, encoding in (("ape", {}, "ape"), ("augmented", {"augmented": True}, "ape"), ("rpe", {}, "rpe")):
+        train([ring_member(s, decay, steps, 2e-2, task, encoding=encoding) for s in seeds], recorder)
+        last = recorder.evaluations[-1]
+        curve = np.median(last.values_MAKL[:, 0, last.metrics.index("test_loss")], axis=0)
+        losses[name] = curve
+        assert np.median(last.values_MAKL[:, 0, last.metrics.index("train_loss")].sum(axis=1)) < 0.05
+    far = [i for i in range(51) if not 10 <= i < 41]
+    shrink = math.exp(-2 * 0.05 * 2e-2 * 3000)
+    assert losses["ape"][far].mean() == pytest.approx((2.0 - shrink) ** 2 + 2 * 0.25, rel=0.15)
+    assert losses["rpe"].max() < 0.02
+    assert losses["rpe"].max() < losses["augmented"].mean() < 0.5 * losses["ape"][far].mean()
+
+
+def test_settings_that_cannot_be(member) -> None:
+    for task, key in (
+        ({"window": 30}, "task.window"),
+        ({"alpha": 0.5}, "task.alpha"),
+        ({"ring": 5, "window": 1, "betas": [0.1] * 3}, "task.betas"),
+    ):
+        with pytest.raises(ConfigError) as caught:
+            ring_member(task=task)
+        assert [problem.key for problem in caught.value.problems] == [key]
+    with pytest.raises(ConfigError, match="ring_regression"):
+        member(model={"name": "linear_attention"})

@@ -1,0 +1,80 @@
+"""Factored linear attention with positions only (Sabbaghi et al., arXiv:2406.01895, appendix D.1 to D.3).
+
+    APE:  y_i = sum_r (p_i . p_r) <v, x_r>,   p_1..p_n trained, v = theta fixed
+    RPE:  y_i = sum_r (p_(i-r) . u) <v, x_r>,  differences on the ring, p trained, u fixed, v = theta or trained
+
+theta is the first unit vector, without loss of generality. Only coefficients matter, so tokens are ignored.
+Shapes: M member, N ring positions, D width.
+"""
+
+from collections.abc import Iterator, Mapping
+
+import torch
+from torch import Tensor
+
+from trainers.errors import Problem
+from trainers.layers.dropout import Dropout
+from trainers.parameters import Parameter
+from trainers.registry import register
+from trainers.settings import Settings, setting
+from trainers.tasks.ring_regression import RingRegression
+
+
+@register("model", "linear_attention")
+class LinearAttention(Settings):
+    """One layer of linear attention for ring regression: a Gram matrix of positions, or one number per difference."""
+
+    width: int = setting(200, low=2, help="width d of inputs and positional vectors")
+    encoding: str = setting("rpe", choices=("ape", "rpe"), help="absolute or relative positional vectors")
+    free_value: bool = setting(False, help="train v of the relative form too, from a random start")
+
+    def task_problems(self, task: Settings) -> Iterator[Problem]:
+        """Only ring regression reads coefficients."""
+        if not isinstance(task, RingRegression):
+            yield Problem(
+                key="name", given=self.name, message="gives coefficients, not logits", allowed="task ring_regression"
+            )
+
+    def form_used(self, task: Settings) -> str:
+        """There is one form."""
+        return "plain"
+
+    @property
+    def random(self) -> bool:
+        """Nothing is random but the start."""
+        return False
+
+    def parameters(self, task: Settings) -> tuple[Parameter, ...]:
+        """Positional vectors with squared norm about 1, decayed; for RPE also the fixed u, and v where it is free."""
+        n: int = task.inputs  # type: ignore[attr-defined]
+        std = self.width**-0.5
+        vectors = Parameter(name="positions", shape=(n, self.width), std=std)
+        if self.encoding == "ape":
+            return (vectors,)
+        names = ("u", "v") if self.free_value else ("u",)
+        return (vectors, *(Parameter(name=name, shape=(self.width,), std=std, decay=False) for name in names))
+
+    def operations(self, task: Settings, batch: int, positions: int) -> float:
+        """Multiply-adds times two of one pass."""
+        return 2.0 * positions * self.width * (positions if self.encoding == "ape" else 1)
+
+    def logits(self, weights: Mapping[str, Tensor], tokens_MBT: Tensor, noise: Dropout | None, form: str) -> Tensor:
+        """Coefficients of <e_1, x_r> and length of the rest, (M, 1, N, 2N)."""
+        p = weights["positions"]
+        if self.encoding == "ape":
+            along = torch.bmm(p, p.mT)
+            return torch.cat([along, torch.zeros_like(along)], dim=-1)[:, None]
+        by_difference = torch.bmm(p, weights["u"].detach()[:, :, None])[..., 0]
+        at = torch.arange(p.shape[1], device=p.device)
+        a = by_difference[:, (at[:, None] - at[None, :]) % p.shape[1]]
+        if not self.free_value:
+            return torch.cat([a, torch.zeros_like(a)], dim=-1)[:, None]
+        v = weights["v"]
+        along, beside = v[:, :1, None], torch.linalg.vector_norm(v[:, 1:], dim=1)[:, None, None]
+        return torch.cat([a * along, a * beside], dim=-1)[:, None]
+
+    def diagnostics(
+        self, weights: Mapping[str, Tensor], tokens_MBT: Tensor, lengths: tuple[int, ...]
+    ) -> dict[str, Tensor]:
+        """None."""
+        return {}

@@ -1,0 +1,159 @@
+"""Ring regression with exact population losses (Sabbaghi et al., arXiv:2406.01895, section 5 and appendix D.4)."""
+
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from trainers.errors import Problem
+from trainers.random import Stream
+from trainers.registry import register
+from trainers.settings import Settings, setting
+from trainers.tasks.batch import Batch
+
+Curves = NDArray[np.float32]
+
+
+@register("task", "ring_regression")
+class RingRegression(Settings):
+    """Gaussian vectors on a ring of n positions; out, at each position, a fixed combination of its neighbourhood.
+
+    y_i = alpha <theta, x_i> + sum_k beta_k (<theta, x_(i-k)> + <theta, x_(i+k)>) with ||theta|| = 1. In training only
+    the vectors of a window are not zero, and only its positions are scored; in tests all are. Nothing is sampled: a
+    model gives its coefficients, and losses are their expectations over the Gaussian inputs. "Length" is the position,
+    1..n; the trained ones are the window's, in the middle. Read as a matrix, target and window of a ring of five:
+
+    >>> RingRegression(ring=5, window=2, alpha=2.0, betas=(0.5,)).target(torch.float32).tolist()[0]
+    [2.0, 0.5, 0.0, 0.0, 0.5]
+    >>> RingRegression(ring=5, window=2).trained_lengths
+    (2, 3)
+    """
+
+    causal: ClassVar[bool] = False
+    compiles: ClassVar[bool] = True
+
+    ring: int = setting(51, low=3, help="positions n")
+    window: int = setting(10, low=1, help="positions of the training window")
+    alpha: float = setting(2.0, help="coefficient of the position itself")
+    betas: tuple[float, ...] = setting((0.5,), help="coefficients of the neighbours at distance 1, 2, ...")
+    augmented: bool = setting(False, help="train on every circular shift of the window, averaged")
+
+    def cross_checks(self) -> Iterator[Problem]:
+        """Neighbourhoods and windows do not meet themselves around the ring; the target is a Gram matrix."""
+        half = (self.ring - 1) // 2
+        if self.window > half + 1:
+            yield Problem(
+                key="window",
+                given=self.window,
+                message=f"{self.window} is more than half the ring",
+                allowed=f"<= {half + 1}",
+            )
+        if len(self.betas) > half:
+            yield Problem(
+                key="betas",
+                given=list(self.betas),
+                message=f"has more than {half} entries",
+                allowed=f"<= {half} entries",
+            )
+        if self.alpha < 2 * sum(abs(beta) for beta in self.betas):
+            message = f"{self.alpha} is less than twice the sum of betas: the target need not be a Gram matrix"
+            yield Problem(
+                key="alpha", given=self.alpha, message=message, allowed=f">= {2 * sum(map(abs, self.betas)):g}"
+            )
+
+    @property
+    def inputs(self) -> int:
+        """Positions of the ring: the vectors themselves are never drawn."""
+        return self.ring
+
+    @property
+    def outputs(self) -> int:
+        """Numbers a model gives for each position: n coefficients along theta, n beside it."""
+        return 2 * self.ring
+
+    @property
+    def positions(self) -> int:
+        """Positions of the ring."""
+        return self.ring
+
+    @property
+    def train_positions(self) -> int:
+        """Positions of the ring."""
+        return self.ring
+
+    @property
+    def trained_lengths(self) -> tuple[int, ...]:
+        """Positions of the training window, counted from 1."""
+        start = (self.ring - self.window) // 2
+        return tuple(range(start + 1, start + self.window + 1))
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """Every position, counted from 1."""
+        return tuple(range(1, self.ring + 1))
+
+    @property
+    def metrics(self) -> Mapping[str, str]:
+        """test_loss: expected squared error at a position, all vectors Gaussian; train_loss: within the window."""
+        return {"test_loss": "minimize", "train_loss": "minimize"}
+
+    @property
+    def headline(self) -> tuple[str, ...]:
+        """The metric worth a chart."""
+        return ("test_loss",)
+
+    def target(self, dtype: torch.dtype) -> Tensor:
+        """T_ir, the coefficient of <theta, x_r> in y_i, (n, n)."""
+        by_distance = torch.zeros(self.ring, dtype=dtype)
+        by_distance[0] = self.alpha
+        by_distance[1 : len(self.betas) + 1] = torch.tensor(self.betas, dtype=dtype)
+        return by_distance[self._distance()]
+
+    def weight(self, dtype: torch.dtype) -> Tensor:
+        """How much each pair of positions counts in the training loss, (n, n)."""
+        if self.augmented:
+            return (self.window - self._distance()).clamp(min=0).to(dtype) / self.ring
+        inside = torch.zeros(self.ring, dtype=dtype)
+        inside[[length - 1 for length in self.trained_lengths]] = 1.0
+        return inside[:, None] * inside[None, :]
+
+    def sample(self, stream: Stream, batch: int) -> Batch:
+        """Nothing is drawn: empty rows."""
+        empty = torch.zeros(len(stream.seeds_S), batch, self.ring, dtype=torch.int64, device=stream.seeds_S.device)
+        return Batch(empty, empty)
+
+    def loss(self, logits_MBTV: Tensor, batch: Batch) -> Tensor:
+        """Expected squared error summed over the window, (M,)."""
+        errors = self._errors(logits_MBTV)
+        return (errors * self.weight(errors.dtype).to(errors.device)).sum(dim=(1, 2))
+
+    def evaluation_batches(
+        self, stream: Stream, samples: int, lengths: tuple[int, ...]
+    ) -> Iterator[tuple[Batch, tuple[int, ...]]]:
+        """One empty batch: the expectations are exact."""
+        yield self.sample(stream, 1), lengths
+
+    def score(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
+        """Expected squared error at each position, (M, len(lengths))."""
+        errors = self._errors(logits_MBTV)
+        at = torch.tensor([length - 1 for length in lengths], device=errors.device)
+        trained = errors * self.weight(errors.dtype).to(errors.device)
+        return {"test_loss": errors.sum(dim=2)[:, at], "train_loss": trained.sum(dim=2)[:, at]}
+
+    def derived(self, curves: Mapping[str, Curves], lengths: tuple[int, ...]) -> dict[str, Curves]:
+        """None."""
+        return {}
+
+    def _distance(self) -> Tensor:
+        """Distance on the ring of every pair of positions, int64 (n, n)."""
+        at = torch.arange(self.ring)
+        apart = (at[:, None] - at[None, :]).abs()
+        return torch.minimum(apart, self.ring - apart)
+
+    def _errors(self, logits_MBTV: Tensor) -> Tensor:
+        """E of the squared error that x_r contributes to y_i, (M, n, n): off along theta, all of it beside theta."""
+        along, beside = logits_MBTV[:, 0].chunk(2, dim=-1)
+        return (along - self.target(along.dtype).to(along.device)) ** 2 + beside**2
