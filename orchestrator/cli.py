@@ -111,6 +111,31 @@ def resume(folder: SweepFolder, tracking_uri: TrackingUri = None, overrides: Ove
 
 
 @app.command()
+def confirm(
+    folder: SweepFolder,
+    top: Annotated[int, typer.Option(help="How many configurations, the first by the sweep's objective.")] = 3,
+    seeds: Annotated[str, typer.Option(help="How many fresh seeds, or a list of them: 100,101,102.")] = "10",
+    name: Annotated[str | None, typer.Option(help="Name of the confirmation; by default <sweep>-confirm.")] = None,
+    allow_unfinished: Annotated[bool, typer.Option(help="Confirm a sweep that is not finished.")] = False,
+    tracking_uri: TrackingUri = None,
+    overrides: Overrides = None,
+) -> None:
+    """Train the best configurations of a sweep again, on seeds that no selection used. --set: resources, tracking."""
+    from orchestrator.confirm import confirm as confirm_sweep
+
+    outcome = confirm_sweep(
+        folder,
+        console,
+        top=top,
+        seeds=seeds,
+        name=name,
+        allow_unfinished=allow_unfinished,
+        overrides=_with_uri(overrides, tracking_uri),
+    )
+    raise typer.Exit(outcome.exit_code)
+
+
+@app.command()
 def status(folder: SweepFolder) -> None:
     """Say where a sweep stands, whether it is running, and its best configuration so far."""
     from orchestrator.meter import status_rows

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 
+from orchestrator.confirmed import Confirmed
 from orchestrator.length_groups import LengthGroups, spans
 from orchestrator.summary import Effect, Quartiles, Row, Summary
 from orchestrator.wording import compact_value, short_keys, three_digits
@@ -146,6 +147,25 @@ def comparison_columns(result: Summary) -> Columns:
         "better on": [str(one.first_better) for one in pairs],
         "worse on": [str(one.second_better) for one in pairs],
         "Wilcoxon p": ["-" if math.isnan(one.wilcoxon_p) else f"{one.wilcoxon_p:.2g}" for one in pairs],
+    }
+
+
+def confirmed_columns(one: Confirmed, new_line: str) -> Columns:
+    """Search score beside confirmed score, at the selection and at the test lengths."""
+    names = short_keys(list(dict.fromkeys(key for row in one.rows for key in row.values)))
+    return {
+        "search #": [str(row.search_rank) for row in one.rows],
+        "configuration": [row.config_id for row in one.rows],
+        "search score": [_quartiles(row.search, new_line) for row in one.rows],
+        "confirmed score": [_quartiles(row.confirmed, new_line) for row in one.rows],
+        "test, search": [_quartiles(row.search_test, new_line) for row in one.rows],
+        "test, confirmed": [_quartiles(row.confirmed_test, new_line) for row in one.rows],
+        "seeds": [str(row.seeds_run) for row in one.rows],
+        "failed": [str(row.seeds_failed) for row in one.rows],
+        "searched values": [
+            ", ".join(f"{names[key]} {compact_value(value)}" for key, value in row.values.items()) or "-"
+            for row in one.rows
+        ],
     }
 
 

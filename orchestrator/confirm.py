@@ -1,0 +1,201 @@
+"""Confirmation: the best configurations of a sweep trained again, on seeds that no selection has seen.
+
+A score that was selected is too good: of many configurations the one that comes first was also lucky with its seeds.
+A confirmation is a sweep like any other, of the sampler `listed`, beside the one it confirms.
+"""
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from orchestrator import sweep
+from orchestrator.errors import SweepExists, UserError
+from orchestrator.ledger import LEDGER_FILE
+from orchestrator.length_groups import spans
+from orchestrator.lineage import CONFIRMS, relative, used_seeds
+from orchestrator.plan import configure
+from orchestrator.report import write_report
+from orchestrator.search import draw, total
+from orchestrator.state import SweepState
+from orchestrator.summary import Row, Summary, summary
+from search_spaces import SweepSpec, dump_yaml, parse_sweep
+
+TOP, SEEDS = 3, 10
+LARGEST_SEED = 2**32 - 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Confirmation:
+    """What is to be run: the specification, and what its ledger will say of its origin."""
+
+    spec: SweepSpec
+    origin: dict[str, Any]
+
+
+def confirm(
+    folder: Path,
+    console: Console,
+    *,
+    top: int = TOP,
+    seeds: str = str(SEEDS),
+    name: str | None = None,
+    allow_unfinished: bool = False,
+    overrides: Sequence[str] = (),
+) -> sweep.Outcome:
+    """Run the confirmation of the sweep in `folder` beside it, then draw the report of both.
+
+    Raises what `plan_confirmation` and `run_sweep` raise.
+    """
+    folder = folder.resolve()
+    planned = plan_confirmation(
+        SweepState.load(folder),
+        top=top,
+        seeds=seeds,
+        name=name,
+        allow_unfinished=allow_unfinished,
+        overrides=overrides,
+    )
+    outcome = sweep.run_sweep(planned.spec, folder.parent, console, planned.origin)
+    if outcome.exit_code == 0:
+        page, _ = write_report(folder)
+        said = f"Both scores side by side: {page}; in MLflow after: lengthwise publish {folder}"
+        console.print(said, highlight=False, markup=False, soft_wrap=True)
+    return outcome
+
+
+def plan_confirmation(
+    state: SweepState,
+    *,
+    top: int = TOP,
+    seeds: str = str(SEEDS),
+    name: str | None = None,
+    allow_unfinished: bool = False,
+    overrides: Sequence[str] = (),
+) -> Confirmation:
+    """The confirmation of a sweep; writes nothing.
+
+    `seeds` is a number of fresh seeds, or a list such as "100,101". Raises UserError for an unfinished sweep without
+    `allow_unfinished`, more configurations than succeeded, seeds that were used before, overrides of anything but
+    resources and tracking; SweepExists when the name is taken; SweepFileError for a wrong name or override.
+    """
+    name = name or f"{state.name}-confirm"
+    result = summary(state)
+    if not result.finished and not allow_unfinished:
+        raise UserError(
+            f"{state.folder}: this sweep is not finished ({result.configurations_finished} of {result.planned} "
+            f"configurations); go on with it by: lengthwise resume {state.folder}\n"
+            "--allow-unfinished confirms the best of those that are"
+        )
+    chosen, used = _chosen(result, top), used_seeds(state)
+    resolved = {
+        **state.spec,
+        "name": name,
+        "description": f"Confirmation of {state.name}: its first {top} of {result.configurations_finished} by "
+        f"{result.score_label}, on fresh seeds.",
+        "space": {},
+        "search": {"sampler": "listed", "listed": [row.values for row in chosen]},
+        "seeds": list(fresh_seeds(seeds, used)),
+    }
+    source = f"{state.folder / sweep.SPEC_FILE} (to confirm)"
+    spec = parse_sweep(dump_yaml(resolved), source, overrides, name)
+    _refuse_changes(resolved, spec, overrides)
+    target = state.folder.resolve().parent / spec.name
+    if (target / LEDGER_FILE).exists():
+        raise SweepExists(
+            f"{target} holds a sweep already; go on with it by: lengthwise resume {target}\n"
+            "or confirm once more, on yet other seeds, under another --name"
+        )
+    _refuse_other_configurations(spec, chosen)
+    own = relative(state.folder)
+    origin = {
+        "sweep": state.name,
+        "spec_hash": state.spec_hash,
+        "root": {"sweep": own.root.sweep, "spec_hash": own.root.spec_hash},
+        "finished": result.finished,
+        "of": result.configurations_finished,
+        "used_seeds": sorted(used),
+        "configurations": [_recorded(row) for row in chosen],
+    }
+    return Confirmation(spec=spec, origin={CONFIRMS: origin})
+
+
+def fresh_seeds(asked: str, used: dict[int, str]) -> tuple[int, ...]:
+    """The seeds to confirm on: so many smallest unused ones, or those of a list, refused if one of them was used.
+
+    fresh_seeds("2", {0: "a", 1: "a", 3: "a"}) -> (2, 4); fresh_seeds("7,9", {0: "a"}) -> (7, 9)
+    """
+    allowed = "a number of seeds such as 10, or different seeds such as 100,101,102"
+    parts = [part.strip() for part in asked.split(",") if part.strip()]
+    if not parts or not all(part.isascii() and part.isdigit() for part in parts):
+        raise UserError(f"--seeds {asked!r} is neither a number nor a list of seeds; allowed: {allowed}")
+    numbers = [int(part) for part in parts]
+    if "," not in asked:
+        if numbers[0] < 1:
+            raise UserError(f"--seeds {asked} is no number of seeds; allowed: {allowed}")
+        return tuple(itertools.islice((seed for seed in range(LARGEST_SEED + 1) if seed not in used), numbers[0]))
+    if taken := sorted(seed for seed in set(numbers) if seed in used):
+        by = ", ".join(dict.fromkeys(used[seed] for seed in taken))
+        hint = spans(fresh_seeds(str(len(numbers)), used))
+        raise UserError(
+            f"--seeds {asked}: {spans(taken)} of them was used before, by {by}, and a score on it is not a "
+            f"confirmation; unused are for example {hint}"
+        )
+    return tuple(numbers)
+
+
+def _chosen(result: Summary, top: int) -> list[Row]:
+    """The first `top` rows by the objective. Raises UserError when fewer configurations have a finite score."""
+    good = [row for row in result.rows if row.rank is not None and row.score is not None and math.isfinite(row.score)]
+    if top < 1:
+        raise UserError(f"--top {top} confirms nothing; allowed: a number from 1 to {len(good)}")
+    if top > len(good):
+        failed = result.configurations_finished - len(good)
+        waiting = result.planned - result.configurations_finished
+        why = ", ".join(
+            [f"{failed} failed"] * bool(failed) + [f"{waiting} have not ended"] * bool(waiting) or ["it has no more"]
+        )
+        allowed = f"a number from 1 to {len(good)}" if good else "nothing: there is none to confirm"
+        raise UserError(
+            f"--top {top}: {len(good)} configurations of {result.name} succeeded ({why}); allowed: {allowed}"
+        )
+    return good[:top]
+
+
+def _refuse_changes(resolved: dict[str, Any], spec: SweepSpec, overrides: Sequence[str]) -> None:
+    base = parse_sweep(dump_yaml(resolved), str(spec.name))
+    if changes := sweep.differences(base.resolved(), spec.resolved()):
+        keys = ", ".join(key for key, _, _ in changes)
+        raise UserError(
+            f"--set {' '.join(overrides)}: a confirmation trains what the sweep trained, so {keys} cannot be changed; "
+            "allowed: resources and tracking"
+        )
+
+
+def _refuse_other_configurations(spec: SweepSpec, chosen: Sequence[Row]) -> None:
+    """The same values must still mean the same configuration: a default may have changed since the sweep ran."""
+    drawn = draw(spec, range(total(spec)))
+    built = configure(spec, [(one.number, one.values) for one in drawn])
+    changed = [row.config_id for row, now in zip(chosen, built, strict=True) if row.config_id != now.config_id]
+    if changed:
+        raise UserError(
+            f"{', '.join(changed)}: today's code builds another configuration from the same values (a default has "
+            "changed since the sweep ran), so it cannot be confirmed; run the sweep again, or check out its commit"
+        )
+
+
+def _recorded(row: Row) -> dict[str, Any]:
+    """What the confirmation keeps of a configuration's search result, so that its report needs no other folder."""
+    test = row.test
+    return {
+        "config_id": row.config_id,
+        "number": row.number,
+        "values": row.values,
+        "rank": row.rank,
+        "score": [row.score, row.score_q25, row.score_q75],
+        "test": [test.median, test.q25, test.q75] if test else None,
+    }
