@@ -16,9 +16,8 @@ from orchestrator.ledger import LEDGER_FILE, read_records
 from orchestrator.state import SweepState
 
 # long enough to be killed in, short enough to wait for: 4 packs of 2 members, 3 evaluations each
-LONG = ("--set", "training.steps=1500", "--set", "evaluation.every=500", "--set", "resources.pack=2")
-CHECKPOINT_STEPS = 200
-WHERE = ("--set", f"resources.checkpoint_steps={CHECKPOINT_STEPS}")
+LONG = ("--set", "training.steps=1200", "--set", "evaluation.every=400", "--set", "resources.pack=2")
+WHERE = ("--set", "resources.checkpoint_steps=150")
 
 
 @pytest.fixture(scope="module")
