@@ -1,5 +1,6 @@
 """A real `ray job submit` to a real head with token authentication, and what it refuses without the token."""
 
+import json
 import os
 import secrets
 import signal
@@ -90,13 +91,22 @@ def status_of(url: str, token: Path | None) -> int | None:
         return None
 
 
-def submit(head: Head, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def job_status(head: Head, submission: str) -> str:
+    """What the head says of a job."""
+    request = urllib.request.Request(f"{head.address}/api/jobs/{submission}")
+    request.add_header("Authorization", f"Bearer {(head.home / 'token').read_text()}")
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        return str(json.load(answer)["status"])
+
+
+def submit(head: Head, submission: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """What the README tells: the working tree is uploaded and the sweep runs from it."""
-    command = [str(RAY), "job", "submit", "--working-dir", ".", "--", sys.executable, "-m", "orchestrator", *arguments]
+    command = [str(RAY), "job", "submit", "--submission-id", submission, "--working-dir", "."]
+    command += ["--", sys.executable, "-m", "orchestrator", *arguments]
     return subprocess.run(
         command,
         cwd=Path(__file__).resolve().parents[3],
-        env=head.environment | environment,
+        env=head.environment,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -106,7 +116,7 @@ def submit(head: Head, *arguments: str, **environment: str) -> subprocess.Comple
 
 @pytest.mark.timeout(240)
 def test_a_job_runs_a_sweep_and_ends_as_the_sweep_did(head: Head, tiny: Path, records) -> None:
-    done = submit(head, "run", str(tiny), *SMALL, "--name", "in a job")
+    done = submit(head, "good", "run", str(tiny), *SMALL, "--name", "in a job")
     log = done.stdout + done.stderr
     assert done.returncode == 0 and "succeeded" in done.stdout, log
     folder = head.home / "lengthwise-sweeps" / "in a job"  # not in the copy of the working folder, which is deleted
@@ -115,11 +125,10 @@ def test_a_job_runs_a_sweep_and_ends_as_the_sweep_did(head: Head, tiny: Path, re
     assert (folder / "curves.parquet").is_file() and (folder / "report.html").is_file()
 
     rate = ("--set", "training.learning_rate=1.0e+30", "--set", "space={}", "--set", "search={}")
-    failing = submit(head, "run", str(tiny), "--name", "nan", "--set", "training.steps=40", *rate)
+    failing = submit(head, "hopeless", "run", str(tiny), "--name", "nan", "--set", "training.steps=40", *rate)
     log = failing.stdout + failing.stderr
-    assert failing.returncode != 0 and "0 of 1 configurations succeeded" in log and "failed" in log.splitlines()[-1], (
-        log
-    )
+    assert failing.returncode != 0 and "0 of 1 configurations succeeded" in log, log
+    assert (job_status(head, "hopeless"), job_status(head, "good")) == ("FAILED", "SUCCEEDED")
 
 
 def test_a_request_without_the_token_is_refused(head: Head) -> None:
@@ -130,7 +139,7 @@ def test_a_request_without_the_token_is_refused(head: Head) -> None:
 
 
 def test_a_bad_sweep_file_fails_the_job_with_one_message(head: Head, tiny: Path) -> None:
-    done = submit(head, "run", str(tiny), "--set", "objective.metric=total_variaton", "--name", "bad")
+    done = submit(head, "mistaken", "run", str(tiny), "--set", "objective.metric=total_variaton", "--name", "bad")
     log = done.stdout + done.stderr
     assert done.returncode != 0 and "did you mean total_variation?" in log and "Traceback" not in log
     assert not (head.home / "lengthwise-sweeps" / "bad").exists()
