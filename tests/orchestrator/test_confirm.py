@@ -1,0 +1,265 @@
+"""A confirmation takes what the validation lengths chose, on seeds nothing has used, and says what it is worth."""
+
+import io
+import shutil
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+
+from orchestrator import confirm as confirm_module
+from orchestrator import search
+from orchestrator.confirm import fresh_seeds, plan_confirmation
+from orchestrator.confirmed import read_confirmed
+from orchestrator.errors import DamagedLedger, SweepExists, UserError
+from orchestrator.ledger import LEDGER_FILE, Ledger, read_first_record, read_records
+from orchestrator.lineage import CONFIRMS, relative, used_seeds
+from orchestrator.plan import configure
+from orchestrator.state import SweepState
+from orchestrator.summary import summary
+from search_spaces import SweepFileError, parse_sweep
+
+SPACE = {"training.learning_rate": {"log_uniform": [1e-4, 1e-2]}, "training.averages.ema.decay": {"uniform": [0.1, 1]}}
+DRAWS = [
+    {"training.learning_rate": 10.0 ** -(4 - n / 3), "training.averages.ema.decay": 0.9 + n / 100} for n in (2, 1, 0, 3)
+]
+
+
+def curve(number, seed, average, metric, lengths, step):
+    """Number 2 is first at the validation lengths 6 and 7, number 0 at every other one."""
+    place = abs(number - 2) * 0.1
+    beyond = 0.01 * number
+    return [place + 0.001 * seed if length in (6, 7) else beyond for length in lengths]
+
+
+@pytest.fixture
+def searched(tmp_path, synthetic_sweep):
+    def build(name="searched", seeds=3, **settings):
+        return synthetic_sweep(tmp_path / name, DRAWS, seeds, settings.pop("curve", curve), **settings)
+
+    return build
+
+
+def spec_of(state):
+    """The specification as a valid sweep file has it; the synthetic sweeps leave some of it out."""
+    return {"description": "", "space": SPACE} | {key: state.spec[key] for key in state.spec if key != "description"}
+
+
+def begin(confirmation, storage):
+    """Write the first record of a planned confirmation, as running it would."""
+    spec = confirmation.spec
+    first = {"name": spec.name, "study": spec.study, "spec": spec.resolved(), "spec_hash": spec.spec_hash}
+    Ledger.create(storage / spec.name, {**first, "provenance": confirmation.origin}).close()
+    return SweepState.load(storage / spec.name)
+
+
+def test_the_first_by_validation_lengths_are_taken_and_stay_what_they_were(searched):
+    state = searched()
+    planned = plan_confirmation(state, top=2, seeds="4")
+    result = summary(state)
+    assert [row.number for row in result.rows[:2]] == [2, 1]  # by test lengths it would be 0, 1
+    assert planned.spec.name == "searched-confirm" and planned.spec.seeds == (3, 4, 5, 6)
+    assert planned.spec.search.listed == (DRAWS[2], DRAWS[1])
+    drawn = search.draw(planned.spec, range(search.total(planned.spec)))
+    built = configure(planned.spec, [(one.number, one.values) for one in drawn])
+    assert [one.config_id for one in built] == [row.config_id for row in result.rows[:2]]
+    origin = planned.origin[CONFIRMS]
+    assert (origin["sweep"], origin["spec_hash"], origin["of"]) == ("searched", state.spec_hash, 4)
+    assert [(one["config_id"], one["rank"]) for one in origin["configurations"]] == [
+        (result.rows[0].config_id, 1),
+        (result.rows[1].config_id, 2),
+    ]
+    assert origin["configurations"][0]["score"][0] == result.rows[0].score
+    assert origin["configurations"][0]["test"][0] == result.rows[0].test.median
+
+
+def test_the_specification_is_one_that_a_file_could_hold(searched, tmp_path):
+    from search_spaces import dump_yaml, load_sweep
+
+    spec = plan_confirmation(searched(), top=2).spec
+    (tmp_path / "again.yaml").write_text(dump_yaml(spec.resolved()))
+    assert load_sweep(tmp_path / "again.yaml") == spec and len(spec.seeds) == 10
+    assert search.generations(spec) == [range(2)]
+    assert search.draw_sample(spec, 1) == search.draw(spec, range(2))
+
+
+@settings(max_examples=200, derandomize=True, deadline=None)
+@given(st.sets(st.integers(0, 60)), st.integers(1, 40))
+def test_fresh_seeds_are_fresh_for_any_history(used, count):
+    found = fresh_seeds(str(count), dict.fromkeys(used, "a"))
+    assert len(set(found)) == count and not used & set(found)
+
+
+@settings(max_examples=200, derandomize=True, deadline=None)
+@given(st.sets(st.integers(0, 20), min_size=1), st.lists(st.integers(0, 20), min_size=2, unique=True))
+def test_listed_seeds_are_taken_whole_or_refused(used, asked):
+    text = ",".join(map(str, asked))
+    if used & set(asked):
+        with pytest.raises(UserError, match="already used by a"):
+            fresh_seeds(text, dict.fromkeys(used, "a"))
+    else:
+        assert fresh_seeds(text, dict.fromkeys(used, "a")) == tuple(asked)
+
+
+@settings(
+    max_examples=8,
+    derandomize=True,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(
+    st.sets(st.integers(0, 12), min_size=1, max_size=4),
+    st.lists(st.tuples(st.integers(0, 9), st.integers(1, 6)), min_size=1, max_size=4),
+)
+def test_no_chain_of_confirmations_uses_a_seed_twice(tmp_path, synthetic_sweep, seeds, steps):
+    """Any sweep of the chain may be confirmed next: the search, a confirmation of it, or one of those."""
+    storage = tmp_path / "storage"
+    shutil.rmtree(storage, ignore_errors=True)
+    states = [synthetic_sweep(storage / "s", DRAWS[:1], sorted(seeds), curve, spec={"space": SPACE})]
+    used = set(seeds)
+    for count, (which, number) in enumerate(steps):
+        parent = states[which % len(states)]
+        planned = plan_confirmation(parent, top=1, seeds=str(number), name=f"c{count}") if parent is states[0] else None
+        if planned is None:  # a confirmation that has begun has no scores yet: only its seeds matter here
+            fresh = fresh_seeds(str(number), used_seeds(parent))
+        else:
+            fresh = planned.spec.seeds
+            states.append(begin(planned, storage))
+        assert not used & set(fresh) and len(fresh) == number
+        if planned is not None:
+            used |= set(fresh)
+
+
+def test_a_confirmation_of_a_confirmation_knows_the_seeds_of_both(searched, synthetic_sweep, tmp_path):
+    state = searched()
+    planned = plan_confirmation(state, top=1, seeds="2")
+    child = begin(planned, tmp_path)
+    assert relative(child.folder).root == relative(state.folder).identity
+    assert set(used_seeds(child)) == {0, 1, 2, 3, 4} == set(used_seeds(state))
+    shutil.rmtree(state.folder)
+    assert set(used_seeds(child)) == {0, 1, 2, 3, 4}, "the search is gone; its seeds are remembered"
+
+
+def test_refusals(searched, tmp_path):
+    state = searched()
+
+    def said(**options):
+        with pytest.raises(UserError) as caught:
+            plan_confirmation(state, **options)
+        return str(caught.value)
+
+    assert "--top 9: 4 configurations of searched succeeded (it has no more); allowed: a number from 1 to 4" in said(
+        top=9
+    )
+    assert "--top 0 confirms nothing" in said(top=0)
+    for seeds in ("0", "ten", "", "1.5", "-3", ","):
+        assert "allowed: a number of seeds such as 10" in said(seeds=seeds)
+    assert "--seeds 2,7: already used by searched: 2" in said(seeds="2,7")
+    assert "training.steps cannot be changed; allowed: resources and tracking" in said(overrides=["training.steps=5"])
+    assert "seeds cannot be changed" in said(overrides=["seeds=[1, 2]"])
+    with pytest.raises(SweepFileError, match="must not start with"):
+        plan_confirmation(state, name="../up")
+    with pytest.raises(SweepExists, match="holds a sweep already"):
+        plan_confirmation(state, name="searched")
+    assert plan_confirmation(state, overrides=["resources.cpus=2"]).spec.resources.cpus == 2
+
+
+def test_failed_configurations_are_not_confirmed(searched):
+    state = searched(failed={(2, seed): 60 for seed in range(3)})
+    with pytest.raises(UserError, match=r"3 configurations of searched succeeded \(1 failed\)"):
+        plan_confirmation(state, top=4)
+    assert DRAWS[2] not in plan_confirmation(state, top=3).spec.search.listed
+
+
+def test_an_unfinished_sweep_needs_to_be_allowed(searched):
+    state = searched()
+    ledger = state.folder / LEDGER_FILE
+    ledger.write_bytes(b"".join(ledger.read_bytes().splitlines(keepends=True)[:-1]))
+    state = SweepState.load(state.folder)
+    with pytest.raises(UserError, match="not finished.*lengthwise resume"):
+        plan_confirmation(state)
+    planned = plan_confirmation(state, allow_unfinished=True)
+    assert planned.origin[CONFIRMS]["finished"] is False
+
+
+def test_defaults_that_changed_since_are_noticed(searched, monkeypatch):
+    state = searched()
+    monkeypatch.setitem(state.spec["training"], "weight_decay", 0.5)
+    with pytest.raises(UserError, match="builds another configuration from the same values"):
+        plan_confirmation(state)
+
+
+def test_a_damaged_sweep_beside_it_is_an_error_for_seeds_and_none_for_reports(searched, tmp_path):
+    state = searched()
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / LEDGER_FILE).write_bytes(b"not a ledger\n")
+    with pytest.raises(DamagedLedger):
+        plan_confirmation(state)
+    assert read_confirmed(summary(state)) == ()
+
+
+def test_both_scores_are_side_by_side_in_both_reports(searched, synthetic_sweep, tmp_path):
+    state = searched()
+    planned = plan_confirmation(state, top=2, seeds="4")
+
+    def luck_is_gone(number, seed, average, metric, lengths, step):
+        return [0.3 + 0.1 * number + 0.001 * seed] * len(lengths)
+
+    draft = synthetic_sweep(tmp_path / "draft", planned.spec.search.listed, planned.spec.seeds, luck_is_gone)
+    as_confirmation(draft, planned, tmp_path / planned.spec.name)
+    child = summary(SweepState.load(tmp_path / planned.spec.name))
+    for result in (summary(state), child):
+        (one,) = read_confirmed(result)
+        assert (one.name, one.parent, one.seeds, one.again_used) == ("searched-confirm", "searched", (3, 4, 5, 6), ())
+        first, second = one.rows
+        assert first.search.median == summary(state).rows[0].score
+        assert first.confirmed.median == pytest.approx(0.3045) and second.confirmed.median == pytest.approx(0.4045)
+        assert first.confirmed_test.median == pytest.approx(0.3045) and first.seeds_run == 4
+        assert "on seeds 3-6, which no selection used" in one.sentence
+
+
+def test_a_search_extended_onto_the_seeds_takes_the_confirmation_its_worth(searched, synthetic_sweep, tmp_path):
+    state = searched()
+    planned = plan_confirmation(state, top=1, seeds="2")
+    begin(planned, tmp_path)
+    shutil.rmtree(state.folder)
+    searched(seeds=4)  # as if seed 3 had been added to the search afterwards
+    (one,) = read_confirmed(summary(SweepState.load(state.folder)))
+    assert one.again_used == (3,) and not one.finished
+    assert "of which the search has since used 3: not independent of the selection" in one.sentence
+
+
+def as_confirmation(draft, planned, target):
+    """The records of a synthetic sweep under the first record that the confirmation would have."""
+    spec = planned.spec
+    records = read_records(draft.folder)
+    first = {"name": spec.name, "study": spec.study, "spec": spec.resolved(), "spec_hash": spec.spec_hash}
+    with Ledger.create(target, {**first, "provenance": planned.origin}) as ledger:
+        for record in records[1:]:
+            ledger.append(record.kind, **record.fields)
+    shutil.copytree(draft.folder / "curves", target / "curves")
+    shutil.rmtree(draft.folder)
+
+
+def test_the_confirmation_runs_by_the_path_of_every_sweep(searched, monkeypatch):
+    state = searched()
+    seen = {}
+
+    def run(spec, storage, console, origin):
+        seen.update(spec=spec, storage=storage, origin=origin)
+        return confirm_module.sweep.Outcome(folder=storage / spec.name, status="failed", exit_code=1)
+
+    monkeypatch.setattr(confirm_module.sweep, "run_sweep", run)
+    outcome = confirm_module.confirm(state.folder, Console(file=io.StringIO()), top=1, seeds="2", name="other")
+    assert outcome.exit_code == 1 and seen["storage"] == state.folder.parent
+    assert seen["spec"].name == "other" and seen["origin"][CONFIRMS]["sweep"] == "searched"
+    assert read_first_record(state.folder).fields["name"] == "searched"
+
+
+def test_specs_of_synthetic_sweeps_are_valid(searched):
+    """Otherwise the tests above would hold for the wrong reason."""
+    from search_spaces import dump_yaml
+
+    assert parse_sweep(dump_yaml(spec_of(searched(spec={"space": SPACE}))), "here").search.sampler == "random"
