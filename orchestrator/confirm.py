@@ -142,8 +142,8 @@ def fresh_seeds(asked: str, used: dict[int, str]) -> tuple[int, ...]:
         by = ", ".join(dict.fromkeys(used[seed] for seed in taken))
         hint = spans(fresh_seeds(str(len(numbers)), used))
         raise UserError(
-            f"--seeds {asked}: already used by {by}: {spans(taken)}; a score on a used seed confirms nothing; unused are "
-            f"for example {hint}"
+            f"--seeds {asked}: already used by {by}: {spans(taken)}; a score on a used seed confirms nothing; "
+            f"unused are for example {hint}"
         )
     return tuple(numbers)
 

@@ -41,15 +41,15 @@ def effects(
     else None). A conditional hyperparameter is judged on the configurations that have it.
     """
     rows = []
-    for name in _hyperparameters(values_by_config):
+    for name in hyperparameters(values_by_config):
         having = [config for config in values_by_config if name in values_by_config[config] and config in scores]
-        used = [config for config in having if not _failed(scores[config])]
+        used = [config for config in having if not is_failed(scores[config])]
         values = [values_by_config[config][name] for config in used]
         score = np.array([scores[config] for config in used], dtype=np.float64)
         groups = _groups(values, score)
         row: dict[str, Any] = dict.fromkeys(("correlation", "low", "high", "p"), math.nan)
         row |= {"hyperparameter": name, "n": len(used), "dropped": len(having) - len(used), "values": len(groups)}
-        if _numeric(values):
+        if is_numeric(values):
             row["kind"] = "numeric"
             estimate = spearman(values, score, level=level, resamples=resamples, seed=seed)
             row["correlation"] = math.nan if estimate.value is None else estimate.value
@@ -73,8 +73,8 @@ def partial_effects(values_by_config: Values, scores: Scores, *, level: float = 
     coefficients are in standard deviations of the score's rank per standard deviation of the hyperparameter's rank (per
     change of value). Rows without numbers say why in `reason`.
     """
-    names = _hyperparameters(values_by_config)
-    scored = [config for config in values_by_config if config in scores and not _failed(scores[config])]
+    names = hyperparameters(values_by_config)
+    scored = [config for config in values_by_config if config in scores and not is_failed(scores[config])]
     everywhere = [name for name in names if all(name in values_by_config[config] for config in scored)]
     reasons = {name: "some configurations do not have it" for name in names if name not in everywhere}
     columns: dict[tuple[str, str], Floats] = {}
@@ -133,10 +133,10 @@ def _fit(
 
 def _columns(values: Sequence[Any]) -> dict[str, Floats]:
     """Return what a hyperparameter adds to the design: its ranks, or an indicator of each value but the first."""
-    labels = [_label(value) for value in values]
+    labels = [value_label(value) for value in values]
     if len(set(labels)) < 2:
         return {}
-    if _numeric(values):
+    if is_numeric(values):
         return {"": _standardised(np.array(values, dtype=np.float64))}
     distinct = list(_groups(values, np.zeros(len(values))))
     return {value: np.array([label == value for label in labels], dtype=np.float64) for value in distinct[1:]}
@@ -161,9 +161,9 @@ def _kruskal(groups: Sequence[Floats]) -> tuple[float, str | None]:
 
 def _groups(values: Sequence[Any], score: Floats) -> dict[str, Floats]:
     """Return the scores by value, values as text: numbers ascending, then the rest in alphabetical order."""
-    labels = [_label(value) for value in values]
+    labels = [value_label(value) for value in values]
     first = dict(zip(labels, values, strict=True))
-    numbers = sorted((label for label in first if _numeric([first[label]])), key=lambda label: float(first[label]))
+    numbers = sorted((label for label in first if is_numeric([first[label]])), key=lambda label: float(first[label]))
     order = [*numbers, *sorted(first.keys() - set(numbers))]
     return {label: score[[other == label for other in labels]] for label in order}
 
@@ -174,17 +174,21 @@ def _median(group: Floats) -> float:
     return low if low == high else (low + high) / 2
 
 
-def _hyperparameters(values_by_config: Values) -> list[str]:
+def hyperparameters(values_by_config: Values) -> list[str]:
+    """The keys of all configurations, in the order they come."""
     return list(dict.fromkeys(name for values in values_by_config.values() for name in values))
 
 
-def _numeric(values: Sequence[Any]) -> bool:
+def is_numeric(values: Sequence[Any]) -> bool:
+    """Whether every value is a number; true and false are none."""
     return all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
 
 
-def _label(value: Any) -> str:
+def value_label(value: Any) -> str:
+    """A value as text."""
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _failed(score: float | None) -> bool:
+def is_failed(score: float | None) -> bool:
+    """Whether there is no score; an infinite one is a score."""
     return score is None or math.isnan(score)

@@ -205,6 +205,11 @@ def as_objective(objective: ObjectiveLike | Mapping[str, Any]) -> Objective:
     )
 
 
+def reduced(values: Floats, how: str) -> float:
+    """Return one seed's values, lengths ascending, as one number: their "mean", "max" or "last"; NaN if one is NaN."""
+    return float(_reduce(values[None], how)[0])
+
+
 def _reduce(values_ML: Floats, how: str) -> Floats:
     """Return one number per row of (members, lengths ascending), NaN where any of its values is NaN."""
     if not values_ML.size:

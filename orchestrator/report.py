@@ -1,10 +1,8 @@
 """The results of a sweep for people: tables for the terminal, a CSV, and one HTML page that needs nothing else."""
 
 import base64
-import csv
 import html
 import json
-import math
 import os
 import threading
 from collections.abc import Iterable
@@ -16,27 +14,39 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
+from orchestrator.confirmed import read_confirmed
+from orchestrator.csv_tables import (
+    Lines,
+    average_lines,
+    configuration_lines,
+    confirmed_lines,
+    effect_lines,
+    write_csv,
+)
+from orchestrator.effect_tables import comparison_columns, comparison_note, effect_columns, effect_notes
 from orchestrator.figures import configuration_figure, draw_all
 from orchestrator.state import SweepState
-from orchestrator.summary import Row, Summary, summary
+from orchestrator.summary import Summary, summary
 from orchestrator.tables import (
     Columns,
-    comparison_columns,
-    curve_name,
-    effect_columns,
+    confirmed_columns,
     headlines,
     place_columns,
     result_columns,
+    table_title,
     value_columns,
 )
 
 __all__ = ["Summary", "read_summary", "render_terminal", "summary", "write_report"]
 
 REPORT_HTML, REPORT_CSV = "report.html", "report.csv"
+EFFECTS_CSV, AVERAGES_CSV, CONFIRMED_CSV = "effects.csv", "averages.csv", "confirmed.csv"
 ROWS_IN_TERMINAL = 20
 WIDE = 140
-LEFT = {"configuration", "hyperparameter", "median score by value", "average", "against", "form"}
-FIGURES_OF_THE_BEST = 3
+LEFT = {"configuration", "hyperparameter", "at lengths", "median by value", "average", "against", "form"}
+LEFT |= {"searched values"}
+WHOLE = {"configuration", "at lengths"}  # never folded
+FIGURES_OF_THE_FIRST = 3
 
 
 def read_summary(folder: Path) -> Summary:
@@ -45,7 +55,8 @@ def read_summary(folder: Path) -> Summary:
 
 
 def render_terminal(result: Summary, rows: int = ROWS_IN_TERMINAL) -> RenderableType:
-    """Tables and sentences for a terminal: the best `rows` configurations, effects, averages, what was selected how."""
+    """Tables and sentences for a terminal: the first `rows` configurations, how they were selected, what confirms them,
+    effects and averages."""
     return _TerminalReport(result, rows)
 
 
@@ -64,7 +75,7 @@ class _TerminalReport:
             value_columns(result, shown),
             result_columns(result, shown, "\n"),
         )
-        title = f"Configurations, best first: {curve_name(result)}, median over seeds and quartiles"
+        title = table_title(result)
         wide = options.max_width >= WIDE
         if wide:
             yield _rich_table(title, {**place, **values, **results})
@@ -77,17 +88,21 @@ class _TerminalReport:
                 yield _rich_table("Searched values", {**place, **values})
         if len(result.rows) > self.rows:
             yield Text(f"... and {len(result.rows) - self.rows} more in {REPORT_CSV}", style="dim")
+        for one in read_confirmed(result):
+            yield ""
+            yield _rich_table("Search score and confirmed score", confirmed_columns(one, "\n"))
+            yield Text(f"{one.sentence}.")
         if result.effects and result.configurations_finished > 1:
             yield ""
-            yield _rich_table(
-                "Effect of each hyperparameter on the score (over configurations)", effect_columns(result, wide)
-            )
+            yield _rich_table("Effect of each hyperparameter (over configurations)", effect_columns(result, wide))
+            yield from (Text(note, style="dim") for note in effect_notes(result))
         if result.comparisons:
             yield ""
-            yield _rich_table(
-                f"Weight averages of the same members, by {result.score_label}", comparison_columns(result)
-            )
-        drawn = sorted(path for kind in ("comparison", "score-") for path in result.folder.glob(f"figures/{kind}*.png"))
+            yield _rich_table("Weight averages of the same trained members", comparison_columns(result))
+            yield Text(comparison_note(result), style="dim")
+        drawn = sorted(
+            path for kind in ("comparison", "score-", "pair-") for path in result.folder.glob(f"figures/{kind}*.png")
+        )
         if drawn:
             yield ""
             yield Text("Figures")
@@ -95,7 +110,7 @@ class _TerminalReport:
 
 
 def write_report(folder: Path, result: Summary | None = None) -> tuple[Path, Path]:
-    """Draw the figures of the sweep in `folder` and write report.html and report.csv; returns their paths.
+    """Draw the figures of the sweep in `folder` and write report.html and the CSV tables; returns the first two.
 
     Works on an unfinished sweep and says that it is. `result` spares reading the sweep again.
     """
@@ -103,15 +118,19 @@ def write_report(folder: Path, result: Summary | None = None) -> tuple[Path, Pat
     result = result or read_summary(folder)
     page, table = folder / REPORT_HTML, folder / REPORT_CSV
     _replace(page, _page(result))
-    rows = [_csv_row(result, row) for row in result.rows]
-    with (temporary := table.with_name(f".{table.name}.{os.getpid()}-{threading.get_ident()}")).open(
-        "w", newline="", encoding="utf-8"
-    ) as file:
-        writer = csv.DictWriter(file, fieldnames=list(rows[0]) if rows else ["config_id"])
-        writer.writeheader()
-        writer.writerows(rows)
-    temporary.replace(table)
+    for name, lines in csv_tables(result).items():
+        write_csv(folder / name, lines, ["config_id"])
     return page, table
+
+
+def csv_tables(result: Summary) -> dict[str, Lines]:
+    """The CSV files of a report, by name; apart from report.csv those that have something to say."""
+    found = {
+        EFFECTS_CSV: effect_lines(result) if result.configurations_finished > 1 else [],
+        AVERAGES_CSV: average_lines(result),
+        CONFIRMED_CSV: confirmed_lines(read_confirmed(result)),
+    }
+    return {REPORT_CSV: configuration_lines(result)} | {name: lines for name, lines in found.items() if lines}
 
 
 def _replace(path: Path, text: str) -> None:
@@ -124,46 +143,19 @@ def _rich_table(title: str, columns: Columns) -> Table:
     look: dict[str, Any] = {"title_justify": "left", "title_style": "bold", "header_style": "bold"}
     table = Table(title=title, box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 0, 0, 1), **look)
     for name in columns:
-        folds = (name in LEFT and name != "configuration") or "[95 %]" in name
+        folds = name in LEFT - WHOLE or "[95 %]" in name
         table.add_column(Text(name), justify="left" if name in LEFT else "right", overflow="fold", no_wrap=not folds)
     for line in zip(*columns.values(), strict=True):
         table.add_row(*(Text(cell) for cell in line))
     return table
 
 
-def _csv_row(result: Summary, row: Row) -> dict[str, Any]:
-    def number(value: float | None) -> float | str:
-        return "" if value is None or math.isnan(value) else value
-
-    line: dict[str, Any] = {"rank": row.rank or "", "config_id": row.config_id, "number": row.number}
-    line |= {key: _plain(row.values.get(key, "")) for key in result.searched}
-    line |= {"score": number(row.score), "score_q25": number(row.score_q25), "score_q75": number(row.score_q75)}
-    for group, at in (("trained", row.trained), ("selection", row.selection), ("test", row.test)):
-        numbers = (at.median, at.q25, at.q75) if at else (None,) * 3
-        line |= {f"{group}_{name}": number(v) for name, v in zip(("median", "q25", "q75"), numbers, strict=True)}
-    line |= {
-        "generalization_length": "" if row.generalization_length is None else row.generalization_length,
-        "area_beyond": number(row.area_beyond),
-        "seeds_planned": row.seeds_planned,
-        "seeds_run": row.seeds_run,
-        "seeds_failed": row.seeds_failed,
-        "complete": row.complete,
-        "failed": row.failed,
-        "form": row.form,
-    }
-    return line
-
-
-def _plain(value: Any) -> Any:
-    return value if isinstance(value, str | int | float) and not isinstance(value, bool) else json.dumps(value)
-
-
 def _page(result: Summary) -> str:
     """The HTML page: no scripts, no links to other files, figures inside."""
     drawn = draw_all(result, result.folder / "figures")
-    best = [row for row in result.rows if row.rank and row.complete][:FIGURES_OF_THE_BEST]
+    first = [row for row in result.rows if row.rank and row.complete][:FIGURES_OF_THE_FIRST]
     own = [
-        configuration_figure(result, r, result.folder / "figures" / f"configuration-{r.config_id}.png") for r in best
+        configuration_figure(result, r, result.folder / "figures" / f"configuration-{r.config_id}.png") for r in first
     ]
     summary_lines = "".join(f"<p>{html.escape(line)}</p>" for line in headlines(result)[1:])
     sections = [
@@ -179,26 +171,34 @@ def _page(result: Summary) -> str:
         **result_columns(result, result.rows, "\n"),
     }
     sections += [
-        "<h2>Configurations, best first</h2>",
-        f"<p class=note>{html.escape(curve_name(result))}, median over seeds and quartiles</p>",
+        "<h2>Configurations by score</h2>",
+        f"<p class=note>{html.escape(table_title(result))}</p>",
         _html_table(table),
     ]
-    if result.effects and result.configurations_finished > 1:
-        scores = "".join(_image(path, f"score against {key}") for key, path in drawn.scores.items())
+    for one in read_confirmed(result):
         sections += [
-            "<h2>Effect of each hyperparameter on the score</h2>",
-            "<p class=note>Over configurations. Rank correlation (Spearman) with its bootstrap interval; others held "
-            "fixed: least squares on standardised ranks.</p>",
+            "<h2>Search score and confirmed score</h2>",
+            f"<p>{html.escape(one.sentence)}.</p>",
+            _html_table(confirmed_columns(one, "\n")),
+        ]
+    if result.effects and result.configurations_finished > 1:
+        scores = "".join(_image(path, f"outcome against {key}") for key, path in drawn.scores.items())
+        sections += [
+            "<h2>Effect of each hyperparameter</h2>",
+            *(f"<p class=note>{html.escape(note)}</p>" for note in effect_notes(result)),
             _html_table(effect_columns(result)),
-            f"<div class=grid>{scores}</div>",
+            f"<div>{scores}</div>",
         ]
     if result.comparisons:
         sections += [
-            f"<h2>Weight averages of the same members</h2><p class=note>By {html.escape(result.score_label)}</p>",
+            "<h2>Weight averages of the same trained members</h2>",
+            f"<p class=note>{html.escape(comparison_note(result))}</p>",
             _html_table(comparison_columns(result)),
         ]
+    if drawn.pairs:
+        sections += ["<h2>Measured against predicted</h2>", *(_image(path, path.stem) for path in drawn.pairs)]
     if own:
-        sections += ["<h2>The best configurations in detail</h2>", *(_image(path, path.stem) for path in own)]
+        sections += ["<h2>The first configurations in detail</h2>", *(_image(path, path.stem) for path in own)]
     sections += ["<h2>Provenance</h2>", _html_table(_provenance(result))]
     folder = html.escape(str(result.folder))
     sections += [

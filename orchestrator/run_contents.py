@@ -16,12 +16,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from orchestrator.confirmed import Confirmed, read_confirmed
 from orchestrator.ledger import Record
 from orchestrator.length_groups import spans
+from orchestrator.lineage import CONFIRMS
 from orchestrator.mlflow_view import Charts
 from orchestrator.objective import quartiles
 from orchestrator.state import ConfigurationState, SweepState
 from orchestrator.summary import Row, Summary
+from orchestrator.tables import first_sentence
 from orchestrator.wording import compact_value, short_keys
 
 MAX_PARAM, MAX_TAG, MAX_LABEL = 6000, 8000, 80
@@ -83,6 +86,7 @@ class ContentsOfSweep:
     def parent(self) -> RunContents:
         """The run of the sweep itself."""
         summary, provenance = self.summary, self.state.provenance
+        confirmed = read_confirmed(summary) if summary.finished else ()
         end = next((r for r in reversed(self.records) if r.kind in ("end", "resume")), None)
         ended = end is not None and end.kind == "end"
         tags = self._tags("sweep") | {
@@ -95,7 +99,8 @@ class ContentsOfSweep:
             "lengthwise.hostname": str(provenance.get("hostname")),
             "mlflow.source.name": "lengthwise",
             "mlflow.source.type": "LOCAL",
-            "mlflow.note.content": description(summary),
+            "mlflow.note.content": description(summary, confirmed),
+            **self._confirmation_tags(confirmed),
             **{f"lengthwise.version.{name(n)}": str(v) for n, v in provenance.get("versions", {}).items()},
         }
         if provenance.get("git_commit"):
@@ -103,13 +108,15 @@ class ContentsOfSweep:
         end_ms = milliseconds(end.time) if end is not None and ended else None
         points: list[tuple[str, int, float, int]] = []
         if summary.finished and end_ms is not None:
-            numbers = {
+            numbers: dict[str, float] = {
                 "configurations": len(summary.rows),
                 "seeds_run": summary.seeds_run,
                 "seeds_failed": summary.seeds_failed,
             }
-            best = next((row.score for row in summary.rows if row.rank == 1 and row.score is not None), math.nan)
-            points = [(key, 0, float(value), end_ms) for key, value in {**numbers, "best_score": best}.items()]
+            first = next((row for row in summary.rows if row.rank == 1 and row.score is not None), None)
+            if first is not None and first.score is not None:
+                numbers |= {"first_score": first.score, "first_test": first.test.median if first.test else math.nan}
+            points = [(key, 0, float(value), end_ms) for key, value in numbers.items()]
         sections = ("task", "model", "training", "space", "search", "evaluation", "objective")
         params = {key: text for section in sections for key, text in flat(self.state.spec.get(section), section)}
         status = {"complete": "FINISHED", "failed": "FAILED", "interrupted": "KILLED"}.get(
@@ -172,8 +179,13 @@ class ContentsOfSweep:
                         yield self._key(metric, average, statistic), length, value, time_ms
 
     def _summary_points(self, row: Row, time_ms: int) -> Iterator[tuple[str, int, float, int]]:
+        searched = {
+            one["config_id"]: one["score"][0]
+            for one in self.state.provenance.get(CONFIRMS, {}).get("configurations", ())
+        }
         values = {
             "score": row.score,
+            "search_score": searched.get(row.config_id),
             "generalization_length": row.generalization_length,
             "area_beyond": row.area_beyond,
             "seeds_run": row.seeds_run,
@@ -244,6 +256,17 @@ class ContentsOfSweep:
             "lengthwise.sweep_id": self.sweep_id,
             "lengthwise.spec_hash": self.state.spec_hash,
         }
+
+    def _confirmation_tags(self, confirmed: Sequence[Confirmed]) -> dict[str, str]:
+        """What the sweep confirms, and what confirms it."""
+        tags = {}
+        if confirms := self.state.provenance.get(CONFIRMS):
+            tags["lengthwise.confirms"] = str(confirms["sweep"])
+        if theirs := [one for one in confirmed if one.parent == self.summary.name]:
+            scores = [(row.config_id, row.confirmed and row.confirmed.median) for one in theirs for row in one.rows]
+            tags["lengthwise.confirmed_by"] = ", ".join(one.name for one in theirs)
+            tags["lengthwise.confirmed_scores"] = json.dumps(scores)
+        return tags
 
     def _contents(
         self,
@@ -345,7 +368,7 @@ def run_name(row: Row) -> str:
     return f"{row.number}: {values}" if values else f"{row.number}: {row.config_id}"
 
 
-def description(summary: Summary) -> str:
+def description(summary: Summary, confirmed: Sequence[Confirmed] = ()) -> str:
     """The note on the sweep's run page (Markdown)."""
     metric, average = summary.objective_curve
     state = "finished" if summary.finished else f"**{summary.status}**"
@@ -357,7 +380,5 @@ def description(summary: Summary) -> str:
         "In `<metric>/<average>/...` the step is the **length**; under `progress/` it is the training step.",
         "The figures, the report and every curve (`curves.parquet`) are among the artifacts.",
     ]
-    best = next((row for row in summary.rows if row.rank == 1 and row.score is not None), None)
-    if best is not None and best.score is not None:
-        lines.insert(1, f"Best: `{best.config_id}` ({run_name(best)}) with score {compact_value(best.score)}.")
+    lines[1:1] = [*first_sentence(summary, code="`"), *(f"{one.sentence}." for one in confirmed)]
     return "\n\n".join(lines)

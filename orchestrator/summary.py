@@ -1,8 +1,9 @@
-"""What a sweep came to, as plain data: ranked configurations, curve bands, effects; tables and figures draw from it."""
+"""What a sweep came to, as plain data: ranked configurations and curve bands; tables and figures draw from it."""
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,16 @@ import numpy.typing as npt
 import pandas as pd
 
 from orchestrator import statistics
-from orchestrator.length_groups import LengthGroups, length_groups, spans
+from orchestrator.average_comparisons import Comparison, compare_averages
+from orchestrator.hyperparameter_effects import Effect, effects_on
+from orchestrator.length_groups import LengthGroups, common_test_lengths, length_groups, spans
 from orchestrator.objective import (
     Objective,
     area_beyond,
     generalization_length,
     quartiles,
     rank,
+    reduced,
     score_configurations,
     score_members,
 )
@@ -74,57 +78,11 @@ class Row:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Effect:
-    """How the score moves with one searched key, over configurations; NaN where `reason` says why there is no number.
-
-    Numbers: Spearman `correlation` with its 95 % bootstrap interval, and `partial`, the coefficient of its rank with
-    the other keys held fixed. Categories: `p` of Kruskal-Wallis. Few values: the median score and count of each.
-    """
-
-    key: str
-    kind: str
-    n: int
-    correlation: float
-    low: float
-    high: float
-    p: float
-    partial: tuple[float, float, float] | None
-    medians: dict[str, float]
-    counts: dict[str, int]
-    reason: str | None
-
-    @property
-    def sentence(self) -> str:
-        """The effect in a line, for titles."""
-        if self.kind == "numeric" and not math.isnan(self.correlation):
-            interval = "no interval" if math.isnan(self.low) else f"95 % [{self.low:.2f}, {self.high:.2f}]"
-            return f"rank correlation {self.correlation:+.2f}, {interval}, n = {self.n}"
-        if not math.isnan(self.p):
-            return f"Kruskal-Wallis p = {self.p:.2g}, n = {self.n}"
-        return self.reason or ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Comparison:
-    """Two weight averages of the same members by the objective: median of first - second, and who wins how often."""
-
-    first: str
-    second: str
-    n: int
-    configurations: int
-    difference: float
-    low: float
-    high: float
-    first_better: int
-    second_better: int
-    ties: int
-    wilcoxon_p: float
-    reason: str | None
-
-
-@dataclass(frozen=True, kw_only=True)
 class Summary:
-    """A sweep's results; `rows` best first, unfinished configurations last."""
+    """A sweep's results; `rows` by score, unfinished configurations last.
+
+    `pairs` are the metrics of the task to be drawn against each other, (measured, predicted).
+    """
 
     name: str
     study: str
@@ -140,8 +98,7 @@ class Summary:
     searched: dict[str, str]
     rows: tuple[Row, ...]
     bands: dict[CurveKey, Band]
-    effects: tuple[Effect, ...]
-    comparisons: tuple[Comparison, ...]
+    pairs: tuple[tuple[str, str], ...]
     provenance: dict[str, Any]
     notes: tuple[str, ...]
 
@@ -156,6 +113,61 @@ class Summary:
         how = {"mean": "mean", "max": "largest", "last": "value at the last"}[self.objective.reduce]
         metric, average = self.objective_curve
         return f"score: {how} {metric} ({average}) at lengths {spans(self.objective.lengths)}"
+
+    @cached_property
+    def test_lengths(self) -> tuple[int, ...]:
+        """The lengths beyond training and selection that every configuration was evaluated at."""
+        return common_test_lengths(row.groups for row in self.rows)
+
+    @cached_property
+    def effects(self) -> tuple[Effect, ...]:
+        """The effect of every searched key on the score, at the selection lengths."""
+        return effects_on(self._values(), {row.config_id: row.score for row in self.rows if row.complete})
+
+    @cached_property
+    def test_outcomes(self) -> dict[str, Quartiles]:
+        """What every complete configuration came to at the test lengths: over seeds, of the mean over the lengths.
+
+        A configuration that failed has its score, infinite or NaN, here too. Empty when there are no test lengths.
+        """
+        found: dict[str, Quartiles] = {}
+        for row in self.rows if self.test_lengths else ():
+            band = self.bands.get((row.config_id, *self.objective_curve))
+            at = _at(band, self.test_lengths, self.objective) if band and not row.failed else None
+            if row.complete and row.score is not None:
+                found[row.config_id] = at or Quartiles(row.score, row.score_q25, row.score_q75)
+        return found
+
+    @cached_property
+    def test_effects(self) -> tuple[Effect, ...]:
+        """The effect of every searched key at the test lengths, which were neither trained on nor selected by."""
+        outcomes = {config_id: at.median for config_id, at in self.test_outcomes.items()}
+        return effects_on(self._values(), outcomes) if self.test_lengths else ()
+
+    @cached_property
+    def comparisons(self) -> tuple[Comparison, ...]:
+        """Every weight average against the objective's, on the same trajectories, by group of lengths."""
+        return compare_averages(self.averages, self.objective.average, self.objective.direction, self._member_scores)
+
+    def _values(self) -> dict[str, dict[str, Any]]:
+        return {
+            row.config_id: {key: row.values[key] for key in self.searched if key in row.values}
+            for row in self.rows
+            if row.complete
+        }
+
+    def _member_scores(self, average: str, group: str) -> "pd.Series[float]":
+        """The objective's metric of every member at its own lengths of a group; reduced as the objective says."""
+        scores: dict[tuple[str, int], float] = {}
+        for row in self.rows:
+            band = self.bands.get((row.config_id, self.objective.metric, average))
+            lengths = getattr(row.groups, group)
+            places = [i for i, length in enumerate(band.lengths) if length in lengths] if band else []
+            for seed, values in band.seeds.items() if band and places else ():
+                chosen = np.array([values[i] for i in places])
+                scores[row.config_id, seed] = reduced(chosen, self.objective.reduce if group == "selection" else "mean")
+        names = ["config_id", "seed"]
+        return pd.Series(list(scores.values()), pd.MultiIndex.from_tuples(list(scores), names=names), dtype=float)
 
     @property
     def configurations_finished(self) -> int:
@@ -210,8 +222,7 @@ def summary(state: SweepState) -> Summary:
         searched=searched,
         rows=tuple(rows),
         bands=bands,
-        effects=_effects(rows, list(searched)),
-        comparisons=_comparisons(curves, objective),
+        pairs=tuple(dict.fromkeys(p for m in members.values() for p in getattr(m.task, "paired_metrics", ()))),
         provenance=state.provenance,
         notes=tuple(str(conflict) for conflict in state.conflicts),
     )
@@ -307,69 +318,24 @@ def _scored(rows: Sequence[Row], curves: pd.DataFrame, state: SweepState, object
     return [*ranked, *(row for row in rows if not row.complete)]
 
 
-def _effects(rows: Sequence[Row], keys: Sequence[str]) -> tuple[Effect, ...]:
-    complete = [row for row in rows if row.complete]
-    values = {row.config_id: {key: row.values[key] for key in keys if key in row.values} for row in complete}
-    scores = {row.config_id: row.score for row in complete}
-    partial = {
-        row["hyperparameter"]: (row["coefficient"], row["low"], row["high"])
-        for row in statistics.partial_effects(values, scores).to_dict("records")
-        if row["value"] == "" and not math.isnan(row["coefficient"])
-    }
-    return tuple(
-        Effect(
-            key=row["hyperparameter"],
-            kind=row["kind"],
-            n=row["n"],
-            correlation=row["correlation"],
-            low=row["low"],
-            high=row["high"],
-            p=row["p"],
-            partial=partial.get(row["hyperparameter"]),
-            medians=row["medians"] or {},
-            counts=row["counts"] or {},
-            reason=row["reason"],
-        )
-        for row in statistics.effects(values, scores).to_dict("records")
-    )
-
-
-def _comparisons(curves: pd.DataFrame, objective: Objective) -> tuple[Comparison, ...]:
-    if not len(curves):
-        return ()
-    minimize = objective.direction == "minimize"
-    return tuple(
-        Comparison(
-            first=row["first"],
-            second=row["second"],
-            n=row["n"],
-            configurations=row["configurations"],
-            difference=row["median_difference"],
-            low=row["low"],
-            high=row["high"],
-            first_better=row["first_smaller" if minimize else "second_smaller"],
-            second_better=row["second_smaller" if minimize else "first_smaller"],
-            ties=row["ties"],
-            wilcoxon_p=row["wilcoxon_p"],
-            reason=row["reason"],
-        )
-        for row in statistics.paired_averages(curves, objective).to_dict("records")
-    )
-
-
 def _searched(state: SweepState) -> list[str]:
     """Keys that were drawn, in alphabetical order (the ledger keeps no other)."""
     return sorted({key for configuration in state.configurations.values() for key in configuration.values})
 
 
 def _domain(domain: Any) -> str:
-    """The kind of a domain in a resolved specification: the key of its mapping that is not an option."""
+    """The kind of a domain in a resolved specification: the key of its mapping that is not an option.
+
+    A key without a domain has its values from search.listed.
+    """
+    if domain is None:
+        return "listed"
     kinds = ("choice", "grid", "uniform", "log_uniform", "one_minus_log_uniform", "int_uniform", "normal")
     return next((kind for kind in kinds if isinstance(domain, Mapping) and kind in domain), "choice")
 
 
 def _planned(spec: Mapping[str, Any]) -> int:
-    draws = spec["search"].get("configurations") or 1
+    draws = len(spec["search"].get("listed") or ()) or spec["search"].get("configurations") or 1
     grids = [len(domain["grid"]) for domain in spec["space"].values() if _domain(domain) == "grid"]
     return int(draws * math.prod(grids))
 

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 
 from orchestrator.confirmed import Confirmed
 from orchestrator.length_groups import LengthGroups, spans
-from orchestrator.summary import Effect, Quartiles, Row, Summary
+from orchestrator.summary import Quartiles, Row, Summary
 from orchestrator.wording import compact_value, short_keys, three_digits
 
 
 def headlines(result: Summary) -> list[str]:
-    """The sentences above the tables: how far the sweep is, how it was selected, what was not used, the best."""
+    """The sentences above the tables: how far the sweep is, how it was selected and what was not used."""
     metric, average = result.objective_curve
     objective = result.objective
     state = {
@@ -33,10 +33,7 @@ def headlines(result: Summary) -> list[str]:
         f"Selected by {metric} of the {average} average, {objective.reduce} over lengths {spans(objective.lengths)}, "
         f"median over seeds ({objective.direction}); {unused}" + (f"; trained on {spans(one.trained)}" if one else "")
     )
-    best = next((row for row in result.rows if row.rank == 1), None)
-    if best is not None and best.score is not None and math.isfinite(best.score):
-        so_far = "" if result.finished else " so far"
-        lines.append(f"Best{so_far}: {best.config_id} with score {three_digits(best.score)} ({_values(best, result)})")
+    lines += first_sentence(result)
     if result.threshold is not None:
         meets = "at most" if objective.direction == "minimize" else "at least"
         lines.append(
@@ -47,6 +44,34 @@ def headlines(result: Summary) -> list[str]:
     if len(forms) == 1:
         lines.append(f"Form of the trained program: {forms.pop()}")
     return lines + list(result.notes)
+
+
+def first_sentence(result: Summary, code: str = "") -> list[str]:
+    """The one sentence that calls a configuration best: on which lengths it was selected, and what it does beyond them.
+
+    Nothing else in a report says "best": being first where one was chosen for being first proves little. `code` goes
+    around the config_id.
+    """
+    row = next((row for row in result.rows if row.rank == 1), None)
+    if row is None or row.score is None or not math.isfinite(row.score):
+        return []
+    so_far = "" if result.finished else " so far"
+    chosen = f"lengths {spans(result.objective.lengths)}, the lengths it was selected on"
+    head = f"Best{so_far} on {chosen}: {code}{row.config_id}{code} with score {three_digits(row.score)}"
+    if row.test is not None and row.groups.test:
+        lengths = spans(row.groups.test)
+        tail = f"on the test lengths {lengths}, not used to select it: {_quartiles(row.test, ' ')}"
+    else:
+        tail = "it has no test lengths, so nothing tells how good it is on others"
+    return [f"{head} ({_values(row, result)}); {tail}"]
+
+
+def table_title(result: Summary) -> str:
+    """What the table of configurations is ordered by."""
+    return (
+        f"Configurations by score at the selection lengths {spans(result.objective.lengths)}: {curve_name(result)}, "
+        "median over seeds and quartiles"
+    )
 
 
 _POLICY = {
@@ -108,48 +133,6 @@ def _common_groups(result: Summary) -> LengthGroups | None:
     return groups.pop() if len(groups) == 1 else None
 
 
-def effect_columns(result: Summary, full_names: bool = True) -> Columns:
-    """The effect of each searched key on the score."""
-    short = short_keys([effect.key for effect in result.effects])
-
-    def alone(effect: Effect) -> str:
-        if effect.kind == "numeric":
-            text = _interval(effect.correlation, effect.low, effect.high, "+.2f")
-        else:
-            text = "-" if math.isnan(effect.p) else f"Kruskal-Wallis p = {effect.p:.2g}"
-        return text if not effect.reason else effect.reason if text == "-" else f"{text} ({effect.reason})"
-
-    def by_value(effect: Effect) -> str:
-        pairs = [f"{value}: {three_digits(m)} (n = {effect.counts[value]})" for value, m in effect.medians.items()]
-        return ", ".join(pairs) if len(pairs) < effect.n else "-"
-
-    effects = result.effects
-    columns = {
-        "hyperparameter": [effect.key if full_names else short[effect.key] for effect in effects],
-        "n": [str(effect.n) for effect in effects],
-        "rank correlation [95 %]": [alone(effect) for effect in effects],
-        "others held fixed [95 %]": [
-            _interval(*effect.partial, "+.2f") if effect.partial else "-" for effect in effects
-        ],
-        "median score by value": [by_value(effect) for effect in effects],
-    }
-    return {name: cells for name, cells in columns.items() if set(cells) != {"-"}}
-
-
-def comparison_columns(result: Summary) -> Columns:
-    """Every two weight averages of the same members, compared."""
-    pairs = result.comparisons
-    return {
-        "average": [one.first for one in pairs],
-        "against": [one.second for one in pairs],
-        "members": [str(one.n) for one in pairs],
-        "median difference [95 %]": [_interval(one.difference, one.low, one.high, "#.3g") for one in pairs],
-        "better on": [str(one.first_better) for one in pairs],
-        "worse on": [str(one.second_better) for one in pairs],
-        "Wilcoxon p": ["-" if math.isnan(one.wilcoxon_p) else f"{one.wilcoxon_p:.2g}" for one in pairs],
-    }
-
-
 def confirmed_columns(one: Confirmed, new_line: str) -> Columns:
     """Search score beside confirmed score, at the selection and at the test lengths."""
     names = short_keys(list(dict.fromkeys(key for row in one.rows for key in row.values)))
@@ -169,7 +152,8 @@ def confirmed_columns(one: Confirmed, new_line: str) -> Columns:
     }
 
 
-def _interval(value: float, low: float, high: float, form: str) -> str:
+def interval(value: float, low: float, high: float, form: str) -> str:
+    """A number and its interval: interval(0.5, 0.1, 0.9, "+.2f") -> "+0.50 [+0.10, +0.90]"; "-" for NaN."""
     if math.isnan(value):
         return "-"
     return f"{value:{form}}" if math.isnan(low) else f"{value:{form}} [{low:{form}}, {high:{form}}]"

@@ -37,7 +37,7 @@ from orchestrator.curve_store import write_curves
 from orchestrator.errors import LengthwiseError
 from orchestrator.figures import configuration_figure, draw_all
 from orchestrator.ledger import read_records
-from orchestrator.report import write_report
+from orchestrator.report import csv_tables, write_report
 from orchestrator.run_contents import ContentsOfSweep, Point, RunContents
 from orchestrator.state import SweepState
 from orchestrator.summary import Row, summary
@@ -164,9 +164,10 @@ def _sweep_files(contents: ContentsOfSweep, folder: Path) -> dict[Path, str]:
     spec = folder / "sweep.yaml"
     spec.write_text(yaml.safe_dump(state.spec, sort_keys=False, allow_unicode=True))
     drawn = draw_all(contents.summary, state.folder / "figures")
-    figures = [path for path in (drawn.comparison, *drawn.scores.values()) if path]
-    html, table = write_report(state.folder, contents.summary)
-    return {spec: "", html: "", table: "", write_curves(state): "", **dict.fromkeys(figures, "figures")}
+    html, _ = write_report(state.folder, contents.summary)
+    tables = [state.folder / table for table in csv_tables(contents.summary)]
+    files = dict.fromkeys([spec, html, *tables, write_curves(state)], "")
+    return {**files, **dict.fromkeys(drawn.all, "figures")}
 
 
 class _Store:
@@ -348,7 +349,7 @@ def _links(
     server: str, experiment_id: str, view_key: str, parent_id: str, best: tuple[str, str] | None
 ) -> tuple[tuple[str, str], ...]:
     links = [
-        ("curves of the best configurations", mlflow_view.charts_link(server, experiment_id, view_key)),
+        ("curves of the configurations ranked first", mlflow_view.charts_link(server, experiment_id, view_key)),
         ("table of configurations", mlflow_view.table_link(server, experiment_id, view_key)),
         ("comparison figure", mlflow_view.artifact_link(server, experiment_id, parent_id, "figures/comparison.png")),
         ("report", mlflow_view.artifact_link(server, experiment_id, parent_id, "report.html")),
@@ -356,7 +357,9 @@ def _links(
     if best is not None:
         run_id, config_id = best
         path = f"figures/configuration-{config_id}.png"
-        links.append(("best configuration, every seed", mlflow_view.artifact_link(server, experiment_id, run_id, path)))
+        links.append(
+            ("configuration ranked first, every seed", mlflow_view.artifact_link(server, experiment_id, run_id, path))
+        )
     return tuple(links)
 
 

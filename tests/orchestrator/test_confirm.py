@@ -177,7 +177,7 @@ def test_an_unfinished_sweep_needs_to_be_allowed(searched):
     ledger = state.folder / LEDGER_FILE
     ledger.write_bytes(b"".join(ledger.read_bytes().splitlines(keepends=True)[:-1]))
     state = SweepState.load(state.folder)
-    with pytest.raises(UserError, match="not finished.*lengthwise resume"):
+    with pytest.raises(UserError, match=r"not finished.*lengthwise resume"):
         plan_confirmation(state)
     planned = plan_confirmation(state, allow_unfinished=True)
     assert planned.origin[CONFIRMS]["finished"] is False

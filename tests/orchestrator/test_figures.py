@@ -7,8 +7,9 @@ import pytest
 from PIL import Image
 from scipy.stats import spearmanr
 
-from orchestrator import figures
-from orchestrator.figures import comparison_figure, configuration_figure, consecutive_runs, draw_all, score_figures
+from orchestrator import drawing, figures, hyperparameter_figures
+from orchestrator.figures import comparison_figure, configuration_figure, consecutive_runs, draw_all
+from orchestrator.hyperparameter_figures import score_figures
 from orchestrator.summary import summary
 from orchestrator.wording import compact_value, printable, short_keys, three_digits
 
@@ -39,7 +40,7 @@ def drawn(monkeypatch):
         found[path.name] = draw()
         return path
 
-    monkeypatch.setattr(figures, "_save", keep)
+    monkeypatch.setattr(drawing, "save", keep)
     return found
 
 
@@ -139,7 +140,7 @@ def test_failed_configurations_stand_at_the_edge_and_the_best_is_a_star(eleven, 
     stars = [line for line in axes.lines if line.get_marker() == "*"]
     failed = next(row for row in eleven.rows if row.failed)
     assert [line.get_xdata()[0] for line in crosses] == [failed.values["training.learning_rate"]]
-    assert crosses[0].get_ydata() == [figures.FAILED_EDGE]
+    assert crosses[0].get_ydata() == [hyperparameter_figures.FAILED_EDGE]
     assert [(line.get_xdata()[0], line.get_ydata()[0]) for line in stars] == [
         (eleven.rows[0].values["training.learning_rate"], eleven.rows[0].score)
     ]
@@ -193,10 +194,10 @@ def test_a_sweep_whose_every_seed_failed_is_drawn(tmp_path, synthetic_sweep, sim
 
 
 def test_log_axis_when_values_span_decades():
-    assert figures.spans_decades(np.array([1e-4, 1e-2, math.nan, math.inf]))
-    assert not figures.spans_decades(np.array([0.1, 0.9]))
-    assert not figures.spans_decades(np.array([-1e-4, 1e-2]))
-    assert not figures.spans_decades(np.array([0.0, 0.0, 1e-4, 1e-2]))
+    assert drawing.spans_decades(np.array([1e-4, 1e-2, math.nan, math.inf]))
+    assert not drawing.spans_decades(np.array([0.1, 0.9]))
+    assert not drawing.spans_decades(np.array([-1e-4, 1e-2]))
+    assert not drawing.spans_decades(np.array([0.0, 0.0, 1e-4, 1e-2]))
 
 
 def test_runs_of_lengths():

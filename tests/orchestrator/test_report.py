@@ -113,12 +113,22 @@ def test_terminal_shows_the_best_and_says_how_many_are_left_out(small_sweep):
 
 
 def test_averages_are_compared_on_the_same_members(small_sweep):
-    (pair,) = summary(small_sweep).comparisons
-    assert {pair.first, pair.second} == {"raw", "ema"} and pair.n == 17
-    raw_first = pair.first == "raw"
-    assert (pair.second_better if raw_first else pair.first_better) == 17  # the builder makes raw worse everywhere
-    assert (pair.difference > 0) == raw_first
-    assert "Weight averages of the same members" in text_of(summary(small_sweep))
+    pairs = summary(small_sweep).comparisons
+    assert [(pair.group, pair.average, pair.against) for pair in pairs] == [
+        (group, "raw", "ema") for group in ("trained", "selection", "test")
+    ]
+    curves = small_sweep.curves(final_only=True)
+    for pair, lengths in zip(pairs, (range(1, 6), (6, 7), range(8, 12)), strict=True):
+        mine = curves[(curves["metric"] == "total_variation") & curves["length"].isin(lengths)]
+        means = mine.pivot_table("value", ["config_id", "seed"], "average", observed=True).dropna()
+        difference = (means["raw"] - means["ema"]).to_numpy()
+        assert (pair.n, pair.configurations, pair.dropped) == (17, 6, 1)
+        assert pair.difference == pytest.approx(np.median(difference), rel=1e-5)
+        assert (pair.q25, pair.q75) == pytest.approx(tuple(np.quantile(difference, [0.25, 0.75])), rel=1e-5)
+        assert (pair.better, pair.worse) == (0, 17)  # the builder makes raw worse everywhere
+        assert pair.low > 0 and pair.sign_p == pytest.approx(2**-16) == pair.wilcoxon_p
+    text = text_of(summary(small_sweep))
+    assert "Weight averages of the same trained members" in text and "quartiles" in text and "sign test p" in text
 
 
 def test_better_follows_the_direction_of_the_objective(tmp_path, synthetic_sweep, simple_curve):
@@ -128,8 +138,7 @@ def test_better_follows_the_direction_of_the_objective(tmp_path, synthetic_sweep
     )
     result = summary(state)
     assert [row.number for row in result.rows] == [1, 0]
-    (pair,) = result.comparisons
-    assert (pair.first_better if pair.first == "raw" else pair.second_better) == 4
+    assert [(pair.average, pair.better, pair.worse) for pair in result.comparisons] == [("raw", 4, 0)] * 3
     assert "is at least 0.1" in text_of(result)
 
 
@@ -137,7 +146,7 @@ def test_report_files(small_sweep):
     page, table = write_report(small_sweep.folder)
     html = Page(page.read_text())
     assert "script" not in html.tags and "link" not in html.tags
-    assert len(html.references) == 7  # comparison, three keys, the three best configurations
+    assert len(html.references) == 8  # comparison, three keys, margin against its bound, the first three configurations
     assert all(reference.startswith("data:image/png;base64,") for reference in html.references)
     shown = " ".join(html.text)
     result = summary(small_sweep)
@@ -190,7 +199,7 @@ def test_an_unfinished_sweep_says_so(small_sweep, keep):
 def test_an_interrupted_sweep_names_the_way_on(small_sweep):
     result = replace(summary(small_sweep), status="interrupted", finished=False)
     assert "UNFINISHED (interrupted; continue it with: lengthwise resume)" in text_of(result)
-    assert "Best so far:" in text_of(result)
+    assert "Best so far on lengths 6-7, the lengths it was selected on:" in text_of(result)
 
 
 def test_a_configuration_that_failed_is_last_and_never_best(tmp_path, synthetic_sweep, simple_curve):

@@ -16,16 +16,14 @@ from scipy import stats
 
 from orchestrator.bootstrap import bootstrap_clustered_median
 from orchestrator.effects import EFFECT_COLUMNS, PARTIAL_COLUMNS
-from orchestrator.objective import Objective, quartiles
+from orchestrator.objective import quartiles
 from orchestrator.state import SweepState
 from orchestrator.statistics import (
     MEDIAN_CURVE_COLUMNS,
-    PAIRED_COLUMNS,
     bootstrap_median,
     effects,
     median_curves,
     paired,
-    paired_averages,
     partial_effects,
     spearman,
 )
@@ -444,22 +442,3 @@ def test_small_pairings_say_why(first: list[list[float]], second: list[list[floa
         assert 0 < result["sign_p"] <= 1
     else:
         assert math.isnan(result["wilcoxon_p"])
-
-
-def test_averages_are_paired_over_the_same_members(small_sweep: SweepState) -> None:
-    table = paired_averages(small_sweep.curves(final_only=True), small_sweep.spec["objective"])
-    assert tuple(table.columns) == PAIRED_COLUMNS
-    (row,) = table.to_dict("records")
-    assert (row["first"], row["second"]) == ("raw", "ema")
-    assert (row["n"], row["configurations"], row["dropped"]) == (17, 6, 1)
-    assert (row["first_smaller"], row["second_smaller"]) == (0, 17)  # ema is planted a tenth lower
-    assert row["low"] > 0
-    assert row["sign_p"] == pytest.approx(2**-16)
-
-
-def test_one_average_has_nothing_to_be_paired_with(small_sweep: SweepState) -> None:
-    curves = small_sweep.curves(final_only=True)
-    objective = Objective(metric="total_variation", average="ema", lengths=(6, 7))
-    table = paired_averages(curves[curves["average"] == "ema"], objective)
-    assert tuple(table.columns) == PAIRED_COLUMNS
-    assert len(table) == 0

@@ -378,7 +378,7 @@ def test_a_server_killed_while_publishing_ends_with_every_point_once(sweep, tmp_
         assert before <= rows_of(default_uri(storage))
         for _, link in done.links:
             assert link.startswith(running.url) and "workflowType=machine_learning" in link
-        key = urllib.parse.parse_qs(dict(done.links)["curves of the best configurations"].split("?")[1])[
+        key = urllib.parse.parse_qs(dict(done.links)["curves of the configurations ranked first"].split("?")[1])[
             "viewStateShareKey"
         ]
         experiment = client.get_experiment(client.get_run(done.parent_run_id).info.experiment_id)

@@ -103,6 +103,11 @@ class SetComplement(Settings):
         """The metrics worth a chart."""
         return ("total_variation", "invalid_mass", "margin")
 
+    @property
+    def paired_metrics(self) -> tuple[tuple[str, str], ...]:
+        """Pairs of metrics worth a chart of the first, measured, against the second, predicted."""
+        return (("margin_min", "margin_bound"),)
+
     def targets_of(self, tokens_SBT: Tensor) -> Tensor:
         """The uniform distribution over absent tokens after each position, float32 (S, B, T, V)."""
         return uniform.uniform_over(~self._present(tokens_SBT))

@@ -1,0 +1,139 @@
+"""The tables of a report as CSV: every number in full, one line per configuration, effect, comparison, confirmation."""
+
+import csv
+import json
+import math
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from orchestrator.confirmed import Confirmed
+from orchestrator.hyperparameter_effects import Partial
+from orchestrator.length_groups import spans
+from orchestrator.summary import Quartiles, Row, Summary
+
+Lines = list[dict[str, Any]]
+QUARTILES = ("median", "q25", "q75")
+
+
+def write_csv(path: Path, lines: Lines, columns: Sequence[str]) -> None:
+    """Write lines of equal columns; a table without lines has the header `columns`."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}")
+    with temporary.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, fieldnames=list(lines[0]) if lines else list(columns))
+        writer.writeheader()
+        writer.writerows(lines)
+    temporary.replace(path)
+
+
+def configuration_lines(result: Summary) -> Lines:
+    """report.csv: a line for every configuration, by rank."""
+    return [_configuration(result, row) for row in result.rows]
+
+
+def effect_lines(result: Summary) -> Lines:
+    """effects.csv: a line for every outcome and searched key, for categories one for each value held against the first.
+
+    correlation: Spearman with its interval; kruskal_p for categories; partial: with the other keys held fixed.
+    """
+    lines: Lines = []
+    nothing = Partial(value="", coefficient=math.nan, low=math.nan, high=math.nan, p=math.nan)
+    for group, lengths, effects in (
+        ("selection", result.objective.lengths, result.effects),
+        ("test", result.test_lengths, result.test_effects),
+    ):
+        for effect in effects:
+            reasons = {
+                "correlation": effect.reason,
+                "partial": effect.partial_reason,
+                "importance": effect.importance_reason,
+            }
+            lines += [
+                {
+                    "outcome": group,
+                    "lengths": spans(lengths),
+                    "hyperparameter": effect.key,
+                    "kind": effect.kind,
+                    "n": effect.n,
+                    "dropped": effect.dropped,
+                    "correlation": _number(effect.correlation),
+                    "low": _number(effect.low),
+                    "high": _number(effect.high),
+                    "kruskal_p": _number(effect.p),
+                    "importance": _number(effect.importance),
+                    "partial_value": partial.value,
+                    "partial": _number(partial.coefficient),
+                    "partial_low": _number(partial.low),
+                    "partial_high": _number(partial.high),
+                    "partial_p": _number(partial.p),
+                    "partial_n": effect.partial_n,
+                    "missing": "; ".join(f"{what}: {why}" for what, why in reasons.items() if why),
+                }
+                for partial in effect.partial or (nothing,)
+            ]
+    return lines
+
+
+def average_lines(result: Summary) -> Lines:
+    """averages.csv: a line for every average against the objective's and every group of lengths."""
+    return [
+        {
+            name: _number(value) if isinstance(value, float) else "" if value is None else value
+            for name, value in vars(one).items()
+        }
+        for one in result.comparisons
+    ]
+
+
+def confirmed_lines(confirmed: Sequence[Confirmed]) -> Lines:
+    """confirmed.csv: a line for every configuration of every confirmation."""
+    lines: Lines = []
+    for one in confirmed:
+        for row in one.rows:
+            line: dict[str, Any] = {"confirmation": one.name, "search": one.parent, "config_id": row.config_id}
+            line |= {"search_rank": row.search_rank, "values": json.dumps(row.values, ensure_ascii=False)}
+            numbers = {
+                "search": row.search,
+                "confirmed": row.confirmed,
+                "search_test": row.search_test,
+                "confirmed_test": row.confirmed_test,
+            }
+            for what, at in numbers.items():
+                named = what if what.endswith("test") else f"{what}_score"
+                line |= {f"{named}{'' if name == 'median' else f'_{name}'}": value for name, value in _quartiles(at)}
+            line |= {"seeds": spans(one.seeds), "seeds_run": row.seeds_run, "seeds_failed": row.seeds_failed}
+            lines.append(line)
+    return lines
+
+
+def _configuration(result: Summary, row: Row) -> dict[str, Any]:
+    line: dict[str, Any] = {"rank": row.rank or "", "config_id": row.config_id, "number": row.number}
+    line |= {key: _plain(row.values.get(key, "")) for key in result.searched}
+    line |= {"score": _number(row.score), "score_q25": _number(row.score_q25), "score_q75": _number(row.score_q75)}
+    for group, at in (("trained", row.trained), ("selection", row.selection), ("test", row.test)):
+        line |= {f"{group}_{name}": value for name, value in _quartiles(at)}
+    return line | {
+        "generalization_length": "" if row.generalization_length is None else row.generalization_length,
+        "area_beyond": _number(row.area_beyond),
+        "seeds_planned": row.seeds_planned,
+        "seeds_run": row.seeds_run,
+        "seeds_failed": row.seeds_failed,
+        "complete": row.complete,
+        "failed": row.failed,
+        "form": row.form,
+    }
+
+
+def _quartiles(at: Quartiles | None) -> Iterator[tuple[str, float | str]]:
+    for name in QUARTILES:
+        yield name, _number(getattr(at, name)) if at else ""
+
+
+def _number(value: float | None) -> float | str:
+    return "" if value is None or math.isnan(value) else value
+
+
+def _plain(value: Any) -> Any:
+    return value if isinstance(value, str | int | float) and not isinstance(value, bool) else json.dumps(value)

@@ -1,0 +1,60 @@
+"""What every figure shares: colours, log axes where values ask for them, files that are drawn only when they must be.
+
+The colours of Okabe and Ito (2008) are told apart by colour-blind readers. Equal input gives equal bytes, and a figure
+whose input and code have not changed is not drawn again.
+"""
+
+import hashlib
+import json
+import math
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.figure import Figure
+from PIL import Image, UnidentifiedImageError
+
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D31", "#000000")
+GREY = "#9A9A9A"
+FAILED_COLOUR = "#B00020"
+DECADES_FOR_LOG = 2.0
+
+
+def save(path: Path, draw: Callable[[], Figure], *facts: Any) -> Path:
+    """Draw and write, unless `path` already holds the figure of the same facts drawn by the same code."""
+    sources = sorted({__file__, draw.__code__.co_filename})
+    code = hashlib.sha256(b"".join(Path(source).read_bytes() for source in sources)).hexdigest()
+    written = json.dumps(facts, sort_keys=True, default=repr)
+    digest = hashlib.sha256(f"{mpl.__version__}\n{code}\n{written}".encode()).hexdigest()
+    if _drawn_digest(path) != digest:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}")  # others may draw it too
+        draw().savefig(temporary, format="png", dpi=150, metadata={"Software": None, "lengthwise": digest})
+        temporary.replace(path)
+    return path
+
+
+def spans_decades(values: np.ndarray[Any, Any]) -> bool:
+    """Whether `values` ask for a log axis: none negative, and the positive ones spread over two decades or more."""
+    finite = values[np.isfinite(values)]
+    positive = finite[finite > 0]
+    if len(positive) < 2 or (finite < 0).any() or len(positive) < 0.8 * len(finite):
+        return False
+    return bool(math.log10(positive.max() / positive.min()) >= DECADES_FOR_LOG)
+
+
+def file_name(key: str) -> str:
+    """A dotted key as part of a file name."""
+    return "".join(c if (c.isalnum() and c.isascii()) or c in "._-" else "_" for c in key)
+
+
+def _drawn_digest(path: Path) -> str | None:
+    try:
+        with Image.open(path) as image:
+            return image.info.get("lengthwise")
+    except (OSError, UnidentifiedImageError):
+        return None

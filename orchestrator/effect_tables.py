@@ -1,0 +1,133 @@
+"""Effects of hyperparameters and of weight averages as text: columns of cells, and the sentences that go with them."""
+
+import math
+from collections.abc import Iterable
+
+from orchestrator.hyperparameter_effects import Effect, Partial
+from orchestrator.length_groups import spans
+from orchestrator.summary import Summary
+from orchestrator.tables import Columns, curve_name, interval
+from orchestrator.wording import short_keys, three_digits
+
+
+def outcomes(result: Summary) -> list[tuple[str, tuple[Effect, ...]]]:
+    """What effects are on: the score at the selection lengths, and the same metric at the test lengths."""
+    found = [(f"selection {spans(result.objective.lengths)}", result.effects)]
+    if result.test_effects:
+        found.append((f"test {spans(result.test_lengths)}", result.test_effects))
+    return found
+
+
+def effect_columns(result: Summary, full_names: bool = True) -> Columns:
+    """The effect of each searched key, a line for each outcome."""
+    short = short_keys([effect.key for effect in result.effects])
+    lines = [
+        (effect, lengths, place)
+        for key_effects in zip(*(effects for _, effects in outcomes(result)), strict=True)
+        for place, (effect, (lengths, _)) in enumerate(zip(key_effects, outcomes(result), strict=True))
+    ]
+    names = [effect.key if full_names else short[effect.key] for effect, _, _ in lines]
+    columns = {
+        "hyperparameter": [name if place == 0 else "" for name, (_, _, place) in zip(names, lines, strict=True)],
+        "at lengths": [lengths for _, lengths, _ in lines],
+        "n": [str(effect.n) for effect, _, _ in lines],
+        "rank correlation [95 %]": [_alone(effect) for effect, _, _ in lines],
+        "others held fixed [95 %]": [_held_fixed(effect) for effect, _, _ in lines],
+        "importance": [_share(effect.importance) for effect, _, _ in lines],
+        "median by value": [_by_value(effect) for effect, _, _ in lines],
+    }
+    return {name: cells for name, cells in columns.items() if set(cells) != {"-"}}
+
+
+def effect_notes(result: Summary) -> list[str]:
+    """How to read the effects, and why numbers are missing."""
+    rises = "worse" if result.objective.direction == "minimize" else "better"
+    notes = [
+        f"Outcomes: {curve_name(result)}, median over seeds, at the selection lengths and at the test lengths; + means "
+        f"that it rises with the hyperparameter, which is {rises}. An interval that holds 0 says that this sweep does "
+        "not tell. Intervals are over configurations.",
+    ]
+    if not result.test_effects:
+        notes.append("There are no test lengths that all configurations were evaluated at.")
+    effects = [effect for _, found in outcomes(result) for effect in found]
+    shown = [effect for effect in effects if effect.partial]
+    if shown:
+        notes.append(
+            "Others held fixed: least squares on ranks, in standard deviations; n = "
+            + ", ".join(map(str, dict.fromkeys(effect.partial_n for effect in shown)))
+            + "."
+        )
+    notes += _missing("Others held fixed", ((e.key, e.partial_reason) for e in effects if not e.partial))
+    if any(not math.isnan(effect.importance) for effect in effects):
+        notes.append(
+            "Importance: the share of fANOVA (a random forest on ranks). Shares add up to 1 also where nothing has an "
+            "effect, so believe one only beside an interval that excludes 0."
+        )
+    notes += _missing("Importance (fANOVA)", ((e.key, e.importance_reason) for e in effects))
+    return notes
+
+
+def comparison_columns(result: Summary) -> Columns:
+    """Every weight average against the objective's on the same members, by group of lengths."""
+    pairs = result.comparisons
+    return {
+        "average": [one.average for one in pairs],
+        "against": [one.against for one in pairs],
+        "at lengths": [one.group for one in pairs],
+        "members": [str(one.n) for one in pairs],
+        "median difference [95 %]": [interval(one.difference, one.low, one.high, "#.3g") for one in pairs],
+        "quartiles": [
+            "-" if math.isnan(one.q25) else f"{three_digits(one.q25)}, {three_digits(one.q75)}" for one in pairs
+        ],
+        "lower on" if result.objective.direction == "minimize" else "higher on": [str(one.better) for one in pairs],
+        "higher on" if result.objective.direction == "minimize" else "lower on": [str(one.worse) for one in pairs],
+        "Wilcoxon p": [_p(one.wilcoxon_p) for one in pairs],
+        "sign test p": [_p(one.sign_p) for one in pairs],
+    }
+
+
+def comparison_note(result: Summary) -> str:
+    """How to read the comparison of averages."""
+    return (
+        f"Differences of {result.objective.metric}, average minus the objective's, of the same trained member; the "
+        "interval is over configurations, the tests take members as independent. The selection lengths chose nothing "
+        "between averages."
+    )
+
+
+def _alone(effect: Effect) -> str:
+    if effect.kind == "numeric":
+        text = interval(effect.correlation, effect.low, effect.high, "+.2f")
+    else:
+        text = "-" if math.isnan(effect.p) else f"Kruskal-Wallis p = {effect.p:.2g}"
+    return text if not effect.reason else effect.reason if text == "-" else f"{text} ({effect.reason})"
+
+
+def _held_fixed(effect: Effect) -> str:
+    def one(partial: Partial) -> str:
+        text = interval(partial.coefficient, partial.low, partial.high, "+.2f")
+        return f"{partial.value}: {text}" if partial.value else text
+
+    return ", ".join(map(one, effect.partial)) or "-"
+
+
+def _by_value(effect: Effect) -> str:
+    pairs = [f"{value}: {three_digits(m)} (n = {effect.counts[value]})" for value, m in effect.medians.items()]
+    return ", ".join(pairs) if len(pairs) < effect.n else "-"
+
+
+def _share(importance: float) -> str:
+    return "-" if math.isnan(importance) else f"{importance:.2f}"
+
+
+def _p(p: float) -> str:
+    return "-" if math.isnan(p) else f"{p:.2g}"
+
+
+def _missing(what: str, reasons: Iterable[tuple[str, str | None]]) -> list[str]:
+    """A sentence for each reason, naming the keys it is about."""
+    keys: dict[str, list[str]] = {}
+    for key, reason in reasons:
+        if reason is not None and key not in keys.setdefault(reason, []):
+            keys[reason].append(key)
+    return [f"{what}: not given for {', '.join(names)}: {reason}." for reason, names in keys.items()]

@@ -1,0 +1,98 @@
+"""The effects of the searched hyperparameters on one outcome, gathered from every statistic that says something."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from orchestrator import statistics
+
+
+@dataclass(frozen=True, kw_only=True)
+class Partial:
+    """An effect with the other hyperparameters held fixed, with its 95 % interval; least squares on ranks.
+
+    In standard deviations of the outcome's rank. `value` is "" for numbers, else a category against the first one.
+    """
+
+    value: str
+    coefficient: float
+    low: float
+    high: float
+    p: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Effect:
+    """How an outcome moves with one searched key, over configurations; NaN where a reason says why there is no number.
+
+    Numbers: Spearman `correlation` with its 95 % bootstrap interval. Categories: `p` of Kruskal-Wallis. Few values: the
+    median outcome and count of each. `partial` holds the other keys fixed, over `partial_n` configurations;
+    `importance` is the share of fANOVA.
+    """
+
+    key: str
+    kind: str
+    n: int
+    dropped: int
+    correlation: float
+    low: float
+    high: float
+    p: float
+    medians: dict[str, float]
+    counts: dict[str, int]
+    reason: str | None
+    partial: tuple[Partial, ...]
+    partial_n: int
+    partial_reason: str | None
+    importance: float
+    importance_reason: str | None
+
+    @property
+    def sentence(self) -> str:
+        """The effect in a line, for titles."""
+        if self.kind == "numeric" and not math.isnan(self.correlation):
+            interval = "no interval" if math.isnan(self.low) else f"95 % [{self.low:.2f}, {self.high:.2f}]"
+            return f"rank correlation {self.correlation:+.2f}, {interval}, n = {self.n}"
+        if not math.isnan(self.p):
+            return f"Kruskal-Wallis p = {self.p:.2g}, n = {self.n}"
+        return self.reason or ""
+
+
+def effects_on(values: Mapping[str, Mapping[str, Any]], outcome: Mapping[str, float | None]) -> tuple[Effect, ...]:
+    """The effect of every key in `values` (config_id -> dotted key -> value) on an outcome by config_id."""
+    importance = {row["hyperparameter"]: row for row in statistics.importances(values, outcome).to_dict("records")}
+    partial: dict[str, list[dict[Any, Any]]] = {}
+    for row in statistics.partial_effects(values, outcome).to_dict("records"):
+        partial.setdefault(row["hyperparameter"], []).append(row)
+    found = []
+    for row in statistics.effects(values, outcome).to_dict("records"):
+        key = row["hyperparameter"]
+        held = partial.get(key, [])
+        found.append(
+            Effect(
+                key=key,
+                kind=row["kind"],
+                n=row["n"],
+                dropped=row["dropped"],
+                correlation=row["correlation"],
+                low=row["low"],
+                high=row["high"],
+                p=row["p"],
+                medians=row["medians"] or {},
+                counts=row["counts"] or {},
+                reason=row["reason"],
+                partial=tuple(
+                    Partial(
+                        value=one["value"], coefficient=one["coefficient"], low=one["low"], high=one["high"], p=one["p"]
+                    )
+                    for one in held
+                    if not math.isnan(one["coefficient"])
+                ),
+                partial_n=held[0]["n"] if held else 0,
+                partial_reason=held[0]["reason"] if held else None,
+                importance=importance[key]["importance"],
+                importance_reason=importance[key]["reason"],
+            )
+        )
+    return tuple(found)

@@ -1,0 +1,214 @@
+"""A figure for each searched hyperparameter: the outcome of every configuration against it, and its median trend.
+
+Left the score at the selection lengths, right the same metric at the test lengths, which selection did not use. Numbers
+have binned medians with quartiles, categories boxes.
+"""
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import MaxNLocator, NullFormatter
+
+from orchestrator import drawing
+from orchestrator.drawing import FAILED_COLOUR, PALETTE, file_name, spans_decades
+from orchestrator.effects import is_numeric
+from orchestrator.hyperparameter_effects import Effect
+from orchestrator.length_groups import spans
+from orchestrator.objective import quartiles
+from orchestrator.summary import Quartiles, Summary
+from orchestrator.trend import binned_medians
+from orchestrator.wording import compact_value, printable
+
+GOLDEN = 0.6180339887
+FAILED_EDGE = 0.975  # height of the crosses, as a fraction of the axes
+TREND_COLOUR = "#333333"
+FEWEST_FOR_A_BOX = 4
+
+
+@dataclass(frozen=True)
+class Dot:
+    """One configuration: its value, its outcome over seeds, and whether it ranks first by the score."""
+
+    value: Any
+    outcome: Quartiles
+    first: bool
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One outcome against one hyperparameter."""
+
+    label: str
+    dots: tuple[Dot, ...]
+    effect: Effect | None
+    worst: float
+
+
+def score_figures(summary: Summary, folder: Path) -> dict[str, Path]:
+    """A figure for each searched key, one file per key; empty while no configuration has finished."""
+    return {
+        key: score_figure(summary, key, folder / f"score-{file_name(key)}.png")
+        for key in summary.searched
+        if any(key in row.values for row in summary.rows if row.score is not None)
+    }
+
+
+def score_figure(summary: Summary, key: str, path: Path) -> Path:
+    """Outcomes (median and quartiles over seeds) of every configuration against one hyperparameter."""
+    panels, domain = _panels(summary, key), summary.searched[key]
+    numeric = domain not in ("choice", "grid") and is_numeric([dot.value for dot in panels[0].dots])
+
+    def draw() -> Figure:
+        figure = Figure(figsize=(0.6 + 4.6 * len(panels), 4.0), layout="constrained")
+        for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
+            _scale(axes, panel)
+            if numeric:
+                _against_number(axes, key, panel, domain)
+            else:
+                _against_category(axes, key, panel)
+            _room_for_failed(axes, panel)
+            axes.set_ylabel(printable(panel.label), fontsize=9)
+            axes.set_title(printable(panel.effect.sentence if panel.effect else ""), fontsize=9, loc="left")
+        _legend(figure, panels, numeric)
+        return figure
+
+    facts = [[panel.label, panel.dots, panel.effect.sentence if panel.effect else ""] for panel in panels]
+    return drawing.save(path, draw, key, domain, facts)
+
+
+def _panels(summary: Summary, key: str) -> list[Panel]:
+    metric, average = summary.objective_curve
+    worst = math.inf if summary.objective.direction == "minimize" else -math.inf
+    rows = [row for row in summary.rows if row.score is not None and key in row.values]
+    scores = {
+        row.config_id: Quartiles(row.score, row.score_q25, row.score_q75) for row in rows if row.score is not None
+    }
+    wanted = [(summary.score_label, scores, summary.effects)]
+    if summary.test_outcomes:
+        label = f"mean {metric} ({average}) at test lengths {spans(summary.test_lengths)}"
+        wanted.append((label, summary.test_outcomes, summary.test_effects))
+    return [
+        Panel(
+            label=label,
+            dots=tuple(Dot(row.values[key], outcome[row.config_id], row.rank == 1) for row in rows),
+            effect=next((effect for effect in effects if effect.key == key), None),
+            worst=worst,
+        )
+        for label, outcome, effects in wanted
+    ]
+
+
+def _against_number(axes: Axes, key: str, panel: Panel, domain: str) -> None:
+    complement = domain == "one_minus_log_uniform"
+    x = [1.0 - float(dot.value) if complement else float(dot.value) for dot in panel.dots]
+    for place, dot in zip(x, panel.dots, strict=True):
+        _point(axes, place, dot)
+    if domain in ("log_uniform", "one_minus_log_uniform") or (domain == "listed" and spans_decades(np.array(x))):
+        axes.set_xscale("log")
+    if complement:  # values grow to the right, as in the correlation, on a log axis of their distance to one
+        axes.invert_xaxis()
+        axes.xaxis.set_major_formatter(lambda x, _: f"{1 - x:.10g}")
+        axes.xaxis.set_minor_formatter(NullFormatter())
+    if domain == "int_uniform":
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    bins = binned_medians(x, [dot.outcome.median for dot in panel.dots], panel.worst)
+    bins = [one for one in bins if math.isfinite(one.median)]
+    if len(bins) > 1:
+        centre, median = [one.x for one in bins], [one.median for one in bins]
+        low, high = ([_finite(q, one.median) for q, one in zip(edge, bins, strict=True)] for edge in _edges(bins))
+        axes.fill_between(centre, low, high, color=TREND_COLOUR, alpha=0.12, linewidth=0, zorder=1)
+        axes.plot(centre, median, color=TREND_COLOUR, linewidth=1.8, zorder=4, label="trend")
+    axes.set_xlabel(printable(f"{key} (logarithmic in 1 − value)" if complement else key))
+
+
+def _against_category(axes: Axes, key: str, panel: Panel) -> None:
+    values = sorted({json.dumps(dot.value) for dot in panel.dots}, key=_category_order)
+    for place, value in enumerate(values):
+        members = [dot for dot in panel.dots if json.dumps(dot.value) == value]
+        for i, dot in enumerate(members):
+            spread = (i * GOLDEN) % 1.0 - 0.5 if len(members) > 1 else 0.0  # scattered, and the same every time
+            _point(axes, place + 0.4 * spread, dot)
+        outcomes = np.array([dot.outcome.median for dot in members if not math.isnan(dot.outcome.median)])
+        finite = outcomes[np.isfinite(outcomes)]
+        if len(outcomes) < 2 or not len(finite):
+            continue
+        q25, median, q75 = quartiles(outcomes, panel.worst)
+        if math.isfinite(median):
+            axes.hlines(median, place - 0.3, place + 0.3, color=TREND_COLOUR, linewidth=2, zorder=4)
+            if len(outcomes) >= FEWEST_FOR_A_BOX:
+                low, high = (float(np.clip(q, finite.min(), finite.max())) for q in (q25, q75))
+                box: dict[str, Any] = {"linewidth": 1, "edgecolor": TREND_COLOUR, "facecolor": "#33333318", "zorder": 1}
+                axes.bar(place, high - low, 0.6, low, **box)
+    axes.set_xticks(range(len(values)), [printable(compact_value(json.loads(value))) for value in values])
+    axes.set_xlim(-0.6, len(values) - 0.4)
+    axes.set_xlabel(printable(key))
+
+
+def _point(axes: Axes, x: float, dot: Dot) -> None:
+    at, colour = dot.outcome, PALETTE[1] if dot.first else PALETTE[0]
+    if not math.isfinite(at.median):
+        edge = axes.get_xaxis_transform()
+        axes.plot([x], [FAILED_EDGE], "x", color=FAILED_COLOUR, markersize=7, transform=edge, clip_on=False)
+        return
+    axes.plot([x, x], [_finite(at.q25, at.median), _finite(at.q75, at.median)], color=colour, linewidth=1, alpha=0.45)
+    size: dict[str, Any] = {"markersize": 11, "zorder": 5} if dot.first else {"markersize": 5, "zorder": 3}
+    axes.plot([x], [at.median], "*" if dot.first else "o", color=colour, **size)
+
+
+def _scale(axes: Axes, panel: Panel) -> None:
+    if spans_decades(np.array([dot.outcome.median for dot in panel.dots], dtype=float)):
+        axes.set_yscale("log")
+    axes.grid(alpha=0.25, linewidth=0.6)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _room_for_failed(axes: Axes, panel: Panel) -> None:
+    """Room above the points for the crosses."""
+    if any(not math.isfinite(dot.outcome.median) for dot in panel.dots):
+        low, high = axes.get_ylim()
+        linear = axes.get_yscale() == "linear"
+        axes.set_ylim(low, high + 0.12 * (high - low) if linear else high * (high / low) ** 0.12)
+
+
+def _legend(figure: Figure, panels: Sequence[Panel], numeric: bool) -> None:
+    handles: list[Any] = [
+        Line2D([], [], marker="o", linestyle="-", linewidth=1, color=PALETTE[0], markersize=5),
+        Line2D([], [], marker="*", linestyle="", color=PALETTE[1], markersize=10),
+    ]
+    names = ["configuration, quartiles over seeds", "first by score"]
+    drawn = [label for axes in figure.axes for label in axes.get_legend_handles_labels()[1]]
+    if numeric and "trend" in drawn:
+        handles.append((Patch(color=TREND_COLOUR, alpha=0.12), Line2D([], [], color=TREND_COLOUR, linewidth=1.8)))
+        names.append("median and quartiles of neighbours")
+    elif not numeric:
+        handles.append(Line2D([], [], color=TREND_COLOUR, linewidth=2))
+        names.append("median; box: quartiles of the configurations")
+    if failed := max(sum(not math.isfinite(dot.outcome.median) for dot in panel.dots) for panel in panels):
+        handles.append(Line2D([], [], marker="x", linestyle="", color=FAILED_COLOUR, markersize=7))
+        names.append(f"no finite outcome ({failed})")
+    columns = 4 if len(panels) > 1 else 2
+    figure.legend(
+        handles, names, loc="outside lower center", fontsize=7.5, frameon=False, ncols=columns, handletextpad=0.4
+    )
+
+
+def _edges(bins: Sequence[Any]) -> tuple[list[float], list[float]]:
+    return [one.q25 for one in bins], [one.q75 for one in bins]
+
+
+def _finite(value: float, otherwise: float) -> float:
+    return value if math.isfinite(value) else otherwise
+
+
+def _category_order(value: str) -> tuple[int, float, str]:
+    parsed = json.loads(value)
+    return (0, float(parsed), "") if is_numeric([parsed]) else (1, 0.0, value)

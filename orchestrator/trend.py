@@ -1,0 +1,41 @@
+"""The trend of an outcome along a hyperparameter: medians and quartiles in bins of about equal count. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from orchestrator.objective import quartiles
+
+PER_BIN, MOST_BINS = 5, 8
+
+
+@dataclass(frozen=True)
+class Bin:
+    """`n` neighbouring values: their median, and median and quartiles of the outcome (infinite where failures are)."""
+
+    x: float
+    median: float
+    q25: float
+    q75: float
+    n: int
+
+
+def binned_medians(x: Sequence[float], y: Sequence[float], worst: float = np.inf) -> list[Bin]:
+    """Bins of at least PER_BIN pairs on average, ascending; none with fewer than two bins' worth of pairs.
+
+    Equal values share a bin. NaN outcomes are left out.
+    """
+    pairs = np.array([(a, b) for a, b in zip(x, y, strict=True) if not np.isnan(b)], dtype=np.float64).reshape(-1, 2)
+    bins = min(MOST_BINS, len(pairs) // PER_BIN)
+    if bins < 2:
+        return []
+    values, inverse, counts = np.unique(pairs[:, 0], return_inverse=True, return_counts=True)
+    middle = counts.cumsum() - counts / 2
+    place = np.minimum((middle / len(pairs) * bins).astype(np.int64), bins - 1)[inverse]
+    found = []
+    for one in np.unique(place):
+        inside = pairs[place == one]
+        q25, median, q75 = quartiles(inside[:, 1], worst)
+        found.append(Bin(float(np.median(inside[:, 0])), median, q25, q75, len(inside)))
+    return found if len(values) > 1 else []
