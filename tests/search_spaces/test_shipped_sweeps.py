@@ -1,0 +1,52 @@
+"""Every sweep file of the repository is one that `lengthwise validate` finds good, and says what it is."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from orchestrator.plan import configure, warnings_for
+from orchestrator.search import draw_sample
+from search_spaces import load_sweep
+
+FOLDER = Path(__file__).parents[2] / "search_spaces"
+FILES = sorted(FOLDER.rglob("*.yaml"))
+
+
+def name_of(file: Path) -> str:
+    return str(file.relative_to(FOLDER))
+
+
+def test_there_are_sweeps() -> None:
+    assert len(FILES) > 10
+
+
+@pytest.mark.parametrize("file", FILES, ids=name_of)
+def test_a_shipped_sweep_is_good(file: Path) -> None:
+    spec = load_sweep(file)
+    configurations = configure(spec, [(draw.number, draw.values) for draw in draw_sample(spec, 50)])
+    task = configurations[0].member(spec.seeds[0]).task
+    beyond = set(task.lengths) - set(task.trained_lengths)
+    warnings = warnings_for(spec, configurations[0].member(spec.seeds[0]))
+    assert spec.name == file.stem
+    assert not beyond or not warnings, "selection is on lengths beyond training, in the metric's better direction"
+
+
+@pytest.mark.parametrize("file", FILES, ids=name_of)
+def test_a_shipped_sweep_names_the_schema_and_explains_itself(file: Path) -> None:
+    text = file.read_text(encoding="utf-8")
+    match = re.match(r"# yaml-language-server: \$schema=(\S+)\n# ", text)
+    assert match and (file.parent / match.group(1)).resolve() == FOLDER / "schema.json"
+    assert re.search(r"chosen|paper", text.partition("\nname:")[0]), "says where its values come from"
+
+
+@pytest.mark.parametrize("file", sorted((FOLDER / "set_complement").glob("*_cpu.yaml")), ids=name_of)
+def test_a_small_sweep_asks_what_its_large_one_asks(file: Path) -> None:
+    small, large = load_sweep(file), load_sweep(file.with_name(file.name.replace("_cpu", "")))
+    assert set(small.space) == set(large.space) and small.study == large.study
+    assert small.objective.metric == large.objective.metric
+
+
+def test_the_random_search_is_as_large_as_a_search_should_be() -> None:
+    spec = load_sweep(FOLDER / "set_complement" / "random_search.yaml")
+    assert (spec.search.configurations or 0) >= 128 and len(spec.seeds) >= 10

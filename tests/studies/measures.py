@@ -1,0 +1,191 @@
+"""From a sweep's ledger to one number per member, and to the interval of a difference between members."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from orchestrator import statistics
+from orchestrator.state import SweepState
+from trainers.config import MemberConfig
+
+MANY, FEWEST = 10, 4  # units for resampling, and for any interval
+
+
+class Sweep:
+    """A finished sweep: its members' curves by metric, average, length and step, beside the settings that differ."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = Path(folder)
+        self.state = SweepState.load(folder)
+        self.name = self.state.name
+        self._tables: dict[tuple[str, str, int], pd.DataFrame] = {}
+        first = next(iter(self.state.configurations.values()))
+        member = MemberConfig.from_dict({**first.resolved, "seed": 0})
+        self.trained = tuple(s for s in member.evaluated_lengths if s in member.task.trained_lengths)
+        self.selection = tuple(self.state.spec["objective"]["lengths"])
+        untouched = {*self.trained, *self.selection}
+        self.test = tuple(s for s in member.evaluated_lengths if s not in untouched)
+        self.lengths = member.evaluated_lengths
+        self.averages = tuple(member.averages)
+        self.steps = member.optimization.steps
+
+    @cached_property
+    def curves(self) -> pd.DataFrame:
+        """Every curve, tidy; names are categories."""
+        return self.state.curves()
+
+    @property
+    def failed(self) -> int:
+        """Members whose training diverged."""
+        members = [m for c in self.state.configurations.values() for m in c.members.values()]
+        return sum(member.status == "failed" for member in members)
+
+    @property
+    def size(self) -> str:
+        """Configurations x seeds x steps, and how many members failed."""
+        configurations = len(self.state.configurations)
+        seeds = {seed for configuration in self.state.configurations.values() for seed in configuration.members}
+        return f"{configurations} x {len(seeds)} x {self.steps:,}, {self.failed} failed"
+
+    @property
+    def seconds(self) -> float:
+        """Wall time from the first record to the last."""
+        return (self.state.updated or 0.0) - (self.state.started or 0.0)
+
+    def setting(self, config_id: str, key: str) -> Any:
+        """The value of a dotted key; a named part (`model.position`) is its name, a list one text."""
+        value: Any = self.state.configurations[config_id].resolved
+        for step in key.split("."):
+            value = value[step]
+        if isinstance(value, Mapping):
+            return value["name"]
+        return "+".join(map(str, value)) if isinstance(value, list | tuple) else value
+
+    def members(
+        self,
+        metric: str,
+        average: str,
+        lengths: Sequence[int],
+        *,
+        settings: Iterable[str] = (),
+        step: int | None = None,
+        reduce: str = "mean",
+    ) -> pd.DataFrame:
+        """One row per member: config_id, seed, `value` (the metric reduced over `lengths`) and a column per setting.
+
+        `step` is the last one by default. `value` is NaN for a failed member.
+        """
+        table = self._table(metric, average, step or self.steps)
+        values = table[list(lengths)].to_numpy(dtype=np.float64)
+        reduced = values.mean(axis=1) if reduce == "mean" else values.min(axis=1)
+        found = pd.DataFrame({"value": reduced}, index=table.index).reset_index()
+        for key in settings:
+            found[key] = [self.setting(name, key) for name in found["config_id"]]
+        return found
+
+    def curve(self, metric: str, average: str, config_ids: Iterable[str], step: int | None = None) -> pd.DataFrame:
+        """Lengths by members of the given configurations."""
+        table = self._table(metric, average, step or self.steps)
+        return table[table.index.get_level_values("config_id").isin(list(config_ids))].T
+
+    def _table(self, metric: str, average: str, step: int) -> pd.DataFrame:
+        """Members by lengths."""
+        key = (metric, average, step)
+        if key not in self._tables:
+            rows = self.curves
+            rows = rows[(rows["metric"] == metric) & (rows["average"] == average) & (rows["step"] == step)]
+            rows = rows[["config_id", "seed", "length", "value"]].astype({"config_id": str})
+            self._tables[key] = rows.pivot(index=["config_id", "seed"], columns="length", values="value")
+        return self._tables[key]
+
+    def where(self, settings: Mapping[str, Any]) -> list[str]:
+        """The configurations that have all these values."""
+        return [
+            name
+            for name in self.state.configurations
+            if all(self.setting(name, key) == value for key, value in settings.items())
+        ]
+
+    def selected(self, names: Sequence[str], average: str | None = None) -> str:
+        """Which configuration is best by the objective: on the selection lengths, never on those reported."""
+        objective = self.state.spec["objective"]
+        rows = self.members(objective["metric"], average or objective["average"], self.selection)
+        rows = rows.assign(value=rows["value"].fillna(math.inf if objective["direction"] == "minimize" else -math.inf))
+        scores = rows[rows["config_id"].isin(names)].groupby("config_id")["value"].median()
+        return str(scores.idxmin() if objective["direction"] == "minimize" else scores.idxmax())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Effect:
+    """A difference or ratio with its 95 % interval over `n` of `unit`; NaN ends where n is too small."""
+
+    value: float
+    low: float
+    high: float
+    n: int
+    unit: str
+    dropped: int = 0
+
+    def __str__(self) -> str:
+        interval = "no interval" if math.isnan(self.low) else f"[{signed(self.low)}, {signed(self.high)}]"
+        lost = f", {self.dropped} failed" if self.dropped else ""
+        return f"{signed(self.value)} {interval}, n = {self.n} {self.unit}{lost}"
+
+    def verdict(self, better: str) -> str:
+        """Held, did not hold, or not decided: whether the whole interval lies where `better` (smaller, larger) says."""
+        if math.isnan(self.low):
+            return "not decided"
+        smaller, larger = self.high < 0, self.low > 0
+        if smaller or larger:
+            return "held" if smaller == (better == "smaller") else "did not hold"
+        return "not decided"
+
+
+def signed(value: float) -> str:
+    """Three digits with a sign; 0 without."""
+    return "0" if value == 0 else f"{value:+.3g}"
+
+
+def effect_over(groups: Sequence[Sequence[float]], unit: str, dropped: int = 0) -> Effect:
+    """The effect over units that are independent of each other, with the values of each (its seeds, say).
+
+    From MANY units on the median of all values, its interval from resampling whole units. Below that resampling covers
+    too seldom, down to 87 of 100 times with four: then the mean of the units' medians with Student's t interval.
+    """
+    samples = [np.asarray(group, dtype=np.float64) for group in groups]
+    n = len(samples)
+    if n >= MANY:
+        estimate = statistics.bootstrap_clustered_median(samples)
+        value, (low, high) = estimate.value, estimate.interval or (math.nan, math.nan)
+        return Effect(value=math.nan if value is None else value, low=low, high=high, n=n, unit=unit, dropped=dropped)
+    medians = np.array([np.median(sample) for sample in samples])
+    value = float(medians.mean()) if n else math.nan
+    half = math.nan if n < FEWEST else stats.t.ppf(0.975, n - 1) * medians.std(ddof=1) / math.sqrt(n)
+    return Effect(value=value, low=value - half, high=value + half, n=n, unit=unit, dropped=dropped)
+
+
+def paired_effect(first: pd.DataFrame, second: pd.DataFrame, on: Sequence[str] = ("config_id", "seed")) -> Effect:
+    """The effect first - second over rows that agree in `on`; rows with a failed member are counted and left out.
+
+    The units are the configurations of `first` where there are at least four. With fewer they are the seeds: members
+    of one seed share data and start, in whatever configuration.
+    """
+    both = first.merge(second, on=list(on), suffixes=("", "_other"), validate="one_to_one")
+    both = both.assign(difference=both["value"] - both["value_other"])
+    kept = both.dropna(subset=["difference"])
+    unit = "config_id" if kept["config_id"].nunique() >= FEWEST else "seed"
+    groups = [group["difference"].tolist() for _, group in kept.groupby(unit, sort=True)]
+    return effect_over(groups, "configurations" if unit == "config_id" else "seeds", len(both) - len(kept))
+
+
+def effect_of_seeds(values: Sequence[float]) -> Effect:
+    """The effect from one value per seed; NaN values are counted and left out."""
+    alive = [[value] for value in values if not math.isnan(value)]
+    return effect_over(alive, "seeds", len(values) - len(alive))
