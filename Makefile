@@ -21,7 +21,7 @@ help:
 	@echo "make test      the tests"
 	@echo "make check     ruff, mypy, import-linter"
 	@echo "make bench     the benchmarks"
-	@echo "make studies   the full-scale reproductions; takes hours"
+	@echo "make studies   the small sweeps of the studies, and the gallery; 15 minutes"
 
 install: $(INSTALLED)
 
@@ -80,4 +80,4 @@ bench: $(INSTALLED)
 	@$(PYTHON) tests/benchmarks/run.py
 
 studies: $(INSTALLED)
-	@$(PYTHON) -m pytest -m study -s
+	@$(PYTHON) tests/studies/run.py --storage "$(STORAGE)"

@@ -27,7 +27,7 @@ only reported. No number here is the paper's.
 def write_gallery(sweeps: dict[str, Sweep], folder: Path) -> Path:
     """Write set_complement.md and its figures into `folder`; returns the page."""
     claims = all_claims(sweeps)
-    pictures = draw_all(sweeps, folder / "set_complement")
+    pictures = draw_all(sweeps, folder)
     text = [INTRODUCTION, overview(claims), sizes(sweeps)]
     for claim in claims:
         text.append(section(claim, pictures[claim.letter].relative_to(folder)))

@@ -26,7 +26,7 @@ def draw_all(sweeps: dict[str, Sweep], folder: Path) -> dict[str, Path]:
     folder.mkdir(parents=True, exist_ok=True)
     found = {}
     for letter, (name, draw) in drawings.items():
-        found[letter] = folder / f"{name}.png"
+        found[letter] = folder / f"set_complement_{name}.png"
         draw().savefig(found[letter], format="png", dpi=110, metadata={"Software": None})
     return found
 
