@@ -90,8 +90,7 @@ def comparison_note(result: Summary) -> str:
     """How to read the comparison of averages."""
     return (
         f"Differences of {result.objective.metric}, average minus the objective's, of the same trained member; the "
-        "interval is over configurations, the tests take members as independent. The selection lengths chose nothing "
-        "between averages."
+        "interval is over configurations, the tests take members as independent."
     )
 
 
@@ -113,7 +112,7 @@ def _held_fixed(effect: Effect) -> str:
 
 def _by_value(effect: Effect) -> str:
     pairs = [f"{value}: {three_digits(m)} (n = {effect.counts[value]})" for value, m in effect.medians.items()]
-    return ", ".join(pairs) if len(pairs) < effect.n else "-"
+    return ", ".join(pairs) if 0 < len(pairs) < effect.n else "-"
 
 
 def _share(importance: float) -> str:

@@ -21,6 +21,7 @@ from orchestrator import drawing
 from orchestrator.drawing import GREY, PALETTE, spans_decades
 from orchestrator.hyperparameter_figures import score_figures
 from orchestrator.length_groups import LengthGroups
+from orchestrator.lineage import CONFIRMS
 from orchestrator.pair_figures import pair_figures
 from orchestrator.summary import Band, Row, Summary
 from orchestrator.wording import compact_value, printable, short_keys, three_digits
@@ -50,7 +51,11 @@ def draw_all(summary: Summary, folder: Path) -> Drawn:
     """Draw what the sweep has so far into `folder`."""
     shown = [row for row in summary.rows if (row.config_id, *summary.objective_curve) in summary.bands]
     comparison = comparison_figure(summary, folder / "comparison.png") if shown else None
-    return Drawn(comparison=comparison, scores=score_figures(summary, folder), pairs=pair_figures(summary, folder))
+    return Drawn(
+        comparison=comparison,
+        scores=score_figures(summary, folder) if CONFIRMS not in summary.provenance else {},
+        pairs=pair_figures(summary, folder),
+    )
 
 
 def comparison_figure(summary: Summary, path: Path) -> Path:

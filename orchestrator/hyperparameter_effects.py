@@ -81,7 +81,7 @@ def effects_on(values: Mapping[str, Mapping[str, Any]], outcome: Mapping[str, fl
                 p=row["p"],
                 medians=row["medians"] or {},
                 counts=row["counts"] or {},
-                reason=row["reason"],
+                reason=_text(row["reason"]),
                 partial=tuple(
                     Partial(
                         value=one["value"], coefficient=one["coefficient"], low=one["low"], high=one["high"], p=one["p"]
@@ -90,9 +90,14 @@ def effects_on(values: Mapping[str, Mapping[str, Any]], outcome: Mapping[str, fl
                     if not math.isnan(one["coefficient"])
                 ),
                 partial_n=held[0]["n"] if held else 0,
-                partial_reason=held[0]["reason"] if held else None,
+                partial_reason=_text(held[0]["reason"]) if held else None,
                 importance=importance[key]["importance"],
-                importance_reason=importance[key]["reason"],
+                importance_reason=_text(importance[key]["reason"]),
             )
         )
     return tuple(found)
+
+
+def _text(value: Any) -> str | None:
+    """pandas may have made NaN of None."""
+    return value if isinstance(value, str) else None

@@ -16,7 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import MaxNLocator, NullFormatter
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from orchestrator import drawing
 from orchestrator.drawing import FAILED_COLOUR, PALETTE, file_name, spans_decades
@@ -114,10 +114,12 @@ def _against_number(axes: Axes, key: str, panel: Panel, domain: str) -> None:
         _point(axes, place, dot)
     if domain in ("log_uniform", "one_minus_log_uniform") or (domain == "listed" and spans_decades(np.array(x))):
         axes.set_xscale("log")
+        axes.xaxis.set_major_locator(LogLocator(subs=(1.0,) if spans_decades(np.array(x)) else (1.0, 2.0, 5.0)))
+        axes.xaxis.set_major_formatter(lambda x, _: f"{x:g}")
+        axes.xaxis.set_minor_formatter(NullFormatter())
     if complement:  # values grow to the right, as in the correlation, on a log axis of their distance to one
         axes.invert_xaxis()
         axes.xaxis.set_major_formatter(lambda x, _: f"{1 - x:.10g}")
-        axes.xaxis.set_minor_formatter(NullFormatter())
     if domain == "int_uniform":
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     bins = binned_medians(x, [dot.outcome.median for dot in panel.dots], panel.worst)

@@ -92,7 +92,7 @@ class _TerminalReport:
             yield ""
             yield _rich_table("Search score and confirmed score", confirmed_columns(one, "\n"))
             yield Text(f"{one.sentence}.")
-        if result.effects and result.configurations_finished > 1:
+        if result.shows_effects:
             yield ""
             yield _rich_table("Effect of each hyperparameter (over configurations)", effect_columns(result, wide))
             yield from (Text(note, style="dim") for note in effect_notes(result))
@@ -126,7 +126,7 @@ def write_report(folder: Path, result: Summary | None = None) -> tuple[Path, Pat
 def csv_tables(result: Summary) -> dict[str, Lines]:
     """The CSV files of a report, by name; apart from report.csv those that have something to say."""
     found = {
-        EFFECTS_CSV: effect_lines(result) if result.configurations_finished > 1 else [],
+        EFFECTS_CSV: effect_lines(result) if result.shows_effects else [],
         AVERAGES_CSV: average_lines(result),
         CONFIRMED_CSV: confirmed_lines(read_confirmed(result)),
     }
@@ -181,7 +181,7 @@ def _page(result: Summary) -> str:
             f"<p>{html.escape(one.sentence)}.</p>",
             _html_table(confirmed_columns(one, "\n")),
         ]
-    if result.effects and result.configurations_finished > 1:
+    if result.shows_effects:
         scores = "".join(_image(path, f"outcome against {key}") for key, path in drawn.scores.items())
         sections += [
             "<h2>Effect of each hyperparameter</h2>",

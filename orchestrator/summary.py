@@ -15,6 +15,7 @@ from orchestrator import statistics
 from orchestrator.average_comparisons import Comparison, compare_averages
 from orchestrator.hyperparameter_effects import Effect, effects_on
 from orchestrator.length_groups import LengthGroups, common_test_lengths, length_groups, spans
+from orchestrator.lineage import CONFIRMS
 from orchestrator.objective import (
     Objective,
     area_beyond,
@@ -113,6 +114,11 @@ class Summary:
         how = {"mean": "mean", "max": "largest", "last": "value at the last"}[self.objective.reduce]
         metric, average = self.objective_curve
         return f"score: {how} {metric} ({average}) at lengths {spans(self.objective.lengths)}"
+
+    @property
+    def shows_effects(self) -> bool:
+        """Whether effects of hyperparameters mean anything: configurations that were picked by score show none."""
+        return bool(self.searched) and self.configurations_finished > 1 and CONFIRMS not in self.provenance
 
     @cached_property
     def test_lengths(self) -> tuple[int, ...]:

@@ -1,0 +1,82 @@
+"""A report calls a configuration best in one sentence only, which names its selection lengths and its test number."""
+
+import io
+import re
+from dataclasses import replace
+
+import pytest
+from matplotlib.text import Text
+from rich.console import Console
+
+from orchestrator import drawing
+from orchestrator.figures import configuration_figure, draw_all
+from orchestrator.report import render_terminal, write_report
+from orchestrator.run_contents import description
+from orchestrator.summary import summary
+from orchestrator.tables import first_sentence
+
+CLAIM = re.compile(r"\bbest\b|\bwinner\b|\boptimal\b", re.IGNORECASE)
+
+
+def sentences_of(result):
+    """Every line of everything a report consists of: terminal, page, MLflow's note, texts in figures."""
+    console = Console(file=io.StringIO(), width=1000, color_system=None)
+    console.print(render_terminal(result))
+    page, table = write_report(result.folder, result)
+    text = re.sub(r"<style>.*?</style>|data:image[^\"]*", "", page.read_text())
+    lines = [*console.file.getvalue().splitlines(), *re.split(r"<[^>]+>", text), *description(result).splitlines()]
+    return [*lines, *table.read_text().splitlines()]
+
+
+def figure_texts(result, monkeypatch, folder):
+    found = []
+
+    def keep(path, draw, *facts):
+        figure = draw()
+        found.extend(text.get_text() for text in figure.findobj(Text))
+        return path
+
+    monkeypatch.setattr(drawing, "save", keep)
+    draw_all(result, folder)
+    configuration_figure(result, result.rows[0], folder / "one.png")
+    return found
+
+
+def test_best_is_said_only_with_its_selection_lengths_and_the_test_number(small_sweep):
+    result = summary(small_sweep)
+    claims = [line for line in sentences_of(result) if CLAIM.search(line)]
+    first = result.rows[0]
+    assert len(claims) == 3, claims  # terminal, page, MLflow's note
+    for claim in claims:
+        assert len(CLAIM.findall(claim)) == 1
+        assert re.match(r"Best on lengths 6-7, the lengths it was selected on: `?" + first.config_id, claim)
+        assert f"on the test lengths 8-11, not used to select it: {first.test.median:#.3g} [" in claim
+
+
+def test_figures_call_nothing_best(small_sweep, monkeypatch, tmp_path):
+    texts = figure_texts(summary(small_sweep), monkeypatch, tmp_path)
+    assert len(texts) > 50 and "first by score" in texts
+    assert not [text for text in texts if CLAIM.search(text)]
+
+
+def test_without_test_lengths_it_is_said_that_nothing_tells(tmp_path, synthetic_sweep, simple_curve):
+    spec = {"objective.lengths": [6, 7, 8], "task.vocabulary": 9}
+    values = [{"model.norm": "none"}, {"model.norm": "pre"}]
+    result = summary(synthetic_sweep(tmp_path / "t", values, 2, simple_curve, spec=spec))
+    (sentence,) = first_sentence(result)
+    assert sentence.endswith("it has no test lengths, so nothing tells how good it is on others")
+    assert result.test_effects == () and [pair.group for pair in result.comparisons] == ["trained", "selection"]
+    assert any("There are no test lengths" in line for line in sentences_of(result))
+
+
+@pytest.mark.parametrize("failed", [{}, {(n, seed): 10 for n in range(2) for seed in range(2)}])
+def test_where_nothing_succeeded_nothing_is_best(tmp_path, synthetic_sweep, simple_curve, failed):
+    values = [{"model.norm": "none"}, {"model.norm": "pre"}]
+    result = summary(synthetic_sweep(tmp_path / "f", values, 2, simple_curve, failed))
+    claims = [line for line in sentences_of(result) if CLAIM.search(line)]
+    assert len(claims) == (0 if failed else 3)
+
+
+def test_an_unfinished_sweep_says_so_far(small_sweep):
+    (sentence,) = first_sentence(replace(summary(small_sweep), finished=False))
+    assert sentence.startswith("Best so far on lengths 6-7, the lengths it was selected on:")
