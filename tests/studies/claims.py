@@ -180,6 +180,9 @@ def dropout(sweep: Sweep, search: Sweep) -> Claim:
         displacement = sweep.members("displacement", "raw", sweep.test).groupby("config_id")["value"].median()[name]
         site = sweep.setting(name, keys[1]) if name != none else "-"
         rows.append((site, sweep.setting(name, keys[0]), *differences, level(sweep, name, TV, "raw"), displacement))
+    arms_shown = {
+        f"{sweep.setting(name, keys[1])} {sweep.setting(name, keys[0])}": ([name], "raw") for name in (none, *arms)
+    }
     head = ("site", "rate", *(f"change at {step:,} steps" for step in steps), "total variation", "displacement")
     title = (
         f"total variation at test lengths {span(sweep.test)}, raw weights: change against no dropout, mean over seeds"
@@ -190,7 +193,7 @@ def dropout(sweep: Sweep, search: Sweep) -> Claim:
         sweep=sweep,
         measured=f"total variation at test lengths {span(sweep.test)}, seed by seed against no dropout, raw weights",
         parts=parts,
-        tables=[Table(title=title, head=head, rows=rows)],
+        tables=[curves_in_numbers(sweep, arms_shown), Table(title=title, head=head, rows=rows)],
     )
 
 
@@ -239,7 +242,12 @@ def averaging(sweep: Sweep, search: Sweep) -> Claim:
         rows.append((average, *cells))
     head = ("average", *(f"{target}, {name}" for target in ("sampled", "soft") for name in groups))
     title = "total variation minus that of the raw weights of the same member"
-    tables = [Table(title=f"{title}, {sweep.name}", head=head, rows=rows)]
+    arms_shown = {
+        f"{target}, {average}": (sweep.where({"task.target": target}), average)
+        for target in ("sampled", "soft")
+        for average in ("raw", chosen, "bema", "norm_matched")
+    }
+    tables = [curves_in_numbers(sweep, arms_shown), Table(title=f"{title}, {sweep.name}", head=head, rows=rows)]
     rows = []
     for average in [label for label in search.averages if label != "raw"]:
         cells = [
@@ -288,6 +296,11 @@ def othello(sweep: Sweep) -> Claim:
             illegal = [level(sweep, name, metric, average) for metric in ("invalid_mass", "invalid_top1")]
             rows.append((position, average, *numbers, *illegal))
     parts += [part(TV, "bema", "raw"), part(TV, "bema", "norm_matched")]
+    arms_shown = {
+        f"{sweep.setting(name, keys[0])}, {average}": ([name], average)
+        for name in sweep.state.configurations
+        for average in ("raw", chosen, "bema")
+    }
     head = ("positions", "average", "trained", "selection", "test", "illegal mass, test", "illegal top-1, test")
     return Claim(
         letter="e",
@@ -296,7 +309,10 @@ def othello(sweep: Sweep) -> Claim:
         measured=f"total variation to uniform over the legal moves after {span(sweep.test)} moves, trained on "
         f"{span(sweep.trained)}, against the raw weights of the same member",
         parts=parts,
-        tables=[Table(title="total variation, median over seeds", head=head, rows=rows)],
+        tables=[
+            curves_in_numbers(sweep, arms_shown),
+            Table(title="total variation, median over seeds", head=head, rows=rows),
+        ],
     )
 
 
@@ -343,7 +359,10 @@ def norms(sweep: Sweep, search: Sweep) -> Claim:
         measured="total variation at the test lengths, seed by seed, each arm at the learning rate that its selection "
         "lengths choose; raw weights",
         parts=parts,
-        tables=[Table(title=title + "learning rate chosen by the selection lengths", head=head, rows=rows)],
+        tables=[
+            curves_in_numbers(sweep, {f"{norm}, dropout {rate}": ([n], "raw") for (norm, rate), n in chosen.items()}),
+            Table(title=title + "learning rate chosen by the selection lengths", head=head, rows=rows),
+        ],
     )
 
 
@@ -378,6 +397,17 @@ def hyperparameters(search: Sweep) -> list[Table]:
 
 
 # What the claims share ------------------------------------------------------------------------------------------------
+
+
+def curves_in_numbers(sweep: Sweep, arms: Mapping[str, tuple[list[str], str]]) -> Table:
+    """The median curves of some arms, each configurations and an average, at a dozen lengths."""
+    shown = [s for s in sweep.lengths if s in sweep.selection or s % 2 or s == sweep.lengths[-1]]
+    shown = [s for s in shown if s <= 5 or s in sweep.selection or s == sweep.lengths[-1] or s % 4 == 3]
+    rows = [
+        (label, *sweep.curve(TV, average, names).median(axis=1).loc[shown]) for label, (names, average) in arms.items()
+    ]
+    title = "total variation by length, median over members"
+    return Table(title=title, head=("arm", *map(str, shown)), rows=rows)
 
 
 def search_scores(sweep: Sweep, average: str) -> tuple[dict[str, dict[str, Any]], dict[str, float]]:

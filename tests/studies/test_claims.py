@@ -1,6 +1,8 @@
 """The claims are decided as the curves say: planted effects are found, reversed ones refused, noise decides nothing."""
 
+import importlib.util
 import re
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -186,3 +188,32 @@ def test_a_failed_member_is_counted_and_not_compared() -> None:
 def test_answers(low: float, high: float, better: str, answer: str) -> None:
     effect = Effect(value=0.0, low=low, high=high, n=5, unit="seeds")
     assert effect.verdict(better) == answer
+
+
+def test_make_studies_runs_each_sweep_once(
+    pretended: Callable[[float], dict[str, Sweep]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = importlib.util.spec_from_file_location("studies_run", Path(__file__).with_name("run.py"))
+    assert spec and spec.loader
+    run = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(run)
+    said: list[tuple[str, ...]] = []
+    monkeypatch.setattr(run, "lengthwise", lambda *words: said.append(words) or 0)
+    file = next(file for file in FILES if file.stem == "two_lengths_cpu")
+    finished = pretended(0.0)["two_lengths_cpu"].folder
+    assert run.bring_to_its_end(file, finished.parent) == 0 and said == []
+    assert run.bring_to_its_end(file, tmp_path) == 0
+    assert said.pop() == ("run", str(file), "--storage", str(tmp_path))
+
+    interrupted = tmp_path / "two_lengths_cpu"
+    shutil.copytree(finished, interrupted)
+    lines = (interrupted / "events.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+    (interrupted / "events.jsonl").write_text("".join(lines[:-1]), encoding="utf-8")
+    assert run.bring_to_its_end(file, tmp_path) == 0
+    assert said.pop() == ("resume", str(interrupted))
+
+    other = tmp_path / "two_lengths_cpu.yaml"
+    text = file.read_text(encoding="utf-8").replace("steps: 6000", "steps: 7000")
+    other.write_text(text, encoding="utf-8")
+    monkeypatch.setattr(run, "ROOT", tmp_path)
+    assert run.bring_to_its_end(other, tmp_path) == 2 and said == []
