@@ -180,19 +180,22 @@ def test_duplicates_are_not_packed(spec):
     assert sum(len(pack.members) for pack in packs) == 3
 
 
-@given(
-    st.lists(st.integers(1, 9), min_size=1, max_size=12),
-    st.integers(1, 20),
-    st.integers(1, 64),
-)
-def test_cuts_cover_everything_evenly(seeds, wanted, largest):
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=20), st.integers(1, 20), st.integers(0, 2))
+def test_cuts_cover_everything_evenly(seeds, wanted, slack):
     members = [(f"c{index}", seed) for index, count in enumerate(seeds) for seed in range(count)]
-    count = min(max(wanted, -(-len(members) // largest)), len(members))
+    count = min(wanted, len(members))
+    largest = -(-len(members) // count) + slack
     runs = cut(members, count, largest)
     assert [member for run in runs for member in run] == members
     assert len(runs) == count and all(runs)
     assert max(map(len, runs)) <= largest
     assert max(map(len, runs)) <= 1.25 * len(members) / count + 1
+
+
+def test_a_cut_does_not_move_where_its_neighbour_would_not_fit():
+    members = [(name, seed) for name, count in (("a", 2), ("b", 7), ("c", 11)) for seed in range(count)]
+    assert [len(run) for run in cut(members, 2, 11)] == [9, 11]  # between b and c
+    assert [len(run) for run in cut(members, 2, 10)] == [10, 10]
 
 
 @given(st.lists(st.floats(0.1, 10.0), min_size=1, max_size=12), st.integers(1, 5))

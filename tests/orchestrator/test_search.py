@@ -123,6 +123,18 @@ def test_numbers_are_short_and_decays_are_clean(spec):
         assert len(repr(values["training.averages.ema.decay"])) <= 12  # 0.9 + at most nine digits more
 
 
+@pytest.mark.parametrize("sampler", ["random", "qmc"])
+def test_a_part_of_the_draws_is_that_part_of_all_of_them(spec, sampler):
+    one = spec(SPACE, f"search.sampler={sampler}")
+    whole = search.draw(one, range(12))
+    assert search.draw(one, range(5, 9)) == whole[5:9]
+
+
+def test_bounds_of_a_decay_stay_what_was_written():
+    distribution = search._distribution(OneMinusLogUniform(0.9, 0.9999))
+    assert (distribution.low, distribution.high) == (0.0001, 0.1)
+
+
 def test_arms_of_a_grid_share_their_draws(spec):
     grid = "space:\n  model.norm: {grid: [none, pre]}\n  training.learning_rate: {log_uniform: [1.0e-4, 0.1]}\n"
     values = every_draw(spec(grid, "search.configurations=3"))

@@ -59,7 +59,8 @@ def test_a_death_after_any_record_changes_nothing(stage, tmp_path):
         shutil.rmtree(one.folder)
         shutil.copytree(whole.folder, one.folder)
         (one.folder / LEDGER_FILE).write_bytes(b"".join(lines[:count]))
-        complete = {r.fields["pack_id"] for r in read_records(one.folder) if r.kind == "pack_end"}
+        ended = [r.fields for r in read_records(one.folder) if r.kind == "pack_end" or r.fields.get("final")]
+        complete = {fields["pack_id"] for fields in ended}
         trained = set()
         state = one.play(during=lambda pack_id, step, trained=trained: trained.add(pack_id))
         assert state.curves().equals(wanted), f"after {count} records"
@@ -135,19 +136,21 @@ def test_a_configuration_whose_seeds_all_diverge_fails_and_the_sweep_goes_on(sta
 def test_a_pack_that_is_given_up_fails_its_members_only(stage):
     one = stage("given up", pack=2)
     state = None
-
     original = one._train
 
-    def train(driver, pack_id, *rest):
+    def die(pack_id: str, step: int) -> None:
+        raise Died
+
+    def train(driver, pack_id, work, during, watch):
         nonlocal state
         state = driver.state
-        if pack_id == next(iter(driver.state.packs)):
-            driver.started(pack_id)
-            driver.retried(pack_id, "the worker process died")
-            driver.started(pack_id)
-            driver.failed(pack_id, "the worker process died")
-        else:
-            original(driver, pack_id, *rest)
+        if pack_id != next(iter(state.packs)):
+            original(driver, pack_id, work, during, watch)
+            return
+        for end in (driver.retried, driver.failed):
+            with pytest.raises(Died):  # after an evaluation, whose values are not a result
+                original(driver, pack_id, work, die, watch)
+            end(pack_id, "the worker process died")
 
     one._train = train
     one.play()
@@ -220,6 +223,24 @@ def test_a_truncated_checkpoint_gives_way_to_the_one_before(stage):
     state = one.play()
     assert any(str(newest) in text and "previous" in text for text in one.said)
     assert state.curves().equals(whole.play().curves())
+
+
+def test_the_meter_counts_steps_between_evaluations(stage):
+    one = stage("between", pack=2)
+    meter, snapshots = Meter(SweepState.load(one.folder)), []
+
+    def watch(driver: driver_module.SweepDriver) -> None:
+        (pack_id,) = driver.running
+        if driver.running[pack_id].step == 40:
+            beat = {"phase": "train", "step": 50, "failed": 0, "member_steps_per_second": 70.0, "seconds": 1.0}
+            driver.progressed(pack_id, beat)
+            snapshots.append(meter.snapshot(driver))
+            raise Died
+
+    with pytest.raises(Died):
+        one.play(watch=watch)
+    (snapshot,) = snapshots
+    assert snapshot.member_steps == 2 * 50 and snapshot.rate == 70.0 and snapshot.phase == "training"
 
 
 def test_the_meter_counts_what_is_done_and_what_is_left(stage):
