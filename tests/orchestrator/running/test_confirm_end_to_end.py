@@ -1,0 +1,60 @@
+"""`lengthwise confirm` for real: a searched sweep, its confirmation, both reports, a resumed one, MLflow."""
+
+import json
+import sqlite3
+
+import pandas as pd
+import pytest
+
+from orchestrator.ledger import LEDGER_FILE, read_first_record
+from orchestrator.state import SweepState
+
+
+@pytest.mark.timeout(600)
+def test_confirm_from_search_to_reports(lengthwise, tiny, tmp_path):
+    searched = lengthwise("run", tiny, "--storage", tmp_path)
+    assert searched.returncode == 0, searched.stdout + searched.stderr
+    done = lengthwise("confirm", tmp_path / "tiny", "--top", 2, "--seeds", 3)
+    assert done.returncode == 0, done.stdout + done.stderr
+    search, confirmation = SweepState.load(tmp_path / "tiny"), SweepState.load(tmp_path / "tiny-confirm")
+    assert confirmation.ended == "complete" and confirmation.spec["seeds"] == [2, 3, 4]
+    scores = sorted((found.score, name) for name, found in search.configurations.items())
+    assert list(confirmation.configurations) == [name for _, name in scores[:2]]
+    for name, found in confirmation.configurations.items():
+        assert found.resolved == search.configurations[name].resolved and set(found.members) == {2, 3, 4}
+    origin = read_first_record(confirmation.folder).fields["provenance"]["confirms"]
+    assert (origin["sweep"], origin["spec_hash"]) == ("tiny", search.spec_hash)
+    sentence = "the confirmed score is on seeds 2-4, which no selection used"
+    for text in (
+        done.stdout.replace("\n", " "),
+        (search.folder / "report.html").read_text(),
+        (confirmation.folder / "report.html").read_text(),
+    ):
+        assert sentence in " ".join(text.split())
+        assert "search score" in text and "confirmed score" in text
+    table = pd.read_csv(search.folder / "confirmed.csv")
+    assert list(table["config_id"]) == [name for _, name in scores[:2]]
+    assert list(table["search_score"]) == pytest.approx([score for score, _ in scores[:2]])
+    assert list(table["confirmed_score"]) == pytest.approx([f.score for f in confirmation.configurations.values()])
+
+    ledger = confirmation.folder / LEDGER_FILE  # killed before its second configuration, then resumed
+    lines = ledger.read_bytes().splitlines(keepends=True)
+    whole = pd.read_parquet(confirmation.folder / "curves.parquet")
+    cut = next(i for i, line in enumerate(lines) if json.loads(line)["kind"] == "score")
+    ledger.write_bytes(b"".join(lines[:cut]))
+    resumed = lengthwise("resume", confirmation.folder)
+    assert resumed.returncode == 0, resumed.stdout + resumed.stderr
+    pd.testing.assert_frame_equal(pd.read_parquet(confirmation.folder / "curves.parquet"), whole)
+
+    again = lengthwise("confirm", search.folder)
+    assert again.returncode == 2 and "holds a sweep already" in again.stderr and "Traceback" not in again.stderr
+
+    for folder in (search.folder, confirmation.folder):
+        assert lengthwise("publish", folder).returncode == 0
+    with sqlite3.connect(tmp_path / "mlflow.db") as database:
+        tags = dict(
+            database.execute(
+                "select key, value from tags where key in ('lengthwise.confirms', 'lengthwise.confirmed_by')"
+            )
+        )
+    assert tags == {"lengthwise.confirms": "tiny", "lengthwise.confirmed_by": "tiny-confirm"}, tags
