@@ -163,10 +163,12 @@ def test_runs_say_what_they_are(sweep):
     assert tags["lengthwise.spec_hash"] == "f" * 16 and tags["lengthwise.version.torch"] == "2.13.0"
     assert parent.data.metrics["seeds_failed"] == 4 and parent.data.metrics["seeds_run"] == 9
     found = {artifact.path for artifact in client.list_artifacts(done.parent_run_id)}
-    assert found == {"curves.parquet", "figures", "report.csv", "report.html", "sweep.yaml"}
+    tables = {"report.csv", "effects.csv", "averages.csv"}
+    assert found == {"curves.parquet", "figures", "report.html", "sweep.yaml"} | tables
     figures = {artifact.path for artifact in client.list_artifacts(done.parent_run_id, "figures")}
     assert figures == {
-        "figures/comparison.png", "figures/score-training.learning_rate.png", "figures/score-training.batch_size.png"
+        "figures/comparison.png", "figures/score-training.learning_rate.png",
+        "figures/score-training.batch_size.png", "figures/pair-margin_min-margin_bound.png",
     }  # fmt: skip
 
     runs = {int(run.data.tags["lengthwise.number"]): run for run in children(client, done.parent_run_id)}
