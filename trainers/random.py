@@ -31,8 +31,10 @@ def philox4x32(
     for turn in range(10):
         if turn:
             k0, k1 = (k0 + _WEYL[0]) & _MASK, (k1 + _WEYL[1]) & _MASK
-        p0, p1 = c0 * _MULTIPLIERS[0], c2 * _MULTIPLIERS[1]  # wraps modulo 2^64, and the bits stay right
-        c0, c1, c2, c3 = ((p1 >> 32) & _MASK) ^ c1 ^ k0, p1 & _MASK, ((p0 >> 32) & _MASK) ^ c3 ^ k1, p0 & _MASK
+        # The multipliers less 2^32 keep the products inside an int64. A product that overflows wraps to the right bits in
+        # eager torch, but compiled C++ takes signed overflow as impossible and drops masks that are then needed.
+        p0, p1 = c0 * (_MULTIPLIERS[0] - 2**32), c2 * (_MULTIPLIERS[1] - 2**32)
+        c0, c1, c2, c3 = ((p1 >> 32) + c2) ^ c1 ^ k0, p1 & _MASK, ((p0 >> 32) + c0) ^ c3 ^ k1, p0 & _MASK
     return c0, c1, c2, c3
 
 

@@ -108,3 +108,22 @@ def test_permutations_are_distinct_and_uniform(n: int, take: int) -> None:
 def test_integers_cover_their_range() -> None:
     drawn = stream([8]).integers(0, (9000,), 9)[0].numpy()
     assert scipy.stats.chisquare(np.bincount(drawn, minlength=9)).pvalue > 1e-4
+
+
+def test_compiled_numbers_are_the_eager_ones() -> None:
+    """Compiled C++ may take signed overflow as impossible: words drawn from every kind of counter and key."""
+
+    def words_of(seeds: torch.Tensor, step: torch.Tensor, blocks: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        stream = Stream(seeds, "data", step)
+        low, high = (seeds & 0xFFFFFFFF)[:, None], (seeds >> 32)[:, None]
+        free = philox4x32((blocks, blocks * 3 & 0xFFFFFFFF, blocks ^ 0xFFFF, blocks >> 1), (low, high))
+        chosen = (free[0] * 1000) >> 32
+        return (*free, chosen, free[2] < 2**31, stream.bits(2, (5, 3)), stream.permutations(0, 4, 9, 3))
+
+    seeds = torch.tensor([0, 1, 2**40 + 5, 2**63 - 1])
+    blocks = torch.arange(0, 2**32, 2**32 // 97)[None, :]
+    compiled = torch.compile(words_of, dynamic=False, fullgraph=True)
+    for one, other in zip(
+        compiled(seeds, torch.tensor(77), blocks), words_of(seeds, torch.tensor(77), blocks), strict=True
+    ):
+        assert torch.equal(one, other)
