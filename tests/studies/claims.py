@@ -175,6 +175,7 @@ def dropout(sweep: Sweep, search: Sweep) -> Claim:
             answer=correlation.verdict("smaller"),
         )
     )
+    parts.append(held_fixed(drawn, scores, search.name, keys[0], "", "a higher dropout rate"))
     for name in [none, *arms]:
         differences = [against(sweep, name, none, TV, "raw", step=step).value for step in steps]
         displacement = sweep.members("displacement", "raw", sweep.test).groupby("config_id")["value"].median()[name]
@@ -345,11 +346,12 @@ def norms(sweep: Sweep, search: Sweep) -> Claim:
     lower = np.median(values["post"]) < np.median(values["none"])
     parts.append(
         Part(
-            asked=f"{search.name}: is the test error lower with post-norm than without norm?",
+            asked=f"{search.name}: is the test error lower with post-norm than without norm, whatever else differs?",
             effect=f"medians (configurations): {medians}; Mann-Whitney p = {p:.2g}",
             answer="not decided" if not p < 0.05 else "held" if lower else "did not hold",
         )
     )
+    parts.append(held_fixed(drawn, scores, search.name, "model.norm", "post", "post-norm instead of no norm"))
     head = ("norm", "dropout", "learning rate", "trained", "selection", "test", "s x largest attention", "displacement")
     title = f"total variation; attention and displacement at length {longest[0]}; median over seeds, raw weights, the "
     return Claim(
@@ -408,6 +410,22 @@ def curves_in_numbers(sweep: Sweep, arms: Mapping[str, tuple[list[str], str]]) -
     ]
     title = "total variation by length, median over members"
     return Table(title=title, head=("arm", *map(str, shown)), rows=rows)
+
+
+def held_fixed(
+    drawn: dict[str, dict[str, Any]], scores: dict[str, float], name: str, key: str, value: str, words: str
+) -> Part:
+    """What one hyperparameter does to the test error of the search when the other ones are held."""
+    drawn = {config: {k: v for k, v in values.items() if ".averages." not in k} for config, values in drawn.items()}
+    rows = statistics.partial_effects(drawn, scores)
+    row = rows[(rows["hyperparameter"] == key) & (rows["value"] == value)].iloc[0]
+    n = int(row["n"])
+    effect = Effect(value=row["coefficient"], low=row["low"], high=row["high"], n=n, unit="configurations")
+    return Part(
+        asked=f"{name}: with the other hyperparameters held, does {words} lower the test error of raw weights?",
+        effect=f"{effect} (standard deviations of the error's rank)",
+        answer=effect.verdict("smaller"),
+    )
 
 
 def search_scores(sweep: Sweep, average: str) -> tuple[dict[str, dict[str, Any]], dict[str, float]]:
