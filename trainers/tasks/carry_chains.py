@@ -1,0 +1,124 @@
+"""Pairs of numbers whose longest chain of carries is prescribed, drawn exactly, and how likely each chain is.
+
+From the units up, a pair of digits sums to 10 or more (45 ordered pairs), to 9 (10), or to 8 or less (45). Two chains
+are followed: a `cascade` starts at 1 with a pair of 10 or more and goes on over pairs of exactly 9; a `run` goes on
+over pairs of 10 or more. Given how many positions are left, the length k of the current chain and whether length c has
+been reached, the number of ways to end with a longest chain of c is a sum of products of integers. Digits are drawn in
+proportion to it, so no draw is ever rejected. Probabilities are rounded to multiples of 2^-32; what is impossible stays
+so.
+Shapes: S seeds, B rows, W digits.
+"""
+
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from trainers.tasks.fixed_set import Draws
+
+CHAINS = ("cascade", "run")
+FREE = -1  # the class without a condition
+_PAIRS = [
+    (i, j) for low, high in ((10, 18), (9, 9), (0, 8)) for i in range(10) for j in range(10) if low <= i + j <= high
+]
+_SIZES = (45, 10, 45)
+_OFFSETS = (0, 45, 55)
+
+
+def count(chain: str, c: int, digits: int) -> int:
+    """How many pairs of numbers below 10^digits have a longest chain of exactly c, of 100^digits in all."""
+    return _Counts(chain, c).ways(digits, 0, c == 0)
+
+
+def draw(
+    draws: Draws, site: int, batch: int, digits: int, chain: str, classes: tuple[int, ...], which_SB: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Two numbers (S, B, digits) each, uniform among the pairs whose longest chain is classes[which].
+
+    Every class must be possible (`count` > 0) or FREE. Uses words at `site`.
+    """
+    device = which_SB.device
+    table = torch.tensor(_thresholds(chain, classes, digits), device=device)
+    wanted = torch.tensor(classes, device=device)[which_SB]
+    offsets, sizes = torch.tensor(_OFFSETS, device=device), torch.tensor(_SIZES, device=device)
+    words = draws.bits(site, (batch, digits, 2))
+    k, reached = torch.zeros_like(wanted), (wanted == 0).long()
+    chosen = []
+    for i in range(digits):
+        limits = table[which_SB, digits - i, k, reached]
+        kind = (words[..., i, 0, None] >= limits).sum(dim=-1)
+        chosen.append(offsets[kind] + ((words[..., i, 1] * sizes[kind]) >> 32))
+        if chain == "cascade":
+            k = torch.where(kind == 0, 1, torch.where((kind == 1) & (k > 0), k + 1, 0))
+        else:
+            k = torch.where(kind == 0, k + 1, 0)
+        k = k.clamp(max=table.shape[2] - 1)  # only FREE gets here
+        reached = torch.where(k == wanted, 1, reached)
+    pairs = torch.tensor(_PAIRS, device=device)[torch.stack(chosen, dim=-1)]
+    return pairs[..., 0], pairs[..., 1]
+
+
+def draw_without_carries(draws: Draws, site: int, batch: int, digits: int) -> tuple[Tensor, Tensor]:
+    """Two numbers (S, B, digits) each, every pair of digits uniform among the 55 that sum to at most 9."""
+    words = draws.bits(site, (batch, digits))
+    pairs = torch.tensor(_PAIRS[_SIZES[0] :], device=words.device)[(words * sum(_SIZES[1:])) >> 32]
+    return pairs[..., 0], pairs[..., 1]
+
+
+@lru_cache(maxsize=256)
+def _thresholds(chain: str, classes: tuple[int, ...], digits: int) -> list[list[list[list[list[int]]]]]:
+    """Bounds on a 32-bit word, by class, positions left, k and reached: below the first the pair carries, below the
+    second it sums to 9, else to less."""
+    longest = max(0, *classes)
+    table = []
+    for c in classes:
+        counts = _Counts(chain, c)
+        table.append(
+            [
+                [[counts.bounds(left, k, bool(reached)) for reached in range(2)] for k in range(longest + 1)]
+                for left in range(digits + 1)
+            ]
+        )
+    return table
+
+
+class _Counts:
+    """Ways to complete a pair of numbers so that its longest chain is c; without condition for FREE."""
+
+    def __init__(self, chain: str, c: int) -> None:
+        self.chain, self.c = chain, c
+        self._known: dict[tuple[int, int, bool], int] = {}
+
+    def after(self, kind: int, k: int) -> int:
+        """The chain length after a pair of this kind (0 carries, 1 nine, 2 less)."""
+        if self.chain == "cascade":
+            return (1, k + 1 if k else 0, 0)[kind]
+        return k + 1 if kind == 0 else 0
+
+    def ways(self, left: int, k: int, reached: bool) -> int:
+        """Completions of `left` more positions."""
+        if self.c == FREE:
+            return int(100**left)
+        if k > self.c:
+            return 0
+        if left == 0:
+            return int(reached)
+        key = (left, k, reached)
+        if key not in self._known:
+            self._known[key] = sum(self.ways_by_kind(left, k, reached))
+        return self._known[key]
+
+    def ways_by_kind(self, left: int, k: int, reached: bool) -> list[int]:
+        """Completions that start with a pair of each kind."""
+        return [
+            size * self.ways(left - 1, after, reached or after == self.c)
+            for size, after in ((size, self.after(kind, k)) for kind, size in enumerate(_SIZES))
+        ]
+
+    def bounds(self, left: int, k: int, reached: bool) -> list[int]:
+        """The two bounds of `_thresholds`; of no consequence in states that no draw reaches."""
+        if left == 0 or self.ways(left, k, reached) == 0:
+            return [0, 0]
+        carry, nine, less = self.ways_by_kind(left, k, reached)
+        total = carry + nine + less
+        return [(carry << 32) // total, ((carry + nine) << 32) // total]

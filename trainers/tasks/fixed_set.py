@@ -1,0 +1,80 @@
+"""A fixed training set that is never stored: sample i is a function of (seed, i), its order a keyed permutation.
+
+The random words of sample i are those of a data stream at step i, at sites that no stream uses (the top bit is set).
+Every epoch visits each sample once, in the order of a swap-or-not shuffle (Hoang,
+Morris, Rogaway, CRYPTO'12), a bijection of any N that is computed forwards for single elements.
+Shapes: S seeds, B rows.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from trainers.random import STREAMS, Stream, philox4x32
+
+_MASK = 0xFFFFFFFF
+_FIXED = 1 << 31  # set in every site of a fixed set
+_ORDER = _FIXED - 1  # the site of the shuffle's keys
+_TURNS = 24
+
+
+class Draws(Protocol):
+    """Where the random words of a batch come from: a Stream, or a fixed set."""
+
+    def bits(self, site: int, shape: tuple[int, ...]) -> Tensor:
+        """Uniform integers in [0, 2^32), int64 (S, *shape); the first dimension of shape is B."""
+
+
+@dataclass(frozen=True)
+class FixedSet:
+    """The random words of the samples with the given indices."""
+
+    seeds_S: Tensor
+    index_SB: Tensor
+
+    def bits(self, site: int, shape: tuple[int, ...]) -> Tensor:
+        """Uniform integers in [0, 2^32), int64 (S, B, *rest); those of a row depend on its seed and index only."""
+        count = 1
+        for size in shape[1:]:
+            count *= size
+        words = _words(self.seeds_S, self.index_SB, site, -(-count // 4))
+        return words[..., :count].reshape(len(self.seeds_S), *shape)
+
+
+def visited(stream: Stream, batch: int, size: int) -> Tensor:
+    """The indices of the samples that the stream's step (from 1) trains on, int64 (S, batch)."""
+    row = torch.arange(batch, device=stream.seeds_S.device)
+    visit = ((stream.step - 1) * batch + row).expand(len(stream.seeds_S), batch)
+    epoch = visit // size
+    return _shuffled(stream.seeds_S, epoch, visit - epoch * size, size)
+
+
+def _shuffled(seeds_S: Tensor, epoch_SB: Tensor, place_SB: Tensor, size: int) -> Tensor:
+    """The sample at each place of an epoch's order, by a swap-or-not shuffle of 0..size-1."""
+    keys = _words(seeds_S, epoch_SB, _ORDER, -(-2 * _TURNS // 4))
+    x = place_SB
+    for turn in range(_TURNS):
+        partner = ((keys[..., 2 * turn] * size) >> 32) - x
+        partner = torch.where(partner < 0, partner + size, partner)
+        mixed = _mixed(torch.maximum(x, partner), keys[..., 2 * turn + 1])
+        x = torch.where((mixed & 1) == 1, partner, x)
+    return x
+
+
+def _mixed(x: Tensor, key: Tensor) -> Tensor:
+    """32 well-mixed bits of x and key (the finaliser of MurmurHash3, with the key added before each multiplication)."""
+    x = ((x + key) * 0x9E3779B1) & _MASK
+    x = ((x ^ (x >> 16)) * 0x85EBCA6B + key) & _MASK
+    x = ((x ^ (x >> 13)) * 0xC2B2AE35) & _MASK
+    return x ^ (x >> 16)
+
+
+def _words(seeds_S: Tensor, index_SB: Tensor, site: int, blocks: int) -> Tensor:
+    """4 * blocks random words for every row, (S, B, 4 * blocks)."""
+    block = torch.arange(blocks, dtype=torch.int64, device=index_SB.device)
+    block = block + torch.zeros_like(index_SB)[..., None]
+    one, seeds = torch.ones_like(block), seeds_S[:, None, None]
+    counter = (block, one * (_FIXED + site), one * index_SB[..., None], one * STREAMS["data"])
+    return torch.cat(philox4x32(counter, (seeds & _MASK, (seeds >> 32) & _MASK)), dim=-1)
