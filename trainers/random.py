@@ -31,8 +31,8 @@ def philox4x32(
     for turn in range(10):
         if turn:
             k0, k1 = (k0 + _WEYL[0]) & _MASK, (k1 + _WEYL[1]) & _MASK
-        # The multipliers less 2^32 keep the products inside an int64. A product that overflows wraps to the right bits in
-        # eager torch, but compiled C++ takes signed overflow as impossible and drops masks that are then needed.
+        # The multipliers less 2^32 keep the products inside an int64. A product that overflows wraps to the right bits
+        # in eager torch, but compiled C++ takes signed overflow as impossible and drops masks that are then needed.
         p0, p1 = c0 * (_MULTIPLIERS[0] - 2**32), c2 * (_MULTIPLIERS[1] - 2**32)
         c0, c1, c2, c3 = ((p1 >> 32) + c2) ^ c1 ^ k0, p1 & _MASK, ((p0 >> 32) + c0) ^ c3 ^ k1, p0 & _MASK
     return c0, c1, c2, c3
@@ -51,9 +51,10 @@ class Stream:
         count = math.prod(shape)
         blocks = -(-count // 4)
         seeds = self.seeds_S[:, None]
-        block = torch.arange(blocks, dtype=torch.int64, device=seeds.device)[None, :]
-        one = torch.ones_like(block)
-        counter = (block, one * site, one * self.step, one * STREAMS[self.name])
+        # Inductor would carry constant multiples of an index in 32 bits; added to data, the index is an int64 like any.
+        zero = self.step ^ self.step
+        block = torch.arange(blocks, dtype=torch.int64, device=seeds.device)[None, :] + zero
+        counter = (block, zero + site, self.step, zero + STREAMS[self.name])
         words = philox4x32(counter, (seeds & _MASK, (seeds >> 32) & _MASK))
         return torch.cat(words, dim=1)[:, :count].reshape(len(self.seeds_S), *shape)
 
