@@ -55,11 +55,9 @@ def overview(claims: Sequence[Claim]) -> str:
 
 
 def sizes(sweeps: dict[str, Sweep]) -> str:
-    """How large every sweep was, and how long it took."""
-    rows = [(name, sweep.size, f"{sweep.seconds:.0f} s") for name, sweep in sweeps.items()]
-    return markdown(
-        Table(title="Sweeps", head=("sweep", "configurations x seeds x steps", "wall time of this run"), rows=rows)
-    )
+    """How large every sweep was."""
+    rows = [(name, sweep.size) for name, sweep in sweeps.items()]
+    return markdown(Table(title="Sweeps", head=("sweep", "configurations x seeds x steps"), rows=rows))
 
 
 def section(claim: Claim, picture: Path) -> str:

@@ -54,11 +54,6 @@ class Sweep:
         seeds = {seed for configuration in self.state.configurations.values() for seed in configuration.members}
         return f"{configurations} x {len(seeds)} x {self.steps:,}, {self.failed} failed"
 
-    @property
-    def seconds(self) -> float:
-        """Wall time from the first record to the last."""
-        return (self.state.updated or 0.0) - (self.state.started or 0.0)
-
     def setting(self, config_id: str, key: str) -> Any:
         """The value of a dotted key; a named part (`model.position`) is its name, a list one text."""
         value: Any = self.state.configurations[config_id].resolved
