@@ -65,7 +65,7 @@ def test_everything_of_the_packages_is_in_the_tree() -> None:
         shown = path if top in ("orchestrator", "trainers", "search_spaces", "cluster") else Path(top)
         if path.name == "__init__.py":
             shown = path.parent
-        elif len(path.parts) > 2:
+        elif len(shown.parts) > 2:
             shown = path.parent  # one file for each task, model, position, sweep file, picture: their folder
         known = entries | {".ci"}
         assert str(shown) in known, f"{shown} is missing in the tree of README.md"
