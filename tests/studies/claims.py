@@ -308,8 +308,8 @@ def othello(sweep: Sweep) -> Claim:
         says="EMA improves length generalization of OthelloGPT.",
         sweep=sweep,
         measured=f"total variation to uniform over the legal moves after {span(sweep.test)} moves, trained on "
-        f"{span(sweep.trained)}, against the raw weights of the same member. The column `trained` says how far training "
-        "got",
+        f"{span(sweep.trained)}, against the raw weights of the same member. The column `trained` says how far "
+        "training got",
         parts=parts,
         tables=[
             curves_in_numbers(sweep, arms_shown),
