@@ -16,7 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
+from matplotlib.ticker import MaxNLocator
 
 from orchestrator import drawing
 from orchestrator.drawing import FAILED_COLOUR, PALETTE, file_name, spans_decades
@@ -79,6 +79,7 @@ def score_figure(summary: Summary, key: str, path: Path) -> Path:
             axes.set_ylabel(printable(panel.label), fontsize=9)
             axes.set_title(printable(panel.effect.sentence if panel.effect else ""), fontsize=9, loc="left")
         _legend(figure, panels, numeric)
+        drawing.label_log_axes(figure)
         return figure
 
     facts = [[panel.label, panel.dots, panel.effect.sentence if panel.effect else ""] for panel in panels]
@@ -114,9 +115,7 @@ def _against_number(axes: Axes, key: str, panel: Panel, domain: str) -> None:
         _point(axes, place, dot)
     if domain in ("log_uniform", "one_minus_log_uniform") or (domain == "listed" and spans_decades(np.array(x))):
         axes.set_xscale("log")
-        axes.xaxis.set_major_locator(LogLocator(subs=(1.0,) if spans_decades(np.array(x)) else (1.0, 2.0, 5.0)))
         axes.xaxis.set_major_formatter(lambda x, _: f"{x:g}")
-        axes.xaxis.set_minor_formatter(NullFormatter())
     if complement:  # values grow to the right, as in the correlation, on a log axis of their distance to one
         axes.invert_xaxis()
         axes.xaxis.set_major_formatter(lambda x, _: f"{1 - x:.10g}")
@@ -169,6 +168,7 @@ def _point(axes: Axes, x: float, dot: Dot) -> None:
 def _scale(axes: Axes, panel: Panel) -> None:
     if spans_decades(np.array([dot.outcome.median for dot in panel.dots], dtype=float)):
         axes.set_yscale("log")
+        axes.yaxis.set_major_formatter(lambda y, _: f"{y:g}")
     axes.grid(alpha=0.25, linewidth=0.6)
     axes.spines[["top", "right"]].set_visible(False)
 

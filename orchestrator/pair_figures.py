@@ -70,6 +70,8 @@ def pair_figure(summary: Summary, measured: str, predicted: str, path: Path) -> 
         if both_log:
             axes.set_xscale("log")
             axes.set_yscale("log")
+            for axis in (axes.xaxis, axes.yaxis):
+                axis.set_major_formatter(lambda value, _: f"{value:g}")
         shades: dict[str, Any] = {"cmap": "viridis", "vmin": min(lengths), "vmax": max(max(lengths), min(lengths) + 1)}
         for name, marker in MARKERS.items():
             chosen = [point for point in points if point.trained == (name == "trained")]
@@ -95,6 +97,7 @@ def pair_figure(summary: Summary, measured: str, predicted: str, path: Path) -> 
         axes.legend(fontsize=8, frameon=False)
         axes.grid(alpha=0.25, linewidth=0.6)
         axes.spines[["top", "right"]].set_visible(False)
+        drawing.label_log_axes(figure)
         return figure
 
     return drawing.save(path, draw, measured, predicted, _title(summary, points), points)

@@ -200,6 +200,35 @@ def test_log_axis_when_values_span_decades():
     assert not drawing.spans_decades(np.array([0.0, 0.0, 1e-4, 1e-2]))
 
 
+def label_boxes(figure):
+    """The boxes of the visible tick labels of every axis, minor ones too."""
+    figure.draw_without_rendering()
+    for axes in figure.axes:
+        for axis in (axes.xaxis, axes.yaxis):
+            low, high = sorted(axis.get_view_interval())
+            ticks = [tick for tick in (*axis.get_major_ticks(), *axis.get_minor_ticks()) if low <= tick.get_loc() <= high]
+            labels = [tick.label1 for tick in ticks if tick.label1.get_visible() and tick.label1.get_text()]
+            yield axis, [label.get_window_extent() for label in labels]
+
+
+@pytest.mark.parametrize(("low", "high"), [(1e-4, 1e-2), (2e-4, 9e-4), (3.1e-4, 3.9e-4), (1e-12, 1e3), (1e-5, 4e-4)])
+def test_labels_of_log_axes_never_overlap(tmp_path, synthetic_sweep, drawn, low, high):
+    def curve(number, seed, average, metric, lengths, step):
+        return np.full(len(lengths), 10.0 ** -(number % 4))
+
+    rates = np.geomspace(low, high, 8).tolist()
+    values = [{"training.learning_rate": x, "training.averages.ema.decay": 1 - min(x, 0.5)} for x in rates]
+    if high > 1:
+        values = [{"training.learning_rate": x} for x in rates]
+    space = {"training.learning_rate": {"log_uniform": [low, high]}}
+    space["training.averages.ema.decay"] = {"one_minus_log_uniform": [0.9, 0.9999]}
+    result = summary(synthetic_sweep(tmp_path / "log", values, 1, curve, spec={"space": space}))
+    for path in score_figures(result, tmp_path).values():
+        for axis, boxes in label_boxes(drawn[path.name]):
+            assert boxes, f"{axis.axis_name} axis without labels"
+            assert not any(one.overlaps(other) for i, one in enumerate(boxes) for other in boxes[:i])
+
+
 def test_runs_of_lengths():
     assert consecutive_runs((1, 2, 4), (1, 2, 3, 4)) == [(1, 2), (4, 4)]
     assert consecutive_runs((10, 20), (5, 10, 20, 40)) == [(10, 20)]
