@@ -438,9 +438,22 @@ def test_a_length_is_measured_on_the_same_inputs_whatever_else_is_measured() -> 
     task = PaddedAddition(width=6, train_digits=2, measured_cascades=(1, 3), zero_shift=True)
     every, alone = evaluated(task, 20), evaluated(task, 20, (5,))
     assert torch.equal(every[5].tokens, alone[5].tokens)
-    assert not torch.equal(every[5].tokens, every[4].tokens)
     product = PaddedMultiplication(number_digits=6, train_digits=2, zero_shift=True)
-    assert torch.equal(evaluated(product, 20)[5].tokens, evaluated(product, 20, (5,))[5].tokens)
+    products = evaluated(product, 20)
+    assert torch.equal(products[5].tokens, evaluated(product, 20, (5,))[5].tokens)
+    for batches in (every, products):  # the units of other lengths are other draws
+        assert not torch.equal(batches[5].tokens[..., :20, -1], batches[4].tokens[..., :20, -1])
+
+
+def test_rounds_are_scored_apart() -> None:
+    task = PaddedMultiplication(number_digits=4, train_digits=2, measured_rounds=(1, 2, 3))
+    batch = evaluated(task, 300, (4,))[4]
+    two = task.measures(batch.tokens)["rounds"] == 2
+    assert 0 < int(two.sum()) < 300
+    logits = torch.where(two[..., None, None], -perfect(batch), perfect(batch))
+    scores = {name: float(score) for name, score in task.score(logits, batch, (4,)).items()}
+    assert [scores[f"exact_match_rounds_{r}"] for r in (1, 2, 3)] == [1.0, 0.0, 1.0]
+    assert scores["exact_match"] == pytest.approx(1 - float(two.float().mean()))
 
 
 @pytest.mark.parametrize(
