@@ -72,11 +72,12 @@ def test_plan_says_what_would_run_and_what_it_would_cost(lengthwise, tiny, tmp_p
     for text in (
         "configurations  4",
         "seeds           2",
-        "members per pack: 1 of 6, 1 of 2",
+        "1 pack of 6 members and 1 pack of 2 members",
         "steps           60",
         "MiB",
     ):
         assert text in done.stdout
+    assert not [line for line in done.stdout.splitlines() if line.endswith(" ")]
     assert "would upload 101 MiB" in done.stdout and "data.bin" in done.stdout
     (big / ".gitignore").write_text("*.bin\n")
     assert "would upload" not in lengthwise("plan", tiny, "--working-dir", big).stdout
@@ -221,7 +222,13 @@ def test_progress_on_a_terminal_is_a_table():
         progress.show(snapshot(time_left=None))
         progress.say("pack abc: the worker died")
     text = out.getvalue()
-    assert "live [sweep]" in text and "seeds failed" in text and "unknown" in text and "the worker died" in text
+    assert "live [sweep]" in text and "seeds failed" in text and "time left" in text and "unknown" not in text and "the worker died" in text
+
+
+def test_progress_before_the_first_pack_has_no_numbers_that_mean_nothing():
+    began = snapshot(packs_running=0, packs_total=0, member_steps=0, member_steps_total=0, rate=0.0, time_left=None)
+    texts = dict(began.pairs())
+    assert (texts["packs"], texts["member-steps"], texts["time left"]) == ("-", "-", "-")
 
 
 @pytest.mark.parametrize(

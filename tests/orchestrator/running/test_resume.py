@@ -62,15 +62,17 @@ def test_the_driver_is_killed_at_random_moments(lengthwise, sweep_file, uninterr
     folder = sweep_file.parent / "killed"
     verb = ["run", sweep_file, "--storage", sweep_file.parent, "--name", "killed", *LONG, *WHERE]
     finished: set[str] = set()
+    interruptions = 0
     for _ in range(3):
         before = len(records(folder, "evaluation"))
         driver = lengthwise.start(*verb)
-        enough = partial(has_evaluations, records, folder, before + chance.randint(1, 3), driver)
+        enough = partial(has_evaluations, records, folder, before + chance.randint(1, 2), driver)
         wait_for(enough)
         time.sleep(chance.uniform(0.0, 0.6))
         assert driver.poll() is None, driver.communicate()
         os.kill(driver.pid, signal.SIGKILL)
         driver.wait()
+        interruptions += not records(folder, "end")
         finished |= {record.fields["pack_id"] for record in records(folder, "pack_end")}
         verb = ["resume", folder]
     newest = damage_a_checkpoint(folder)
@@ -82,7 +84,8 @@ def test_the_driver_is_killed_at_random_moments(lengthwise, sweep_file, uninterr
     later = records(folder, "evaluation")[evaluations:]
     assert not {record.fields["pack_id"] for record in later} & finished  # nothing finished was done again
     resumes = records(folder, "resume")
-    assert len(resumes) == 3 and all(record.fields["provenance"]["versions"]["torch"] for record in resumes)
+    assert len(resumes) == interruptions >= 2
+    assert all(record.fields["provenance"]["versions"]["torch"] for record in resumes)
 
 
 def has_evaluations(records, folder: Path, count: int, driver: subprocess.Popen) -> bool:
@@ -106,15 +109,11 @@ def test_sigterm_leaves_a_resumable_sweep_in_three_seconds(
 ):
     folder = sweep_file.parent / "terminated"
     driver = lengthwise.start("run", sweep_file, "--storage", sweep_file.parent, "--name", "terminated", *LONG, *WHERE)
+    wait_for(lambda: records(folder, "sweep") or driver.poll() is not None)
+    second = lengthwise("resume", folder)  # while the first is still starting its workers
+    assert second.returncode == 2 and "Traceback" not in second.stderr
+    assert "is being run by" in second.stderr and f"pid {driver.pid}" in second.stderr
     wait_for(lambda: records(folder, "evaluation") or driver.poll() is not None)
-    for verb in (
-        ["resume", folder],
-        ["run", sweep_file, "--storage", sweep_file.parent, "--name", "terminated", *LONG],
-    ):
-        second = lengthwise(*verb)
-        assert second.returncode == 2 and "Traceback" not in second.stderr
-        assert f"pid {driver.pid}" in second.stderr or "resume" in second.stderr
-    assert "is being run by" in lengthwise("resume", folder).stderr
     signalled = time.time()
     os.kill(driver.pid, signal.SIGTERM)
     out, err = driver.communicate(timeout=30)
