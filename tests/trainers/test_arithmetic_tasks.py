@@ -441,8 +441,9 @@ def test_a_length_is_measured_on_the_same_inputs_whatever_else_is_measured() -> 
     product = PaddedMultiplication(number_digits=6, train_digits=2, zero_shift=True)
     products = evaluated(product, 20)
     assert torch.equal(products[5].tokens, evaluated(product, 20, (5,))[5].tokens)
-    for batches in (every, products):  # the units of other lengths are other draws
-        assert not torch.equal(batches[5].tokens[..., :20, -1], batches[4].tokens[..., :20, -1])
+    assert not torch.equal(products[5].tokens[..., 0], products[4].tokens[..., 0]), "multipliers of their own"
+    text = evaluated(PaddedAddition(width=6, train_digits=2, text_tokens=9), 20)
+    assert not torch.equal(text[5].tokens == PLUS, text[4].tokens == PLUS), "gaps of their own"
 
 
 def test_rounds_are_scored_apart() -> None:
