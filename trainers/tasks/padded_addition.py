@@ -65,7 +65,8 @@ class PaddedAddition(Settings):
     measured_runs: tuple[int, ...] = setting((), low=0, help="runs of carries with a metric of their own")
     measured_samples: int = setting(200, low=1, help="inputs per length and cascade length or run")
 
-    compiles: ClassVar[bool] = False  # compiled, some of the integer arithmetic of a fixed set came out wrong
+    causal: ClassVar[bool] = False
+    compiles: ClassVar[bool] = False  # compiling the shuffle of a fixed set takes many minutes
 
     def cross_checks(self) -> Iterator[Problem]:
         """Numbers fit into the width, and carries are there where they are asked for."""
@@ -130,6 +131,11 @@ class PaddedAddition(Settings):
     def outputs(self) -> int:
         """Number of output tokens: ten digits and the pad."""
         return OUTPUTS
+
+    @property
+    def positions(self) -> int:
+        """Positions of every input."""
+        return self.train_positions
 
     @property
     def train_positions(self) -> int:

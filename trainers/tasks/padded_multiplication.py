@@ -59,7 +59,8 @@ class PaddedMultiplication(Settings):
     measured_digits: int = setting(0, low=0, help="lowest digits of the answer with a metric of their own")
     measured_rounds: tuple[int, ...] = setting((), low=0, help="numbers of carry rounds with a metric of their own")
 
-    compiles: ClassVar[bool] = False  # compiled, some of the integer arithmetic of a fixed set came out wrong
+    causal: ClassVar[bool] = False
+    compiles: ClassVar[bool] = False  # compiling the shuffle of a fixed set takes many minutes
 
     def cross_checks(self) -> Iterator[Problem]:
         """Numbers and products fit into the block, multipliers have the digits they should have."""
@@ -123,6 +124,11 @@ class PaddedMultiplication(Settings):
     def outputs(self) -> int:
         """Number of output tokens: ten digits and the pad."""
         return OUTPUTS
+
+    @property
+    def positions(self) -> int:
+        """Positions of every input."""
+        return self.train_positions
 
     @property
     def train_positions(self) -> int:
