@@ -103,11 +103,19 @@ def run(
 
 
 @app.command()
-def resume(folder: SweepFolder, tracking_uri: TrackingUri = None, overrides: Overrides = None) -> None:
+def resume(
+    folder: SweepFolder,
+    tracking_uri: TrackingUri = None,
+    overrides: Overrides = None,
+    retry_failed: Annotated[
+        bool, typer.Option("--retry-failed", help="Also try again packs that died of an error and were given up.")
+    ] = False,
+) -> None:
     """Go on with a sweep that was interrupted or killed. Only resources and tracking may be changed by --set."""
     from orchestrator.sweep import resume_sweep
 
-    raise typer.Exit(resume_sweep(folder, console, _with_uri(overrides, tracking_uri)).exit_code)
+    outcome = resume_sweep(folder, console, _with_uri(overrides, tracking_uri), retry_failed=retry_failed)
+    raise typer.Exit(outcome.exit_code)
 
 
 @app.command()

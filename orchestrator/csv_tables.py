@@ -120,6 +120,7 @@ def _configuration(result: Summary, row: Row) -> dict[str, Any]:
         "seeds_planned": row.seeds_planned,
         "seeds_run": row.seeds_run,
         "seeds_failed": row.seeds_failed,
+        "seeds_crashed": row.seeds_crashed,
         "complete": row.complete,
         "failed": row.failed,
         "form": row.form,

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from orchestrator import curve_store, search
+from orchestrator.deaths import counted
 from orchestrator.ledger import Ledger, Record
 from orchestrator.objective import score_configuration, score_members
 from orchestrator.plan import Configuration, Pack, configure
@@ -141,7 +142,8 @@ class SweepDriver:
     def failed(self, pack_id: str, error: str) -> None:
         """The pack and its members have failed for good; the sweep goes on."""
         error = self._attempt(pack_id, error)
-        self._say(f"pack {pack_id}: {error}; it is given up after {len(self.state.packs[pack_id].attempts)} attempts")
+        attempts = counted(len(self.state.packs[pack_id].attempts), "attempt")
+        self._say(f"pack {pack_id}: {error}; it is given up after {attempts}")
         self._end(pack_id, "failed", error)
 
     # What the sweep asks ----------------------------------------------------------------------------------------------

@@ -30,9 +30,8 @@ from orchestrator.lock import SweepLock
 
 SCHEMA = 1
 LEDGER_FILE = "events.jsonl"
-KINDS = frozenset(
-    ("sweep", "configuration", "pack", "evaluation", "attempt", "pack_end", "score", "end", "resume", "publish")
-)
+_STORY = ("sweep", "configuration", "pack", "evaluation", "attempt", "pack_end", "score")
+KINDS = frozenset((*_STORY, "end", "resume", "retry", "publish"))
 
 _log = logging.getLogger(__name__)
 

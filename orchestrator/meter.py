@@ -80,6 +80,7 @@ def status_rows(state: SweepState) -> list[tuple[str, str]]:
     """Label and text of where a recorded sweep stands, for somebody who is not its driver."""
     members = [member for found in state.configurations.values() for member in found.members.values()]
     ended = Counter(member.status for member in members)
+    crashed = sum(member.status == "failed" and member.failed_at is None for member in members)
     best, owner = best_configuration(state), running(state.folder)
     steps = _steps_done(state)
     total = sum(pack.steps * len(pack.members) for pack in state.packs.values())
@@ -91,13 +92,16 @@ def status_rows(state: SweepState) -> list[tuple[str, str]]:
         ("state", f"{standing}: {state.message}" if state.message else standing),
         ("configurations", f"{finished}/{len(state.configurations)}"),
         ("seeds", f"{ended['complete'] + ended['failed']}/{len(members)}"),
-        ("seeds failed", str(ended["failed"])),
+        ("seeds failed", f"{ended['failed']} ({crashed} crashed, {ended['failed'] - crashed} diverged)"),
         ("packs", f"{sum(pack.status in ('complete', 'failed') for pack in state.packs.values())}/{len(state.packs)}"),
         ("member-steps", f"{100 * sum(steps.values()) / total:.0f} %" if total else "none yet"),
         ("best so far", f"{best.score:.4g} (configuration {best.number}, {best.config_id})" if best else "none yet"),
     ]
     if attempts:
         rows.append(("packs that died", f"{len(attempts)}, last: {attempts[-1]}"))
+    rows += [("pack given up", f"{pack_id}: {error}") for pack_id, error in state.deaths]
+    if state.deaths:
+        rows.append(("try them again", f"lengthwise resume {state.folder} --retry-failed"))
     return rows
 
 

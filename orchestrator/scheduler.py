@@ -6,6 +6,7 @@ leaves through `run_packs` as it was raised.
 
 import logging
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -165,8 +166,11 @@ class Recorder(_Unsaved, TrialProgressCallback):
             _guarded(self.driver.progressed, pack_id, result.pop("progress"))
 
     def on_trial_recover(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
-        """The pack died, and Tune has queued it again."""
-        _guarded(self.driver.retried, trial.config["pack_id"], explain(_error_of(trial)))
+        """The pack died, and Tune has queued it again; after an exception, which will most likely come again, once."""
+        error = _error_of(trial)
+        if isinstance(error, RayTaskError):
+            trial.max_failures = min(trial.max_failures, trial.run_metadata.num_failures)
+        _guarded(self.driver.retried, trial.config["pack_id"], explain(error))
 
     def on_trial_complete(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
         """The pack is done. Tune keeps every trial, so what it was made of is taken away."""
@@ -187,13 +191,20 @@ def _error_of(trial: Any) -> BaseException | None:
     return error if isinstance(error, BaseException) else None
 
 
+_PLACE = re.compile(r'File "([^"]+)", line (\d+)')
+
+
 def explain(error: BaseException | None) -> str:
-    """What ended a worker, in one line."""
+    """What ended a worker, in one line, and the line of code where an exception was raised."""
     if isinstance(error, RayActorError):
         return "the worker process died: it was killed, or memory ran out"
+    places: list[tuple[str, str]] = []
     while isinstance(error, RayTaskError) and isinstance(error.cause, BaseException):
+        found = _PLACE.findall(str(error))
+        places = [place for place in found if "/lib/python" not in place[0]] or found or places
         error = error.cause
     if error is None:
         return "the worker gave no reason"
     text = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {text[-1]}" if text else type(error).__name__
+    where = f" ({places[-1][0]}:{places[-1][1]})" if places else ""
+    return (f"{type(error).__name__}: {text[-1]}" if text else type(error).__name__) + where

@@ -1,7 +1,8 @@
 """What a sweep has come to so far: a view replayed from its ledger, and nothing but a view.
 
 Replaying is idempotent: a record that says again what is known changes nothing, so a resumed sweep counts nothing
-twice.
+twice. The one exception is `retry`, which opens packs that were given up: what was said of their end before no longer
+counts.
 """
 
 from __future__ import annotations
@@ -158,6 +159,8 @@ class SweepState:
             case "resume":
                 self.ended = self.message = None
                 self.resumes.append(record.fields["provenance"])
+            case "retry":
+                self._retry(record)
             case "publish":
                 self.publishes.append(record.fields)
             case _:
@@ -172,6 +175,11 @@ class SweepState:
         categories. Raises DamagedCurves naming the file that is missing or not what the ledger says.
         """
         return read_curves(self, final_only)
+
+    @property
+    def deaths(self) -> list[tuple[str, str]]:
+        """(pack_id, error) of every pack that was given up, in the order they were planned."""
+        return [(pack.pack_id, pack.error or "") for pack in self.packs.values() if pack.status == "failed"]
 
     def seeds(self) -> dict[str, tuple[int, ...]]:
         """Return the seeds that were planned for each configuration, sorted."""
@@ -254,6 +262,25 @@ class SweepState:
         for member in self._members(pack):
             member.error = pack.error
             member.status = "failed" if status == "failed" or member.failed_at is not None else "complete"
+
+    def _retry(self, record: Record) -> None:
+        """Open packs that were given up, and take back the scores of their configurations: the next scores count."""
+        for pack_id in record.fields["pack_ids"]:
+            pack = self.packs.get(pack_id)
+            if pack is None:
+                raise self._damage(record, f"retry of unknown pack {pack_id}")
+            if pack.status != "failed":
+                continue
+            pack.status, pack.error, pack.attempts = "running" if pack.evaluations else "planned", None, []
+            for member in self._members(pack):
+                member.error, member.status = None, pack.status if member.failed_at is None else "failed"
+            reopened = {name for name, _ in pack.members}
+            for name in reopened:
+                self.configurations[name].finished, self.configurations[name].score = False, None
+            for draw in self.draws.values():
+                if draw.config_id in reopened:
+                    draw.scored, draw.score = False, None
+        self.ended = self.message = None
 
     def _score(self, record: Record) -> None:
         number, name, score = record.fields["number"], record.fields["config_id"], record.fields["score"]

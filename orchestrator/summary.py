@@ -55,7 +55,10 @@ class Band:
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One configuration. What needs all its seeds (score, rank, quartiles) is None until they have ended."""
+    """One configuration. What needs all its seeds (score, rank, quartiles) is None until they have ended.
+
+    Of the `seeds_failed` the `seeds_crashed` were lost with a pack that was given up; the others diverged.
+    """
 
     config_id: str
     number: int
@@ -75,6 +78,7 @@ class Row:
     seeds_planned: int = 0
     seeds_run: int = 0
     seeds_failed: int = 0
+    seeds_crashed: int = 0
     form: str = ""
 
 
@@ -82,7 +86,8 @@ class Row:
 class Summary:
     """A sweep's results; `rows` by score, unfinished configurations last.
 
-    `pairs` are the metrics of the task to be drawn against each other, (measured, predicted).
+    `pairs` are the metrics of the task to be drawn against each other, (measured, predicted); `deaths` has the error of
+    every pack that was given up.
     """
 
     name: str
@@ -102,6 +107,7 @@ class Summary:
     pairs: tuple[tuple[str, str], ...]
     provenance: dict[str, Any]
     notes: tuple[str, ...]
+    deaths: tuple[str, ...] = ()
 
     @property
     def objective_curve(self) -> tuple[str, str]:
@@ -195,6 +201,11 @@ class Summary:
         """Members that failed, over all configurations."""
         return sum(row.seeds_failed for row in self.rows)
 
+    @property
+    def seeds_crashed(self) -> int:
+        """Failed members that did not diverge: their packs were given up."""
+        return sum(row.seeds_crashed for row in self.rows)
+
 
 def summary(state: SweepState) -> Summary:
     """Summarise a sweep, finished or not. Raises DamagedCurves if a parquet part is not what the ledger names."""
@@ -231,6 +242,7 @@ def summary(state: SweepState) -> Summary:
         pairs=tuple(dict.fromkeys(p for m in members.values() for p in getattr(m.task, "paired_metrics", ()))),
         provenance=state.provenance,
         notes=tuple(str(conflict) for conflict in state.conflicts),
+        deaths=tuple(error for _, error in state.deaths),
     )
 
 
@@ -280,6 +292,7 @@ def _row(
         seeds_planned=len(members),
         seeds_run=len(ended),
         seeds_failed=sum(m.status == "failed" for m in ended),
+        seeds_crashed=sum(m.status == "failed" and m.failed_at is None for m in ended),
         form=", ".join(sorted({m.form for m in members if m.form})),
     )
     band = bands.get((configuration.config_id, objective.metric, objective.average))

@@ -15,6 +15,7 @@ from rich.console import Console
 
 from orchestrator import search
 from orchestrator.curve_store import write_curves
+from orchestrator.deaths import counted, death_sentence
 from orchestrator.driver import SweepDriver, is_finished
 from orchestrator.errors import LedgerError, SpecChanged, SweepExists
 from orchestrator.interrupts import EXIT_CODE, Interrupts
@@ -70,8 +71,14 @@ def run_sweep(spec: SweepSpec, storage: Path, console: Console, origin: Mapping[
         return _drive(spec, ledger, SweepState.load(folder), console)
 
 
-def resume_sweep(folder: Path, console: Console, overrides: Sequence[str] = ()) -> Outcome:
+def resume_sweep(
+    folder: Path, console: Console, overrides: Sequence[str] = (), *, retry_failed: bool = False
+) -> Outcome:
     """Go on with the sweep in `folder`; what is finished is not done again.
+
+    With `retry_failed` packs that were given up are tried again, from their newest checkpoints, and their
+    configurations are scored anew; seeds that diverged stay failed. A sampler that learns from scores keeps what it
+    has drawn.
 
     Raises NotASweep, SweepLocked, DamagedLedger, and SpecChanged when sweep.yaml or `overrides` change more than
     resources and tracking.
@@ -85,6 +92,8 @@ def resume_sweep(folder: Path, console: Console, overrides: Sequence[str] = ()) 
         spec = load_sweep(folder / SPEC_FILE, overrides)
         if changes := differences(state.spec, spec.resolved()):
             raise SpecChanged(folder, changes)
+        if retry_failed:
+            _reopen(ledger, state, console)
         done = sum(found.finished for found in state.configurations.values())
         share = f"{done} of {search.total(spec)} configurations are done"
         _print(console, f"sweep {spec.name} in {folder.resolve()}: {share}")
@@ -150,6 +159,15 @@ def packing(spec: SweepSpec, cluster: Cluster) -> Any:
         )
 
     return pack
+
+
+def _reopen(ledger: Ledger, state: SweepState, console: Console) -> None:
+    pack_ids = [pack_id for pack_id, _ in state.deaths]
+    if pack_ids:
+        state.apply(ledger.append("retry", pack_ids=pack_ids))
+        _print(console, f"{counted(len(pack_ids), 'pack')} that died will be tried again")
+    else:
+        _print(console, "no pack has died; there is nothing to try again")
 
 
 def _drive(spec: SweepSpec, ledger: Ledger, state: SweepState, console: Console) -> Outcome:
@@ -231,13 +249,14 @@ def _finish(
     succeeded = sum(score is not None and math.isfinite(score) for score in scores)
     status = "complete" if succeeded else "failed"
     message = f"{succeeded} of {len(scores)} configurations succeeded"
+    deaths = death_sentence([error for _, error in state.deaths], ledger.folder)
     if state.ended not in ("complete", "failed"):
         with interrupts.held():
             state.apply(ledger.append("end", status=status, message=message))
     write_curves(state)
     present(ledger.folder, console)
     publishing.close(ledger, console)
-    _print(console, f"{status}: {message}")
+    _print(console, f"{status}: {message}" + (f"; {deaths}" if deaths else ""))
     return Outcome(folder=ledger.folder, status=status, exit_code=0 if succeeded else 1)
 
 

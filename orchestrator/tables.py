@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 
 from orchestrator.confirmed import Confirmed
+from orchestrator.deaths import death_sentence
 from orchestrator.length_groups import LengthGroups, spans
 from orchestrator.summary import Quartiles, Row, Summary
 from orchestrator.wording import compact_value, short_keys, three_digits
@@ -24,6 +25,11 @@ def headlines(result: Summary) -> list[str]:
         f"seeds ended: {result.seeds_run}, failed: {result.seeds_failed}"
         + (f" ({_POLICY[objective.failed_seeds]})" if result.seeds_failed else ""),
     ]
+    if result.seeds_failed:
+        diverged = result.seeds_failed - result.seeds_crashed
+        lines[-1] += f"; crashed: {result.seeds_crashed}, diverged: {diverged}"
+    if result.deaths:
+        lines.append(death_sentence(result.deaths, result.folder))
     if not result.rows:
         return lines
     one = _common_groups(result)

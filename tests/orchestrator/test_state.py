@@ -165,6 +165,29 @@ def test_a_pack_that_died_may_complete_after_all_but_not_the_reverse() -> None:
         assert (state.packs["p1"].status, state.packs["p1"].error) == ("complete", None)
 
 
+def test_a_retry_opens_packs_that_were_given_up_and_the_next_score_counts() -> None:
+    died = [*STORY, evaluation("p1", 60, [-1, 55]), pack_end("p1", "failed", "KeyError: 'x'"), score(1, "c1", None)]
+    assert replay(*died).deaths == [("p1", "KeyError: 'x'")]
+    retried = [*died, ("end", {"status": "complete", "message": ""}), ("retry", {"pack_ids": ["p0", "p1"]})]
+    state = replay(*retried)
+    assert (state.packs["p1"].status, state.packs["p1"].error, state.packs["p1"].attempts) == ("running", None, [])
+    assert statuses(state, "c1") == ["running", "failed"]  # a seed that diverged stays failed
+    assert not state.configurations["c1"].finished and state.draws[1].scored is False and state.deaths == []
+    assert state.ended is None
+    assert (state.packs["p0"].status, state.configurations["c0"].score) == ("complete", 0.25)  # it had not died
+    done = replay(*retried, evaluation("p1", 100, [-1, 55]), pack_end("p1"), score(1, "c1", 0.5), score(1, "c1", 0.7))
+    assert statuses(done, "c1") == ["complete", "failed"]
+    assert (done.configurations["c1"].score, done.draws[1].score) == (0.5, 0.5)
+    again = replay(*retried, pack_end("p1", "failed", "KeyError: 'y'"), score(1, "c1", None))
+    assert again.deaths == [("p1", "KeyError: 'y'")] and again.configurations["c1"].finished
+
+
+def test_a_retry_of_a_pack_without_evaluations_has_it_planned() -> None:
+    retry = ("retry", {"pack_ids": ["p1"]})
+    state = replay(*STORY[:5], pack_end("p1", "failed", "worker died"), score(1, "c1", None), retry)
+    assert state.packs["p1"].status == "planned" and statuses(state, "c1") == ["planned", "planned"]
+
+
 def test_draws_that_resolve_alike_share_a_configuration() -> None:
     state = replay(
         SWEEP, configuration(0, "c0"), configuration(1, "c0", "c0"), score(0, "c0", 0.5), score(1, "c0", 0.7)
@@ -203,6 +226,7 @@ def test_publishing_is_remembered() -> None:
         (evaluation("p9", 50, [-1]), "evaluation of unknown pack p9"),
         (pack_end("p9"), "pack_end of unknown pack p9"),
         (("attempt", {"pack_id": "p9", "attempt": 1, "error": ""}), "attempt of unknown pack p9"),
+        (("retry", {"pack_ids": ["p9"]}), "retry of unknown pack p9"),
         (evaluation("p1", 100, [-1]), "1 members reported for the 2 of p1"),
         (pack("p2", ("c9", 0)), "pack p2 has a member of unknown configuration c9"),
         (pack("p2", ("c0", 1)), "seed 1 of c0 is in pack p0 and in p2"),

@@ -96,6 +96,31 @@ def test_list_and_schema(lengthwise, tmp_path):
 
 
 @pytest.mark.timeout(120)
+def test_an_error_in_a_pack_is_shown_and_the_pack_can_be_tried_again(lengthwise, tiny, tmp_path):
+    """Every pack raises, until what it stumbles over is out of its way."""
+    folder = tmp_path / "crashing"
+    folder.mkdir()
+    (folder / "checkpoints").write_text("in the place of a folder")
+    one = ("--set", "search.configurations=1", "--set", "seeds=1", "--set", "resources.retries=5")
+    done = lengthwise("run", tiny, "--storage", tmp_path, "--name", "crashing", *one)
+    assert done.returncode == 1 and "Traceback" not in done.stdout + done.stderr
+    last = done.stdout.splitlines()[-1]
+    assert "1 pack died: FileExistsError: " in last and "trainable.py:" in last and "--retry-failed" in last
+    assert "crashed: 1, diverged: 0" in done.stdout and "1 pack died: FileExistsError" in done.stdout
+    assert "1 pack died: FileExistsError" in (folder / "report.html").read_text()
+    state = SweepState.load(folder)
+    (pack,) = state.packs.values()
+    assert len(pack.attempts) == 2  # an exception comes again: it is tried once more and no more
+    assert "FileExistsError" in lengthwise("status", folder).stdout
+    (folder / "checkpoints").unlink()
+    assert lengthwise("resume", folder).returncode == 1  # it is finished, and stays so
+    again = lengthwise("resume", folder, "--retry-failed")
+    assert again.returncode == 0 and "1 of 1 configurations succeeded" in again.stdout, again.stdout + again.stderr
+    assert SweepState.load(folder).ended == "complete" and "died:" not in again.stdout
+    assert "no pack has died" in lengthwise("resume", folder, "--retry-failed").stdout
+
+
+@pytest.mark.timeout(120)
 def test_a_name_in_unicode_one_seed_and_a_configuration_that_diverges(lengthwise, tiny, tmp_path):
     """Everything at once: the sweep succeeds with what succeeded, publishes, and reads back."""
     space = "space={training.learning_rate: {grid: [0.003, 1.0e+30]}}"
@@ -222,7 +247,13 @@ def test_progress_on_a_terminal_is_a_table():
         progress.show(snapshot(time_left=None))
         progress.say("pack abc: the worker died")
     text = out.getvalue()
-    assert "live [sweep]" in text and "seeds failed" in text and "time left" in text and "unknown" not in text and "the worker died" in text
+    assert (
+        "live [sweep]" in text
+        and "seeds failed" in text
+        and "time left" in text
+        and "unknown" not in text
+        and "the worker died" in text
+    )
 
 
 def test_progress_before_the_first_pack_has_no_numbers_that_mean_nothing():

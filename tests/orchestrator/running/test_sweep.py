@@ -11,8 +11,8 @@ import pytest
 from orchestrator import driver as driver_module
 from orchestrator import ledger as ledger_module
 from orchestrator.errors import LedgerError
-from orchestrator.ledger import LEDGER_FILE, read_records
-from orchestrator.meter import Meter, best_configuration
+from orchestrator.ledger import LEDGER_FILE, Ledger, read_records
+from orchestrator.meter import Meter, best_configuration, status_rows
 from orchestrator.objective import score_configurations, score_members
 from orchestrator.state import SweepState
 
@@ -160,6 +160,40 @@ def test_a_pack_that_is_given_up_fails_its_members_only(stage):
     failed = {config_id for config_id, _ in given_up.members}
     assert {name for name, found in state.configurations.items() if found.score is None} == failed
     assert any("tried again" in text for text in one.said) and any("given up" in text for text in one.said)
+
+
+def test_a_pack_that_was_given_up_is_tried_again_and_ends_as_if_it_had_never_died(stage):
+    whole, one = stage("whole", pack=2).play(), stage("retried", pack=2)
+    original, victims = one._train, []
+
+    def train(driver, pack_id, work, during, watch):
+        def crash(which: str, step: int) -> None:
+            raise Died
+
+        victims.append(pack_id)
+        if pack_id == victims[0]:
+            with pytest.raises(Died):
+                original(driver, pack_id, work, crash, watch)
+            driver.failed(pack_id, "AttributeError: no such thing")
+        else:
+            original(driver, pack_id, work, during, watch)
+
+    one._train = train
+    died = one.play()
+    assert died.deaths == [(victims[0], "AttributeError: no such thing")]
+    status = dict(status_rows(died))
+    assert "crashed" in status["seeds failed"] and "AttributeError" in status["pack given up"]
+    kept = {name: found.score for name, found in died.configurations.items() if found.score is not None}
+    with Ledger.open(one.folder) as ledger:
+        ledger.append("retry", pack_ids=victims[:1])
+    one._train, trained = original, []
+    state = one.play(during=lambda pack_id, step: trained.append(pack_id))
+    assert set(trained) == {victims[0]} and not state.deaths and not state.conflicts
+    assert state.curves().equals(whole.curves())
+    assert kept.items() <= {name: found.score for name, found in state.configurations.items()}.items()
+    assert {n: c.score for n, c in state.configurations.items()} == {
+        n: c.score for n, c in whole.configurations.items()
+    }
 
 
 def test_duplicates_are_trained_once(stage):
