@@ -33,7 +33,7 @@ def plain_tune(work: Workload, reuse: bool) -> list[dict[str, Any]]:
     import torch
     from ray import tune
 
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="error")
+    ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="error")
     folder = str(Path(__file__).parent)
 
     def one(config: dict[str, Any]) -> None:
