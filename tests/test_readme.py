@@ -1,8 +1,11 @@
 """README.md is true: its folder tree, its commands, its links, its YAML, its code and its words."""
 
+import importlib
+import importlib.util
 import re
 import shlex
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,11 +13,14 @@ import pytest
 import typer.main
 import yaml
 
+import trainers
 from orchestrator.cli import app
 from orchestrator.plan import configure
 from orchestrator.search import draw_sample
 from search_spaces import load_sweep, schema_text
 from trainers import registry
+from trainers.config import MemberConfig
+from trainers.results import Evaluation, Progress
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -219,7 +225,7 @@ def test_domains_of_the_table_load(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "name", "file"),
-    [("task", "set_complement", "trainers/tasks/set_complement.py"), ("average", "ema", "trainers/averaging.py")],
+    [("average", "ema", "trainers/averaging.py")],
 )
 def test_code_is_quoted_from_the_file(kind: str, name: str, file: str) -> None:
     (quoted,) = [text for text in blocks("python") if f'"{kind}", "{name}"' in text]
@@ -230,6 +236,36 @@ def test_code_is_quoted_from_the_file(kind: str, name: str, file: str) -> None:
             assert line in source[at:], f"{line!r} is not in {file}, or not in this order"
             at += source[at:].index(line) + 1
     assert name in registry.names(kind)
+
+
+def test_the_task_of_the_readme_keeps_the_contract_and_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (code,) = [text for text in blocks("python") if '@register("task"' in text]
+    (tmp_path / "running_maximum.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    contract = importlib.util.spec_from_file_location("contract", ROOT / "tests/trainers/test_contract.py")
+    assert contract is not None and contract.loader is not None
+    tests = importlib.util.module_from_spec(contract)
+    contract.loader.exec_module(tests)
+    importlib.import_module("running_maximum")
+    try:
+        tests.test_a_task_runs_the_examples_of_its_docstring("running_maximum")
+        tests.test_a_task_samples_and_scores_what_it_declares("running_maximum")
+        model = {"name": "attention_only", "width": 8}
+        training = {"steps": 2, "batch_size": 4, "learning_rate": 0.01, "compile": False}
+        sections = {"task": {"name": "running_maximum"}, "model": model, "training": training}
+        results = trainers.train([MemberConfig.from_dict({**sections, "evaluation": {"samples": 10}})], Silent())
+        assert {"accuracy", "error"} <= {curve.metric for curve in results[0].curves}
+    finally:
+        registry._classes["task"].pop("running_maximum")
+        sys.modules.pop("running_maximum")
+
+
+class Silent:
+    def report(self, evaluation: Evaluation) -> None: ...
+
+    def progress(self, progress: Progress) -> None: ...
+
+    def notice(self, text: str) -> None: ...
 
 
 def test_every_average_is_named() -> None:

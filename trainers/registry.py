@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING
 from typing import Any, TypeVar
 
+from trainers.contract import missing
 from trainers.errors import ConfigError, Problem, nearest
 from trainers.settings import Settings, settings_fields
 
@@ -41,7 +42,7 @@ def names(kind: str) -> tuple[str, ...]:
 
 
 def lookup(kind: str, name: Any, key: str = "name") -> type[Settings]:
-    """The class registered under `name`. Raises ConfigError with the nearest name."""
+    """The class registered under `name`. Raises ConfigError with the nearest name, or with what the class lacks."""
     known = _loaded(kind)
     if not isinstance(name, str) or name not in known:
         allowed = ", ".join(sorted(known))
@@ -55,6 +56,11 @@ def lookup(kind: str, name: Any, key: str = "name") -> type[Settings]:
                     nearest=nearest(name, known),
                 )
             ]
+        )
+    if lacking := list(missing(kind, known[name])):
+        module = known[name].__module__
+        raise ConfigError(
+            Problem(key=key, given=name, message=f"{kind} {name!r} of {module}: {one}") for one in lacking
         )
     return known[name]
 
