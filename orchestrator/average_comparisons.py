@@ -15,7 +15,7 @@ class Comparison:
     """An average against the objective's, member by member, at one group of lengths.
 
     `difference` is the median of average - against with its 95 % interval over configurations, `q25` and `q75` its
-    quartiles over members; the tests are two-sided and take members as independent.
+    quartiles over members; the tests are two-sided, over the median difference of each configuration.
     """
 
     group: str

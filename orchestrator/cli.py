@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
+from orchestrator.consoles import aligned, make_console
 from orchestrator.errors import LengthwiseError, UserError
-from orchestrator.places import default_storage
+from orchestrator.places import check_storage, default_storage
 
 DEBUG_VARIABLE = "LENGTHWISE_DEBUG"
 SAMPLES = 50  # random draws that `validate` builds when there are more
@@ -24,8 +23,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Length-generalization studies of small transformers: many seeds, many configurations, median curves.",
 )
-console = Console()
-errors = Console(stderr=True)
+console = make_console()
+errors = make_console(stderr=True)
 
 SweepFile = Annotated[Path, typer.Argument(metavar="FILE", help="A sweep file (YAML).")]
 SweepFolder = Annotated[Path, typer.Argument(metavar="DIR", help="A sweep directory.")]
@@ -79,10 +78,7 @@ def plan(
     spec = _load(file, overrides, name)
     _say(f"{spec.name} would be kept in {(storage or default_storage()) / spec.name}")
     found = forecast(spec, workers, working_dir)
-    table = Table.grid(padding=(0, 2))
-    for label, text in found.rows():
-        table.add_row(label, text)
-    console.print(table, highlight=False, soft_wrap=True)
+    _say(aligned(found.rows()))
     for warning in found.warnings:
         _say(f"warning: {warning}")
 
@@ -149,10 +145,7 @@ def status(folder: SweepFolder) -> None:
     from orchestrator.meter import status_rows
     from orchestrator.state import SweepState
 
-    table = Table.grid(padding=(0, 2))
-    for label, text in status_rows(SweepState.load(folder)):
-        table.add_row(label, text)
-    console.print(table, highlight=False, soft_wrap=True)
+    _say(aligned(status_rows(SweepState.load(folder))))
 
 
 @app.command()
@@ -186,9 +179,13 @@ def ui(
     allowed_hosts: Annotated[str | None, typer.Option(help="Host names it answers to, separated by commas.")] = None,
 ) -> None:
     """Open MLflow on the store of the storage folder and print links to the charts of every sweep."""
+    storage = storage or default_storage()
+    if tracking_uri is None:
+        check_storage(storage)
+    _say("starting MLflow ...")
     from orchestrator.tracking import serve
 
-    serve(storage or default_storage(), host, port, allowed_hosts=allowed_hosts, uri=tracking_uri, say=_say)
+    serve(storage, host, port, allowed_hosts=allowed_hosts, uri=tracking_uri, say=_say)
 
 
 @app.command("list")
@@ -204,10 +201,12 @@ def list_names(
         said = f"there is no kind {kind!r}; allowed: {', '.join(registry.KINDS)}"
         raise UserError(said + (f"; did you mean {hint}?" if hint else ""))
     for one in [kind] if kind else registry.KINDS:
-        for name, summary, fields in registry.describe(one):
-            _say(f"{one} {name}: {summary}")
-            for field, text in fields.items():
+        for found in registry.describe(one):
+            _say(f"{one} {found.name}: {found.summary}")
+            for field, text in found.fields.items():
                 _say(f"    {field}: {text}")
+            if found.metrics:
+                _say("    metrics: " + ", ".join(f"{metric} ({way})" for metric, way in found.metrics.items()))
 
 
 @app.command()

@@ -18,8 +18,14 @@ def outcomes(result: Summary) -> list[tuple[str, tuple[Effect, ...]]]:
     return found
 
 
-def effect_columns(result: Summary, full_names: bool = True) -> Columns:
-    """The effect of each searched key, a line for each outcome."""
+SLOPE = "standardised slope, others held"
+
+
+def effect_columns(result: Summary, full_names: bool = True, gap: str = " ", separator: str = ", ") -> Columns:
+    """The effect of each searched key, a line for each outcome.
+
+    `gap` stands between a number and its interval, `separator` between the values of a category.
+    """
     short = short_keys([effect.key for effect in result.effects])
     lines = [
         (effect, lengths, place)
@@ -30,11 +36,11 @@ def effect_columns(result: Summary, full_names: bool = True) -> Columns:
     columns = {
         "hyperparameter": [name if place == 0 else "" for name, (_, _, place) in zip(names, lines, strict=True)],
         "at lengths": [lengths for _, lengths, _ in lines],
-        "n": [str(effect.n) for effect, _, _ in lines],
-        "rank correlation [95 %]": [_alone(effect) for effect, _, _ in lines],
-        "others held fixed [95 %]": [_held_fixed(effect) for effect, _, _ in lines],
+        "n": [effect.count.replace(", ", f",{gap}") for effect, _, _ in lines],
+        "rank correlation [95 %]": [_alone(effect, gap) for effect, _, _ in lines],
+        f"{SLOPE} [95 %]": [_held_fixed(effect, gap, separator) for effect, _, _ in lines],
         "importance": [_share(effect.importance) for effect, _, _ in lines],
-        "median by value": [_by_value(effect) for effect, _, _ in lines],
+        "median by value": [_by_value(effect, separator) for effect, _, _ in lines],
     }
     return {name: cells for name, cells in columns.items() if set(cells) != {"-"}}
 
@@ -53,11 +59,10 @@ def effect_notes(result: Summary) -> list[str]:
     shown = [effect for effect in effects if effect.partial]
     if shown:
         notes.append(
-            "Others held fixed: least squares on ranks, in standard deviations; n = "
-            + ", ".join(map(str, dict.fromkeys(effect.partial_n for effect in shown)))
-            + "."
+            "Standardised slope, others held: least squares on the ranks of all hyperparameters at once, in standard "
+            "deviations; n = " + ", ".join(map(str, dict.fromkeys(effect.partial_n for effect in shown))) + "."
         )
-    notes += _missing("Others held fixed", ((e.key, e.partial_reason) for e in effects if not e.partial))
+    notes += _missing("Slope with the others held", ((e.key, e.partial_reason) for e in effects if not e.partial))
     if any(not math.isnan(effect.importance) for effect in effects):
         notes.append(
             "Importance: the share of fANOVA (a random forest on ranks). Shares add up to 1 also where nothing has an "
@@ -67,20 +72,21 @@ def effect_notes(result: Summary) -> list[str]:
     return notes
 
 
-def comparison_columns(result: Summary) -> Columns:
-    """Every weight average against the objective's on the same members, by group of lengths."""
+def comparison_columns(result: Summary, gap: str = " ") -> Columns:
+    """Every weight average against the objective's on the same members, by group of lengths; `gap` before intervals."""
     pairs = result.comparisons
     return {
         "average": [one.average for one in pairs],
         "against": [one.against for one in pairs],
         "at lengths": [one.group for one in pairs],
         "members": [str(one.n) for one in pairs],
-        "median difference [95 %]": [interval(one.difference, one.low, one.high, "#.3g") for one in pairs],
+        "median difference [95 %]": [interval(one.difference, one.low, one.high, "#.3g", gap) for one in pairs],
         "quartiles": [
             "-" if math.isnan(one.q25) else f"{three_digits(one.q25)}, {three_digits(one.q75)}" for one in pairs
         ],
         "lower on" if result.objective.direction == "minimize" else "higher on": [str(one.better) for one in pairs],
         "higher on" if result.objective.direction == "minimize" else "lower on": [str(one.worse) for one in pairs],
+        "n": [str(one.configurations) for one in pairs],
         "Wilcoxon p": [_p(one.wilcoxon_p) for one in pairs],
         "sign test p": [_p(one.sign_p) for one in pairs],
     }
@@ -89,30 +95,31 @@ def comparison_columns(result: Summary) -> Columns:
 def comparison_note(result: Summary) -> str:
     """How to read the comparison of averages."""
     return (
-        f"Differences of {result.objective.metric}, average minus the objective's, of the same trained member; the "
-        "interval is over configurations, the tests take members as independent."
+        f"Differences of {result.objective.metric}, average minus the objective's ({result.objective.average}), of the "
+        "same trained member. Interval and tests are over the n configurations: the tests take the median difference "
+        "of each, because its seeds are not independent."
     )
 
 
-def _alone(effect: Effect) -> str:
+def _alone(effect: Effect, gap: str) -> str:
     if effect.kind == "numeric":
-        text = interval(effect.correlation, effect.low, effect.high, "+.2f")
+        text = interval(effect.correlation, effect.low, effect.high, "+.2f", gap)
     else:
-        text = "-" if math.isnan(effect.p) else f"Kruskal-Wallis p = {effect.p:.2g}"
-    return text if not effect.reason else effect.reason if text == "-" else f"{text} ({effect.reason})"
+        text = "-" if math.isnan(effect.p) else f"Kruskal-Wallis{gap}p = {effect.p:.2g}"
+    return text if not effect.reason else effect.reason if text == "-" else f"{text}{gap}({effect.reason})"
 
 
-def _held_fixed(effect: Effect) -> str:
+def _held_fixed(effect: Effect, gap: str, separator: str) -> str:
     def one(partial: Partial) -> str:
-        text = interval(partial.coefficient, partial.low, partial.high, "+.2f")
+        text = interval(partial.coefficient, partial.low, partial.high, "+.2f", gap)
         return f"{partial.value}: {text}" if partial.value else text
 
-    return ", ".join(map(one, effect.partial)) or "-"
+    return separator.join(map(one, effect.partial)) or "-"
 
 
-def _by_value(effect: Effect) -> str:
+def _by_value(effect: Effect, separator: str) -> str:
     pairs = [f"{value}: {three_digits(m)} (n = {effect.counts[value]})" for value, m in effect.medians.items()]
-    return ", ".join(pairs) if 0 < len(pairs) < effect.n else "-"
+    return separator.join(pairs) if 0 < len(pairs) < effect.n else "-"
 
 
 def _share(importance: float) -> str:

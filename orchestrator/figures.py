@@ -51,9 +51,10 @@ def draw_all(summary: Summary, folder: Path) -> Drawn:
     """Draw what the sweep has so far into `folder`."""
     shown = [row for row in summary.rows if (row.config_id, *summary.objective_curve) in summary.bands]
     comparison = comparison_figure(summary, folder / "comparison.png") if shown else None
+    several = summary.configurations_finished > 1
     return Drawn(
         comparison=comparison,
-        scores=score_figures(summary, folder) if CONFIRMS not in summary.provenance else {},
+        scores=score_figures(summary, folder) if several and CONFIRMS not in summary.provenance else {},
         pairs=pair_figures(summary, folder),
     )
 

@@ -40,14 +40,14 @@ class Forecast:
 
     def rows(self) -> list[tuple[str, str]]:
         """Label and text, in order."""
-        members = Counter(self.members_per_pack)
-        sizes = ", ".join(f"{count} of {size}" for size, count in sorted(members.items(), reverse=True))
+        sizes = sorted(Counter(self.members_per_pack).items(), reverse=True)
+        packs = " and ".join(f"{_count(count, 'pack')} of {_count(size, 'member')}" for size, count in sizes)
         later = f" (and {self.later} more configurations, drawn when scores are known)" if self.later else ""
         compiled = ", measured uncompiled: compiling takes up to a minute and then saves time" if self.compiles else ""
         return [
             ("configurations", f"{self.configurations}{later}"),
             ("seeds", str(self.seeds)),
-            ("packs", f"{self.packs} of {self.structures} structures; members per pack: {sizes}"),
+            ("packs", f"{packs} ({_count(self.structures, 'structure')})"),
             ("steps", ", ".join(str(step) for step in self.steps)),
             ("parameters", ", ".join(f"{count:,}" for count in self.parameters) + " per member"),
             ("memory", f"about {self.bytes_per_pack / 2**20:,.0f} MiB for the largest pack"),
@@ -93,6 +93,10 @@ def forecast(spec: SweepSpec, workers: int | None, working_dir: Path) -> Forecas
         compiles=any(will_compile(member) for member in examples.values()),
         warnings=tuple(warnings),
     )
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _seconds(packs: list[Pack], examples: dict[str, MemberConfig]) -> list[float]:

@@ -26,14 +26,15 @@ class Partial:
 class Effect:
     """How an outcome moves with one searched key, over configurations; NaN where a reason says why there is no number.
 
-    Numbers: Spearman `correlation` with its 95 % bootstrap interval. Categories: `p` of Kruskal-Wallis. Few values: the
-    median outcome and count of each. `partial` holds the other keys fixed, over `partial_n` configurations;
-    `importance` is the share of fANOVA.
+    `n` configurations have `distinct` values. Numbers: Spearman `correlation` with its 95 % bootstrap interval.
+    Categories: `p` of Kruskal-Wallis. Few values: the median outcome and count of each. `partial` holds the other keys
+    fixed, over `partial_n` configurations; `importance` is the share of fANOVA.
     """
 
     key: str
     kind: str
     n: int
+    distinct: int
     dropped: int
     correlation: float
     low: float
@@ -49,13 +50,20 @@ class Effect:
     importance_reason: str | None
 
     @property
+    def count(self) -> str:
+        """Configurations, and how many values they have when some share one: "8, 2 values"."""
+        if self.distinct >= self.n:
+            return str(self.n)
+        return f"{self.n}, {self.distinct} value{'' if self.distinct == 1 else 's'}"
+
+    @property
     def sentence(self) -> str:
         """The effect in a line, for titles."""
         if self.kind == "numeric" and not math.isnan(self.correlation):
             interval = "no interval" if math.isnan(self.low) else f"95 % [{self.low:.2f}, {self.high:.2f}]"
-            return f"rank correlation {self.correlation:+.2f}, {interval}, n = {self.n}"
+            return f"rank correlation {self.correlation:+.2f}, {interval}, n = {self.count}"
         if not math.isnan(self.p):
-            return f"Kruskal-Wallis p = {self.p:.2g}, n = {self.n}"
+            return f"Kruskal-Wallis p = {self.p:.2g}, n = {self.count}"
         return self.reason or ""
 
 
@@ -74,6 +82,7 @@ def effects_on(values: Mapping[str, Mapping[str, Any]], outcome: Mapping[str, fl
                 key=key,
                 kind=row["kind"],
                 n=row["n"],
+                distinct=row["values"],
                 dropped=row["dropped"],
                 correlation=row["correlation"],
                 low=row["low"],

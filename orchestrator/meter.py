@@ -5,6 +5,7 @@ import time
 from collections import Counter
 
 from orchestrator import search
+from orchestrator.consoles import command
 from orchestrator.driver import SweepDriver
 from orchestrator.lock import running
 from orchestrator.progress import Snapshot
@@ -84,12 +85,13 @@ def status_rows(state: SweepState) -> list[tuple[str, str]]:
     best, owner = best_configuration(state), running(state.folder)
     steps = _steps_done(state)
     total = sum(pack.steps * len(pack.members) for pack in state.packs.values())
-    standing = f"running, by {owner}" if owner else state.ended or "not running; go on with: lengthwise resume"
+    standing = f"running, by {owner}" if owner else state.ended or "not running"
     attempts = [text for pack in state.packs.values() for text in pack.attempts]
     finished = sum(found.finished for found in state.configurations.values())
     rows = [
         ("sweep", f"{state.name} (study {state.study}) in {state.folder}"),
         ("state", f"{standing}: {state.message}" if state.message else standing),
+        *([] if owner or state.ended in ("complete", "failed") else [("go on with", command("resume", state.folder))]),
         ("configurations", f"{finished}/{len(state.configurations)}"),
         ("seeds", f"{ended['complete'] + ended['failed']}/{len(members)}"),
         ("seeds failed", f"{ended['failed']} ({crashed} crashed, {ended['failed'] - crashed} diverged)"),

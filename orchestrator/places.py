@@ -3,6 +3,8 @@
 import os
 from pathlib import Path
 
+from orchestrator.errors import UserError
+
 STORAGE_VARIABLE = "LENGTHWISE_STORAGE"
 
 
@@ -17,3 +19,17 @@ def default_storage() -> Path:
     if chosen:
         return Path(chosen)
     return Path.home() / "lengthwise-sweeps" if inside_ray_job() else Path("sweeps")
+
+
+def sweep_folders(storage: Path) -> list[Path]:
+    """The sweep directories in a storage folder, by name."""
+    return sorted(ledger.parent for ledger in storage.glob("*/events.jsonl"))
+
+
+def check_storage(storage: Path) -> None:
+    """Raise UserError if `storage` holds no sweeps; creates nothing."""
+    if sweep_folders(storage):
+        return
+    if (storage / "events.jsonl").exists():
+        raise UserError(f"{storage} is itself a sweep; its storage folder is --storage {storage.resolve().parent}")
+    raise UserError(f"no sweeps in {storage}; did you mean --storage?")

@@ -40,15 +40,16 @@ class Snapshot:
         if self.best_score is not None:
             best = f"{self.best_score:.4g} (configuration {self.best_number})"
         share = 100 * self.member_steps / self.member_steps_total if self.member_steps_total else 0.0
+        packs = f"{self.packs_done}/{self.packs_total}, {self.packs_running} running"
         return [
             ("configurations", f"{self.configurations_done}/{self.configurations_total}"),
             ("seeds", f"{self.seeds_done}/{self.seeds_total}"),
             ("seeds failed", str(self.seeds_failed)),
-            ("packs", f"{self.packs_done}/{self.packs_total}, {self.packs_running} running"),
+            ("packs", packs if self.packs_total else "-"),
             ("best so far", best),
-            ("member-steps", f"{share:.0f} %, {self.rate:,.0f} per second"),
+            ("member-steps", f"{share:.0f} %, {self.rate:,.0f} per second" if self.member_steps_total else "-"),
             ("elapsed", duration(self.elapsed)),
-            ("time left", "unknown" if self.time_left is None else f"about {duration(self.time_left)}"),
+            ("time left", "-" if self.time_left is None else f"about {duration(self.time_left)}"),
             ("phase", self.phase),
         ]
 

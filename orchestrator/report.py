@@ -4,8 +4,9 @@ import base64
 import html
 import json
 import os
+import re
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from orchestrator.confirmed import read_confirmed
+from orchestrator.consoles import WIDTH_OF_FILES
 from orchestrator.csv_tables import (
     Lines,
     average_lines,
@@ -46,7 +48,9 @@ WIDE = 140
 LEFT = {"configuration", "hyperparameter", "at lengths", "median by value", "average", "against", "form"}
 LEFT |= {"searched values"}
 WHOLE = {"configuration", "at lengths"}  # never folded
+ONLY_WHERE_WIDE = {"against", "members", "quartiles"}  # of the averages, which are in averages.csv and the page too
 FIGURES_OF_THE_FIRST = 3
+INTERVAL = re.compile(r"(?:\S+ )?\[[^\]]*\]|p = \S+")
 
 
 def read_summary(folder: Path) -> Summary:
@@ -68,7 +72,7 @@ class _TerminalReport:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         result, shown = self.result, self.result.rows[: self.rows]
-        yield from (Text(line) for line in headlines(result))
+        yield from (_prose(line, console, result) for line in headlines(result))
         yield ""
         place, values, results = (
             place_columns(shown),
@@ -91,22 +95,42 @@ class _TerminalReport:
         for one in read_confirmed(result):
             yield ""
             yield _rich_table("Search score and confirmed score", confirmed_columns(one, "\n"))
-            yield Text(f"{one.sentence}.")
+            yield _prose(f"{one.sentence}.", console, result)
         if result.shows_effects:
             yield ""
-            yield _rich_table("Effect of each hyperparameter (over configurations)", effect_columns(result, wide))
-            yield from (Text(note, style="dim") for note in effect_notes(result))
+            yield from self._effects(console, wide)
+        elif result.no_effects:
+            yield ""
+            yield _prose(result.no_effects, console, result)
         if result.comparisons:
             yield ""
-            yield _rich_table("Weight averages of the same trained members", comparison_columns(result))
-            yield Text(comparison_note(result), style="dim")
+            columns = comparison_columns(result, " " if wide else "\n")
+            kept = columns if wide else {name: columns[name] for name in columns if name not in ONLY_WHERE_WIDE}
+            yield _rich_table("Weight averages of the same trained members", kept, wide)
+            yield _prose(comparison_note(result), console, result, "dim")
         drawn = sorted(
             path for kind in ("comparison", "score-", "pair-") for path in result.folder.glob(f"figures/{kind}*.png")
         )
         if drawn:
             yield ""
             yield Text("Figures")
-            yield from (Text(f"  {path}") for path in drawn)
+            yield from (Text(f"  {path}", no_wrap=True, overflow="ignore") for path in drawn)
+
+    def _effects(self, console: Console, wide: bool) -> Iterator[RenderableType]:
+        """The effects in one table; below WIDE the medians get a table of their own."""
+        columns = effect_columns(self.result, wide, " " if wide else "\n", "\n")
+        medians = {} if wide else {name: columns.pop(name) for name in ("median by value",) if name in columns}
+        yield _rich_table("Effect of each hyperparameter (over configurations)", columns)
+        if medians:
+            yield ""
+            yield _rich_table("", {name: columns[name] for name in ("hyperparameter", "at lengths")} | medians)
+        yield from (_prose(note, console, self.result, "dim") for note in effect_notes(self.result))
+
+
+def _prose(text: str, console: Console, result: Summary, style: str = "") -> Text:
+    """A sentence: one line in files, between words on a terminal, and whole wherever it names the sweep's folder."""
+    whole = not console.is_terminal or str(result.folder) in text
+    return Text(text, style=style, no_wrap=whole, overflow="ignore" if whole else "fold")
 
 
 def write_report(folder: Path, result: Summary | None = None) -> tuple[Path, Path]:
@@ -139,15 +163,29 @@ def _replace(path: Path, text: str) -> None:
     temporary.replace(path)
 
 
-def _rich_table(title: str, columns: Columns) -> Table:
+def _rich_table(title: str, columns: Columns, wide: bool = True) -> Table:
+    """Below WIDE, headings longer than their cells have a word on each line."""
     look: dict[str, Any] = {"title_justify": "left", "title_style": "bold", "header_style": "bold"}
     table = Table(title=title, box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 0, 0, 1), **look)
-    for name in columns:
+    for name, cells in columns.items():
         folds = name in LEFT - WHOLE or "[95 %]" in name
-        table.add_column(Text(name), justify="left" if name in LEFT else "right", overflow="fold", no_wrap=not folds)
+        unbroken = max((len(part) for cell in cells for part in _unbroken(name, cell)), default=0)
+        heading = name if wide or folds or len(name) <= unbroken else name.replace(" ", "\n")
+        unbroken = unbroken if folds else max(unbroken, *map(len, heading.split("\n")))
+        style: dict[str, Any] = {"justify": "left" if name in LEFT else "right", "overflow": "fold"}
+        table.add_column(Text(heading), min_width=unbroken, no_wrap=not folds, **style)
     for line in zip(*columns.values(), strict=True):
         table.add_row(*(Text(cell) for cell in line))
     return table
+
+
+def _unbroken(name: str, cell: str) -> list[str]:
+    """The parts of a cell that stay on one line: values with their n, intervals, file names and the like."""
+    if name == "median by value":
+        return cell.split("\n")
+    if "[95 %]" in name:
+        return INTERVAL.findall(cell)
+    return [] if name in LEFT - WHOLE else cell.split("\n")
 
 
 def _page(result: Summary) -> str:
@@ -189,6 +227,8 @@ def _page(result: Summary) -> str:
             _html_table(effect_columns(result)),
             f"<div>{scores}</div>",
         ]
+    elif result.no_effects:
+        sections += ["<h2>Effect of each hyperparameter</h2>", f"<p>{html.escape(result.no_effects)}</p>"]
     if result.comparisons:
         sections += [
             "<h2>Weight averages of the same trained members</h2>",
@@ -258,5 +298,5 @@ def print_report(result: Summary, console: Console | None = None) -> None:
     """Print the tables; without a terminal WIDE or wider, so that logs keep their lines whole."""
     console = console or Console()
     if not console.is_terminal:
-        console = Console(file=console.file, width=WIDE + 20, color_system=None)
-    console.print(render_terminal(result))
+        console = Console(file=console.file, width=WIDTH_OF_FILES, color_system=None)
+    console.print(render_terminal(result), crop=False)

@@ -100,8 +100,9 @@ def paired(
 
     Returns PAIRED_COLUMNS but the two names: n members with both scores, their configurations, members dropped for
     want of one; median and quartiles of first - second, with a bootstrap interval over configurations; on how many
-    members which one is smaller; two-sided p of the Wilcoxon signed-rank test and of the sign test over members that
-    differ. The tests take members as independent; seeds of a configuration are not quite, the interval allows for that.
+    members which one is smaller; two-sided p of the Wilcoxon signed-rank test and of the sign test. Seeds of one
+    configuration are not independent, so the tests are on the median difference of each configuration, over those where
+    it is not zero; NaN with fewer than two.
     """
     both = pd.DataFrame({"first": first, "second": second})
     kept = both.dropna()
@@ -122,10 +123,15 @@ def paired(
     result |= {"median_difference": median, "q25": q25, "q75": q75, "low": low, "high": high, "reason": estimate.reason}
     if smaller + larger == 0:
         return {**result, "reason": "no member differs"}
+    medians = np.array([quartiles(cluster)[1] for cluster in clusters])
+    medians = medians[(medians != 0) & ~np.isnan(medians)]
+    if len(medians) < 2:
+        return result
+    below = int((medians < 0).sum())
     return {
         **result,
-        "wilcoxon_p": _wilcoxon(difference[difference != 0]),
-        "sign_p": float(stats.binomtest(smaller, smaller + larger).pvalue),
+        "wilcoxon_p": _wilcoxon(medians),
+        "sign_p": float(stats.binomtest(below, len(medians)).pvalue),
     }
 
 

@@ -124,6 +124,22 @@ class Summary:
     @property
     def shows_effects(self) -> bool:
         """Whether effects of hyperparameters mean anything: configurations that were picked by score show none."""
+        return self._judges_effects and self.no_effects is None
+
+    @property
+    def no_effects(self) -> str | None:
+        """Why a sweep that searched shows no effects, in a sentence; None where they are shown or nothing is asked."""
+        scores = [row.score for row in self.rows if row.complete and row.score is not None]
+        if not self._judges_effects or not scores:
+            return None
+        if not any(map(math.isfinite, scores)):
+            return "No configuration has a finite score, so effects of hyperparameters are not shown."
+        if len(set(scores)) == 1:
+            return f"All {len(scores)} configurations have the same score, so effects of hyperparameters are not shown."
+        return None
+
+    @property
+    def _judges_effects(self) -> bool:
         return bool(self.searched) and self.configurations_finished > 1 and CONFIRMS not in self.provenance
 
     @cached_property

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 
 from orchestrator.confirmed import Confirmed
+from orchestrator.consoles import command
 from orchestrator.deaths import death_sentence
 from orchestrator.length_groups import LengthGroups, spans
 from orchestrator.summary import Quartiles, Row, Summary
@@ -13,12 +14,12 @@ from orchestrator.wording import compact_value, short_keys, three_digits
 def headlines(result: Summary) -> list[str]:
     """The sentences above the tables: how far the sweep is, how it was selected and what was not used."""
     metric, average = result.objective_curve
-    objective = result.objective
+    objective, way_on = result.objective, command("resume", result.folder)
     state = {
         "complete": "finished",
         "failed": "finished, and no configuration succeeded",
-        "interrupted": "UNFINISHED (interrupted; continue it with: lengthwise resume)",
-    }.get(result.status, "UNFINISHED (still running, or its driver died; continue it with: lengthwise resume)")
+        "interrupted": f"UNFINISHED (interrupted; continue it with: {way_on})",
+    }.get(result.status, f"UNFINISHED (still running, or its driver died; continue it with: {way_on})")
     lines = [
         f"Sweep {result.name} (study {result.study}): {state}",
         f"{result.configurations_finished} of {result.planned} configurations have all their seeds; "
@@ -158,11 +159,11 @@ def confirmed_columns(one: Confirmed, new_line: str) -> Columns:
     }
 
 
-def interval(value: float, low: float, high: float, form: str) -> str:
+def interval(value: float, low: float, high: float, form: str, gap: str = " ") -> str:
     """A number and its interval: interval(0.5, 0.1, 0.9, "+.2f") -> "+0.50 [+0.10, +0.90]"; "-" for NaN."""
     if math.isnan(value):
         return "-"
-    return f"{value:{form}}" if math.isnan(low) else f"{value:{form}} [{low:{form}}, {high:{form}}]"
+    return f"{value:{form}}" if math.isnan(low) else f"{value:{form}}{gap}[{low:{form}}, {high:{form}}]"
 
 
 def _quartiles(at: Quartiles | None, new_line: str) -> str:

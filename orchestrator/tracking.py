@@ -12,6 +12,7 @@ import json
 import logging
 import os
 import re
+import shlex
 import tempfile
 import threading
 import time
@@ -33,12 +34,15 @@ from mlflow.exceptions import MlflowException
 from mlflow.tracking import MlflowClient
 
 from orchestrator import mlflow_view
+from orchestrator.consoles import command
 from orchestrator.curve_store import write_curves
 from orchestrator.errors import LengthwiseError
 from orchestrator.figures import configuration_figure, draw_all
 from orchestrator.ledger import read_records
+from orchestrator.lock import running
+from orchestrator.places import sweep_folders
 from orchestrator.report import csv_tables, write_report
-from orchestrator.run_contents import ContentsOfSweep, Point, RunContents
+from orchestrator.run_contents import ContentsOfSweep, Point, RunContents, sweep_id
 from orchestrator.state import SweepState
 from orchestrator.summary import Row, summary
 from orchestrator.ui_server import UiServer, serve_until_stopped
@@ -436,6 +440,35 @@ def sweeps_in(uri: str, server: str) -> list[tuple[str, tuple[tuple[str, str], .
     ]
 
 
+def unpublished(storage: Path, uri: str) -> list[tuple[str, str]]:
+    """The sweeps of `storage` that the store at `uri` does not hold, as (name and standing, the command for it).
+
+    Sweeps whose file names another store are left out.
+    """
+    client, known, token = MlflowClient(uri), set(), None
+    experiments = [experiment.experiment_id for experiment in client.search_experiments()]
+    while True:
+        page = client.search_runs(experiments, "tags.`lengthwise.kind` = 'sweep'", max_results=1000, page_token=token)
+        known |= {run.data.tags["lengthwise.sweep_id"] for run in page}
+        token = page.token
+        if not token:
+            break
+    found = []
+    for folder in sweep_folders(storage):
+        try:
+            records = read_records(folder)
+        except LengthwiseError:  # `lengthwise status` says what is wrong with it
+            continue
+        own = (records[0].fields["spec"].get("tracking") or {}).get("uri")
+        if sweep_id(records) in known or own not in (None, uri):
+            continue
+        ends = [record for record in records if record.kind in ("end", "resume", "retry")][-1:]
+        ended = ends[0].fields["status"] if ends and ends[0].kind == "end" else "not finished"
+        there = "" if uri == default_uri(storage) else f" --tracking-uri {shlex.quote(uri)}"
+        found.append((f"{folder.name}, {'running' if running(folder) else ended}", command("publish", folder) + there))
+    return found
+
+
 def serve(
     storage: Path,
     host: str = "127.0.0.1",
@@ -445,7 +478,8 @@ def serve(
     uri: str | None = None,
     say: Callable[[str], None] = print,
 ) -> None:
-    """Run MLflow's server on the store of `storage` until SIGINT or SIGTERM; prints links to every sweep in it.
+    """Run MLflow's server on the store of `storage` until SIGINT or SIGTERM; prints links to every sweep in it,
+    and how to publish those that it lacks.
 
     `uri` names another `sqlite:///` store. `allowed_hosts` is MLflow's list of Host headers it answers (needed behind
     another name than localhost). Raises UiServerError if the server cannot start, TrackingError for other kinds of URI.
@@ -471,6 +505,7 @@ def serve(
             f"{title}\n" + "\n".join(f"  {what}: {link}" for what, link in links)
             for title, links in sweeps_in(uri, server.url)
         )
-        say("\n".join([f"MLflow runs at {server.url} (Ctrl-C ends it)", *lines]))
+        missing = [f"not published yet: {what}\n  {how}" for what, how in unpublished(storage, uri)]
+        say("\n".join([f"MLflow runs at {server.url} (Ctrl-C ends it)", *lines, *missing]))
 
     serve_until_stopped(server, ready)

@@ -4,11 +4,11 @@ import importlib
 import pkgutil
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from trainers.contract import missing
 from trainers.errors import ConfigError, Problem, nearest
-from trainers.settings import Settings, settings_fields
+from trainers.settings import Settings, allowed_values, settings_fields
 
 KINDS = ("task", "model", "position", "average", "schedule")
 _classes: dict[str, dict[str, type[Settings]]] = {kind: {} for kind in KINDS}
@@ -76,8 +76,20 @@ def build(kind: str, data: Any, *, default_name: str | None = None, name_key: st
     return lookup(kind, name, name_key).from_mapping(values)
 
 
-def describe(kind: str) -> list[tuple[str, str, dict[str, str]]]:
-    """For every registered name: the first line of its docstring, and each field with its default and meaning."""
+class Description(NamedTuple):
+    """A registered name: the first line of its docstring, each field in words, a task's metrics and their directions.
+
+    `metrics` are those with default settings; more settings may add some.
+    """
+
+    name: str
+    summary: str
+    fields: dict[str, str]
+    metrics: dict[str, str]
+
+
+def describe(kind: str) -> list[Description]:
+    """Every registered name of a kind; fields with their meaning, what they may be, and their default."""
     rows = []
     for name in names(kind):
         cls = _classes[kind][name]
@@ -85,8 +97,11 @@ def describe(kind: str) -> list[tuple[str, str, dict[str, str]]]:
         for item in settings_fields(cls):
             default = "required" if item.default is MISSING else f"default {item.default!r}"
             mark = ", per member" if item.metadata["member"] else ""
-            described[item.name] = f"{item.metadata['help']} ({default}{mark})".strip()
-        rows.append((name, (cls.__doc__ or "").strip().splitlines()[0], described))
+            described[item.name] = f"{item.metadata['help']} ({allowed_values(cls, item)}; {default}{mark})".strip()
+        summary = (cls.__doc__ or "").strip().splitlines()[0]
+        required = any(item.default is MISSING for item in settings_fields(cls))
+        metrics = {} if required else dict(getattr(cls(), "metrics", {}))
+        rows.append(Description(name, summary, described, metrics))
     return rows
 
 

@@ -109,6 +109,11 @@ def settings_fields(cls: type) -> tuple[Field[Any], ...]:
     return tuple(item for item in fields(cls) if "bounds" in item.metadata)
 
 
+def allowed_values(cls: type, item: Field[Any]) -> str:
+    """What a field of a settings class may be, in words: its choices, or its type and bounds."""
+    return _allowed(item, _hints(cls)[item.name])
+
+
 def _hints(cls: type) -> dict[str, Any]:
     if "_resolved_hints" not in cls.__dict__:
         cls._resolved_hints = typing.get_type_hints(cls)  # type: ignore[attr-defined]

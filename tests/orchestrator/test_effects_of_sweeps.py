@@ -86,7 +86,10 @@ def test_importance_is_a_share_and_goes_to_what_was_planted(planted):
 
 def test_the_table_has_both_outcomes_with_interval_n_and_importance(planted):
     columns = effect_columns(planted)
-    assert columns["at lengths"] == ["selection 6-7", "test 8-11"] * 4 and set(columns["n"]) == {"48"}
+    assert columns["at lengths"] == ["selection 6-7", "test 8-11"] * 4 and columns["n"] == [
+        effect.count for effect in planted.effects for _ in range(2)
+    ]
+    assert set(columns["n"]) == {"48", "48, 2 values", "48, 3 values"}
     assert columns["hyperparameter"][::2] == sorted(planted.searched) and set(columns["hyperparameter"][1::2]) == {""}
     rate = columns["hyperparameter"].index("training.learning_rate")
     effect = by_key(planted.effects)["training.learning_rate"]
@@ -94,7 +97,7 @@ def test_the_table_has_both_outcomes_with_interval_n_and_importance(planted):
     cell = f"{effect.correlation:+.2f} [{effect.low:+.2f}, {effect.high:+.2f}]"
     assert columns["rank correlation [95 %]"][rate] == cell
     cell = f"{partial.coefficient:+.2f} [{partial.low:+.2f}, {partial.high:+.2f}]"
-    assert columns["others held fixed [95 %]"][rate] == cell
+    assert columns["standardised slope, others held [95 %]"][rate] == cell
     assert columns["importance"][rate] == f"{effect.importance:.2f}"
     notes = " ".join(effect_notes(planted))
     assert "in standard deviations; n = 48." in notes and "add up to 1 also where nothing has an effect" in notes

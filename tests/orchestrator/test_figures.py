@@ -206,7 +206,9 @@ def label_boxes(figure):
     for axes in figure.axes:
         for axis in (axes.xaxis, axes.yaxis):
             low, high = sorted(axis.get_view_interval())
-            ticks = [tick for tick in (*axis.get_major_ticks(), *axis.get_minor_ticks()) if low <= tick.get_loc() <= high]
+            ticks = [
+                tick for tick in (*axis.get_major_ticks(), *axis.get_minor_ticks()) if low <= tick.get_loc() <= high
+            ]
             labels = [tick.label1 for tick in ticks if tick.label1.get_visible() and tick.label1.get_text()]
             yield axis, [label.get_window_extent() for label in labels]
 

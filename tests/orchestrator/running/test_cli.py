@@ -88,6 +88,8 @@ def test_list_and_schema(lengthwise, tmp_path):
     listed = lengthwise("list").stdout
     for text in ("task set_complement", "model attention_only", "average bema", "schedule constant", "vocabulary"):
         assert text in listed
+    assert "    target: next move, or the whole distribution (sampled, soft; default 'sampled')" in listed
+    assert "an integer >= 1; default" in listed and "total_variation (minimize)" in listed
     assert "model attention_only" not in lengthwise("list", "task").stdout
     assert json.loads(lengthwise("schema").stdout)["properties"]["seeds"]
     written = lengthwise("schema", "-o", tmp_path / "schema.json")
@@ -171,6 +173,15 @@ def test_storage_that_cannot_be_written_names_the_path(lengthwise, tiny, tmp_pat
     done = lengthwise("run", tiny, "--storage", full.parent)
     assert done.returncode == 1 and "No space left on device" in done.stderr and str(full) in done.stderr
     assert not (full / "events.jsonl").exists() and not (full / "sweep.yaml").exists()
+
+
+def test_ui_without_sweeps_creates_nothing(lengthwise, tmp_path):
+    new = tmp_path / "new"
+    refused(lengthwise("ui", "--storage", new), f"no sweeps in {new}; did you mean --storage?")
+    assert not list(tmp_path.iterdir())
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "events.jsonl").touch()
+    refused(lengthwise("ui", "--storage", tmp_path / "mine"), "is itself a sweep", f"--storage {tmp_path}")
 
 
 def test_default_storage(monkeypatch):

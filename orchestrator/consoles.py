@@ -1,0 +1,36 @@
+"""Consoles that break nothing: as wide as the terminal, or wide and unwrapped where output goes to a file or pipe."""
+
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+WIDTH_OF_FILES = 160  # of tables in logs and pipes, where nobody has said how wide a line may be
+
+
+class WholeConsole(Console):
+    """Prints lines that are wider than it whole; a terminal wraps them itself, and they can be copied from it."""
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        """As Console.print, without cropping."""
+        super().print(*objects, **{"crop": False, **options})
+
+
+def make_console(*, stderr: bool = False) -> Console:
+    """A console on stdout or stderr."""
+    terminal = (sys.stderr if stderr else sys.stdout).isatty()
+    return WholeConsole(stderr=stderr, width=None if terminal else WIDTH_OF_FILES)
+
+
+def aligned(rows: Sequence[tuple[str, str]]) -> str:
+    """Labels and texts in two columns, without trailing blanks."""
+    width = max((len(label) for label, _ in rows), default=0)
+    return "\n".join(f"{label:{width}}  {text}".rstrip() for label, text in rows)
+
+
+def command(verb: str, folder: Path) -> str:
+    """A command on a sweep directory, as it can be pasted into a shell."""
+    return f"lengthwise {verb} {shlex.quote(str(folder))}"
