@@ -53,7 +53,7 @@ def validate(
             spec = _load(file, overrides)
             built, warnings = _build_sample(spec)
         except SweepFileError as error:
-            _complain(str(error))
+            _complain(_in_full(error))
             wrong += 1
             continue
         for warning in warnings:
@@ -235,7 +235,7 @@ def main() -> None:
     except LengthwiseError as error:
         _end(error, error.exit_code)
     except SweepFileError as error:
-        _end(error, 2)
+        _end(error, 2, _in_full(error))
     except KeyboardInterrupt:
         _complain("interrupted")
         sys.exit(130)
@@ -246,10 +246,15 @@ def main() -> None:
         sys.exit(1)
 
 
-def _end(error: Exception, code: int) -> None:
+def _in_full(error: Any) -> str:
+    """The problems of a sweep file, and what they kept from being checked."""
+    return f"{error}\n({error.unchecked})" if error.unchecked else str(error)
+
+
+def _end(error: Exception, code: int, text: str | None = None) -> None:
     if os.environ.get(DEBUG_VARIABLE):
         raise error
-    _complain(str(error))
+    _complain(text or str(error))
     sys.exit(code)
 
 

@@ -49,10 +49,13 @@ class Problem:
 
 
 class SweepFileError(ValueError):
-    """A sweep file cannot be used. `problems` has all that was found; str() is one line for each, in file order."""
+    """A sweep file cannot be used. `problems` has all that was found; str() is one line for each, in file order.
 
-    def __init__(self, problems: Iterable[Problem]) -> None:
-        self.problems = tuple(problems)
+    `unchecked` says in words what could not be looked at because of them; empty when everything was.
+    """
+
+    def __init__(self, problems: Iterable[Problem], unchecked: str = "") -> None:
+        self.problems, self.unchecked = tuple(problems), unchecked
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
 

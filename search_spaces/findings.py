@@ -100,10 +100,10 @@ class Findings:
 
         return tuple(problem for _, problem in sorted(self._found.items(), key=order))
 
-    def raise_any(self) -> None:
-        """Raise SweepFileError if anything was found."""
+    def raise_any(self, unchecked: str = "") -> None:
+        """Raise SweepFileError if anything was found; `unchecked` says what was not looked at then."""
         if self._found:
-            raise SweepFileError(self.problems)
+            raise SweepFileError(self.problems, unchecked)
 
 
 def lookup(mapping: Any, dotted: str) -> Any:

@@ -97,6 +97,19 @@ def test_list_and_schema(lengthwise, tmp_path):
     refused(lengthwise("schema", "-o", tmp_path / "absent" / "schema.json"), "absent/schema.json", "cannot be written")
 
 
+def test_validate_says_that_a_second_round_follows(lengthwise, tiny):
+    """The grammar of the file comes first; what the registries know is looked at when it is sound."""
+    good = tiny.read_text()
+    tiny.write_text(good.replace("width: 8", "widht: 8").replace("direction: minimize", "direction: down"))
+    first = lengthwise("validate", tiny)
+    assert first.returncode == 2 and "objective.direction" in first.stderr and "widht" not in first.stderr
+    assert "are checked once this is mended" in first.stderr
+    tiny.write_text(good.replace("width: 8", "widht: 8"))
+    second = lengthwise("validate", tiny)
+    assert second.returncode == 2 and "model.widht" in second.stderr and "once this is mended" not in second.stderr
+    assert "once this is mended" not in lengthwise("validate", tiny.with_name("absent.yaml")).stderr
+
+
 @pytest.mark.timeout(120)
 def test_an_error_in_a_pack_is_shown_and_the_pack_can_be_tried_again(lengthwise, tiny, tmp_path):
     """Every pack raises, until what it stumbles over is out of its way."""
