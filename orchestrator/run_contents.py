@@ -362,10 +362,10 @@ def flat(value: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
 
 
 def run_name(row: Row) -> str:
-    """A configuration in the words of a chart's legend: `3: lr 0.00316, dropout 0.3`."""
+    """A configuration, by its number and not its rank, which may change: `configuration 3: lr 0.00316, dropout 0.3`."""
     short = short_keys(list(row.values))
     values = ", ".join(f"{short[key]} {compact_value(value)}" for key, value in row.values.items())
-    return f"{row.number}: {values}" if values else f"{row.number}: {row.config_id}"
+    return f"configuration {row.number}: {values or row.config_id}"
 
 
 def description(summary: Summary, confirmed: Sequence[Confirmed] = ()) -> str:
@@ -378,6 +378,7 @@ def description(summary: Summary, confirmed: Sequence[Confirmed] = ()) -> str:
         f"Ranked by the median over seeds of {metric} ({average}) at lengths {spans(summary.objective.lengths)}; "
         "lengths beyond these were not used for selection.",
         "In `<metric>/<average>/...` the step is the **length**; under `progress/` it is the training step.",
+        "Runs are named by the number of the configuration, the order they were drawn in; `rank` is a metric.",
         "The figures, the report and every curve (`curves.parquet`) are among the artifacts.",
     ]
     lines[1:1] = [*first_sentence(summary, code="`"), *(f"{one.sentence}." for one in confirmed)]

@@ -23,9 +23,10 @@ from mlflow.tracking import MlflowClient
 
 from orchestrator import mlflow_view
 from orchestrator.ledger import LEDGER_FILE
-from orchestrator.run_contents import name, unique_names
+from orchestrator.run_contents import name, run_name, unique_names
 from orchestrator.state import SweepState
-from orchestrator.tracking import Publisher, TrackingError, default_uri, initialise, publish, serve
+from orchestrator.summary import summary
+from orchestrator.tracking import Publisher, TrackingError, default_uri, initialise, publish, serve, unpublished
 from orchestrator.ui_server import UiServer, UiServerError, free_port
 
 pytestmark = pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning")  # MLflow's own use of it
@@ -467,3 +468,26 @@ def test_several_processes_may_open_a_fresh_store_at_once(tmp_path):
     assert [process.returncode for process in processes] == [0, 0], errors
     assert {path.name for path in tmp_path.iterdir()} <= {"mlflow.db", ".mlflow.db.lock"}
     assert (tmp_path / "mlflow.db").stat().st_size > 0
+
+
+def test_sweeps_the_store_lacks_are_named_with_the_command(tmp_path, synthetic_sweep, simple_curve):
+    values = [{"model.norm": "none"}, {"model.norm": "pre"}]
+    done, begun = tmp_path / "done", tmp_path / "just begun"
+    synthetic_sweep(done, values, 1, simple_curve)
+    synthetic_sweep(begun, values, 1, simple_curve, ended=False)
+    synthetic_sweep(tmp_path / "elsewhere", values, 1, simple_curve, spec={"tracking.uri": "http://lab3:5000"})
+    uri = default_uri(tmp_path)
+    publish(done)
+    assert unpublished(tmp_path, uri) == [("just begun, not finished", f"lengthwise publish '{begun}'")]
+    publish(begun)
+    assert unpublished(tmp_path, uri) == []
+    other = f"sqlite:///{tmp_path / 'other.db'}"
+    initialise(other)
+    assert [how for _, how in unpublished(tmp_path, other)] == [
+        f"lengthwise publish {folder} --tracking-uri {other}" for folder in (done, f"'{begun}'")
+    ]
+
+
+def test_runs_are_named_by_configuration_number(small_sweep):
+    names = {row.number: run_name(row) for row in summary(small_sweep).rows}
+    assert names[1].startswith("configuration 1: ") and "norm pre" in names[1] and "batch 32" in names[1]
