@@ -171,6 +171,7 @@ def _rich_table(title: str, columns: Columns, wide: bool = True) -> Table:
         folds = name in LEFT - WHOLE or "[95 %]" in name
         unbroken = max((len(part) for cell in cells for part in _unbroken(name, cell)), default=0)
         heading = name if wide or folds or len(name) <= unbroken else name.replace(" ", "\n")
+        heading = heading if wide else heading.replace(" [95 %]", "\n[95 %]")
         unbroken = unbroken if folds else max(unbroken, *map(len, heading.split("\n")))
         style: dict[str, Any] = {"justify": "left" if name in LEFT else "right", "overflow": "fold"}
         table.add_column(Text(heading), min_width=unbroken, no_wrap=not folds, **style)
