@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from trainers.pack import Pack, State
 from trainers.random import Stream
 
-_CELLS_AT_ONCE = 2**24  # logits evaluated together: 64 MiB in float32
+_CELLS_AT_ONCE = 2**20  # logits evaluated together: 4 MiB in float32, about what a cache holds
 
 
 @torch.no_grad()
