@@ -152,7 +152,7 @@ def test_every_make_target_and_every_verb_is_named() -> None:
 
 def test_options_named_in_the_text_exist() -> None:
     ours = {name for command in COMMANDS.values() for one in command.params for name in one.opts}
-    ours |= {"--working-dir", "--dashboard-port", "--gcs-port"}
+    ours |= {"--working-dir", "--dashboard-port", "--gcs-port", "--rounds", "--arms"}
     named = set(re.findall(r"`[^`\n]*?(--[a-z][a-z-]*)", PROSE))
     assert named and named <= ours
 
