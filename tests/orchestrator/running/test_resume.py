@@ -113,6 +113,8 @@ def test_sigterm_leaves_a_resumable_sweep_in_three_seconds(
     second = lengthwise("resume", folder)  # while the first is still starting its workers
     assert second.returncode == 2 and "Traceback" not in second.stderr
     assert "is being run by" in second.stderr and f"pid {driver.pid}" in second.stderr
+    again = lengthwise("run", sweep_file, "--storage", sweep_file.parent, "--name", "terminated", *LONG, *WHERE)
+    assert again.returncode == 2 and "Traceback" not in again.stderr and "lengthwise resume" in again.stderr
     wait_for(lambda: records(folder, "evaluation") or driver.poll() is not None)
     signalled = time.time()
     os.kill(driver.pid, signal.SIGTERM)
