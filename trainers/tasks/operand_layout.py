@@ -115,9 +115,9 @@ def answers(values: Tensor, targets: Tensor, width: int) -> Tensor:
     return _block(values, targets != IGNORED, width).flip(-1)
 
 
-def shown(ids: Sequence[int]) -> str:
+def symbols(ids: Sequence[int]) -> list[str]:
     """Tokens or targets as one reads them: digits, P for pad, + and x, _ for ignored, t for text."""
-    return " ".join(_SYMBOLS.get(token, str(token) if token < PAD else "t") for token in ids)
+    return [_SYMBOLS.get(token, str(token) if token < PAD else "t") for token in ids]
 
 
 def _block(values: Tensor, inside: Tensor, width: int) -> Tensor:

@@ -4,29 +4,28 @@ import itertools
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from trainers.errors import Problem
 from trainers.random import Stream
 from trainers.registry import register
-from trainers.settings import Settings, setting
-from trainers.tasks import carry_chains, digit_scores
+from trainers.settings import setting
+from trainers.tasks import carry_chains
 from trainers.tasks.batch import Batch
-from trainers.tasks.digit_scores import GENERAL, OUTPUTS, GroupedBatch
+from trainers.tasks.digit_scores import GENERAL
 from trainers.tasks.digits import add, carry_run, cascade_length, digit_count, of_integers, shifted, written
-from trainers.tasks.fixed_set import Draws, FixedSet, visited
-from trainers.tasks.operand_layout import PLUS, Layout, Places, shown
+from trainers.tasks.family import Family, families
+from trainers.tasks.fixed_set import Draws
+from trainers.tasks.operand_layout import PLUS, Layout
+from trainers.tasks.padded_numbers import SHIFTED, PaddedNumbers, as_written
 
-Curves = NDArray[np.float32]
 _PAIRS, _KIND, _MIXTURE, _SHIFT, _GAPS, _TEXT = range(6)  # sites of random words
 _SITES, _GROUPS = 8, 1024  # sites reserved for one group of evaluation rows, and groups for one length
 
 
 @register("task", "padded_addition")
-class PaddedAddition(Settings):
+class PaddedAddition(PaddedNumbers):
     """Two numbers in, padded on the left to one fixed width; out, at the last width + 1 positions, their sum.
 
     Both numbers are uniform below 10^n: n is train_digits in training and the length in evaluation. P is the pad, which
@@ -46,50 +45,28 @@ class PaddedAddition(Settings):
     """
 
     width: int = setting(20, low=1, high=200, help="digits of the padded numbers, in training too")
-    train_digits: int = setting(5, low=1, help="trained on numbers of up to so many digits")
     carries: str = setting("full", choices=("full", "sum_le_9", "mod10"), help="ordinary sums, or sums without carries")
-    zero_shift: bool = setting(
-        False, help="train on both numbers and sum with up to width - train_digits zeros appended"
-    )
     distribution: str = setting(
         "uniform",
         choices=("uniform", "complexity", "mixed"),
         help="training pairs uniform, over cascades, or half each",
     )
     longest_cascade: int | None = setting(None, low=0, help="`complexity` is uniform over 0..this; null: train_digits")
-    fixed_set: int | None = setting(None, low=1, below=2**32, help="distinct training samples; null: always fresh ones")
-    text_tokens: int = setting(0, low=0, help="most text tokens in each of the three gaps")
-    text_ids: int = setting(50, low=1, help="distinct text tokens")
-    measured_digits: int = setting(0, low=0, help="lowest digits of the answer with a metric of their own")
     measured_cascades: tuple[int, ...] = setting((), low=0, help="cascade lengths with a metric of their own")
     measured_runs: tuple[int, ...] = setting((), low=0, help="runs of carries with a metric of their own")
     measured_samples: int = setting(200, low=1, help="inputs per length and cascade length or run")
 
-    causal: ClassVar[bool] = False
-    compiles: ClassVar[bool] = False  # compiling the shuffle of a fixed set takes many minutes
+    shift_site: ClassVar[int] = _SHIFT
 
     def cross_checks(self) -> Iterator[Problem]:
         """Numbers fit into the width, and carries are there where they are asked for."""
-        if self.train_digits > self.longest:
-            yield Problem(
-                key="train_digits",
-                given=self.train_digits,
-                message=f"{self.train_digits} digits do not fit",
-                allowed=f"<= {self.longest}" + (" (in text, sums need one more)" if self.longest < self.width else ""),
-            )
+        yield from super().cross_checks()
         if self.longest_cascade is not None and self.longest_cascade > self.train_digits:
             yield Problem(
                 key="longest_cascade",
                 given=self.longest_cascade,
                 message=f"no sum of {self.train_digits} digits has a cascade of {self.longest_cascade}",
                 allowed=f"<= train_digits ({self.train_digits})",
-            )
-        if self.measured_digits > self.answer_width:
-            yield Problem(
-                key="measured_digits",
-                given=self.measured_digits,
-                message="is more than the answer has",
-                allowed=f"<= {self.answer_width}",
             )
         for key in ("measured_cascades", "measured_runs"):
             asked = getattr(self, key)
@@ -118,129 +95,60 @@ class PaddedAddition(Settings):
         return self.width - 1 if self.text_tokens and self.carries == "full" else self.width
 
     @property
+    def longest_in_words(self) -> str:
+        """The same, and why."""
+        return f"{self.longest}" + (" (in text, sums need one more)" if self.longest < self.width else "")
+
+    @property
     def answer_width(self) -> int:
         """Supervised positions."""
         return self.width if self.text_tokens else self.width + 1
 
     @property
-    def inputs(self) -> int:
-        """Number of input tokens."""
-        return self.layout.inputs
-
-    @property
-    def outputs(self) -> int:
-        """Number of output tokens: ten digits and the pad."""
-        return OUTPUTS
-
-    @property
-    def positions(self) -> int:
-        """Positions of every input."""
-        return self.train_positions
-
-    @property
-    def train_positions(self) -> int:
-        """Positions of every row, in training and in evaluation."""
-        return self.layout.positions
-
-    @property
-    def trained_lengths(self) -> tuple[int, ...]:
-        """Numbers of digits seen in training."""
-        return tuple(range(1, self.train_digits + 1))
-
-    @property
-    def lengths(self) -> tuple[int, ...]:
-        """Numbers of digits that can be evaluated."""
-        return tuple(range(1, self.longest + 1))
-
-    @property
-    def metrics(self) -> Mapping[str, str]:
-        """Each metric and its better direction.
-
-        exact_match: all supervised positions right, pads included. digit_accuracy: their mean. accuracy_digit_k: the
-        k-th one, units first. exact_match_cascade_c, exact_match_run_c: exact match over pairs of this length whose
-        longest cascade, or run of carries, is c; NaN where there is none. exact_match_shifted: pairs of training size
-        with zeros appended up to this length; NaN below train_digits.
-        """
-        groups = [*self._chains(), *(["exact_match_shifted"] if self.zero_shift else [])]
-        each = [f"accuracy_digit_{k}" for k in range(1, self.measured_digits + 1)]
-        return dict.fromkeys([GENERAL, "digit_accuracy", *each, *groups], "maximize")
-
-    @property
-    def headline(self) -> tuple[str, ...]:
-        """The metrics worth a chart."""
-        return (*(name for name in self.metrics if name.startswith(GENERAL)), "digit_accuracy")
-
-    def places(self, tokens: Tensor) -> Places:
-        """Role and significance of each position, (..., T), of sequences (..., T)."""
-        return self.layout.places(tokens)
-
-    def fixed_places(self) -> Places | None:
-        """The places (T,) that all sequences share; None with text."""
-        return self.layout.fixed_places()
+    def _groups(self) -> Mapping[str, Family]:
+        """Pairs whose longest cascade, or run of carries, has a length."""
+        return families(
+            cascade=("cascade length", "exact_match_cascade", self.measured_cascades),
+            run=("run of carries", "exact_match_run", self.measured_runs),
+        )
 
     def example(self, first: int, second: int) -> tuple[str, str]:
         """Tokens and targets of one sum without text, as text."""
         layout = Layout(self.width, self.width, PLUS)
         a, b = (of_integers([number], self.width)[None] for number in (first, second))
         answer = self._answer(a, b)
-        batch = layout.batch(*self._written(a, b), answer, Stream(torch.tensor([0]), "data", torch.tensor(0)), (0, 0))
-        return shown(batch.tokens[0, 0].tolist()), shown(batch.targets[0, 0].tolist())
+        batch = layout.batch(
+            as_written(a), as_written(b), answer, Stream(torch.tensor([0]), "data", torch.tensor(0)), (0, 0)
+        )
+        tokens, targets = self.shown(batch, 0)
+        return " ".join(tokens), " ".join(targets)
 
     def measures(self, tokens: Tensor) -> dict[str, Tensor]:
         """How hard each sequence (..., T) is, int64 (...): its `cascade` length and its `run` of carries."""
         first, second = self.layout.numbers(tokens)
         return {"cascade": cascade_length(first + second), "run": carry_run(first + second)}
 
-    def sample(self, stream: Stream, batch: int) -> Batch:
-        """A training batch for every seed of the stream. The zero shift of a sample is drawn anew at every visit."""
-        draws: Draws = stream
-        if self.fixed_set is not None:
-            draws = FixedSet(stream.seeds_S, visited(stream, batch, self.fixed_set))
-        first, second = self._training_pairs(draws, batch)
-        shift = torch.zeros_like(first[..., 0])
-        if self.zero_shift:
-            shift = stream.integers(_SHIFT, (batch,), self.longest - self.train_digits + 1)
-        return self._batch(first, second, shift, draws, 0)
+    def _drawn(self, draws: Draws, batch: int, shift: Tensor) -> Batch:
+        return self._batch(*self._training_pairs(draws, batch), shift, draws, 0)
 
-    def loss(self, logits_MBTV: Tensor, batch: Batch) -> Tensor:
-        """Mean cross-entropy of each member over supervised positions, (M,)."""
-        return digit_scores.loss(logits_MBTV, batch.targets)
-
-    def evaluation_batches(
-        self, stream: Stream, samples: int, lengths: tuple[int, ...]
-    ) -> Iterator[tuple[Batch, tuple[int, ...]]]:
-        """One batch for each length: uniform pairs, then pairs with each measured cascade length, run, and shift."""
+    def _evaluated(self, stream: Stream, samples: int, length: int) -> dict[str, Batch]:
+        """Uniform pairs, then pairs of training size shifted to this length, then those with each measured chain."""
         nowhere = torch.zeros(len(stream.seeds_S), samples, dtype=torch.int64, device=stream.seeds_S.device)
         few = nowhere[:, :1].expand(-1, self.measured_samples)
-        for length in lengths:
-            sites = itertools.count(_SITES * _GROUPS * length, _SITES)
+        sites = itertools.count(_SITES * _GROUPS * length, _SITES)
+        site = next(sites)
+        found = {GENERAL: self._batch(*self._uniform_pairs(stream, site, samples, length), nowhere, stream, site)}
+        if self.zero_shift:
             site = next(sites)
-            pairs = self._uniform_pairs(stream, site, samples, length)
-            groups = {GENERAL: self._batch(*pairs, nowhere, stream, site)}
-            if self.zero_shift:
-                site = next(sites)
-                if length >= self.train_digits:
-                    pairs = self._uniform_pairs(stream, site, samples, self.train_digits)
-                    shift = nowhere + length - self.train_digits
-                    groups["exact_match_shifted"] = self._batch(*pairs, shift, stream, site)
-            for (name, (chain, c)), site in zip(self._chains().items(), sites, strict=False):
-                if carry_chains.count(chain, c, length) > 0:
-                    pairs = carry_chains.draw(stream, site, self.measured_samples, length, chain, (c,), few)
-                    groups[name] = self._batch(*pairs, few, stream, site)
-            yield digit_scores.grouped(groups), (length,)
-
-    def score(self, logits_MBTV: Tensor, batch: GroupedBatch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
-        """Each metric at the one length of the batch, (M, 1)."""
-        return digit_scores.scores(logits_MBTV, batch, self.answer_width, self.metrics)
-
-    def derived(self, curves: Mapping[str, Curves], lengths: tuple[int, ...]) -> dict[str, Curves]:
-        """None."""
-        return {}
-
-    def _chains(self) -> dict[str, tuple[str, int]]:
-        """Metric, and the chain and length that its pairs have."""
-        cascades = {f"exact_match_cascade_{c}": ("cascade", c) for c in self.measured_cascades}
-        return {**cascades, **{f"exact_match_run_{c}": ("run", c) for c in self.measured_runs}}
+            if length >= self.train_digits:
+                pairs = self._uniform_pairs(stream, site, samples, self.train_digits)
+                found[SHIFTED] = self._batch(*pairs, nowhere + length - self.train_digits, stream, site)
+        chains = [(chain, c, metric) for chain, family in self._groups.items() for c, metric in family.metrics.items()]
+        for (chain, c, metric), site in zip(chains, sites, strict=False):
+            if carry_chains.count(chain, c, length) > 0:
+                pairs = carry_chains.draw(stream, site, self.measured_samples, length, chain, (c,), few)
+                found[metric] = self._batch(*pairs, few, stream, site)
+        return found
 
     def _training_pairs(self, draws: Draws, batch: int) -> tuple[Tensor, Tensor]:
         """Digits (S, B, train_digits) of training pairs."""
@@ -268,15 +176,11 @@ class PaddedAddition(Settings):
         )
         sites = (site + _GAPS, site + _TEXT)
         answer = self._answer(first, second)[..., -self.answer_width :]
-        return self.layout.batch(*self._written(first, second), answer, draws, sites)
-
-    def _written(self, first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
-        return written(first, digit_count(first)), written(second, digit_count(second))
+        return self.layout.batch(as_written(first), as_written(second), answer, draws, sites)
 
     def _answer(self, first: Tensor, second: Tensor) -> Tensor:
         """The tokens (S, B, width + 1) of the sum."""
         if self.carries == "mod10":
             total = torch.nn.functional.pad((first + second) % 10, (0, 1))
             return written(total, torch.maximum(digit_count(first), digit_count(second)))
-        total = add(first, second)
-        return written(total, digit_count(total))
+        return as_written(add(first, second))
