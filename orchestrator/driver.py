@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from orchestrator import curve_store, search
+from orchestrator import curve_store, search, weights
 from orchestrator.deaths import counted
 from orchestrator.ledger import Ledger, Record
 from orchestrator.objective import score_configuration, score_members
@@ -107,9 +107,12 @@ class SweepDriver:
                 seconds=found.seconds,
                 form=found.form,
                 compiled=found.compiled,
+                **({"weights": weights.as_recorded(found.weights)} if found.weights else {}),
             )
             if found.final:
                 self._keep_scores(self._objective_rows(pack.members, found))
+        if found.weights:
+            weights.discard_unnamed(self.state, pack_id)
         self._seconds[pack_id] = found.seconds
 
     def progressed(self, pack_id: str, progress: dict[str, Any]) -> None:
@@ -224,6 +227,7 @@ class SweepDriver:
             members,
             pack_id=pack_id,
             folder=str(self.state.folder.resolve()),
+            weights=str(self.state.folder.resolve() / weights.WEIGHTS_FOLDER) if resources.keep_weights else None,
             cpus=resources.cpus,
             gpus=resources.gpus,
             checkpoint_steps=resources.checkpoint_steps,

@@ -9,7 +9,8 @@ LengthwiseError                 printed as one message without a traceback; exit
 ├── LedgerError                 the ledger cannot be read or written: full disk, read-only folder
 │   ├── DamagedLedger           its bytes are not what was written
 │   └── NewerLedger             it was written by a newer version
-└── DamagedCurves               a parquet part is missing or is not what the ledger says it is
+├── DamagedCurves               a parquet part is missing or is not what the ledger says it is
+└── DamagedWeights              a file of kept weights is missing or is not what the ledger says it is
 """
 
 from __future__ import annotations
@@ -70,3 +71,7 @@ class NewerLedger(LedgerError):  # noqa: N818
 
 class DamagedCurves(LengthwiseError):  # noqa: N818
     """A parquet part of the curves is missing or differs from the checksum in the ledger; names the file."""
+
+
+class DamagedWeights(LengthwiseError):  # noqa: N818
+    """A file of kept weights is missing or differs from the checksum in the ledger; names the file."""

@@ -12,11 +12,13 @@ from orchestrator.progress import duration
 from orchestrator.ray_session import Cluster
 from orchestrator.sweep import check, packing
 from orchestrator.upload import measure
+from orchestrator.weights import bytes_per_member
 from search_spaces import SweepSpec
 from trainers.config import MemberConfig
 from trainers.cost import calibrate, estimate, will_compile
 
 CALIBRATIONS = 3  # structures that are measured; the time of others follows from their operations
+_UNITS = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
 START_SECONDS = 12.0  # Ray, its workers, and the report at the end
 
 
@@ -34,6 +36,8 @@ class Forecast:
     seconds: float
     bytes_per_pack: int
     parameters: tuple[int, ...]
+    weights_bytes: int
+    keeps_weights: bool
     later: int
     compiles: bool
     warnings: tuple[str, ...]
@@ -51,8 +55,13 @@ class Forecast:
             ("steps", ", ".join(str(step) for step in self.steps)),
             ("parameters", ", ".join(f"{count:,}" for count in self.parameters) + " per member"),
             ("memory", f"about {self.bytes_per_pack / 2**20:,.0f} MiB for the largest pack"),
+            ("weights", self._weights()),
             ("time", f"about {duration(self.seconds)} with {self.workers} packs at once{compiled}"),
         ]
+
+    def _weights(self) -> str:
+        size = _size(self.weights_bytes)
+        return f"{size} will be kept" if self.keeps_weights else f"not kept; resources.keep_weights would keep {size}"
 
 
 def forecast(spec: SweepSpec, workers: int | None, working_dir: Path) -> Forecast:
@@ -70,6 +79,7 @@ def forecast(spec: SweepSpec, workers: int | None, working_dir: Path) -> Forecas
     by_id = {configuration.config_id: configuration for configuration in configurations}
     examples = {pack.structural_key: by_id[pack.members[0][0]].member(pack.members[0][1]) for pack in packs}
     costs = {key: estimate(member) for key, member in examples.items()}
+    kept = {key: bytes_per_member(member, costs[key]) for key, member in examples.items()}
     seconds = _seconds(packs, examples)
     distinct = [configuration for configuration in configurations if configuration.duplicate_of is None]
     later = search.total(spec) - len(configurations)
@@ -89,6 +99,8 @@ def forecast(spec: SweepSpec, workers: int | None, working_dir: Path) -> Forecas
         seconds=START_SECONDS + whole * makespan(seconds, here.workers),
         bytes_per_pack=max(costs[pack.structural_key].bytes_per_member * len(pack.members) for pack in packs),
         parameters=tuple(sorted({cost.parameters for cost in costs.values()})),
+        weights_bytes=round(whole * sum(kept[pack.structural_key] * len(pack.members) for pack in packs)),
+        keeps_weights=spec.resources.keep_weights,
         later=later,
         compiles=any(will_compile(member) for member in examples.values()),
         warnings=tuple(warnings),
@@ -97,6 +109,11 @@ def forecast(spec: SweepSpec, workers: int | None, working_dir: Path) -> Forecas
 
 def _count(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def _size(count: int) -> str:
+    unit, name = next(((unit, name) for unit, name in _UNITS if count >= unit), _UNITS[-1])
+    return f"{count / unit:.3g} {name}"
 
 
 def _seconds(packs: list[Pack], examples: dict[str, MemberConfig]) -> list[float]:

@@ -1,8 +1,8 @@
 """The Ray trainable: one pack, trained in one worker process, its evaluations sent to the driver as packed bytes.
 
 Everything a worker needs comes as one string (`encode_work`), because Ray Tune copies and keeps every value of a
-configuration separately. The worker writes nothing but checkpoints; what it finds is recorded by the driver, and
-`tune.report` returns only when the driver has done so.
+configuration separately. The worker writes nothing but checkpoints and, where they are kept, final weights; what it
+finds is recorded by the driver, and `tune.report` returns only when the driver has done so.
 """
 
 import base64
@@ -58,7 +58,8 @@ def run_pack(config: Mapping[str, Any]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with Watchdog(work["watchdog_seconds"], stuck_file(Path(work["folder"]), work["pack_id"])) as watchdog:
         device = "cuda" if work["gpus"] else "cpu"
-        trainers.train(members, TuneReporter(watchdog), checkpoints=checkpoints, device=device)
+        weights = Path(work["weights"]) if work["weights"] else None
+        trainers.train(members, TuneReporter(watchdog), checkpoints=checkpoints, weights=weights, device=device)
 
 
 def stuck_file(folder: Path, pack_id: str) -> Path:

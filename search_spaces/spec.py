@@ -157,6 +157,11 @@ class Objective(_Strict):
         default="mean",
         description="How the values at the lengths become one score: their mean, their largest, or the last one.",
     )
+    checkpoint: Literal["last", "best"] = Field(
+        default="last",
+        description="The evaluation each seed is judged at: the last one, or the one with the best value at these "
+        "lengths, the later one of equals. Everything that is reported of the seed is taken there.",
+    )
     failed_seeds: Literal["worst", "exclude", "fail"] = Field(
         default="worst",
         description="A seed whose training diverged counts as the worst score, is left out of the median, or fails the "
@@ -179,6 +184,11 @@ class Resources(_Strict):
     )
     checkpoint_steps: int | None = Field(
         default=None, ge=1, description="A pack saves its state every so many steps; null turns it off."
+    )
+    keep_weights: bool = Field(
+        default=False,
+        description="Whether the final weights of every member are kept: all parameters, once for each weight average. "
+        "`lengthwise plan` says how large they are.",
     )
     retries: int = Field(default=2, ge=0, description="How often a pack that died is started again.")
     watchdog_seconds: float = Field(
@@ -236,6 +246,8 @@ class SweepSpec(_Strict):
         data = self.model_dump(exclude={"space"}) | {"space": written_space(self.space)}
         if self.search.listed is None:
             del data["search"]["listed"]  # it belongs to one sampler alone
+        if self.objective.checkpoint == "last":
+            del data["objective"]["checkpoint"]  # a sweep begun before the key existed is still the same sweep
         return {name: plain(data[name]) for name in type(self).model_fields}
 
     @property

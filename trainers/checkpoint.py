@@ -4,10 +4,8 @@ A file is one JSON header line (schema, step, checksum, members, array directory
 file is passed over for the previous good one, with a notice that names it.
 """
 
-import contextlib
 import hashlib
 import json
-import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trainers.atomic_file import write_whole
 from trainers.errors import CheckpointError
 
 _SCHEMA = 1
@@ -55,20 +54,11 @@ class Checkpoints:
     def save(self, snapshot: Snapshot, members: Sequence[str]) -> Path:
         """Write one checkpoint and remove all but the last two. Raises CheckpointError naming the path."""
         path = self.folder / f"step-{snapshot.step:012d}.ckpt"
-        temporary = self.folder / f".{path.name}.{os.getpid()}.tmp"
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            with temporary.open("wb") as file:
-                for piece in _encode(snapshot, members):
-                    file.write(piece)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
+            write_whole(path, _encode(snapshot, members))
             for old in self._paths()[:-_KEPT]:
                 old.unlink(missing_ok=True)
         except OSError as error:
-            with contextlib.suppress(OSError):
-                temporary.unlink()
             raise CheckpointError(f"cannot write checkpoint {path}: {error.strerror or error}") from error
         self._last_step, self._last_time = snapshot.step, time.monotonic()
         return path

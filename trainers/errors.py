@@ -3,7 +3,8 @@
 TrainerError
 ├── ConfigError        a configuration that cannot be built: carries one `Problem` per fault
 ├── PackError          members that cannot be trained as one stacked program
-└── CheckpointError    a checkpoint that belongs to other members, or cannot be written
+├── CheckpointError    a checkpoint that belongs to other members, or cannot be written
+└── WeightsError       weights that cannot be kept, or that are not what was written
 """
 
 import difflib
@@ -53,6 +54,10 @@ class PackError(TrainerError, ValueError):
 
 class CheckpointError(TrainerError):
     """A checkpoint belongs to other members, or the checkpoint folder cannot be written."""
+
+
+class WeightsError(TrainerError):
+    """Weights cannot be written, or are not what was written; the message names the file."""
 
 
 def nearest(name: Any, allowed: Iterable[str]) -> str | None:

@@ -2,13 +2,14 @@
 
 import json
 import struct
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trainers.config import MemberConfig
+from trainers.weights import WeightsFile
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +29,8 @@ class Evaluation:
 
     values_MAKL: float32 (members, averages, metrics, lengths), NaN for failed members.
     loss_M: float64, mean training loss since the previous evaluation. failed_at_M: int64, the step at which a member
-    became non-finite, -1 while it is alive. seconds: time this pack has trained and evaluated so far.
+    became non-finite, -1 while it is alive. seconds: time this pack has trained and evaluated so far. weights: in the
+    final evaluation the file with each member's weights, None for failed ones; empty where weights are not kept.
     """
 
     step: int
@@ -42,6 +44,7 @@ class Evaluation:
     seconds: float
     form: str
     compiled: bool
+    weights: tuple[WeightsFile | None, ...] = ()
 
     def to_bytes(self) -> bytes:
         """Header length, JSON header, then the three arrays, little-endian."""
@@ -55,6 +58,7 @@ class Evaluation:
             "seconds": self.seconds,
             "form": self.form,
             "compiled": self.compiled,
+            "weights": [asdict(file) if file else None for file in self.weights],
         }
         header = json.dumps(plain).encode()
         arrays = (self.values_MAKL.astype("<f4"), self.loss_M.astype("<f8"), self.failed_at_M.astype("<i8"))
@@ -85,6 +89,7 @@ class Evaluation:
             seconds=header["seconds"],
             form=header["form"],
             compiled=header["compiled"],
+            weights=tuple(WeightsFile(**file) if file else None for file in header.get("weights", ())),
         )
 
 

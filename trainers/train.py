@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -12,28 +13,39 @@ from trainers.evaluate import evaluate
 from trainers.pack import Pack, State
 from trainers.results import Curve, Evaluation, MemberResult, Progress, Reporter
 from trainers.step import compiles, stepper
+from trainers.weights import WeightsFile, weights_of, write_weights
 
 _HEARTBEAT_SECONDS = 1.0
 
 
 def train(
-    members: Sequence[MemberConfig], reporter: Reporter, *, checkpoints: Checkpoints | None = None, device: str = "cpu"
+    members: Sequence[MemberConfig],
+    reporter: Reporter,
+    *,
+    checkpoints: Checkpoints | None = None,
+    weights: Path | None = None,
+    device: str = "cpu",
 ) -> list[MemberResult]:
     """Train members of one structural key as one stacked program; results in the order of `members`.
 
-    Resumes from the newest good checkpoint, and then first reports every earlier evaluation again.
-    Raises PackError for members of unequal structure and CheckpointError for a checkpoint of other members.
+    Resumes from the newest good checkpoint, and then first reports every earlier evaluation again. The final weights
+    are kept in the folder `weights`, if one is given, before the last evaluation is reported, which names their files.
+    Raises PackError for members of unequal structure, CheckpointError for a checkpoint of other members, WeightsError
+    for weights that cannot be written.
     """
     pack = Pack(members, torch.device(device))
     if len(members) == 1 and compiles(pack):
         # A compiled program of one member reduces in another order than one of several: a twin keeps the bits the same.
         pack = Pack([*members, *members], torch.device(device))
-    return _Run(pack, len(members), reporter, checkpoints).to_the_end()
+    return _Run(pack, len(members), reporter, checkpoints, weights).to_the_end()
 
 
 class _Run:
-    def __init__(self, pack: Pack, count: int, reporter: Reporter, checkpoints: Checkpoints | None) -> None:
+    def __init__(
+        self, pack: Pack, count: int, reporter: Reporter, checkpoints: Checkpoints | None, weights: Path | None
+    ) -> None:
         self.pack, self.count, self.reporter, self.checkpoints = pack, count, reporter, checkpoints
+        self.weights = weights
         self.ids = [f"{member.config_id}/{member.seed}" for member in pack.members]
         self.step_pack, self.compiled = stepper(pack), compiles(pack)
         self.state, self.done = State.initial(pack), 0
@@ -102,9 +114,11 @@ class _Run:
         loss = np.where(steps > 0, self.state.loss_sum.cpu().numpy() / np.maximum(steps, 1), np.nan)
         self.state.loss_sum.zero_()
         self.state.loss_steps.zero_()
+        final = self.done == self.pack.optimization.steps
+        kept = self.keep_weights(self.weights) if final and self.weights else ()
         evaluation = Evaluation(
             step=self.done,
-            final=self.done == self.pack.optimization.steps,
+            final=final,
             averages=self.pack.labels,
             metrics=metrics,
             lengths=self.pack.lengths,
@@ -114,9 +128,21 @@ class _Run:
             seconds=self.seconds(),
             form=self.pack.form,
             compiled=self.compiled,
+            weights=kept,
         )
         self.evaluations.append(evaluation)
         self.reporter.report(evaluation)
+
+    def keep_weights(self, folder: Path) -> tuple[WeightsFile | None, ...]:
+        """Write the weights of every member that has not failed."""
+        found, kept = weights_of(self.pack, self.state), list[WeightsFile | None]()
+        for i, member in enumerate(self.pack.members[: self.count]):
+            self.beat("evaluate")
+            mine = {label: self.pack.layout.views(theta[i : i + 1].cpu()) for label, theta in found.items()}
+            arrays = {label: {name: value[0].numpy() for name, value in of.items()} for label, of in mine.items()}
+            failed = bool(self.state.failed_at[i] >= 0)
+            kept.append(None if failed else write_weights(folder, member, self.done, arrays))
+        return tuple(kept)
 
     def save(self) -> None:
         assert self.checkpoints is not None

@@ -130,7 +130,8 @@ class Stage:
         folder = stage.folder / "checkpoints" / pack_id
         members = [MemberConfig.from_dict(member) for member in given["members"]]
         checkpoints = Checkpoints(folder=folder, every_steps=given["checkpoint_steps"])
-        trainers.train(members, Reporter(), checkpoints=checkpoints)
+        weights = Path(given["weights"]) if given["weights"] else None
+        trainers.train(members, Reporter(), checkpoints=checkpoints, weights=weights)
         driver.completed(pack_id)
 
 

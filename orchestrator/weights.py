@@ -1,0 +1,109 @@
+"""Final weights that a sweep has kept: which files the ledger names, and loading them.
+
+Packs write one file for each member below `weights/` (trainers/weights.py has the format) before their final evaluation
+is recorded, and that record names the files and their checksums.
+"""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from orchestrator.errors import DamagedWeights, UserError
+from orchestrator.state import ConfigurationState, PackState, SweepState
+from trainers.config import MemberConfig
+from trainers.cost import Cost
+from trainers.errors import WeightsError, nearest
+from trainers.weights import Array, StoredWeights, WeightsFile, averages_kept, member_prefix
+
+WEIGHTS_FOLDER = "weights"
+
+
+class Kept(NamedTuple):
+    """A file as the ledger names it."""
+
+    path: Path
+    sha256: str
+
+    def weights(self, average: str) -> StoredWeights:
+        """The weights of an average, read one by one as they are asked for; raises WeightsError naming the file."""
+        return StoredWeights(self.path, self.sha256, average)
+
+
+def load(folder: Path | str, configuration: str | int, seed: int, average: str = "raw") -> dict[str, Array]:
+    """The final weights of one member of the sweep in `folder`, by the names of `Model.parameters`.
+
+    `configuration` is a config_id or the number of a configuration; `average` is a label of training.averages, or
+    `raw`. Raises UserError for what the sweep does not have or has not kept, DamagedWeights naming a file that is not
+    what was written, and what reading the ledger raises.
+    """
+    state = SweepState.load(Path(folder))
+    found = find_configuration(state, configuration)
+    if seed not in found.members:
+        seeds = ", ".join(map(str, sorted(found.members)))
+        raise UserError(f"configuration {found.config_id} has no seed {seed}; allowed: {seeds}")
+    kept = kept_weights(state).get((found.config_id, seed))
+    if kept is None:
+        raise UserError(_why_not(state, found, seed))
+    labels = averages_kept(MemberConfig.from_dict({**found.resolved, "seed": seed}))
+    if average not in labels:
+        raise UserError(f"there is no average {average!r}; allowed: {', '.join(labels)}")
+    try:
+        return dict(kept.weights(average))
+    except WeightsError as error:
+        raise DamagedWeights(str(error)) from error
+
+
+def kept_weights(state: SweepState) -> dict[tuple[str, int], Kept]:
+    """The file of each member, by (config_id, seed), that has one."""
+    found = {}
+    for pack in state.packs.values():
+        for member, file in zip(pack.members, _named(pack), strict=False):
+            if file is not None:
+                found[member] = Kept(state.folder / WEIGHTS_FOLDER / file["name"], file["sha256"])
+    return found
+
+
+def find_configuration(state: SweepState, configuration: str | int) -> ConfigurationState:
+    """The configuration of that config_id or number; raises UserError with the nearest one."""
+    for found in state.configurations.values():
+        if configuration in (found.config_id, found.number, str(found.number)):
+            return found
+    hint = nearest(configuration, state.configurations)
+    said = f"{state.folder}: there is no configuration {configuration}"
+    raise UserError(said + (f"; did you mean {hint}?" if hint else f"; it has {len(state.configurations)}"))
+
+
+def as_recorded(files: Iterable[WeightsFile | None]) -> list[dict[str, Any] | None]:
+    """What the ledger keeps of the files of a pack, in the order of its members."""
+    return [{"name": file.name, "sha256": file.sha256, "bytes": file.bytes} if file else None for file in files]
+
+
+def discard_unnamed(state: SweepState, pack_id: str) -> None:
+    """Delete what attempts that died have left of the members of a pack: files that the ledger does not name."""
+    folder, pack = state.folder / WEIGHTS_FOLDER, state.packs[pack_id]
+    named = {file["name"] for file in _named(pack) if file}
+    prefixes = {member_prefix(config_id, seed) for config_id, seed in pack.members}
+    for path in folder.iterdir() if folder.is_dir() else ():
+        prefix = path.name.removeprefix(".").rpartition("-")[0] + "-"
+        if prefix in prefixes and path.name not in named:
+            path.unlink(missing_ok=True)
+
+
+def bytes_per_member(member: MemberConfig, cost: Cost) -> int:
+    """How large the file of a member like this is, its header apart."""
+    width = 8 if member.optimization.dtype == "float64" else 4
+    return cost.parameters * width * len(averages_kept(member))
+
+
+def _named(pack: PackState) -> list[Mapping[str, Any] | None]:
+    final = [fields for fields in pack.evaluations.values() if fields["final"]]
+    return final[0].get("weights", []) if final else []
+
+
+def _why_not(state: SweepState, found: ConfigurationState, seed: int) -> str:
+    member = found.members[seed]
+    if member.status == "failed":
+        return f"seed {seed} of configuration {found.config_id} failed; its weights were not kept"
+    if member.status != "complete":
+        return f"seed {seed} of configuration {found.config_id} has not ended; its weights are kept at the end"
+    return f"{state.folder}: weights were not kept; resources.keep_weights: true in the sweep file keeps them"

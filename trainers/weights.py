@@ -1,0 +1,150 @@
+"""The final weights of a member in one file: atomic, checksummed array by array, read without executing code.
+
+A file is one JSON header line (schema, member, step, and every array with its average, name, dtype, shape, checksum)
+followed by the raw arrays. The checksum of the header, which the ledger keeps, vouches for all of them, so that one
+array can be read and trusted without the rest. Files are named by member and checksum: none is ever overwritten by
+another one's content.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainers.atomic_file import write_whole
+from trainers.config import MemberConfig
+from trainers.errors import WeightsError
+from trainers.pack import Pack, State
+
+Array = NDArray[Any]
+_SCHEMA = 1
+_LONGEST_HEADER = 2**26
+
+
+@dataclass(frozen=True, kw_only=True)
+class WeightsFile:
+    """A file that was written: its name, the SHA-256 of its header line, its size."""
+
+    name: str
+    sha256: str
+    bytes: int
+
+
+def weights_of(pack: Pack, state: State) -> Mapping[str, Any]:
+    """The weights (M, P) by label: every weight average of the pack, and the training weights as `raw`."""
+    found = {
+        label: average.weights(buffers, state.theta, pack.layout)
+        for label, average, buffers in zip(pack.labels, pack.averages, state.averages, strict=True)
+    }
+    return {"raw": state.theta, **found}
+
+
+def averages_kept(member: MemberConfig) -> tuple[str, ...]:
+    """The labels that `weights_of` has for the packs of a member."""
+    return tuple(dict.fromkeys(["raw", *member.averages]))
+
+
+def write_weights(
+    folder: Path, member: MemberConfig, step: int, weights: Mapping[str, Mapping[str, Array]]
+) -> WeightsFile:
+    """Write the weights of one member, {average: {parameter: array}}. Raises WeightsError naming the path."""
+    arrays = [
+        (average, name, np.asarray(array, order="C")) for average, of in weights.items() for name, array in of.items()
+    ]
+    directory = [
+        {
+            "average": average,
+            "name": name,
+            "dtype": array.dtype.str,
+            "shape": list(array.shape),
+            "sha256": hashlib.sha256(array.tobytes()).hexdigest(),
+        }
+        for average, name, array in arrays
+    ]
+    plain = {"schema": _SCHEMA, "member": member.to_dict(), "step": step, "arrays": directory}
+    header = json.dumps(plain, separators=(",", ":")).encode() + b"\n"
+    sha256 = hashlib.sha256(header).hexdigest()
+    name = f"{member_prefix(member.config_id, member.seed)}{sha256[:12]}.weights"
+
+    def pieces() -> Iterator[bytes]:
+        yield header
+        for _, _, array in arrays:
+            yield array.tobytes()
+
+    try:
+        write_whole(folder / name, pieces())
+    except OSError as error:
+        raise WeightsError(f"cannot write weights {folder / name}: {error.strerror or error}") from error
+    return WeightsFile(name=name, sha256=sha256, bytes=len(header) + sum(array.nbytes for _, _, array in arrays))
+
+
+def member_prefix(config_id: str, seed: int) -> str:
+    """How the names of a member's files begin."""
+    return f"{config_id}-{seed}-"
+
+
+class StoredWeights(Mapping[str, Array]):
+    """The weights of one average of a member, by parameter name, in the order of `Model.parameters`.
+
+    Each array is read and checked when it is asked for. Raises WeightsError naming the file: when it is not what was
+    written, or has no such average. `member` are the sections of the member whose weights they are.
+    """
+
+    def __init__(self, path: Path, sha256: str, average: str) -> None:
+        self.path = path
+        header, offset = _header(path, sha256)
+        self.member: dict[str, Any] = header["member"]
+        self.averages = tuple(dict.fromkeys(entry["average"] for entry in header["arrays"]))
+        self._places: dict[str, tuple[dict[str, Any], int, int]] = {}
+        for entry in header["arrays"]:
+            size = int(np.prod(entry["shape"], dtype=np.int64)) * np.dtype(entry["dtype"]).itemsize
+            if entry["average"] == average:
+                self._places[entry["name"]] = entry, offset, size
+            offset += size
+        if path.stat().st_size != offset:
+            raise _damaged(path, f"it has {path.stat().st_size} bytes, not {offset}")
+        if average not in self.averages:
+            raise WeightsError(f"{path} has no average {average!r}; it has {', '.join(self.averages)}")
+
+    def __getitem__(self, name: str) -> Array:
+        entry, offset, size = self._places[name]
+        try:
+            with self.path.open("rb") as file:
+                file.seek(offset)
+                content = file.read(size)
+        except OSError as error:
+            raise _damaged(self.path, f"it cannot be read: {error.strerror}") from error
+        if hashlib.sha256(content).hexdigest() != entry["sha256"]:
+            raise _damaged(self.path, f"{entry['average']} {name} does not match its checksum")
+        return np.frombuffer(content, np.dtype(entry["dtype"])).reshape(entry["shape"]).copy()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+
+def _header(path: Path, sha256: str) -> tuple[dict[str, Any], int]:
+    """The header of a file and its length. The checksum tells that it is whole, and of a schema this code wrote."""
+    try:
+        with path.open("rb") as file:
+            line = file.readline(_LONGEST_HEADER)
+    except OSError as error:
+        raise _damaged(path, f"it cannot be read: {error.strerror}") from error
+    if hashlib.sha256(line).hexdigest() != sha256:
+        raise _damaged(path, "its header does not match its checksum")
+    header: dict[str, Any] = json.loads(line)
+    if header["schema"] != _SCHEMA:
+        raise WeightsError(f"weights {path} have schema {header['schema']}; this version reads {_SCHEMA}")
+    return header, len(line)
+
+
+def _damaged(path: Path, why: str) -> WeightsError:
+    return WeightsError(f"weights {os.fspath(path)} are damaged: {why}")
