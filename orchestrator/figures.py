@@ -13,20 +13,19 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
 from matplotlib.ticker import LogFormatterSciNotation, MaxNLocator, NullFormatter
 
 from orchestrator import drawing
 from orchestrator.drawing import GREY, PALETTE, spans_decades
+from orchestrator.family_figures import family_figures
 from orchestrator.hyperparameter_figures import score_figures
+from orchestrator.legend import coloured_and_grey, legend_height, legend_table
 from orchestrator.length_groups import LengthGroups
 from orchestrator.lineage import CONFIRMS
 from orchestrator.pair_figures import pair_figures
 from orchestrator.summary import Band, Row, Summary
-from orchestrator.wording import compact_value, printable, short_keys, three_digits
+from orchestrator.wording import compact_value, printable, short_keys
 
-MANY, HIGHLIGHTED_OF_MANY = 8, 5
 SHADES: dict[str, dict[str, Any]] = {
     "trained": {"facecolor": "#E6E9ED", "linewidth": 0},
     "selection": {"facecolor": "#F7F8F9", "edgecolor": "#D5D9DE", "hatch": "////", "linewidth": 0},
@@ -35,16 +34,17 @@ SHADES: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class Drawn:
-    """Where the figures of a sweep are: the comparison, outcomes against each searched key, measured and predicted."""
+    """Where the figures are: the comparison, outcomes against each searched key, measured and predicted, families."""
 
     comparison: Path | None
     scores: dict[str, Path]
     pairs: tuple[Path, ...] = ()
+    families: tuple[Path, ...] = ()
 
     @property
     def all(self) -> tuple[Path, ...]:
         """Every one of them."""
-        return (*([self.comparison] if self.comparison else []), *self.scores.values(), *self.pairs)
+        return (*([self.comparison] if self.comparison else []), *self.scores.values(), *self.pairs, *self.families)
 
 
 def draw_all(summary: Summary, folder: Path) -> Drawn:
@@ -56,6 +56,7 @@ def draw_all(summary: Summary, folder: Path) -> Drawn:
         comparison=comparison,
         scores=score_figures(summary, folder) if several and CONFIRMS not in summary.provenance else {},
         pairs=pair_figures(summary, folder),
+        families=family_figures(summary, folder),
     )
 
 
@@ -63,13 +64,11 @@ def comparison_figure(summary: Summary, path: Path) -> Path:
     """The objective's curve of every configuration: the first in colour with band and seeds, the rest grey medians."""
     metric, average = summary.objective_curve
     rows = [row for row in summary.rows if (row.config_id, metric, average) in summary.bands]
-    highlighted = MANY if len(rows) <= MANY else HIGHLIGHTED_OF_MANY
-    coloured, grey = rows[:highlighted], rows[highlighted:]
+    coloured, grey = coloured_and_grey(rows)
     bands = {row.config_id: summary.bands[row.config_id, metric, average] for row in rows}
 
     def draw() -> Figure:
-        legend_height = 0.20 * (len(coloured) + 2 + bool(grey))
-        figure = Figure(figsize=(8.0, 4.6 + legend_height), layout="constrained")
+        figure = Figure(figsize=(8.0, 4.6 + legend_height(coloured, grey)), layout="constrained")
         axes = figure.add_subplot()
         _shade(axes, rows[0].groups, labels=True)
         for row in grey:
@@ -79,7 +78,7 @@ def comparison_figure(summary: Summary, path: Path) -> Path:
         _curve_axes(axes, list(bands.values()), [band.lengths for band in bands.values()])
         axes.set_ylabel(printable(f"{metric} ({average}), median over seeds"))
         axes.set_title(printable(_comparison_title(summary, len(rows))), fontsize=10, loc="left", pad=16)
-        _legend_table(figure, summary, coloured, grey)
+        legend_table(figure, summary, coloured, grey)
         return figure
 
     facts = [_band_facts(band) for band in bands.values()]
@@ -193,45 +192,6 @@ def _comparison_title(summary: Summary, shown: int) -> str:
     seeds = f"{summary.seeds_planned} seeds" if summary.seeds_planned != 1 else "1 seed"
     state = "" if summary.finished else f" (unfinished: {summary.configurations_finished} of {summary.planned})"
     return f"{summary.name}: {shown} configuration{'s' if shown != 1 else ''} × {seeds}{state}"
-
-
-def _legend_table(figure: Figure, summary: Summary, coloured: Sequence[Row], grey: Sequence[Row]) -> None:
-    """The legend as a table: one line per configuration, one column per searched value."""
-    keys = [key for key in summary.searched if any(key in row.values for row in coloured)]
-    names = short_keys(keys)
-    header = ["", "score", *(names[key] for key in keys)]
-    lines = [
-        [
-            f"{row.rank}." if row.rank else "-",
-            three_digits(row.score),
-            *(compact_value(row.values[key]) if key in row.values else "-" for key in keys),
-        ]
-        for row in coloured
-    ]
-    widths = [max(len(cell) for cell in column) for column in zip(header, *lines, strict=True)]
-
-    def text(cells: Sequence[str]) -> str:
-        return printable("  ".join(cell.rjust(width) for cell, width in zip(cells, widths, strict=True)))
-
-    handles: list[Any] = [Patch(alpha=0.0)]
-    handles += [
-        Line2D([], [], color=PALETTE[i % len(PALETTE)], linewidth=2.2, marker="o", markersize=3)
-        for i in range(len(lines))
-    ]
-    labels = [text(header), *map(text, lines)]
-    if grey:
-        handles.append(Line2D([], [], color=GREY, linewidth=0.7))
-        labels.append(f"the other {len(grey)} configurations (medians)")
-    size = min(8.0, 8.0 * 92 / max(len(label) for label in labels))
-    figure.legend(
-        handles,
-        labels,
-        loc="outside lower center",
-        prop={"family": "DejaVu Sans Mono", "size": size},
-        frameon=False,
-        labelspacing=0.25,
-        borderpad=0.1,
-    )
 
 
 def _values(row: Row, keys: Iterable[str]) -> str:

@@ -26,6 +26,7 @@ from orchestrator.csv_tables import (
     write_csv,
 )
 from orchestrator.effect_tables import comparison_columns, comparison_note, effect_columns, effect_notes
+from orchestrator.family_figures import family_lines
 from orchestrator.figures import configuration_figure, draw_all
 from orchestrator.state import SweepState
 from orchestrator.summary import Summary, summary
@@ -43,6 +44,7 @@ __all__ = ["Summary", "read_summary", "render_terminal", "summary", "write_repor
 
 REPORT_HTML, REPORT_CSV = "report.html", "report.csv"
 EFFECTS_CSV, AVERAGES_CSV, CONFIRMED_CSV = "effects.csv", "averages.csv", "confirmed.csv"
+FAMILIES_CSV = "families.csv"
 ROWS_IN_TERMINAL = 20
 WIDE = 140
 LEFT = {"configuration", "hyperparameter", "at lengths", "median by value", "average", "against", "form"}
@@ -109,7 +111,9 @@ class _TerminalReport:
             yield _rich_table("Weight averages of the same trained members", kept, wide)
             yield _prose(comparison_note(result), console, result, "dim")
         drawn = sorted(
-            path for kind in ("comparison", "score-", "pair-") for path in result.folder.glob(f"figures/{kind}*.png")
+            path
+            for kind in ("comparison", "score-", "pair-", "family-")
+            for path in result.folder.glob(f"figures/{kind}*.png")
         )
         if drawn:
             yield ""
@@ -153,6 +157,7 @@ def csv_tables(result: Summary) -> dict[str, Lines]:
         EFFECTS_CSV: effect_lines(result) if result.shows_effects else [],
         AVERAGES_CSV: average_lines(result),
         CONFIRMED_CSV: confirmed_lines(read_confirmed(result)),
+        FAMILIES_CSV: family_lines(result),
     }
     return {REPORT_CSV: configuration_lines(result)} | {name: lines for name, lines in found.items() if lines}
 
@@ -238,6 +243,8 @@ def _page(result: Summary) -> str:
         ]
     if drawn.pairs:
         sections += ["<h2>Measured against predicted</h2>", *(_image(path, path.stem) for path in drawn.pairs)]
+    if drawn.families:
+        sections += ["<h2>Families of metrics</h2>", *(_image(path, path.stem) for path in drawn.families)]
     if own:
         sections += ["<h2>The first configurations in detail</h2>", *(_image(path, path.stem) for path in own)]
     sections += ["<h2>Provenance</h2>", _html_table(_provenance(result))]

@@ -28,6 +28,7 @@ from orchestrator.objective import (
 )
 from orchestrator.state import ConfigurationState, SweepState
 from trainers.config import MemberConfig
+from trainers.tasks.family import Family
 
 Floats = npt.NDArray[np.float64]
 CurveKey = tuple[str, str, str]  # config_id, metric, average
@@ -86,8 +87,8 @@ class Row:
 class Summary:
     """A sweep's results; `rows` by score, unfinished configurations last.
 
-    `pairs` are the metrics of the task to be drawn against each other, (measured, predicted); `deaths` has the error of
-    every pack that was given up.
+    `pairs` are the metrics of the task to be drawn against each other, (measured, predicted); `families` has those of
+    every configuration to be drawn against the number in their name; `deaths` the error of every pack given up.
     """
 
     name: str
@@ -105,6 +106,7 @@ class Summary:
     rows: tuple[Row, ...]
     bands: dict[CurveKey, Band]
     pairs: tuple[tuple[str, str], ...]
+    families: dict[str, Mapping[str, Family]]
     provenance: dict[str, Any]
     notes: tuple[str, ...]
     deaths: tuple[str, ...] = ()
@@ -256,6 +258,7 @@ def summary(state: SweepState) -> Summary:
         rows=tuple(rows),
         bands=bands,
         pairs=tuple(dict.fromkeys(p for m in members.values() for p in getattr(m.task, "paired_metrics", ()))),
+        families={config_id: getattr(m.task, "families", {}) for config_id, m in members.items()},
         provenance=state.provenance,
         notes=tuple(str(conflict) for conflict in state.conflicts),
         deaths=tuple(error for _, error in state.deaths),

@@ -146,8 +146,8 @@ class PaddedNumbers(Settings):
 
     @property
     def headline(self) -> tuple[str, ...]:
-        """The metrics worth a chart."""
-        return (*(name for name in self.metrics if name.startswith(GENERAL)), "digit_accuracy")
+        """The metrics worth a chart of their own."""
+        return (GENERAL, *([SHIFTED] if self.zero_shift else []), "digit_accuracy")
 
     def places(self, tokens: Tensor) -> Places:
         """Role and significance of each position, (..., T), of sequences (..., T)."""

@@ -1,0 +1,197 @@
+"""Families of metrics: a metric against the number in its name, where the task names such a family.
+
+One line for each configuration, median over seeds of the judged weight average, in panels by length. A metric without
+a number at some length (there are no inputs of its kind) has no point there; a failed seed counts as everywhere else.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from orchestrator import drawing
+from orchestrator.csv_tables import Lines
+from orchestrator.drawing import GREY, PALETTE, file_name, spans_decades
+from orchestrator.legend import coloured_and_grey, legend_height, legend_table
+from orchestrator.length_groups import LengthGroups
+from orchestrator.objective import quartiles
+from orchestrator.summary import Row, Summary
+from orchestrator.wording import printable
+
+PANELS = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class FamilyPoint:
+    """Median and quartiles over the seeds of one configuration, and the values of its seeds that have one."""
+
+    config_id: str
+    index: int
+    length: int
+    median: float
+    q25: float
+    q75: float
+    seeds: dict[int, float]
+    counted: int
+
+
+def family_names(summary: Summary) -> tuple[str, ...]:
+    """The families of all configurations, in the order of the first that has them."""
+    return tuple(dict.fromkeys(name for families in summary.families.values() for name in families))
+
+
+def family_points(summary: Summary, name: str) -> list[FamilyPoint]:
+    """The points of a family by configuration, length and index."""
+    points = (point for row in summary.rows for point in _points(summary, row, name))
+    place = {row.config_id: i for i, row in enumerate(summary.rows)}
+    return sorted(points, key=lambda point: (place[point.config_id], point.length, point.index))
+
+
+def family_lines(summary: Summary) -> Lines:
+    """families.csv: a line for every configuration, family, index and length that has a number."""
+    return [
+        {
+            "config_id": point.config_id,
+            "family": name,
+            "index": point.index,
+            "length": point.length,
+            "median": point.median,
+            "q25": point.q25,
+            "q75": point.q75,
+            "seeds": point.counted,
+        }
+        for name in family_names(summary)
+        for point in family_points(summary, name)
+    ]
+
+
+def family_figures(summary: Summary, folder: Path) -> tuple[Path, ...]:
+    """A figure for every family that the sweep has numbers of."""
+    return tuple(
+        family_figure(summary, name, points, folder / f"family-{file_name(name)}.png")
+        for name in family_names(summary)
+        if (points := family_points(summary, name))
+    )
+
+
+def family_figure(summary: Summary, name: str, points: Sequence[FamilyPoint], path: Path) -> Path:
+    """The metrics of a family against their numbers, one panel per length; the first configuration with its band."""
+    families = [families[name] for families in summary.families.values() if name in families]
+    metrics = {metric for family in families for metric in family.metrics.values()}
+    rows = [row for row in summary.rows if (row.config_id, *summary.objective_curve) in summary.bands]
+    coloured, grey = coloured_and_grey(rows)
+    colours = {row.config_id: PALETTE[i % len(PALETTE)] for i, row in enumerate(coloured)}
+    lengths = panel_lengths(rows[0].groups, {point.length for point in points})
+    higher = all(summary.directions[metric] == "maximize" for metric in metrics)
+
+    def draw() -> Figure:
+        size = (max(6.4, 0.8 + 2.6 * len(lengths)), 3.4 + legend_height(coloured, grey))
+        figure = Figure(figsize=size, layout="constrained")
+        panels = figure.subplots(1, len(lengths), squeeze=False, sharex=True, sharey=True)[0]
+        for axes, length in zip(panels, lengths, strict=True):
+            for row in reversed(rows):
+                mine = [point for point in points if (point.config_id, point.length) == (row.config_id, length)]
+                _draw_line(axes, mine, colours.get(row.config_id), prominent=row is rows[0])
+            axes.set_title(f"length {length} ({_group(rows[0].groups, length)})", fontsize=9)
+            axes.set_xlabel(printable(families[0].label))
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8, min_n_ticks=1))
+            axes.grid(alpha=0.25, linewidth=0.6)
+            axes.spines[["top", "right"]].set_visible(False)
+        if not higher and spans_decades(np.array([point.median for point in points])):
+            panels[0].set_yscale("log")
+        panels[0].set_ylabel(
+            printable(f"{_stem(metrics)} ({summary.objective.average}), median over seeds"), fontsize=8
+        )
+        figure.suptitle(printable(f"{summary.name}: {_stem(metrics)} by {families[0].label}"), fontsize=10)
+        legend_table(figure, summary, coloured, grey)
+        return figure
+
+    about = [summary.name, summary.searched, families[0].label, sorted(metrics), summary.objective_curve, higher]
+    listed = [[row.config_id, row.rank, row.score, row.values, row.groups] for row in rows]
+    return drawing.save(path, draw, about, listed, points)
+
+
+def panel_lengths(groups: LengthGroups, present: Iterable[int]) -> tuple[int, ...]:
+    """Up to PANELS of the lengths `present`: the longest trained one, others evenly, the longest test length always."""
+    known = set(present)
+    trained = [length for length in groups.trained if length in known and length not in groups.selection][-1:]
+    others = sorted(known & {*groups.selection, *groups.test})
+    room = PANELS - len(trained)
+    evenly = np.linspace(0, len(others) - 1, min(room, len(others))).round().astype(int)
+    chosen = [others[i] for i in evenly]
+    test = [length for length in others if length in groups.test][-1:]
+    if test and test[0] not in chosen:
+        chosen[int(np.argmin([abs(length - test[0]) for length in chosen]))] = test[0]
+    return tuple(sorted({*trained, *chosen})) or tuple(sorted(known))[-PANELS:]
+
+
+def _points(summary: Summary, row: Row, name: str) -> Iterator[FamilyPoint]:
+    family = summary.families.get(row.config_id, {}).get(name)
+    policy, lost = summary.objective.failed_seeds, _failed_seeds(summary, row)
+    for index, metric in family.metrics.items() if family else ():
+        band = summary.bands.get((row.config_id, metric, summary.objective.average))
+        worst = {"minimize": math.inf, "maximize": -math.inf}.get(summary.directions[metric])
+        if band is None:
+            continue
+        for i, length in enumerate(band.lengths):
+            seeds = {seed: values[i] for seed, values in band.seeds.items() if not math.isnan(values[i])}
+            counted = [*seeds.values()]
+            if worst is not None and policy == "worst":
+                counted += [worst] * len(lost)
+            if seeds:
+                q25, median, q75 = quartiles(np.array(counted), worst or 0.0)
+                yield FamilyPoint(
+                    config_id=row.config_id,
+                    index=index,
+                    length=length,
+                    median=median,
+                    q25=q25,
+                    q75=q75,
+                    seeds=seeds,
+                    counted=len(counted),
+                )
+
+
+def _failed_seeds(summary: Summary, row: Row) -> list[int]:
+    """The seeds without any number of the objective's curve."""
+    band = summary.bands.get((row.config_id, *summary.objective_curve))
+    return [seed for seed, values in band.seeds.items() if all(map(math.isnan, values))] if band else []
+
+
+def _draw_line(axes: Axes, points: Sequence[FamilyPoint], colour: str | None, *, prominent: bool) -> None:
+    """One configuration in one panel: its median, and for a prominent one the quartiles and every seed."""
+    index = [point.index for point in points]
+    median = _finite([point.median for point in points])
+    if colour is None:
+        axes.plot(index, median, color=GREY, linewidth=0.7, alpha=0.6, zorder=2)
+        return
+    if prominent:
+        for seed in sorted({seed for point in points for seed in point.seeds}):
+            values = [point.seeds.get(seed, math.nan) for point in points]
+            axes.plot(index, values, color=colour, linewidth=0.5, alpha=0.35, zorder=2)
+        low, high = _finite([point.q25 for point in points]), _finite([point.q75 for point in points])
+        axes.fill_between(index, low, high, color=colour, alpha=0.16, linewidth=0, zorder=3)
+    width = 2.4 if prominent else 1.6
+    axes.plot(index, median, color=colour, linewidth=width, marker="o", markersize=3, zorder=5 if prominent else 4)
+
+
+def _finite(values: Sequence[float]) -> np.ndarray[Any, Any]:
+    """Values with gaps where failed seeds decide them."""
+    found = np.array(values, dtype=float)
+    return np.where(np.isfinite(found), found, np.nan)
+
+
+def _group(groups: LengthGroups, length: int) -> str:
+    names = [name for name in ("selection", "trained", "test") if length in getattr(groups, name)]
+    return names[0] if names else "neither trained nor test"
+
+
+def _stem(metrics: Iterable[str]) -> str:
+    """What the names of the metrics have in common: exact_match_run_2, exact_match_run_7 -> exact_match_run."""
+    return min((metric.rpartition("_")[0] for metric in metrics), key=len)
