@@ -1,0 +1,140 @@
+"""Weights that a sweep keeps: in the ledger, loaded again, after deaths, and when a file is not what was written."""
+
+import shutil
+
+import numpy as np
+import pytest
+
+from orchestrator.errors import DamagedWeights, UserError
+from orchestrator.ledger import LEDGER_FILE, read_records
+from orchestrator.weights import kept_weights, load
+from search_spaces import load_sweep
+from trainers.config import MemberConfig
+
+KEEP = "resources.keep_weights=true"
+
+
+@pytest.fixture
+def kept(stage):
+    one = stage("kept", KEEP)
+    return one, one.play()
+
+
+def files(one) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted((one.folder / "weights").iterdir())}
+
+
+def test_every_member_has_its_weights_and_nothing_else_differs(kept, stage, tiny):
+    one, state = kept
+    plain = stage("plain").play()
+    assert state.curves().equals(plain.curves())
+    assert load_sweep(tiny, [KEEP]).spec_hash == load_sweep(tiny).spec_hash
+    found = kept_weights(state)
+    assert set(found) == {(name, seed) for name, seeds in state.seeds().items() for seed in seeds}
+    assert sorted(file.path.name for file in found.values()) == list(files(one)) and len(found) == 8
+    assert not kept_weights(plain) and not (plain.folder / "weights").exists()
+
+
+def test_weights_are_loaded_by_configuration_seed_and_average(kept):
+    one, state = kept
+    for name, configuration in state.configurations.items():
+        member = MemberConfig.from_dict({**configuration.resolved, "seed": 1})
+        by_name, by_number = load(one.folder, name, 1, "ema"), load(str(one.folder), configuration.number, 1, "ema")
+        wanted = [(parameter.name, parameter.shape) for parameter in member.model.parameters(member.task)]
+        assert [(key, array.shape) for key, array in by_name.items()] == wanted
+        raw = load(one.folder, name, 1)
+        assert all(np.array_equal(by_name[key], by_number[key]) for key in by_name)
+        assert not all(np.array_equal(by_name[key], raw[key]) for key in raw)
+        other = load(one.folder, name, 0)
+        assert not all(np.array_equal(other[key], raw[key]) for key in raw)
+
+
+def test_what_is_not_there_is_said(kept, stage):
+    one, state = kept
+    name = next(iter(state.configurations))
+    for arguments, said in {
+        (name[:-1] + "?", 0, "raw"): f"did you mean {name}",
+        (99, 0, "raw"): "there is no configuration 99; it has 4",
+        (name, 7, "raw"): "no seed 7; allowed: 0, 1",
+        (name, 0, "emu"): "no average 'emu'; allowed: raw, ema",
+    }.items():
+        with pytest.raises(UserError) as caught:
+            load(one.folder, *arguments)
+        assert said in str(caught.value)
+    plain = stage("plain")
+    plain.play()
+    with pytest.raises(UserError, match=r"resources\.keep_weights: true"):
+        load(plain.folder, 0, 0)
+
+
+def test_weights_of_a_member_that_diverged_are_not_kept(stage):
+    rates = "space={training.learning_rate: {grid: [0.003, 1.0e+30]}}"
+    one = stage("diverging", rates, "search.configurations=null", "search.sampler=grid", KEEP)
+    one.play()
+    assert load(one.folder, 0, 0)
+    with pytest.raises(UserError, match=r"seed 0 of configuration .* failed; its weights were not kept"):
+        load(one.folder, 1, 0)
+
+
+def test_a_death_after_any_record_ends_with_all_weights(kept, stage):
+    """Also between the weights of a pack and the record that names them; what dead attempts left is gone."""
+    whole, _ = kept
+    lines = (whole.folder / LEDGER_FILE).read_bytes().splitlines(keepends=True)
+    wanted = files(whole)
+    for count in range(5, len(lines)):
+        one = stage(f"cut-{count}", KEEP)
+        shutil.rmtree(one.folder)
+        shutil.copytree(whole.folder, one.folder)
+        (one.folder / LEDGER_FILE).write_bytes(b"".join(lines[:count]))
+        finals = {r.fields["pack_id"] for r in read_records(one.folder) if r.fields.get("final")}
+        orphans = 0
+        for pack_id in [r.fields["pack_id"] for r in read_records(one.folder) if r.kind == "pack"]:
+            if pack_id in finals:
+                continue
+            config_id, seed = next(r for r in read_records(one.folder) if r.fields.get("pack_id") == pack_id).fields[
+                "members"
+            ][0]
+            (one.folder / "weights" / f".{config_id}-{seed}-0123.weights.77.tmp").write_bytes(b"half")
+            (one.folder / "weights" / f"{config_id}-{seed}-4567.weights").write_bytes(b"of another attempt")
+            orphans += 1
+        state = one.play()
+        assert files(one) == wanted, f"after {count} records, {orphans} orphans"
+        assert len(kept_weights(state)) == 8
+
+
+def test_a_sweep_that_begins_to_keep_weights_when_resumed_keeps_those_to_come(stage):
+    one = stage("later", pack=2)
+
+    class Died(BaseException):
+        pass
+
+    def die(pack_id: str, step: int) -> None:
+        if len([record for record in read_records(one.folder) if record.kind == "pack_end"]) == 1:
+            raise Died
+
+    with pytest.raises(Died):
+        one.play(during=die)
+    one.spec = load_sweep(one.folder.parent / "tiny.yaml", [KEEP])
+    state = one.play()
+    assert len(kept_weights(state)) == 6 and len(state.packs) == 4
+    (without,) = {(name, seed) for name, seeds in state.seeds().items() for seed in seeds if seed == 0} - set(
+        kept_weights(state)
+    )
+    with pytest.raises(UserError, match="weights were not kept"):
+        load(one.folder, *without)
+
+
+@pytest.mark.parametrize("damage", ["flip", "cut", "gone"])
+def test_a_damaged_file_is_named(kept, damage):
+    one, state = kept
+    (name, seed), file = next(iter(kept_weights(state).items()))
+    data = bytearray(file.path.read_bytes())
+    if damage == "gone":
+        file.path.unlink()
+    else:
+        data[-1] ^= 1
+        file.path.write_bytes(data[:-1] if damage == "cut" else data)
+    with pytest.raises(DamagedWeights, match=str(file.path)):
+        load(one.folder, name, seed, "ema")
+    others = [member for member in kept_weights(state) if member != (name, seed)]
+    assert all(load(one.folder, *member) for member in others)

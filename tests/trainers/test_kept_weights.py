@@ -1,0 +1,188 @@
+"""Final weights in files: they give the reported metrics again, appear whole or not at all, and damage is named."""
+
+import os
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from trainers import Checkpoints, train
+from trainers.config import MemberConfig
+from trainers.errors import WeightsError
+from trainers.evaluate import evaluate
+from trainers.pack import Pack, State
+from trainers.weights import StoredWeights, averages_kept, write_weights
+
+AVERAGES = {"ema": {"decay": 0.9}, "bema": {}, "norm_matched": {}}
+TASKS = {
+    "attention": {"model__dropout": 0.3, "model__norm": "pre"},
+    "decoder": {"model": {"name": "decoder", "layers": 2, "width": 8, "heads": 2, "position": "learned"}},
+    "ring": {
+        "task": {"name": "ring_regression", "ring": 9, "window": 4},
+        "model": {"name": "linear_attention", "width": 6},
+        "training__dtype": "float64",
+    },
+}
+
+
+class KilledError(Exception):
+    pass
+
+
+class Fatal:
+    """Dies where the final evaluation is reported."""
+
+    def report(self, evaluation) -> None:
+        if evaluation.final:
+            raise KilledError
+
+    def progress(self, progress) -> None:
+        pass
+
+    def notice(self, text: str) -> None:
+        pass
+
+
+def evaluated_again(member: MemberConfig, weights) -> np.ndarray:
+    """The metrics (K, L) of a member whose training weights are these."""
+    sections = member.to_dict()
+    sections["training"]["averages"] = {"raw": {}}
+    pack = Pack([MemberConfig.from_dict(sections)], torch.device("cpu"))
+    state = State.initial(pack)
+    named = {name: torch.from_numpy(array)[None] for name, array in weights.items()}
+    state.theta.copy_(pack.layout.flat(named))
+    return evaluate(pack, state)[1][0, 0]
+
+
+@pytest.mark.parametrize("changes", TASKS.values(), ids=TASKS)
+def test_kept_weights_give_the_reported_metrics_to_the_bit(member, recorder, tmp_path, changes) -> None:
+    averages = {"training__averages": {"raw": {}, **AVERAGES}}
+    members = [
+        member(seed, training__learning_rate=rate, **changes, **averages) for seed in (0, 3) for rate in (0.01, 0.1)
+    ]
+    train(members, recorder, weights=tmp_path)
+    (final,) = recorder.evaluations
+    assert len({file.name for file in final.weights}) == 4 == len(list(tmp_path.iterdir()))
+    for m, (one, file) in enumerate(zip(members, final.weights, strict=True)):
+        path = tmp_path / file.name
+        assert path.stat().st_size == file.bytes
+        for a, average in enumerate(final.averages):
+            stored = StoredWeights(path, file.sha256, average)
+            assert stored.averages == averages_kept(one) and MemberConfig.from_dict(stored.member) == one
+            assert [(name, stored[name].shape) for name in stored] == [
+                (parameter.name, parameter.shape) for parameter in one.model.parameters(one.task)
+            ]
+            again = evaluated_again(one, stored)
+            assert np.array_equal(again, final.values_MAKL[m, a], equal_nan=True) and np.isfinite(again).any()
+    first, second = (
+        StoredWeights(tmp_path / final.weights[0].name, final.weights[0].sha256, a) for a in ("raw", "ema")
+    )
+    assert not all(np.array_equal(first[name], second[name]) for name in first)
+
+
+def test_training_weights_are_kept_where_no_average_is_raw(member, recorder, tmp_path) -> None:
+    only, both = member(training__averages={"ema": {"decay": 0.9}}), member()
+    train([only], recorder, weights=tmp_path)
+    train([both], recorder, weights=tmp_path)
+    one, other = (StoredWeights(tmp_path / e.weights[0].name, e.weights[0].sha256, "raw") for e in recorder.evaluations)
+    assert one.averages == ("raw", "ema") == averages_kept(only)
+    assert all(np.array_equal(one[name], other[name]) for name in other)
+
+
+def test_keeping_weights_changes_no_result(members, recorder, tmp_path) -> None:
+    kept = train(members, recorder, weights=tmp_path)
+    assert [result.curves for result in kept] == [result.curves for result in train(members, recorder)]
+    assert recorder.evaluations[-1].weights == ()
+
+
+@pytest.fixture
+def members(member):
+    return [member(seed, training__averages={"raw": {}, **AVERAGES}, evaluation__every=10) for seed in (0, 1)]
+
+
+def test_a_member_that_failed_keeps_nothing(member, recorder, tmp_path) -> None:
+    train([member(0, training__learning_rate=1e30), member(1)], recorder, weights=tmp_path)
+    lost, kept = recorder.evaluations[-1].weights
+    assert lost is None and [path.name for path in tmp_path.iterdir()] == [kept.name]
+
+
+def test_killed_between_weights_and_final_report(members, recorder, tmp_path) -> None:
+    """What is there when the last report is lost is written again with the same bits, and the report names it."""
+    folder, stored = tmp_path / "weights", tmp_path / "checkpoints"
+    with pytest.raises(KilledError):
+        train(members, Fatal(), checkpoints=Checkpoints(folder=stored, every_steps=20), weights=folder)
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert len(before) == 2
+    train(members, recorder, checkpoints=Checkpoints(folder=stored, every_steps=20), weights=folder)
+    assert {file.name for file in recorder.evaluations[-1].weights} == set(before)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_every_evaluation_but_the_last_has_no_weights(members, recorder, tmp_path) -> None:
+    train(members, recorder, weights=tmp_path)
+    assert [len(evaluation.weights) for evaluation in recorder.evaluations] == [0, 0, 0, 0, 2]
+    final = recorder.evaluations[-1]
+    assert type(final).from_bytes(final.to_bytes()).weights == final.weights
+
+
+@pytest.mark.parametrize("fails", ["fsync", "replace"])
+def test_a_full_disk_leaves_nothing_and_names_the_file(member, tmp_path, monkeypatch, fails) -> None:
+    def full(*arguments, **options):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(*((os, "fsync") if fails == "fsync" else ("pathlib.Path.replace",)), full)
+    with pytest.raises(WeightsError, match=rf"{tmp_path}/{member().config_id}-0-.*No space left"):
+        write_weights(tmp_path, member(), 1, {"raw": {"a": np.ones(3)}})
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_that_is_there_is_not_touched_by_other_weights(member, tmp_path) -> None:
+    one = write_weights(tmp_path, member(), 1, {"raw": {"a": np.ones(3)}})
+    other = write_weights(tmp_path, member(), 1, {"raw": {"a": np.zeros(3)}})
+    assert one.name != other.name
+    assert StoredWeights(tmp_path / one.name, one.sha256, "raw")["a"].tolist() == [1, 1, 1]
+    with pytest.raises(WeightsError, match="no average 'ema'; it has raw"):
+        StoredWeights(tmp_path / one.name, one.sha256, "ema")
+
+
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(position=st.integers(0, 100_000), bit=st.integers(0, 7))
+def test_any_flipped_bit_is_named(member, tmp_path, position, bit) -> None:
+    arrays = {"a": np.arange(40, dtype=np.float32).reshape(8, 5), "b": np.arange(60, dtype=np.float64)}
+    file = write_weights(tmp_path, member(), 3, {"raw": arrays})
+    path = tmp_path / file.name
+    stored = StoredWeights(path, file.sha256, "raw")
+    assert all(
+        np.array_equal(stored[name], array) and stored[name].dtype == array.dtype for name, array in arrays.items()
+    )
+    data = bytearray(path.read_bytes())
+    data[position % len(data)] ^= 1 << bit
+    path.write_bytes(data)
+    with pytest.raises(WeightsError, match=str(path)):
+        dict(StoredWeights(path, file.sha256, "raw"))
+
+
+@pytest.mark.parametrize("change", [lambda data: data[:-1], lambda data: data + b"x", lambda data: b""])
+def test_a_file_cut_short_or_longer_is_named(member, tmp_path, change) -> None:
+    file = write_weights(tmp_path, member(), 3, {"raw": {"a": np.ones(4)}})
+    path = tmp_path / file.name
+    path.write_bytes(change(path.read_bytes()))
+    with pytest.raises(WeightsError, match=str(path)):
+        StoredWeights(path, file.sha256, "raw")
+    path.unlink()
+    with pytest.raises(WeightsError, match=r"No such file"):
+        StoredWeights(path, file.sha256, "raw")
+
+
+def test_one_array_is_read_without_the_others(member, tmp_path) -> None:
+    file = write_weights(tmp_path, member(), 3, {"raw": {"a": np.ones(4), "b": np.ones(1000), "c": np.full(2, 7.0)}})
+    path = tmp_path / file.name
+    data = bytearray(path.read_bytes())
+    data[-100] ^= 1  # in b
+    path.write_bytes(data)
+    stored = StoredWeights(path, file.sha256, "raw")
+    assert stored["a"].tolist() == [1, 1, 1, 1] and stored["c"].tolist() == [7, 7]
+    with pytest.raises(WeightsError, match="raw b does not match"):
+        stored["b"]
