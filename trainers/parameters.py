@@ -12,18 +12,34 @@ from trainers.random import Stream
 
 @dataclass(frozen=True, kw_only=True)
 class Parameter:
-    """A named parameter of one member: normal(mean, std^2) entries; `decay`: whether weight decay acts on it."""
+    """A named parameter of one member; `decay`: whether weight decay acts on it.
+
+    Its entries start as normal(mean, std^2), or `uniform` with that mean and standard deviation.
+    """
 
     name: str
     shape: tuple[int, ...]
     std: float
     mean: float = 0.0
+    uniform: bool = False
     decay: bool = True
 
     @property
     def size(self) -> int:
         """Number of entries."""
         return math.prod(self.shape)
+
+    def initial(self, stream: Stream, site: int) -> Tensor:
+        """Initial entries (S, size), float32."""
+        if self.uniform:
+            return self.mean + math.sqrt(12.0) * self.std * (stream.uniform(site, (self.size,)) - 0.5)
+        return self.mean + self.std * stream.normal(site, (self.size,))
+
+
+def uniform_parameter(name: str, shape: tuple[int, ...], low: float, high: float, *, decay: bool = True) -> Parameter:
+    """A parameter whose entries start uniform in [low, high)."""
+    std = (high - low) / math.sqrt(12.0)
+    return Parameter(name=name, shape=shape, std=std, mean=(low + high) / 2, uniform=True, decay=decay)
 
 
 class Layout:
@@ -49,7 +65,7 @@ class Layout:
     def initial(self, seeds_S: Tensor, dtype: torch.dtype) -> Tensor:
         """Initial weights (S, P), drawn from the init stream with one site for each parameter."""
         stream = Stream(seeds_S, "init", torch.zeros((), dtype=torch.int64, device=seeds_S.device))
-        pieces = [p.mean + p.std * stream.normal(site, (p.size,)) for site, p in enumerate(self.parameters)]
+        pieces = [p.initial(stream, site) for site, p in enumerate(self.parameters)]
         return torch.cat(pieces, dim=1).to(dtype)
 
     def decay_mask(self, device: torch.device) -> Tensor:

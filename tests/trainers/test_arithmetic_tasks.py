@@ -9,11 +9,12 @@ import scipy.stats
 import torch
 
 from trainers.errors import ConfigError
+from trainers.numerals import FIRST, NO_ROLE, OPERATOR, PAD, PLUS, SECOND, TEXT, TIMES
 from trainers.random import Stream
 from trainers.tasks import carry_chains
-from trainers.tasks.digits import PAD, cascade_length, to_integers
+from trainers.tasks.digits import cascade_length, to_integers
 from trainers.tasks.fixed_set import FixedSet, visited
-from trainers.tasks.operand_layout import FIRST, IGNORED, NO_ROLE, OPERATOR, PLUS, SECOND, TEXT, TIMES
+from trainers.tasks.operand_layout import IGNORED
 from trainers.tasks.padded_addition import PaddedAddition
 from trainers.tasks.padded_multiplication import PaddedMultiplication
 

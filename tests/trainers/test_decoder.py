@@ -118,15 +118,15 @@ def test_learned_positions_and_their_offsets(member) -> None:
     from trainers.random import Stream
 
     position = Learned(max_offset=3)
-    (parameter,) = position.parameters(8, 4, 0.02)
+    (parameter,) = position.parameters(8, 4, 2, 0.02)
     assert parameter.shape == (11, 4)
     table = torch.arange(11.0)[None, :, None].expand(1, 11, 4).contiguous()
-    x = torch.zeros(1, 50, 5, 4)
-    assert position.embed(x, {"positions": table}, None)[0, 0, :, 0].tolist() == [0, 1, 2, 3, 4]
+    x, tokens = torch.zeros(1, 50, 5, 4), torch.zeros(1, 50, 5, dtype=torch.int64)
+    assert position.embed(x, tokens, {"positions": table}, None, True)[0, 0, :, 0].tolist() == [0, 1, 2, 3, 4]
     noise = Dropout(
         Stream(torch.tensor([0]), "dropout", torch.tensor(1)), None, torch.zeros(1, dtype=torch.float64), False
     )
-    shifted = position.embed(x, {"positions": table}, noise)[0, :, :, 0]
+    shifted = position.embed(x, tokens, {"positions": table}, noise, True)[0, :, :, 0]
     assert set(shifted[:, 0].tolist()) == {0, 1, 2, 3}
     torch.testing.assert_close(shifted - shifted[:, :1], torch.arange(5.0).expand(50, 5))
 

@@ -17,11 +17,11 @@ SITES = ("attention", "residual", "residual")  # of the three masks of a block, 
 
 
 def block_parameters(
-    name: str, width: int, hidden: int, norm: str, std: float, extra: tuple[Parameter, ...] = ()
+    name: str, width: int, inner: int, hidden: int, norm: str, std: float, extra: tuple[Parameter, ...] = ()
 ) -> tuple[Parameter, ...]:
     """Parameters of one block: matrices normal(0, std^2), biases zero, norms identity; only matrices decay.
 
-    `extra` are those of its positional encoding.
+    `inner` is the width of all heads together, `extra` are the parameters of the positional encoding.
     """
 
     def matrix(key: str, rows: int, columns: int) -> tuple[Parameter, Parameter]:
@@ -30,7 +30,7 @@ def block_parameters(
             Parameter(name=f"{name}.{key}_bias", shape=(columns,), std=0.0, decay=False),
         )
 
-    found = [*matrix("qkv", width, 3 * width), *matrix("output", width, width)]
+    found = [*matrix("qkv", width, 3 * inner), *matrix("output", inner, width)]
     found += [*matrix("in", width, hidden), *matrix("out", hidden, width), *extra]
     for key in ("norm1", "norm2") if norm != "none" else ():
         found += norm_parameters(f"{name}.{key}", width)
@@ -52,6 +52,7 @@ def normed(x: Tensor, weights: Mapping[str, Tensor], name: str, epsilon: float =
 
 def block(
     x: Tensor,
+    tokens: Tensor,
     weights: Mapping[str, Tensor],
     *,
     name: str,
@@ -62,10 +63,10 @@ def block(
     drops: Drops,
     epsilon: float = 1e-5,
 ) -> Tensor:
-    """One block on (M, B, T, D). `drops` act on the attention weights and on the two residual branches."""
+    """One block on (M, B, T, D) of tokens (M, B, T). `drops` act on the attention weights and on the two branches."""
     on_weights, on_attention, on_mlp = drops
     seen = normed(x, weights, f"{name}.norm1", epsilon) if norm == "pre" else x
-    branch = attention(seen, weights, name=name, heads=heads, causal=causal, position=position, drop=on_weights)
+    branch = attention(seen, tokens, weights, name=name, heads=heads, causal=causal, position=position, drop=on_weights)
     x = x + (branch if on_attention is None else on_attention(branch))
     x = normed(x, weights, f"{name}.norm1", epsilon) if norm == "post" else x
     seen = normed(x, weights, f"{name}.norm2", epsilon) if norm == "pre" else x

@@ -28,7 +28,8 @@ class Transformer(Settings):
 
     layers: int = setting(low=1, help="number of blocks")
     width: int = setting(low=1, help="embedding width")
-    heads: int = setting(8, low=1, help="attention heads; width is a multiple of it")
+    heads: int = setting(8, low=1, help="attention heads; divides width if head_width is null")
+    head_width: int | None = setting(None, low=1, help="width of each head; null: width / heads")
     hidden: int | None = setting(None, low=1, help="width inside the MLP; null: four times width")
     norm: str = setting(
         "pre", choices=("none", "pre", "post"), help="layer norm before each branch, after each sum, or nowhere"
@@ -41,10 +42,12 @@ class Transformer(Settings):
     init_std: float = setting(0.02, above=0.0, help="standard deviation of initial matrix entries")
 
     def cross_checks(self) -> Iterator[Problem]:
-        """Heads divide the width, the position fits the head width, dropout sites are distinct."""
-        if self.width % self.heads:
-            yield Problem(key="heads", given=self.heads, message=f"{self.heads} does not divide width {self.width}")
-        yield from self.position.width_problems(self.width, self.heads)
+        """Heads divide the width unless they have their own, the position fits them, dropout sites are distinct."""
+        if self.head_width is None and self.width % self.heads:
+            message = f"{self.heads} does not divide width {self.width}"
+            yield Problem(key="heads", given=self.heads, message=message, allowed="a divisor of width, or a head_width")
+        else:
+            yield from self.position.head_problems(self.heads, self._head_width)
         if len(set(self.dropout_sites)) != len(self.dropout_sites):
             yield Problem(
                 key="dropout_sites",
@@ -65,6 +68,10 @@ class Transformer(Settings):
         return "plain"
 
     @property
+    def _head_width(self) -> int:
+        return self.head_width or self.width // self.heads
+
+    @property
     def random(self) -> bool:
         """Whether training draws random numbers besides dropout."""
         return self.position.random
@@ -74,12 +81,13 @@ class Transformer(Settings):
         longest: int = task.positions  # type: ignore[attr-defined]
         width, std = self.width, self.init_std
         found = [Parameter(name="embedding", shape=(task.inputs, width), std=std, decay=False)]  # type: ignore[attr-defined]
-        found += self.position.parameters(longest, width, std)
+        found += self.position.parameters(longest, width, self.heads, std)
         found += norm_parameters("embedded", width) if self.embedding_norm else ()
         for layer in range(self.layers):
             name = f"block{layer}"
-            extra = self.position.layer_parameters(name, longest, width // self.heads, std)
-            found += block_parameters(name, width, self.hidden or 4 * width, self.norm, std, extra)
+            extra = self.position.layer_parameters(name, longest, self.heads, self._head_width, std)
+            inner, hidden = self.heads * self._head_width, self.hidden or 4 * width
+            found += block_parameters(name, width, inner, hidden, self.norm, std, extra)
         found += norm_parameters("final", width) if self.norm == "pre" else ()
         found.append(Parameter(name="head", shape=(width, task.outputs), std=std))  # type: ignore[attr-defined]
         return tuple(found)
@@ -87,22 +95,23 @@ class Transformer(Settings):
     def operations(self, task: Settings, batch: int, positions: int) -> float:
         """Multiply-adds times two of one forward pass over `batch` rows of `positions` tokens."""
         outputs: int = task.outputs  # type: ignore[attr-defined]
-        hidden = self.hidden or 4 * self.width
+        inner, hidden = self.heads * self._head_width, self.hidden or 4 * self.width
         each = (
-            self.layers * (4 * self.width**2 + 2 * self.width * hidden + 2 * positions * self.width)
+            self.layers * (4 * self.width * inner + 2 * self.width * hidden + 2 * positions * inner)
             + self.width * outputs
         )
         return 2.0 * batch * positions * each
 
     def logits(self, weights: Mapping[str, Tensor], tokens_MBT: Tensor, noise: Dropout | None, form: str) -> Tensor:
         """Logits (M, B, T, V) at every position; `noise` is None when evaluating."""
-        x = self.position.embed(embed(weights["embedding"], tokens_MBT), weights, noise)
+        x = self.position.embed(embed(weights["embedding"], tokens_MBT), tokens_MBT, weights, noise, self.causal)
         x = normed(x, weights, "embedded", self.epsilon) if self.embedding_norm else x
         if noise is not None and "embedding" in self.dropout_sites:
             x = noise(x, 0)
         for layer in range(self.layers):
             x = block(
                 x,
+                tokens_MBT,
                 weights,
                 name=f"block{layer}",
                 heads=self.heads,

@@ -1,4 +1,4 @@
 """Positional encodings: one file each, registered beside its class.
 
-Attention calls three hooks and knows no names; a positional encoding overrides those it needs.
+The models and attention call the hooks of `Position` and know no names; an encoding overrides those it needs.
 """

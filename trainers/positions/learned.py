@@ -30,12 +30,14 @@ class Learned(Position):
         """Offsets are drawn where they are asked for."""
         return self.max_offset > 0
 
-    def parameters(self, longest: int, width: int, std: float) -> tuple[Parameter, ...]:
+    def parameters(self, longest: int, width: int, heads: int, std: float) -> tuple[Parameter, ...]:
         """The table; enough rows for a shifted row of the longest input."""
         size = self.init_std if self.init_std is not None else std
         return (Parameter(name="positions", shape=(longest + self.max_offset, width), std=size, decay=False),)
 
-    def embed(self, x_MBTD: Tensor, weights: Mapping[str, Tensor], noise: Dropout | None) -> Tensor:
+    def embed(
+        self, x_MBTD: Tensor, tokens_MBT: Tensor, weights: Mapping[str, Tensor], noise: Dropout | None, causal: bool
+    ) -> Tensor:
         """Adds the vector of each position."""
         members, batch, length, width = x_MBTD.shape
         table = weights["positions"]

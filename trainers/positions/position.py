@@ -18,30 +18,39 @@ class Position(Settings):
         """Whether training draws random numbers for it."""
         return False
 
-    def width_problems(self, width: int, heads: int) -> Iterator[Problem]:
-        """Why this encoding cannot serve a model of that width."""
+    def head_problems(self, heads: int, head_width: int) -> Iterator[Problem]:
+        """Why this encoding cannot serve so many heads of that width."""
         return iter(())
 
     def task_problems(self, task: Settings) -> Iterator[Problem]:
         """Why this encoding cannot serve that task."""
         return iter(())
 
-    def parameters(self, longest: int, width: int, std: float) -> tuple[Parameter, ...]:
-        """Trained parameters added to the token embedding, for inputs of up to `longest` positions."""
+    def parameters(self, longest: int, width: int, heads: int, std: float) -> tuple[Parameter, ...]:
+        """Trained parameters that all layers share, for inputs of up to `longest` positions."""
         return ()
 
-    def layer_parameters(self, name: str, longest: int, head_width: int, std: float) -> tuple[Parameter, ...]:
-        """Trained parameters of the attention layer `name`, shared by its heads."""
+    def layer_parameters(
+        self, name: str, longest: int, heads: int, head_width: int, std: float
+    ) -> tuple[Parameter, ...]:
+        """Trained parameters of the attention layer `name` alone."""
         return ()
 
-    def embed(self, x_MBTD: Tensor, weights: Mapping[str, Tensor], noise: Dropout | None) -> Tensor:
-        """Token embeddings with positions added."""
+    def embed(
+        self, x_MBTD: Tensor, tokens_MBT: Tensor, weights: Mapping[str, Tensor], noise: Dropout | None, causal: bool
+    ) -> Tensor:
+        """Token embeddings with positions added; `noise` is None when evaluating."""
         return x_MBTD
 
     def rotate(self, q_MBHTK: Tensor, k_MBHTK: Tensor) -> tuple[Tensor, Tensor]:
         """Queries and keys with positions worked in."""
         return q_MBHTK, k_MBHTK
 
-    def score(self, q_MBHTK: Tensor, weights: Mapping[str, Tensor], name: str) -> Tensor | None:
-        """What layer `name` adds to its scaled attention scores, broadcastable to (M, B, H, T, T), or None."""
+    def score(
+        self, q_MBHTK: Tensor, tokens_MBT: Tensor, weights: Mapping[str, Tensor], name: str, causal: bool
+    ) -> Tensor | None:
+        """What layer `name` adds to its scaled attention scores, broadcastable to (M, B, H, T, T), or None.
+
+        `causal`: whether later keys are masked, so that nothing of i < j matters.
+        """
         return None

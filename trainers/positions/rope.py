@@ -17,10 +17,10 @@ class Rope(Position):
 
     base: float = setting(10000.0, above=1.0, help="base of the geometric series of wavelengths")
 
-    def width_problems(self, width: int, heads: int) -> Iterator[Problem]:
+    def head_problems(self, heads: int, head_width: int) -> Iterator[Problem]:
         """Coordinates are rotated in pairs."""
-        if width % heads == 0 and (width // heads) % 2:
-            yield Problem(key="position", given="rope", message=f"rope needs an even head width, not {width // heads}")
+        if head_width % 2:
+            yield Problem(key="position", given="rope", message=f"rope needs an even head width, not {head_width}")
 
     def rotate(self, q_MBHTK: Tensor, k_MBHTK: Tensor) -> tuple[Tensor, Tensor]:
         """Coordinates i and i + K/2 turn by position * base^(-2i/K)."""

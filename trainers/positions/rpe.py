@@ -5,8 +5,9 @@ from collections.abc import Mapping
 from torch import Tensor
 
 from trainers.parameters import Parameter
-from trainers.positions.pairwise import pairwise_scores, pairwise_table, relative_rows
+from trainers.positions.pairwise import pairwise_scores, pairwise_table
 from trainers.positions.position import Position
+from trainers.positions.relative import differences
 from trainers.registry import register
 
 
@@ -18,12 +19,16 @@ class Rpe(Position):
     `relative_key` option of the BERT implementation it builds on.
     """
 
-    def layer_parameters(self, name: str, longest: int, head_width: int, std: float) -> tuple[Parameter, ...]:
+    def layer_parameters(
+        self, name: str, longest: int, heads: int, head_width: int, std: float
+    ) -> tuple[Parameter, ...]:
         """2 longest - 1 vectors."""
         return pairwise_table(name, 2 * longest - 1, head_width, std)
 
-    def score(self, q_MBHTK: Tensor, weights: Mapping[str, Tensor], name: str) -> Tensor:
+    def score(
+        self, q_MBHTK: Tensor, tokens_MBT: Tensor, weights: Mapping[str, Tensor], name: str, causal: bool
+    ) -> Tensor:
         """q_i . p_(i-j) / sqrt(K)."""
         table = weights[f"{name}.pairs"]
-        rows = relative_rows(q_MBHTK.shape[-2], (table.shape[1] + 1) // 2, q_MBHTK.device)
+        rows = differences(q_MBHTK.shape[-2], q_MBHTK.device) + table.shape[1] // 2  # none is clipped
         return pairwise_scores(q_MBHTK, table, rows)

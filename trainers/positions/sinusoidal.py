@@ -17,7 +17,9 @@ class Sinusoidal(Position):
 
     base: float = setting(10000.0, above=1.0, help="base of the geometric series of wavelengths")
 
-    def embed(self, x_MBTD: Tensor, weights: Mapping[str, Tensor], noise: Dropout | None) -> Tensor:
+    def embed(
+        self, x_MBTD: Tensor, tokens_MBT: Tensor, weights: Mapping[str, Tensor], noise: Dropout | None, causal: bool
+    ) -> Tensor:
         """Adds sin(t / base^(2i/D)) at coordinate 2i and the cosine at 2i + 1."""
         length, width = x_MBTD.shape[-2:]
         even = torch.arange(0, width, 2, device=x_MBTD.device, dtype=torch.float64)

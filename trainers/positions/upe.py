@@ -7,8 +7,9 @@ from torch import Tensor
 
 from trainers.errors import Problem
 from trainers.parameters import Parameter
-from trainers.positions.pairwise import pairwise_scores, pairwise_table, relative_rows
+from trainers.positions.pairwise import multiplier_problems, pairwise_scores, pairwise_table
 from trainers.positions.position import Position
+from trainers.positions.relative import differences
 from trainers.registry import register
 from trainers.settings import Settings, setting
 
@@ -26,20 +27,21 @@ class Upe(Position):
 
     def task_problems(self, task: Settings) -> Iterator[Problem]:
         """As many uniform positions as the task has multiplier digits."""
-        digits = getattr(task, "multiplier_digits", None)
-        if digits != self.uniform:
-            message = f"{self.uniform} uniform positions, and the task has {digits or 'no'} multiplier digits"
-            yield Problem(key="position.uniform", given=self.uniform, message=message)
+        return multiplier_problems(self.uniform, task)
 
-    def layer_parameters(self, name: str, longest: int, head_width: int, std: float) -> tuple[Parameter, ...]:
+    def layer_parameters(
+        self, name: str, longest: int, heads: int, head_width: int, std: float
+    ) -> tuple[Parameter, ...]:
         """2 longest - 1 relative vectors, then one for each multiplier digit, units first."""
         return pairwise_table(name, 2 * longest - 1 + self.uniform, head_width, std)
 
-    def score(self, q_MBHTK: Tensor, weights: Mapping[str, Tensor], name: str) -> Tensor:
+    def score(
+        self, q_MBHTK: Tensor, tokens_MBT: Tensor, weights: Mapping[str, Tensor], name: str, causal: bool
+    ) -> Tensor:
         """q_i . c_j / sqrt(K) for keys j of the multiplier, else q_i . p_(i-j) / sqrt(K)."""
         table = weights[f"{name}.pairs"]
         relative = table.shape[1] - self.uniform
-        rows = relative_rows(q_MBHTK.shape[-2], (relative + 1) // 2, q_MBHTK.device)
+        rows = differences(q_MBHTK.shape[-2], q_MBHTK.device) + relative // 2
         key = torch.arange(q_MBHTK.shape[-2], device=q_MBHTK.device)
         own = relative + self.uniform - 1 - key  # the first position is the most significant digit
         return pairwise_scores(q_MBHTK, table, torch.where(key < self.uniform, own.clamp(min=0), rows))

@@ -3,7 +3,7 @@
     text^n0  first  text^n1  operator  second  text^n2  end^(3 N - n0 - n1 - n2)        n0, n1, n2 ~ U{0..N}
 
 Ids: 0..9 digits, 10 pad, 11 `+`, 12 `x`; with text, `text_ids` more from 13 up and then `end`, which fills sequences up
-to one size. What stands where follows from the tokens alone (`places`).
+to one size. What stands where follows from the tokens alone (`trainers.numerals.places`).
 Shapes: S seeds (or M members), B rows, T positions.
 """
 
@@ -13,26 +13,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from trainers.numerals import FIRST, OPERATOR, PAD, PLUS, SECOND, TEXT, TIMES, Places, places
 from trainers.tasks.batch import Batch
-from trainers.tasks.digits import PAD, read
+from trainers.tasks.digits import read
 from trainers.tasks.fixed_set import Draws
 
-PLUS, TIMES, TEXT = 11, 12, 13
 IGNORED = -100  # target of a position that is neither trained nor scored
-NO_ROLE, FIRST, SECOND, OPERATOR = range(4)
 _SYMBOLS = {PAD: "P", PLUS: "+", TIMES: "x", IGNORED: "_"}
-
-
-@dataclass(frozen=True)
-class Places:
-    """What stands at each position, (T,) or (S, B, T) int64.
-
-    role: NO_ROLE (text), FIRST or SECOND (a number's block, its pads included) or OPERATOR. significance: 1 for the
-    units of a number, 2 for the tens and so on, on pads too; 0 outside numbers.
-    """
-
-    role: Tensor
-    significance: Tensor
 
 
 @dataclass(frozen=True)
@@ -90,20 +77,9 @@ class Layout:
         significance = [*range(self.first, 0, -1), 0, *range(self.second, 0, -1)]
         return Places(torch.tensor(role), torch.tensor(significance))
 
-    def places(self, tokens: Tensor) -> Places:
-        """The places (..., T) of sequences (..., T), read off their tokens."""
-        operator = tokens == self.operator
-        after = operator.long().cumsum(dim=-1) > 0
-        first, second = (tokens <= PAD) & ~after, (tokens <= PAD) & after
-        role = FIRST * first.long() + SECOND * second.long() + OPERATOR * operator.long()
-        significance = torch.zeros_like(role)
-        for block, size in ((first, self.first), (second, self.second)):
-            significance = torch.where(block, size + 1 - block.long().cumsum(dim=-1), significance)
-        return Places(role, significance)
-
     def numbers(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
         """The digits of both numbers, units first, (..., first) and (..., second)."""
-        role = self.places(tokens).role
+        role = places(tokens).role
         return (
             read(_block(tokens, role == FIRST, self.first)),
             read(_block(tokens, role == SECOND, self.second)),

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from trainers.errors import Problem
+from trainers.numerals import PLUS
 from trainers.random import Stream
 from trainers.registry import register
 from trainers.settings import setting
@@ -17,7 +18,7 @@ from trainers.tasks.digit_scores import GENERAL
 from trainers.tasks.digits import add, carry_run, cascade_length, digit_count, of_integers, shifted, written
 from trainers.tasks.family import Family, families
 from trainers.tasks.fixed_set import Draws
-from trainers.tasks.operand_layout import PLUS, Layout
+from trainers.tasks.operand_layout import Layout
 from trainers.tasks.padded_numbers import SHIFTED, PaddedNumbers, as_written
 
 _PAIRS, _KIND, _MIXTURE, _SHIFT, _GAPS, _TEXT = range(6)  # sites of random words

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from trainers.errors import Problem
+from trainers.numerals import TIMES
 from trainers.random import Stream
 from trainers.registry import register
 from trainers.settings import setting
@@ -16,7 +17,7 @@ from trainers.tasks.digit_scores import GENERAL, GroupedBatch
 from trainers.tasks.digits import multiply, of_integers, parallel_multiplication, shifted
 from trainers.tasks.family import Family, families
 from trainers.tasks.fixed_set import Draws
-from trainers.tasks.operand_layout import TIMES, Layout
+from trainers.tasks.operand_layout import Layout
 from trainers.tasks.padded_numbers import SHIFTED, PaddedNumbers, as_written
 
 _MULTIPLIER, _NUMBER, _SHIFT, _GAPS, _TEXT = range(5)  # sites of random words

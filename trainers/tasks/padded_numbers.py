@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from trainers.errors import Problem
+from trainers.numerals import DIGITS, PAD, Places, places
 from trainers.random import Stream
 from trainers.settings import Settings, setting
 from trainers.tasks import digit_scores
@@ -22,7 +23,7 @@ from trainers.tasks.digit_scores import GENERAL, OUTPUTS, GroupedBatch
 from trainers.tasks.digits import digit_count, written
 from trainers.tasks.family import Family, families
 from trainers.tasks.fixed_set import Draws, FixedSet, visited
-from trainers.tasks.operand_layout import Layout, Places, symbols
+from trainers.tasks.operand_layout import Layout, symbols
 
 Curves = NDArray[np.float32]
 SHIFTED = "exact_match_shifted"  # the group of training pairs with zeros appended
@@ -39,6 +40,8 @@ class PaddedNumbers(Settings):
     measured_digits: int = setting(0, low=0, help="lowest digits of the answer with a metric of their own")
 
     causal: ClassVar[bool] = False
+    digits: ClassVar[int] = DIGITS
+    pad: ClassVar[int] = PAD
     compiles: ClassVar[bool] = False  # compiling the shuffle of a fixed set takes many minutes
     shift_site: ClassVar[int]  # of the random words that say how many zeros are appended
 
@@ -151,7 +154,7 @@ class PaddedNumbers(Settings):
 
     def places(self, tokens: Tensor) -> Places:
         """Role and significance of each position, (..., T), of sequences (..., T)."""
-        return self.layout.places(tokens)
+        return places(tokens)
 
     def fixed_places(self) -> Places | None:
         """The places (T,) that all sequences share; None with text."""

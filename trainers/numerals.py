@@ -1,0 +1,46 @@
+"""Two numbers around an operator, among text or not: token ids, and what stands where, read off the tokens.
+
+The ids that tasks with such sequences share: 0..9 are digits, PAD stands where a number has no digit, PLUS and TIMES
+are operators, and text has ids from TEXT up.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+DIGITS = 10  # ids below it are the digits
+PAD, PLUS, TIMES, TEXT = 10, 11, 12, 13
+NO_ROLE, FIRST, SECOND, OPERATOR = range(4)
+
+
+@dataclass(frozen=True)
+class Places:
+    """What stands at each position, (T,) or (S, B, T) int64.
+
+    role: NO_ROLE (text), FIRST or SECOND (a number's block, its pads included) or OPERATOR. significance: 1 for the
+    units of a number, 2 for the tens and so on, on pads too; 0 outside numbers.
+    """
+
+    role: Tensor
+    significance: Tensor
+
+
+def places(tokens: Tensor) -> Places:
+    """The places (..., T) of sequences (..., T): digits and pads before the operator are the first number.
+
+    Here 7 + P 6 among text:
+
+    >>> at = places(torch.tensor([13, 7, 14, PLUS, PAD, 6, 13]))
+    >>> at.role.tolist(), at.significance.tolist()
+    ([0, 1, 0, 3, 2, 2, 0], [0, 1, 0, 0, 2, 1, 0])
+    """
+    operator = (tokens == PLUS) | (tokens == TIMES)
+    after = operator.long().cumsum(dim=-1) > 0
+    first, second = (tokens <= PAD) & ~after, (tokens <= PAD) & after
+    role = FIRST * first.long() + SECOND * second.long() + OPERATOR * operator.long()
+    significance = torch.zeros_like(role)
+    for block in (first, second):
+        index = block.long().cumsum(dim=-1)
+        significance = torch.where(block, index[..., -1:] + 1 - index, significance)
+    return Places(role, significance)
