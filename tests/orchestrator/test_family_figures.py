@@ -163,3 +163,9 @@ def test_a_task_without_families_has_neither(tmp_path, small_sweep):
     write_report(result.folder, result)
     assert family_figures(result, tmp_path) == () and not (result.folder / "families.csv").exists()
     assert not list((result.folder / "figures").glob("family-*"))
+
+
+def test_a_seed_whose_objective_is_absent_at_some_lengths_has_not_failed(tmp_path, sweep):
+    result = sweep(tmp_path / "o", **{"objective.metric": "exact_match_cascade_3"})
+    points = family_points(result, "cascade")
+    assert points and {point.counted for point in points} == {3} and all(math.isfinite(p.median) for p in points)
