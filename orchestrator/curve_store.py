@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Container, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -28,6 +28,10 @@ CURVES_FOLDER = "curves"
 CURVES_FILE = "curves.parquet"
 COLUMNS = ("config_id", "seed", "average", "metric", "length", "step", "value")
 _NAMES = ("config_id", "average", "metric")
+_ROWS_AT_ONCE = 2_000_000  # so many are read before `keep` is asked, at most one pack more: about 100 MB
+
+Keep = Callable[[pd.DataFrame], npt.NDArray[np.bool_]]
+"""Which rows of a table of curves to keep; it is given whole packs, with every step that is read."""
 
 
 class CurvesOfAPack(Protocol):
@@ -78,26 +82,44 @@ def write_curves(state: SweepState) -> Path:
     return path
 
 
-def read_curves(state: SweepState, final_only: bool) -> pd.DataFrame:
+def read_curves(
+    state: SweepState, final_only: bool, packs: Container[str] | None = None, keep: Keep | None = None
+) -> pd.DataFrame:
     """Return the curves that the ledger names, checked; see `SweepState.curves`."""
     order = {name: configuration.number for name, configuration in state.configurations.items()}
-    packs = sorted(state.packs.values(), key=lambda pack: (min((order[n], s) for n, s in pack.members), pack.pack_id))
-    tables = []
-    for pack in packs:
+    chosen = [pack for pack in state.packs.values() if packs is None or pack.pack_id in packs]
+    chosen.sort(key=lambda pack: (min((order[name], seed) for name, seed in pack.members), pack.pack_id))
+    tables: list[Any] = []
+    waiting: list[Any] = []
+    rows = 0
+    for pack in chosen:
         for _, fields in sorted(pack.evaluations.items()):
             if fields["final"] or not final_only:
-                tables.append(_read_part(state.folder, fields["file"], fields["sha256"]))
-    tables += [_lost(state, pack) for pack in packs if pack.status == "failed" and not _has_final(pack)]
-    tables = [table for table in tables if table.num_rows]
+                waiting.append(_read_part(state.folder, fields["file"], fields["sha256"]))
+        if pack.status == "failed" and not _has_final(pack):
+            waiting.append(_lost(state, pack))
+        rows += sum(table.num_rows for table in waiting)
+        if rows >= _ROWS_AT_ONCE:
+            tables += _kept(waiting, keep)
+            waiting, rows = [], 0
+    tables += _kept(waiting, keep)
     if not tables:
         return _frame([], (), (), (), 0, np.zeros(0, dtype=np.float32))
-    table = pa.concat_tables(tables).unify_dictionaries()
-    frame: pd.DataFrame = table.to_pandas()
+    frame: pd.DataFrame = pa.concat_tables(tables).unify_dictionaries().to_pandas()
     frame["config_id"] = frame["config_id"].cat.set_categories(
         [name for name in order if name in set(frame["config_id"].cat.categories)]
     )
     keys = (frame["step"].to_numpy(), frame["seed"].to_numpy(), frame["config_id"].cat.codes.to_numpy())
     return frame.take(np.lexsort(keys)).reset_index(drop=True)
+
+
+def _kept(tables: list[Any], keep: Keep | None) -> list[Any]:
+    """Return the tables that have rows; with `keep` as one table of the rows it keeps."""
+    tables = [table for table in tables if table.num_rows]
+    if keep is None or not tables:
+        return tables
+    table = pa.concat_tables(tables).unify_dictionaries()
+    return [table.filter(pa.array(keep(table.to_pandas())))]
 
 
 def _has_final(pack: PackState) -> bool:

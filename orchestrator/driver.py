@@ -14,9 +14,10 @@ import numpy as np
 import pandas as pd
 
 from orchestrator import curve_store, search, weights
+from orchestrator.checkpoint_choice import LAST
 from orchestrator.deaths import counted
 from orchestrator.ledger import Ledger, Record
-from orchestrator.objective import score_configuration, score_members
+from orchestrator.objective import as_objective, is_judged, score_configuration, score_members
 from orchestrator.plan import Configuration, Pack, configure
 from orchestrator.state import ConfigurationState, SweepState
 from orchestrator.trainable import encode_work, stuck_file
@@ -110,7 +111,8 @@ class SweepDriver:
                 **({"weights": weights.as_recorded(found.weights)} if found.weights else {}),
             )
             if found.final:
-                self._keep_scores(self._objective_rows(pack.members, found))
+                last = self.spec.objective.checkpoint == LAST
+                self._keep_scores(self._objective_rows(pack.members, found) if last else self._recorded({pack_id}))
         if found.weights:
             weights.discard_unnamed(self.state, pack_id)
         self._seconds[pack_id] = found.seconds
@@ -163,9 +165,8 @@ class SweepDriver:
     def _take_up(self) -> None:
         """Close what only lacks its last record, queue what is unfinished, plan what was drawn and not packed."""
         unscored = [name for name, found in self.state.configurations.items() if not found.finished]
-        if unscored and any(_final(pack) for pack in self.state.packs.values()):
-            curves = self.state.curves(final_only=True)
-            self._keep_scores(curves[curves["config_id"].isin(unscored)])
+        packs = {member.pack_id for name in unscored for member in self.state.configurations[name].members.values()}
+        self._keep_scores(self._recorded({pack_id for pack_id in packs if _final(self.state.packs[pack_id])}))
         while self._generations and all(number in self.state.draws for number in self._generations[0]):
             numbers = self._generations.popleft()
             self._plan_packs({self.state.draws[number].config_id for number in numbers}, queue=False)
@@ -263,9 +264,15 @@ class SweepDriver:
         ]
         return pd.DataFrame(rows, columns=list(curve_store.COLUMNS))
 
-    def _keep_scores(self, final: pd.DataFrame) -> None:
-        if len(final):
-            for name, seed, score in score_members(final, self.spec.objective).itertuples(index=False):
+    def _recorded(self, packs: set[str]) -> pd.DataFrame:
+        """The judged curves of packs that have reached their last evaluation, from the ledger."""
+        objective = as_objective(self.spec.objective)
+        only_last = objective.checkpoint == LAST
+        return self.state.curves(only_last, packs=packs, keep=lambda curves: is_judged(curves, objective))
+
+    def _keep_scores(self, curves: pd.DataFrame) -> None:
+        if len(curves):
+            for name, seed, score in score_members(curves, self.spec.objective).itertuples(index=False):
                 self._member_scores.setdefault(name, {})[int(seed)] = float(score)
 
     def _score(self, names: set[str]) -> None:

@@ -18,6 +18,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from orchestrator.checkpoint_choice import LAST, chosen_steps
+
 Floats = npt.NDArray[np.float64]
 
 
@@ -35,6 +37,8 @@ class ObjectiveLike(Protocol):
     @property
     def reduce(self) -> str: ...  # noqa: D102
     @property
+    def checkpoint(self) -> str: ...  # noqa: D102
+    @property
     def failed_seeds(self) -> str: ...  # noqa: D102
 
 
@@ -47,6 +51,7 @@ class Objective:
     lengths: tuple[int, ...]
     direction: str = "minimize"
     reduce: str = "mean"
+    checkpoint: str = LAST
     failed_seeds: str = "worst"
 
     @classmethod
@@ -74,6 +79,39 @@ class ConfigurationScore:
     failed: bool
 
 
+def is_judged(curves: pd.DataFrame, objective: Objective) -> npt.NDArray[np.bool_]:
+    """Return which rows are of the metric and average that is judged, at any length."""
+    return np.asarray((curves["metric"] == objective.metric) & (curves["average"] == objective.average))
+
+
+def judged_values(curves: pd.DataFrame, objective: ObjectiveLike | Mapping[str, Any]) -> pd.DataFrame:
+    """Return one row per seed and step (config_id, seed, step, value): its curve reduced over the objective's lengths.
+
+    NaN where the curve has one at these lengths. Raises KeyError when the metric or the average has no rows at all, or
+    when a length is missing.
+    """
+    objective = as_objective(objective)
+    rows = curves[is_judged(curves, objective)]
+    if len(curves) and not len(rows):
+        raise KeyError(f"the curves hold no {objective.metric} of the average {objective.average}")
+    missing = sorted(set(objective.lengths) - set(rows["length"].unique().tolist()))
+    if missing and len(rows):
+        raise KeyError(f"the curves hold no length {', '.join(map(str, missing))}")
+    keys = ["config_id", "seed", "step"]
+    rows = rows.astype({"config_id": "str"})
+    evaluations = pd.MultiIndex.from_frame(rows[keys].drop_duplicates())  # in the order of the curves
+    table = rows[rows["length"].isin(objective.lengths)].pivot(index=keys, columns="length", values="value")
+    table = table.reindex(index=evaluations, columns=sorted(objective.lengths))
+    values = table.index.to_frame(index=False).astype({"config_id": "str", "seed": np.int64, "step": np.int64})
+    return values.assign(value=_reduce(table.to_numpy(dtype=np.float64), objective.reduce))
+
+
+def choose(curves: pd.DataFrame, objective: ObjectiveLike | Mapping[str, Any]) -> pd.DataFrame:
+    """Return the step of each seed that `objective.checkpoint` names, with its judged value; see `chosen_steps`."""
+    objective = as_objective(objective)
+    return chosen_steps(judged_values(curves, objective), objective.direction, objective.checkpoint)
+
+
 def score_members(
     curves: pd.DataFrame,
     objective: ObjectiveLike | Mapping[str, Any],
@@ -81,30 +119,12 @@ def score_members(
 ) -> pd.DataFrame:
     """Return one row per seed (config_id, seed, score): its curve reduced over the objective's lengths.
 
-    The last step of a configuration in `curves` is its final one, so give it `state.curves(final_only=True)` or the
-    curves of finished configurations. The score is NaN for a seed that failed: any of its values is NaN, or `seeds`
-    (configuration -> seeds planned, as from `state.seeds()`) names it and it has no row. Raises KeyError when the
-    metric or the average has no rows at all, or when a length is missing.
+    The step is that of `objective.checkpoint`, so `curves` must have every evaluation if that is `best`. The last step
+    of a configuration in `curves` is its final one: give it finished configurations or members. The score is NaN for a
+    seed that failed: any of its values at the last step is NaN, or `seeds` (configuration -> seeds planned, as from
+    `state.seeds()`) names it and it has no row there. Raises what `judged_values` raises.
     """
-    objective = as_objective(objective)
-    rows = curves[(curves["metric"] == objective.metric) & (curves["average"] == objective.average)]
-    if len(curves) and not len(rows):
-        raise KeyError(f"the curves hold no {objective.metric} of the average {objective.average}")
-    rows = rows.astype({"config_id": "str"})
-    rows = rows[rows["step"] == rows.groupby("config_id")["step"].transform("max")]
-    table = rows.pivot(index=["config_id", "seed"], columns="length", values="value")
-    missing = [length for length in objective.lengths if length not in table.columns]
-    if missing and len(table):
-        raise KeyError(f"the curves hold no length {', '.join(map(str, missing))}")
-    members = pd.MultiIndex.from_frame(rows[["config_id", "seed"]].drop_duplicates())  # in the order of the curves
-    table = table.reindex(index=members, columns=sorted(objective.lengths))
-    scores = pd.DataFrame(
-        {
-            "config_id": table.index.get_level_values("config_id").astype("str"),
-            "seed": table.index.get_level_values("seed").astype(np.int64),
-            "score": _reduce(table.to_numpy(dtype=np.float64), objective.reduce),
-        }
-    )
+    scores = choose(curves, objective).drop(columns="step").rename(columns={"value": "score"})
     if seeds is None:
         return scores
     planned = pd.DataFrame(
@@ -201,6 +221,7 @@ def as_objective(objective: ObjectiveLike | Mapping[str, Any]) -> Objective:
         lengths=tuple(objective.lengths),
         direction=objective.direction,
         reduce=objective.reduce,
+        checkpoint=objective.checkpoint,
         failed_seeds=objective.failed_seeds,
     )
 

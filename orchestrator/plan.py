@@ -159,6 +159,18 @@ def _objective_problems(spec: SweepSpec, member: MemberConfig) -> list[Problem]:
                 allowed=", ".join(map(str, lengths)),
             )
         )
+    every, steps = member.evaluation.every, member.optimization.steps
+    if objective.checkpoint == "best" and (every is None or every >= steps):
+        given = "is not given" if every is None else f"is {every}"
+        problems.append(
+            Problem(
+                where=spec.where("objective.checkpoint"),
+                key="objective.checkpoint",
+                message=f"there is one evaluation to choose from, at step {steps}, because evaluation.every {given}",
+                given=objective.checkpoint,
+                allowed=f"last, or an evaluation.every below training.steps ({steps})",
+            )
+        )
     return problems
 
 

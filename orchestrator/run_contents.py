@@ -16,12 +16,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from orchestrator.checkpoint_choice import at_steps
 from orchestrator.confirmed import Confirmed, read_confirmed
 from orchestrator.ledger import Record
 from orchestrator.length_groups import spans
 from orchestrator.lineage import CONFIRMS
 from orchestrator.mlflow_view import Charts
-from orchestrator.objective import quartiles
+from orchestrator.objective import choose, is_judged, quartiles
 from orchestrator.state import ConfigurationState, SweepState
 from orchestrator.summary import Row, Summary
 from orchestrator.tables import first_sentence
@@ -76,12 +77,15 @@ def sweep_id(records: Sequence[Record]) -> str:
 class ContentsOfSweep:
     """Works out the runs of one sweep from its ledger and summary."""
 
-    def __init__(self, state: SweepState, summary: Summary, records: Sequence[Record]) -> None:
+    def __init__(self, state: SweepState, summary: Summary, records: Sequence[Record], curves: pd.DataFrame) -> None:
         self.state, self.summary, self.records = state, summary, records
         self.sweep_id = sweep_id(records)
         self.label = unique_names([*summary.headline, *summary.averages])
         self.times = EvaluationTimes(records)
-        self.curves = state.curves()
+        self.curves = curves
+        judged = curves[is_judged(curves, summary.objective)]
+        self.chosen = judged[at_steps(judged, choose(judged, summary.objective))]
+        self.checkpoints = {one.config_id: one for one in summary.checkpoints}
 
     def parent(self) -> RunContents:
         """The run of the sweep itself."""
@@ -147,7 +151,7 @@ class ContentsOfSweep:
 
     def _child(self, row: Row, configuration: ConfigurationState, curves: pd.DataFrame, begun: float) -> RunContents:
         ended_ms = self.times.end_ms(configuration)
-        points = [*self._seed_points(row, configuration, curves), *self._progress_points(configuration, curves)]
+        points = [*self._seed_points(row, configuration), *self._progress_points(configuration, curves)]
         if row.complete:
             points += [*self._band_points(row, ended_ms), *self._summary_points(row, ended_ms)]
         values = {name(key): text for key, value in row.values.items() for _, text in flat(value, key)}
@@ -183,8 +187,11 @@ class ContentsOfSweep:
             one["config_id"]: one["score"][0]
             for one in self.state.provenance.get(CONFIRMS, {}).get("configurations", ())
         }
+        both = self.checkpoints.get(row.config_id)
         values = {
             "score": row.score,
+            "score_last": both.last.selection.median if both else None,
+            "score_best": both.best.selection.median if both else None,
             "search_score": searched.get(row.config_id),
             "generalization_length": row.generalization_length,
             "area_beyond": row.area_beyond,
@@ -194,17 +201,14 @@ class ContentsOfSweep:
         }
         yield from ((key, 0, float(value), time_ms) for key, value in values.items() if value is not None)
 
-    def _seed_points(
-        self, row: Row, configuration: ConfigurationState, curves: pd.DataFrame
-    ) -> Iterator[tuple[str, int, float, int]]:
+    def _seed_points(self, row: Row, configuration: ConfigurationState) -> Iterator[tuple[str, int, float, int]]:
         metric, average = self.summary.objective_curve
-        mine = curves[(curves["metric"] == metric) & (curves["average"] == average)]
+        mine = self.chosen[self.chosen["config_id"] == row.config_id]
         for seed, rows in mine.groupby("seed"):
             member = configuration.members[int(str(seed))]
             if member.status in ("complete", "failed"):
-                last = rows[rows["step"] == rows["step"].max()]
                 time_ms = self.times.pack_end_ms(member.pack_id)
-                for length, value in zip(last["length"], last["value"], strict=True):
+                for length, value in zip(rows["length"], rows["value"], strict=True):
                     yield self._key(metric, average, f"seed_{seed}"), int(length), float(value), time_ms
 
     def _progress_points(
@@ -370,12 +374,11 @@ def run_name(row: Row) -> str:
 
 def description(summary: Summary, confirmed: Sequence[Confirmed] = ()) -> str:
     """The note on the sweep's run page (Markdown)."""
-    metric, average = summary.objective_curve
     state = "finished" if summary.finished else f"**{summary.status}**"
     lines = [
         f"Sweep `{summary.name}`, {state}: {summary.configurations_finished} of {summary.planned} configurations, "
         f"{summary.seeds_run} seeds run, {summary.seeds_failed} failed.",
-        f"Ranked by the median over seeds of {metric} ({average}) at lengths {spans(summary.objective.lengths)}; "
+        f"Ranked by the median over seeds of {summary.judged_name} at lengths {spans(summary.objective.lengths)}; "
         "lengths beyond these were not used for selection.",
         "In `<metric>/<average>/...` the step is the **length**; under `progress/` it is the training step.",
         "Runs are named by the number of the configuration, the order they were drawn in; `rank` is a metric.",

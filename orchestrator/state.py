@@ -7,14 +7,14 @@ counts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Self
 
 import pandas as pd
 
-from orchestrator.curve_store import read_curves
+from orchestrator.curve_store import Keep, read_curves
 from orchestrator.errors import DamagedLedger
 from orchestrator.ledger import LEDGER_FILE, Record, read_records
 
@@ -166,15 +166,18 @@ class SweepState:
             case _:
                 raise self._damage(record, f"unknown kind of record {record.kind!r}")
 
-    def curves(self, final_only: bool = False) -> pd.DataFrame:
+    def curves(
+        self, final_only: bool = False, *, packs: Container[str] | None = None, keep: Keep | None = None
+    ) -> pd.DataFrame:
         """Return every curve of the sweep, tidy: config_id, seed, average, metric, length, step, value.
 
         Rows of failed members are NaN. A pack that died before its end has NaN rows at its last step, so that its
-        members are not mistaken for ones that never were. `final_only` keeps each pack's last step alone. Rows come by
+        members are not mistaken for ones that never were. `final_only` keeps each pack's last step alone, `packs` those
+        of these pack_ids; `keep` says which rows are kept of so many packs at a time as fit in memory. Rows come by
         configuration number, seed and step, whatever order the packs ran in; config_id, average and metric are
         categories. Raises DamagedCurves naming the file that is missing or not what the ledger says.
         """
-        return read_curves(self, final_only)
+        return read_curves(self, final_only, packs, keep)
 
     @property
     def deaths(self) -> list[tuple[str, str]]:

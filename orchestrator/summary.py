@@ -3,24 +3,26 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
-from orchestrator import statistics
 from orchestrator.average_comparisons import Comparison, compare_averages
+from orchestrator.bands import Band, CurveKey, Quartiles, at_lengths, bands_of
+from orchestrator.checkpoint_choice import BEST, Mask, at_steps
+from orchestrator.checkpoint_comparisons import CheckpointComparison, compare_checkpoints
 from orchestrator.hyperparameter_effects import Effect, effects_on
 from orchestrator.length_groups import LengthGroups, common_test_lengths, length_groups, spans
 from orchestrator.lineage import CONFIRMS
 from orchestrator.objective import (
     Objective,
     area_beyond,
+    choose,
     generalization_length,
-    quartiles,
+    is_judged,
     rank,
     reduced,
     score_configurations,
@@ -30,28 +32,7 @@ from orchestrator.state import ConfigurationState, SweepState
 from trainers.config import MemberConfig
 from trainers.tasks.family import Family
 
-Floats = npt.NDArray[np.float64]
-CurveKey = tuple[str, str, str]  # config_id, metric, average
-
-
-@dataclass(frozen=True)
-class Quartiles:
-    """Median and quartiles over the seeds of a configuration; infinite where failed seeds decide them."""
-
-    median: float
-    q25: float
-    q75: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class Band:
-    """A metric of a weight average against length: median and quartiles over seeds, and every seed's own curve."""
-
-    lengths: tuple[int, ...]
-    median: tuple[float, ...]
-    q25: tuple[float, ...]
-    q75: tuple[float, ...]
-    seeds: dict[int, tuple[float, ...]]
+__all__ = ["Band", "CurveKey", "Quartiles", "Row", "Summary", "summary"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,6 +91,7 @@ class Summary:
     provenance: dict[str, Any]
     notes: tuple[str, ...]
     deaths: tuple[str, ...] = ()
+    checkpoints: tuple[CheckpointComparison, ...] = ()
 
     @property
     def objective_curve(self) -> tuple[str, str]:
@@ -117,11 +99,16 @@ class Summary:
         return self.objective.metric, self.objective.average
 
     @property
+    def judged_name(self) -> str:
+        """The same in words, with the checkpoint unless it is the last."""
+        metric, average = self.objective_curve
+        return f"{metric} ({average}{', best checkpoint' if self.objective.checkpoint == BEST else ''})"
+
+    @property
     def score_label(self) -> str:
         """The score in words."""
         how = {"mean": "mean", "max": "largest", "last": "value at the last"}[self.objective.reduce]
-        metric, average = self.objective_curve
-        return f"score: {how} {metric} ({average}) at lengths {spans(self.objective.lengths)}"
+        return f"score: {how} {self.judged_name} at lengths {spans(self.objective.lengths)}"
 
     @property
     def shows_effects(self) -> bool:
@@ -163,7 +150,7 @@ class Summary:
         found: dict[str, Quartiles] = {}
         for row in self.rows if self.test_lengths else ():
             band = self.bands.get((row.config_id, *self.objective_curve))
-            at = _at(band, self.test_lengths, self.objective) if band and not row.failed else None
+            at = at_lengths(band, self.test_lengths, self.objective) if band and not row.failed else None
             if row.complete and row.score is not None:
                 found[row.config_id] = at or Quartiles(row.score, row.score_q25, row.score_q75)
         return found
@@ -225,22 +212,26 @@ class Summary:
         return sum(row.seeds_crashed for row in self.rows)
 
 
-def summary(state: SweepState) -> Summary:
-    """Summarise a sweep, finished or not. Raises DamagedCurves if a parquet part is not what the ledger names."""
+def summary(state: SweepState, curves: pd.DataFrame | None = None) -> Summary:
+    """Summarise a sweep, finished or not; `curves` (all of `state.curves()`) spares reading them.
+
+    Raises DamagedCurves if a parquet part is not what the ledger names.
+    """
     objective, threshold = Objective.from_dict(state.spec["objective"]), state.spec["objective"].get("threshold")
     members = {c.config_id: MemberConfig.from_dict({**c.resolved, "seed": 0}) for c in state.configurations.values()}
     directions = {metric: way for member in members.values() for metric, way in member.task.metrics.items()}
     headline = _in_order(objective.metric, *(metric for m in members.values() for metric in m.task.headline))
     averages = _in_order(objective.average, *(average for m in members.values() for average in m.averages))
     done = {c.config_id for c in state.configurations.values() if _complete(state, c)}
-    curves = state.curves(final_only=True)
+    curves = state.curves(keep=partial(_needed, objective)) if curves is None else curves
     curves = curves[curves["config_id"].isin(done)]
-    bands = _bands(curves, objective, directions)
+    bands = bands_of(curves[at_steps(curves, choose(curves, objective))], objective, directions)
     rows = [
         replace(_row(c, members[c.config_id], bands, objective, threshold), complete=c.config_id in done)
         for c in state.configurations.values()
     ]
     rows = _scored(rows, curves, state, objective)
+    groups = {row.config_id: row.groups for row in rows if row.complete}
     searched = {key: _domain(state.spec["space"].get(key)) for key in _searched(state)}
     return Summary(
         name=state.name,
@@ -262,34 +253,19 @@ def summary(state: SweepState) -> Summary:
         provenance=state.provenance,
         notes=tuple(str(conflict) for conflict in state.conflicts),
         deaths=tuple(error for _, error in state.deaths),
+        checkpoints=compare_checkpoints(curves, objective, groups, state.seeds()),
     )
+
+
+def _needed(objective: Objective, curves: pd.DataFrame) -> Mask:
+    """What a summary reads of whole packs: all of the step that counts, the judged curve of every step."""
+    return at_steps(curves, choose(curves, objective)) | is_judged(curves, objective)
 
 
 def _complete(state: SweepState, configuration: ConfigurationState) -> bool:
     """Whether every pack with a seed of the configuration has ended: a seed may fail long before its pack ends."""
     packs = {member.pack_id for member in configuration.members.values()}
     return bool(packs) and all(state.packs[pack_id].status in ("complete", "failed") for pack_id in packs)
-
-
-def _bands(curves: pd.DataFrame, objective: Objective, directions: Mapping[str, str]) -> dict[CurveKey, Band]:
-    """A band for every curve; failed seeds count as the worst value where the policy of the objective says so."""
-    counted = {**directions, objective.metric: objective.direction} if objective.failed_seeds == "worst" else {}
-    medians = statistics.median_curves(curves, counted)
-    keys = ["config_id", "metric", "average"]
-    groups = dict(iter(curves.groupby(keys, observed=True)))
-    bands: dict[CurveKey, Band] = {}
-    for key, table in medians.groupby(keys, observed=True):
-        config_id, metric, average = map(str, key)
-        table = table.sort_values("length")
-        seeds = groups[key].sort_values("length").groupby("seed")["value"]
-        bands[config_id, metric, average] = Band(
-            lengths=tuple(table["length"].tolist()),
-            median=tuple(table["median"].tolist()),
-            q25=tuple(table["q25"].tolist()),
-            q75=tuple(table["q75"].tolist()),
-            seeds={int(str(seed)): tuple(values.astype(float).tolist()) for seed, values in seeds},
-        )
-    return bands
 
 
 def _row(
@@ -319,29 +295,14 @@ def _row(
         return row
     return replace(
         row,
-        trained=_at(band, groups.trained, objective),
-        selection=_at(band, groups.selection, objective),
-        test=_at(band, groups.test, objective),
+        trained=at_lengths(band, groups.trained, objective),
+        selection=at_lengths(band, groups.selection, objective),
+        test=at_lengths(band, groups.test, objective),
         generalization_length=None
         if threshold is None
         else generalization_length(band.lengths, band.median, threshold, objective.direction),
         area_beyond=area_beyond(band.lengths, band.median, groups.trained) if groups.trained else None,
     )
-
-
-def _at(band: Band, lengths: Sequence[int], objective: Objective) -> Quartiles | None:
-    """Quartiles over seeds of each seed's mean over `lengths`; NaN when every seed failed."""
-    places = [i for i, length in enumerate(band.lengths) if length in lengths]
-    if not places:
-        return None
-    means = np.array([np.mean([values[i] for i in places]) for values in band.seeds.values()])
-    alive = ~np.isnan(means)
-    if not alive.any():
-        return Quartiles(math.nan, math.nan, math.nan)
-    worst = math.inf if objective.direction == "minimize" else -math.inf
-    counted = np.where(alive, means, worst) if objective.failed_seeds == "worst" else means[alive]
-    low, middle, high = quartiles(counted, worst)
-    return Quartiles(middle, low, high)
 
 
 def _scored(rows: Sequence[Row], curves: pd.DataFrame, state: SweepState, objective: Objective) -> list[Row]:

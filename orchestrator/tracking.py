@@ -105,7 +105,8 @@ def publish(
     try:
         with FileLock(folder / ".publish.lock", timeout=60):
             store = _Store(uri, experiment or section.get("experiment") or state.study)
-            contents = ContentsOfSweep(state, summary(state), records)
+            curves = state.curves()
+            contents = ContentsOfSweep(state, summary(state, curves), records, curves)
             return _publish(store, contents, sweep_files)
     except Timeout:
         raise TrackingError(f"{folder}: another process is publishing this sweep") from None

@@ -1,0 +1,70 @@
+"""Which evaluation of a member counts: its last, or the one whose judged value is best. One step for each member.
+
+The judged value (`objective.judged_values`) is taken at the selection lengths alone, so no other length has a say. The
+step that is chosen holds for every metric, average and length of the member: pairs stay pairs.
+
+A member without a number at its last evaluation has failed, and an earlier one does not rescue it: how often training
+diverges is part of a result, and a median over what seeds were before they diverged would hide it. Of equal values the
+latest counts, so that the choice leaves the last evaluation only for a better one; where a metric saturates at the
+selection lengths, training that goes on can still matter beyond them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+LAST, BEST = "last", "best"
+Mask = npt.NDArray[np.bool_]
+
+
+def chosen_steps(judged: pd.DataFrame, direction: str, checkpoint: str) -> pd.DataFrame:
+    """Return one row per member (config_id, seed, step, value), in the order of their last evaluations in `judged`.
+
+    `judged` has a row per member and evaluation: config_id, seed, step, value. The last step of a configuration is the
+    last of any of its members; a member that has no row there is left out, one with NaN there keeps that step and NaN.
+    """
+    if direction not in ("minimize", "maximize"):
+        raise ValueError(f"direction is {direction!r}; allowed: minimize, maximize")
+    if checkpoint not in (LAST, BEST):
+        raise ValueError(f"checkpoint is {checkpoint!r}; allowed: {LAST}, {BEST}")
+    judged = judged[["config_id", "seed", "step", "value"]]
+    final = judged["step"] == judged.groupby("config_id", observed=True)["step"].transform("max")
+    last = judged[final].reset_index(drop=True)
+    if checkpoint == LAST or not len(last):
+        return last
+    member, members = _members(judged)
+    alive = np.zeros(len(members), dtype=bool)
+    alive[member[final]] = ~last["value"].isna().to_numpy()
+    value, step = judged["value"].to_numpy(dtype=np.float64), judged["step"].to_numpy(dtype=np.int64)
+    candidates = np.flatnonzero(alive[member] & ~np.isnan(value))
+    worse = value if direction == "minimize" else -value
+    order = candidates[np.lexsort((-step[candidates], worse[candidates], member[candidates]))]  # the last key is first
+    of_member = member[order]
+    first = order[np.flatnonzero(np.diff(of_member, prepend=-1))]
+    best = np.full(len(members), -1)
+    best[member[first]] = first
+    found = best[member[final]]
+    good = found >= 0
+    return last.assign(
+        step=np.where(good, step[found], last["step"]), value=np.where(good, value[found], last["value"])
+    )
+
+
+def at_steps(curves: pd.DataFrame, steps: pd.DataFrame) -> Mask:
+    """Return which rows of `curves` are at the step that `steps` (config_id, seed, step) names for their member."""
+    rows = steps[["config_id", "seed", "step"]].itertuples(index=False, name=None)
+    wanted = {(str(name), int(seed)): step for name, seed, step in rows}
+    member, members = _members(curves)
+    step_of = np.array([wanted.get(one, -1) for one in members], dtype=np.int64)
+    return np.asarray(step_of[member] == curves["step"].to_numpy())
+
+
+def _members(rows: pd.DataFrame) -> tuple[npt.NDArray[np.int64], list[tuple[str, int]]]:
+    """Return the number of each row's member, and the members (config_id, seed) by that number."""
+    name, names = pd.factorize(rows["config_id"])
+    seed, seeds = pd.factorize(rows["seed"])
+    pair, pairs = pd.factorize(name * max(1, len(seeds)) + seed)
+    members = [(str(names[int(one) // len(seeds)]), int(seeds[int(one) % len(seeds)])) for one in pairs]
+    return pair.astype(np.int64), members
