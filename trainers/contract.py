@@ -16,6 +16,7 @@ METHODS = {
     "task": ("sample", "loss", "evaluation_batches", "score", "derived"),
     "model": ("task_problems", "form_used", "parameters", "operations", "logits", "diagnostics"),
 }
+OPTIONAL = {"model": ("maps",)}  # methods that need not be there
 
 
 def missing(kind: str, cls: type) -> Iterator[str]:
@@ -30,5 +31,6 @@ def missing(kind: str, cls: type) -> Iterator[str]:
     for name in METHODS.get(kind, ()):
         if not hasattr(cls, name):
             yield f"{cls.__name__} has no method {name}"
-        elif not callable(getattr(cls, name)):
+    for name in (*METHODS.get(kind, ()), *OPTIONAL.get(kind, ())):
+        if not callable(getattr(cls, name, missing)):
             yield f"{cls.__name__}.{name} is not a method"

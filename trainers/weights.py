@@ -93,13 +93,14 @@ class StoredWeights(Mapping[str, Array]):
     """The weights of one average of a member, by parameter name, in the order of `Model.parameters`.
 
     Each array is read and checked when it is asked for. Raises WeightsError naming the file: when it is not what was
-    written, or has no such average. `member` are the sections of the member whose weights they are.
+    written, or has no such average. `member` are the sections of the member, `step` is how long it trained.
     """
 
     def __init__(self, path: Path, sha256: str, average: str) -> None:
         self.path = path
         header, offset = _header(path, sha256)
         self.member: dict[str, Any] = header["member"]
+        self.step: int = header["step"]
         self.averages = tuple(dict.fromkeys(entry["average"] for entry in header["arrays"]))
         self._places: dict[str, tuple[dict[str, Any], int, int]] = {}
         for entry in header["arrays"]:

@@ -9,11 +9,13 @@ Shapes: M member, N ring positions, D width.
 
 from collections.abc import Iterator, Mapping
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from trainers.errors import Problem
 from trainers.layers.dropout import Dropout
+from trainers.maps import Map, Weights, gram
 from trainers.parameters import Parameter
 from trainers.registry import register
 from trainers.settings import Settings, setting
@@ -78,3 +80,23 @@ class LinearAttention(Settings):
     ) -> dict[str, Tensor]:
         """None."""
         return {}
+
+    def maps(self, weights: Weights, task: Settings) -> Mapping[str, Map]:
+        """Its coefficients of <theta, x_r> beside those of the task: of each pair, or of each offset on the ring."""
+        assert isinstance(task, RingRegression)
+        target, asked = task.target(torch.float64).numpy(), task.weight(torch.float64).numpy() > 0
+        p, n = weights["positions"], task.ring
+        if self.encoding == "ape":
+            return {"gram": gram(p, group="products p_i . p_j", label="position", wanted=target, trained=asked)}
+        offsets = np.arange(-((n - 1) // 2), n // 2 + 1)
+        a = p @ weights["u"] * (weights["v"][0] if self.free_value else 1.0)
+        at = np.arange(n)
+        coefficients = Map(
+            values=a[offsets % n],
+            group="coefficients a_k = p_k . u" + (" v_1" if self.free_value else ""),
+            row_label="k = i - j on the ring",
+            rows=offsets.tolist(),
+            wanted=target[offsets % n, 0],
+            trained=np.array([asked[at, (at - k) % n].any() for k in offsets]),
+        )
+        return {"coefficients": coefficients}

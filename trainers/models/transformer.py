@@ -13,6 +13,7 @@ from trainers.layers.block import block, block_drops, block_parameters, norm_par
 from trainers.layers.dropout import Dropout
 from trainers.layers.embedding import embed
 from trainers.layers.linear import linear
+from trainers.maps import Map, Weights
 from trainers.models.attention_only import DROPOUT_SITES
 from trainers.parameters import Parameter
 from trainers.positions.position import Position
@@ -128,3 +129,7 @@ class Transformer(Settings):
     ) -> dict[str, Tensor]:
         """None."""
         return {}
+
+    def maps(self, weights: Weights, task: Settings) -> Mapping[str, Map]:
+        """Those of the positional encoding."""
+        return self.position.maps(weights, task)

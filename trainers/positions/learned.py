@@ -2,14 +2,16 @@
 
 from collections.abc import Mapping
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from trainers.layers.dropout import Dropout
+from trainers.maps import Map, Weights, gram
 from trainers.parameters import Parameter
 from trainers.positions.position import Position
 from trainers.registry import register
-from trainers.settings import setting
+from trainers.settings import Settings, setting
 
 _SITE = 1000  # of the random offsets in the dropout stream, beyond the sites of any model
 
@@ -47,3 +49,10 @@ class Learned(Position):
         at = offset[:, :, None] + torch.arange(length, device=x_MBTD.device)
         at = at.expand(members, -1, -1).reshape(members, -1, 1).expand(-1, -1, width)
         return x_MBTD + torch.gather(table, 1, at).reshape(members, batch, length, width)
+
+    def maps(self, weights: Weights, task: Settings) -> Mapping[str, Map]:
+        """The products of the vectors, and which pairs of them training has seen."""
+        table = weights["positions"]
+        seen = np.arange(len(table)) < task.train_positions + self.max_offset  # type: ignore[attr-defined]
+        trained = np.outer(seen, seen)
+        return {"gram": gram(table, group="products of the position vectors", label="position", trained=trained)}

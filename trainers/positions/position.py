@@ -6,6 +6,7 @@ from torch import Tensor
 
 from trainers.errors import Problem
 from trainers.layers.dropout import Dropout
+from trainers.maps import Map, Weights
 from trainers.parameters import Parameter
 from trainers.settings import Settings
 
@@ -54,3 +55,7 @@ class Position(Settings):
         `causal`: whether later keys are masked, so that nothing of i < j matters.
         """
         return None
+
+    def maps(self, weights: Weights, task: Settings) -> Mapping[str, Map]:
+        """What can be drawn of its trained parameters, of one member; see `trainers.maps`."""
+        return {}

@@ -4,11 +4,14 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
+from trainers.maps import Map, Weights
 from trainers.parameters import Parameter
 from trainers.positions.pairwise import pairwise_scores, pairwise_table
+from trainers.positions.pairwise_maps import pairwise_maps
 from trainers.positions.position import Position
 from trainers.positions.relative import differences
 from trainers.registry import register
+from trainers.settings import Settings
 
 
 @register("position", "rpe")
@@ -32,3 +35,7 @@ class Rpe(Position):
         table = weights[f"{name}.pairs"]
         rows = differences(q_MBHTK.shape[-2], q_MBHTK.device) + table.shape[1] // 2  # none is clipped
         return pairwise_scores(q_MBHTK, table, rows)
+
+    def maps(self, weights: Weights, task: Settings) -> Mapping[str, Map]:
+        """The vectors of every layer by difference, and their norms."""
+        return pairwise_maps(weights)

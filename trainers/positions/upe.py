@@ -6,8 +6,10 @@ import torch
 from torch import Tensor
 
 from trainers.errors import Problem
+from trainers.maps import Map, Weights
 from trainers.parameters import Parameter
 from trainers.positions.pairwise import multiplier_problems, pairwise_scores, pairwise_table
+from trainers.positions.pairwise_maps import pairwise_maps
 from trainers.positions.position import Position
 from trainers.positions.relative import differences
 from trainers.registry import register
@@ -45,3 +47,7 @@ class Upe(Position):
         key = torch.arange(q_MBHTK.shape[-2], device=q_MBHTK.device)
         own = relative + self.uniform - 1 - key  # the first position is the most significant digit
         return pairwise_scores(q_MBHTK, table, torch.where(key < self.uniform, own.clamp(min=0), rows))
+
+    def maps(self, weights: Weights, task: Settings) -> Mapping[str, Map]:
+        """The vectors of every layer by difference, those of the multiplier digits, and their norms."""
+        return pairwise_maps(weights, self.uniform)
