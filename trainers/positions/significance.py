@@ -1,0 +1,86 @@
+"""Added heads that see two numbers by digit significance, wherever they stand (Sabbaghi et al., arXiv:2406.01895)."""
+
+from collections.abc import Iterator, Mapping
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from trainers.errors import Problem
+from trainers.layers.dropout import Dropout
+from trainers.numerals import FIRST, SECOND, places
+from trainers.parameters import Parameter
+from trainers.positions.pairwise import multiplier_problems, pairwise_scores, pairwise_table
+from trainers.positions.position import Position
+from trainers.registry import register
+from trainers.settings import Settings, setting
+
+
+@register("position", "significance")
+class Significance(Position):
+    """Learned absolute positions for all heads, and in the added heads pairwise vectors by digit significance.
+
+    The first heads are ordinary. In the others, pairs of number tokens have a trained vector, added to the key as in
+    `rpe`: the second number's token of significance s has the virtual index v = s, the first's v = s + l + 1 with l
+    the width of the second, and the pair (i, j) has the vector of v_i - v_j. The table's rows are in the order of
+    v_j - v_i, so that without text they are those of `rpe`: -1 is the next lower significance. If `uniform` is not 0,
+    keys that are digits of the first number have a vector of their own for all number queries, as in `upe`. Pairs with
+    an operator or text have none, and nothing is masked. The indices v, the number of heads, and that text queries see
+    no vectors of multiplier digits are chosen here; the paper does not state them.
+    """
+
+    ordinary: int | None = setting(None, low=0, help="first heads, without pairwise vectors; null: half of the heads")
+    uniform: int = setting(0, low=0, help="multiplier digits with a vector for all queries; 0: significance alone")
+
+    def head_problems(self, heads: int, head_width: int) -> Iterator[Problem]:
+        """Some heads are added."""
+        if self.ordinary is not None and self.ordinary >= heads:
+            message = f"{self.ordinary} ordinary heads leave none of {heads} to see significance"
+            yield Problem(key="position.ordinary", given=self.ordinary, message=message, allowed=f"< heads ({heads})")
+
+    def task_problems(self, task: Settings) -> Iterator[Problem]:
+        """Two numbers around an operator, and as many uniform digits as the multiplier has, or 0."""
+        if not hasattr(task, "places"):
+            message = "needs a task of two numbers around an operator"
+            yield Problem(key="position", given=self.name, message=message)
+        elif self.uniform:
+            yield from multiplier_problems(self.uniform, task)
+
+    def parameters(self, longest: int, width: int, heads: int, std: float) -> tuple[Parameter, ...]:
+        """The absolute positions."""
+        return (Parameter(name="positions", shape=(longest, width), std=std, decay=False),)
+
+    def layer_parameters(
+        self, name: str, longest: int, heads: int, head_width: int, std: float
+    ) -> tuple[Parameter, ...]:
+        """2 longest - 1 vectors of differences (with text the outermost are never used), then the uniform ones."""
+        return pairwise_table(name, 2 * longest - 1 + self.uniform, head_width, std)
+
+    def embed(
+        self, x_MBTD: Tensor, tokens_MBT: Tensor, weights: Mapping[str, Tensor], noise: Dropout | None, causal: bool
+    ) -> Tensor:
+        """Adds the vector of each absolute position."""
+        return x_MBTD + weights["positions"][:, None, : x_MBTD.shape[-2]]
+
+    def score(
+        self, q_MBHTK: Tensor, tokens_MBT: Tensor, weights: Mapping[str, Tensor], name: str, causal: bool
+    ) -> Tensor:
+        """q_i . p_ij / sqrt(K) for pairs of number tokens in the added heads, else 0."""
+        table = weights[f"{name}.pairs"]
+        ordinary = q_MBHTK.shape[2] // 2 if self.ordinary is None else self.ordinary
+        rows, paired = self._rows(tokens_MBT, table.shape[1] - self.uniform)
+        scores = pairwise_scores(q_MBHTK[:, :, ordinary:], table, rows[:, :, None])
+        scores = torch.where(paired[:, :, None], scores, 0.0)
+        return functional.pad(scores, (0, 0, 0, 0, ordinary, 0))
+
+    def _rows(self, tokens_MBT: Tensor, relative: int) -> tuple[Tensor, Tensor]:
+        """The row of each pair in a table of `relative` differences, and whether it has one, both (M, B, T, T)."""
+        at = places(tokens_MBT)
+        first, second = at.role == FIRST, at.role == SECOND
+        virtual = torch.where(first, at.significance + second.sum(dim=-1, keepdim=True) + 1, at.significance)
+        rows = virtual[..., None, :] - virtual[..., :, None] + relative // 2
+        if self.uniform:
+            rows = torch.where(first[..., None, :], relative + at.significance[..., None, :] - 1, rows)
+        number = first | second
+        paired = number[..., :, None] & number[..., None, :]
+        return torch.where(paired, rows, 0), paired
