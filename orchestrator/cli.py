@@ -84,6 +84,25 @@ def plan(
 
 
 @app.command()
+def data(
+    file: SweepFile,
+    overrides: Overrides = None,
+    examples: Annotated[int, typer.Option(min=0, help="How many training inputs to show.")] = 5,
+    samples: Annotated[int, typer.Option(min=1, help="Inputs of each histogram.")] = 20_000,
+    lengths: Annotated[
+        str | None, typer.Option(help="Evaluated lengths to measure, such as 5,50; by default up to four.")
+    ] = None,
+    figure: Annotated[Path | None, typer.Option(metavar="PATH.png", help="Also draw the histograms.")] = None,
+) -> None:
+    """Show what a sweep trains and evaluates on: examples, and how hard inputs are. Runs nothing."""
+    spec = _load(file, overrides)
+    from orchestrator.data_view import data_view
+
+    for part in data_view(spec, count=examples, samples=samples, lengths=lengths, figure=figure):
+        _say(part) if isinstance(part, str) else console.print(part, crop=False)
+
+
+@app.command()
 def run(
     file: SweepFile,
     storage: Storage = None,
@@ -149,14 +168,24 @@ def status(folder: SweepFolder) -> None:
 
 
 @app.command()
-def report(folder: SweepFolder) -> None:
+def report(
+    folder: SweepFolder,
+    maps: Annotated[
+        list[str] | None,
+        typer.Option(metavar="CONFIGURATION", help="Also draw maps of its kept weights; may be repeated."),
+    ] = None,
+) -> None:
     """Draw figures and report of a sweep, finished or not, and print its tables."""
     from orchestrator.curve_store import write_curves
+    from orchestrator.map_figures import draw_maps
     from orchestrator.state import SweepState
     from orchestrator.sweep import present
 
+    asked = draw_maps(folder, maps) if maps else []
     write_curves(SweepState.load(folder))
     present(folder, console)
+    for line in asked:
+        _say(line)
 
 
 @app.command()

@@ -16,12 +16,14 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogFormatterSciNotation, MaxNLocator, NullFormatter
 
 from orchestrator import drawing
+from orchestrator.checkpoint_figure import checkpoint_figure
 from orchestrator.drawing import GREY, PALETTE, spans_decades
 from orchestrator.family_figures import family_figures
 from orchestrator.hyperparameter_figures import score_figures
 from orchestrator.legend import coloured_and_grey, legend_height, legend_table
 from orchestrator.length_groups import LengthGroups
 from orchestrator.lineage import CONFIRMS
+from orchestrator.map_figures import map_figures
 from orchestrator.pair_figures import pair_figures
 from orchestrator.summary import Band, Row, Summary
 from orchestrator.wording import compact_value, printable, short_keys
@@ -34,17 +36,21 @@ SHADES: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class Drawn:
-    """Where the figures are: the comparison, outcomes against each searched key, measured and predicted, families."""
+    """Where the figures are: the comparison, outcomes against each searched key, measured and predicted, families, maps
+    of weights, checkpoints."""
 
     comparison: Path | None
     scores: dict[str, Path]
     pairs: tuple[Path, ...] = ()
     families: tuple[Path, ...] = ()
+    maps: tuple[Path, ...] = ()
+    checkpoints: Path | None = None
 
     @property
     def all(self) -> tuple[Path, ...]:
         """Every one of them."""
-        return (*([self.comparison] if self.comparison else []), *self.scores.values(), *self.pairs, *self.families)
+        first = [path for path in (self.comparison, self.checkpoints) if path is not None]
+        return (*first, *self.scores.values(), *self.pairs, *self.families, *self.maps)
 
 
 def draw_all(summary: Summary, folder: Path) -> Drawn:
@@ -57,6 +63,8 @@ def draw_all(summary: Summary, folder: Path) -> Drawn:
         scores=score_figures(summary, folder) if several and CONFIRMS not in summary.provenance else {},
         pairs=pair_figures(summary, folder),
         families=family_figures(summary, folder),
+        checkpoints=checkpoint_figure(summary, folder / "checkpoints.png"),
+        maps=map_figures(summary, folder),
     )
 
 
@@ -76,7 +84,7 @@ def comparison_figure(summary: Summary, path: Path) -> Path:
         for place, row in reversed(list(enumerate(coloured))):
             _draw_band(axes, bands[row.config_id], PALETTE[place % len(PALETTE)], prominent=place == 0)
         _curve_axes(axes, list(bands.values()), [band.lengths for band in bands.values()])
-        axes.set_ylabel(printable(f"{metric} ({average}), median over seeds"))
+        axes.set_ylabel(printable(f"{summary.judged_name}, median over seeds"))
         axes.set_title(printable(_comparison_title(summary, len(rows))), fontsize=10, loc="left", pad=16)
         legend_table(figure, summary, coloured, grey)
         return figure

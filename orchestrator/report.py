@@ -15,11 +15,13 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
+from orchestrator.checkpoint_tables import TITLE, checkpoint_columns, checkpoint_notes
 from orchestrator.confirmed import read_confirmed
 from orchestrator.consoles import WIDTH_OF_FILES
 from orchestrator.csv_tables import (
     Lines,
     average_lines,
+    checkpoint_lines,
     configuration_lines,
     confirmed_lines,
     effect_lines,
@@ -28,6 +30,7 @@ from orchestrator.csv_tables import (
 from orchestrator.effect_tables import comparison_columns, comparison_note, effect_columns, effect_notes
 from orchestrator.family_figures import family_lines
 from orchestrator.figures import configuration_figure, draw_all
+from orchestrator.map_figures import damaged_maps
 from orchestrator.state import SweepState
 from orchestrator.summary import Summary, summary
 from orchestrator.tables import (
@@ -44,8 +47,8 @@ __all__ = ["Summary", "read_summary", "render_terminal", "summary", "write_repor
 
 REPORT_HTML, REPORT_CSV = "report.html", "report.csv"
 EFFECTS_CSV, AVERAGES_CSV, CONFIRMED_CSV = "effects.csv", "averages.csv", "confirmed.csv"
-FAMILIES_CSV = "families.csv"
-ROWS_IN_TERMINAL = 20
+FAMILIES_CSV, CHECKPOINTS_CSV = "families.csv", "checkpoints.csv"
+ROWS_IN_TERMINAL, FIRST_CHECKPOINTS = 20, 5
 WIDE = 140
 LEFT = {"configuration", "hyperparameter", "at lengths", "median by value", "average", "against", "form"}
 LEFT |= {"searched values"}
@@ -110,9 +113,15 @@ class _TerminalReport:
             kept = columns if wide else {name: columns[name] for name in columns if name not in ONLY_WHERE_WIDE}
             yield _rich_table("Weight averages of the same trained members", kept, wide)
             yield _prose(comparison_note(result), console, result, "dim")
+        if result.checkpoints:
+            yield ""
+            yield _rich_table(TITLE, checkpoint_columns(result, result.checkpoints[:FIRST_CHECKPOINTS]), wide)
+            if (left := len(result.checkpoints) - FIRST_CHECKPOINTS) > 0:
+                yield Text(f"... and {left} more in {CHECKPOINTS_CSV}", style="dim")
+            yield from (_prose(note, console, result, "dim") for note in checkpoint_notes(result))
         drawn = sorted(
             path
-            for kind in ("comparison", "score-", "pair-", "family-")
+            for kind in ("checkpoints", "comparison", "score-", "pair-", "family-", "maps-")
             for path in result.folder.glob(f"figures/{kind}*.png")
         )
         if drawn:
@@ -158,6 +167,7 @@ def csv_tables(result: Summary) -> dict[str, Lines]:
         AVERAGES_CSV: average_lines(result),
         CONFIRMED_CSV: confirmed_lines(read_confirmed(result)),
         FAMILIES_CSV: family_lines(result),
+        CHECKPOINTS_CSV: checkpoint_lines(result),
     }
     return {REPORT_CSV: configuration_lines(result)} | {name: lines for name, lines in found.items() if lines}
 
@@ -241,10 +251,21 @@ def _page(result: Summary) -> str:
             f"<p class=note>{html.escape(comparison_note(result))}</p>",
             _html_table(comparison_columns(result)),
         ]
+    if result.checkpoints:
+        sections += [
+            f"<h2>{TITLE}</h2>",
+            *(f"<p class=note>{html.escape(note)}</p>" for note in checkpoint_notes(result)),
+            _html_table(checkpoint_columns(result, result.checkpoints, "\n")),
+            *([_image(drawn.checkpoints, "judged metric against training step")] if drawn.checkpoints else []),
+        ]
     if drawn.pairs:
         sections += ["<h2>Measured against predicted</h2>", *(_image(path, path.stem) for path in drawn.pairs)]
     if drawn.families:
         sections += ["<h2>Families of metrics</h2>", *(_image(path, path.stem) for path in drawn.families)]
+    damaged = damaged_maps(result)
+    if drawn.maps or damaged:
+        sections += ["<h2>Maps of the weights</h2>", *(f"<p>{html.escape(line)}</p>" for line in damaged)]
+        sections += [_image(path, path.stem) for path in drawn.maps]
     if own:
         sections += ["<h2>The first configurations in detail</h2>", *(_image(path, path.stem) for path in own)]
     sections += ["<h2>Provenance</h2>", _html_table(_provenance(result))]

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from orchestrator.objective import (
     score_members,
 )
 from orchestrator.state import ConfigurationState, SweepState
+from orchestrator.weights import Kept, kept_weights
 from trainers.config import MemberConfig
 from trainers.tasks.family import Family
 
@@ -92,6 +93,7 @@ class Summary:
     notes: tuple[str, ...]
     deaths: tuple[str, ...] = ()
     checkpoints: tuple[CheckpointComparison, ...] = ()
+    weights: Mapping[tuple[str, int], Kept] = field(default_factory=dict)
 
     @property
     def objective_curve(self) -> tuple[str, str]:
@@ -254,6 +256,7 @@ def summary(state: SweepState, curves: pd.DataFrame | None = None) -> Summary:
         notes=tuple(str(conflict) for conflict in state.conflicts),
         deaths=tuple(error for _, error in state.deaths),
         checkpoints=compare_checkpoints(curves, objective, groups, state.seeds()),
+        weights=kept_weights(state),
     )
 
 

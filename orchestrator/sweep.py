@@ -233,11 +233,14 @@ def present(folder: Path, console: Console) -> None:
 
     Raises NotASweep, DamagedLedger and DamagedCurves.
     """
+    from orchestrator.map_figures import damaged_maps
     from orchestrator.report import read_summary, render_terminal, write_report
 
     result = read_summary(folder)
     page, table = write_report(folder, result)
     console.print(render_terminal(result))
+    for line in damaged_maps(result):
+        _print(console, f"no maps: {line}")
     _print(console, f"Report: {page}\nTable: {table}")
 
 

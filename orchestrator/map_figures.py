@@ -1,0 +1,246 @@
+"""Maps of kept weights: what a model and its positional encoding show of one trained member, one figure for each.
+
+The models and encodings say what there is to see (`trainers.maps`); nothing here knows any of them. A configuration is
+shown by its median seed, with the weight average that is judged, as they were after the last step.
+"""
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
+from matplotlib.figure import Figure
+from matplotlib.gridspec import GridSpec
+from matplotlib.ticker import MaxNLocator
+
+from orchestrator import drawing
+from orchestrator.drawing import PALETTE
+from orchestrator.errors import DamagedWeights
+from orchestrator.objective import reduced
+from orchestrator.state import SweepState
+from orchestrator.summary import Row, Summary, summary
+from orchestrator.weights import find_configuration
+from orchestrator.wording import compact_value, printable, short_keys
+from trainers.config import MemberConfig
+from trainers.errors import WeightsError
+from trainers.maps import Map
+
+FIGURES = "figures"
+FIRST = 8  # configurations by rank that are drawn unasked
+PANELS = 6  # side by side
+WANTED = "wanted by the task"
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemberMaps:
+    """The maps of one member, and how its figure is headed."""
+
+    title: str
+    maps: Mapping[str, Map]
+
+
+def map_figures(result: Summary, folder: Path) -> tuple[Path, ...]:
+    """Figures of the configurations ranked first, and of others that have one already; damaged weights have none."""
+    return tuple(path for row in _shown(result, folder) if (path := _figure(result, row, folder)))
+
+
+def damaged_maps(result: Summary) -> tuple[str, ...]:
+    """What is wrong with the weights that `map_figures` draws into the sweep's figures, naming each file."""
+    found = []
+    for row in _shown(result, result.folder / FIGURES):
+        try:
+            maps_of(result, row)
+        except DamagedWeights as error:
+            found.append(str(error))
+    return tuple(found)
+
+
+def draw_maps(folder: Path, configurations: Sequence[str]) -> list[str]:
+    """Draw maps of these configurations (config_id or number) into the sweep's figures; returns a line for each.
+
+    Raises UserError for a configuration that is not there, DamagedWeights, and what reading the sweep raises.
+    """
+    state = SweepState.load(folder)
+    chosen = [find_configuration(state, one).config_id for one in configurations]
+    result = summary(state)
+    if not result.weights:
+        return ["There are no maps: weights were not kept (resources.keep_weights)."]
+    lines = []
+    for row in (next(row for row in result.rows if row.config_id == config_id) for config_id in chosen):
+        found = maps_of(result, row)
+        if found is None:
+            lines.append(f"{row.config_id}: there are no maps of its weights")
+        else:
+            lines.append(f"Maps: {map_figure(found, folder / FIGURES / _name(row))}")
+    return lines
+
+
+def maps_of(result: Summary, row: Row) -> MemberMaps | None:
+    """The maps of a configuration's median seed; None when there are none or its weights were not kept.
+
+    Reads no more of the weights than the maps need. Raises DamagedWeights naming the file.
+    """
+    judged = median_seed(result, row)
+    kept = result.weights.get((row.config_id, judged[0])) if judged else None
+    if judged is None or kept is None:
+        return None
+    seed, count = judged
+    average = result.objective.average
+    try:
+        weights = kept.weights(average)
+        member = MemberConfig.from_dict(weights.member)
+        hook = getattr(member.model, "maps", None)
+        maps = hook(weights, member.task) if hook else {}
+    except WeightsError as error:
+        raise DamagedWeights(str(error)) from error
+    which = "the median one" if count % 2 else "the lower of the two median ones"
+    keys = short_keys([key for key in result.searched if key in row.values])
+    values = ", ".join(f"{name} {compact_value(row.values[key])}" for key, name in keys.items())
+    place = f"rank {row.rank}, " if row.rank else ""
+    title = (
+        f"{result.name}: configuration {row.number} ({place}{row.config_id}){': ' if values else ''}{values}\n"
+        f"seed {seed}, {which} of {count} by score; {average} weights after step {weights.step}"
+    )
+    return MemberMaps(title=title, maps=maps) if maps else None
+
+
+def median_seed(result: Summary, row: Row) -> tuple[int, int] | None:
+    """The seed with the median score, the lower of two, and how many seeds have a score; None when none has."""
+    band = result.bands.get((row.config_id, *result.objective_curve))
+    if band is None:
+        return None
+    places = [i for i, length in enumerate(band.lengths) if length in result.objective.lengths]
+    scores = {
+        seed: reduced(np.array([values[i] for i in places]), result.objective.reduce)
+        for seed, values in band.seeds.items()
+    }
+    ordered = sorted((score, seed) for seed, score in scores.items() if not math.isnan(score))
+    return (ordered[(len(ordered) - 1) // 2][1], len(ordered)) if ordered else None
+
+
+def map_figure(found: MemberMaps, path: Path) -> Path:
+    """Draw maps: each group in rows of up to six panels, on one scale, what the task wants beside or in them."""
+
+    def draw() -> Figure:
+        groups: dict[str, list[Map]] = {}
+        for one in found.maps.values():
+            groups.setdefault(one.group, []).append(one)
+        lines = [line for group in groups.values() for line in _lines(group)]
+        across = max(len(panels) for panels in lines)
+        width = min(4.6, max(2.1, 10.0 / across))
+        heights = [_height(panels[0][0], width) for panels in lines]
+        figure = Figure(figsize=(max(width * across, 6.4) + 0.8, sum(heights) + 0.7), layout="constrained")
+        grid = GridSpec(len(lines), across, figure=figure, height_ratios=heights)
+        at = 0
+        for group in groups.values():
+            ends = _ends(group)
+            axes: list[Axes] = []
+            for panels in _lines(group):
+                for column, (one, values, title) in enumerate(panels):
+                    axes.append(figure.add_subplot(grid[at, column]))
+                    _panel(axes[-1], one, values, title, ends, first=column == 0)
+                at += 1
+            axes[0].set_title(printable(f"{group[0].group}\n{axes[0].get_title(loc='left')}"), fontsize=9, loc="left")
+            if images := [image for one in axes for image in one.get_images()]:
+                figure.colorbar(images[0], ax=axes, fraction=0.04, pad=0.01)
+        figure.suptitle(printable(found.title), fontsize=9)
+        return figure
+
+    return drawing.save(path, draw, found.title, [(name, _facts(one)) for name, one in found.maps.items()])
+
+
+def _shown(result: Summary, folder: Path) -> list[Row]:
+    rows = [row for row in result.rows if row.complete and row.rank]
+    return [row for i, row in enumerate(rows) if i < FIRST or (folder / _name(row)).exists()] if result.weights else []
+
+
+def _figure(result: Summary, row: Row, folder: Path) -> Path | None:
+    try:
+        found = maps_of(result, row)
+    except DamagedWeights:
+        return None  # `damaged_maps` says so
+    return map_figure(found, folder / _name(row)) if found else None
+
+
+def _name(row: Row) -> str:
+    return f"maps-{row.config_id}.png"
+
+
+def _lines(group: Sequence[Map]) -> list[list[tuple[Map, Any, str]]]:
+    """The panels of a group as (map, values, title), in rows of at most six: heat maps, and what is wanted of them."""
+    panels: list[tuple[Map, Any, str]] = []
+    for one in group:
+        panels.append((one, one.values, one.title))
+        if one.wanted is not None and one.values.ndim == 2:
+            panels.append((one, one.wanted, f"{one.title}: {WANTED}" if one.title else WANTED))
+    return [panels[start : start + PANELS] for start in range(0, len(panels), PANELS)]
+
+
+def _height(one: Map, width: float) -> float:
+    if one.values.ndim == 1:
+        return 2.0
+    if len(one.rows) == len(one.columns):
+        return width
+    return min(3.2, 0.9 + 0.12 * len(one.rows))
+
+
+def _ends(group: Sequence[Map]) -> tuple[float, float]:
+    """The scale of a group: about zero for heat maps, of all that is shown for bars."""
+    shown = [array for one in group for array in (one.values, one.wanted) if array is not None]
+    low, high = min(float(array.min()) for array in shown), max(float(array.max()) for array in shown)
+    if group[0].values.ndim == 2:
+        return -max(-low, high, 1e-12), max(-low, high, 1e-12)
+    margin = 0.05 * (max(high, 0.0) - min(low, 0.0)) or 1.0
+    return min(low, 0.0) - (margin if low < 0 else 0.0), max(high, 0.0) + margin
+
+
+def _panel(axes: Axes, one: Map, values: Any, title: str, ends: tuple[float, float], *, first: bool) -> None:
+    trained = None if one.trained is None or one.trained.all() else one.trained
+    rows = [one.rows[0] - 0.5, one.rows[-1] + 0.5]
+    if one.values.ndim == 2:
+        extent = (one.columns[0] - 0.5, one.columns[-1] + 0.5, rows[1], rows[0])
+        look: dict[str, Any] = {"cmap": "RdBu_r", "vmin": ends[0], "vmax": ends[1], "interpolation": "nearest"}
+        axes.imshow(values, extent=extent, aspect="auto", **look)
+        if trained is not None:
+            edges = _outline(trained) + np.array([one.columns[0], one.rows[0]])
+            axes.add_collection(LineCollection(list(edges), colors="#333333", linewidths=0.9))
+            title += (", " if title else "") + "trained inside the line"
+        axes.set_xlabel(printable(one.column_label), fontsize=8)
+        axes.set_ylabel(printable(one.row_label) if first else "", fontsize=8)
+        axes.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
+    else:
+        if trained is not None:
+            heights = np.where(trained, ends[1] - ends[0], 0.0)
+            axes.bar(one.rows, heights, 1.0, ends[0], color="#E6E9ED", linewidth=0, label="trained", zorder=0)
+        axes.bar(one.rows, values, width=0.8, color=PALETTE[0], zorder=2)
+        if one.wanted is not None:
+            axes.plot(one.rows, one.wanted, "_", color="#000000", markersize=6, label=WANTED, zorder=3)
+        if trained is not None or one.wanted is not None:
+            axes.legend(fontsize=7, frameon=False)
+        axes.set_xlim(*rows)
+        axes.set_ylim(*ends)
+        axes.set_xlabel(printable(one.row_label), fontsize=8)
+        axes.spines[["top", "right"]].set_visible(False)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
+    axes.tick_params(labelsize=7)
+    axes.set_title(printable(title), fontsize=8, loc="left")
+
+
+def _outline(mask: Any) -> Any:
+    """The edges of the cells (row, column) at which a mask begins or ends, as segments ((x, y), (x, y))."""
+    padded = np.pad(mask, 1)
+    across = np.argwhere(padded[1:, 1:-1] != padded[:-1, 1:-1])[:, ::-1]
+    down = np.argwhere(padded[1:-1, 1:] != padded[1:-1, :-1])[:, ::-1]
+    segments = [corners[:, None] + [[0, 0], way] for corners, way in ((across, [1, 0]), (down, [0, 1]))]
+    return np.concatenate(segments) - 0.5
+
+
+def _facts(one: Map) -> list[Any]:
+    arrays = [None if array is None else array.tobytes() for array in (one.values, one.wanted, one.trained)]
+    digests = [None if content is None else hashlib.sha256(content).hexdigest() for content in arrays]
+    return [one.group, one.title, one.row_label, list(one.rows), one.column_label, list(one.columns), digests]
