@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable
 
+from orchestrator.checkpoint_choice import BEST
 from orchestrator.hyperparameter_effects import Effect, Partial
 from orchestrator.length_groups import spans
 from orchestrator.summary import Summary
@@ -98,6 +99,7 @@ def comparison_note(result: Summary) -> str:
         f"Differences of {result.objective.metric}, average minus the objective's ({result.objective.average}), of the "
         "same trained member. Interval and tests are over the n configurations: the tests take the median difference "
         "of each, because its seeds are not independent."
+        + (" The checkpoint is the best one of the objective's average." if result.objective.checkpoint == BEST else "")
     )
 
 

@@ -87,7 +87,6 @@ def score_figure(summary: Summary, key: str, path: Path) -> Path:
 
 
 def _panels(summary: Summary, key: str) -> list[Panel]:
-    metric, average = summary.objective_curve
     worst = math.inf if summary.objective.direction == "minimize" else -math.inf
     rows = [row for row in summary.rows if row.score is not None and key in row.values]
     scores = {
@@ -95,7 +94,7 @@ def _panels(summary: Summary, key: str) -> list[Panel]:
     }
     wanted = [(summary.score_label, scores, summary.effects)]
     if summary.test_outcomes:
-        label = f"mean {metric} ({average}) at test lengths {spans(summary.test_lengths)}"
+        label = f"mean {summary.judged_name} at test lengths {spans(summary.test_lengths)}"
         wanted.append((label, summary.test_outcomes, summary.test_effects))
     return [
         Panel(

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 
+from orchestrator.checkpoint_choice import BEST
 from orchestrator.confirmed import Confirmed
 from orchestrator.consoles import command
 from orchestrator.deaths import death_sentence
@@ -38,7 +39,9 @@ def headlines(result: Summary) -> list[str]:
     unused = f"{test} were not used for selection" if one is None or one.test else "no other lengths were evaluated"
     lines.append(
         f"Selected by {metric} of the {average} average, {objective.reduce} over lengths {spans(objective.lengths)}, "
-        f"median over seeds ({objective.direction}); {unused}" + (f"; trained on {spans(one.trained)}" if one else "")
+        + ("each seed at its checkpoint that is best there, " if objective.checkpoint == BEST else "")
+        + f"median over seeds ({objective.direction}); {unused}"
+        + (f"; trained on {spans(one.trained)}" if one else "")
     )
     lines += first_sentence(result)
     if result.threshold is not None:
@@ -56,7 +59,7 @@ def headlines(result: Summary) -> list[str]:
 def first_sentence(result: Summary, code: str = "") -> list[str]:
     """The one sentence that calls a configuration best: on which lengths it was selected, and what it does beyond them.
 
-    Nothing else in a report says "best": being first where one was chosen for being first proves little. `code` goes
+    Nothing else in a report calls one that: being first where one was chosen for being first proves little. `code` goes
     around the config_id.
     """
     row = next((row for row in result.rows if row.rank == 1), None)
@@ -67,7 +70,7 @@ def first_sentence(result: Summary, code: str = "") -> list[str]:
     head = f"Best{so_far} on {chosen}: {code}{row.config_id}{code} with score {three_digits(row.score)}"
     if row.test is not None and row.groups.test:
         lengths = spans(row.groups.test)
-        tail = f"on the test lengths {lengths}, not used to select it: {_quartiles(row.test, ' ')}"
+        tail = f"on the test lengths {lengths}, not used to select it: {quartiles_cell(row.test, ' ')}"
     else:
         tail = "it has no test lengths, so nothing tells how good it is on others"
     return [f"{head} ({_values(row, result)}); {tail}"]
@@ -93,8 +96,7 @@ Columns = dict[str, list[str]]
 
 def curve_name(result: Summary) -> str:
     """The metric and average that configurations are ranked by."""
-    metric, average = result.objective_curve
-    return f"{metric} ({average})"
+    return result.judged_name
 
 
 def place_columns(rows: Sequence[Row]) -> Columns:
@@ -120,7 +122,7 @@ def result_columns(result: Summary, rows: Sequence[Row], new_line: str) -> Colum
     columns: Columns = {"score": [three_digits(row.score) for row in rows]}
     for group in ("trained", "selection", "test"):
         name = f"{group} {spans(getattr(one, group))}" if one else group
-        columns[name] = [_quartiles(getattr(row, group), new_line) for row in rows]
+        columns[name] = [quartiles_cell(getattr(row, group), new_line) for row in rows]
     if result.threshold is not None:
         columns["reach"] = [
             str(row.generalization_length) if row.generalization_length is not None else "-" for row in rows
@@ -146,10 +148,10 @@ def confirmed_columns(one: Confirmed, new_line: str) -> Columns:
     return {
         "search #": [str(row.search_rank) for row in one.rows],
         "configuration": [row.config_id for row in one.rows],
-        "search score": [_quartiles(row.search, new_line) for row in one.rows],
-        "confirmed score": [_quartiles(row.confirmed, new_line) for row in one.rows],
-        "test, search": [_quartiles(row.search_test, new_line) for row in one.rows],
-        "test, confirmed": [_quartiles(row.confirmed_test, new_line) for row in one.rows],
+        "search score": [quartiles_cell(row.search, new_line) for row in one.rows],
+        "confirmed score": [quartiles_cell(row.confirmed, new_line) for row in one.rows],
+        "test, search": [quartiles_cell(row.search_test, new_line) for row in one.rows],
+        "test, confirmed": [quartiles_cell(row.confirmed_test, new_line) for row in one.rows],
         "seeds": [str(row.seeds_run) for row in one.rows],
         "failed": [str(row.seeds_failed) for row in one.rows],
         "searched values": [
@@ -166,7 +168,8 @@ def interval(value: float, low: float, high: float, form: str, gap: str = " ") -
     return f"{value:{form}}" if math.isnan(low) else f"{value:{form}}{gap}[{low:{form}}, {high:{form}}]"
 
 
-def _quartiles(at: Quartiles | None, new_line: str) -> str:
+def quartiles_cell(at: Quartiles | None, new_line: str) -> str:
+    """Median and quartiles, parted by `new_line`; "-" where there are none."""
     if at is None or math.isnan(at.median):
         return "-"
     return f"{three_digits(at.median)}{new_line}[{three_digits(at.q25)}, {three_digits(at.q75)}]"

@@ -1,0 +1,93 @@
+"""The judged metric against the training step, at selection and at test lengths, with the best checkpoints marked."""
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
+
+from orchestrator import drawing
+from orchestrator.bands import over_seeds
+from orchestrator.checkpoint_comparisons import CheckpointComparison
+from orchestrator.drawing import PALETTE, spans_decades
+from orchestrator.length_groups import spans
+from orchestrator.summary import Row, Summary
+from orchestrator.wording import compact_value, printable, short_keys
+
+SHOWN = 4
+MARKED = PALETTE[1]
+
+
+def checkpoint_figure(summary: Summary, path: Path) -> Path | None:
+    """The first configurations by score, one in each row of panels; None where no seed was evaluated twice."""
+    rows = {row.config_id: row for row in summary.rows}
+    shown = [one for one in summary.checkpoints if one.steps][:SHOWN]
+    if not shown:
+        return None
+    tested = any(one.test for one in shown)
+
+    def draw() -> Figure:
+        figure = Figure(figsize=(9.0 if tested else 5.2, 0.9 + 1.9 * len(shown)), layout="constrained")
+        grid = figure.subplots(len(shown), 1 + tested, squeeze=False, sharex=True, sharey="col")
+        for line, one in zip(grid, shown, strict=True):
+            row = rows[one.config_id]
+            panels = [("selection", summary.objective.lengths, one.selection)]
+            panels += [("test", row.groups.test, one.test)] if tested else []
+            for axes, (group, lengths, seeds) in zip(line, panels, strict=True):
+                _draw(axes, one, seeds, summary)
+                axes.set_title(printable(f"{group} lengths {spans(lengths)}"), fontsize=8.5, loc="right")
+            line[0].set_title(printable(f"{row.rank or '-'}. {_values(row, summary)}"), fontsize=8.5, loc="left")
+        for axes, values in zip(grid[0], _by_column(shown, tested), strict=True):
+            if spans_decades(values):
+                axes.set_yscale("log")
+        for axes in grid[-1]:
+            axes.set_xlabel("training step")
+        figure.supylabel(printable(f"{summary.objective.metric} ({summary.objective.average})"), fontsize=9)
+        _legend(figure)
+        drawing.label_log_axes(figure)
+        return figure
+
+    facts = [[one.config_id, one.evaluated, one.selection, one.test, one.steps] for one in shown]
+    about = [summary.objective_curve, summary.objective.lengths, summary.searched, summary.objective.failed_seeds]
+    places = [[rows[one.config_id].rank, rows[one.config_id].values, rows[one.config_id].groups] for one in shown]
+    return drawing.save(path, draw, about, places, facts)
+
+
+def _draw(axes: Axes, one: CheckpointComparison, seeds: Mapping[int, Sequence[float]], summary: Summary) -> None:
+    steps = np.array(one.evaluated)
+    for seed, values in seeds.items():
+        axes.plot(steps, values, color=PALETTE[0], linewidth=0.6, alpha=0.35, zorder=2)
+        if seed in one.steps:
+            at = one.evaluated.index(one.steps[seed])
+            axes.plot([steps[at]], [values[at]], "o", color=MARKED, markersize=4, alpha=0.8, zorder=4)
+    medians = [over_seeds(at, summary.objective).median for at in zip(*seeds.values(), strict=True)]
+    axes.plot(steps, [m if math.isfinite(m) else math.nan for m in medians], color=PALETTE[0], linewidth=2.0, zorder=3)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
+    axes.grid(alpha=0.25, linewidth=0.6)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _by_column(shown: Sequence[CheckpointComparison], tested: bool) -> list[np.ndarray[Any, Any]]:
+    columns = [[one.selection for one in shown]] + ([[one.test for one in shown]] if tested else [])
+    return [np.array([v for seeds in column for line in seeds.values() for v in line]) for column in columns]
+
+
+def _legend(figure: Figure) -> None:
+    handles = [
+        Line2D([], [], color=PALETTE[0], linewidth=2.0),
+        Line2D([], [], color=PALETTE[0], linewidth=0.6, alpha=0.6),
+        Line2D([], [], color=MARKED, marker="o", linestyle="", markersize=4),
+    ]
+    names = ["median over seeds", "one seed", "best checkpoint of a seed, chosen at the selection lengths"]
+    figure.legend(handles, names, loc="outside lower center", fontsize=8, frameon=False, ncols=3)
+
+
+def _values(row: Row, summary: Summary) -> str:
+    names = short_keys([key for key in summary.searched if key in row.values])
+    values = ", ".join(f"{name} {compact_value(row.values[key])}" for key, name in names.items())
+    return values if 0 < len(values) <= 60 else row.config_id

@@ -1,0 +1,75 @@
+"""Last checkpoint beside best checkpoint as text: columns of cells, and the sentences that say what they are worth."""
+
+import statistics
+from collections.abc import Sequence
+
+from orchestrator.bands import Quartiles
+from orchestrator.checkpoint_comparisons import AtCheckpoint, CheckpointComparison
+from orchestrator.length_groups import spans
+from orchestrator.summary import Summary
+from orchestrator.tables import Columns, quartiles_cell
+from orchestrator.wording import three_digits
+
+TITLE = "Last checkpoint and best checkpoint"
+
+
+def checkpoint_columns(result: Summary, shown: Sequence[CheckpointComparison], new_line: str | None = None) -> Columns:
+    """A line for each configuration: medians over seeds; with `new_line` quartiles after it and trained lengths too."""
+    ranks = {row.config_id: str(row.rank) if row.rank else "failed" for row in result.rows}
+
+    def cells(checkpoint: str, group: str) -> list[str]:
+        found = [_of(getattr(one, checkpoint), group) for one in shown]
+        if new_line is None:
+            return [three_digits(at.median if at else None) for at in found]
+        return [quartiles_cell(at, new_line) for at in found]
+
+    groups = ("selection", "test") if new_line is None else ("trained", "selection", "test")
+    return {
+        "#": [ranks[one.config_id] for one in shown],
+        "configuration": [one.config_id for one in shown],
+        **{f"{group}, {which}": cells(which, group) for group in groups for which in ("last", "best")},
+        "difference at test": [_signed(one.difference) for one in shown],
+        "fluctuation at test": [three_digits(one.fluctuation) for one in shown],
+        "best step": [_steps(one, new_line or " ") for one in shown],
+    }
+
+
+def checkpoint_notes(result: Summary) -> list[str]:
+    """What best means, where it is optimistic, and how it did over all configurations."""
+    metric, average = result.objective_curve
+    lengths = spans(result.objective.lengths)
+    notes = [
+        f"Judged here: the {result.objective.checkpoint} checkpoint. Best: the evaluation of each seed with the best "
+        f"{metric} ({average}) at the selection lengths {lengths}, the later one of equals. These lengths chose it, so "
+        "it is optimistic there; the test lengths had no say.",
+        "Medians over seeds. Difference: best minus last of the same seed at the test lengths. Fluctuation: largest "
+        "minus smallest value of a seed there in the last half of its evaluations; steady progress counts too.",
+    ]
+    apart = [one.difference.median for one in result.checkpoints if one.difference is not None]
+    if apart:
+        sign = 1 if result.objective.direction == "minimize" else -1
+        better, worse = sum(sign * d < 0 for d in apart), sum(sign * d > 0 for d in apart)
+        median = statistics.median(apart)
+        notes.append(
+            f"At the test lengths the best checkpoint is better than the last in {better} of {len(apart)} "
+            f"configurations, worse in {worse}; median difference {three_digits(median)}."
+        )
+    return notes
+
+
+def _of(at: AtCheckpoint, group: str) -> Quartiles | None:
+    found: Quartiles | None = getattr(at, group)
+    return found
+
+
+def _signed(at: Quartiles | None) -> str:
+    text = three_digits(at.median if at else None)
+    return f"+{text}" if at and at.median > 0 else text
+
+
+def _steps(one: CheckpointComparison, gap: str) -> str:
+    if not one.steps:
+        return "-"
+    low, high = min(one.steps.values()), max(one.steps.values())
+    middle = f"{statistics.median(one.steps.values()):g}"
+    return middle if low == high else f"{middle}{gap}[{low}, {high}]"
