@@ -83,7 +83,9 @@ def test_fused_attention_equals_written_out_attention(member) -> None:
     )
 
 
-@pytest.mark.parametrize("position", ["nope", "learned", "sinusoidal", "rope", "rpe"])
+@pytest.mark.parametrize(
+    "position", ["nope", "learned", "sinusoidal", "rope", "rpe", "t5", "alibi", "kerple", "fire", "abacus"]
+)
 def test_later_tokens_do_not_change_earlier_logits(position: str) -> None:
     model = Decoder(layers=2, width=8, heads=2, position=position)
     weights = weights_of(model)
@@ -137,6 +139,10 @@ CASES = {
     "none, learned with offsets": {"norm": "none", "position": {"name": "learned", "max_offset": 4}},
     "residual dropout": {"dropout": 0.3, "dropout_sites": ["residual"]},
     "rpe": {"position": "rpe"},
+    "t5": {"position": "t5"},
+    "alibi": {"position": "alibi", "dropout": 0.2},
+    "kerple": {"position": "kerple"},
+    "fire": {"position": {"name": "fire", "threshold": 4}},
 }
 
 

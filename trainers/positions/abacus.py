@@ -1,0 +1,73 @@
+"""Abacus embeddings: a trained vector for the place within a run of digits (McLeish et al., arXiv:2405.17399)."""
+
+from collections.abc import Iterator, Mapping
+
+import torch
+from torch import Tensor
+
+from trainers.errors import Problem
+from trainers.layers.dropout import Dropout
+from trainers.layers.embedding import embed
+from trainers.parameters import Parameter
+from trainers.positions.position import Position
+from trainers.registry import register
+from trainers.settings import Settings, setting
+
+_SITE = 1000  # of the random offset in the dropout stream, beyond the sites of any model
+
+
+@register("position", "abacus")
+class Abacus(Position):
+    """One trained vector for each place within a run of digits, units = 1, and one (0) for all other tokens.
+
+    A bidirectional model counts from the right. A causal one must not see how many digits follow and counts from the
+    left as the paper does, whose numbers are written units first. In training one random offset 0..max_offset for the
+    whole batch is added to the places, so that later vectors are trained too. Tokens outside of runs all look
+    alike: where answers stand on pads, the pads need places as well (`pads`), which the paper has no use for.
+    """
+
+    max_offset: int = setting(99, low=0, help="largest random shift of the places of a training batch")
+    digits: int = setting(10, low=1, help="input ids below this are digits")
+    pads: bool = setting(False, help="count the pads left of a number as its digits")
+
+    @property
+    def random(self) -> bool:
+        """Offsets are drawn where they are asked for."""
+        return self.max_offset > 0
+
+    def task_problems(self, task: Settings) -> Iterator[Problem]:
+        """The task says which ids are digits and pads."""
+        digits, pad = getattr(task, "digits", None), getattr(task, "pad", None)
+        if digits != self.digits:
+            message = f"input ids below {self.digits} as digits, and the task has {digits or 'no'} digits"
+            yield Problem(key="position.digits", given=self.digits, message=message)
+        elif self.pads and pad != digits:
+            yield Problem(key="position.pads", given=True, message="the task has no pad next to its digits")
+
+    def parameters(self, longest: int, width: int, heads: int, std: float) -> tuple[Parameter, ...]:
+        """Vector 0, and enough for the longest run shifted by the greatest offset."""
+        return (Parameter(name="places", shape=(1 + longest + self.max_offset, width), std=std, decay=False),)
+
+    def embed(
+        self, x_MBTD: Tensor, tokens_MBT: Tensor, weights: Mapping[str, Tensor], noise: Dropout | None, causal: bool
+    ) -> Tensor:
+        """Adds the vector of each token's place."""
+        place = self.places(tokens_MBT, causal)
+        if noise is not None and self.max_offset:
+            offset = noise.integers(_SITE, (1, 1), self.max_offset + 1)
+            place = torch.where(place > 0, place + offset, 0)
+        return x_MBTD + embed(weights["places"], place)
+
+    def places(self, tokens: Tensor, causal: bool) -> Tensor:
+        """The place of each of the tokens (..., T) in its run of digits, 0 outside, int64.
+
+        >>> Abacus().places(torch.tensor([10, 8, 7, 11, 4, 0, 5]), causal=False).tolist()
+        [0, 2, 1, 0, 3, 2, 1]
+        >>> Abacus().places(torch.tensor([10, 8, 7, 11, 4, 0, 5]), causal=True).tolist()
+        [0, 1, 2, 0, 1, 2, 3]
+        """
+        run = tokens < self.digits + self.pads
+        run = run if causal else run.flip(-1)
+        at = torch.arange(1, run.shape[-1] + 1, device=run.device)
+        place = at - torch.where(run, 0, at).cummax(dim=-1).values  # since the last token outside
+        return place if causal else place.flip(-1)

@@ -1,0 +1,37 @@
+"""KERPLE in its logarithmic form: scores fall with the logarithm of distance (Chi et al., arXiv:2205.09921)."""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from trainers.parameters import Parameter, uniform_parameter
+from trainers.positions.position import Position
+from trainers.positions.relative import differences
+from trainers.registry import register
+
+_LEAST = 0.01  # of both parameters
+
+
+@register("position", "kerple")
+class Kerple(Position):
+    """-r1 log(1 + r2 |i - j|) with trained r1 and r2 of each head, which all layers share as in the authors' code.
+
+    Initially r1 ~ U(0, 2) and r2 ~ U(0, 1); values below 0.01 count as 0.01. The paper's models are causal. A
+    bidirectional model sees how far a key is, and not on which side.
+    """
+
+    def parameters(self, longest: int, width: int, heads: int, std: float) -> tuple[Parameter, ...]:
+        """Two numbers for each head, without weight decay."""
+        return (
+            uniform_parameter("kerple.r1", (heads,), 0.0, 2.0, decay=False),
+            uniform_parameter("kerple.r2", (heads,), 0.0, 1.0, decay=False),
+        )
+
+    def score(
+        self, q_MBHTK: Tensor, tokens_MBT: Tensor, weights: Mapping[str, Tensor], name: str, causal: bool
+    ) -> Tensor:
+        """-r1 log(1 + r2 |i - j|), (M, 1, H, T, T)."""
+        r1, r2 = (weights[f"kerple.{key}"].clamp(min=_LEAST)[:, None, :, None, None] for key in ("r1", "r2"))
+        distance = differences(q_MBHTK.shape[-2], q_MBHTK.device).abs().to(q_MBHTK.dtype)
+        return -r1 * torch.log1p(r2 * distance)

@@ -1,0 +1,61 @@
+"""T5's biases: a trained number for each head and bucket of distances (Raffel et al., arXiv:1910.10683)."""
+
+import math
+from collections.abc import Iterator, Mapping
+
+import torch
+from torch import Tensor
+
+from trainers.errors import Problem
+from trainers.parameters import Parameter
+from trainers.positions.position import Position
+from trainers.positions.relative import differences
+from trainers.registry import register
+from trainers.settings import setting
+
+
+@register("position", "t5")
+class T5(Position):
+    """A trained bias for each head and bucket of i - j, one table for all layers as in T5.
+
+    Near distances have buckets of their own, farther ones share buckets that widen with the logarithm, and everything
+    from `max_distance` on has one. A causal model uses all buckets for earlier keys; a bidirectional one half of them,
+    and the other half for later keys. T5 does not divide q . k by sqrt(K); here it is divided as in every encoding.
+    """
+
+    buckets: int = setting(32, low=4, help="number of buckets; a multiple of 4")
+    max_distance: int = setting(128, low=2, help="distances from here on share one bucket; more than buckets / 2")
+
+    def cross_checks(self) -> Iterator[Problem]:
+        """Buckets can be halved twice, and there are distances to share the wide ones."""
+        if self.buckets % 4:
+            yield Problem(
+                key="buckets", given=self.buckets, message="cannot be halved twice", allowed="a multiple of 4"
+            )
+        elif self.max_distance <= self.buckets // 2:
+            message = "is reached before the wide buckets begin"
+            allowed = f"> buckets / 2 ({self.buckets // 2})"
+            yield Problem(key="max_distance", given=self.max_distance, message=message, allowed=allowed)
+
+    def parameters(self, longest: int, width: int, heads: int, std: float) -> tuple[Parameter, ...]:
+        """One number for each head and bucket, without weight decay."""
+        return (Parameter(name="buckets", shape=(heads, self.buckets), std=std, decay=False),)
+
+    def score(
+        self, q_MBHTK: Tensor, tokens_MBT: Tensor, weights: Mapping[str, Tensor], name: str, causal: bool
+    ) -> Tensor:
+        """The bias of the bucket of i - j, (M, 1, H, T, T)."""
+        table, length = weights["buckets"], q_MBHTK.shape[-2]
+        rows = self.bucket(differences(length, q_MBHTK.device), causal)
+        bias = torch.gather(table, -1, rows.reshape(-1).expand(*table.shape[:2], -1))
+        return bias.reshape(len(table), 1, -1, length, length)
+
+    def bucket(self, difference: Tensor, causal: bool) -> Tensor:
+        """The bucket of each i - j, int64; later keys share bucket 0 in a causal model, which masks them."""
+        count = self.buckets if causal else self.buckets // 2
+        distance = difference.clamp(min=0) if causal else difference.abs()
+        exact = count // 2
+        ratio = torch.log(distance.clamp(min=1).double() / exact) / math.log(self.max_distance / exact)
+        wide = exact + (ratio * (count - exact) + 1e-9).floor().long()  # exact at the edges, which logarithms miss
+        one_side = torch.where(distance < exact, distance, wide.clamp(max=count - 1))
+        return one_side if causal else one_side + count * (difference < 0)
