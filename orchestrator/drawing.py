@@ -32,7 +32,7 @@ def save(path: Path, draw: Callable[[], Figure], *facts: Any) -> Path:
     code = hashlib.sha256(b"".join(Path(source).read_bytes() for source in sources)).hexdigest()
     written = json.dumps(facts, sort_keys=True, default=repr)
     digest = hashlib.sha256(f"{mpl.__version__}\n{code}\n{written}".encode()).hexdigest()
-    if _drawn_digest(path) != digest:
+    if drawn_digest(path) != digest:
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}")  # others may draw it too
         draw().savefig(temporary, format="png", dpi=150, metadata={"Software": None, "lengthwise": digest})
@@ -77,7 +77,8 @@ def file_name(key: str) -> str:
     return "".join(c if (c.isalnum() and c.isascii()) or c in "._-" else "_" for c in key)
 
 
-def _drawn_digest(path: Path) -> str | None:
+def drawn_digest(path: Path) -> str | None:
+    """What `save` wrote into a figure about its facts; None for any other file."""
     try:
         with Image.open(path) as image:
             return image.info.get("lengthwise")

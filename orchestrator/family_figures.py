@@ -19,12 +19,10 @@ from orchestrator import drawing
 from orchestrator.csv_tables import Lines
 from orchestrator.drawing import GREY, PALETTE, file_name, spans_decades
 from orchestrator.legend import coloured_and_grey, legend_height, legend_table
-from orchestrator.length_groups import LengthGroups
+from orchestrator.length_groups import LengthGroups, few_lengths
 from orchestrator.objective import quartiles
 from orchestrator.summary import Row, Summary
 from orchestrator.wording import printable
-
-PANELS = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +85,7 @@ def family_figure(summary: Summary, name: str, points: Sequence[FamilyPoint], pa
     rows = [row for row in summary.rows if (row.config_id, *summary.objective_curve) in summary.bands]
     coloured, grey = coloured_and_grey(rows)
     colours = {row.config_id: PALETTE[i % len(PALETTE)] for i, row in enumerate(coloured)}
-    lengths = panel_lengths(rows[0].groups, {point.length for point in points})
+    lengths = few_lengths(rows[0].groups, {point.length for point in points})
     higher = all(summary.directions[metric] == "maximize" for metric in metrics)
 
     def draw() -> Figure:
@@ -115,20 +113,6 @@ def family_figure(summary: Summary, name: str, points: Sequence[FamilyPoint], pa
     about = [summary.name, summary.searched, families[0].label, sorted(metrics), summary.objective_curve, higher]
     listed = [[row.config_id, row.rank, row.score, row.values, row.groups] for row in rows]
     return drawing.save(path, draw, about, listed, points)
-
-
-def panel_lengths(groups: LengthGroups, present: Iterable[int]) -> tuple[int, ...]:
-    """Up to PANELS of the lengths `present`: the longest trained one, others evenly, the longest test length always."""
-    known = set(present)
-    trained = [length for length in groups.trained if length in known and length not in groups.selection][-1:]
-    others = sorted(known & {*groups.selection, *groups.test})
-    room = PANELS - len(trained)
-    evenly = np.linspace(0, len(others) - 1, min(room, len(others))).round().astype(int)
-    chosen = [others[i] for i in evenly]
-    test = [length for length in others if length in groups.test][-1:]
-    if test and test[0] not in chosen:
-        chosen[int(np.argmin([abs(length - test[0]) for length in chosen]))] = test[0]
-    return tuple(sorted({*trained, *chosen})) or tuple(sorted(known))[-PANELS:]
 
 
 def _points(summary: Summary, row: Row, name: str) -> Iterator[FamilyPoint]:

@@ -3,7 +3,11 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from trainers.config import MemberConfig
+
+FEW = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +35,19 @@ def common_test_lengths(groups: Iterable[LengthGroups]) -> tuple[int, ...]:
     """The test lengths that all configurations share, on which alone they can be compared."""
     shared = [set(one.test) for one in groups]
     return tuple(sorted(set.intersection(*shared))) if shared else ()
+
+
+def few_lengths(groups: LengthGroups, present: Iterable[int]) -> tuple[int, ...]:
+    """Up to FEW of the lengths `present`: the longest trained one, others evenly, the longest test length always."""
+    known = set(present)
+    trained = [length for length in groups.trained if length in known and length not in groups.selection][-1:]
+    others = sorted(known & {*groups.selection, *groups.test})
+    evenly = np.linspace(0, len(others) - 1, min(FEW - len(trained), len(others))).round().astype(int)
+    chosen = [others[i] for i in evenly]
+    test = [length for length in others if length in groups.test][-1:]
+    if test and test[0] not in chosen:
+        chosen[int(np.argmin([abs(length - test[0]) for length in chosen]))] = test[0]
+    return tuple(sorted({*trained, *chosen})) or tuple(sorted(known))[-FEW:]
 
 
 def spans(numbers: Sequence[int]) -> str:

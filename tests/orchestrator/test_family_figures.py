@@ -10,8 +10,8 @@ from rich.console import Console
 
 from orchestrator import drawing
 from orchestrator.drawing import GREY, PALETTE
-from orchestrator.family_figures import family_figures, family_lines, family_points, panel_lengths
-from orchestrator.length_groups import LengthGroups
+from orchestrator.family_figures import family_figures, family_lines, family_points
+from orchestrator.length_groups import LengthGroups, few_lengths
 from orchestrator.report import render_terminal, write_report
 from orchestrator.summary import summary
 
@@ -141,7 +141,7 @@ def test_configurations_may_measure_different_members_of_a_family(tmp_path, swee
 def test_lengths_of_the_panels(trained, selection, test, present, chosen):
     every = tuple(sorted({*trained, *selection, *test}))
     groups = LengthGroups(every=every, trained=tuple(trained), selection=tuple(selection), test=tuple(test))
-    assert panel_lengths(groups, present) == chosen
+    assert few_lengths(groups, present) == chosen
 
 
 def test_the_report_has_the_figures_and_the_table(tmp_path, sweep):

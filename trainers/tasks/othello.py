@@ -117,6 +117,17 @@ class Othello(Settings):
             own, other = other & ~turned, own | move | turned
         return [s for s in board.playable if int(legal >> s) & 1]
 
+    def shown(self, batch: Batch, row: int) -> tuple[list[str], list[str]]:
+        """Moves as squares, column and row, and -- after the end; of `soft` targets the legal moves."""
+        playable = self.geometry.playable
+        squares = [f"{'abcdefgh'[square % self.board]}{square // self.board + 1}" for square in playable]
+        tokens, targets = batch.tokens[0, row].tolist(), batch.targets[0, row].tolist()
+        moves = [["--", *squares][token] for token in tokens]
+        if self.target == "sampled":
+            return moves, [["--", *squares][token] for token in targets]
+        legal = ([name for name, i in zip(squares, playable, strict=True) if bits >> i & 1] for bits in targets)
+        return moves, [" ".join(names) or "--" for names in legal]
+
     def sample(self, stream: Stream, batch: int) -> Batch:
         """The first `train_moves` moves of a new game for every row."""
         tokens, legal = self.geometry.play(stream, batch, self.train_moves)

@@ -120,6 +120,14 @@ class RingRegression(Settings):
         inside[[length - 1 for length in self.trained_lengths]] = 1.0
         return inside[:, None] * inside[None, :]
 
+    def shown(self, batch: Batch, row: int) -> tuple[list[str], list[str]]:
+        """Inputs and targets in words: nothing is drawn."""
+        first, last = self.trained_lengths[0], self.trained_lengths[-1]
+        where = f"any {self.window} neighbours" if self.augmented else f"positions {first} to {last}"
+        sums = [f"{beta:g} <theta, x(i-{k}) + x(i+{k})>" for k, beta in enumerate(self.betas, start=1)]
+        target = " + ".join([f"{self.alpha:g} <theta, x(i)>", *sums])
+        return [f"x ~ N(0, I) at {where}, 0 at the other {self.ring - self.window}"], [f"there y(i) = {target}"]
+
     def sample(self, stream: Stream, batch: int) -> Batch:
         """Nothing is drawn: empty rows."""
         empty = torch.zeros(len(stream.seeds_S), batch, self.ring, dtype=torch.int64, device=stream.seeds_S.device)

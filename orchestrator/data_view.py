@@ -1,0 +1,156 @@
+"""What a sweep file trains and evaluates on, before anything is trained: as text, tables and a figure."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from orchestrator import drawing, search
+from orchestrator.drawing import PALETTE, drawn_digest, spans_decades
+from orchestrator.errors import UserError
+from orchestrator.length_groups import few_lengths, length_groups, spans
+from orchestrator.plan import configure
+from orchestrator.task_data import Example, Histogram, examples, has_measures, histograms
+from orchestrator.wording import compact_value, printable, three_digits
+from search_spaces import SweepSpec
+from trainers.config import MemberConfig
+
+NO_MEASURES = "{} does not measure how hard its inputs are, so there are no histograms"
+Histograms = dict[str, list[Histogram]]
+
+
+def data_view(
+    spec: SweepSpec, *, count: int, samples: int, lengths: str | None, figure: Path | None
+) -> list[str | Table]:
+    """What the verb prints of the first configuration and seed, in order; draws `figure` where one is asked for.
+
+    Raises UserError for lengths that do not exist, and for a figure that cannot be drawn or would replace a file that
+    lengthwise did not draw; SweepFileError where the configuration cannot be built.
+    """
+    first = search.draw_sample(spec, 1)[0]
+    member = configure(spec, [(first.number, first.values)])[0].member(spec.seeds[0])
+    chosen = _lengths(member, lengths)
+    _check(member, lengths, figure)
+    lines = [*_heading(spec, member, first.values), *example_lines(examples(member, count))]
+    if not has_measures(member):
+        return [*lines, NO_MEASURES.format(member.task.name)]
+    groups = length_groups(member, spec.objective.lengths)
+    found = histograms(member, chosen or few_lengths(groups, member.evaluated_lengths), samples)
+    tables: list[str | Table] = []
+    for measure, sets in found.items():
+        tables += [f"{measure}: share of inputs, {sets[0].inputs:,} of each", histogram_table(measure, sets)]
+    if figure is None:
+        return [*lines, *tables]
+    try:
+        histogram_figure(f"{spec.name}: {member.task.name}", found, figure)
+    except OSError as error:
+        raise UserError(f"{figure}: cannot be written: {error.strerror}") from error
+    return [*lines, *tables, f"drew {figure}"]
+
+
+def example_lines(found: Sequence[Example]) -> list[str]:
+    """Tokens above their targets, aligned where there are as many of both; single characters without blanks."""
+    lines = ["the first inputs it trains on, above their targets:", ""] if found else []
+    for tokens, targets in found:
+        if len(tokens) != len(targets):
+            lines += [" ".join(tokens), " ".join(targets), ""]
+            continue
+        widths = [max(len(above), len(below)) for above, below in zip(tokens, targets, strict=True)]
+        blank = "" if max(widths) == 1 else " "
+        for words in (tokens, targets):
+            aligned = (word.ljust(width) for word, width in zip(words, widths, strict=True))
+            lines.append(blank.join(aligned).rstrip())
+        lines.append("")
+    return lines
+
+
+def histogram_table(measure: str, sets: Sequence[Histogram]) -> Table:
+    """One line per value that occurs, one column per data set with the share of its inputs, and the means."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 0, 0, 1), header_style="bold")
+    for heading in (measure, *(one.data for one in sets)):
+        table.add_column(Text(heading), justify="right", no_wrap=True)
+    for value in sorted({value for one in sets for value in one.counts}):
+        shares = (compact_value(one.share(value)) if one.counts.get(value) else "-" for one in sets)
+        table.add_row(str(value), *shares)
+    table.add_section()
+    table.add_row("mean", *(three_digits(one.mean) for one in sets))
+    return table
+
+
+def histogram_figure(title: str, found: Histograms, path: Path) -> Path:
+    """A panel per measure; the data sets side by side at each value."""
+
+    def draw() -> Figure:
+        figure = Figure(figsize=(1.0 + 5.0 * len(found), 4.2), layout="constrained")
+        for axes, (measure, sets) in zip(figure.subplots(1, len(found), squeeze=False)[0], found.items(), strict=True):
+            width = 0.84 / len(sets)
+            for i, one in enumerate(sets):
+                at = [value + (i - (len(sets) - 1) / 2) * width for value in one.counts]
+                label = f"{one.data} (mean {three_digits(one.mean)})"
+                heights = [one.share(value) for value in one.counts]
+                axes.bar(at, heights, width, color=PALETTE[i % len(PALETTE)], label=printable(label), zorder=3)
+            shares = np.array([one.share(value) for one in sets for value in one.counts])
+            if spans_decades(shares):
+                axes.set_yscale("log")
+                axes.set_ylim(bottom=shares.min() / 2)
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=12, min_n_ticks=1))
+            axes.set_xlabel(printable(measure))
+            axes.set_ylabel("share of inputs")
+            axes.grid(axis="y", alpha=0.25, linewidth=0.6)
+            axes.spines[["top", "right"]].set_visible(False)
+            axes.legend(fontsize=8, frameon=False)
+        inputs = next(iter(found.values()))[0].inputs
+        figure.suptitle(printable(f"{title}, {inputs:,} inputs of each"), fontsize=10)
+        drawing.label_log_axes(figure)
+        return figure
+
+    return drawing.save(path, draw, title, found)
+
+
+def _heading(spec: SweepSpec, member: MemberConfig, values: dict[str, Any]) -> list[str]:
+    drawn = ", ".join(f"{key} {compact_value(value)}" for key, value in values.items())
+    which = f"configuration 0 of {search.total(spec)} ({drawn})" if drawn else "its only configuration"
+    return [
+        f"{spec.name}: task {member.task.name}, {which}, seed {member.seed}",
+        f"trained on lengths {spans(member.task.trained_lengths)}, evaluated at {spans(member.evaluated_lengths)}",
+        "",
+    ]
+
+
+def _lengths(member: MemberConfig, asked: str | None) -> tuple[int, ...]:
+    """The lengths of --lengths, ascending; none where none are asked for."""
+    if asked is None:
+        return ()
+    parts = [part.strip() for part in asked.split(",") if part.strip()]
+    numbers = {int(part) for part in parts if part.isascii() and part.isdigit()}
+    if not parts or len(numbers) != len(parts) or not numbers <= set(member.task.lengths):
+        allowed = f"different lengths of this task ({spans(member.task.lengths)}) such as {_example(member)}"
+        raise UserError(f"--lengths {asked!r}: allowed: {allowed}")
+    return tuple(sorted(numbers))
+
+
+def _example(member: MemberConfig) -> str:
+    return ",".join(map(str, sorted({max(member.task.trained_lengths), max(member.task.lengths)})))
+
+
+def _check(member: MemberConfig, lengths: str | None, figure: Path | None) -> None:
+    """Refuse what cannot come of it before anything is drawn."""
+    for option, given in (("--figure", figure), ("--lengths", lengths)):
+        if given is not None and not has_measures(member):
+            raise UserError(
+                f"{option} {given}: {member.task.name} does not measure its inputs: there are no histograms"
+            )
+    if figure is None:
+        return
+    if figure.suffix != ".png":
+        raise UserError(f"--figure {figure}: is no PNG file; allowed: a name that ends with .png")
+    if figure.exists() and drawn_digest(figure) is None:
+        raise UserError(f"--figure {figure}: is there already and was not drawn by lengthwise; choose another name")
+    if not figure.parent.is_dir():
+        raise UserError(f"--figure {figure}: there is no folder {figure.parent}")

@@ -1,0 +1,112 @@
+"""What a member trains and is evaluated on: examples as text, and how often each value of a measure of its task occurs.
+
+A task that says how hard an input is has `measures(tokens)`: int64 per input, by name. A task whose tokens can be read
+has `shown(batch, row)`: a row's tokens and targets as words.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trainers.config import MemberConfig
+from trainers.random import Stream
+
+TRAINING = "training"
+ROWS_AT_ONCE = 10_000
+Example = tuple[list[str], list[str]]
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """How many of the inputs of a data set (TRAINING, or a length in words) have each value of a measure."""
+
+    data: str
+    counts: dict[int, int]
+
+    @property
+    def inputs(self) -> int:
+        """How many inputs there are."""
+        return sum(self.counts.values())
+
+    def share(self, value: int) -> float:
+        """The part of them that has this value."""
+        return self.counts.get(value, 0) / self.inputs
+
+    @property
+    def mean(self) -> float:
+        """The mean value."""
+        return sum(value * count for value, count in self.counts.items()) / self.inputs
+
+
+def has_measures(member: MemberConfig) -> bool:
+    """Whether the task of a member has measures."""
+    return hasattr(member.task, "measures")
+
+
+def examples(member: MemberConfig, count: int) -> list[Example]:
+    """Tokens and targets of the first `count` inputs the member trains on; one where all of them are the same."""
+    found: list[Example] = []
+    rows = member.optimization.batch_size
+    for step in range(1, -(-count // rows) + 1):
+        batch = member.task.sample(_stream(member, "data", step), rows)
+        found += [_shown(member.task, batch, row) for row in range(min(rows, count - len(found)))]
+    return found[:1] if all(example == found[0] for example in found) else found
+
+
+def histograms(member: MemberConfig, lengths: Iterable[int], samples: int) -> dict[str, list[Histogram]]:
+    """By measure: of so many training inputs, in the order of training, and of as many evaluation inputs per length.
+
+    Evaluation batches may end with inputs of one kind that are scored apart; those are left out.
+    """
+    sets = {TRAINING: _counted(member, _training(member, samples))}
+    sets |= {f"length {length}": _counted(member, _evaluation(member, length, samples)) for length in lengths}
+    return {
+        measure: [Histogram(data, dict(sorted(counts[measure].items()))) for data, counts in sets.items()]
+        for measure in sets[TRAINING]
+    }
+
+
+def _training(member: MemberConfig, samples: int) -> Iterator[Tensor]:
+    for step in range(1, math.ceil(samples / ROWS_AT_ONCE) + 1):
+        batch = member.task.sample(_stream(member, "data", step), ROWS_AT_ONCE)
+        yield batch.tokens[0, : samples - (step - 1) * ROWS_AT_ONCE]
+
+
+def _evaluation(member: MemberConfig, length: int, samples: int) -> Iterator[Tensor]:
+    for step, start in enumerate(range(0, samples, ROWS_AT_ONCE)):
+        rows = min(ROWS_AT_ONCE, samples - start)
+        for batch, _ in member.task.evaluation_batches(_stream(member, "eval", step), rows, (length,)):
+            yield batch.tokens[0, :rows]
+
+
+def _counted(member: MemberConfig, pieces: Iterable[Tensor]) -> dict[str, Counter[int]]:
+    found: dict[str, Counter[int]] = {}
+    for tokens in pieces:
+        for measure, values in member.task.measures(tokens).items():
+            found.setdefault(measure, Counter()).update(values.tolist())
+    return found
+
+
+def _stream(member: MemberConfig, name: str, step: int) -> Stream:
+    return Stream(torch.tensor([member.seed]), name, torch.tensor(step))
+
+
+def _shown(task: Any, batch: Any, row: int) -> Example:
+    """As the task shows it, or token ids; of a target distribution the tokens that are possible."""
+    if hasattr(task, "shown"):
+        tokens, targets = task.shown(batch, row)
+        return list(tokens), list(targets)
+    targets = batch.targets[0, row]
+    if targets.dim() == 1:
+        return _ids(batch.tokens[0, row].tolist()), _ids(targets.tolist())
+    possible = [(position > 0).nonzero()[:, 0].tolist() for position in targets]
+    return _ids(batch.tokens[0, row].tolist()), ["{" + " ".join(_ids(ids)) + "}" for ids in possible]
+
+
+def _ids(values: Sequence[int]) -> list[str]:
+    return [str(value) for value in values]
