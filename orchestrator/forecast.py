@@ -15,16 +15,18 @@ from orchestrator.upload import measure
 from orchestrator.weights import bytes_per_member
 from search_spaces import SweepSpec
 from trainers.config import MemberConfig
-from trainers.cost import calibrate, estimate, will_compile
+from trainers.cost import Cost, calibrate, estimate, will_compile
 
 CALIBRATIONS = 3  # structures that are measured; the time of others follows from their operations
+PATIENCE = 1e12  # operations of a step, in all its members, up to which it is measured: a minute on one core
+MEMORY_SHARE = 0.5  # of what is free, up to which a step is measured
 _UNITS = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
 START_SECONDS = 12.0  # Ray, its workers, and the report at the end
 
 
 @dataclass(frozen=True, kw_only=True)
 class Forecast:
-    """A plan in numbers. Seconds are of a whole pack, or of the sweep on so many `workers`; bytes of a whole pack."""
+    """A plan in numbers. `seconds` are of the sweep on so many `workers`, None where this machine cannot tell."""
 
     configurations: int
     seeds: int
@@ -33,7 +35,8 @@ class Forecast:
     structures: int
     steps: tuple[int, ...]
     workers: int
-    seconds: float
+    seconds: float | None
+    operations: float
     bytes_per_pack: int
     parameters: tuple[int, ...]
     weights_bytes: int
@@ -47,7 +50,6 @@ class Forecast:
         sizes = sorted(Counter(self.members_per_pack).items(), reverse=True)
         packs = " and ".join(f"{_count(count, 'pack')} of {_count(size, 'member')}" for size, count in sizes)
         later = f" (and {self.later} more configurations, drawn when scores are known)" if self.later else ""
-        compiled = ", measured uncompiled: compiling takes up to a minute and then saves time" if self.compiles else ""
         return [
             ("configurations", f"{self.configurations}{later}"),
             ("seeds", str(self.seeds)),
@@ -56,8 +58,15 @@ class Forecast:
             ("parameters", ", ".join(f"{count:,}" for count in self.parameters) + " per member"),
             ("memory", f"about {self.bytes_per_pack / 2**20:,.0f} MiB for the largest pack"),
             ("weights", self._weights()),
-            ("time", f"about {duration(self.seconds)} with {self.workers} packs at once{compiled}"),
+            ("operations", f"{self.operations:.2g} in training"),
+            ("time", self._time()),
         ]
+
+    def _time(self) -> str:
+        if self.seconds is None:
+            return "not measured: a step is too large for this machine"
+        compiled = ", measured uncompiled: compiling takes up to a minute and then saves time" if self.compiles else ""
+        return f"about {duration(self.seconds)} with {self.workers} packs at once{compiled}"
 
     def _weights(self) -> str:
         size = _size(self.weights_bytes)
@@ -80,7 +89,8 @@ def forecast(spec: SweepSpec, workers: int | None, working_dir: Path) -> Forecas
     examples = {pack.structural_key: by_id[pack.members[0][0]].member(pack.members[0][1]) for pack in packs}
     costs = {key: estimate(member) for key, member in examples.items()}
     kept = {key: bytes_per_member(member, costs[key]) for key, member in examples.items()}
-    seconds = _seconds(packs, examples)
+    work = [costs[pack.structural_key].flops_per_step * len(pack.members) * pack.steps for pack in packs]
+    seconds = _seconds(packs, examples, costs)
     distinct = [configuration for configuration in configurations if configuration.duplicate_of is None]
     later = search.total(spec) - len(configurations)
     upload = measure(working_dir)
@@ -96,7 +106,8 @@ def forecast(spec: SweepSpec, workers: int | None, working_dir: Path) -> Forecas
         structures=len(examples),
         steps=tuple(sorted({pack.steps for pack in packs})),
         workers=here.workers,
-        seconds=START_SECONDS + whole * makespan(seconds, here.workers),
+        seconds=START_SECONDS + whole * makespan(seconds, here.workers) if seconds else None,
+        operations=whole * sum(work),
         bytes_per_pack=max(costs[pack.structural_key].bytes_per_member * len(pack.members) for pack in packs),
         parameters=tuple(sorted({cost.parameters for cost in costs.values()})),
         weights_bytes=round(whole * sum(kept[pack.structural_key] * len(pack.members) for pack in packs)),
@@ -116,19 +127,26 @@ def _size(count: int) -> str:
     return f"{count / unit:.3g} {name}"
 
 
-def _seconds(packs: list[Pack], examples: dict[str, MemberConfig]) -> list[float]:
-    """Seconds of every pack: measured for the costliest structures, by their ratio of operations for the rest."""
-    flops = {key: estimate(member).flops_per_step for key, member in examples.items()}
+def _seconds(packs: list[Pack], examples: dict[str, MemberConfig], costs: dict[str, Cost]) -> list[float] | None:
+    """Seconds of every pack: measured for the costliest structures, by their ratio of operations for the rest.
+
+    None where a step of one of these is more than this machine should be asked for.
+    """
     largest: dict[str, Pack] = {}
     for pack in packs:
         largest.setdefault(pack.structural_key, pack)
-    costliest = sorted(largest.values(), key=lambda pack: -flops[pack.structural_key] * len(pack.members) * pack.steps)
-    per_flop: dict[str, float] = {}
-    for pack in costliest[:CALIBRATIONS]:
-        key, size = pack.structural_key, len(pack.members)
-        per_flop[key] = calibrate(examples[key], size, seconds=1.0) / (flops[key] * size)
+
+    def step(pack: Pack) -> float:
+        return costs[pack.structural_key].flops_per_step * len(pack.members)
+
+    costliest = sorted(largest.values(), key=lambda pack: -step(pack) * pack.steps)[:CALIBRATIONS]
+    free = MEMORY_SHARE * psutil.virtual_memory().available
+    for pack in costliest:
+        if step(pack) > PATIENCE or costs[pack.structural_key].bytes_per_member * len(pack.members) > free:
+            return None
+    per_flop = {
+        pack.structural_key: calibrate(examples[pack.structural_key], len(pack.members), seconds=1.0) / step(pack)
+        for pack in costliest
+    }
     mean = sum(per_flop.values()) / len(per_flop)
-    return [
-        per_flop.get(pack.structural_key, mean) * flops[pack.structural_key] * len(pack.members) * pack.steps
-        for pack in packs
-    ]
+    return [per_flop.get(pack.structural_key, mean) * step(pack) * pack.steps for pack in packs]

@@ -4,11 +4,15 @@ import time
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 from trainers.config import MemberConfig
 from trainers.evaluate import evaluate
 from trainers.pack import Pack, State
-from trainers.step import compiles, step_once
+from trainers.random import Stream
+from trainers.step import compiles, losses, step_once
+
+_PEAK = 3  # bytes at the peak of a step over bytes kept for the gradient: 2.7 to 3.3 measured, uncompiled encoders
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,19 +26,39 @@ class Cost:
 
 
 def estimate(member: MemberConfig) -> Cost:
-    """Computed from shapes, without training."""
+    """Counted on one row, without training."""
     pack = Pack([member], torch.device("cpu"))
     width = 8 if member.optimization.dtype == "float64" else 4
     buffers = sum(len(average.start(torch.zeros(1, 1))) for average in pack.averages)
     batch, positions = member.optimization.batch_size, member.task.train_positions
-    activations = 8 * batch * positions * (2 * member.task.outputs + positions + 2 * getattr(member.model, "width", 0))
     evaluated = 6 * member.evaluation.samples * max(member.evaluated_lengths) * member.task.outputs
     forward = member.model.operations(member.task, batch, positions)
     return Cost(
         parameters=pack.layout.size,
-        bytes_per_member=width * (pack.layout.size * (4 + buffers) + activations) + 4 * evaluated // 8,
+        bytes_per_member=width * pack.layout.size * (4 + buffers)
+        + _PEAK * batch * _kept_for_backward(pack)
+        + evaluated // 2,
         flops_per_step=3.0 * float(forward),
     )
+
+
+def _kept_for_backward(pack: Pack) -> int:
+    """Bytes that the forward pass of one row of a one-member pack keeps for the gradient, counted by running it."""
+    step = torch.tensor(1)
+    batch = pack.task.sample(Stream(pack.seeds_S, "data", step), 1).of(pack.index_M)
+    theta = torch.zeros(1, pack.layout.size, dtype=getattr(torch, pack.optimization.dtype), requires_grad=True)
+    kept: dict[int, int] = {}
+
+    def count(saved: Tensor) -> Tensor:
+        storage = saved.untyped_storage()
+        kept[storage.data_ptr()] = storage.nbytes()
+        return saved
+
+    with torch.autograd.graph.saved_tensors_hooks(count, lambda saved: saved):
+        loss = losses(pack, theta, batch, step)
+    kept.pop(theta.untyped_storage().data_ptr(), None)
+    del loss
+    return sum(kept.values())
 
 
 def calibrate(member: MemberConfig, members: int, seconds: float = 2.0) -> float:

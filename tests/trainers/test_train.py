@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from trainers import Evaluation, train
+from trainers.config import MemberConfig
 from trainers.cost import calibrate, estimate
 
 
@@ -75,6 +76,18 @@ def test_cost_counts_what_is_there(member) -> None:
     assert cost.parameters == 2 * 8 * 8 + 2 * 8 * 8 + 2 * 8 * 4
     assert cost.bytes_per_member > 4 * 5 * cost.parameters and cost.flops_per_step > 0
     assert 0 < calibrate(one, 2, seconds=0.05) < 5
+
+
+def test_cost_grows_with_what_the_gradient_needs(member) -> None:
+    def peak(**changes: int) -> int:
+        model = {"name": "decoder", "width": 16, "heads": 2, "layers": 2, "dropout": 0.1, **changes}
+        cost = estimate(MemberConfig.from_dict({**member().to_dict(), "model": model}))
+        return cost.bytes_per_member - 4 * 6 * cost.parameters
+
+    rows, positions = member().optimization.batch_size, member().task.train_positions
+    attention = 4 * rows * positions * positions
+    assert peak(heads=4) - peak() >= 2 * 2 * attention, "two layers, two more heads, at least the weights of each"
+    assert peak(layers=4) > 1.6 * peak()
 
 
 def test_trainers_need_only_torch_and_numpy() -> None:
