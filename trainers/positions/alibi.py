@@ -12,7 +12,7 @@ from trainers.registry import register
 
 @register("position", "alibi")
 class Alibi(Position):
-    """-m_h |i - j| with the fixed slopes m_h = 2^(-8 h / H), h = 1..H; nothing is trained.
+    """Scores fall by m_h |i - j| with the fixed slopes m_h = 2^(-8 h / H), h = 1..H; nothing is trained.
 
     The paper's models are causal. A bidirectional model sees how far a key is, and not on which side. For H that
     are no powers of two the authors' code interleaves the slopes of two powers; here the formula holds for all.

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from trainers.layers.linear import linear
 from trainers.parameters import Parameter, uniform_parameter
 from trainers.positions.position import Position
 from trainers.positions.relative import differences
@@ -17,9 +16,9 @@ _EPSILON = 1e-6
 
 @register("position", "fire")
 class Fire(Position):
-    """MLP(psi(i - j) / psi(max(i, L)))_h with psi(x) = log(|c x| + 1); positions count from 0, each layer has its own.
+    """A trained function of the distance relative to the position, another in each layer.
 
-    The MLP goes from 1 to `hidden` to one number for each head, with ReLU; c and L are trained: L is `threshold`
+    MLP(psi(i - j) / psi(max(i, L)))_h with psi(x) = log(|c x| + 1), positions counted from 0. The MLP goes from 1 to `hidden` to one number for each head, with ReLU; c and L are trained: L is `threshold`
     times a trained factor. The paper starts L at 512, for contexts of 2048; short inputs need one near the trained
     length. Its models are causal. In a bidirectional one the greater of i and j stands for i, so that ratios stay
     between 0 and 1; it sees how far a key is, and not on which side.
@@ -54,8 +53,9 @@ class Fire(Position):
         last = at[:, None] if causal else torch.maximum(at[:, None], at[None, :])
         ratio = _psi(c, distance) / (_psi(c, torch.maximum(last, limit)) + _EPSILON)
         # Written out: the bits of a product with one column depend on how many members there are.
-        hidden = torch.relu(ratio[..., None] * own["in"][:, :, None] + own["in_bias"][:, None, None])
-        return linear(hidden, own["out"], own["out_bias"]).permute(0, 3, 1, 2)[:, None]
+        hidden = torch.relu(ratio[:, None] * own["in"][:, 0, :, None, None] + own["in_bias"][:, :, None, None])
+        out = torch.bmm(own["out"].mT, hidden.flatten(2)) + own["out_bias"][:, :, None]
+        return out.unflatten(-1, (length, length))[:, None]
 
 
 def _psi(c: Tensor, x: Tensor) -> Tensor:

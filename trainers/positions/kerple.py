@@ -15,9 +15,9 @@ _LEAST = 0.01  # of both parameters
 
 @register("position", "kerple")
 class Kerple(Position):
-    """-r1 log(1 + r2 |i - j|) with trained r1 and r2 of each head, which all layers share as in the authors' code.
+    """Scores fall by r1 log(1 + r2 |i - j|), r1 and r2 trained for each head and shared by all layers.
 
-    Initially r1 ~ U(0, 2) and r2 ~ U(0, 1); values below 0.01 count as 0.01. The paper's models are causal. A
+    Initially r1 ~ U(0, 2) and r2 ~ U(0, 1), and values below 0.01 count as 0.01, as in the authors' code. The paper's models are causal. A
     bidirectional model sees how far a key is, and not on which side.
     """
 
