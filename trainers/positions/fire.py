@@ -18,10 +18,11 @@ _EPSILON = 1e-6
 class Fire(Position):
     """A trained function of the distance relative to the position, another in each layer.
 
-    MLP(psi(i - j) / psi(max(i, L)))_h with psi(x) = log(|c x| + 1), positions counted from 0. The MLP goes from 1 to `hidden` to one number for each head, with ReLU; c and L are trained: L is `threshold`
-    times a trained factor. The paper starts L at 512, for contexts of 2048; short inputs need one near the trained
-    length. Its models are causal. In a bidirectional one the greater of i and j stands for i, so that ratios stay
-    between 0 and 1; it sees how far a key is, and not on which side.
+    MLP(psi(i - j) / psi(max(i, L)))_h with psi(x) = log(|c x| + 1), positions counted from 0. The MLP goes from 1 to
+    `hidden` to one number for each head, with ReLU; c and L are trained: L is `threshold` times a trained factor. The
+    paper starts L at 512, for contexts of 2048; short inputs need one near the trained length. Its models are causal.
+    In a bidirectional one the greater of i and j stands for i, so that ratios stay between 0 and 1; it sees how far a
+    key is, and not on which side.
     """
 
     threshold: float = setting(512.0, above=0.0, help="initial L: up to this position distances are not normalised")

@@ -17,8 +17,8 @@ _LEAST = 0.01  # of both parameters
 class Kerple(Position):
     """Scores fall by r1 log(1 + r2 |i - j|), r1 and r2 trained for each head and shared by all layers.
 
-    Initially r1 ~ U(0, 2) and r2 ~ U(0, 1), and values below 0.01 count as 0.01, as in the authors' code. The paper's models are causal. A
-    bidirectional model sees how far a key is, and not on which side.
+    Initially r1 ~ U(0, 2) and r2 ~ U(0, 1), and values below 0.01 count as 0.01, as in the authors' code. The paper's
+    models are causal. A bidirectional model sees how far a key is, and not on which side.
     """
 
     def parameters(self, longest: int, width: int, heads: int, std: float) -> tuple[Parameter, ...]:
