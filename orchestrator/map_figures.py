@@ -98,13 +98,14 @@ def maps_of(result: Summary, row: Row) -> MemberMaps | None:
         maps = hook(weights, member.task) if hook else {}
     except WeightsError as error:
         raise DamagedWeights(str(error)) from error
-    which = "the median one" if count % 2 else "the lower of the two median ones"
+    median = "the median one" if count % 2 else "the lower of the two median ones"
+    which = f"{median} of {count} by score" if count > 1 else "the only one with a score"
     keys = short_keys([key for key in result.searched if key in row.values])
     values = ", ".join(f"{name} {compact_value(row.values[key])}" for key, name in keys.items())
     place = f"rank {row.rank}, " if row.rank else ""
     title = (
         f"{result.name}: configuration {row.number} ({place}{row.config_id}){': ' if values else ''}{values}\n"
-        f"seed {seed}, {which} of {count} by score; {average} weights after step {weights.step}"
+        f"seed {seed}, {which}; {average} weights after step {weights.step}"
     )
     return MemberMaps(title=title, maps=maps) if maps else None
 
@@ -147,7 +148,7 @@ def map_figure(found: MemberMaps, path: Path) -> Path:
                 at += 1
             axes[0].set_title(printable(f"{group[0].group}\n{axes[0].get_title(loc='left')}"), fontsize=9, loc="left")
             if images := [image for one in axes for image in one.get_images()]:
-                figure.colorbar(images[0], ax=axes, fraction=0.04, pad=0.01)
+                figure.colorbar(images[0], ax=axes, fraction=0.04, pad=0.01).ax.tick_params(labelsize=7)
         figure.suptitle(printable(found.title), fontsize=9)
         return figure
 
@@ -178,7 +179,8 @@ def _lines(group: Sequence[Map]) -> list[list[tuple[Map, Any, str]]]:
         panels.append((one, one.values, one.title))
         if one.wanted is not None and one.values.ndim == 2:
             panels.append((one, one.wanted, f"{one.title}: {WANTED}" if one.title else WANTED))
-    return [panels[start : start + PANELS] for start in range(0, len(panels), PANELS)]
+    across = math.ceil(len(panels) / math.ceil(len(panels) / PANELS))
+    return [panels[start : start + across] for start in range(0, len(panels), across)]
 
 
 def _height(one: Map, width: float) -> float:
