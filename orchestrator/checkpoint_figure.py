@@ -1,4 +1,4 @@
-"""The judged metric against the training step, at selection and at test lengths, with the best checkpoints marked."""
+"""The judged metric against the training step, at selection and at test lengths, with the chosen checkpoints marked."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -83,7 +83,7 @@ def _legend(figure: Figure) -> None:
         Line2D([], [], color=PALETTE[0], linewidth=0.6, alpha=0.6),
         Line2D([], [], color=MARKED, marker="o", linestyle="", markersize=4),
     ]
-    names = ["median over seeds", "one seed", "best checkpoint of a seed, chosen at the selection lengths"]
+    names = ["median over seeds", "one seed", "checkpoint of a seed chosen at the selection lengths"]
     figure.legend(handles, names, loc="outside lower center", fontsize=8, frameon=False, ncols=3)
 
 

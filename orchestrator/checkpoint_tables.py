@@ -1,16 +1,21 @@
-"""Last checkpoint beside best checkpoint as text: columns of cells, and the sentences that say what they are worth."""
+"""Last checkpoint beside chosen checkpoint as text: columns of cells, and the sentences that say what they are worth.
+
+The chosen one is that of `checkpoint: best`. A report keeps the word best for one sentence about one configuration.
+"""
 
 import statistics
 from collections.abc import Sequence
 
 from orchestrator.bands import Quartiles
+from orchestrator.checkpoint_choice import BEST, LAST
 from orchestrator.checkpoint_comparisons import AtCheckpoint, CheckpointComparison
 from orchestrator.length_groups import spans
 from orchestrator.summary import Summary
 from orchestrator.tables import Columns, quartiles_cell
 from orchestrator.wording import three_digits
 
-TITLE = "Last checkpoint and best checkpoint"
+TITLE = "Last checkpoint and chosen checkpoint"
+NAMES = {LAST: "last", BEST: "chosen"}
 
 
 def checkpoint_columns(result: Summary, shown: Sequence[CheckpointComparison], new_line: str | None = None) -> Columns:
@@ -27,22 +32,23 @@ def checkpoint_columns(result: Summary, shown: Sequence[CheckpointComparison], n
     return {
         "#": [ranks[one.config_id] for one in shown],
         "configuration": [one.config_id for one in shown],
-        **{f"{group}, {which}": cells(which, group) for group in groups for which in ("last", "best")},
+        **{f"{group}, {name}": cells(which, group) for group in groups for which, name in NAMES.items()},
         "difference at test": [_signed(one.difference) for one in shown],
         "fluctuation at test": [three_digits(one.fluctuation) for one in shown],
-        "best step": [_steps(one, new_line or " ") for one in shown],
+        "chosen step": [_steps(one, new_line or " ") for one in shown],
     }
 
 
 def checkpoint_notes(result: Summary) -> list[str]:
-    """What best means, where it is optimistic, and how it did over all configurations."""
+    """What chosen means, where it is optimistic, and how it did over all configurations."""
     metric, average = result.objective_curve
     lengths = spans(result.objective.lengths)
+    which = "lowest" if result.objective.direction == "minimize" else "highest"
     notes = [
-        f"Judged here: the {result.objective.checkpoint} checkpoint. Best: the evaluation of each seed with the best "
-        f"{metric} ({average}) at the selection lengths {lengths}, the later one of equals. These lengths chose it, so "
-        "it is optimistic there; the test lengths had no say.",
-        "Medians over seeds. Difference: best minus last of the same seed at the test lengths. Fluctuation: largest "
+        f"Scored here: the {NAMES[result.objective.checkpoint]} checkpoint. Chosen: the evaluation of each seed with "
+        f"the {which} {metric} ({average}) at the selection lengths {lengths}, the later one of equals. These lengths "
+        "chose it, so it is optimistic there; the test lengths had no say.",
+        "Medians over seeds. Difference: chosen minus last of the same seed at the test lengths. Fluctuation: largest "
         "minus smallest value of a seed there in the last half of its evaluations; steady progress counts too.",
     ]
     apart = [one.difference.median for one in result.checkpoints if one.difference is not None]
@@ -51,7 +57,7 @@ def checkpoint_notes(result: Summary) -> list[str]:
         better, worse = sum(sign * d < 0 for d in apart), sum(sign * d > 0 for d in apart)
         median = statistics.median(apart)
         notes.append(
-            f"At the test lengths the best checkpoint is better than the last in {better} of {len(apart)} "
+            f"At the test lengths the chosen checkpoint is better than the last in {better} of {len(apart)} "
             f"configurations, worse in {worse}; median difference {three_digits(median)}."
         )
     return notes

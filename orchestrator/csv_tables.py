@@ -110,20 +110,20 @@ def confirmed_lines(confirmed: Sequence[Confirmed]) -> Lines:
 
 
 def checkpoint_lines(result: Summary) -> Lines:
-    """checkpoints.csv: a line for every configuration that was evaluated more than once; `best_steps` by seed."""
+    """checkpoints.csv: a line for every configuration that was evaluated more than once; `chosen_steps` by seed."""
     ranks = {row.config_id: row.rank or "" for row in result.rows}
     lines: Lines = []
     for one in result.checkpoints:
         line: dict[str, Any] = {"rank": ranks[one.config_id], "config_id": one.config_id}
-        for which in ("last", "best"):
+        for which, at_step in (("last", one.last), ("chosen", one.best)):
             for group in ("trained", "selection", "test"):
-                at = getattr(getattr(one, which), group)
+                at = getattr(at_step, group)
                 line |= {f"{which}_{group}_{name}": value for name, value in _quartiles(at)}
         line |= {f"test_difference_{name}": value for name, value in _quartiles(one.difference)}
         line |= {"test_fluctuation": _number(one.fluctuation), "evaluations": len(one.evaluated)}
         for name, function in (("median", statistics.median), ("min", min), ("max", max)):
-            line[f"best_step_{name}"] = function(one.steps.values()) if one.steps else ""
-        lines.append(line | {"best_steps": json.dumps(one.steps)})
+            line[f"chosen_step_{name}"] = function(one.steps.values()) if one.steps else ""
+        lines.append(line | {"chosen_steps": json.dumps(one.steps)})
     return lines
 
 

@@ -99,7 +99,11 @@ def comparison_note(result: Summary) -> str:
         f"Differences of {result.objective.metric}, average minus the objective's ({result.objective.average}), of the "
         "same trained member. Interval and tests are over the n configurations: the tests take the median difference "
         "of each, because its seeds are not independent."
-        + (" The checkpoint is the best one of the objective's average." if result.objective.checkpoint == BEST else "")
+        + (
+            " The checkpoint of both is the one chosen by the objective's average."
+            if result.objective.checkpoint == BEST
+            else ""
+        )
     )
 
 

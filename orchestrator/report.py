@@ -115,8 +115,11 @@ class _TerminalReport:
             yield _prose(comparison_note(result), console, result, "dim")
         if result.checkpoints:
             yield ""
-            yield _rich_table(TITLE, checkpoint_columns(result, result.checkpoints[:FIRST_CHECKPOINTS]), wide)
-            if (left := len(result.checkpoints) - FIRST_CHECKPOINTS) > 0:
+            first = result.checkpoints[: min(self.rows, FIRST_CHECKPOINTS)]
+            columns = checkpoint_columns(result, first)
+            columns = columns if wide else {name: columns[name] for name in columns if name != "configuration"}
+            yield _rich_table(TITLE, columns, wide)
+            if (left := len(result.checkpoints) - len(first)) > 0:
                 yield Text(f"... and {left} more in {CHECKPOINTS_CSV}", style="dim")
             yield from (_prose(note, console, result, "dim") for note in checkpoint_notes(result))
         drawn = sorted(

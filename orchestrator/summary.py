@@ -104,7 +104,7 @@ class Summary:
     def judged_name(self) -> str:
         """The same in words, with the checkpoint unless it is the last."""
         metric, average = self.objective_curve
-        return f"{metric} ({average}{', best checkpoint' if self.objective.checkpoint == BEST else ''})"
+        return f"{metric} ({average}{', chosen checkpoint' if self.objective.checkpoint == BEST else ''})"
 
     @property
     def score_label(self) -> str:
