@@ -99,8 +99,7 @@ def comparison_note(result: Summary) -> str:
     return (
         f"Differences of {result.objective.metric}, average minus the objective's ({result.objective.average}), of the "
         "same trained member. Interval and tests are over the n configurations: the tests take the median difference "
-        "of each, because its seeds are not independent."
-        + (chosen if result.objective.checkpoint == BEST else "")
+        "of each, because its seeds are not independent." + (chosen if result.objective.checkpoint == BEST else "")
     )
 
 
