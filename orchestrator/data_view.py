@@ -62,7 +62,8 @@ def example_lines(found: Sequence[Example]) -> list[str]:
             lines += [" ".join(tokens), " ".join(targets), ""]
             continue
         widths = [max(len(above), len(below)) for above, below in zip(tokens, targets, strict=True)]
-        blank = "" if max(widths) == 1 else " "
+        several = any(" " in word for word in (*tokens, *targets))
+        blank = "  " if several else "" if max(widths) == 1 else " "
         for words in (tokens, targets):
             aligned = (word.ljust(width) for word, width in zip(words, widths, strict=True))
             lines.append(blank.join(aligned).rstrip())
