@@ -458,6 +458,36 @@ def test_rounds_are_scored_apart() -> None:
     assert scores["exact_match"] == pytest.approx(1 - float(two.float().mean()))
 
 
+def test_families_are_metrics_against_their_number() -> None:
+    task = PaddedAddition(measured_digits=2, measured_cascades=(4, 0), measured_runs=(1,), zero_shift=True)
+    assert {name: dict(family.metrics) for name, family in task.families.items()} == {
+        "digit": {1: "accuracy_digit_1", 2: "accuracy_digit_2"},
+        "cascade": {4: "exact_match_cascade_4", 0: "exact_match_cascade_0"},
+        "run": {1: "exact_match_run_1"},
+    }
+    assert PaddedAddition().families == PaddedMultiplication().families == {}
+    product = PaddedMultiplication(measured_rounds=(0, 3))
+    assert list(product.families) == ["rounds"] and product.families["rounds"].label == "carry rounds"
+    for one in (task, product):
+        members = {metric for family in one.families.values() for metric in family.metrics.values()}
+        assert members < set(one.metrics) and not members & set(one.headline) and set(one.headline) < set(one.metrics)
+    assert task.headline == ("exact_match", "exact_match_shifted", "digit_accuracy")
+
+
+def test_sequences_can_be_read() -> None:
+    for task in (ADDITIONS[4], PRODUCTS[3]):
+        batch = task.sample(stream(1, 2), 20)
+        for row in range(20):
+            tokens, targets = task.shown(batch, row)
+            numbers = [word for word in tokens if word not in "t"]
+            sign = "+" if isinstance(task, PaddedAddition) else "x"
+            first, second = "".join(numbers).replace("P", "").split(sign)
+            answer = "".join(targets).strip("_").replace("P", "")
+            assert parsed(task, batch.tokens[0, row].tolist(), batch.targets[0, row].tolist()) == (
+                int(first), int(second), int(answer)
+            )  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("cls", "values", "key"),
     [
