@@ -1,13 +1,17 @@
 """Curves over lengths for every member and every weight average in one call."""
 
+from collections.abc import Mapping
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from trainers.pack import Pack, State
 from trainers.random import Stream
 
 _CELLS_AT_ONCE = 2**20  # logits evaluated together: 4 MiB in float32, about what a cache holds
+OPERATIONS_AT_ONCE = 1e12  # of one member: what large models keep of so many rows fits beside their training state
 
 
 @torch.no_grad()
@@ -33,7 +37,7 @@ def evaluate(pack: Pack, state: State) -> tuple[tuple[str, ...], NDArray[np.floa
                 index = torch.arange(some.start, some.stop, device=pack.device)
                 mine = batch.of(index if pack.index_M is None else pack.index_M[some])
                 weights = pack.layout.views(theta[some])
-                scores = pack.task.score(pack.model.logits(weights, mine.tokens, None, pack.form), mine, lengths)
+                scores = pack.task.score(logits(pack, weights, mine.tokens), mine, lengths)
                 scores = {**scores, **pack.model.diagnostics(weights, mine.tokens, lengths)}
                 if not names:
                     names = tuple(scores)
@@ -45,3 +49,12 @@ def evaluate(pack: Pack, state: State) -> tuple[tuple[str, ...], NDArray[np.floa
     names += tuple(derived)
     values[state.failed_at.cpu().numpy() >= 0] = np.nan
     return names, values
+
+
+def logits(pack: Pack, weights: Mapping[str, Tensor], tokens_MBT: Tensor) -> Tensor:
+    """Logits (M, B, T, V) without noise, some rows after others where a row takes many operations."""
+    each = float(pack.model.operations(pack.task, 1, tokens_MBT.shape[-1]))
+    rows = max(1, int(OPERATIONS_AT_ONCE // max(each, 1.0)))
+    pieces = [pack.model.logits(weights, some, None, pack.form) for some in torch.split(tokens_MBT, rows, dim=1)]
+    found: Tensor = pieces[0] if len(pieces) == 1 else torch.cat(pieces, dim=1)
+    return found

@@ -5,10 +5,13 @@ import sys
 
 import numpy as np
 import pytest
+import torch
 
 from trainers import Evaluation, train
+from trainers import evaluate as evaluation
 from trainers.config import MemberConfig
 from trainers.cost import calibrate, estimate
+from trainers.pack import Pack, State
 
 
 def test_evaluations_come_when_asked_for(member, recorder) -> None:
@@ -76,6 +79,17 @@ def test_cost_counts_what_is_there(member) -> None:
     assert cost.parameters == 2 * 8 * 8 + 2 * 8 * 8 + 2 * 8 * 4
     assert cost.bytes_per_member > 4 * 5 * cost.parameters and cost.flops_per_step > 0
     assert 0 < calibrate(one, 2, seconds=0.05) < 5
+
+
+def test_rows_evaluated_in_pieces_give_the_same_curves(member, monkeypatch) -> None:
+    pack = Pack([member(0), member(1)], torch.device("cpu"))
+    whole = evaluation.evaluate(pack, State.initial(pack))[1]
+    a_row = float(pack.model.operations(pack.task, 1, max(pack.lengths)))
+    monkeypatch.setattr(evaluation, "OPERATIONS_AT_ONCE", 7 * a_row)
+    seen = []
+    monkeypatch.setattr(torch, "cat", lambda parts, dim, cat=torch.cat: seen.append(len(parts)) or cat(parts, dim=dim))
+    assert np.allclose(evaluation.evaluate(pack, State.initial(pack))[1], whole, rtol=1e-5, atol=1e-6)
+    assert max(seen, default=0) > 1
 
 
 def test_cost_grows_with_what_the_gradient_needs(member) -> None:
