@@ -1,0 +1,53 @@
+"""A file is its old self or its new one, whatever happens while it is written."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from trainers.atomic_file import write_whole
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from trainers.atomic_file import write_whole
+def pieces():
+    yield b"n" * 100_000
+    os.kill(os.getpid(), signal.SIGKILL)
+write_whole(Path(sys.argv[1]), pieces())
+"""
+
+
+@pytest.mark.parametrize("before", [None, b"old"])
+def test_a_process_killed_in_the_middle_changes_nothing(tmp_path, before) -> None:
+    path = tmp_path / "file"
+    if before:
+        path.write_bytes(before)
+    done = subprocess.run([sys.executable, "-c", KILLED, str(path)], capture_output=True)
+    assert done.returncode == -9, done.stderr
+    assert path.read_bytes() == before if before else not path.exists()
+    assert [left.name.startswith(".file.") for left in tmp_path.iterdir() if left != path] == [True]
+
+
+def test_the_new_content_is_there_at_once_and_folders_are_made(tmp_path) -> None:
+    path = tmp_path / "a" / "b" / "file"
+
+    def pieces() -> Iterator[bytes]:
+        yield b"one "
+        assert not path.exists()
+        yield b"two"
+
+    write_whole(path, pieces())
+    assert path.read_bytes() == b"one two" and list(path.parent.iterdir()) == [path]
+
+
+def test_an_interruption_leaves_nothing_behind(tmp_path) -> None:
+    def pieces() -> Iterator[bytes]:
+        yield b"new"
+        raise KeyboardInterrupt
+
+    (tmp_path / "file").write_bytes(b"old")
+    with pytest.raises(KeyboardInterrupt):
+        write_whole(tmp_path / "file", pieces())
+    assert [(left.name, left.read_bytes()) for left in tmp_path.iterdir()] == [("file", b"old")]
