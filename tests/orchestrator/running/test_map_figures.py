@@ -119,8 +119,14 @@ def test_every_layer_has_a_panel_and_only_its_tables_are_read(stage, drawn, monk
     assert panels[2].images[0].get_extent() == [0.5, 4.5, 7.5, -7.5]
     assert [bar.get_height() for bar in panels[5].patches] == pytest.approx(np.linalg.norm(table[:relative], axis=1))
     assert np.array_equal(panels[8].images[0].get_array(), table[relative:])
-    limits = {axes.images[0].get_clim() for axes in panels[:3]}
-    assert len(limits) == 1 and limits != {axes.images[0].get_clim() for axes in panels[6:9]}
+    tables = [load(one.folder, row.config_id, 0, "ema")[f"block{layer}.pairs"] for layer in range(3)]
+    for start, part in ((0, slice(0, relative)), (6, slice(relative, None))):  # one scale for all layers
+        top = [float(np.abs(table[part]).max()) for table in tables]
+        norms = [float(np.linalg.norm(table[part], axis=1).max()) for table in tables]
+        assert len(set(top)) == 3 and len(set(norms)) == 3
+        assert {axes.images[0].get_clim() for axes in panels[start : start + 3]} == {(-max(top), max(top))}
+        (limits,) = {axes.get_ylim() for axes in panels[start + 3 : start + 6]}
+        assert limits == (0.0, pytest.approx(1.05 * max(norms)))
 
 
 def test_the_median_seed_is_the_lower_of_two_and_counts_no_failed_one(tmp_path, stage):

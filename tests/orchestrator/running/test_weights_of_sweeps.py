@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from orchestrator.errors import DamagedWeights, UserError
+from orchestrator.forecast import forecast
 from orchestrator.ledger import LEDGER_FILE, read_records
 from orchestrator.weights import kept_weights, load
 from search_spaces import load_sweep
@@ -138,3 +139,18 @@ def test_a_damaged_file_is_named(kept, damage):
         load(one.folder, name, seed, "ema")
     others = [member for member in kept_weights(state) if member != (name, seed)]
     assert all(load(one.folder, *member) for member in others)
+
+
+def test_the_plan_says_how_large_they_are(kept, tiny, tmp_path):
+    one, state = kept
+    arrays = sum(
+        array.nbytes
+        for name, seed in kept_weights(state)
+        for average in ("raw", "ema")
+        for array in load(one.folder, name, seed, average).values()
+    )
+    planned = forecast(load_sweep(tiny, [KEEP]), 1, tmp_path)
+    assert planned.weights_bytes == arrays
+    assert dict(planned.rows())["weights"] == f"{arrays / 1024:.3g} KiB will be kept"
+    said = dict(forecast(load_sweep(tiny), 1, tmp_path).rows())["weights"]
+    assert said == f"not kept; resources.keep_weights would keep {arrays / 1024:.3g} KiB"
