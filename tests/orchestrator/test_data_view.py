@@ -148,6 +148,8 @@ def test_pieces_do_not_change_what_is_counted(monkeypatch):
     assert histograms(task, (), 100) == whole and whole["run"][0].inputs == 100
     pieces = histograms(addition(width=6, train_digits=3), (6,), 50)["cascade"]
     assert [one.inputs for one in pieces] == [50, 50]
+    monkeypatch.setattr(task_data, "ROWS_AT_ONCE", 1)
+    assert all(len(one.counts) > 2 for one in histograms(addition(width=50, train_digits=50), (50,), 30)["run"])
     monkeypatch.setattr(task_data, "ROWS_AT_ONCE", 10_000)
     (training,) = histograms(task, (), 2 * 100)["cascade"]  # two epochs: every sample twice
     assert training.counts == {value: 2 * count for value, count in whole["cascade"][0].counts.items()}
