@@ -120,7 +120,7 @@ def build_sweep(
                 ledger.append("pack_end", pack_id=pack_id, status=status, error=error, seconds=1.0 + number)
         if ended:
             state = SweepState.load(folder)
-            rows = score_members(state.curves(final_only=True), resolved_spec["objective"], state.seeds())
+            rows = score_members(state.curves(), resolved_spec["objective"], state.seeds())
             scores = score_configurations(rows, resolved_spec["objective"])
             for one in scores:
                 number = state.configurations[one.config_id].number

@@ -107,6 +107,22 @@ def test_all_problems_come_at_once(spec):
     assert {problem.key for problem in caught.value.problems} == {"training.steps", "model.width"}
 
 
+@pytest.mark.parametrize(("every", "given"), [(None, "is not given"), (60, "is 60"), (90, "is 90")])
+def test_the_best_of_one_checkpoint_is_refused(spec, every, given):
+    def best(every):
+        evaluation = f"evaluation: {{every: {every}}}\n" if every else ""
+        return spec(("direction: minimize\n", f"direction: minimize\n  checkpoint: best\n{evaluation}"))
+
+    with pytest.raises(SweepFileError) as caught:
+        configure(best(every), [(0, values())])
+    (problem,) = caught.value.problems
+    assert problem.key == "objective.checkpoint" and problem.where.endswith("planned.yaml:23")
+    assert problem.message == f"there is one evaluation to choose from, at step 60, because evaluation.every {given}"
+    assert problem.allowed == "last, or an evaluation.every below training.steps (60)"
+    for enough in (20, 59):
+        assert len(configure(best(enough), [(0, values())])) == 1
+
+
 def test_scoring_at_trained_lengths_is_warned_about(spec):
     one = spec(("lengths: [4]", "lengths: [3, 4]"), ("direction: minimize", "direction: maximize"))
     (configuration,) = configure(one, [(0, values())])

@@ -99,6 +99,13 @@ CASES = {
         "6 is in the list more than once",
     ),
     "length not evaluated": ("lengths: [6, 7]", "lengths: [6, 8]", 25, "objective.lengths[1]", "allowed: 5, 6, 7, 19"),
+    "wrong checkpoint": (
+        "lengths: [6, 7]",
+        "lengths: [6, 7]\n  checkpoint: bets",
+        26,
+        "objective.checkpoint",
+        "allowed: last, best; did you mean best?",
+    ),
     "unknown average": ("average: ema", "average: emma", 24, "objective.average", "raw, ema; did you mean ema?"),
     "empty metric": ("metric: total_variation", "metric: ''", 23, "objective.metric", "on one line and not empty"),
     "null metric": ("metric: total_variation", "metric:", 23, "objective.metric", "must be text; given null"),

@@ -1,0 +1,98 @@
+"""Sweeps judged at the best checkpoint of each seed are scored by what the ledger holds, whatever died on the way."""
+
+import json
+import os
+import shutil
+import signal
+
+import pandas as pd
+import pytest
+
+from orchestrator.ledger import LEDGER_FILE
+from orchestrator.state import SweepState
+from orchestrator.summary import summary
+
+# steps so large that the error goes up and down between evaluations
+RESTLESS = (
+    "space={model.dropout: {grid: [0.0, 0.2]}}",
+    "search={sampler: grid}",
+    "training.learning_rate=0.3",
+    "evaluation.every=10",
+    "seeds=4",
+)
+BEST = (*RESTLESS, "objective.checkpoint=best")
+
+
+def judged_by_hand(state):
+    """config_id -> median over seeds of the smallest mean at the selection length, over all evaluations."""
+    curves = state.curves().astype({"config_id": str, "value": float})
+    mine = curves[(curves["metric"] == "total_variation") & (curves["average"] == "ema") & (curves["length"] == 4)]
+    return mine.groupby(["config_id", "seed"])["value"].min().groupby("config_id").median().to_dict()
+
+
+def scores(state):
+    return {name: found.score for name, found in state.configurations.items()}
+
+
+def test_scores_are_those_of_the_best_checkpoints(stage, monkeypatch):
+    read = []
+    original = SweepState.curves
+
+    def curves(self, final_only=False, *, packs=None, keep=None):
+        read.append(packs)
+        return original(self, final_only, packs=packs, keep=keep)
+
+    monkeypatch.setattr(SweepState, "curves", curves)
+    state = stage("best", *BEST, pack=3).play()
+    packs = [{pack_id} for pack_id in state.packs]
+    assert len(packs) > 1 and [found for found in read if found] == packs  # each pack once, when it has ended
+    read.clear()
+    last = stage("last", *RESTLESS, pack=3).play()
+    assert [found for found in read if found] == []
+    assert scores(state) == pytest.approx(judged_by_hand(state)) and len(scores(state)) == 2
+    assert last.curves().equals(state.curves())
+    assert all(scores(state)[name] < score for name, score in scores(last).items())
+    assert {row.config_id: row.score for row in summary(state).rows} == scores(state)
+
+
+def test_a_death_after_any_record_changes_no_score(stage):
+    whole = stage("whole", *BEST, pack=3)
+    wanted = scores(whole.play())
+    lines = (whole.folder / LEDGER_FILE).read_bytes().splitlines(keepends=True)
+    kinds = [json.loads(line)["kind"] for line in lines]
+    finals = [i + 1 for i, kind in enumerate(kinds) if kind == "evaluation" and kinds[i + 1] != "evaluation"]
+    middles = range(8, len(lines), 7)
+    for count in sorted({*finals, *middles}):
+        one = stage(f"cut-{count}", *BEST, pack=3)
+        shutil.rmtree(one.folder)
+        shutil.copytree(whole.folder, one.folder)
+        (one.folder / LEDGER_FILE).write_bytes(b"".join(lines[:count]))
+        assert scores(one.play()) == wanted, f"after {count} records"
+
+
+@pytest.mark.timeout(240)
+def test_killed_resumed_and_reported_again(lengthwise, tiny, tmp_path, wait_for, records):
+    settings = (*BEST, "training.steps=800", "evaluation.every=80")
+    overrides = [part for setting in settings for part in ("--set", setting)]
+    folder = tmp_path / "killed"
+    driver = lengthwise.start("run", tiny, "--storage", tmp_path, "--name", "killed", *overrides)
+    wait_for(lambda: len(records(folder, "evaluation")) > 3 or driver.poll() is not None)
+    assert driver.poll() is None, driver.communicate()
+    os.kill(driver.pid, signal.SIGKILL)
+    driver.wait()
+    done = lengthwise("resume", folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+    state = SweepState.load(folder)
+    assert scores(state) == pytest.approx(judged_by_hand(state))
+    assert "Scored here: the chosen checkpoint." in done.stdout
+    table = pd.read_csv(folder / "report.csv")
+    assert dict(zip(table["config_id"], table["score"], strict=True)) == scores(state)
+    both = pd.read_csv(folder / "checkpoints.csv")
+    assert (both["chosen_selection_median"] < both["last_selection_median"]).any()
+    files = [folder / "report.html", *sorted(folder.glob("*.csv"))]
+    before = [path.read_bytes() for path in files]
+    again = lengthwise("report", folder)
+    assert again.returncode == 0, again.stderr
+    assert [path.read_bytes() for path in files] == before and len(files) >= 4
+    changed = lengthwise("resume", folder, "--set", "objective.checkpoint=last")
+    assert changed.returncode == 2 and "objective.checkpoint: was 'best', now 'last'" in changed.stderr

@@ -1,0 +1,271 @@
+"""Reports show the last and the chosen checkpoint of each configuration; `checkpoint: best` uses the chosen one."""
+
+import csv
+import io
+import json
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from rich.console import Console
+
+from orchestrator import curve_store, drawing
+from orchestrator.checkpoint_figure import SHOWN, checkpoint_figure
+from orchestrator.objective import choose
+from orchestrator.report import WIDE, render_terminal, write_report
+from orchestrator.state import SweepState
+from orchestrator.summary import summary
+
+BEST = {"objective.checkpoint": "best"}
+MANY = {"evaluation.every": 10}  # ten evaluations of 100 steps
+VALUES = [{"training.learning_rate": rate} for rate in (0.001, 0.002, 0.003)]
+
+
+def restless(number, seed, average, metric, lengths, step):
+    """Wanders with the step, differently for each seed, average and metric, and out of step at longer lengths."""
+    phase = seed + 2 * number + (3 if average == "raw" else 0) + len(metric)
+    return 0.4 + 0.1 * number + 0.2 * np.sin(0.09 * step * (1 + 0.2 * (lengths - 6)) + phase) + 0.01 * lengths
+
+
+@pytest.fixture
+def sweeps(tmp_path, synthetic_sweep):
+    """The same curves judged at the last and at the best checkpoint; seed 2 of number 1 diverges at the end."""
+
+    def build(name, **settings):
+        spec = MANY | settings.pop("spec", {})
+        return synthetic_sweep(tmp_path / name, VALUES, 4, restless, settings.pop("failed", {(1, 2): 95}), spec=spec)
+
+    return build
+
+
+@pytest.fixture
+def both(sweeps):
+    return sweeps("last"), sweeps("best", spec=BEST)
+
+
+def text_of(result, width=1000):
+    console = Console(file=io.StringIO(), width=width, color_system=None)
+    console.print(render_terminal(result))
+    return console.file.getvalue()
+
+
+def table_of(state):
+    """config_id, seed -> step -> length -> value of the judged curve."""
+    curves = state.curves().astype({"config_id": str})
+    mine = curves[(curves["metric"] == "total_variation") & (curves["average"] == "ema")]
+    return {
+        member: rows.pivot(index="step", columns="length", values="value").astype(float)
+        for member, rows in mine.groupby(["config_id", "seed"])
+    }
+
+
+def by_hand(state):
+    """config_id -> seed -> (step chosen, table), None for the step where the last value is NaN."""
+    found = {}
+    for (name, seed), table in table_of(state).items():
+        judged = table[[6, 7]].mean(axis=1, skipna=False)
+        step = None if math.isnan(judged.iloc[-1]) else judged.idxmin()
+        found.setdefault(name, {})[seed] = (step, table)
+    return found
+
+
+def median(values):
+    return float(np.median([math.inf if math.isnan(value) else value for value in values]))
+
+
+def test_the_chosen_checkpoint_is_used_for_everything(both):
+    last, best = both
+    wanted = by_hand(best)
+    result = summary(best)
+    assert {row.config_id for row in result.rows} == set(wanted)
+    moved = 0
+    for row in result.rows:
+        members = wanted[row.config_id]
+        at = {s: table.loc[100 if step is None else step] for s, (step, table) in members.items()}
+        moved += sum(step not in (None, 100) for step, _ in members.values())
+        assert row.score == pytest.approx(median([t[[6, 7]].mean(skipna=False) for t in at.values()]))
+        assert row.test.median == pytest.approx(median([t[[8, 9, 10, 11]].mean(skipna=False) for t in at.values()]))
+        assert row.trained.median == pytest.approx(median([t[[1, 2, 3, 4, 5]].mean(skipna=False) for t in at.values()]))
+        band = result.bands[row.config_id, "total_variation", "ema"]
+        for seed, curve in band.seeds.items():
+            assert curve == pytest.approx(at[seed].tolist(), nan_ok=True)
+        other = result.bands[row.config_id, "kl", "raw"]  # another metric and average, at the very same step
+        curves = best.curves()
+        for seed, (step, _) in members.items():
+            mine = curves[(curves["config_id"] == row.config_id) & (curves["seed"] == seed)]
+            mine = mine[(mine["metric"] == "kl") & (mine["average"] == "raw") & (mine["step"] == (step or 100))]
+            assert other.seeds[seed] == pytest.approx(mine.sort_values("length")["value"].tolist(), nan_ok=True)
+        assert row.seeds_failed == sum(step is None for step, _ in members.values())
+    assert moved >= 9
+    assert [row.score for row in result.rows] == sorted(row.score for row in result.rows)
+    assert all(row.score < other.score for row, other in zip(result.rows, summary(last).rows, strict=True))
+    diverged = best.configurations[next(name for name, c in best.configurations.items() if c.number == 1)]
+    assert np.isnan(result.bands[diverged.config_id, "total_variation", "ema"].seeds[2]).all()
+    for found in (last, best):  # what the ledger recorded is what the report shows
+        scores = {row.config_id: row.score for row in summary(found).rows}
+        assert scores == {name: configuration.score for name, configuration in found.configurations.items()}
+
+
+def test_comparisons_of_averages_are_at_one_step_of_each_member(both):
+    result = summary(both[1])
+    steps = {(name, seed): step for name, of in by_hand(both[1]).items() for seed, (step, _) in of.items()}
+    curves = both[1].curves().astype({"config_id": str})
+    mine = curves[(curves["metric"] == "total_variation") & curves["length"].isin([8, 9, 10, 11])]
+    apart = []
+    for (name, seed), step in steps.items():
+        at = mine[(mine["config_id"] == name) & (mine["seed"] == seed) & (mine["step"] == step)]
+        means = at.groupby("average", observed=True)["value"].apply(lambda v: v.astype(float).mean())
+        apart += [means["raw"] - means["ema"]] if step else []
+    (pair,) = [one for one in result.comparisons if one.group == "test"]
+    assert pair.n == 11 and pair.difference == pytest.approx(np.median(apart))
+
+
+def test_both_are_reported_whichever_is_judged(both):
+    for state in both:
+        result, members = summary(state), by_hand(state)
+        assert [one.config_id for one in result.checkpoints] == [row.config_id for row in result.rows]
+        for one in result.checkpoints:
+            seeds = members[one.config_id]
+            alive = {seed: (step, table) for seed, (step, table) in seeds.items() if step is not None}
+            assert one.steps == {seed: step for seed, (step, _) in alive.items()}
+            for lengths, group in (([1, 2, 3, 4, 5], "trained"), ([6, 7], "selection"), ([8, 9, 10, 11], "test")):
+                for which, at in ((one.last, lambda step: 100), (one.best, lambda step: step or 100)):
+                    values = [t.loc[at(step), lengths].mean(skipna=False) for step, t in seeds.values()]
+                    assert getattr(which, group).median == pytest.approx(median(values)), (group, one.config_id)
+            test = {seed: table[[8, 9, 10, 11]].mean(axis=1) for seed, (_, table) in alive.items()}
+            apart = [test[seed][step] - test[seed][100] for seed, (step, _) in alive.items()]
+            assert one.difference.median == pytest.approx(np.median(apart))
+            ranges = [values.loc[60:].max() - values.loc[60:].min() for values in test.values()]
+            assert len(values := next(iter(test.values())).loc[60:]) == 5 and values.index[0] == 60
+            assert one.fluctuation == pytest.approx(np.median(ranges)) and one.fluctuation > 0.05
+            assert one.evaluated == tuple(range(10, 101, 10))
+        row = {row.config_id: row for row in result.rows}
+        for one in result.checkpoints:
+            at, name = one.best if result.objective.checkpoint == "best" else one.last, one.config_id
+            assert (at.selection.median, at.test, at.trained) == (row[name].score, row[name].test, row[name].trained)
+
+
+def test_the_report_says_what_was_chosen_and_where_it_is_optimistic(both):
+    for state, scored in zip(both, ("last", "chosen"), strict=True):
+        page, _ = write_report(state.folder)
+        result = summary(state)
+        for text in (text_of(result), page.read_text()):
+            assert f"Scored here: the {scored} checkpoint." in text
+            assert "lowest total_variation (ema) at the selection lengths 6-7, the later one of equals" in text
+            assert "These lengths chose it, so it is optimistic there; the test lengths had no say." in text
+            assert ("each seed at the checkpoint they choose" in text) == (scored == "chosen")
+            assert ("total_variation (ema, chosen checkpoint)" in text) == (scored == "chosen")
+        for heading in ("selection, last", "selection, chosen", "test, last", "test, chosen", "chosen step"):
+            assert heading in text_of(result)
+        with (state.folder / "checkpoints.csv").open(newline="") as file:
+            lines = list(csv.DictReader(file))
+        assert [line["config_id"] for line in lines] == [row.config_id for row in result.rows]
+        for line, one in zip(lines, result.checkpoints, strict=True):
+            assert float(line["last_test_median"]) == one.last.test.median
+            assert float(line["chosen_test_median"]) == one.best.test.median
+            assert float(line["chosen_selection_median"]) == one.best.selection.median
+            assert float(line["test_difference_median"]) == one.difference.median
+            assert float(line["test_fluctuation"]) == one.fluctuation and line["evaluations"] == "10"
+            assert json.loads(line["chosen_steps"]) == {str(seed): step for seed, step in one.steps.items()}
+            assert int(line["chosen_step_min"]) == min(one.steps.values())
+        assert f"{state.folder / 'figures' / 'checkpoints.png'}" in text_of(summary(state))
+        better = sum(one.difference.median < 0 for one in result.checkpoints)
+        assert f"better than the last in {better} of 3 configurations, worse in {3 - better}" in text_of(result)
+
+
+@pytest.mark.parametrize("width", [80, 100, WIDE])
+def test_the_table_keeps_to_the_width(both, width):
+    text = text_of(summary(both[1]), width)
+    assert max(map(len, text.splitlines())) <= width and "…" not in text
+
+
+def test_one_evaluation_leaves_nothing_to_compare(tmp_path, synthetic_sweep, simple_curve):
+    state = synthetic_sweep(tmp_path / "once", VALUES, 2, simple_curve, spec={"evaluation.every": 100})
+    write_report(state.folder)
+    assert summary(state).checkpoints == () and "chosen checkpoint" not in text_of(summary(state))
+    assert not (state.folder / "checkpoints.csv").exists()
+    assert not (state.folder / "figures" / "checkpoints.png").exists()
+
+
+def test_without_test_lengths_and_with_every_seed_lost(sweeps):
+    spec = {"objective.lengths": [6, 7, 8], "task.vocabulary": 9, **BEST}
+    state = sweeps("bare", spec=spec, failed={(0, seed): 50 for seed in range(4)})
+    result = summary(state)
+    write_report(state.folder)
+    assert {one.last.test for one in result.checkpoints} == {None}
+    lost = next(one for one in result.checkpoints if not one.steps)
+    assert lost.difference is None and lost.best.selection.median == math.inf and math.isnan(lost.fluctuation)
+    assert "At the test lengths the chosen" not in text_of(result)
+    with (state.folder / "checkpoints.csv").open(newline="") as file:
+        line = next(line for line in csv.DictReader(file) if line["config_id"] == lost.config_id)
+    assert line["rank"] == "" and line["chosen_step_median"] == "" and line["chosen_steps"] == "{}"
+
+
+def test_a_pack_that_died_stays_failed(tmp_path, synthetic_sweep):
+    state = synthetic_sweep(tmp_path / "died", VALUES, 2, restless, died=[1], spec=MANY | BEST)
+    result = summary(state)
+    row = next(row for row in result.rows if row.number == 1)
+    assert row.failed and row.rank is None  # though it had five evaluations before
+    one = next(one for one in result.checkpoints if one.config_id == row.config_id)
+    assert one.steps == {} and one.best.selection.median == math.inf
+
+
+def test_other_directions_choose_the_highest(sweeps):
+    spec = {**BEST, "objective.metric": "margin", "objective.direction": "maximize", "objective.threshold": 0.1}
+    state = sweeps("up", spec=spec)
+    result = summary(state)
+    curves = state.curves().astype({"config_id": str})
+    mine = curves[(curves["metric"] == "margin") & (curves["average"] == "ema") & curves["length"].isin([6, 7])]
+    means = mine.astype({"value": float}).groupby(["config_id", "seed", "step"])["value"].mean()
+    for one in result.checkpoints:
+        for seed, step in one.steps.items():
+            assert step == means[one.config_id, seed].idxmax()
+    assert "the highest margin (ema)" in text_of(result)
+
+
+def test_figure_draws_every_seed_and_marks_what_was_chosen(both, monkeypatch, tmp_path):
+    found = {}
+    monkeypatch.setattr(drawing, "save", lambda path, draw, *facts: found.setdefault(path.name, draw()) and path)
+    result = summary(both[0])
+    checkpoint_figure(result, tmp_path / "checkpoints.png")
+    panels = found["checkpoints.png"].axes
+    assert len(panels) == 2 * min(SHOWN, 3)
+    for i, one in enumerate(result.checkpoints):
+        for axes, values in zip(panels[2 * i : 2 * i + 2], (one.selection, one.test), strict=True):
+            marks = {(line.get_xdata()[0], line.get_ydata()[0]) for line in axes.lines if line.get_marker() == "o"}
+            assert marks == {(step, values[s][one.evaluated.index(step)]) for s, step in one.steps.items()}
+            thin = [line for line in axes.lines if line.get_linewidth() == 0.6]
+            np.testing.assert_array_equal([line.get_ydata() for line in thin], list(values.values()))
+            (thick,) = [line for line in axes.lines if line.get_linewidth() == 2.0]
+            expected = [median(at) for at in zip(*values.values(), strict=True)]
+            assert list(thick.get_ydata()) == pytest.approx(expected)
+    assert "test lengths 8-11" in panels[1].get_title(loc="right")
+
+
+def test_what_is_read_in_pieces_gives_the_same_summary(both, monkeypatch):
+    for state in both:
+        whole = summary(state, state.curves())
+        for rows in (1, 5000, 10**9):
+            monkeypatch.setattr(curve_store, "_ROWS_AT_ONCE", rows)
+            assert str(summary(SweepState.load(state.folder))) == str(whole)
+
+
+def test_keep_and_packs_give_the_rows_they_name(both):
+    state = both[0]
+    every = state.curves()
+    few = state.curves(keep=lambda curves: (curves["length"] == 6).to_numpy())
+    pd.testing.assert_frame_equal(few, every[every["length"] == 6].reset_index(drop=True))
+    one = state.curves(packs={"pack0001"})
+    name = next(name for name, c in state.configurations.items() if c.number == 1)
+    wanted = every[every["config_id"] == name].reset_index(drop=True).astype({"config_id": str})
+    pd.testing.assert_frame_equal(one.astype({"config_id": str}), wanted)
+    assert (
+        len(state.curves(packs=set())) == 0 and len(state.curves(keep=lambda curves: np.zeros(len(curves), bool))) == 0
+    )
+
+
+def test_an_unfinished_sweep_chooses_for_what_is_done(tmp_path, synthetic_sweep):
+    state = synthetic_sweep(tmp_path / "begun", VALUES, 2, restless, spec=MANY | BEST, ended=False, stop_after_step=50)
+    assert summary(state).checkpoints == () and "chosen step" not in text_of(summary(state))
+    assert len(choose(state.curves(), state.spec["objective"])) == 6
