@@ -199,6 +199,22 @@ def test_members_do_not_mix_and_the_bias_is_added_to_scaled_scores(name: str, ca
         torch.testing.assert_close(together[m], expected)
 
 
+def test_a_bias_that_is_not_trained_compiles() -> None:
+    """Inductor has patterns for scores + mask, which do not fit tensors with a member dimension."""
+    generator = torch.Generator().manual_seed(5)
+    shapes = {"qkv": (8, 3 * H * K), "qkv_bias": (3 * H * K,), "output": (H * K, 8), "output_bias": (8,)}
+    weights = {f"block0.{key}": torch.randn(M, *shape, generator=generator) for key, shape in shapes.items()}
+    x, position = torch.randn(M, B, T, 8, generator=generator), Alibi()
+
+    def total(weights: dict[str, torch.Tensor]) -> torch.Tensor:
+        return attention(x, TOKENS, weights, name="block0", heads=H, causal=False, position=position).square().sum()
+
+    eager = torch.func.grad(total)(weights)
+    compiled = torch.compile(torch.func.grad(total), fullgraph=True)(weights)
+    for key, value in eager.items():
+        torch.testing.assert_close(compiled[key], value, rtol=1e-3, atol=1e-3)
+
+
 @pytest.mark.parametrize("name", registry.names("position"))
 def test_the_fused_kernel_is_used_where_nothing_is_added(monkeypatch, name: str) -> None:
     calls = []

@@ -39,7 +39,8 @@ def attention(
         mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=causal).reshape(m, b, heads, t, -1)
     else:
         scores = torch.matmul(q, k.mT) / math.sqrt(width)
-        scores = scores if bias is None else scores + bias
+        if bias is not None:  # scores + bias; inductor would take a sum for the mask of its own attention, and fail
+            scores = torch.sub(scores, bias, alpha=-1)
         if causal:
             ahead = torch.ones(t, t, dtype=torch.bool, device=scores.device).triu(1)
             scores = scores.masked_fill(ahead, -torch.inf)

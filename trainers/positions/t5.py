@@ -56,6 +56,6 @@ class T5(Position):
         distance = difference.clamp(min=0) if causal else difference.abs()
         exact = count // 2
         ratio = torch.log(distance.clamp(min=1).double() / exact) / math.log(self.max_distance / exact)
-        wide = exact + (ratio * (count - exact) + 1e-9).floor().long()  # exact at the edges, which logarithms miss
+        wide = exact + (ratio * (count - exact) + 1e-9).floor().long()  # logarithms may miss the edges by a bit
         one_side = torch.where(distance < exact, distance, wide.clamp(max=count - 1))
         return one_side if causal else one_side + count * (difference < 0)
