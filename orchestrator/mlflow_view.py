@@ -91,7 +91,10 @@ def chart_view(charts: Charts, parent_run_id: str) -> str:
     return "deflate;" + base64.b64encode(packed).decode()
 
 
-TABLE_METRICS = ("score", "rank", "generalization_length", "area_beyond", "seeds_run", "seeds_failed")
+TABLE_METRICS = (
+    *("score", "rank", "score_last", "score_best", "generalization_length", "area_beyond"),
+    *("seeds_run", "seeds_failed"),
+)
 
 
 def _card(kind: str, uuid: str, title: str, runs: int) -> dict[str, Any]:

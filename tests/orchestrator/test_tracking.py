@@ -17,6 +17,7 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from mlflow.entities import Metric
 from mlflow.tracking import MlflowClient
@@ -65,7 +66,7 @@ def expected_points(state: SweepState) -> Counter:
     """(config_id, key, step, value) of every curve and summary, worked out from curves.parquet's rows alone."""
     points: Counter = Counter()
     curves = state.curves().astype({"config_id": str, "average": str, "metric": str})
-    last = curves[curves["step"] == curves["step"].max()]
+    last = at_the_steps_that_count(state, curves)
     headline = ("total_variation", "invalid_mass", "margin")
     for (config_id, metric, average, length), rows in last.groupby(["config_id", "metric", "average", "length"]):
         values = rows["value"].to_numpy(float)
@@ -83,14 +84,24 @@ def expected_points(state: SweepState) -> Counter:
                 if np.isfinite(value):
                     points[config_id, f"total_variation/ema/seed_{seed}", length, value] += 1
     chosen = curves[(curves["metric"] == "total_variation") & (curves["average"] == "ema") & (curves["length"] == 6)]
-    scores = {}
+    scores: dict = {}
+    at_steps: dict = {}
     for (config_id, step), rows in chosen.groupby(["config_id", "step"]):
         values = np.sort(np.nan_to_num(rows["value"].to_numpy(float), nan=np.inf))
         points[config_id, "progress/loss", step, 0.5] += 1
         if not rows["value"].isna().all():
             points[config_id, "progress/total_variation/ema", step, values[1]] += 1
+            at_steps.setdefault(config_id, {})[step] = rows.set_index("seed")["value"].astype(float)
             if step == curves["step"].max():
                 scores[config_id] = values[1]
+    best = state.spec["objective"].get("checkpoint") == "best"
+    for config_id, values in at_steps.items():
+        table = np.array([values[step] for step in sorted(values)])  # steps by seeds; a seed that is lost stays lost
+        chosen = np.where(np.isnan(table[-1]), np.inf, np.nanmin(table, axis=0, initial=np.inf))
+        both = {"score_last": scores[config_id], "score_best": np.sort(chosen)[1]}
+        for key, score in both.items():
+            points[config_id, key, 0, score] += 1
+        scores[config_id] = both["score_best" if best else "score_last"]
     for place, config_id in enumerate(sorted(scores, key=scores.__getitem__), start=1):
         points[config_id, "score", 0, scores[config_id]] += 1
         points[config_id, "rank", 0, float(place)] += 1
@@ -99,6 +110,21 @@ def expected_points(state: SweepState) -> Counter:
         points[config_id, "seeds_run", 0, 3.0] += 1
         points[config_id, "seeds_failed", 0, float(failed)] += 1
     return points
+
+
+def at_the_steps_that_count(state: SweepState, curves: pd.DataFrame) -> pd.DataFrame:
+    """The rows of each seed at its last evaluation, or with `checkpoint: best` where its error at length 6 is least."""
+    found = []
+    for _, member in curves.groupby(["config_id", "seed"]):
+        judged = member[
+            (member["metric"] == "total_variation") & (member["average"] == "ema") & (member["length"] == 6)
+        ]
+        judged = judged.sort_values("step").set_index("step")["value"].astype(float)
+        step = judged.index[-1]
+        if state.spec["objective"].get("checkpoint") == "best" and not np.isnan(judged.iloc[-1]):
+            step = judged.idxmin()
+        found.append(member[member["step"] == step])
+    return pd.concat(found)
 
 
 def stored_points(client: MlflowClient, parent_run_id: str) -> Counter:
@@ -153,6 +179,27 @@ def test_every_point_is_there_once_and_again_changes_nothing(sweep):
     assert rows_of(first.uri) == rows
 
 
+def test_curves_and_scores_are_those_of_the_best_checkpoint_where_it_is_judged(tmp_path, synthetic_sweep, fresh_store):
+    def curve(number, seed, average, metric, lengths, step):
+        return 0.3 + 0.1 * number + 0.1 * np.sin(0.1 * step + seed + lengths + len(metric)) + 0.05 * (average == "raw")
+
+    spec = {**SPEC, "objective.checkpoint": "best", "evaluation.every": 20, "objective.threshold": None}
+    (tmp_path / "store").mkdir()
+    state = synthetic_sweep(tmp_path / "store" / "best", DRAWS[:2], 3, curve, {(1, 2): 90}, spec=spec)
+    shutil.copy(fresh_store, state.folder.parent / "mlflow.db")
+    first = publish(state.folder)
+    client = MlflowClient(first.uri)
+    runs = {int(run.data.tags["lengthwise.number"]): run.data.metrics for run in children(client, first.parent_run_id)}
+    assert runs[0]["score"] == runs[0]["score_best"] < runs[0]["score_last"]
+    stored = stored_points(client, first.parent_run_id)
+    derived = {"area_beyond", "generalization_length"}
+    stored = Counter({point: n for point, n in stored.items() if point[1] not in derived})
+    assert rounded(stored) == rounded(expected_points(state))
+    rows = rows_of(first.uri)
+    again = publish(state.folder)
+    assert (again.created, again.points) == (0, 0) and rows_of(first.uri) == rows
+
+
 def test_runs_say_what_they_are(sweep):
     done = publish(sweep.folder)
     client = MlflowClient(done.uri)
@@ -164,11 +211,11 @@ def test_runs_say_what_they_are(sweep):
     assert tags["lengthwise.spec_hash"] == "f" * 16 and tags["lengthwise.version.torch"] == "2.13.0"
     assert parent.data.metrics["seeds_failed"] == 4 and parent.data.metrics["seeds_run"] == 9
     found = {artifact.path for artifact in client.list_artifacts(done.parent_run_id)}
-    tables = {"report.csv", "effects.csv", "averages.csv"}
+    tables = {"report.csv", "effects.csv", "averages.csv", "checkpoints.csv"}
     assert found == {"curves.parquet", "figures", "report.html", "sweep.yaml"} | tables
     figures = {artifact.path for artifact in client.list_artifacts(done.parent_run_id, "figures")}
     assert figures == {
-        "figures/comparison.png", "figures/score-training.learning_rate.png",
+        "figures/comparison.png", "figures/checkpoints.png", "figures/score-training.learning_rate.png",
         "figures/score-training.batch_size.png", "figures/pair-margin_min-margin_bound.png",
     }  # fmt: skip
 
