@@ -223,7 +223,8 @@ def _panel(axes: Axes, one: Map, values: Any, title: str, ends: tuple[float, flo
         if one.wanted is not None:
             axes.plot(one.rows, one.wanted, "_", color="#000000", markersize=6, label=WANTED, zorder=3)
         if trained is not None or one.wanted is not None:
-            axes.legend(fontsize=7, frameon=False)
+            look = {"fontsize": 7, "frameon": True, "edgecolor": "none", "ncols": 2, "borderpad": 0.1}
+            axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), **look)
         axes.set_xlim(*rows)
         axes.set_ylim(*ends)
         axes.set_xlabel(printable(one.row_label), fontsize=8)
