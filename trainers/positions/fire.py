@@ -56,7 +56,7 @@ class Fire(Position):
         # Written out: the bits of a product with one column depend on how many members there are.
         hidden = torch.relu(ratio[:, None] * own["in"][:, 0, :, None, None] + own["in_bias"][:, :, None, None])
         out = torch.bmm(own["out"].mT, hidden.flatten(2)) + own["out_bias"][:, :, None]
-        return out.unflatten(-1, (length, length))[:, None]
+        return out.reshape(len(out), 1, -1, length, length)
 
 
 def _psi(c: Tensor, x: Tensor) -> Tensor:
