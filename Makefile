@@ -68,7 +68,7 @@ ui: $(INSTALLED)
 	@exec $(VENV)/bin/lengthwise ui --storage "$(STORAGE)"
 
 test: $(INSTALLED)
-	@$(PYTHON) -m pytest -q
+	@$(PYTHON) -m pytest -q -n auto --maxprocesses 4 --dist loadfile
 
 check: $(INSTALLED)
 	@$(VENV)/bin/ruff check
