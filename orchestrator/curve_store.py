@@ -28,7 +28,7 @@ CURVES_FOLDER = "curves"
 CURVES_FILE = "curves.parquet"
 COLUMNS = ("config_id", "seed", "average", "metric", "length", "step", "value")
 _NAMES = ("config_id", "average", "metric")
-_ROWS_AT_ONCE = 2_000_000  # so many are read before `keep` is asked, at most one pack more: about 100 MB
+_ROWS_AT_ONCE = 500_000  # so many are read before `keep` is asked, at most one pack more
 
 Keep = Callable[[pd.DataFrame], npt.NDArray[np.bool_]]
 """Which rows of a table of curves to keep; it is given whole packs, with every step that is read."""
@@ -93,12 +93,15 @@ def read_curves(
     waiting: list[Any] = []
     rows = 0
     for pack in chosen:
-        for _, fields in sorted(pack.evaluations.items()):
-            if fields["final"] or not final_only:
-                waiting.append(_read_part(state.folder, fields["file"], fields["sha256"]))
+        parts = [
+            _read_part(state.folder, fields["file"], fields["sha256"])
+            for _, fields in sorted(pack.evaluations.items())
+            if fields["final"] or not final_only
+        ]
         if pack.status == "failed" and not _has_final(pack):
-            waiting.append(_lost(state, pack))
-        rows += sum(table.num_rows for table in waiting)
+            parts.append(_lost(state, pack))
+        waiting += parts
+        rows += sum(part.num_rows for part in parts)
         if rows >= _ROWS_AT_ONCE:
             tables += _kept(waiting, keep)
             waiting, rows = [], 0
@@ -190,7 +193,7 @@ def _read_part(folder: Path, relative: str, sha256: str) -> Any:
         raise DamagedCurves(f"{path}: cannot be read ({error.strerror}), and the ledger names it") from error
     if hashlib.sha256(content).hexdigest() != sha256:
         raise DamagedCurves(f"{path}: is not what was written; the ledger has another checksum for it")
-    return pq.read_table(pa.BufferReader(content))
+    return pq.ParquetFile(pa.BufferReader(content)).read(use_threads=False)  # a quarter of the time of read_table
 
 
 def _write_atomically(path: Path, content: bytes) -> None:
