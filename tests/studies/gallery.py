@@ -1,47 +1,13 @@
-"""The gallery page of the study: for every claim its sweep, the numbers, the answer and a figure, as Markdown."""
+"""What the gallery's pages share: claims, sizes and tables as Markdown."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from claims import Claim, Table, all_claims, hyperparameters, span
+from claims import Claim, Table
 from measures import Sweep
-from pictures import draw_all
-
-INTRODUCTION = """\
-# Set complement and Othello: which claims held here
-
-The claims are those of arXiv:2510.08341, the last one of its second version. The sweeps are small on purpose: they
-run on two cores. An answer is about this scale. `held` and `did not hold` mean that the whole 95 % interval lies on one
-side of no effect, `not decided` that it does not. Effects are over configurations where there are at least four, else
-over seeds: from ten on the median, its interval by resampling; below ten the mean and Student's t interval. Whatever
-was chosen was chosen at the selection lengths, just beyond the trained ones; the test lengths, all those beyond, are
-only reported. No number here is the paper's.
-
-`make studies` runs every sweep of this page and writes the page; a sweep that is finished is not run again.
-"""
-
-
-def write_gallery(sweeps: dict[str, Sweep], folder: Path) -> Path:
-    """Write set_complement.md and its figures into `folder`; returns the page."""
-    claims = all_claims(sweeps)
-    pictures = draw_all(sweeps, folder)
-    text = [INTRODUCTION, overview(claims), sizes(sweeps)]
-    for claim in claims:
-        text.append(section(claim, pictures[claim.letter].relative_to(folder)))
-    search = sweeps["random_search_cpu"]
-    text.append(
-        f"## Random search\n\n`lengthwise run search_spaces/set_complement/{search.name}.yaml`: {search.size}. Score "
-        f"of a configuration: median over seeds of the total variation at test lengths {span(search.test)}; smaller is "
-        "better, so a negative number says that more of the hyperparameter helps. Partial effects: least squares on "
-        "standardised ranks with the other hyperparameters held; for categories, against the first value.\n"
-    )
-    text += [markdown(table) for table in hyperparameters(search)]
-    page = folder / "set_complement.md"
-    page.write_text("\n".join(text), encoding="utf-8")
-    return page
 
 
 def overview(claims: Sequence[Claim]) -> str:
@@ -49,12 +15,12 @@ def overview(claims: Sequence[Claim]) -> str:
     rows = [
         (f"({claim.letter}) {claim.says}", f"{part.asked} {part.effect}", f"**{part.answer}**")
         for claim in claims
-        for part in claim.parts[: 4 if claim.letter in "abd" else 1]
+        for part in claim.parts[: claim.shown]
     ]
     return markdown(Table(title="", head=("claim", "question, effect and 95 % interval", "at this scale"), rows=rows))
 
 
-def sizes(sweeps: dict[str, Sweep]) -> str:
+def sizes(sweeps: Mapping[str, Sweep]) -> str:
     """How large every sweep was."""
     rows = [(name, sweep.size) for name, sweep in sweeps.items()]
     return markdown(Table(title="Sweeps", head=("sweep", "configurations x seeds x steps"), rows=rows))
@@ -66,7 +32,7 @@ def section(claim: Claim, picture: Path) -> str:
     lines = [
         f"## ({claim.letter}) {claim.says}",
         "",
-        f"`lengthwise run search_spaces/set_complement/{name}.yaml`: {claim.sweep.size}. Measured: {claim.measured}.",
+        f"{command(claim.sweep)}: {claim.sweep.size}. Measured: {claim.measured}.",
         "",
         markdown(
             Table(
@@ -84,6 +50,11 @@ def section(claim: Claim, picture: Path) -> str:
     return "\n".join(lines)
 
 
+def command(sweep: Sweep) -> str:
+    """How a sweep is run."""
+    return f"`lengthwise run search_spaces/{sweep.state.study}/{sweep.name}.yaml`"
+
+
 def markdown(table: Table) -> str:
     """A table in Markdown, its title above."""
     rule = "| " + " | ".join("---" for _ in table.head) + " |"
@@ -97,3 +68,10 @@ def cell(value: Any) -> str:
     if not isinstance(value, float | np.floating):
         return str(value).replace("|", "\\|")
     return "-" if math.isnan(value) else f"{value:.3g}"
+
+
+def write(folder: Path, name: str, text: Sequence[str]) -> Path:
+    """Write a page of these paragraphs; returns its path."""
+    page = folder / f"{name}.md"
+    page.write_text("\n".join(text), encoding="utf-8")
+    return page

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -12,10 +12,12 @@ import pandas as pd
 from scipy import stats
 
 from orchestrator import statistics
+from orchestrator.checkpoint_choice import BEST, LAST, at_steps
+from orchestrator.objective import Objective, choose
 from orchestrator.state import SweepState
 from trainers.config import MemberConfig
 
-MANY, FEWEST = 10, 4  # units for resampling, and for any interval
+MANY, UNITS, FEWEST = 10, 4, 3  # units for resampling, configurations to be units, units for any interval
 
 
 class Sweep:
@@ -25,11 +27,12 @@ class Sweep:
         self.folder = Path(folder)
         self.state = SweepState.load(folder)
         self.name = self.state.name
-        self._tables: dict[tuple[str, str, int], pd.DataFrame] = {}
+        self._tables: dict[tuple[str, str, str | int], pd.DataFrame] = {}
         first = next(iter(self.state.configurations.values()))
         member = MemberConfig.from_dict({**first.resolved, "seed": 0})
         self.trained = tuple(s for s in member.evaluated_lengths if s in member.task.trained_lengths)
-        self.selection = tuple(self.state.spec["objective"]["lengths"])
+        self.objective = Objective.from_dict(self.state.spec["objective"])
+        self.selection = self.objective.lengths
         untouched = {*self.trained, *self.selection}
         self.test = tuple(s for s in member.evaluated_lengths if s not in untouched)
         self.lengths = member.evaluated_lengths
@@ -54,11 +57,16 @@ class Sweep:
         seeds = {seed for configuration in self.state.configurations.values() for seed in configuration.members}
         return f"{configurations} x {len(seeds)} x {self.steps:,}, {self.failed} failed"
 
-    def setting(self, config_id: str, key: str) -> Any:
-        """The value of a dotted key; a named part (`model.position`) is its name, a list one text."""
+    def resolved(self, config_id: str, key: str) -> Any:
+        """The value of a dotted key as the ledger has it."""
         value: Any = self.state.configurations[config_id].resolved
         for step in key.split("."):
             value = value[step]
+        return value
+
+    def setting(self, config_id: str, key: str) -> Any:
+        """The value of a dotted key; a named part (`model.position`) is its name, a list one text."""
+        value = self.resolved(config_id, key)
         if isinstance(value, Mapping):
             return value["name"]
         return "+".join(map(str, value)) if isinstance(value, list | tuple) else value
@@ -70,14 +78,15 @@ class Sweep:
         lengths: Sequence[int],
         *,
         settings: Iterable[str] = (),
-        step: int | None = None,
+        at: str | int = LAST,
         reduce: str = "mean",
     ) -> pd.DataFrame:
         """One row per member: config_id, seed, `value` (the metric reduced over `lengths`) and a column per setting.
 
-        `step` is the last one by default. `value` is NaN for a failed member.
+        `at` is a step, LAST, or BEST: of each member that at which the objective is best at the selection lengths.
+        `value` is NaN for a failed member.
         """
-        table = self._table(metric, average, step or self.steps)
+        table = self._table(metric, average, at)
         values = table[list(lengths)].to_numpy(dtype=np.float64)
         reduced = values.mean(axis=1) if reduce == "mean" else values.min(axis=1)
         found = pd.DataFrame({"value": reduced}, index=table.index).reset_index()
@@ -85,17 +94,23 @@ class Sweep:
             found[key] = [self.setting(name, key) for name in found["config_id"]]
         return found
 
-    def curve(self, metric: str, average: str, config_ids: Iterable[str], step: int | None = None) -> pd.DataFrame:
-        """Lengths by members of the given configurations."""
-        table = self._table(metric, average, step or self.steps)
+    def curve(self, metric: str, average: str, config_ids: Iterable[str], at: str | int = LAST) -> pd.DataFrame:
+        """Lengths by members of the given configurations; `at` as in `members`."""
+        table = self._table(metric, average, at)
         return table[table.index.get_level_values("config_id").isin(list(config_ids))].T
 
-    def _table(self, metric: str, average: str, step: int) -> pd.DataFrame:
+    @cached_property
+    def _best(self) -> pd.DataFrame:
+        """The step of each member at which the objective is best at the selection lengths."""
+        return choose(self.curves, replace(self.objective, checkpoint=BEST))
+
+    def _table(self, metric: str, average: str, at: str | int) -> pd.DataFrame:
         """Members by lengths."""
-        key = (metric, average, step)
+        key = (metric, average, self.steps if at == LAST else at)
         if key not in self._tables:
             rows = self.curves
-            rows = rows[(rows["metric"] == metric) & (rows["average"] == average) & (rows["step"] == step)]
+            rows = rows[(rows["metric"] == metric) & (rows["average"] == average)]
+            rows = rows[at_steps(rows, self._best) if at == BEST else rows["step"] == key[2]]
             rows = rows[["config_id", "seed", "length", "value"]].astype({"config_id": str})
             self._tables[key] = rows.pivot(index=["config_id", "seed"], columns="length", values="value")
         return self._tables[key]
@@ -110,11 +125,11 @@ class Sweep:
 
     def selected(self, names: Sequence[str], average: str | None = None) -> str:
         """Which configuration is best by the objective: on the selection lengths, never on those reported."""
-        objective = self.state.spec["objective"]
-        rows = self.members(objective["metric"], average or objective["average"], self.selection)
-        rows = rows.assign(value=rows["value"].fillna(math.inf if objective["direction"] == "minimize" else -math.inf))
+        judged, least = self.objective, self.objective.direction == "minimize"
+        rows = self.members(judged.metric, average or judged.average, self.selection, at=judged.checkpoint)
+        rows = rows.assign(value=rows["value"].fillna(math.inf if least else -math.inf))
         scores = rows[rows["config_id"].isin(names)].groupby("config_id")["value"].median()
-        return str(scores.idxmin() if objective["direction"] == "minimize" else scores.idxmax())
+        return str(scores.idxmin() if least else scores.idxmax())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,7 +190,7 @@ def paired_effect(first: pd.DataFrame, second: pd.DataFrame, on: Sequence[str] =
     both = first.merge(second, on=list(on), suffixes=("", "_other"), validate="one_to_one")
     both = both.assign(difference=both["value"] - both["value_other"])
     kept = both.dropna(subset=["difference"])
-    unit = "config_id" if kept["config_id"].nunique() >= FEWEST else "seed"
+    unit = "config_id" if kept["config_id"].nunique() >= UNITS else "seed"
     groups = [group["difference"].tolist() for _, group in kept.groupby(unit, sort=True)]
     return effect_over(groups, "configurations" if unit == "config_id" else "seeds", len(both) - len(kept))
 
@@ -184,3 +199,18 @@ def effect_of_seeds(values: Sequence[float]) -> Effect:
     """The effect from one value per seed; NaN values are counted and left out."""
     alive = [[value] for value in values if not math.isnan(value)]
     return effect_over(alive, "seeds", len(values) - len(alive))
+
+
+def against(
+    sweep: Sweep,
+    one: str,
+    other: str,
+    metric: str,
+    average: str,
+    *,
+    lengths: Sequence[int] | None = None,
+    at: str | int = LAST,
+) -> Effect:
+    """One configuration minus another, seed by seed, at the test lengths unless others are given."""
+    rows = sweep.members(metric, average, lengths or sweep.test, at=at)
+    return paired_effect(rows[rows["config_id"] == one], rows[rows["config_id"] == other], on=("seed",))

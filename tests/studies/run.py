@@ -1,40 +1,72 @@
-"""Run the sweeps of the set complement study that fit on two cores, and write the gallery from their ledgers.
+"""Run the sweeps of the studies that fit on two cores, and write the gallery from their ledgers.
 
-    python tests/studies/run.py [--storage DIR] [--gallery-only]
+    python tests/studies/run.py [--study set_complement] [--study arithmetic] [--storage DIR] [--gallery-only]
 
-Every `*_cpu.yaml` goes through the command line, one after the other. A sweep that is finished is not run again, an
-interrupted one is gone on with.
+Every `*_cpu.yaml` of a study goes through the command line, one after the other, and so does what is small at its full
+size. A sweep that is finished is not run again, an interrupted one is gone on with. Without --study: every study.
 """
 
 import argparse
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
-from gallery import write_gallery
 from measures import Sweep
+from studies import STUDIES, Study
 
+from orchestrator.errors import LengthwiseError
 from orchestrator.state import SweepState
 from search_spaces import load_sweep
 
 ROOT = Path(__file__).parents[2]
-FILES = ROOT / "search_spaces" / "set_complement"
 GALLERY = ROOT / "search_spaces" / "gallery"
 
 
-def main() -> int:
-    """Run what is missing, then write the gallery; the exit code of the first command that fails."""
+def main(words: Sequence[str] | None = None) -> int:
+    """Run what is missing, then write the gallery, study by study; the exit code of the first that fails."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--study", action="append", choices=tuple(STUDIES), help="may be repeated; all by default")
     parser.add_argument("--storage", type=Path, default=Path("sweeps"))
     parser.add_argument("--gallery-only", action="store_true", help="run nothing")
-    given = parser.parse_args()
-    files = sorted(FILES.glob("*_cpu.yaml"))
-    for file in [] if given.gallery_only else files:
-        if code := bring_to_its_end(file, given.storage):
+    given = parser.parse_args(words)
+    for name in dict.fromkeys(given.study or STUDIES):
+        study = STUDIES[name]
+        for file in [] if given.gallery_only else study.files:
+            if code := bring_to_its_end(file, given.storage):
+                return code
+        if code := write_page(study, given.storage):
             return code
-    sweeps = {file.stem: Sweep(given.storage / file.stem) for file in files}
-    print(f"wrote {write_gallery(sweeps, GALLERY)}")
+    return 0
+
+
+def write_page(study: Study, storage: Path) -> int:
+    """Write the page of a study from its sweeps; 2 when one of them is missing, unfinished or damaged, and says so."""
+    sweeps, problems = {}, []
+    for file in study.files:
+        folder = storage / file.stem
+        try:
+            if not (folder / "events.jsonl").exists():
+                problems.append(f"{folder} is not there: {relative(file)} has not been run")
+                continue
+            state = SweepState.load(folder)
+            if state.ended != "complete":
+                problems.append(f"{folder} is not finished: it runs now, or `lengthwise resume {folder}` goes on with it")
+            elif state.spec_hash != load_sweep(file).spec_hash:
+                problems.append(f"{folder} is of another version of {relative(file)}")
+            else:
+                sweeps[file.stem] = Sweep(folder)
+        except LengthwiseError as error:
+            problems.append(str(error))
+    if problems:
+        print(f"the page of {study.name} needs every sweep of the study:", *problems, sep="\n  ")
+        return 2
+    try:
+        print(f"wrote {study.write(sweeps, GALLERY)}")
+    except LengthwiseError as error:
+        print(error)
+        return 2
     return 0
 
 

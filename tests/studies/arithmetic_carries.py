@@ -1,0 +1,119 @@
+"""(F3) Claims about carries: which sums of one length are hard, and which training sums help with them."""
+
+from collections.abc import Mapping, Sequence
+
+from arithmetic_measures import CHECKPOINTS, Values, arms, by_kind, change, over_kinds, possible
+from claims import Claim, Part, Table, within
+from measures import Sweep, effect_of_seeds
+
+from orchestrator.length_groups import spans
+
+CASCADE, RUN = "exact_match_cascade", "exact_match_run"
+MEASURED = {CASCADE: "task.measured_cascades", RUN: "task.measured_runs"}
+SHORT, LONG = 1, 3  # at most, and at least
+FLAT = 0.1  # a change in exact match that still counts as nearly none; chosen here
+UNIFORM = "uniform"
+
+
+def cascades(sweep: Sweep) -> Claim:
+    """Accuracy falls with cascade length."""
+    chosen, parts = arms(sweep), []
+    for arm, name in chosen.items():
+        for at, words in CHECKPOINTS.items():
+            effect = effect_of_seeds(rise(sweep, name, CASCADE, at).to_numpy())
+            asked = f"{words}, {arm} training sums: is it lower for cascades of {LONG} and more than of 0 or 1?"
+            parts.append(Part(asked=asked, effect=str(effect), answer=effect.verdict("smaller")))
+    return Claim(
+        letter="F3a",
+        says="Accuracy falls with the length of carry cascades.",
+        sweep=sweep,
+        measured=measured(sweep),
+        parts=parts,
+        tables=[table(sweep, {UNIFORM: chosen[UNIFORM]}, CASCADE, [s]) for s in sweep.test],
+        shown=2,
+    )
+
+
+def runs(sweep: Sweep) -> Claim:
+    """Accuracy hardly changes with runs of carries."""
+    chosen = arms(sweep)
+    less, flat = [], []
+    for at, words in CHECKPOINTS.items():
+        of_runs, of_cascades = (rise(sweep, chosen[UNIFORM], stem, at) for stem in (RUN, CASCADE))
+        effect = change(of_runs, of_cascades)
+        asked = f"{words}: from at most {SHORT} to {LONG} and more, does it fall less with runs than with cascades?"
+        less.append(Part(asked=asked, effect=str(effect), answer=effect.verdict("larger")))
+        effect = effect_of_seeds(of_runs.to_numpy())
+        asked = f"{words}: from runs of at most {SHORT} to {LONG} and more, does it change by less than {FLAT}?"
+        flat.append(Part(asked=asked, effect=str(effect), answer=within(effect, -FLAT, FLAT)))
+    return Claim(
+        letter="F3b",
+        says="Accuracy is nearly flat in the number of consecutive carries.",
+        sweep=sweep,
+        measured=f"{measured(sweep)}; uniform training sums. What counts as nearly flat was chosen here",
+        parts=[*less, *flat],
+        tables=[table(sweep, chosen, RUN, sweep.test)],
+        shown=4,
+    )
+
+
+def training_sums(sweep: Sweep) -> Claim:
+    """Training on hard short sums helps with hard long ones."""
+    chosen, longest = arms(sweep), max(sweep.trained)
+    numbers = kinds_of(sweep, CASCADE)
+    groups = {
+        f"of {longest + 1} and more, longer than trained": [c for c in numbers if c > longest],
+        f"of {LONG} to {longest}": [c for c in numbers if LONG <= c <= longest],
+    }
+    parts = []
+    for kind, group in groups.items():
+        for arm in ("mixed", "complexity"):
+            for at, words in CHECKPOINTS.items():
+                effect = change(*(over_kinds(sweep, chosen[one], CASCADE, group, at) for one in (arm, UNIFORM)))
+                asked = f"{words}, cascades {kind}: are {arm} training sums better than uniform ones?"
+                parts.append(Part(asked=asked, effect=str(effect), answer=effect.verdict("larger")))
+    return Claim(
+        letter="F3c",
+        says="Training on more short sums with long cascades improves long sums with long cascades.",
+        sweep=sweep,
+        measured=f"{measured(sweep)}. Training sums: uniform, uniform over cascade lengths (complexity), or half each "
+        "(mixed)",
+        parts=parts,
+        tables=[table(sweep, chosen, CASCADE, sweep.test)],
+        shown=4,
+    )
+
+
+def measured(sweep: Sweep) -> str:
+    """What these claims measure."""
+    return (
+        f"exact match on sums of {spans(sweep.test)} digits with a prescribed cascade length or run of carries, the "
+        f"mean over lengths; trained on {spans(sweep.trained)} digits, relative positions"
+    )
+
+
+def kinds_of(sweep: Sweep, stem: str) -> list[int]:
+    """The cascade lengths, or runs, that are measured and that some test length can have."""
+    found = sweep.resolved(next(iter(sweep.state.configurations)), MEASURED[stem])
+    return [n for n in found if possible(sweep, n)]
+
+
+def rise(sweep: Sweep, name: str, stem: str, at: str) -> Values:
+    """Accuracy at LONG and above minus that at SHORT and below, by seed."""
+    numbers = kinds_of(sweep, stem)
+    groups = [n for n in numbers if n >= LONG], [n for n in numbers if n <= SHORT]
+    long, short = (over_kinds(sweep, name, stem, group, at) for group in groups)
+    return long - short
+
+
+def table(sweep: Sweep, chosen: Mapping[str, str], stem: str, lengths: Sequence[int]) -> Table:
+    """Medians over seeds of each training distribution by cascade length or run."""
+    numbers = [n for n in kinds_of(sweep, stem) if n <= max(lengths)]
+    rows = [
+        (arm, words, *by_kind(sweep, name, stem, numbers, at, lengths).median(axis=1))
+        for arm, name in chosen.items()
+        for at, words in CHECKPOINTS.items()
+    ]
+    what = "cascade length" if stem == CASCADE else "run of consecutive carries"
+    title = f"exact match by {what} of sums of {spans(lengths)} digits, median over seeds"
+    return Table(title=title, head=("training sums", "checkpoint", *map(str, numbers)), rows=rows)

@@ -1,0 +1,135 @@
+"""What the claims about arithmetic share: arms, and their values by seed at the best and at the last checkpoint."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeAlias
+
+import numpy as np
+import pandas as pd
+from claims import Part, Table, short
+from measures import Effect, Sweep, effect_of_seeds
+
+from orchestrator.checkpoint_choice import BEST, LAST
+from orchestrator.checkpoint_comparisons import compare_checkpoints
+from orchestrator.length_groups import length_groups, spans
+from trainers.config import MemberConfig
+
+EXACT = "exact_match"
+CHECKPOINTS = {BEST: "best checkpoint", LAST: "last checkpoint"}
+ENCODINGS = {"learned": "APE", "rpe": "RPE", "upe": "UPE", "significance": "heads by significance"}
+Values: TypeAlias = "pd.Series[float]"
+
+
+def arms(sweep: Sweep) -> dict[str, str]:
+    """The configuration of each arm by its label; of several weight decays the one that the objective chooses.
+
+    The objective looks at the selection lengths alone, at the checkpoint that the sweep file names.
+    """
+    found: dict[str, list[str]] = {}
+    for name in sweep.state.configurations:
+        found.setdefault(label(sweep, name), []).append(name)
+    return {text: sweep.selected(names) for text, names in found.items()}
+
+
+def label(sweep: Sweep, name: str) -> str:
+    """What is searched of a configuration, weight decay apart; its encoding where nothing is."""
+    searched = sweep.state.spec["space"]
+    keys = {"task.distribution": "", "task.multiplier_digits": "-digit multiplier"}
+    words = [f"{sweep.setting(name, key)}{unit}" for key, unit in keys.items() if key in searched]
+    if not words or any(key.startswith("model.position") for key in searched):
+        words.append(encoding(sweep, name))
+    return ", ".join(words)
+
+
+def encoding(sweep: Sweep, name: str) -> str:
+    """APE, RPE + zeros, or the encoding's own name with the settings that were given."""
+    position = sweep.setting(name, "model.position")
+    given = sweep.state.configurations[name].values.get("model.position")
+    words = [ENCODINGS.get(position, position)]
+    if position not in ENCODINGS and isinstance(given, Mapping):
+        settings = {key: value for key, value in given.items() if key != "name"}
+        words += [key if value is True else f"{key} {value}" for key, value in settings.items()]
+    return ", ".join(words) + (" + zeros" if sweep.setting(name, "task.zero_shift") else "")
+
+
+def by_seed(sweep: Sweep, name: str, metric: str, at: str, lengths: Sequence[int] | None = None) -> Values:
+    """The mean of a metric over lengths, by default the test lengths, of each seed; NaN where it failed."""
+    rows = sweep.members(metric, sweep.objective.average, sweep.test if lengths is None else lengths, at=at)
+    return rows[rows["config_id"] == name].set_index("seed")["value"]
+
+
+def over_kinds(sweep: Sweep, name: str, stem: str, numbers: Iterable[int], at: str) -> Values:
+    """The mean over metrics stem_number, each over the test lengths at which inputs can have that number."""
+    return by_kind(sweep, name, stem, numbers, at, sweep.test).mean(skipna=False)
+
+
+def possible(sweep: Sweep, number: int) -> list[int]:
+    """The test lengths that can have a cascade, or a run of carries, of this length."""
+    return [s for s in sweep.test if s >= number]
+
+
+def by_kind(
+    sweep: Sweep, name: str, stem: str, numbers: Iterable[int], at: str, lengths: Sequence[int]
+) -> pd.DataFrame:
+    """Numbers by seeds: the mean of the metric stem_number over those of the lengths that can have that number."""
+    possible = {n: [s for s in lengths if s >= n] for n in numbers}
+    return pd.DataFrame({n: by_seed(sweep, name, f"{stem}_{n}", at, those) for n, those in possible.items()}).T
+
+
+def change(first: Values, second: Values) -> Effect:
+    """First minus second, seed by seed."""
+    return effect_of_seeds((first - second).to_numpy())
+
+
+def better(sweep: Sweep, chosen: Mapping[str, str], first: str, second: str) -> list[Part]:
+    """Whether exact match is higher in one arm than in another at the test lengths, at each checkpoint."""
+    parts = []
+    for at, words in CHECKPOINTS.items():
+        effect = change(*(by_seed(sweep, chosen[arm], EXACT, at) for arm in (first, second)))
+        asked = f"{words}: is exact match at test lengths {spans(sweep.test)} higher with {first} than with {second}?"
+        parts.append(Part(asked=asked, effect=str(effect), answer=effect.verdict("larger")))
+    return parts
+
+
+def by_length(sweep: Sweep, chosen: Mapping[str, str], metric: str = EXACT) -> Table:
+    """The median curves of some arms at both checkpoints."""
+    rows = [
+        (
+            arm,
+            sweep.setting(name, "training.weight_decay"),
+            words,
+            *sweep.curve(metric, sweep.objective.average, [name], at).median(axis=1),
+        )
+        for arm, name in chosen.items()
+        for at, words in CHECKPOINTS.items()
+    ]
+    title = (
+        f"{metric.replace('_', ' ')} by number of digits, median over seeds: trained {spans(sweep.trained)}, "
+        f"selection {spans(sweep.selection)}, test {spans(sweep.test)}"
+    )
+    return Table(title=title, head=("arm", "weight decay", "checkpoint", *map(str, sweep.lengths)), rows=rows)
+
+
+def fluctuation(sweeps: Iterable[Sweep]) -> Table:
+    """How far the best and the last checkpoint of each arm differ at the test lengths."""
+    rows = []
+    for sweep in sweeps:
+        chosen = arms(sweep)
+        groups = {}
+        for name in chosen.values():
+            member = MemberConfig.from_dict({**sweep.state.configurations[name].resolved, "seed": 0})
+            groups[name] = length_groups(member, sweep.selection)
+        compared = compare_checkpoints(sweep.curves, sweep.objective, groups, sweep.state.seeds())
+        ranges = {one.config_id: one.fluctuation for one in compared}
+        for arm, name in chosen.items():
+            best, last = (by_seed(sweep, name, EXACT, at) for at in (BEST, LAST))
+            effect = change(best, last)
+            largest = float(np.abs(best - last).max())
+            medians = (float(best.median()), float(last.median()))
+            rows.append((sweep.name, arm, *medians, short(effect), largest, ranges.get(name, np.nan), effect.n))
+    head = ("sweep", "arm", "best", "last", "best - last", "largest of a seed", "range in the second half", "seeds")
+    title = (
+        "exact match at the test lengths: median over seeds at the best checkpoint and at the last one, their "
+        "difference seed by seed, the largest difference of any seed, and the median over seeds of largest minus "
+        "smallest value in the second half of the evaluations"
+    )
+    return Table(title=title, head=head, rows=rows)

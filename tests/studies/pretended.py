@@ -1,0 +1,61 @@
+"""Ledgers of shipped sweeps whose members never trained: their curves are made up."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+from measures import Sweep
+
+from orchestrator.curve_store import write_part
+from orchestrator.ledger import Ledger
+from orchestrator.plan import configure
+from orchestrator.search import draw_sample
+from search_spaces import load_sweep
+from trainers.config import MemberConfig
+from trainers.results import Evaluation
+
+Invent = Callable[[MemberConfig, tuple[str, ...], int], np.ndarray]
+"""Of a member, its metrics and a step: values (averages, metrics, lengths)."""
+
+
+def pretend(file: Path, storage: Path, invent: Invent, *, evaluations: int = 0, more: Sequence[str] = ()) -> Sweep:
+    """The ledger of a sweep file with invented curves, `more` metrics beside its task's.
+
+    Evaluated so many times, at the end and evenly before it; 0: as often as the file says.
+    """
+    spec = load_sweep(file)
+    drawn = draw_sample(spec, spec.search.configurations or 1)
+    every_one = configure(spec, [(draw.number, draw.values) for draw in drawn])
+    configurations = {one.config_id: one for one in reversed(every_one)}  # the first of equal ones
+    folder = storage / spec.name
+    first = {"name": spec.name, "study": spec.study, "spec": spec.resolved(), "spec_hash": spec.spec_hash}
+    packs: dict[tuple[object, ...], list[MemberConfig]] = {}
+    with Ledger.create(folder, {**first, "provenance": {}}) as ledger:
+        for one in sorted(configurations.values(), key=lambda one: one.number):
+            ledger.append(
+                "configuration", number=one.number, config_id=one.config_id, values=one.values,
+                resolved=one.resolved, duplicate_of=None,
+            )  # fmt: skip
+            members = [one.member(seed) for seed in spec.seeds]
+            metrics = tuple(dict.fromkeys((*members[0].task.metrics, *more)))
+            packs.setdefault((metrics, members[0].evaluated_lengths, tuple(members[0].averages)), []).extend(members)
+        for number, ((metrics, lengths, averages), members) in enumerate(packs.items()):
+            pairs = [(member.config_id, member.seed) for member in members]
+            steps = members[0].optimization.steps
+            ledger.append("pack", pack_id=f"p{number}", structural_key="k", members=pairs, steps=steps)
+            every = steps // evaluations if evaluations else spec.evaluation["every"]
+            for step in range(steps, 0, -every)[::-1]:
+                evaluation = Evaluation(
+                    step=step, final=step == steps, averages=averages, metrics=metrics, lengths=lengths,
+                    values_MAKL=np.stack([invent(member, metrics, step) for member in members]).astype(np.float32),
+                    loss_M=np.zeros(len(members)), failed_at_M=np.full(len(members), -1), seconds=1.0, form="table",
+                    compiled=False,
+                )  # fmt: skip
+                part, sha256 = write_part(folder, f"p{number}", pairs, evaluation)
+                ledger.append(
+                    "evaluation", pack_id=f"p{number}", step=step, final=evaluation.final, file=part, sha256=sha256,
+                    loss=evaluation.loss_M, failed_at=evaluation.failed_at_M, seconds=1.0, form="table", compiled=False,
+                )  # fmt: skip
+            ledger.append("pack_end", pack_id=f"p{number}", status="complete", error=None, seconds=1.0)
+        ledger.append("end", status="complete", message="")
+    return Sweep(folder)

@@ -1,0 +1,66 @@
+"""The random search of set complement: what each hyperparameter does to the test error."""
+
+from typing import Any
+
+import numpy as np
+from claims import Part, Table, span
+from measures import Effect, Sweep
+from set_complement_measures import TV
+
+from orchestrator import statistics
+
+
+def hyperparameters(search: Sweep) -> list[Table]:
+    """Every searched hyperparameter: rank correlation with the test error, and its effect with the others held."""
+    tables = []
+    for average in ("raw", "ema"):
+        drawn, scores = search_scores(search, average)
+        if average == "raw":  # the searched decay changes nothing there
+            drawn = {name: {k: v for k, v in values.items() if ".ema." not in k} for name, values in drawn.items()}
+        alone = statistics.effects(drawn, scores)
+        partial = statistics.partial_effects(drawn, scores)
+        rows: list[tuple[Any, ...]] = []
+        for row in alone.to_dict("records"):
+            name = row["hyperparameter"]
+            if row["kind"] == "numeric":
+                said = f"{row['correlation']:+.2f} [{row['low']:+.2f}, {row['high']:+.2f}]"
+            else:
+                said = f"p = {row['p']:.2g}"
+            medians = "; ".join(f"{value}: {median:.3f}" for value, median in (row["medians"] or {}).items())
+            held = partial[partial["hyperparameter"] == name]
+            others = "; ".join(
+                f"{p['value'] + ' ' if p['value'] else ''}{p['coefficient']:+.2f} [{p['low']:+.2f}, {p['high']:+.2f}]"
+                for p in held.to_dict("records")
+            )
+            rows.append((name, said, others, medians, row["n"]))
+        head = ("hyperparameter", "rank correlation, or Kruskal-Wallis", "partial effect", "median by value", "n")
+        tables.append(
+            Table(title=f"total variation at test lengths {span(search.test)}, {average} weights", head=head, rows=rows)
+        )
+    return tables
+
+
+def held_fixed(
+    drawn: dict[str, dict[str, Any]], scores: dict[str, float], name: str, key: str, value: str, words: str
+) -> Part:
+    """What one hyperparameter does to the test error of the search when the other ones are held."""
+    drawn = {config: {k: v for k, v in values.items() if ".averages." not in k} for config, values in drawn.items()}
+    rows = statistics.partial_effects(drawn, scores)
+    row = rows[(rows["hyperparameter"] == key) & (rows["value"] == value)].iloc[0]
+    n = int(row["n"])
+    effect = Effect(value=row["coefficient"], low=row["low"], high=row["high"], n=n, unit="configurations")
+    return Part(
+        asked=f"{name}: with the other hyperparameters held, does {words} lower the test error of raw weights?",
+        effect=f"{effect} (standard deviations of the error's rank)",
+        answer=effect.verdict("smaller"),
+    )
+
+
+def search_scores(sweep: Sweep, average: str) -> tuple[dict[str, dict[str, Any]], dict[str, float]]:
+    """Drawn values and median test error by config_id; a configuration with a failed seed has no score."""
+    rows = sweep.members(TV, average, sweep.test)
+    scores = rows.groupby("config_id")["value"].agg(lambda values: np.median(values.to_numpy()))
+    return (
+        {name: dict(found.values) for name, found in sweep.state.configurations.items()},
+        {str(name): float(score) for name, score in scores.items()},
+    )
