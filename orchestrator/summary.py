@@ -225,7 +225,8 @@ def summary(state: SweepState, curves: pd.DataFrame | None = None) -> Summary:
     headline = _in_order(objective.metric, *(metric for m in members.values() for metric in m.task.headline))
     averages = _in_order(objective.average, *(average for m in members.values() for average in m.averages))
     done = {c.config_id for c in state.configurations.values() if _complete(state, c)}
-    curves = state.curves(keep=partial(_needed, objective)) if curves is None else curves
+    needed = partial(_needed, objective)
+    curves = state.curves(keep=needed) if curves is None else curves[needed(curves)]
     curves = curves[curves["config_id"].isin(done)]
     bands = bands_of(curves[at_steps(curves, choose(curves, objective))], objective, directions)
     rows = [
