@@ -43,7 +43,7 @@ def checkpoint_figure(summary: Summary, path: Path) -> Path | None:
                 axes.set_title(printable(f"{group} lengths {spans(lengths)}"), fontsize=8.5, loc="right")
             line[0].set_title(printable(f"{row.rank or '-'}. {_values(row, summary)}"), fontsize=8.5, loc="left")
         for axes, values in zip(grid[0], _by_column(shown, tested), strict=True):
-            if spans_decades(values):
+            if summary.objective.direction == "minimize" and spans_decades(values):  # what is good is at the bottom
                 axes.set_yscale("log")
         for axes in grid[-1]:
             axes.set_xlabel("training step")
