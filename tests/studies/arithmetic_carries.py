@@ -2,7 +2,18 @@
 
 from collections.abc import Mapping, Sequence
 
-from arithmetic_measures import CHECKPOINTS, Values, arms, by_kind, change, over_kinds, possible
+from arithmetic_measures import (
+    CHECKPOINTS,
+    Values,
+    arms,
+    at_both,
+    by_kind,
+    change,
+    over_kinds,
+    possible,
+    smaller,
+    trained,
+)
 from claims import Claim, Part, Table, within
 from measures import Sweep, effect_of_seeds
 
@@ -17,43 +28,46 @@ UNIFORM = "uniform"
 
 def cascades(sweep: Sweep) -> Claim:
     """Accuracy falls with cascade length."""
-    chosen, parts = arms(sweep), []
-    for arm, name in chosen.items():
-        for at, words in CHECKPOINTS.items():
-            effect = effect_of_seeds(rise(sweep, name, CASCADE, at).to_numpy())
-            asked = f"{words}, {arm} training sums: is it lower for cascades of {LONG} and more than of 0 or 1?"
-            parts.append(Part(asked=asked, effect=str(effect), answer=effect.verdict("smaller")))
+    chosen, numbers = arms(sweep), kinds_of(sweep, CASCADE)
+
+    def lower(arm: str) -> Part:
+        return at_both(
+            f"with {arm} training sums, is exact match lower with cascades of {LONG} and more than of 0 and {SHORT}?",
+            lambda at: effect_of_seeds(rise(sweep, chosen[arm], CASCADE, at, numbers).to_numpy()),
+            smaller,
+        )
+
     return Claim(
         letter="F3a",
         says="Accuracy falls with the length of carry cascades.",
         sweep=sweep,
         measured=measured(sweep),
-        parts=parts,
+        parts=[lower(arm) for arm in chosen],
         tables=[table(sweep, {UNIFORM: chosen[UNIFORM]}, CASCADE, [s]) for s in sweep.test],
-        shown=2,
     )
 
 
 def runs(sweep: Sweep) -> Claim:
     """Accuracy hardly changes with runs of carries."""
     chosen = arms(sweep)
-    less, flat = [], []
-    for at, words in CHECKPOINTS.items():
-        of_runs, of_cascades = (rise(sweep, chosen[UNIFORM], stem, at) for stem in (RUN, CASCADE))
-        effect = change(of_runs, of_cascades)
-        asked = f"{words}: from at most {SHORT} to {LONG} and more, does it fall less with runs than with cascades?"
-        less.append(Part(asked=asked, effect=str(effect), answer=effect.verdict("larger")))
-        effect = effect_of_seeds(of_runs.to_numpy())
-        asked = f"{words}: from runs of at most {SHORT} to {LONG} and more, does it change by less than {FLAT}?"
-        flat.append(Part(asked=asked, effect=str(effect), answer=within(effect, -FLAT, FLAT)))
+    both = [n for n in kinds_of(sweep, RUN) if n in kinds_of(sweep, CASCADE)]
+    less = at_both(
+        f"does exact match fall less from runs of {both[0]} to {LONG} and more than with cascades as long?",
+        lambda at: change(*(rise(sweep, chosen[UNIFORM], stem, at, both) for stem in (RUN, CASCADE))),
+    )
+    flat = at_both(
+        f"does exact match change by less than {FLAT} from runs of {both[0]} to {LONG} and more?",
+        lambda at: effect_of_seeds(rise(sweep, chosen[UNIFORM], RUN, at, kinds_of(sweep, RUN)).to_numpy()),
+        lambda effect: within(effect, -FLAT, FLAT),
+    )
     return Claim(
         letter="F3b",
         says="Accuracy is nearly flat in the number of consecutive carries.",
         sweep=sweep,
         measured=f"{measured(sweep)}; uniform training sums. What counts as nearly flat was chosen here",
-        parts=[*less, *flat],
+        parts=[less, flat],
         tables=[table(sweep, chosen, RUN, sweep.test)],
-        shown=4,
+        shown=2,
     )
 
 
@@ -62,23 +76,23 @@ def training_sums(sweep: Sweep) -> Claim:
     chosen, longest = arms(sweep), max(sweep.trained)
     numbers = kinds_of(sweep, CASCADE)
     groups = {
-        f"of {longest + 1} and more, longer than trained": [c for c in numbers if c > longest],
+        f"of {longest + 1} and more (longer than trained)": [c for c in numbers if c > longest],
         f"of {LONG} to {longest}": [c for c in numbers if LONG <= c <= longest],
     }
-    parts = []
-    for kind, group in groups.items():
-        for arm in ("mixed", "complexity"):
-            for at, words in CHECKPOINTS.items():
-                effect = change(*(over_kinds(sweep, chosen[one], CASCADE, group, at) for one in (arm, UNIFORM)))
-                asked = f"{words}, cascades {kind}: are {arm} training sums better than uniform ones?"
-                parts.append(Part(asked=asked, effect=str(effect), answer=effect.verdict("larger")))
+
+    def help_with(kind: str, arm: str) -> Part:
+        return at_both(
+            f"are {arm} training sums better than uniform ones on cascades {kind}?",
+            lambda at: change(*(over_kinds(sweep, chosen[one], CASCADE, groups[kind], at) for one in (arm, UNIFORM))),
+        )
+
     return Claim(
         letter="F3c",
         says="Training on more short sums with long cascades improves long sums with long cascades.",
         sweep=sweep,
         measured=f"{measured(sweep)}. Training sums: uniform, uniform over cascade lengths (complexity), or half each "
         "(mixed)",
-        parts=parts,
+        parts=[help_with(kind, arm) for kind in groups for arm in ("mixed", "complexity")],
         tables=[table(sweep, chosen, CASCADE, sweep.test)],
         shown=4,
     )
@@ -88,7 +102,7 @@ def measured(sweep: Sweep) -> str:
     """What these claims measure."""
     return (
         f"exact match on sums of {spans(sweep.test)} digits with a prescribed cascade length or run of carries, the "
-        f"mean over lengths; trained on {spans(sweep.trained)} digits, relative positions"
+        f"mean over lengths; {trained(sweep)}, relative positions"
     )
 
 
@@ -98,9 +112,8 @@ def kinds_of(sweep: Sweep, stem: str) -> list[int]:
     return [n for n in found if possible(sweep, n)]
 
 
-def rise(sweep: Sweep, name: str, stem: str, at: str) -> Values:
-    """Accuracy at LONG and above minus that at SHORT and below, by seed."""
-    numbers = kinds_of(sweep, stem)
+def rise(sweep: Sweep, name: str, stem: str, at: str, numbers: Sequence[int]) -> Values:
+    """Of these numbers, accuracy at LONG and above minus that at SHORT and below, by seed."""
     groups = [n for n in numbers if n >= LONG], [n for n in numbers if n <= SHORT]
     long, short = (over_kinds(sweep, name, stem, group, at) for group in groups)
     return long - short

@@ -5,12 +5,25 @@ beyond them, at the best checkpoint, as in the paper, and at the last one. Effec
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 from arithmetic_carries import cascades, runs, training_sums
-from arithmetic_measures import CHECKPOINTS, EXACT, arms, better, by_length, by_seed, change
+from arithmetic_measures import (
+    CHECKPOINTS,
+    EXACT,
+    Values,
+    arms,
+    at_both,
+    better,
+    by_length,
+    by_seed,
+    change,
+    smaller,
+    trained,
+)
 from arithmetic_ring import ring
-from claims import Claim, Part, Table, plain, within
-from measures import Sweep, effect_of_seeds
+from claims import Claim, Table, plain, within
+from measures import Effect, Sweep, effect_of_seeds
 
 from orchestrator.length_groups import spans
 
@@ -70,59 +83,60 @@ def encodings(letter: str, says: str, sweep: Sweep, pairs: list[tuple[str, str]]
         letter=letter,
         says=says,
         sweep=sweep,
-        measured=f"{RIGHT} at test lengths {spans(sweep.test)}, seed by seed; trained on {spans(sweep.trained)}",
-        parts=[part for first, second in pairs for part in better(sweep, chosen, first, second)],
+        measured=f"{RIGHT} at test lengths {spans(sweep.test)}, seed by seed; {trained(sweep)}",
+        parts=[better(sweep, chosen, first, second) for first, second in pairs],
         tables=[by_length(sweep, chosen)],
-        shown=2 * len(pairs),
+        shown=len(pairs),
     )
 
 
 def no_carries(sweep: Sweep) -> Claim:
     """The positive control: what needs no carries is learned at every length."""
-    chosen, parts = arms(sweep), []
+    chosen = arms(sweep)
     wanted = sweep.state.spec["objective"]["threshold"]
-    for at, words in CHECKPOINTS.items():
-        effect = effect_of_seeds(by_seed(sweep, chosen["RPE"], EXACT, at).to_numpy())
-        asked = f"{words}: is exact match of RPE at test lengths {spans(sweep.test)} at least {wanted}?"
-        parts.append(Part(asked=asked, effect=plain(effect), answer=within(effect, least=wanted)))
-    for other in ("APE", "APE + zeros"):
-        parts += better(sweep, chosen, "RPE", other)
+    right = at_both(
+        f"is exact match of RPE at test lengths {spans(sweep.test)} at least {wanted}?",
+        lambda at: effect_of_seeds(by_seed(sweep, chosen["RPE"], EXACT, at).to_numpy()),
+        lambda effect: within(effect, least=wanted),
+        plain,
+    )
     return Claim(
         letter="control",
         says="Addition without carries: relative positions are right far beyond the trained lengths.",
         sweep=sweep,
-        measured=f"{RIGHT} at test lengths {spans(sweep.test)}; trained on {spans(sweep.trained)}. A positive control: "
-        "where this fails, nothing else on this page means much",
-        parts=parts,
+        measured=f"{RIGHT} at test lengths {spans(sweep.test)}; {trained(sweep)}. A positive control: "
+        "where it fails, models this small and trained this shortly do not even add single digits at every place, and "
+        "what they fail at below says little about encodings",
+        parts=[right, *(better(sweep, chosen, "RPE", other) for other in ("APE", "APE + zeros"))],
         tables=[by_length(sweep, chosen)],
-        shown=2,
     )
 
 
 def zeros(sweep: Sweep) -> Claim:
     """(F2) Appended zeros help, but less than the encoding."""
     chosen = arms(sweep)
-    parts = []
-    for at, words in CHECKPOINTS.items():
-        plain_ape, shifted, relative = (by_seed(sweep, chosen[arm], EXACT, at) for arm in ("APE", "APE + zeros", "RPE"))
-        effect = change(shifted - plain_ape, relative - plain_ape)
-        asked = f"{words}: do appended zeros gain less over APE than relative positions do?"
-        parts.append(Part(asked=asked, effect=str(effect), answer=effect.verdict("smaller")))
-    parts += better(sweep, chosen, "APE + zeros", "APE")
-    for at, words in CHECKPOINTS.items():
-        on_shifted, uniform = (by_seed(sweep, chosen["APE + zeros"], metric, at) for metric in (SHIFTED, EXACT))
-        effect = change(on_shifted, uniform)
-        asked = f"{words}: is APE + zeros better on trained sums with zeros appended than on other sums as long?"
-        parts.append(Part(asked=asked, effect=str(effect), answer=effect.verdict("larger")))
+
+    def gain(arm: str, at: str) -> Values:
+        return by_seed(sweep, chosen[arm], EXACT, at) - by_seed(sweep, chosen["APE"], EXACT, at)
+
+    less = at_both(
+        "do appended zeros gain less over APE than relative positions do?",
+        lambda at: change(gain("APE + zeros", at), gain("RPE", at)),
+        smaller,
+    )
+    easier = at_both(
+        "is APE + zeros better on trained sums with zeros appended than on other sums as long?",
+        lambda at: change(*(by_seed(sweep, chosen["APE + zeros"], metric, at) for metric in (SHIFTED, EXACT))),
+    )
     return Claim(
         letter="F2a",
         says="Appended zeros help absolute positions, but less than relative positions do.",
         sweep=sweep,
         measured=f"{RIGHT} at test lengths {spans(sweep.test)}, seed by seed; `shifted`: sums of trained numbers with "
         "zeros appended up to that length",
-        parts=parts,
+        parts=[less, better(sweep, chosen, "APE + zeros", "APE"), easier],
         tables=[by_length(sweep, {"APE + zeros": chosen["APE + zeros"]}, SHIFTED)],
-        shown=4,
+        shown=2,
     )
 
 
@@ -135,19 +149,30 @@ def digits(sweep: Sweep) -> Claim:
         for metric in (*(f"accuracy_digit_{k}" for k in numbers), EXACT, SHIFTED)
         for at in CHECKPOINTS
     }
-    oftener, most, easier = [], [], []
-    for at, words in CHECKPOINTS.items():
-        wrong = [1 - at_length[f"accuracy_digit_{k}", at] for k in numbers]
-        effect = change(wrong[0], sum(wrong[1:]) / len(wrong[1:]))
-        asked = f"{words}: is the least significant digit wrong more often than the others are on average?"
-        oftener.append(Part(asked=asked, effect=f"{effect} (share of sums)", answer=effect.verdict("larger")))
-        effect = effect_of_seeds((wrong[0] / sum(wrong)).to_numpy())
-        asked = f"{words}: are more than half of all wrong digits least significant ones?"
-        most.append(Part(asked=asked, effect=plain(effect), answer=within(effect, least=0.5)))
-        effect = change(at_length[SHIFTED, at], at_length[EXACT, at])
-        asked = f"{words}: are trained sums with zeros appended right more often than other sums as long?"
-        easier.append(Part(asked=asked, effect=str(effect), answer=effect.verdict("larger")))
-    rows = []
+
+    def wrong(at: str) -> list[Values]:
+        return [1 - at_length[f"accuracy_digit_{k}", at] for k in numbers]
+
+    def share(at: str) -> Effect:
+        """Of the least significant digit among all wrong ones, over the seeds that make mistakes."""
+        units, total = wrong(at)[0], sum(wrong(at))
+        return effect_of_seeds((units / total)[total != 0].to_numpy())
+
+    oftener = at_both(
+        "is the least significant digit wrong more often than the others are on average (share of sums)?",
+        lambda at: change(wrong(at)[0], sum(wrong(at)[1:]) / len(numbers[1:])),
+    )
+    most = at_both(
+        "are more than half of all wrong digits least significant ones?",
+        share,
+        lambda effect: within(effect, least=0.5),
+        plain,
+    )
+    easier = at_both(
+        "are trained sums with zeros appended right more often than other sums as long?",
+        lambda at: change(at_length[SHIFTED, at], at_length[EXACT, at]),
+    )
+    rows: list[tuple[Any, ...]] = []
     for metric in dict.fromkeys(metric for metric, _ in at_length):
         over_seeds = [at_length[metric, at] for at in CHECKPOINTS]
         cells = [number for values in over_seeds for number in (values.median(), values.min(), values.max())]
@@ -158,11 +183,11 @@ def digits(sweep: Sweep) -> Claim:
         says="With appended zeros, most errors are in the least significant digit.",
         sweep=sweep,
         measured=f"accuracy of each digit of the answer at sums of {length} digits, units first, absolute positions "
-        f"with appended zeros; trained on {spans(sweep.trained)} digits. `shifted`: sums of trained numbers with zeros "
+        f"with appended zeros; {trained(sweep)}. `shifted`: sums of trained numbers with zeros "
         "appended up to that length",
-        parts=[*oftener, *most, *easier],
+        parts=[oftener, most, easier],
         tables=[Table(title=f"sums of {length} digits, over seeds", head=head, rows=rows)],
-        shown=4,
+        shown=2,
     )
 
 

@@ -1,6 +1,6 @@
 """What the claims about arithmetic share: arms, and their values by seed at the best and at the last checkpoint."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -75,19 +75,47 @@ def by_kind(
     return pd.DataFrame({n: by_seed(sweep, name, f"{stem}_{n}", at, those) for n, those in possible.items()}).T
 
 
+def trained(sweep: Sweep) -> str:
+    """Which lengths training has seen, evaluated or not."""
+    return f"trained on up to {max(sweep.trained)} digits"
+
+
 def change(first: Values, second: Values) -> Effect:
     """First minus second, seed by seed."""
     return effect_of_seeds((first - second).to_numpy())
 
 
-def better(sweep: Sweep, chosen: Mapping[str, str], first: str, second: str) -> list[Part]:
-    """Whether exact match is higher in one arm than in another at the test lengths, at each checkpoint."""
-    parts = []
-    for at, words in CHECKPOINTS.items():
-        effect = change(*(by_seed(sweep, chosen[arm], EXACT, at) for arm in (first, second)))
-        asked = f"{words}: is exact match at test lengths {spans(sweep.test)} higher with {first} than with {second}?"
-        parts.append(Part(asked=asked, effect=str(effect), answer=effect.verdict("larger")))
-    return parts
+def larger(effect: Effect) -> str:
+    """The answer to whether there is more of something."""
+    return effect.verdict("larger")
+
+
+def smaller(effect: Effect) -> str:
+    """The answer to whether there is less of something."""
+    return effect.verdict("smaller")
+
+
+def at_both(
+    asked: str,
+    effect_at: Callable[[str], Effect],
+    answer: Callable[[Effect], str] = larger,
+    words: Callable[[Effect], str] = str,
+) -> Part:
+    """A question put to the best checkpoint, and again to the last one."""
+    last: Part | None = None
+    for at in (LAST, BEST):
+        effect = effect_at(at)
+        last = Part(asked=asked, effect=words(effect), answer=answer(effect), of=CHECKPOINTS[at], again=last)
+    assert last
+    return last
+
+
+def better(sweep: Sweep, chosen: Mapping[str, str], first: str, second: str) -> Part:
+    """Whether exact match is higher in one arm than in another at the test lengths."""
+    return at_both(
+        f"is exact match at test lengths {spans(sweep.test)} higher with {first} than with {second}?",
+        lambda at: change(*(by_seed(sweep, chosen[arm], EXACT, at) for arm in (first, second))),
+    )
 
 
 def by_length(sweep: Sweep, chosen: Mapping[str, str], metric: str = EXACT) -> Table:
@@ -103,7 +131,7 @@ def by_length(sweep: Sweep, chosen: Mapping[str, str], metric: str = EXACT) -> T
         for at, words in CHECKPOINTS.items()
     ]
     title = (
-        f"{metric.replace('_', ' ')} by number of digits, median over seeds: trained {spans(sweep.trained)}, "
+        f"{metric.replace('_', ' ')} by number of digits, median over seeds: trained 1-{max(sweep.trained)}, "
         f"selection {spans(sweep.selection)}, test {spans(sweep.test)}"
     )
     return Table(title=title, head=("arm", "weight decay", "checkpoint", *map(str, sweep.lengths)), rows=rows)

@@ -11,8 +11,6 @@ from measures import Sweep
 from pictures import reduced
 from PIL import Image
 
-from orchestrator.length_groups import spans
-
 INTRODUCTION = """\
 # Arithmetic: which claims held here
 
@@ -22,7 +20,7 @@ long sums hard (F3). The sweeps are small on purpose: they run on two cores, wit
 short numbers; only the ring (R1, R5) has the paper's size. An answer is about this scale. `held` and `did not hold`
 mean that the whole 95 % interval lies on one side of no effect, or of the bound in the question, `not decided` that it
 does not. Effects are differences or ratios seed by seed; their intervals are Student's t below ten seeds, and by
-resampling from ten on. With three seeds, as in some sweeps, only large effects can be decided.
+resampling from ten on. With three or four seeds only large effects can be decided.
 
 Accuracy on long numbers rises and falls from one evaluation to the next. So most answers are given twice: at the
 checkpoint of each seed that is best at the selection lengths, as in the paper, and at the last one. The selection
@@ -42,6 +40,7 @@ NOT_REPRODUCED = """\
 - The paper's size: 6 and 9 layers of width 768, numbers up to 50 digits (here up to 11), multipliers of 3 digits (here
   2), text gaps of 20 tokens (here 5), hundreds of thousands of samples for many epochs. The files without `_cpu` in
   [search_spaces/arithmetic/](../arithmetic/) have these sizes; nothing on this page comes from them, rings apart.
+- The paper's search over four weight decays: most sweeps here have one value.
 - Any accuracy of the paper. Its number of seeds and epochs, and its validation set of longer sequences, are not stated.
 - Where several values could have been meant, one was chosen; the sweep files say which.
 - Figs. 13 and 14 are counts of training data, which `lengthwise data` shows without training; Fig. 16 is drawn by
@@ -94,7 +93,6 @@ def maps(sweep: Sweep, folder: Path) -> str:
             text.append(f"![Vectors by difference of positions, {arm}]({picture.name})\n")
     if len(text) == 1:
         text.append(f"The sweep has no maps: `lengthwise report {sweep.folder}` draws them where weights were kept.\n")
-    text.append(f"Exact match in the same sweep, trained on {spans(sweep.trained)} digits:\n")
     return "\n".join([*text, markdown(by_length(sweep, arms(sweep)))])
 
 

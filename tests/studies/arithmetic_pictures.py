@@ -58,9 +58,7 @@ def zeros(sweep: Sweep) -> Figure:
     figure, panels = at_checkpoints(sweep)
     chosen = arms(sweep)
     lines = {
-        "RPE": ("RPE", EXACT),
-        "APE": ("APE", EXACT),
-        "APE + zeros": ("APE + zeros", EXACT),
+        **{arm: (arm, EXACT) for arm in chosen},
         "APE + zeros, shifted trained sums": ("APE + zeros", SHIFTED),
     }
     for axes, at in zip(panels, CHECKPOINTS, strict=True):
@@ -147,6 +145,7 @@ def named(figure: Figure, panels: list[Axes], sweep: Sweep, label: str) -> Figur
     """The figure with the legend, the name of its sweep and the label of its values."""
     panels[0].set_ylim(-0.03, 1.03)
     panels[0].set_ylabel(label)
-    panels[0].legend(frameon=False, fontsize=8)
+    lines, labels = panels[0].get_legend_handles_labels()
+    figure.legend(lines, labels, loc="outside lower center", ncols=4, frameon=False, fontsize=8)
     figure.suptitle(f"{sweep.name}: {SEEDS}", fontsize=10)
     return figure

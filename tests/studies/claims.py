@@ -13,11 +13,16 @@ from measures import Effect, Sweep
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """One comparison of a claim: what was asked, the effect in words, and the answer."""
+    """One comparison of a claim: what was asked, the effect in words, and the answer.
+
+    `again` has the same question put to other evaluations of the same members; `of` says to which ones.
+    """
 
     asked: str
     effect: str
     answer: str
+    of: str = ""
+    again: "Part | None" = None
 
 
 @dataclass(frozen=True, kw_only=True)

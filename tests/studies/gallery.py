@@ -6,14 +6,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from claims import Claim, Table
+from claims import Claim, Part, Table
 from measures import Sweep
 
 
 def overview(claims: Sequence[Claim]) -> str:
     """Every claim with its first answers."""
     rows = [
-        (f"({claim.letter}) {claim.says}", f"{part.asked} {part.effect}", f"**{part.answer}**")
+        (
+            f"({claim.letter}) {claim.says}",
+            f"{part.asked} {'; '.join(f'{source(one)}{one.effect}' for one in outcomes(part))}",
+            "; ".join(f"{source(one)}**{one.answer}**" for one in outcomes(part)),
+        )
         for claim in claims
         for part in claim.parts[: claim.shown]
     ]
@@ -38,7 +42,11 @@ def section(claim: Claim, picture: Path) -> str:
             Table(
                 title="",
                 head=("question", "effect", "answer"),
-                rows=[(part.asked, part.effect, f"**{part.answer}**") for part in claim.parts],
+                rows=[
+                    (f"{source(one)}{one.asked}", one.effect, f"**{one.answer}**")
+                    for part in claim.parts
+                    for one in outcomes(part)
+                ],
             )
         ),
         f"![{claim.says}]({picture})",
@@ -48,6 +56,16 @@ def section(claim: Claim, picture: Path) -> str:
         *(markdown(table) for table in claim.tables),
     ]
     return "\n".join(lines)
+
+
+def outcomes(part: Part) -> list[Part]:
+    """What came out of a question, each time it was asked."""
+    return [part, part.again] if part.again else [part]
+
+
+def source(part: Part) -> str:
+    """Where this came from, if there is another one."""
+    return f"{part.of}: " if part.of else ""
 
 
 def command(sweep: Sweep) -> str:

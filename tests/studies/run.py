@@ -52,7 +52,7 @@ def write_page(study: Study, storage: Path) -> int:
                 continue
             state = SweepState.load(folder)
             if state.ended != "complete":
-                problems.append(f"{folder} is not finished: it runs now, or `lengthwise resume {folder}` goes on with it")
+                problems.append(f"{folder} is not finished: it runs, or `lengthwise resume {folder}` goes on with it")
             elif state.spec_hash != load_sweep(file).spec_hash:
                 problems.append(f"{folder} is of another version of {relative(file)}")
             else:
