@@ -21,7 +21,8 @@ help:
 	@echo "make test      the tests"
 	@echo "make check     ruff, mypy, import-linter"
 	@echo "make bench     the benchmarks"
-	@echo "make studies   the small sweeps of the studies, and the gallery; 15 minutes"
+	@echo "make studies   the small sweeps of the studies, and the gallery; of one: STUDY=set_complement (15 minutes)"
+	@echo "               or STUDY=arithmetic (longer)"
 
 install: $(INSTALLED)
 
@@ -80,4 +81,4 @@ bench: $(INSTALLED)
 	@$(PYTHON) tests/benchmarks/run.py
 
 studies: $(INSTALLED)
-	@$(PYTHON) tests/studies/run.py --storage "$(STORAGE)"
+	@$(PYTHON) tests/studies/run.py $(addprefix --study ,$(STUDY)) --storage "$(STORAGE)"
