@@ -76,8 +76,8 @@ def plan(
     from orchestrator.forecast import forecast
 
     spec = _load(file, overrides, name)
-    _say(f"{spec.name} would be kept in {(storage or default_storage()) / spec.name}")
     found = forecast(spec, workers, working_dir)
+    _say(f"{spec.name} would be kept in {(storage or default_storage()) / spec.name}")
     _say(aligned(found.rows()))
     for warning in found.warnings:
         _say(f"warning: {warning}")

@@ -103,6 +103,8 @@ def family_figure(summary: Summary, name: str, points: Sequence[FamilyPoint], pa
             axes.spines[["top", "right"]].set_visible(False)
         if not higher and spans_decades(np.array([point.median for point in points])):
             panels[0].set_yscale("log")
+        elif all(point.q25 >= 0 for point in points):
+            panels[0].set_ylim(bottom=-0.02 * panels[0].get_ylim()[1])
         panels[0].set_ylabel(
             printable(f"{_stem(metrics)} ({summary.objective.average}), median over seeds"), fontsize=8
         )

@@ -71,9 +71,12 @@ class PaddedAddition(PaddedNumbers):
             )
         for key in ("measured_cascades", "measured_runs"):
             asked = getattr(self, key)
-            if len(set(asked)) != len(asked) or any(c > self.longest for c in asked):
-                allowed = f"distinct integers >= 0 and <= {self.longest}"
-                yield Problem(key=key, given=list(asked), message="names a length twice or too long", allowed=allowed)
+            allowed = f"distinct integers >= 0 and <= {self.longest}"
+            if long := [c for c in asked if c > self.longest]:
+                message = f"{', '.join(map(str, long))} cannot occur in numbers of {self.longest} digits"
+                yield Problem(key=key, given=list(asked), message=message, allowed=allowed)
+            elif len(set(asked)) != len(asked):
+                yield Problem(key=key, given=list(asked), message="names a length twice", allowed=allowed)
             if asked and self.carries != "full":
                 message = f"there are no carries with carries: {self.carries}"
                 yield Problem(key=key, given=list(asked), message=message, allowed="an empty list")
