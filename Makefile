@@ -22,7 +22,7 @@ help:
 	@echo "make check     ruff, mypy, import-linter"
 	@echo "make bench     the benchmarks"
 	@echo "make studies   the small sweeps of the studies, and the gallery; of one: STUDY=set_complement (15 minutes)"
-	@echo "               or STUDY=arithmetic (longer)"
+	@echo "               or STUDY=arithmetic (about an hour)"
 
 install: $(INSTALLED)
 
