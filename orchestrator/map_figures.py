@@ -20,7 +20,7 @@ from matplotlib.ticker import MaxNLocator
 
 from orchestrator import drawing
 from orchestrator.drawing import PALETTE
-from orchestrator.errors import DamagedWeights
+from orchestrator.errors import DamagedWeights, UserError
 from orchestrator.objective import reduced
 from orchestrator.state import SweepState
 from orchestrator.summary import Row, Summary, summary
@@ -63,13 +63,14 @@ def damaged_maps(result: Summary) -> tuple[str, ...]:
 def draw_maps(folder: Path, configurations: Sequence[str]) -> list[str]:
     """Draw maps of these configurations (config_id or number) into the sweep's figures; returns a line for each.
 
-    Raises UserError for a configuration that is not there, DamagedWeights, and what reading the sweep raises.
+    Raises UserError for a configuration that is not there and where no weights were kept, DamagedWeights, and what
+    reading the sweep raises.
     """
     state = SweepState.load(folder)
     chosen = [find_configuration(state, one).config_id for one in configurations]
     result = summary(state)
     if not result.weights:
-        return ["There are no maps: weights were not kept (resources.keep_weights)."]
+        raise UserError(f"{folder}: there are no maps, because no weights were kept (resources.keep_weights)")
     lines = []
     for row in (next(row for row in result.rows if row.config_id == config_id) for config_id in chosen):
         found = maps_of(result, row)

@@ -67,7 +67,9 @@ def first_sentence(result: Summary, code: str = "") -> list[str]:
         return []
     so_far = "" if result.finished else " so far"
     chosen = f"lengths {spans(result.objective.lengths)}, the lengths it was selected on"
-    head = f"Best{so_far} on {chosen}: {code}{row.config_id}{code} with score {three_digits(row.score)}"
+    equals = sum(other.score == row.score for other in result.rows if other.rank is not None) - 1
+    tied = f", tied with {equals} other{'' if equals == 1 else 's'}" if equals else ""
+    head = f"Best{so_far} on {chosen}: {code}{row.config_id}{code} with score {three_digits(row.score)}{tied}"
     if row.test is not None and row.groups.test:
         lengths = spans(row.groups.test)
         tail = f"on the test lengths {lengths}, not used to select it: {quartiles_cell(row.test, ' ')}"

@@ -80,3 +80,14 @@ def test_where_nothing_succeeded_nothing_is_best(tmp_path, synthetic_sweep, simp
 def test_an_unfinished_sweep_says_so_far(small_sweep):
     (sentence,) = first_sentence(replace(summary(small_sweep), finished=False))
     assert sentence.startswith("Best so far on lengths 6-7, the lengths it was selected on:")
+
+
+def test_a_tie_is_said(small_sweep):
+    result = summary(small_sweep)
+    ranked = [row for row in result.rows if row.rank is not None]
+    (alone,) = first_sentence(result)
+    assert "tied" not in alone
+    for count, words in ((2, "tied with 1 other ("), (3, "tied with 2 others (")):
+        same = tuple(replace(row, score=ranked[0].score) for row in ranked[:count])
+        (sentence,) = first_sentence(replace(result, rows=same + tuple(ranked[count:])))
+        assert words in sentence

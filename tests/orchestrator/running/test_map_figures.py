@@ -161,13 +161,14 @@ def test_the_first_eight_are_drawn_and_others_when_asked_for(stage, monkeypatch,
         cli.report(one.folder, maps=["9"])
 
 
-def test_without_kept_weights_nothing_is_drawn_and_one_line_said_on_request(stage):
+def test_without_kept_weights_nothing_is_drawn_and_asking_for_maps_is_refused(stage):
     one = stage("plain", *RING[:-1], BOTH, "seeds=1")
     result = summary(one.play())
     assert draw_all(result, one.folder / "figures").maps == ()
     write_report(one.folder, result)
     assert "Maps" not in (one.folder / "report.html").read_text()
-    assert draw_maps(one.folder, ["0"]) == ["There are no maps: weights were not kept (resources.keep_weights)."]
+    with pytest.raises(UserError, match=r"no weights were kept \(resources\.keep_weights\)"):
+        draw_maps(one.folder, ["0"])
     assert not list(one.folder.glob("figures/maps-*"))
 
 
