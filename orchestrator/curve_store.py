@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import os
 from collections.abc import Callable, Container, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -197,22 +196,10 @@ def _read_part(folder: Path, relative: str, sha256: str) -> Any:
 
 
 def _write_atomically(path: Path, content: bytes) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    from trainers.atomic_file import write_whole  # brings torch, which reading curves does without
+
     try:
-        path.parent.mkdir(exist_ok=True)
-        try:
-            with temporary.open("wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
-        descriptor = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        path.parent.mkdir(exist_ok=True)  # not its parents: a sweep folder that is gone is not made again
+        write_whole(path, [content])
     except OSError as error:
         raise LedgerError(f"{path}: cannot be written: {error.strerror}") from error

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from orchestrator import drawing
 from orchestrator.curve_store import write_part
 from orchestrator.ledger import Ledger
 from orchestrator.objective import score_configurations, score_members
@@ -183,3 +184,11 @@ def small_sweep(tmp_path: Path) -> SweepState:
         for n in range(6)
     ]
     return build_sweep(tmp_path / "small", configurations, 3, plain_curve, failed={(1, 2): 60})
+
+
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """The matplotlib figures that would be saved, by file name, instead of files."""
+    found: dict[str, Any] = {}
+    monkeypatch.setattr(drawing, "save", lambda path, draw, *facts: found.setdefault(path.name, draw()) and path)
+    return found

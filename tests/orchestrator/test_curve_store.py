@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import subprocess
 import sys
 import time
@@ -16,7 +17,6 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-from orchestrator import curve_store
 from orchestrator.curve_store import COLUMNS, write_curves, write_part
 from orchestrator.errors import DamagedCurves, LedgerError
 from orchestrator.ledger import Ledger
@@ -223,7 +223,7 @@ def test_a_failed_write_keeps_the_older_curves(small_sweep: SweepState, monkeypa
     def full(_: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(curve_store.os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(LedgerError, match=r"curves\.parquet: cannot be written: No space left"):
         write_curves(small_sweep)
     assert (small_sweep.folder / "curves.parquet").read_bytes() == before
@@ -232,13 +232,13 @@ def test_a_failed_write_keeps_the_older_curves(small_sweep: SweepState, monkeypa
 
 def test_a_part_is_on_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[list[str]] = []
-    real = curve_store.os.fsync
+    real = os.fsync
 
     def watched(descriptor: int) -> None:
         seen.append([path.name for path in (tmp_path / "curves").iterdir() if not path.name.startswith(".")])
         real(descriptor)
 
-    monkeypatch.setattr(curve_store.os, "fsync", watched)
+    monkeypatch.setattr(os, "fsync", watched)
     file, _ = write_part(tmp_path, "p0", MEMBERS, make_evaluation())
     assert seen == [[], [Path(file).name]]  # its bytes, then its name
 

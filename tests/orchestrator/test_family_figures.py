@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from orchestrator import drawing
 from orchestrator.drawing import GREY, PALETTE
 from orchestrator.family_figures import family_figures, family_lines, family_points
 from orchestrator.length_groups import LengthGroups, few_lengths
@@ -41,13 +40,6 @@ def sweep(synthetic_sweep):
         return summary(synthetic_sweep(folder, list(values), seeds, curve, failed, spec={**SPEC, **spec}))
 
     return build
-
-
-@pytest.fixture
-def drawn(monkeypatch):
-    found = {}
-    monkeypatch.setattr(drawing, "save", lambda path, draw, *facts: found.setdefault(path.name, draw()) and path)
-    return found
 
 
 def test_points_are_medians_over_seeds_by_configuration_length_and_index(tmp_path, sweep):

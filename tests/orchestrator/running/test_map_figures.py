@@ -5,7 +5,7 @@ import pytest
 from matplotlib.collections import LineCollection
 from PIL import Image
 
-from orchestrator import cli, drawing, map_figures
+from orchestrator import cli, map_figures
 from orchestrator.errors import DamagedWeights, UserError
 from orchestrator.figures import draw_all
 from orchestrator.map_figures import draw_maps, maps_of, median_seed
@@ -37,13 +37,6 @@ ENCODER = (
     "objective={metric: exact_match, average: ema, lengths: [3], direction: maximize}",
     KEEP,
 )
-
-
-@pytest.fixture
-def drawn(monkeypatch):
-    found = {}
-    monkeypatch.setattr(drawing, "save", lambda path, draw, *facts: found.setdefault(path.name, draw()) and path)
-    return found
 
 
 def rows_by(result, key):
