@@ -26,26 +26,27 @@ class Cost:
 
 
 def estimate(member: MemberConfig) -> Cost:
-    """Counted on one row, without training."""
+    """Counted on one row and on two, without training."""
     pack = Pack([member], torch.device("cpu"))
     width = 8 if member.optimization.dtype == "float64" else 4
     buffers = sum(len(average.start(torch.zeros(1, 1))) for average in pack.averages)
     batch, positions = member.optimization.batch_size, member.task.train_positions
     evaluated = 6 * member.evaluation.samples * max(member.evaluated_lengths) * member.task.outputs
+    one, two = (kept_for_backward(pack, rows) for rows in (1, 2))
     forward = member.model.operations(member.task, batch, positions)
     return Cost(
         parameters=pack.layout.size,
         bytes_per_member=width * pack.layout.size * (4 + buffers)
-        + _PEAK * batch * _kept_for_backward(pack)
+        + _PEAK * (one + (batch - 1) * (two - one))  # a line in rows: in table form most of it does not depend on them
         + evaluated // 2,
         flops_per_step=3.0 * float(forward),
     )
 
 
-def _kept_for_backward(pack: Pack) -> int:
-    """Bytes that the forward pass of one row of a one-member pack keeps for the gradient, counted by running it."""
+def kept_for_backward(pack: Pack, rows: int) -> int:
+    """Bytes that the forward pass of so many rows keeps for the gradient, counted by running a one-member pack."""
     step = torch.tensor(1)
-    batch = pack.task.sample(Stream(pack.seeds_S, "data", step), 1).of(pack.index_M)
+    batch = pack.task.sample(Stream(pack.seeds_S, "data", step), rows).of(pack.index_M)
     theta = torch.zeros(1, pack.layout.size, dtype=getattr(torch, pack.optimization.dtype), requires_grad=True)
     kept: dict[int, int] = {}
 

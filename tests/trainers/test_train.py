@@ -10,7 +10,7 @@ import torch
 from trainers import Evaluation, train
 from trainers import evaluate as evaluation
 from trainers.config import MemberConfig
-from trainers.cost import calibrate, estimate
+from trainers.cost import calibrate, estimate, kept_for_backward
 from trainers.pack import Pack, State
 
 
@@ -102,6 +102,18 @@ def test_cost_grows_with_what_the_gradient_needs(member) -> None:
     attention = 4 * rows * positions * positions
     assert peak(heads=4) - peak() >= 2 * 2 * attention, "two layers, two more heads, at least the weights of each"
     assert peak(layers=4) > 1.6 * peak()
+
+
+def test_what_the_gradient_needs_is_a_line_in_rows(member) -> None:
+    decoder = {"name": "decoder", "width": 16, "heads": 2, "layers": 2, "position": "fire"}
+    for model in ({}, {"model": decoder}):  # in table form most of it does not depend on the rows
+        small, large = (
+            MemberConfig.from_dict({**member(training__batch_size=rows).to_dict(), **model}) for rows in (16, 64)
+        )
+        pack = Pack([small], torch.device("cpu"))
+        grown = estimate(large).bytes_per_member - estimate(small).bytes_per_member
+        counted = 3 * (kept_for_backward(pack, 64) - kept_for_backward(pack, 16))
+        assert grown == pytest.approx(counted, rel=0.05)
 
 
 def test_trainers_need_only_torch_and_numpy() -> None:
