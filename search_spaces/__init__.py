@@ -6,7 +6,7 @@
 (0, 1)
 """
 
-from search_spaces.domains import (
+from search_spaces.grammar.domains import (
     Choice,
     Domain,
     Grid,
@@ -16,12 +16,12 @@ from search_spaces.domains import (
     OneMinusLogUniform,
     Uniform,
 )
-from search_spaces.dump import dump_yaml
-from search_spaces.errors import ABSENT, Problem, SweepFileError, nearest_name
-from search_spaces.load import load_sweep, parse_sweep
-from search_spaces.points import active_values, grid_points
-from search_spaces.schema import json_schema, schema_text
-from search_spaces.spec import Objective, Resources, Search, SweepSpec, Tracking
+from search_spaces.grammar.dump import dump_yaml
+from search_spaces.grammar.errors import ABSENT, Problem, SweepFileError, nearest_name
+from search_spaces.grammar.load import load_sweep, parse_sweep
+from search_spaces.grammar.points import active_values, grid_points
+from search_spaces.grammar.schema import json_schema, schema_text
+from search_spaces.grammar.spec import Objective, Resources, Search, SweepSpec, Tracking
 
 __all__ = [
     "ABSENT",

@@ -7,7 +7,7 @@ from types import ModuleType
 import pytest
 
 import search_spaces
-from search_spaces import errors, names
+from search_spaces.grammar import errors, names
 
 
 @pytest.mark.parametrize("module", [search_spaces, errors, names], ids=lambda module: module.__name__)

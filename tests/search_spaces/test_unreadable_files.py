@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from search_spaces import Problem, SweepFileError, load_sweep, strict_yaml
+from search_spaces import Problem, SweepFileError, load_sweep
+from search_spaces.grammar import strict_yaml
 
 Refuse = Callable[..., tuple[Problem, ...]]
 Write = Callable[..., Path]

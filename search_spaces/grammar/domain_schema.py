@@ -2,8 +2,17 @@
 
 from typing import Any
 
-from search_spaces.domains import KINDS, Choice, Domain, Grid, IntUniform, LogUniform, Normal, OneMinusLogUniform
-from search_spaces.findings import SECTION_KEY
+from search_spaces.grammar.domains import (
+    KINDS,
+    Choice,
+    Domain,
+    Grid,
+    IntUniform,
+    LogUniform,
+    Normal,
+    OneMinusLogUniform,
+)
+from search_spaces.grammar.findings import SECTION_KEY
 
 _NUMBER = {"type": "number"}
 _POSITIVE = {"type": "number", "exclusiveMinimum": 0}

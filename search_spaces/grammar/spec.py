@@ -7,11 +7,11 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, InstanceOf, PrivateAttr, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from search_spaces.domain_schema import listed_schema, space_schema
-from search_spaces.domains import Domain, is_number, plain, value_key
-from search_spaces.findings import Findings, within
-from search_spaces.names import ALLOWED, MAX_CHARACTERS, name_fault, normalised
-from search_spaces.space import written_space
+from search_spaces.grammar.domain_schema import listed_schema, space_schema
+from search_spaces.grammar.domains import Domain, is_number, plain, value_key
+from search_spaces.grammar.findings import Findings, within
+from search_spaces.grammar.names import ALLOWED, MAX_CHARACTERS, name_fault, normalised
+from search_spaces.grammar.space import written_space
 
 MAX_SEEDS = 100_000
 LARGEST_SEED = 2**32 - 1

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from search_spaces.errors import ABSENT, Problem, SweepFileError
+from search_spaces.grammar.errors import ABSENT, Problem, SweepFileError
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from search_spaces.errors import ABSENT, shown
-from search_spaces.findings import Findings, Place
-from search_spaces.strict_yaml import MAX_DEPTH, read_yaml
+from search_spaces.grammar.errors import ABSENT, shown
+from search_spaces.grammar.findings import Findings, Place
+from search_spaces.grammar.strict_yaml import MAX_DEPTH, read_yaml
 
 
 def apply_override(text: str, data: dict[str, Any], findings: Findings) -> str | None:

@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from typing import Any
 
-from search_spaces.domains import KINDS, Choice, Domain, Grid, When, plain, value_key
-from search_spaces.errors import ABSENT, nearest_name, shown
-from search_spaces.findings import SECTION_KEY, SECTIONS, Findings, child, leaves, lookup
+from search_spaces.grammar.domains import KINDS, Choice, Domain, Grid, When, plain, value_key
+from search_spaces.grammar.errors import ABSENT, nearest_name, shown
+from search_spaces.grammar.findings import SECTION_KEY, SECTIONS, Findings, child, leaves, lookup
 
 MAX_GRID_POINTS = 100_000
 _STARTS = ", ".join(f"{section}." for section in SECTIONS)

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from itertools import product
 from typing import Any
 
-from search_spaces.domains import Grid, plain, value_key
-from search_spaces.findings import SECTIONS, lookup
-from search_spaces.spec import SweepSpec
+from search_spaces.grammar.domains import Grid, plain, value_key
+from search_spaces.grammar.findings import SECTIONS, lookup
+from search_spaces.grammar.spec import SweepSpec
 
 
 def grid_points(spec: SweepSpec) -> list[dict[str, Any]]:

@@ -6,7 +6,7 @@
 import json
 from typing import Any
 
-from search_spaces.spec import SweepSpec
+from search_spaces.grammar.spec import SweepSpec
 
 
 def json_schema() -> dict[str, Any]:

@@ -11,8 +11,8 @@ from typing import Any
 
 import yaml
 
-from search_spaces.errors import ABSENT
-from search_spaces.findings import Findings, Place, child
+from search_spaces.grammar.errors import ABSENT
+from search_spaces.grammar.findings import Findings, Place, child
 
 MAX_BYTES = 1_000_000
 MAX_DEPTH = 20

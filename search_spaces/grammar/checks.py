@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from search_spaces.domains import Domain, Grid, is_number
-from search_spaces.errors import ABSENT, nearest_name
-from search_spaces.findings import SECTIONS, Findings, lookup, within
-from search_spaces.space import check_key
+from search_spaces.grammar.domains import Domain, Grid, is_number
+from search_spaces.grammar.errors import ABSENT, nearest_name
+from search_spaces.grammar.findings import SECTIONS, Findings, lookup, within
+from search_spaces.grammar.space import check_key
 
 
 def check_across(data: dict[str, Any], space: dict[str, Domain], overridden: list[str], findings: Findings) -> None:

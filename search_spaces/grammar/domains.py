@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
-from search_spaces.errors import ABSENT
+from search_spaces.grammar.errors import ABSENT
 
 Fault = Callable[..., None]
 """fault(sub_address, message, given=..., allowed=..., nearest=...) records a problem below the domain's key."""

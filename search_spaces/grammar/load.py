@@ -7,13 +7,13 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from search_spaces.checks import check_across
-from search_spaces.errors import ABSENT, nearest_name
-from search_spaces.findings import SECTIONS, STEP, Findings, Place, child
-from search_spaces.overrides import apply_override
-from search_spaces.space import parse_space
-from search_spaces.spec import SweepSpec
-from search_spaces.strict_yaml import MAX_BYTES, read_yaml
+from search_spaces.grammar.checks import check_across
+from search_spaces.grammar.errors import ABSENT, nearest_name
+from search_spaces.grammar.findings import SECTIONS, STEP, Findings, Place, child
+from search_spaces.grammar.overrides import apply_override
+from search_spaces.grammar.space import parse_space
+from search_spaces.grammar.spec import SweepSpec
+from search_spaces.grammar.strict_yaml import MAX_BYTES, read_yaml
 
 UNCHECKED = "the names and values in task, model, training and evaluation are checked once this is mended"
 
