@@ -222,7 +222,7 @@ def list_names(
     kind: Annotated[str | None, typer.Argument(help="task, model, average or schedule; by default all.")] = None,
 ) -> None:
     """Show the names a sweep file can use, with their fields."""
-    from trainers import registry
+    from trainers.config import registry
     from trainers.errors import nearest
 
     if kind is not None and kind not in registry.KINDS:

@@ -19,7 +19,7 @@ from orchestrator.plan import configure
 from orchestrator.task_data import Example, Histogram, examples, has_measures, histograms
 from orchestrator.wording import compact_value, printable, three_digits
 from search_spaces import SweepSpec
-from trainers.config import MemberConfig
+from trainers.config.member import MemberConfig
 
 NO_MEASURES = "{} does not measure how hard its inputs are, so there are no histograms"
 Histograms = dict[str, list[Histogram]]

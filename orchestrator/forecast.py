@@ -14,7 +14,7 @@ from orchestrator.sweep import check, packing
 from orchestrator.upload import measure
 from orchestrator.weights import bytes_per_member
 from search_spaces import SweepSpec
-from trainers.config import MemberConfig
+from trainers.config.member import MemberConfig
 from trainers.cost import Cost, calibrate, estimate, will_compile
 
 CALIBRATIONS = 3  # structures that are measured; the time of others follows from their operations

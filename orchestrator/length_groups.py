@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trainers.config import MemberConfig
+from trainers.config.member import MemberConfig
 
 FEW = 4
 

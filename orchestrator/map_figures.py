@@ -26,7 +26,7 @@ from orchestrator.state import SweepState
 from orchestrator.summary import Row, Summary, summary
 from orchestrator.weights import find_configuration
 from orchestrator.wording import compact_value, printable, short_keys
-from trainers.config import MemberConfig
+from trainers.config.member import MemberConfig
 from trainers.errors import WeightsError
 from trainers.maps import Map
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from search_spaces import Problem, SweepFileError, SweepSpec
-from trainers.config import MemberConfig
+from trainers.config.member import MemberConfig
 from trainers.errors import ConfigError, nearest
 
 LARGEST_PACK = 64  # beyond this a stacked step gains little and a lost worker costs more

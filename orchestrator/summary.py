@@ -30,7 +30,7 @@ from orchestrator.objective import (
 )
 from orchestrator.state import ConfigurationState, SweepState
 from orchestrator.weights import Kept, kept_weights
-from trainers.config import MemberConfig
+from trainers.config.member import MemberConfig
 from trainers.tasks.family import Family
 
 __all__ = ["Band", "CurveKey", "Quartiles", "Row", "Summary", "summary"]

@@ -27,7 +27,7 @@ from orchestrator.provenance import provenance
 from orchestrator.ray_session import Cluster, connected
 from orchestrator.state import SweepState
 from search_spaces import SweepSpec, dump_yaml, load_sweep
-from trainers.config import MemberConfig
+from trainers.config.member import MemberConfig
 from trainers.cost import Cost, estimate
 
 if TYPE_CHECKING:

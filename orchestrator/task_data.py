@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainers.config import MemberConfig
+from trainers.config.member import MemberConfig
 from trainers.random import Stream
 
 TRAINING = "training"

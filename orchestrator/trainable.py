@@ -45,7 +45,7 @@ def run_pack(config: Mapping[str, Any]) -> None:
 
     import trainers
     from trainers.checkpoint import Checkpoints
-    from trainers.config import MemberConfig
+    from trainers.config.member import MemberConfig
 
     torch.set_num_threads(max(1, int(work["cpus"])))
     members = [MemberConfig.from_dict(member) for member in work["members"]]

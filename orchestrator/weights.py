@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from orchestrator.errors import DamagedWeights, UserError
 from orchestrator.state import ConfigurationState, PackState, SweepState
-from trainers.config import MemberConfig
+from trainers.config.member import MemberConfig
 from trainers.cost import Cost
 from trainers.errors import WeightsError, nearest
 from trainers.weights import Array, StoredWeights, WeightsFile, averages_kept, member_prefix

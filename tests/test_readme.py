@@ -18,8 +18,8 @@ from orchestrator.cli import app
 from orchestrator.plan import configure
 from orchestrator.search import draw_sample
 from search_spaces import load_sweep, schema_text
-from trainers import registry
-from trainers.config import MemberConfig
+from trainers.config import registry
+from trainers.config.member import MemberConfig
 from trainers.results import Evaluation, Progress
 
 ROOT = Path(__file__).parents[1]

@@ -16,9 +16,9 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from trainers.config.registry import register
+from trainers.config.settings import Settings, setting
 from trainers.parameters import Layout
-from trainers.registry import register
-from trainers.settings import Settings, setting
 
 
 class Average(Protocol):

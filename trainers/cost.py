@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from trainers.config import MemberConfig
+from trainers.config.member import MemberConfig
 from trainers.evaluate import evaluate
 from trainers.pack import Pack, State
 from trainers.random import Stream

@@ -12,10 +12,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trainers.config import MemberConfig
+from trainers.config.member import MemberConfig
+from trainers.config.settings import Settings, settings_fields
 from trainers.errors import PackError
 from trainers.parameters import Layout
-from trainers.settings import Settings, settings_fields
 
 
 class Pack:

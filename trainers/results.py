@@ -8,7 +8,7 @@ from typing import Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from trainers.config import MemberConfig
+from trainers.config.member import MemberConfig
 from trainers.weights import WeightsFile
 
 

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from trainers.config.registry import register
+from trainers.config.settings import Settings, setting
 from trainers.errors import Problem
-from trainers.registry import register
-from trainers.settings import Settings, setting
 
 
 def _warmed(step: Tensor, warmup: int, factor: Tensor) -> Tensor:

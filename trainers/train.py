@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from trainers.checkpoint import Checkpoints, Snapshot
-from trainers.config import MemberConfig
+from trainers.config.member import MemberConfig
 from trainers.evaluate import evaluate
 from trainers.pack import Pack, State
 from trainers.results import Curve, Evaluation, MemberResult, Progress, Reporter

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainers.atomic_file import write_whole
-from trainers.config import MemberConfig
+from trainers.config.member import MemberConfig
 from trainers.errors import WeightsError
 from trainers.pack import Pack, State
 

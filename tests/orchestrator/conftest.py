@@ -15,7 +15,7 @@ from orchestrator.curve_store import write_part
 from orchestrator.ledger import Ledger
 from orchestrator.objective import score_configurations, score_members
 from orchestrator.state import SweepState
-from trainers.config import MemberConfig
+from trainers.config.member import MemberConfig
 from trainers.results import Evaluation
 
 SPEC: dict[str, Any] = {

@@ -17,8 +17,8 @@ from orchestrator.data_view import data_view, example_lines, histogram_figure, h
 from orchestrator.drawing import drawn_digest
 from orchestrator.task_data import TRAINING, Histogram, examples, histograms
 from search_spaces import load_sweep
-from trainers import registry
-from trainers.config import MemberConfig
+from trainers.config import registry
+from trainers.config.member import MemberConfig
 from trainers.random import Stream
 
 FOLDER = Path(__file__).parents[2] / "search_spaces"

@@ -11,7 +11,7 @@ from measures import Effect, Sweep, effect_of_seeds
 from orchestrator.checkpoint_choice import BEST, LAST
 from orchestrator.checkpoint_comparisons import compare_checkpoints
 from orchestrator.length_groups import length_groups, spans
-from trainers.config import MemberConfig
+from trainers.config.member import MemberConfig
 
 EXACT = "exact_match"
 CHECKPOINTS = {BEST: "best checkpoint", LAST: "last checkpoint"}

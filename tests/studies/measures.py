@@ -15,7 +15,7 @@ from orchestrator import statistics
 from orchestrator.checkpoint_choice import BEST, LAST, at_steps
 from orchestrator.objective import Objective, choose
 from orchestrator.state import SweepState
-from trainers.config import MemberConfig
+from trainers.config.member import MemberConfig
 
 MANY, UNITS, FEWEST = 10, 4, 3  # units for resampling, configurations to be units, units for any interval
 

@@ -11,7 +11,7 @@ from orchestrator.ledger import Ledger
 from orchestrator.plan import configure
 from orchestrator.search import draw_sample
 from search_spaces import load_sweep
-from trainers.config import MemberConfig
+from trainers.config.member import MemberConfig
 from trainers.results import Evaluation
 
 Invent = Callable[[MemberConfig, tuple[str, ...], int], np.ndarray]

@@ -19,7 +19,7 @@ from studies import STUDIES
 
 from orchestrator.checkpoint_choice import BEST, LAST
 from search_spaces import load_sweep
-from trainers.config import MemberConfig
+from trainers.config.member import MemberConfig
 
 FILES = {file.stem: file for file in STUDIES["arithmetic"].files}
 RANKS = {"learned": 0, "rpe": 2, "significance": 2, "upe": 4}  # of the claims, appended zeros being worth 1

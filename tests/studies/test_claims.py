@@ -14,7 +14,7 @@ from pretended import pretend
 from studies import STUDIES, Study
 
 from search_spaces import load_sweep
-from trainers.config import MemberConfig
+from trainers.config.member import MemberConfig
 
 
 @pytest.mark.parametrize("configurations", [4, 6, 9, 12, 30])

@@ -13,7 +13,7 @@ from set_complement_page import write_page
 from set_complement_search import hyperparameters
 from studies import STUDIES
 
-from trainers.config import MemberConfig
+from trainers.config.member import MemberConfig
 
 FILES = STUDIES["set_complement"].files
 DIAGNOSTICS = ("attention_uniformity", "balance", "table_displacement")

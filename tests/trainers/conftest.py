@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from trainers.config import MemberConfig
+from trainers.config.member import MemberConfig
 from trainers.results import Evaluation, Progress
 
 

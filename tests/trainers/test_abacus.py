@@ -6,7 +6,7 @@ import random
 import pytest
 import torch
 
-from trainers.config import MemberConfig
+from trainers.config.member import MemberConfig
 from trainers.layers.dropout import Dropout
 from trainers.numerals import PAD, PLUS
 from trainers.pack import Pack, State

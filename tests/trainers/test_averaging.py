@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from trainers.averaging import Bema, Ema, NormMatched, Raw
-from trainers.config import MemberConfig
+from trainers.config.member import MemberConfig
 from trainers.parameters import Layout, Parameter
 
 LAYOUT = Layout([Parameter(name="a", shape=(3,), std=1.0), Parameter(name="b", shape=(2,), std=1.0)])

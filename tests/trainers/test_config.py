@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainers.config import MemberConfig
+from trainers.config.member import MemberConfig
 from trainers.errors import ConfigError
 
 

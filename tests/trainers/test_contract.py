@@ -6,7 +6,7 @@ import importlib
 import pytest
 import torch
 
-from trainers import registry
+from trainers.config import registry
 from trainers.random import Stream
 
 TASKS = registry.names("task")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from trainers import registry
+from trainers.config import registry
 from trainers.errors import ConfigError
 from trainers.layers import attention as attention_module
 from trainers.layers.attention import attention

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from trainers import Checkpoints, train
-from trainers.config import MemberConfig
+from trainers.config.member import MemberConfig
 from trainers.errors import WeightsError
 from trainers.evaluate import evaluate
 from trainers.pack import Pack, State

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from trainers import registry
-from trainers.config import MemberConfig
-from trainers.contract import missing
+from trainers.config import registry
+from trainers.config.contract import missing
+from trainers.config.member import MemberConfig
 from trainers.errors import ConfigError
 from trainers.maps import Map
 from trainers.models.transformer import Transformer

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from trainers import registry
-from trainers.config import MemberConfig
-from trainers.contract import METHODS, VALUES, missing
+from trainers.config import registry
+from trainers.config.contract import METHODS, VALUES, missing
+from trainers.config.member import MemberConfig
+from trainers.config.settings import Settings, setting
 from trainers.errors import ConfigError
-from trainers.settings import Settings, setting
 
 
 @pytest.fixture

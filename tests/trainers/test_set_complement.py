@@ -7,7 +7,7 @@ import pytest
 import scipy.stats
 import torch
 
-from trainers.config import MemberConfig
+from trainers.config.member import MemberConfig
 from trainers.evaluate import evaluate
 from trainers.layers.dropout import Dropout
 from trainers.models.attention_only import AttentionOnly

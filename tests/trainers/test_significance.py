@@ -9,7 +9,7 @@ import torch
 from torch.nn import functional
 
 from trainers import numerals, train
-from trainers.config import MemberConfig
+from trainers.config.member import MemberConfig
 from trainers.evaluate import evaluate
 from trainers.layers.attention import attention
 from trainers.models.encoder import Encoder

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from trainers import train
-from trainers.config import MemberConfig
+from trainers.config.member import MemberConfig
 from trainers.errors import PackError
 from trainers.evaluate import evaluate
 from trainers.pack import Pack, State

@@ -9,7 +9,7 @@ import torch
 
 from trainers import Evaluation, train
 from trainers import evaluate as evaluation
-from trainers.config import MemberConfig
+from trainers.config.member import MemberConfig
 from trainers.cost import calibrate, estimate, kept_for_backward
 from trainers.pack import Pack, State
 
@@ -119,7 +119,7 @@ def test_what_the_gradient_needs_is_a_line_in_rows(member) -> None:
 def test_trainers_need_only_torch_and_numpy() -> None:
     foreign = ["ray", "optuna", "mlflow", "pydantic", "matplotlib", "pandas", "scipy", "search_spaces", "orchestrator"]
     program = (
-        "import sys; import trainers, trainers.cost, trainers.registry as r; [r.names(k) for k in r.KINDS];"
+        "import sys; import trainers, trainers.cost, trainers.config.registry as r; [r.names(k) for k in r.KINDS];"
         "found = {m.split('.')[0] for m in sys.modules} & set(sys.argv[1:]);"
         "sys.exit(', '.join(sorted(found)) or 0)"
     )

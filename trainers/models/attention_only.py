@@ -19,14 +19,14 @@ from collections.abc import Iterator, Mapping
 import torch
 from torch import Tensor
 
+from trainers.config.registry import register
+from trainers.config.settings import Settings, setting
 from trainers.errors import Problem
 from trainers.layers.dropout import Dropout
 from trainers.layers.embedding import embed
 from trainers.layers.linear import linear
 from trainers.layers.norm import layer_norm
 from trainers.parameters import Parameter
-from trainers.registry import register
-from trainers.settings import Settings, setting
 
 DROPOUT_SITES = ("embedding", "attention", "residual")
 

@@ -13,12 +13,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from trainers.config.registry import register
+from trainers.config.settings import Settings, setting
 from trainers.errors import Problem
 from trainers.layers.dropout import Dropout
 from trainers.maps import Map, Weights, gram
 from trainers.parameters import Parameter
-from trainers.registry import register
-from trainers.settings import Settings, setting
 from trainers.tasks.ring_regression import RingRegression
 
 

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
+from trainers.config.settings import Settings, setting
 from trainers.errors import Problem
 from trainers.layers.block import block, block_drops, block_parameters, norm_parameters, normed
 from trainers.layers.dropout import Dropout
@@ -17,7 +18,6 @@ from trainers.maps import Map, Weights
 from trainers.models.attention_only import DROPOUT_SITES
 from trainers.parameters import Parameter
 from trainers.positions.position import Position
-from trainers.settings import Settings, setting
 
 
 class Transformer(Settings):

@@ -5,13 +5,13 @@ from collections.abc import Iterator, Mapping
 import torch
 from torch import Tensor
 
+from trainers.config.registry import register
+from trainers.config.settings import Settings, setting
 from trainers.errors import Problem
 from trainers.layers.dropout import Dropout
 from trainers.layers.embedding import embed
 from trainers.parameters import Parameter
 from trainers.positions.position import Position
-from trainers.registry import register
-from trainers.settings import Settings, setting
 
 _SITE = 1000  # of the random offset in the dropout stream, beyond the sites of any model
 

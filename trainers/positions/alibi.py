@@ -5,9 +5,9 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from trainers.config.registry import register
 from trainers.positions.position import Position
 from trainers.positions.relative import differences
-from trainers.registry import register
 
 
 @register("position", "alibi")

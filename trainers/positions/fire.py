@@ -5,11 +5,11 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from trainers.config.registry import register
+from trainers.config.settings import setting
 from trainers.parameters import Parameter, uniform_parameter
 from trainers.positions.position import Position
 from trainers.positions.relative import differences
-from trainers.registry import register
-from trainers.settings import setting
 
 _EPSILON = 1e-6
 

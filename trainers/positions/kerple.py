@@ -5,10 +5,10 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from trainers.config.registry import register
 from trainers.parameters import Parameter, uniform_parameter
 from trainers.positions.position import Position
 from trainers.positions.relative import differences
-from trainers.registry import register
 
 _LEAST = 0.01  # of both parameters
 

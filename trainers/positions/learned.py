@@ -6,12 +6,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from trainers.config.registry import register
+from trainers.config.settings import Settings, setting
 from trainers.layers.dropout import Dropout
 from trainers.maps import Map, Weights, gram
 from trainers.parameters import Parameter
 from trainers.positions.position import Position
-from trainers.registry import register
-from trainers.settings import Settings, setting
 
 _SITE = 1000  # of the random offsets in the dropout stream, beyond the sites of any model
 

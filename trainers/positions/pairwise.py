@@ -11,9 +11,9 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from trainers.config.settings import Settings
 from trainers.errors import Problem
 from trainers.parameters import Parameter
-from trainers.settings import Settings
 
 
 def pairwise_table(name: str, rows: int, head_width: int, std: float) -> tuple[Parameter, ...]:

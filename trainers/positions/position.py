@@ -4,11 +4,11 @@ from collections.abc import Iterator, Mapping
 
 from torch import Tensor
 
+from trainers.config.settings import Settings
 from trainers.errors import Problem
 from trainers.layers.dropout import Dropout
 from trainers.maps import Map, Weights
 from trainers.parameters import Parameter
-from trainers.settings import Settings
 
 
 class Position(Settings):

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from trainers.config.registry import register
+from trainers.config.settings import setting
 from trainers.errors import Problem
 from trainers.positions.position import Position
-from trainers.registry import register
-from trainers.settings import setting
 
 
 @register("position", "rope")

@@ -6,14 +6,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from trainers.config.registry import register
+from trainers.config.settings import Settings, setting
 from trainers.errors import Problem
 from trainers.layers.dropout import Dropout
 from trainers.numerals import FIRST, SECOND, places
 from trainers.parameters import Parameter
 from trainers.positions.pairwise import multiplier_problems, pairwise_scores, pairwise_table
 from trainers.positions.position import Position
-from trainers.registry import register
-from trainers.settings import Settings, setting
 
 
 @register("position", "significance")

@@ -5,10 +5,10 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from trainers.config.registry import register
+from trainers.config.settings import setting
 from trainers.layers.dropout import Dropout
 from trainers.positions.position import Position
-from trainers.registry import register
-from trainers.settings import setting
 
 
 @register("position", "sinusoidal")

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping
 import torch
 from torch import Tensor
 
+from trainers.config.registry import register
+from trainers.config.settings import setting
 from trainers.errors import Problem
 from trainers.parameters import Parameter
 from trainers.positions.position import Position
 from trainers.positions.relative import differences
-from trainers.registry import register
-from trainers.settings import setting
 
 
 @register("position", "t5")

@@ -5,6 +5,8 @@ from collections.abc import Iterator, Mapping
 import torch
 from torch import Tensor
 
+from trainers.config.registry import register
+from trainers.config.settings import Settings, setting
 from trainers.errors import Problem
 from trainers.maps import Map, Weights
 from trainers.parameters import Parameter
@@ -12,8 +14,6 @@ from trainers.positions.pairwise import multiplier_problems, pairwise_scores, pa
 from trainers.positions.pairwise_maps import pairwise_maps
 from trainers.positions.position import Position
 from trainers.positions.relative import differences
-from trainers.registry import register
-from trainers.settings import Settings, setting
 
 
 @register("position", "upe")

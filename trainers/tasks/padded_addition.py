@@ -7,11 +7,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from trainers.config.registry import register
+from trainers.config.settings import setting
 from trainers.errors import Problem
 from trainers.numerals import PLUS
 from trainers.random import Stream
-from trainers.registry import register
-from trainers.settings import setting
 from trainers.tasks import carry_chains
 from trainers.tasks.batch import Batch
 from trainers.tasks.digit_scores import GENERAL

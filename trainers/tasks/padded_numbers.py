@@ -13,10 +13,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from trainers.config.settings import Settings, setting
 from trainers.errors import Problem
 from trainers.numerals import DIGITS, PAD, Places, places
 from trainers.random import Stream
-from trainers.settings import Settings, setting
 from trainers.tasks import digit_scores
 from trainers.tasks.batch import Batch
 from trainers.tasks.digit_scores import GENERAL, OUTPUTS, GroupedBatch

@@ -10,10 +10,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from trainers.config.registry import register
+from trainers.config.settings import Settings, setting
 from trainers.errors import Problem
 from trainers.random import Stream
-from trainers.registry import register
-from trainers.settings import Settings, setting
 from trainers.tasks import uniform
 from trainers.tasks.batch import Batch
 

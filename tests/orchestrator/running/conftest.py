@@ -21,7 +21,7 @@ from orchestrator.state import SweepState
 from orchestrator.trainable import decode_work
 from search_spaces import SweepSpec, load_sweep
 from trainers.checkpoint import Checkpoints
-from trainers.config import MemberConfig
+from trainers.config.member import MemberConfig
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 TINY = """name: tiny

@@ -12,7 +12,7 @@ from orchestrator.forecast import forecast
 from orchestrator.ledger import LEDGER_FILE, read_records
 from orchestrator.weights import kept_weights, load
 from search_spaces import load_sweep
-from trainers.config import MemberConfig
+from trainers.config.member import MemberConfig
 
 KEEP = "resources.keep_weights=true"
 

@@ -143,7 +143,7 @@ def _checked(item: Field[Any], hint: Any, value: Any) -> tuple[Any, list[Problem
 
 def _registered(item: Field[Any], value: Any) -> tuple[Any, list[Problem]]:
     """The registered class that a name or a mapping stands for."""
-    from trainers import registry
+    from trainers.config import registry
 
     if isinstance(value, Settings):
         return value, []

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING
 from typing import Any, NamedTuple, TypeVar
 
-from trainers.contract import missing
+from trainers.config.contract import missing
+from trainers.config.settings import Settings, allowed_values, settings_fields
 from trainers.errors import ConfigError, Problem, nearest
-from trainers.settings import Settings, allowed_values, settings_fields
 
 KINDS = ("task", "model", "position", "average", "schedule")
 _classes: dict[str, dict[str, type[Settings]]] = {kind: {} for kind in KINDS}

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
 
-from trainers import registry
+from trainers.config import registry
+from trainers.config.settings import Settings, setting
 from trainers.errors import ConfigError, Problem, nearest
-from trainers.settings import Settings, setting
 
 SECTIONS = ("task", "model", "training", "evaluation", "seed")
 

@@ -1,0 +1,1 @@
+"""What a member is made of: typed settings, names to classes, MemberConfig."""
