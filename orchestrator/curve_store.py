@@ -196,7 +196,7 @@ def _read_part(folder: Path, relative: str, sha256: str) -> Any:
 
 
 def _write_atomically(path: Path, content: bytes) -> None:
-    from trainers.atomic_file import write_whole  # brings torch, which reading curves does without
+    from trainers.files.atomic_file import write_whole  # brings torch, which reading curves does without
 
     try:
         path.parent.mkdir(exist_ok=True)  # not its parents: a sweep folder that is gone is not made again

@@ -44,8 +44,8 @@ def run_pack(config: Mapping[str, Any]) -> None:
     import torch
 
     import trainers
-    from trainers.checkpoint import Checkpoints
     from trainers.config.member import MemberConfig
+    from trainers.files.checkpoint import Checkpoints
 
     torch.set_num_threads(max(1, int(work["cpus"])))
     members = [MemberConfig.from_dict(member) for member in work["members"]]

@@ -1,7 +1,7 @@
 """Final weights that a sweep has kept: which files the ledger names, and loading them.
 
-Packs write one file for each member below `weights/` (trainers/weights.py has the format) before their final evaluation
-is recorded, and that record names the files and their checksums.
+Packs write one file for each member below `weights/` (trainers/files/weights.py has the format) before their final
+evaluation is recorded, and that record names the files and their checksums.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,7 +13,7 @@ from orchestrator.state import ConfigurationState, PackState, SweepState
 from trainers.config.member import MemberConfig
 from trainers.cost import Cost
 from trainers.errors import WeightsError, nearest
-from trainers.weights import Array, StoredWeights, WeightsFile, averages_kept, member_prefix
+from trainers.files.weights import Array, StoredWeights, WeightsFile, averages_kept, member_prefix
 
 WEIGHTS_FOLDER = "weights"
 

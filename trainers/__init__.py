@@ -10,8 +10,8 @@ import os
 
 os.environ.setdefault("MKL_CBWR", "AVX2,STRICT")
 
-from trainers.checkpoint import Checkpoints
 from trainers.config.member import MemberConfig
+from trainers.files.checkpoint import Checkpoints
 from trainers.results import Curve, Evaluation, MemberResult, Progress, Reporter
 from trainers.train import train
 

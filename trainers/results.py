@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainers.config.member import MemberConfig
-from trainers.weights import WeightsFile
+from trainers.files.weights import WeightsFile
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from trainers.checkpoint import Checkpoints, Snapshot
 from trainers.config.member import MemberConfig
 from trainers.evaluate import evaluate
+from trainers.files.checkpoint import Checkpoints, Snapshot
+from trainers.files.weights import WeightsFile, weights_of, write_weights
 from trainers.pack import Pack, State
 from trainers.results import Curve, Evaluation, MemberResult, Progress, Reporter
 from trainers.step import compiles, stepper
-from trainers.weights import WeightsFile, weights_of, write_weights
 
 _HEARTBEAT_SECONDS = 1.0
 

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from trainers.atomic_file import write_whole
+from trainers.files.atomic_file import write_whole
 
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from trainers.atomic_file import write_whole
+from trainers.files.atomic_file import write_whole
 def pieces():
     yield b"n" * 100_000
     os.kill(os.getpid(), signal.SIGKILL)

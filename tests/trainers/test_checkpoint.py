@@ -6,8 +6,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from trainers import Checkpoints, train
-from trainers.checkpoint import Snapshot
 from trainers.errors import CheckpointError
+from trainers.files.checkpoint import Snapshot
 
 
 class KilledError(Exception):

@@ -12,8 +12,8 @@ from trainers import Checkpoints, train
 from trainers.config.member import MemberConfig
 from trainers.errors import WeightsError
 from trainers.evaluate import evaluate
+from trainers.files.weights import StoredWeights, averages_kept, write_weights
 from trainers.pack import Pack, State
-from trainers.weights import StoredWeights, averages_kept, write_weights
 
 AVERAGES = {"ema": {"decay": 0.9}, "bema": {}, "norm_matched": {}}
 TASKS = {

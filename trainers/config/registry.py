@@ -106,9 +106,9 @@ def describe(kind: str) -> list[Description]:
 
 
 def _loaded(kind: str) -> dict[str, type[Settings]]:
-    """The classes of a kind, importing every module of its home once."""
+    """The classes of a kind, importing every module of its home and of the folders in it once."""
     home = importlib.import_module(_homes[kind])
     if hasattr(home, "__path__"):
-        for module in pkgutil.iter_modules(home.__path__):
-            importlib.import_module(f"{home.__name__}.{module.name}")
+        for module in pkgutil.walk_packages(home.__path__, f"{home.__name__}."):
+            importlib.import_module(module.name)
     return _classes[kind]

@@ -20,8 +20,8 @@ from orchestrator.plan import make_packs
 from orchestrator.state import SweepState
 from orchestrator.trainable import decode_work
 from search_spaces import SweepSpec, load_sweep
-from trainers.checkpoint import Checkpoints
 from trainers.config.member import MemberConfig
+from trainers.files.checkpoint import Checkpoints
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 TINY = """name: tiny

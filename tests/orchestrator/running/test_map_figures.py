@@ -12,9 +12,9 @@ from orchestrator.map_figures import draw_maps, maps_of, median_seed
 from orchestrator.report import write_report
 from orchestrator.summary import summary
 from orchestrator.weights import kept_weights, load
+from trainers.files.weights import StoredWeights
 from trainers.maps import Map
 from trainers.models.linear_attention import LinearAttention
-from trainers.weights import StoredWeights
 
 KEEP = "resources.keep_weights=true"
 RING = (

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trainers.atomic_file import write_whole
 from trainers.config.member import MemberConfig
 from trainers.errors import WeightsError
+from trainers.files.atomic_file import write_whole
 from trainers.pack import Pack, State
 
 Array = NDArray[Any]

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trainers.atomic_file import write_whole
 from trainers.errors import CheckpointError
+from trainers.files.atomic_file import write_whole
 
 _SCHEMA = 1
 _KEPT = 2
