@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from trainers.config.member import MemberConfig
-from trainers.layers.dropout import Dropout
+from trainers.noise import Dropout
 from trainers.numerals import PAD, PLUS
 from trainers.pack import Pack, State
 from trainers.positions import abacus

@@ -70,7 +70,7 @@ def test_equals_torch_transformer_with_copied_weights(kind, norm: str) -> None:
 
 def test_fused_attention_equals_written_out_attention(member) -> None:
     """Dropout of rate zero at the attention weights takes the written-out path."""
-    from trainers.layers.dropout import Dropout
+    from trainers.noise import Dropout
     from trainers.random import Stream
 
     model = Decoder(layers=2, width=8, heads=2)
@@ -115,7 +115,7 @@ def test_rope_is_a_rotation_by_position_times_frequency() -> None:
 
 
 def test_learned_positions_and_their_offsets(member) -> None:
-    from trainers.layers.dropout import Dropout
+    from trainers.noise import Dropout
     from trainers.positions.learned import Learned
     from trainers.random import Stream
 

@@ -9,8 +9,8 @@ import torch
 
 from trainers.config.member import MemberConfig
 from trainers.evaluate import evaluate
-from trainers.layers.dropout import Dropout
 from trainers.models.attention_only import AttentionOnly
+from trainers.noise import Dropout
 from trainers.pack import Pack, State
 from trainers.random import Stream
 from trainers.step import losses, sampled, step_once

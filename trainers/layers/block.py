@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping
 from torch import Tensor
 
 from trainers.layers.attention import attention
-from trainers.layers.dropout import Dropout
 from trainers.layers.mlp import mlp
 from trainers.layers.norm import layer_norm
+from trainers.noise import Dropout
 from trainers.parameters import Parameter
 from trainers.positions.position import Position
 

@@ -22,10 +22,10 @@ from torch import Tensor
 from trainers.config.registry import register
 from trainers.config.settings import Settings, setting
 from trainers.errors import Problem
-from trainers.layers.dropout import Dropout
 from trainers.layers.embedding import embed
 from trainers.layers.linear import linear
 from trainers.layers.norm import layer_norm
+from trainers.noise import Dropout
 from trainers.parameters import Parameter
 
 DROPOUT_SITES = ("embedding", "attention", "residual")

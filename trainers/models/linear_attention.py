@@ -16,8 +16,8 @@ from torch import Tensor
 from trainers.config.registry import register
 from trainers.config.settings import Settings, setting
 from trainers.errors import Problem
-from trainers.layers.dropout import Dropout
 from trainers.maps import Map, Weights, gram
+from trainers.noise import Dropout
 from trainers.parameters import Parameter
 from trainers.tasks.ring_regression import RingRegression
 

@@ -8,8 +8,8 @@ from torch import Tensor
 
 from trainers.config.registry import register
 from trainers.config.settings import Settings, setting
-from trainers.layers.dropout import Dropout
 from trainers.maps import Map, Weights, gram
+from trainers.noise import Dropout
 from trainers.parameters import Parameter
 from trainers.positions.position import Position
 

@@ -6,8 +6,8 @@ from torch import Tensor
 
 from trainers.config.settings import Settings
 from trainers.errors import Problem
-from trainers.layers.dropout import Dropout
 from trainers.maps import Map, Weights
+from trainers.noise import Dropout
 from trainers.parameters import Parameter
 
 

@@ -9,7 +9,7 @@ from torch.nn import functional
 from trainers.config.registry import register
 from trainers.config.settings import Settings, setting
 from trainers.errors import Problem
-from trainers.layers.dropout import Dropout
+from trainers.noise import Dropout
 from trainers.numerals import FIRST, SECOND, places
 from trainers.parameters import Parameter
 from trainers.positions.pairwise import multiplier_problems, pairwise_scores, pairwise_table

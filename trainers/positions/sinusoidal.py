@@ -7,7 +7,7 @@ from torch import Tensor
 
 from trainers.config.registry import register
 from trainers.config.settings import setting
-from trainers.layers.dropout import Dropout
+from trainers.noise import Dropout
 from trainers.positions.position import Position
 
 
