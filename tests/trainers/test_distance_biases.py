@@ -8,8 +8,8 @@ import torch
 
 from trainers.config import registry
 from trainers.errors import ConfigError
-from trainers.layers import attention as attention_module
-from trainers.layers.attention import attention
+from trainers.models import attention as attention_module
+from trainers.models.attention import attention
 from trainers.models.decoder import Decoder
 from trainers.models.encoder import Encoder
 from trainers.parameters import Layout

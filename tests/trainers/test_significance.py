@@ -11,7 +11,7 @@ from torch.nn import functional
 from trainers import numerals, train
 from trainers.config.member import MemberConfig
 from trainers.evaluate import evaluate
-from trainers.layers.attention import attention
+from trainers.models.attention import attention
 from trainers.models.encoder import Encoder
 from trainers.numerals import PAD, PLUS, TEXT, TIMES
 from trainers.pack import Pack, State

@@ -10,11 +10,11 @@ from torch import Tensor
 
 from trainers.config.settings import Settings, setting
 from trainers.errors import Problem
-from trainers.layers.block import block, block_drops, block_parameters, norm_parameters, normed
 from trainers.layers.embedding import embed
 from trainers.layers.linear import linear
 from trainers.maps import Map, Weights
 from trainers.models.attention_only import DROPOUT_SITES
+from trainers.models.block import block, block_drops, block_parameters, norm_parameters, normed
 from trainers.noise import Dropout
 from trainers.parameters import Parameter
 from trainers.positions.position import Position

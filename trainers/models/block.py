@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 
 from torch import Tensor
 
-from trainers.layers.attention import attention
 from trainers.layers.mlp import mlp
 from trainers.layers.norm import layer_norm
+from trainers.models.attention import attention
 from trainers.noise import Dropout
 from trainers.parameters import Parameter
 from trainers.positions.position import Position
