@@ -14,7 +14,7 @@ from trainers.positions import abacus
 from trainers.positions.abacus import Abacus
 from trainers.random import Stream
 from trainers.step import step_once
-from trainers.tasks.padded_addition import PaddedAddition
+from trainers.tasks.arithmetic.padded_addition import PaddedAddition
 from trainers.tasks.set_complement import SetComplement
 
 

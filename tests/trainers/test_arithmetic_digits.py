@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trainers.random import Stream
-from trainers.tasks import carry_chains
-from trainers.tasks.carry_chains import FREE, count, draw
-from trainers.tasks.digits import (
+from trainers.tasks.arithmetic import carry_chains
+from trainers.tasks.arithmetic.carry_chains import FREE, count, draw
+from trainers.tasks.arithmetic.digits import (
     PAD,
     add,
     carries,

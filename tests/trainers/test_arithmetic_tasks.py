@@ -11,12 +11,12 @@ import torch
 from trainers.errors import ConfigError
 from trainers.numerals import FIRST, NO_ROLE, OPERATOR, PAD, PLUS, SECOND, TEXT, TIMES
 from trainers.random import Stream
-from trainers.tasks import carry_chains
-from trainers.tasks.digits import cascade_length, to_integers
+from trainers.tasks.arithmetic import carry_chains
+from trainers.tasks.arithmetic.digits import cascade_length, to_integers
+from trainers.tasks.arithmetic.operand_layout import IGNORED
+from trainers.tasks.arithmetic.padded_addition import PaddedAddition
+from trainers.tasks.arithmetic.padded_multiplication import PaddedMultiplication
 from trainers.tasks.fixed_set import FixedSet, visited
-from trainers.tasks.operand_layout import IGNORED
-from trainers.tasks.padded_addition import PaddedAddition
-from trainers.tasks.padded_multiplication import PaddedMultiplication
 
 Task = PaddedAddition | PaddedMultiplication
 

@@ -17,7 +17,7 @@ from trainers.positions.alibi import Alibi
 from trainers.positions.fire import Fire
 from trainers.positions.kerple import Kerple
 from trainers.positions.t5 import T5
-from trainers.tasks.padded_addition import PaddedAddition
+from trainers.tasks.arithmetic.padded_addition import PaddedAddition
 
 M, B, H, T, K = 2, 3, 4, 7, 4
 TOKENS = torch.zeros(M, B, T, dtype=torch.int64)

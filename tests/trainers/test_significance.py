@@ -21,8 +21,8 @@ from trainers.positions.rpe import Rpe
 from trainers.positions.significance import Significance
 from trainers.positions.upe import Upe
 from trainers.step import step_once
-from trainers.tasks.padded_addition import PaddedAddition
-from trainers.tasks.padded_multiplication import PaddedMultiplication
+from trainers.tasks.arithmetic.padded_addition import PaddedAddition
+from trainers.tasks.arithmetic.padded_multiplication import PaddedMultiplication
 from trainers.tasks.set_complement import SetComplement
 
 M, K, LONGEST = 2, 4, 12

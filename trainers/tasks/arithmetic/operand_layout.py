@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from trainers.numerals import FIRST, OPERATOR, PAD, PLUS, SECOND, TEXT, TIMES, Places, places
+from trainers.tasks.arithmetic.digits import read
 from trainers.tasks.batch import Batch
-from trainers.tasks.digits import read
 from trainers.tasks.fixed_set import Draws
 
 IGNORED = -100  # target of a position that is neither trained nor scored

@@ -12,14 +12,14 @@ from trainers.config.settings import setting
 from trainers.errors import Problem
 from trainers.numerals import PLUS
 from trainers.random import Stream
-from trainers.tasks import carry_chains
+from trainers.tasks.arithmetic import carry_chains
+from trainers.tasks.arithmetic.digit_scores import GENERAL
+from trainers.tasks.arithmetic.digits import add, carry_run, cascade_length, digit_count, of_integers, shifted, written
+from trainers.tasks.arithmetic.operand_layout import Layout
+from trainers.tasks.arithmetic.padded_numbers import SHIFTED, PaddedNumbers, as_written
 from trainers.tasks.batch import Batch
-from trainers.tasks.digit_scores import GENERAL
-from trainers.tasks.digits import add, carry_run, cascade_length, digit_count, of_integers, shifted, written
 from trainers.tasks.family import Family, families
 from trainers.tasks.fixed_set import Draws
-from trainers.tasks.operand_layout import Layout
-from trainers.tasks.padded_numbers import SHIFTED, PaddedNumbers, as_written
 
 _PAIRS, _KIND, _MIXTURE, _SHIFT, _GAPS, _TEXT = range(6)  # sites of random words
 _SITES, _GROUPS = 8, 1024  # sites reserved for one group of evaluation rows, and groups for one length

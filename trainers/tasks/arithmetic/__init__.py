@@ -1,0 +1,1 @@
+"""Arithmetic on padded numbers: all digits of the answer in one pass."""
