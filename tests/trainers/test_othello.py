@@ -8,8 +8,8 @@ import scipy.stats
 import torch
 
 from trainers.random import Stream
-from trainers.tasks.othello import Othello
-from trainers.tasks.reversi import Board, perft, successors
+from trainers.tasks.othello.othello import Othello
+from trainers.tasks.othello.reversi import Board, perft, successors
 
 
 class Referee:

@@ -14,7 +14,7 @@ from trainers.errors import Problem
 from trainers.random import Stream
 from trainers.tasks import uniform
 from trainers.tasks.batch import Batch
-from trainers.tasks.reversi import Board
+from trainers.tasks.othello.reversi import Board
 
 Curves = NDArray[np.float32]
 

@@ -1,0 +1,1 @@
+"""Othello: the next move of random games."""
