@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from orchestrator import statistics
+from orchestrator.statistics import medians as statistics
 
 GROUPS = ("trained", "selection", "test")
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator import statistics
+from orchestrator.statistics import medians as statistics
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,12 +6,12 @@ import shutil
 import numpy as np
 import pytest
 
-from orchestrator import statistics
 from orchestrator.csv_tables import average_lines, effect_lines
 from orchestrator.effect_tables import effect_columns, effect_notes
 from orchestrator.hyperparameter_effects import effects_on
+from orchestrator.statistics import medians as statistics
+from orchestrator.statistics.trend import binned_medians
 from orchestrator.summary import summary
-from orchestrator.trend import binned_medians
 
 
 def drawn_values(rng, count):

@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from orchestrator.bootstrap import bootstrap_clustered_median
-from orchestrator.effects import EFFECT_COLUMNS, PARTIAL_COLUMNS
 from orchestrator.objective import quartiles
 from orchestrator.state import SweepState
-from orchestrator.statistics import (
+from orchestrator.statistics.bootstrap import bootstrap_clustered_median
+from orchestrator.statistics.effects import EFFECT_COLUMNS, PARTIAL_COLUMNS
+from orchestrator.statistics.medians import (
     MEDIAN_CURVE_COLUMNS,
     bootstrap_median,
     effects,

@@ -11,10 +11,10 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from orchestrator import statistics
 from orchestrator.checkpoint_choice import BEST, LAST, at_steps
 from orchestrator.objective import Objective, choose
 from orchestrator.state import SweepState
+from orchestrator.statistics import medians as statistics
 from trainers.config.member import MemberConfig
 
 MANY, UNITS, FEWEST = 10, 4, 3  # units for resampling, configurations to be units, units for any interval

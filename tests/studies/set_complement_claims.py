@@ -14,7 +14,7 @@ from set_complement_measures import TV, best_average, curves_in_numbers, gain, l
 from set_complement_search import held_fixed, search_scores
 from set_complement_theorems import dimensions, two_lengths
 
-from orchestrator import statistics
+from orchestrator.statistics import medians as statistics
 
 
 def all_claims(sweeps: Mapping[str, Sweep]) -> list[Claim]:

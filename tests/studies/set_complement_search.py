@@ -7,7 +7,7 @@ from claims import Part, Table, span
 from measures import Effect, Sweep
 from set_complement_measures import TV
 
-from orchestrator import statistics
+from orchestrator.statistics import medians as statistics
 
 
 def hyperparameters(search: Sweep) -> list[Table]:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pandas as pd
 from scipy import stats
 
-from orchestrator.bootstrap import LEVEL, RESAMPLES, spearman
+from orchestrator.statistics.bootstrap import LEVEL, RESAMPLES, spearman
 
 Floats = npt.NDArray[np.float64]
 Values = Mapping[str, Mapping[str, Any]]

@@ -15,8 +15,16 @@ import numpy.typing as npt
 import pandas as pd
 from scipy import stats
 
-from orchestrator.bootstrap import LEVEL, RESAMPLES, Estimate, bootstrap_clustered_median, bootstrap_median, spearman
-from orchestrator.effects import (
+from orchestrator.objective import quartiles
+from orchestrator.statistics.bootstrap import (
+    LEVEL,
+    RESAMPLES,
+    Estimate,
+    bootstrap_clustered_median,
+    bootstrap_median,
+    spearman,
+)
+from orchestrator.statistics.effects import (
     Scores,
     Values,
     effects,
@@ -26,7 +34,6 @@ from orchestrator.effects import (
     partial_effects,
     value_label,
 )
-from orchestrator.objective import quartiles
 
 __all__ = [
     "Estimate",

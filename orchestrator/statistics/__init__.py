@@ -1,0 +1,1 @@
+"""Statistics that know no sweep: medians, pairs, importance, resampling, effects, trends."""
