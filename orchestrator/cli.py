@@ -295,8 +295,8 @@ def _load(file: Path, overrides: list[str] | None, name: str | None = None) -> A
 
 def _build_sample(spec: Any) -> tuple[int, list[str]]:
     """Build every grid point with as many draws as make SAMPLES configurations; how many, and warnings."""
-    from orchestrator.plan import configure, warnings_for
-    from orchestrator.search import draw_sample
+    from orchestrator.plan.configurations import configure, warnings_for
+    from orchestrator.plan.search import draw_sample
 
     configurations = configure(spec, [(draw.number, draw.values) for draw in draw_sample(spec, SAMPLES)])
     return len(configurations), warnings_for(spec, configurations[0].member(spec.seeds[0]))

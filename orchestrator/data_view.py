@@ -11,11 +11,12 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from orchestrator import drawing, search
+from orchestrator import drawing
 from orchestrator.drawing import PALETTE, drawn_digest, spans_decades
 from orchestrator.errors import UserError
 from orchestrator.length_groups import few_lengths, length_groups, spans
-from orchestrator.plan import configure
+from orchestrator.plan import search
+from orchestrator.plan.configurations import configure
 from orchestrator.task_data import Example, Histogram, examples, has_measures, histograms
 from orchestrator.wording import compact_value, printable, three_digits
 from search_spaces import SweepSpec

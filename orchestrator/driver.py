@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from orchestrator import curve_store, search, weights
+from orchestrator import curve_store, weights
 from orchestrator.checkpoint_choice import LAST
 from orchestrator.deaths import counted
 from orchestrator.ledger import Ledger, Record
 from orchestrator.objective import as_objective, is_judged, score_configuration, score_members
-from orchestrator.plan import Configuration, Pack, configure
+from orchestrator.plan import search
+from orchestrator.plan.configurations import Configuration, Pack, configure
 from orchestrator.state import ConfigurationState, SweepState
 from orchestrator.trainable import encode_work, stuck_file
 from search_spaces import SweepSpec

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import psutil
 
-from orchestrator import search
-from orchestrator.plan import Pack, makespan
+from orchestrator.plan import search
+from orchestrator.plan.configurations import Pack, makespan
 from orchestrator.progress import duration
 from orchestrator.ray_session import Cluster
 from orchestrator.sweep import check, packing

@@ -4,10 +4,10 @@ import math
 import time
 from collections import Counter
 
-from orchestrator import search
 from orchestrator.consoles import command
 from orchestrator.driver import SweepDriver
 from orchestrator.lock import running
+from orchestrator.plan import search
 from orchestrator.progress import Snapshot
 from orchestrator.state import ConfigurationState, SweepState
 

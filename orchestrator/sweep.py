@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from orchestrator import search
 from orchestrator.curve_store import write_curves
 from orchestrator.deaths import counted, death_sentence
 from orchestrator.driver import SweepDriver, is_finished
@@ -21,7 +20,8 @@ from orchestrator.errors import LedgerError, SpecChanged, SweepExists
 from orchestrator.interrupts import EXIT_CODE, Interrupts
 from orchestrator.ledger import LEDGER_FILE, Ledger, Record
 from orchestrator.meter import Meter
-from orchestrator.plan import LARGEST_PACK, Configuration, Pack, configure, make_packs, warnings_for
+from orchestrator.plan import search
+from orchestrator.plan.configurations import LARGEST_PACK, Configuration, Pack, configure, make_packs, warnings_for
 from orchestrator.progress import Progress
 from orchestrator.provenance import provenance
 from orchestrator.ray_session import Cluster, connected

@@ -15,8 +15,8 @@ import yaml
 
 import trainers
 from orchestrator.cli import app
-from orchestrator.plan import configure
-from orchestrator.search import draw_sample
+from orchestrator.plan.configurations import configure
+from orchestrator.plan.search import draw_sample
 from search_spaces import load_sweep, schema_text
 from trainers.config import registry
 from trainers.config.member import MemberConfig

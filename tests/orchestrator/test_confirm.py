@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from orchestrator import confirm as confirm_module
-from orchestrator import search
 from orchestrator.confirm import fresh_seeds, plan_confirmation
 from orchestrator.confirmed import read_confirmed
 from orchestrator.errors import DamagedLedger, SweepExists, UserError
 from orchestrator.ledger import LEDGER_FILE, Ledger, read_first_record, read_records
 from orchestrator.lineage import CONFIRMS, relative, used_seeds
-from orchestrator.plan import configure
+from orchestrator.plan import search
+from orchestrator.plan.configurations import configure
 from orchestrator.state import SweepState
 from orchestrator.summary import summary
 from search_spaces import SweepFileError, parse_sweep

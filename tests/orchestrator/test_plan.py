@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.plan import Pack, configure, cut, make_packs, makespan, warnings_for
+from orchestrator.plan.configurations import Pack, configure, cut, make_packs, makespan, warnings_for
 from search_spaces import SweepFileError, load_sweep
 
 FILE = """name: planned

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from orchestrator import search
+from orchestrator.plan import search
 from search_spaces import (
     Choice,
     IntUniform,

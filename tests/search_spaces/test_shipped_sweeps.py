@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.plan import configure, warnings_for
-from orchestrator.search import draw_sample
+from orchestrator.plan.configurations import configure, warnings_for
+from orchestrator.plan.search import draw_sample
 from search_spaces import load_sweep
 
 FOLDER = Path(__file__).parents[2] / "search_spaces"

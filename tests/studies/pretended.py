@@ -8,8 +8,8 @@ from measures import Sweep
 
 from orchestrator.curve_store import write_part
 from orchestrator.ledger import Ledger
-from orchestrator.plan import configure
-from orchestrator.search import draw_sample
+from orchestrator.plan.configurations import configure
+from orchestrator.plan.search import draw_sample
 from search_spaces import load_sweep
 from trainers.config.member import MemberConfig
 from trainers.results import Evaluation

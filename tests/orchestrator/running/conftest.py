@@ -16,7 +16,7 @@ import torch
 import trainers
 from orchestrator.driver import SweepDriver
 from orchestrator.ledger import Ledger, Record, read_records
-from orchestrator.plan import make_packs
+from orchestrator.plan.configurations import make_packs
 from orchestrator.state import SweepState
 from orchestrator.trainable import decode_work
 from search_spaces import SweepSpec, load_sweep

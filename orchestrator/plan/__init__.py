@@ -1,0 +1,1 @@
+"""From values to configurations, members and packs."""
