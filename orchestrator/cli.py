@@ -12,7 +12,7 @@ import typer
 
 from orchestrator.consoles import aligned, make_console
 from orchestrator.errors import LengthwiseError, UserError
-from orchestrator.places import check_storage, default_storage
+from orchestrator.record.folders import check_storage, default_storage
 
 DEBUG_VARIABLE = "LENGTHWISE_DEBUG"
 SAMPLES = 50  # random draws that `validate` builds when there are more
@@ -162,7 +162,7 @@ def confirm(
 def status(folder: SweepFolder) -> None:
     """Say where a sweep stands, whether it is running, and its best configuration so far."""
     from orchestrator.meter import status_rows
-    from orchestrator.state import SweepState
+    from orchestrator.record.state import SweepState
 
     _say(aligned(status_rows(SweepState.load(folder))))
 
@@ -176,9 +176,9 @@ def report(
     ] = None,
 ) -> None:
     """Draw figures and report of a sweep, finished or not, and print its tables."""
-    from orchestrator.curve_store import write_curves
     from orchestrator.map_figures import draw_maps
-    from orchestrator.state import SweepState
+    from orchestrator.record.curves import write_curves
+    from orchestrator.record.state import SweepState
     from orchestrator.sweep import present
 
     asked = draw_maps(folder, maps) if maps else []

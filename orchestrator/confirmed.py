@@ -7,8 +7,8 @@ from typing import Any
 
 from orchestrator.errors import LengthwiseError
 from orchestrator.length_groups import spans
-from orchestrator.lineage import CONFIRMS, confirmations_of, planned_seeds, relative, searches_of
-from orchestrator.state import SweepState
+from orchestrator.record.lineage import CONFIRMS, confirmations_of, planned_seeds, relative, searches_of
+from orchestrator.record.state import SweepState
 from orchestrator.summary import Quartiles, Row, Summary, summary
 
 

@@ -10,9 +10,9 @@ from orchestrator.plan import search
 from orchestrator.plan.configurations import Pack, makespan
 from orchestrator.progress import duration
 from orchestrator.ray_session import Cluster
+from orchestrator.record.kept_weights import bytes_per_member
 from orchestrator.sweep import check, packing
 from orchestrator.upload import measure
-from orchestrator.weights import bytes_per_member
 from search_spaces import SweepSpec
 from trainers.config.member import MemberConfig
 from trainers.cost import Cost, calibrate, estimate, will_compile

@@ -22,9 +22,9 @@ from orchestrator import drawing
 from orchestrator.drawing import PALETTE
 from orchestrator.errors import DamagedWeights, UserError
 from orchestrator.objective import reduced
-from orchestrator.state import SweepState
+from orchestrator.record.kept_weights import find_configuration
+from orchestrator.record.state import SweepState
 from orchestrator.summary import Row, Summary, summary
-from orchestrator.weights import find_configuration
 from orchestrator.wording import compact_value, printable, short_keys
 from trainers.config.member import MemberConfig
 from trainers.errors import WeightsError

@@ -6,10 +6,10 @@ from collections import Counter
 
 from orchestrator.consoles import command
 from orchestrator.driver import SweepDriver
-from orchestrator.lock import running
 from orchestrator.plan import search
 from orchestrator.progress import Snapshot
-from orchestrator.state import ConfigurationState, SweepState
+from orchestrator.record.lock import running
+from orchestrator.record.state import ConfigurationState, SweepState
 
 PHASES = {"starting": "starting workers", "compile": "compiling", "train": "training", "evaluate": "evaluating"}
 

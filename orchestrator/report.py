@@ -31,7 +31,7 @@ from orchestrator.effect_tables import comparison_columns, comparison_note, effe
 from orchestrator.family_figures import family_lines
 from orchestrator.figures import configuration_figure, draw_all
 from orchestrator.map_figures import damaged_maps
-from orchestrator.state import SweepState
+from orchestrator.record.state import SweepState
 from orchestrator.summary import Summary, summary
 from orchestrator.tables import (
     Columns,

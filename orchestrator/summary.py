@@ -16,7 +16,6 @@ from orchestrator.checkpoint_choice import BEST, Mask, at_steps
 from orchestrator.checkpoint_comparisons import CheckpointComparison, compare_checkpoints
 from orchestrator.hyperparameter_effects import Effect, effects_on
 from orchestrator.length_groups import LengthGroups, common_test_lengths, length_groups, spans
-from orchestrator.lineage import CONFIRMS
 from orchestrator.objective import (
     Objective,
     area_beyond,
@@ -28,8 +27,9 @@ from orchestrator.objective import (
     score_configurations,
     score_members,
 )
-from orchestrator.state import ConfigurationState, SweepState
-from orchestrator.weights import Kept, kept_weights
+from orchestrator.record.kept_weights import Kept, kept_weights
+from orchestrator.record.lineage import CONFIRMS
+from orchestrator.record.state import ConfigurationState, SweepState
 from trainers.config.member import MemberConfig
 from trainers.tasks.family import Family
 

@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from orchestrator.curve_store import write_curves
 from orchestrator.deaths import counted, death_sentence
 from orchestrator.driver import SweepDriver, is_finished
 from orchestrator.errors import LedgerError, SpecChanged, SweepExists
 from orchestrator.interrupts import EXIT_CODE, Interrupts
-from orchestrator.ledger import LEDGER_FILE, Ledger, Record
 from orchestrator.meter import Meter
 from orchestrator.plan import search
 from orchestrator.plan.configurations import LARGEST_PACK, Configuration, Pack, configure, make_packs, warnings_for
 from orchestrator.progress import Progress
-from orchestrator.provenance import provenance
 from orchestrator.ray_session import Cluster, connected
-from orchestrator.state import SweepState
+from orchestrator.record.curves import write_curves
+from orchestrator.record.ledger import LEDGER_FILE, Ledger, Record
+from orchestrator.record.provenance import provenance
+from orchestrator.record.state import SweepState
 from search_spaces import SweepSpec, dump_yaml, load_sweep
 from trainers.config.member import MemberConfig
 from trainers.cost import Cost, estimate

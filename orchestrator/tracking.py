@@ -35,15 +35,15 @@ from mlflow.tracking import MlflowClient
 
 from orchestrator import mlflow_view
 from orchestrator.consoles import command
-from orchestrator.curve_store import write_curves
 from orchestrator.errors import LengthwiseError
 from orchestrator.figures import configuration_figure, draw_all
-from orchestrator.ledger import read_records
-from orchestrator.lock import running
-from orchestrator.places import sweep_folders
+from orchestrator.record.curves import write_curves
+from orchestrator.record.folders import sweep_folders
+from orchestrator.record.ledger import read_records
+from orchestrator.record.lock import running
+from orchestrator.record.state import SweepState
 from orchestrator.report import csv_tables, write_report
 from orchestrator.run_contents import ContentsOfSweep, Point, RunContents, sweep_id
-from orchestrator.state import SweepState
 from orchestrator.summary import Row, summary
 from orchestrator.ui_server import UiServer, serve_until_stopped
 

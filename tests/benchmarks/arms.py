@@ -75,8 +75,8 @@ def ours(work: Workload, form: str, compiled: bool, pack: int | str) -> list[dic
 
 def collected(folder: Path) -> list[dict[str, Any]]:
     """Final curves of every member and the times of its pack's evaluations, from the sweep's own records."""
-    from orchestrator.ledger import read_records
-    from orchestrator.state import SweepState
+    from orchestrator.record.ledger import read_records
+    from orchestrator.record.state import SweepState
 
     state = SweepState.load(folder)
     frame = state.curves(final_only=True)

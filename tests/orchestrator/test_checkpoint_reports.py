@@ -10,11 +10,12 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from orchestrator import curve_store, drawing
+from orchestrator import drawing
 from orchestrator.checkpoint_figure import SHOWN, checkpoint_figure
 from orchestrator.objective import choose
+from orchestrator.record import curves as curve_store
+from orchestrator.record.state import SweepState
 from orchestrator.report import WIDE, render_terminal, write_report
-from orchestrator.state import SweepState
 from orchestrator.summary import summary
 
 BEST = {"objective.checkpoint": "best"}

@@ -12,11 +12,11 @@ from orchestrator import confirm as confirm_module
 from orchestrator.confirm import fresh_seeds, plan_confirmation
 from orchestrator.confirmed import read_confirmed
 from orchestrator.errors import DamagedLedger, SweepExists, UserError
-from orchestrator.ledger import LEDGER_FILE, Ledger, read_first_record, read_records
-from orchestrator.lineage import CONFIRMS, relative, used_seeds
 from orchestrator.plan import search
 from orchestrator.plan.configurations import configure
-from orchestrator.state import SweepState
+from orchestrator.record.ledger import LEDGER_FILE, Ledger, read_first_record, read_records
+from orchestrator.record.lineage import CONFIRMS, relative, used_seeds
+from orchestrator.record.state import SweepState
 from orchestrator.summary import summary
 from search_spaces import SweepFileError, parse_sweep
 

@@ -17,10 +17,10 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-from orchestrator.curve_store import COLUMNS, write_curves, write_part
 from orchestrator.errors import DamagedCurves, LedgerError
-from orchestrator.ledger import Ledger
-from orchestrator.state import SweepState
+from orchestrator.record.curves import COLUMNS, write_curves, write_part
+from orchestrator.record.ledger import Ledger
+from orchestrator.record.state import SweepState
 
 MEMBERS = [("c1", 0), ("c1", 5), ("c0", 0)]
 PROVENANCE = {"name": "s", "study": "t", "spec": {}, "spec_hash": "h", "provenance": {}}

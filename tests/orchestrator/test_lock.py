@@ -16,13 +16,13 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import LedgerError, SweepLocked, UserError
-from orchestrator.ledger import Ledger, read_records
-from orchestrator.lock import OWNER_FILE, Owner, SweepLock, read_owner, running
+from orchestrator.record.ledger import Ledger, read_records
+from orchestrator.record.lock import OWNER_FILE, Owner, SweepLock, read_owner, running
 
 HOLDER = """
 import sys, time
 from pathlib import Path
-from orchestrator.lock import SweepLock
+from orchestrator.record.lock import SweepLock
 lock = SweepLock(Path(sys.argv[1]), heartbeat_seconds=0.05)
 lock.acquire()
 print("held", flush=True)
@@ -33,7 +33,7 @@ lock.release()
 FORKING_HOLDER = """
 import os, sys, time
 from pathlib import Path
-from orchestrator.lock import SweepLock
+from orchestrator.record.lock import SweepLock
 SweepLock(Path(sys.argv[1])).acquire()
 if not os.fork():
     print(os.getpid(), flush=True)  # by now the fork is complete, and filelock has closed the child's copy
@@ -46,7 +46,7 @@ RACER = """
 import sys, time
 from pathlib import Path
 from orchestrator.errors import SweepLocked
-from orchestrator.ledger import Ledger
+from orchestrator.record.ledger import Ledger
 print("ready", flush=True)
 sys.stdin.readline()
 try:

@@ -27,7 +27,7 @@ from orchestrator.objective import (
     score_configurations,
     score_members,
 )
-from orchestrator.state import SweepState
+from orchestrator.record.state import SweepState
 
 finite = st.floats(-1e6, 1e6)
 seeds_scores = st.lists(finite | st.just(math.nan), min_size=1, max_size=9)

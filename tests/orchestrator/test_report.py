@@ -12,10 +12,10 @@ import pytest
 from rich.console import Console
 
 from orchestrator.consoles import WholeConsole
-from orchestrator.ledger import LEDGER_FILE
 from orchestrator.length_groups import LengthGroups, spans
+from orchestrator.record.ledger import LEDGER_FILE
+from orchestrator.record.state import SweepState
 from orchestrator.report import WIDE, print_report, read_summary, render_terminal, write_report
-from orchestrator.state import SweepState
 from orchestrator.summary import summary
 
 
@@ -262,7 +262,7 @@ def test_a_log_gets_whole_lines(small_sweep):
 def test_conflicting_curves_are_reported(small_sweep):
     state = SweepState.load(small_sweep.folder)
     record = json.loads((small_sweep.folder / LEDGER_FILE).read_text().splitlines()[3])["data"]
-    from orchestrator.ledger import Record
+    from orchestrator.record.ledger import Record
 
     state.apply(Record(99, 0.0, "evaluation", {**record, "sha256": "e" * 64}))
     assert "reported step 50 again with other curves" in text_of(summary(state))

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from orchestrator.errors import DamagedLedger
-from orchestrator.ledger import Ledger, Record, read_records
-from orchestrator.state import SweepState
+from orchestrator.record.ledger import Ledger, Record, read_records
+from orchestrator.record.state import SweepState
 
 
 def view(state: SweepState) -> str:

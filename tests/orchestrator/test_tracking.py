@@ -23,9 +23,9 @@ from mlflow.entities import Metric
 from mlflow.tracking import MlflowClient
 
 from orchestrator import mlflow_view
-from orchestrator.ledger import LEDGER_FILE
+from orchestrator.record.ledger import LEDGER_FILE
+from orchestrator.record.state import SweepState
 from orchestrator.run_contents import name, run_name, unique_names
-from orchestrator.state import SweepState
 from orchestrator.summary import summary
 from orchestrator.tracking import Publisher, TrackingError, default_uri, initialise, publish, serve, unpublished
 from orchestrator.ui_server import UiServer, UiServerError, free_port

@@ -13,7 +13,7 @@ from scipy import stats
 
 from orchestrator.checkpoint_choice import BEST, LAST, at_steps
 from orchestrator.objective import Objective, choose
-from orchestrator.state import SweepState
+from orchestrator.record.state import SweepState
 from orchestrator.statistics import medians as statistics
 from trainers.config.member import MemberConfig
 

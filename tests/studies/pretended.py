@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 from measures import Sweep
 
-from orchestrator.curve_store import write_part
-from orchestrator.ledger import Ledger
 from orchestrator.plan.configurations import configure
 from orchestrator.plan.search import draw_sample
+from orchestrator.record.curves import write_part
+from orchestrator.record.ledger import Ledger
 from search_spaces import load_sweep
 from trainers.config.member import MemberConfig
 from trainers.results import Evaluation

@@ -17,7 +17,7 @@ from measures import Sweep
 from studies import STUDIES, Study
 
 from orchestrator.errors import LengthwiseError
-from orchestrator.state import SweepState
+from orchestrator.record.state import SweepState
 from search_spaces import load_sweep
 
 ROOT = Path(__file__).parents[2]

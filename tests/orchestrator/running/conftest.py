@@ -15,9 +15,9 @@ import torch
 
 import trainers
 from orchestrator.driver import SweepDriver
-from orchestrator.ledger import Ledger, Record, read_records
 from orchestrator.plan.configurations import make_packs
-from orchestrator.state import SweepState
+from orchestrator.record.ledger import Ledger, Record, read_records
+from orchestrator.record.state import SweepState
 from orchestrator.trainable import decode_work
 from search_spaces import SweepSpec, load_sweep
 from trainers.config.member import MemberConfig

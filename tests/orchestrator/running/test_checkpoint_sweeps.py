@@ -8,8 +8,8 @@ import signal
 import pandas as pd
 import pytest
 
-from orchestrator.ledger import LEDGER_FILE
-from orchestrator.state import SweepState
+from orchestrator.record.ledger import LEDGER_FILE
+from orchestrator.record.state import SweepState
 from orchestrator.summary import summary
 
 # steps so large that the error goes up and down between evaluations

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from orchestrator import places, upload
+from orchestrator import upload
 from orchestrator.interrupts import Interrupts
 from orchestrator.progress import Progress, Snapshot, duration
-from orchestrator.state import SweepState
+from orchestrator.record import folders as places
+from orchestrator.record.state import SweepState
 
 
 def refused(done: subprocess.CompletedProcess[str], *texts: str) -> None:

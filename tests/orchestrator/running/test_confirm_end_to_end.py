@@ -6,8 +6,8 @@ import sqlite3
 import pandas as pd
 import pytest
 
-from orchestrator.ledger import LEDGER_FILE, read_first_record
-from orchestrator.state import SweepState
+from orchestrator.record.ledger import LEDGER_FILE, read_first_record
+from orchestrator.record.state import SweepState
 
 
 @pytest.mark.timeout(600)

@@ -12,8 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from orchestrator.ledger import LEDGER_FILE, read_records
-from orchestrator.state import SweepState
+from orchestrator.record.ledger import LEDGER_FILE, read_records
+from orchestrator.record.state import SweepState
 
 # long enough to be killed in, short enough to wait for: 4 packs of 2 members, 3 evaluations each
 LONG = ("--set", "training.steps=1200", "--set", "evaluation.every=400", "--set", "resources.pack=2")

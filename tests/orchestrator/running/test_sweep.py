@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from orchestrator import driver as driver_module
-from orchestrator import ledger as ledger_module
 from orchestrator.errors import LedgerError
-from orchestrator.ledger import LEDGER_FILE, Ledger, read_records
 from orchestrator.meter import Meter, best_configuration, status_rows
 from orchestrator.objective import score_configurations, score_members
-from orchestrator.state import SweepState
+from orchestrator.record import ledger as ledger_module
+from orchestrator.record.ledger import LEDGER_FILE, Ledger, read_records
+from orchestrator.record.state import SweepState
 
 
 class Died(BaseException):

@@ -9,8 +9,8 @@ import pytest
 
 from orchestrator.errors import DamagedWeights, UserError
 from orchestrator.forecast import forecast
-from orchestrator.ledger import LEDGER_FILE, read_records
-from orchestrator.weights import kept_weights, load
+from orchestrator.record.kept_weights import kept_weights, load
+from orchestrator.record.ledger import LEDGER_FILE, read_records
 from search_spaces import load_sweep
 from trainers.config.member import MemberConfig
 

@@ -26,7 +26,7 @@ from typing import Any, Self
 import numpy as np
 
 from orchestrator.errors import DamagedLedger, LedgerError, NewerLedger, NotASweep, SweepExists
-from orchestrator.lock import SweepLock
+from orchestrator.record.lock import SweepLock
 
 SCHEMA = 1
 LEDGER_FILE = "events.jsonl"

@@ -14,9 +14,9 @@ from typing import Any, Literal, Self
 
 import pandas as pd
 
-from orchestrator.curve_store import Keep, read_curves
 from orchestrator.errors import DamagedLedger
-from orchestrator.ledger import LEDGER_FILE, Record, read_records
+from orchestrator.record.curves import Keep, read_curves
+from orchestrator.record.ledger import LEDGER_FILE, Record, read_records
 
 Status = Literal["planned", "running", "complete", "failed"]
 

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from orchestrator.errors import DamagedCurves, LedgerError
 
 if TYPE_CHECKING:
-    from orchestrator.state import PackState, SweepState
+    from orchestrator.record.state import PackState, SweepState
 
 CURVES_FOLDER = "curves"
 CURVES_FILE = "curves.parquet"

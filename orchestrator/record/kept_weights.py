@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from orchestrator.errors import DamagedWeights, UserError
-from orchestrator.state import ConfigurationState, PackState, SweepState
+from orchestrator.record.state import ConfigurationState, PackState, SweepState
 from trainers.config.member import MemberConfig
 from trainers.cost import Cost
 from trainers.errors import WeightsError, nearest

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import LedgerError
-from orchestrator.ledger import LEDGER_FILE, Record, read_first_record
-from orchestrator.state import SweepState
+from orchestrator.record.ledger import LEDGER_FILE, Record, read_first_record
+from orchestrator.record.state import SweepState
 
 CONFIRMS = "confirms"
 
