@@ -12,11 +12,11 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from orchestrator import drawing
-from orchestrator.bands import over_seeds
-from orchestrator.checkpoint_comparisons import CheckpointComparison
 from orchestrator.drawing import PALETTE, spans_decades
-from orchestrator.length_groups import spans
-from orchestrator.summary import Row, Summary
+from orchestrator.results.last_and_best import CheckpointComparison
+from orchestrator.results.length_groups import spans
+from orchestrator.results.median_curves import over_seeds
+from orchestrator.results.summary import Row, Summary
 from orchestrator.wording import compact_value, printable, short_keys
 
 SHOWN = 4

@@ -6,11 +6,11 @@ The chosen one is that of `checkpoint: best`. A report keeps the word best for o
 import statistics
 from collections.abc import Sequence
 
-from orchestrator.bands import Quartiles
-from orchestrator.checkpoint_choice import BEST, LAST
-from orchestrator.checkpoint_comparisons import AtCheckpoint, CheckpointComparison
-from orchestrator.length_groups import spans
-from orchestrator.summary import Summary
+from orchestrator.results.evaluation_choice import BEST, LAST
+from orchestrator.results.last_and_best import AtCheckpoint, CheckpointComparison
+from orchestrator.results.length_groups import spans
+from orchestrator.results.median_curves import Quartiles
+from orchestrator.results.summary import Summary
 from orchestrator.tables import Columns, quartiles_cell
 from orchestrator.wording import three_digits
 

@@ -15,14 +15,14 @@ from rich.console import Console
 
 from orchestrator import sweep
 from orchestrator.errors import SweepExists, UserError
-from orchestrator.length_groups import spans
 from orchestrator.plan.configurations import configure
 from orchestrator.plan.search import draw, total
 from orchestrator.record.ledger import LEDGER_FILE
 from orchestrator.record.lineage import CONFIRMS, relative, used_seeds
 from orchestrator.record.state import SweepState
 from orchestrator.report import write_report
-from orchestrator.summary import Row, Summary, summary
+from orchestrator.results.length_groups import spans
+from orchestrator.results.summary import Row, Summary, summary
 from search_spaces import SweepSpec, dump_yaml, parse_sweep
 
 TOP, SEEDS = 3, 10

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from orchestrator.confirmed import Confirmed
-from orchestrator.hyperparameter_effects import Partial
-from orchestrator.length_groups import spans
-from orchestrator.summary import Quartiles, Row, Summary
+from orchestrator.results.confirmed import Confirmed
+from orchestrator.results.hyperparameter_effects import Partial
+from orchestrator.results.length_groups import spans
+from orchestrator.results.summary import Quartiles, Row, Summary
 
 Lines = list[dict[str, Any]]
 QUARTILES = ("median", "q25", "q75")

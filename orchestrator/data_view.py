@@ -14,9 +14,9 @@ from rich.text import Text
 from orchestrator import drawing
 from orchestrator.drawing import PALETTE, drawn_digest, spans_decades
 from orchestrator.errors import UserError
-from orchestrator.length_groups import few_lengths, length_groups, spans
 from orchestrator.plan import search
 from orchestrator.plan.configurations import configure
+from orchestrator.results.length_groups import few_lengths, length_groups, spans
 from orchestrator.task_data import Example, Histogram, examples, has_measures, histograms
 from orchestrator.wording import compact_value, printable, three_digits
 from search_spaces import SweepSpec

@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from orchestrator.checkpoint_choice import LAST
 from orchestrator.deaths import counted
-from orchestrator.objective import as_objective, is_judged, score_configuration, score_members
 from orchestrator.plan import search
 from orchestrator.plan.configurations import Configuration, Pack, configure
 from orchestrator.record import curves as curve_store
 from orchestrator.record import kept_weights as weights
 from orchestrator.record.ledger import Ledger, Record
 from orchestrator.record.state import ConfigurationState, SweepState
+from orchestrator.results.evaluation_choice import LAST
+from orchestrator.results.objective import as_objective, is_judged, score_configuration, score_members
 from orchestrator.trainable import encode_work, stuck_file
 from search_spaces import SweepSpec
 from trainers.results import Evaluation

@@ -3,10 +3,10 @@
 import math
 from collections.abc import Iterable
 
-from orchestrator.checkpoint_choice import BEST
-from orchestrator.hyperparameter_effects import Effect, Partial
-from orchestrator.length_groups import spans
-from orchestrator.summary import Summary
+from orchestrator.results.evaluation_choice import BEST
+from orchestrator.results.hyperparameter_effects import Effect, Partial
+from orchestrator.results.length_groups import spans
+from orchestrator.results.summary import Summary
 from orchestrator.tables import Columns, curve_name, interval
 from orchestrator.wording import short_keys, three_digits
 

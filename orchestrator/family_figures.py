@@ -19,9 +19,9 @@ from orchestrator import drawing
 from orchestrator.csv_tables import Lines
 from orchestrator.drawing import GREY, PALETTE, file_name, spans_decades
 from orchestrator.legend import coloured_and_grey, legend_height, legend_table
-from orchestrator.length_groups import LengthGroups, few_lengths
-from orchestrator.objective import quartiles
-from orchestrator.summary import Row, Summary
+from orchestrator.results.length_groups import LengthGroups, few_lengths
+from orchestrator.results.objective import quartiles
+from orchestrator.results.summary import Row, Summary
 from orchestrator.wording import printable
 
 

@@ -21,11 +21,11 @@ from orchestrator.drawing import GREY, PALETTE, spans_decades
 from orchestrator.family_figures import family_figures
 from orchestrator.hyperparameter_figures import score_figures
 from orchestrator.legend import coloured_and_grey, legend_height, legend_table
-from orchestrator.length_groups import LengthGroups
 from orchestrator.map_figures import map_figures
 from orchestrator.pair_figures import pair_figures
 from orchestrator.record.lineage import CONFIRMS
-from orchestrator.summary import Band, Row, Summary
+from orchestrator.results.length_groups import LengthGroups
+from orchestrator.results.summary import Band, Row, Summary
 from orchestrator.wording import compact_value, printable, short_keys
 
 SHADES: dict[str, dict[str, Any]] = {

@@ -20,12 +20,12 @@ from matplotlib.ticker import MaxNLocator
 
 from orchestrator import drawing
 from orchestrator.drawing import FAILED_COLOUR, PALETTE, file_name, spans_decades
-from orchestrator.hyperparameter_effects import Effect
-from orchestrator.length_groups import spans
-from orchestrator.objective import quartiles
+from orchestrator.results.hyperparameter_effects import Effect
+from orchestrator.results.length_groups import spans
+from orchestrator.results.objective import quartiles
+from orchestrator.results.summary import Quartiles, Summary
 from orchestrator.statistics.effects import is_numeric
 from orchestrator.statistics.trend import binned_medians
-from orchestrator.summary import Quartiles, Summary
 from orchestrator.wording import compact_value, printable
 
 GOLDEN = 0.6180339887

@@ -8,7 +8,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from orchestrator.drawing import GREY, PALETTE
-from orchestrator.summary import Row, Summary
+from orchestrator.results.summary import Row, Summary
 from orchestrator.wording import compact_value, printable, short_keys, three_digits
 
 MANY, HIGHLIGHTED_OF_MANY = 8, 5

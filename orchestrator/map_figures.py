@@ -21,10 +21,10 @@ from matplotlib.ticker import MaxNLocator
 from orchestrator import drawing
 from orchestrator.drawing import PALETTE
 from orchestrator.errors import DamagedWeights, UserError
-from orchestrator.objective import reduced
 from orchestrator.record.kept_weights import find_configuration
 from orchestrator.record.state import SweepState
-from orchestrator.summary import Row, Summary, summary
+from orchestrator.results.objective import reduced
+from orchestrator.results.summary import Row, Summary, summary
 from orchestrator.wording import compact_value, printable, short_keys
 from trainers.config.member import MemberConfig
 from trainers.errors import WeightsError

@@ -14,7 +14,7 @@ from matplotlib.ticker import MaxNLocator
 
 from orchestrator import drawing
 from orchestrator.drawing import file_name, spans_decades
-from orchestrator.summary import Summary
+from orchestrator.results.summary import Summary
 from orchestrator.wording import printable
 
 MARKERS = {"trained": "o", "beyond": "^"}

@@ -16,7 +16,6 @@ from rich.table import Table
 from rich.text import Text
 
 from orchestrator.checkpoint_tables import TITLE, checkpoint_columns, checkpoint_notes
-from orchestrator.confirmed import read_confirmed
 from orchestrator.consoles import WIDTH_OF_FILES
 from orchestrator.csv_tables import (
     Lines,
@@ -32,7 +31,8 @@ from orchestrator.family_figures import family_lines
 from orchestrator.figures import configuration_figure, draw_all
 from orchestrator.map_figures import damaged_maps
 from orchestrator.record.state import SweepState
-from orchestrator.summary import Summary, summary
+from orchestrator.results.confirmed import read_confirmed
+from orchestrator.results.summary import Summary, summary
 from orchestrator.tables import (
     Columns,
     confirmed_columns,

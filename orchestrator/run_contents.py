@@ -16,15 +16,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from orchestrator.checkpoint_choice import at_steps
-from orchestrator.confirmed import Confirmed, read_confirmed
-from orchestrator.length_groups import spans
 from orchestrator.mlflow_view import Charts
-from orchestrator.objective import choose, is_judged, quartiles
 from orchestrator.record.ledger import Record
 from orchestrator.record.lineage import CONFIRMS
 from orchestrator.record.state import ConfigurationState, SweepState
-from orchestrator.summary import Row, Summary
+from orchestrator.results.confirmed import Confirmed, read_confirmed
+from orchestrator.results.evaluation_choice import at_steps
+from orchestrator.results.length_groups import spans
+from orchestrator.results.objective import choose, is_judged, quartiles
+from orchestrator.results.summary import Row, Summary
 from orchestrator.tables import first_sentence
 from orchestrator.wording import compact_value, short_keys
 

@@ -3,12 +3,12 @@
 import math
 from collections.abc import Sequence
 
-from orchestrator.checkpoint_choice import BEST
-from orchestrator.confirmed import Confirmed
 from orchestrator.consoles import command
 from orchestrator.deaths import death_sentence
-from orchestrator.length_groups import LengthGroups, spans
-from orchestrator.summary import Quartiles, Row, Summary
+from orchestrator.results.confirmed import Confirmed
+from orchestrator.results.evaluation_choice import BEST
+from orchestrator.results.length_groups import LengthGroups, spans
+from orchestrator.results.summary import Quartiles, Row, Summary
 from orchestrator.wording import compact_value, short_keys, three_digits
 
 

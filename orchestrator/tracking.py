@@ -43,8 +43,8 @@ from orchestrator.record.ledger import read_records
 from orchestrator.record.lock import running
 from orchestrator.record.state import SweepState
 from orchestrator.report import csv_tables, write_report
+from orchestrator.results.summary import Row, summary
 from orchestrator.run_contents import ContentsOfSweep, Point, RunContents, sweep_id
-from orchestrator.summary import Row, summary
 from orchestrator.ui_server import UiServer, serve_until_stopped
 
 METRICS_PER_BATCH, TEXTS_PER_BATCH, BYTES_PER_BATCH = 1000, 100, 800_000

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pandas as pd
 from scipy import stats
 
-from orchestrator.objective import quartiles
+from orchestrator.results.objective import quartiles
 from orchestrator.statistics.bootstrap import (
     LEVEL,
     RESAMPLES,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from orchestrator.objective import quartiles
+from orchestrator.results.objective import quartiles
 
 PER_BIN, MOST_BINS = 5, 8
 

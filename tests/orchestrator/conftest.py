@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from orchestrator import drawing
-from orchestrator.objective import score_configurations, score_members
 from orchestrator.record.curves import write_part
 from orchestrator.record.ledger import Ledger
 from orchestrator.record.state import SweepState
+from orchestrator.results.objective import score_configurations, score_members
 from trainers.config.member import MemberConfig
 from trainers.results import Evaluation
 

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.checkpoint_choice import at_steps, chosen_steps
-from orchestrator.objective import Objective, choose, score_members
+from orchestrator.results.evaluation_choice import at_steps, chosen_steps
+from orchestrator.results.objective import Objective, choose, score_members
 
 LENGTHS = (5, 6, 7, 9)
 BASE = Objective(metric="acc", average="ema", lengths=(6, 7), direction="maximize", checkpoint="best")

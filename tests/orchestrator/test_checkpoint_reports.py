@@ -12,11 +12,11 @@ from rich.console import Console
 
 from orchestrator import drawing
 from orchestrator.checkpoint_figure import SHOWN, checkpoint_figure
-from orchestrator.objective import choose
 from orchestrator.record import curves as curve_store
 from orchestrator.record.state import SweepState
 from orchestrator.report import WIDE, render_terminal, write_report
-from orchestrator.summary import summary
+from orchestrator.results.objective import choose
+from orchestrator.results.summary import summary
 
 BEST = {"objective.checkpoint": "best"}
 MANY = {"evaluation.every": 10}  # ten evaluations of 100 steps

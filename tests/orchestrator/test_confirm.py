@@ -10,14 +10,14 @@ from rich.console import Console
 
 from orchestrator import confirm as confirm_module
 from orchestrator.confirm import fresh_seeds, plan_confirmation
-from orchestrator.confirmed import read_confirmed
 from orchestrator.errors import DamagedLedger, SweepExists, UserError
 from orchestrator.plan import search
 from orchestrator.plan.configurations import configure
 from orchestrator.record.ledger import LEDGER_FILE, Ledger, read_first_record, read_records
 from orchestrator.record.lineage import CONFIRMS, relative, used_seeds
 from orchestrator.record.state import SweepState
-from orchestrator.summary import summary
+from orchestrator.results.confirmed import read_confirmed
+from orchestrator.results.summary import summary
 from search_spaces import SweepFileError, parse_sweep
 
 SPACE = {"training.learning_rate": {"log_uniform": [1e-4, 1e-2]}, "training.averages.ema.decay": {"uniform": [0.1, 1]}}

@@ -8,10 +8,10 @@ import pytest
 
 from orchestrator.csv_tables import average_lines, effect_lines
 from orchestrator.effect_tables import effect_columns, effect_notes
-from orchestrator.hyperparameter_effects import effects_on
+from orchestrator.results.hyperparameter_effects import effects_on
+from orchestrator.results.summary import summary
 from orchestrator.statistics import medians as statistics
 from orchestrator.statistics.trend import binned_medians
-from orchestrator.summary import summary
 
 
 def drawn_values(rng, count):

@@ -10,9 +10,9 @@ from rich.console import Console
 
 from orchestrator.drawing import GREY, PALETTE
 from orchestrator.family_figures import family_figures, family_lines, family_points
-from orchestrator.length_groups import LengthGroups, few_lengths
 from orchestrator.report import render_terminal, write_report
-from orchestrator.summary import summary
+from orchestrator.results.length_groups import LengthGroups, few_lengths
+from orchestrator.results.summary import summary
 
 TASK = {"name": "padded_addition", "width": 8, "train_digits": 2, "measured_cascades": [3, 0, 1], "measured_digits": 2}
 SPEC = {

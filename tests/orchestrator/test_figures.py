@@ -10,7 +10,7 @@ from scipy.stats import spearmanr
 from orchestrator import drawing, figures, hyperparameter_figures
 from orchestrator.figures import comparison_figure, configuration_figure, consecutive_runs, draw_all
 from orchestrator.hyperparameter_figures import score_figures
-from orchestrator.summary import summary
+from orchestrator.results.summary import summary
 from orchestrator.wording import compact_value, printable, short_keys, three_digits
 
 SPACE = {

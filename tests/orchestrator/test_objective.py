@@ -15,7 +15,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from orchestrator.objective import (
+from orchestrator.record.state import SweepState
+from orchestrator.results.objective import (
     ConfigurationScore,
     Objective,
     area_beyond,
@@ -27,7 +28,6 @@ from orchestrator.objective import (
     score_configurations,
     score_members,
 )
-from orchestrator.record.state import SweepState
 
 finite = st.floats(-1e6, 1e6)
 seeds_scores = st.lists(finite | st.just(math.nan), min_size=1, max_size=9)

@@ -7,7 +7,7 @@ import pytest
 
 from orchestrator import drawing, pair_figures
 from orchestrator.pair_figures import PairPoint, pair_points
-from orchestrator.summary import summary
+from orchestrator.results.summary import summary
 
 
 def margins(number, seed, average, metric, lengths, step):

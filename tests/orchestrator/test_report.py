@@ -12,11 +12,11 @@ import pytest
 from rich.console import Console
 
 from orchestrator.consoles import WholeConsole
-from orchestrator.length_groups import LengthGroups, spans
 from orchestrator.record.ledger import LEDGER_FILE
 from orchestrator.record.state import SweepState
 from orchestrator.report import WIDE, print_report, read_summary, render_terminal, write_report
-from orchestrator.summary import summary
+from orchestrator.results.length_groups import LengthGroups, spans
+from orchestrator.results.summary import summary
 
 
 def text_of(result, width=200, rows=20):

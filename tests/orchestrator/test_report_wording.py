@@ -11,8 +11,8 @@ from rich.console import Console
 from orchestrator import drawing
 from orchestrator.figures import configuration_figure, draw_all
 from orchestrator.report import render_terminal, write_report
+from orchestrator.results.summary import summary
 from orchestrator.run_contents import description
-from orchestrator.summary import summary
 from orchestrator.tables import first_sentence
 
 CLAIM = re.compile(r"\bbest\b|\bwinner\b|\boptimal\b", re.IGNORECASE)

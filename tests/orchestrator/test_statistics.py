@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from orchestrator.objective import quartiles
 from orchestrator.record.state import SweepState
+from orchestrator.results.objective import quartiles
 from orchestrator.statistics.bootstrap import bootstrap_clustered_median
 from orchestrator.statistics.effects import EFFECT_COLUMNS, PARTIAL_COLUMNS
 from orchestrator.statistics.medians import (

@@ -25,8 +25,8 @@ from mlflow.tracking import MlflowClient
 from orchestrator import mlflow_view
 from orchestrator.record.ledger import LEDGER_FILE
 from orchestrator.record.state import SweepState
+from orchestrator.results.summary import summary
 from orchestrator.run_contents import name, run_name, unique_names
-from orchestrator.summary import summary
 from orchestrator.tracking import Publisher, TrackingError, default_uri, initialise, publish, serve, unpublished
 from orchestrator.ui_server import UiServer, UiServerError, free_port
 

@@ -17,7 +17,7 @@ from arithmetic_measures import (
 from claims import Claim, Part, Table, within
 from measures import Sweep, effect_of_seeds
 
-from orchestrator.length_groups import spans
+from orchestrator.results.length_groups import spans
 
 CASCADE, RUN = "exact_match_cascade", "exact_match_run"
 MEASURED = {CASCADE: "task.measured_cascades", RUN: "task.measured_runs"}

@@ -25,7 +25,7 @@ from arithmetic_ring import ring
 from claims import Claim, Table, plain, within
 from measures import Effect, Sweep, effect_of_seeds
 
-from orchestrator.length_groups import spans
+from orchestrator.results.length_groups import spans
 
 SHIFTED = "exact_match_shifted"
 RIGHT = "exact match (every digit and pad of the answer right)"

@@ -8,9 +8,9 @@ import pandas as pd
 from claims import Part, Table, short
 from measures import Effect, Sweep, effect_of_seeds
 
-from orchestrator.checkpoint_choice import BEST, LAST
-from orchestrator.checkpoint_comparisons import compare_checkpoints
-from orchestrator.length_groups import length_groups, spans
+from orchestrator.results.evaluation_choice import BEST, LAST
+from orchestrator.results.last_and_best import compare_checkpoints
+from orchestrator.results.length_groups import length_groups, spans
 from trainers.config.member import MemberConfig
 
 EXACT = "exact_match"

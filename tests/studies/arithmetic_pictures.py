@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from measures import Sweep
 from pictures import COLOURS, bundle, panels_of, save_all, shade, shade_lengths
 
-from orchestrator.length_groups import spans
+from orchestrator.results.length_groups import spans
 
 SEEDS = "median over seeds, single seeds thin"
 

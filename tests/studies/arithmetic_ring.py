@@ -13,8 +13,8 @@ from arithmetic_measures import Values, by_seed, change
 from claims import Claim, Part, Table, plain, within
 from measures import Sweep, effect_of_seeds
 
-from orchestrator.checkpoint_choice import LAST
-from orchestrator.length_groups import spans
+from orchestrator.results.evaluation_choice import LAST
+from orchestrator.results.length_groups import spans
 
 SETTINGS = {"APE": ("ape", False), "APE + shifts": ("ape", True), "RPE": ("rpe", False)}
 TENTH, CLOSE = 0.1, 0.1  # what counts as near zero, and as near a closed form; chosen here

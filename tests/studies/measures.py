@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from orchestrator.checkpoint_choice import BEST, LAST, at_steps
-from orchestrator.objective import Objective, choose
 from orchestrator.record.state import SweepState
+from orchestrator.results.evaluation_choice import BEST, LAST, at_steps
+from orchestrator.results.objective import Objective, choose
 from orchestrator.statistics import medians as statistics
 from trainers.config.member import MemberConfig
 

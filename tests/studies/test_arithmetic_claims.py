@@ -17,7 +17,7 @@ from measures import Sweep
 from pretended import pretend
 from studies import STUDIES
 
-from orchestrator.checkpoint_choice import BEST, LAST
+from orchestrator.results.evaluation_choice import BEST, LAST
 from search_spaces import load_sweep
 from trainers.config.member import MemberConfig
 

@@ -10,7 +10,7 @@ import pytest
 
 from orchestrator.record.ledger import LEDGER_FILE
 from orchestrator.record.state import SweepState
-from orchestrator.summary import summary
+from orchestrator.results.summary import summary
 
 # steps so large that the error goes up and down between evaluations
 RESTLESS = (

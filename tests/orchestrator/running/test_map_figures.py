@@ -11,7 +11,7 @@ from orchestrator.figures import draw_all
 from orchestrator.map_figures import draw_maps, maps_of, median_seed
 from orchestrator.record.kept_weights import kept_weights, load
 from orchestrator.report import write_report
-from orchestrator.summary import summary
+from orchestrator.results.summary import summary
 from trainers.files.weights import StoredWeights
 from trainers.maps import Map
 from trainers.models.linear_attention import LinearAttention

@@ -11,10 +11,10 @@ import pytest
 from orchestrator import driver as driver_module
 from orchestrator.errors import LedgerError
 from orchestrator.meter import Meter, best_configuration, status_rows
-from orchestrator.objective import score_configurations, score_members
 from orchestrator.record import ledger as ledger_module
 from orchestrator.record.ledger import LEDGER_FILE, Ledger, read_records
 from orchestrator.record.state import SweepState
+from orchestrator.results.objective import score_configurations, score_members
 
 
 class Died(BaseException):

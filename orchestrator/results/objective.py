@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from orchestrator.checkpoint_choice import LAST, chosen_steps
+from orchestrator.results.evaluation_choice import LAST, chosen_steps
 
 Floats = npt.NDArray[np.float64]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from orchestrator.objective import Objective, quartiles
+from orchestrator.results.objective import Objective, quartiles
 from orchestrator.statistics import medians as statistics
 
 CurveKey = tuple[str, str, str]  # config_id, metric, average

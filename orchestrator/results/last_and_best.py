@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from orchestrator.bands import Quartiles, over_seeds
-from orchestrator.checkpoint_choice import BEST, LAST
-from orchestrator.length_groups import LengthGroups
-from orchestrator.objective import (
+from orchestrator.results.evaluation_choice import BEST, LAST
+from orchestrator.results.length_groups import LengthGroups
+from orchestrator.results.median_curves import Quartiles, over_seeds
+from orchestrator.results.objective import (
     Objective,
     choose,
     is_judged,

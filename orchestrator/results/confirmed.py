@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import LengthwiseError
-from orchestrator.length_groups import spans
 from orchestrator.record.lineage import CONFIRMS, confirmations_of, planned_seeds, relative, searches_of
 from orchestrator.record.state import SweepState
-from orchestrator.summary import Quartiles, Row, Summary, summary
+from orchestrator.results.length_groups import spans
+from orchestrator.results.summary import Quartiles, Row, Summary, summary
 
 
 @dataclass(frozen=True, kw_only=True)

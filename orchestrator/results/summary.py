@@ -10,13 +10,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from orchestrator.average_comparisons import Comparison, compare_averages
-from orchestrator.bands import Band, CurveKey, Quartiles, at_lengths, bands_of
-from orchestrator.checkpoint_choice import BEST, Mask, at_steps
-from orchestrator.checkpoint_comparisons import CheckpointComparison, compare_checkpoints
-from orchestrator.hyperparameter_effects import Effect, effects_on
-from orchestrator.length_groups import LengthGroups, common_test_lengths, length_groups, spans
-from orchestrator.objective import (
+from orchestrator.record.kept_weights import Kept, kept_weights
+from orchestrator.record.lineage import CONFIRMS
+from orchestrator.record.state import ConfigurationState, SweepState
+from orchestrator.results.average_comparisons import Comparison, compare_averages
+from orchestrator.results.evaluation_choice import BEST, Mask, at_steps
+from orchestrator.results.hyperparameter_effects import Effect, effects_on
+from orchestrator.results.last_and_best import CheckpointComparison, compare_checkpoints
+from orchestrator.results.length_groups import LengthGroups, common_test_lengths, length_groups, spans
+from orchestrator.results.median_curves import Band, CurveKey, Quartiles, at_lengths, bands_of
+from orchestrator.results.objective import (
     Objective,
     area_beyond,
     choose,
@@ -27,9 +30,6 @@ from orchestrator.objective import (
     score_configurations,
     score_members,
 )
-from orchestrator.record.kept_weights import Kept, kept_weights
-from orchestrator.record.lineage import CONFIRMS
-from orchestrator.record.state import ConfigurationState, SweepState
 from trainers.config.member import MemberConfig
 from trainers.tasks.family import Family
 

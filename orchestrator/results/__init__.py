@@ -1,0 +1,1 @@
+"""What the numbers of a sweep say: scores, medians, effects, comparisons."""
