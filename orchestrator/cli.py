@@ -161,8 +161,8 @@ def confirm(
 @app.command()
 def status(folder: SweepFolder) -> None:
     """Say where a sweep stands, whether it is running, and its best configuration so far."""
-    from orchestrator.meter import status_rows
     from orchestrator.record.state import SweepState
+    from orchestrator.running.meter import status_rows
 
     _say(aligned(status_rows(SweepState.load(folder))))
 

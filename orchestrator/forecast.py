@@ -8,9 +8,9 @@ import psutil
 
 from orchestrator.plan import search
 from orchestrator.plan.configurations import Pack, makespan
-from orchestrator.progress import duration
-from orchestrator.ray_session import Cluster
 from orchestrator.record.kept_weights import bytes_per_member
+from orchestrator.running.progress import duration
+from orchestrator.running.ray_session import Cluster
 from orchestrator.sweep import check, packing
 from orchestrator.upload import measure
 from search_spaces import SweepSpec

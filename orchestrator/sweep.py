@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from orchestrator.deaths import counted, death_sentence
-from orchestrator.driver import SweepDriver, is_finished
 from orchestrator.errors import LedgerError, SpecChanged, SweepExists
-from orchestrator.interrupts import EXIT_CODE, Interrupts
-from orchestrator.meter import Meter
 from orchestrator.plan import search
 from orchestrator.plan.configurations import LARGEST_PACK, Configuration, Pack, configure, make_packs, warnings_for
-from orchestrator.progress import Progress
-from orchestrator.ray_session import Cluster, connected
 from orchestrator.record.curves import write_curves
 from orchestrator.record.ledger import LEDGER_FILE, Ledger, Record
 from orchestrator.record.provenance import provenance
 from orchestrator.record.state import SweepState
+from orchestrator.running.driver import SweepDriver, is_finished
+from orchestrator.running.interrupts import EXIT_CODE, Interrupts
+from orchestrator.running.meter import Meter
+from orchestrator.running.progress import Progress
+from orchestrator.running.ray_session import Cluster, connected
 from search_spaces import SweepSpec, dump_yaml, load_sweep
 from trainers.config.member import MemberConfig
 from trainers.cost import Cost, estimate
@@ -173,7 +173,9 @@ def _reopen(ledger: Ledger, state: SweepState, console: Console) -> None:
 
 def _drive(spec: SweepSpec, ledger: Ledger, state: SweepState, console: Console) -> Outcome:
     """From a ledger to the end of its sweep, or to the signal that interrupts it."""
-    from orchestrator.scheduler import run_packs  # Ray Tune is slow to import and the rest of this module does without
+    from orchestrator.running.scheduler import (
+        run_packs,  # Ray Tune is slow to import and the rest of this module does without
+    )
 
     progress, meter, publishing = Progress(console, spec.name), Meter(state), _Publishing(spec, ledger.folder)
     with Interrupts() as interrupts:

@@ -14,11 +14,11 @@ import pytest
 import torch
 
 import trainers
-from orchestrator.driver import SweepDriver
 from orchestrator.plan.configurations import make_packs
 from orchestrator.record.ledger import Ledger, Record, read_records
 from orchestrator.record.state import SweepState
-from orchestrator.trainable import decode_work
+from orchestrator.running.driver import SweepDriver
+from orchestrator.running.trainable import decode_work
 from search_spaces import SweepSpec, load_sweep
 from trainers.config.member import MemberConfig
 from trainers.files.checkpoint import Checkpoints

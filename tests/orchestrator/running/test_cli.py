@@ -10,10 +10,10 @@ import pytest
 import yaml
 
 from orchestrator import upload
-from orchestrator.interrupts import Interrupts
-from orchestrator.progress import Progress, Snapshot, duration
 from orchestrator.record import folders as places
 from orchestrator.record.state import SweepState
+from orchestrator.running.interrupts import Interrupts
+from orchestrator.running.progress import Progress, Snapshot, duration
 
 
 def refused(done: subprocess.CompletedProcess[str], *texts: str) -> None:

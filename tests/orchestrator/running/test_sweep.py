@@ -8,13 +8,13 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from orchestrator import driver as driver_module
 from orchestrator.errors import LedgerError
-from orchestrator.meter import Meter, best_configuration, status_rows
 from orchestrator.record import ledger as ledger_module
 from orchestrator.record.ledger import LEDGER_FILE, Ledger, read_records
 from orchestrator.record.state import SweepState
 from orchestrator.results.objective import score_configurations, score_members
+from orchestrator.running import driver as driver_module
+from orchestrator.running.meter import Meter, best_configuration, status_rows
 
 
 class Died(BaseException):

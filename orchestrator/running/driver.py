@@ -22,7 +22,7 @@ from orchestrator.record.ledger import Ledger, Record
 from orchestrator.record.state import ConfigurationState, SweepState
 from orchestrator.results.evaluation_choice import LAST
 from orchestrator.results.objective import as_objective, is_judged, score_configuration, score_members
-from orchestrator.trainable import encode_work, stuck_file
+from orchestrator.running.trainable import encode_work, stuck_file
 from search_spaces import SweepSpec
 from trainers.results import Evaluation
 
@@ -38,7 +38,7 @@ class Running:
 
 
 class SweepDriver:
-    """What `orchestrator.scheduler.Driver` asks for, over a ledger and the state replayed from it.
+    """What `orchestrator.running.scheduler.Driver` asks for, over a ledger and the state replayed from it.
 
     `pack` cuts configurations into packs, leaving out the members it is given; `held` keeps signals away while a
     record is written; `seen` is called with every record, `say` with every sentence for the user, `tick` ten times a

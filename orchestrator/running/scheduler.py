@@ -18,7 +18,7 @@ from ray.exceptions import RayActorError, RayTaskError
 from ray.tune.progress_reporter import TrialProgressCallback
 from ray.tune.search import Searcher
 
-from orchestrator.trainable import run_pack
+from orchestrator.running.trainable import run_pack
 
 
 class Driver(Protocol):
@@ -156,7 +156,7 @@ class Recorder(_Unsaved, TrialProgressCallback):
         _guarded(self.driver.started, trial.config["pack_id"])
 
     def on_trial_result(self, iteration: int, trials: Any, trial: Any, result: Any, **info: Any) -> None:
-        """One `tune.report` of `orchestrator.trainable`."""
+        """One `tune.report` of `orchestrator.running.trainable`."""
         pack_id = trial.config["pack_id"]
         for text in result.pop("notices", ()):
             _guarded(self.driver.noticed, pack_id, text)

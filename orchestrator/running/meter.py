@@ -5,11 +5,11 @@ import time
 from collections import Counter
 
 from orchestrator.consoles import command
-from orchestrator.driver import SweepDriver
 from orchestrator.plan import search
-from orchestrator.progress import Snapshot
 from orchestrator.record.lock import running
 from orchestrator.record.state import ConfigurationState, SweepState
+from orchestrator.running.driver import SweepDriver
+from orchestrator.running.progress import Snapshot
 
 PHASES = {"starting": "starting workers", "compile": "compiling", "train": "training", "evaluate": "evaluating"}
 

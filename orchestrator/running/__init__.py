@@ -1,0 +1,1 @@
+"""A sweep while it runs: the driver, the scheduler, workers, progress."""
