@@ -176,7 +176,7 @@ def report(
     ] = None,
 ) -> None:
     """Draw figures and report of a sweep, finished or not, and print its tables."""
-    from orchestrator.map_figures import draw_maps
+    from orchestrator.figures.maps import draw_maps
     from orchestrator.record.curves import write_curves
     from orchestrator.record.state import SweepState
     from orchestrator.sweep import present

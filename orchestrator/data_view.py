@@ -11,9 +11,9 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from orchestrator import drawing
-from orchestrator.drawing import PALETTE, drawn_digest, spans_decades
 from orchestrator.errors import UserError
+from orchestrator.figures import drawing
+from orchestrator.figures.drawing import PALETTE, drawn_digest, spans_decades
 from orchestrator.plan import search
 from orchestrator.plan.configurations import configure
 from orchestrator.results.length_groups import few_lengths, length_groups, spans

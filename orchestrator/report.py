@@ -27,9 +27,9 @@ from orchestrator.csv_tables import (
     write_csv,
 )
 from orchestrator.effect_tables import comparison_columns, comparison_note, effect_columns, effect_notes
-from orchestrator.family_figures import family_lines
-from orchestrator.figures import configuration_figure, draw_all
-from orchestrator.map_figures import damaged_maps
+from orchestrator.figures.curves import configuration_figure, draw_all
+from orchestrator.figures.families import family_lines
+from orchestrator.figures.maps import damaged_maps
 from orchestrator.record.state import SweepState
 from orchestrator.results.confirmed import read_confirmed
 from orchestrator.results.summary import Summary, summary

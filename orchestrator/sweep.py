@@ -236,7 +236,7 @@ def present(folder: Path, console: Console) -> None:
 
     Raises NotASweep, DamagedLedger and DamagedCurves.
     """
-    from orchestrator.map_figures import damaged_maps
+    from orchestrator.figures.maps import damaged_maps
     from orchestrator.report import read_summary, render_terminal, write_report
 
     result = read_summary(folder)

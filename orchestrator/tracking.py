@@ -36,7 +36,7 @@ from mlflow.tracking import MlflowClient
 from orchestrator import mlflow_view
 from orchestrator.consoles import command
 from orchestrator.errors import LengthwiseError
-from orchestrator.figures import configuration_figure, draw_all
+from orchestrator.figures.curves import configuration_figure, draw_all
 from orchestrator.record.curves import write_curves
 from orchestrator.record.folders import sweep_folders
 from orchestrator.record.ledger import read_records

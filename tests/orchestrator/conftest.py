@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from orchestrator import drawing
+from orchestrator.figures import drawing
 from orchestrator.record.curves import write_part
 from orchestrator.record.ledger import Ledger
 from orchestrator.record.state import SweepState

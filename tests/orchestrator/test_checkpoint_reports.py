@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from orchestrator import drawing
-from orchestrator.checkpoint_figure import SHOWN, checkpoint_figure
+from orchestrator.figures import drawing
+from orchestrator.figures.last_and_best import SHOWN, checkpoint_figure
 from orchestrator.record import curves as curve_store
 from orchestrator.record.state import SweepState
 from orchestrator.report import WIDE, render_terminal, write_report

@@ -7,9 +7,11 @@ import pytest
 from PIL import Image
 from scipy.stats import spearmanr
 
-from orchestrator import drawing, figures, hyperparameter_figures
-from orchestrator.figures import comparison_figure, configuration_figure, consecutive_runs, draw_all
-from orchestrator.hyperparameter_figures import score_figures
+from orchestrator.figures import curves as figures
+from orchestrator.figures import drawing
+from orchestrator.figures import hyperparameters as hyperparameter_figures
+from orchestrator.figures.curves import comparison_figure, configuration_figure, consecutive_runs, draw_all
+from orchestrator.figures.hyperparameters import score_figures
 from orchestrator.results.summary import summary
 from orchestrator.wording import compact_value, printable, short_keys, three_digits
 

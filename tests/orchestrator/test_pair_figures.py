@@ -5,8 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from orchestrator import drawing, pair_figures
-from orchestrator.pair_figures import PairPoint, pair_points
+from orchestrator.figures import drawing
+from orchestrator.figures import pairs as pair_figures
+from orchestrator.figures.pairs import PairPoint, pair_points
 from orchestrator.results.summary import summary
 
 

@@ -8,8 +8,8 @@ import pytest
 from matplotlib.text import Text
 from rich.console import Console
 
-from orchestrator import drawing
-from orchestrator.figures import configuration_figure, draw_all
+from orchestrator.figures import drawing
+from orchestrator.figures.curves import configuration_figure, draw_all
 from orchestrator.report import render_terminal, write_report
 from orchestrator.results.summary import summary
 from orchestrator.run_contents import description

@@ -5,10 +5,11 @@ import pytest
 from matplotlib.collections import LineCollection
 from PIL import Image
 
-from orchestrator import cli, map_figures
+from orchestrator import cli
 from orchestrator.errors import DamagedWeights, UserError
-from orchestrator.figures import draw_all
-from orchestrator.map_figures import draw_maps, maps_of, median_seed
+from orchestrator.figures import maps as map_figures
+from orchestrator.figures.curves import draw_all
+from orchestrator.figures.maps import draw_maps, maps_of, median_seed
 from orchestrator.record.kept_weights import kept_weights, load
 from orchestrator.report import write_report
 from orchestrator.results.summary import summary

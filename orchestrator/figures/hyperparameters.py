@@ -18,8 +18,8 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
-from orchestrator import drawing
-from orchestrator.drawing import FAILED_COLOUR, PALETTE, file_name, spans_decades
+from orchestrator.figures import drawing
+from orchestrator.figures.drawing import FAILED_COLOUR, PALETTE, file_name, spans_decades
 from orchestrator.results.hyperparameter_effects import Effect
 from orchestrator.results.length_groups import spans
 from orchestrator.results.objective import quartiles

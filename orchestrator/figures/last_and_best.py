@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from orchestrator import drawing
-from orchestrator.drawing import PALETTE, spans_decades
+from orchestrator.figures import drawing
+from orchestrator.figures.drawing import PALETTE, spans_decades
 from orchestrator.results.last_and_best import CheckpointComparison
 from orchestrator.results.length_groups import spans
 from orchestrator.results.median_curves import over_seeds

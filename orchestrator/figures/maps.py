@@ -18,9 +18,9 @@ from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpec
 from matplotlib.ticker import MaxNLocator
 
-from orchestrator import drawing
-from orchestrator.drawing import PALETTE
 from orchestrator.errors import DamagedWeights, UserError
+from orchestrator.figures import drawing
+from orchestrator.figures.drawing import PALETTE
 from orchestrator.record.kept_weights import find_configuration
 from orchestrator.record.state import SweepState
 from orchestrator.results.objective import reduced

@@ -12,8 +12,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from orchestrator import drawing
-from orchestrator.drawing import file_name, spans_decades
+from orchestrator.figures import drawing
+from orchestrator.figures.drawing import file_name, spans_decades
 from orchestrator.results.summary import Summary
 from orchestrator.wording import printable
 

@@ -15,14 +15,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogFormatterSciNotation, MaxNLocator, NullFormatter
 
-from orchestrator import drawing
-from orchestrator.checkpoint_figure import checkpoint_figure
-from orchestrator.drawing import GREY, PALETTE, spans_decades
-from orchestrator.family_figures import family_figures
-from orchestrator.hyperparameter_figures import score_figures
-from orchestrator.legend import coloured_and_grey, legend_height, legend_table
-from orchestrator.map_figures import map_figures
-from orchestrator.pair_figures import pair_figures
+from orchestrator.figures import drawing
+from orchestrator.figures.drawing import GREY, PALETTE, spans_decades
+from orchestrator.figures.families import family_figures
+from orchestrator.figures.hyperparameters import score_figures
+from orchestrator.figures.last_and_best import checkpoint_figure
+from orchestrator.figures.legend import coloured_and_grey, legend_height, legend_table
+from orchestrator.figures.maps import map_figures
+from orchestrator.figures.pairs import pair_figures
 from orchestrator.record.lineage import CONFIRMS
 from orchestrator.results.length_groups import LengthGroups
 from orchestrator.results.summary import Band, Row, Summary

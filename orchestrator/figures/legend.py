@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from orchestrator.drawing import GREY, PALETTE
+from orchestrator.figures.drawing import GREY, PALETTE
 from orchestrator.results.summary import Row, Summary
 from orchestrator.wording import compact_value, printable, short_keys, three_digits
 
