@@ -20,7 +20,7 @@ from orchestrator.plan.search import draw, total
 from orchestrator.record.ledger import LEDGER_FILE
 from orchestrator.record.lineage import CONFIRMS, relative, used_seeds
 from orchestrator.record.state import SweepState
-from orchestrator.report import write_report
+from orchestrator.report.files import write_report
 from orchestrator.results.length_groups import spans
 from orchestrator.results.summary import Row, Summary, summary
 from search_spaces import SweepSpec, dump_yaml, parse_sweep

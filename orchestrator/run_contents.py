@@ -20,12 +20,12 @@ from orchestrator.mlflow_view import Charts
 from orchestrator.record.ledger import Record
 from orchestrator.record.lineage import CONFIRMS
 from orchestrator.record.state import ConfigurationState, SweepState
+from orchestrator.report.tables import first_sentence
 from orchestrator.results.confirmed import Confirmed, read_confirmed
 from orchestrator.results.evaluation_choice import at_steps
 from orchestrator.results.length_groups import spans
 from orchestrator.results.objective import choose, is_judged, quartiles
 from orchestrator.results.summary import Row, Summary
-from orchestrator.tables import first_sentence
 from orchestrator.wording import compact_value, short_keys
 
 MAX_PARAM, MAX_TAG, MAX_LABEL = 6000, 8000, 80

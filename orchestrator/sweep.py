@@ -237,7 +237,7 @@ def present(folder: Path, console: Console) -> None:
     Raises NotASweep, DamagedLedger and DamagedCurves.
     """
     from orchestrator.figures.maps import damaged_maps
-    from orchestrator.report import read_summary, render_terminal, write_report
+    from orchestrator.report.files import read_summary, render_terminal, write_report
 
     result = read_summary(folder)
     page, table = write_report(folder, result)

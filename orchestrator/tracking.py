@@ -42,7 +42,7 @@ from orchestrator.record.folders import sweep_folders
 from orchestrator.record.ledger import read_records
 from orchestrator.record.lock import running
 from orchestrator.record.state import SweepState
-from orchestrator.report import csv_tables, write_report
+from orchestrator.report.files import csv_tables, write_report
 from orchestrator.results.summary import Row, summary
 from orchestrator.run_contents import ContentsOfSweep, Point, RunContents, sweep_id
 from orchestrator.ui_server import UiServer, serve_until_stopped

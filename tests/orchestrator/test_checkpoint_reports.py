@@ -14,7 +14,7 @@ from orchestrator.figures import drawing
 from orchestrator.figures.last_and_best import SHOWN, checkpoint_figure
 from orchestrator.record import curves as curve_store
 from orchestrator.record.state import SweepState
-from orchestrator.report import WIDE, render_terminal, write_report
+from orchestrator.report.files import WIDE, render_terminal, write_report
 from orchestrator.results.objective import choose
 from orchestrator.results.summary import summary
 

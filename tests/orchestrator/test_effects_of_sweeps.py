@@ -6,8 +6,8 @@ import shutil
 import numpy as np
 import pytest
 
-from orchestrator.csv_tables import average_lines, effect_lines
-from orchestrator.effect_tables import effect_columns, effect_notes
+from orchestrator.report.csv_tables import average_lines, effect_lines
+from orchestrator.report.effect_tables import effect_columns, effect_notes
 from orchestrator.results.hyperparameter_effects import effects_on
 from orchestrator.results.summary import summary
 from orchestrator.statistics import medians as statistics

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from orchestrator.figures.drawing import GREY, PALETTE
 from orchestrator.figures.families import family_figures, family_lines, family_points
-from orchestrator.report import render_terminal, write_report
+from orchestrator.report.files import render_terminal, write_report
 from orchestrator.results.length_groups import LengthGroups, few_lengths
 from orchestrator.results.summary import summary
 

@@ -14,7 +14,7 @@ from rich.console import Console
 from orchestrator.consoles import WholeConsole
 from orchestrator.record.ledger import LEDGER_FILE
 from orchestrator.record.state import SweepState
-from orchestrator.report import WIDE, print_report, read_summary, render_terminal, write_report
+from orchestrator.report.files import WIDE, print_report, read_summary, render_terminal, write_report
 from orchestrator.results.length_groups import LengthGroups, spans
 from orchestrator.results.summary import summary
 

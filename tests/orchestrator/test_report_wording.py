@@ -10,10 +10,10 @@ from rich.console import Console
 
 from orchestrator.figures import drawing
 from orchestrator.figures.curves import configuration_figure, draw_all
-from orchestrator.report import render_terminal, write_report
+from orchestrator.report.files import render_terminal, write_report
+from orchestrator.report.tables import first_sentence
 from orchestrator.results.summary import summary
 from orchestrator.run_contents import description
-from orchestrator.tables import first_sentence
 
 CLAIM = re.compile(r"\bbest\b|\bwinner\b|\boptimal\b", re.IGNORECASE)
 

@@ -11,7 +11,7 @@ from orchestrator.figures import maps as map_figures
 from orchestrator.figures.curves import draw_all
 from orchestrator.figures.maps import draw_maps, maps_of, median_seed
 from orchestrator.record.kept_weights import kept_weights, load
-from orchestrator.report import write_report
+from orchestrator.report.files import write_report
 from orchestrator.results.summary import summary
 from trainers.files.weights import StoredWeights
 from trainers.maps import Map

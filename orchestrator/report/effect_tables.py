@@ -3,11 +3,11 @@
 import math
 from collections.abc import Iterable
 
+from orchestrator.report.tables import Columns, curve_name, interval
 from orchestrator.results.evaluation_choice import BEST
 from orchestrator.results.hyperparameter_effects import Effect, Partial
 from orchestrator.results.length_groups import spans
 from orchestrator.results.summary import Summary
-from orchestrator.tables import Columns, curve_name, interval
 from orchestrator.wording import short_keys, three_digits
 
 

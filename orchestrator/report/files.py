@@ -15,9 +15,12 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from orchestrator.checkpoint_tables import TITLE, checkpoint_columns, checkpoint_notes
 from orchestrator.consoles import WIDTH_OF_FILES
-from orchestrator.csv_tables import (
+from orchestrator.figures.curves import configuration_figure, draw_all
+from orchestrator.figures.families import family_lines
+from orchestrator.figures.maps import damaged_maps
+from orchestrator.record.state import SweepState
+from orchestrator.report.csv_tables import (
     Lines,
     average_lines,
     checkpoint_lines,
@@ -26,14 +29,9 @@ from orchestrator.csv_tables import (
     effect_lines,
     write_csv,
 )
-from orchestrator.effect_tables import comparison_columns, comparison_note, effect_columns, effect_notes
-from orchestrator.figures.curves import configuration_figure, draw_all
-from orchestrator.figures.families import family_lines
-from orchestrator.figures.maps import damaged_maps
-from orchestrator.record.state import SweepState
-from orchestrator.results.confirmed import read_confirmed
-from orchestrator.results.summary import Summary, summary
-from orchestrator.tables import (
+from orchestrator.report.effect_tables import comparison_columns, comparison_note, effect_columns, effect_notes
+from orchestrator.report.last_and_best_tables import TITLE, checkpoint_columns, checkpoint_notes
+from orchestrator.report.tables import (
     Columns,
     confirmed_columns,
     headlines,
@@ -42,6 +40,8 @@ from orchestrator.tables import (
     table_title,
     value_columns,
 )
+from orchestrator.results.confirmed import read_confirmed
+from orchestrator.results.summary import Summary, summary
 
 __all__ = ["Summary", "read_summary", "render_terminal", "summary", "write_report"]
 

@@ -6,12 +6,12 @@ The chosen one is that of `checkpoint: best`. A report keeps the word best for o
 import statistics
 from collections.abc import Sequence
 
+from orchestrator.report.tables import Columns, quartiles_cell
 from orchestrator.results.evaluation_choice import BEST, LAST
 from orchestrator.results.last_and_best import AtCheckpoint, CheckpointComparison
 from orchestrator.results.length_groups import spans
 from orchestrator.results.median_curves import Quartiles
 from orchestrator.results.summary import Summary
-from orchestrator.tables import Columns, quartiles_cell
 from orchestrator.wording import three_digits
 
 TITLE = "Last checkpoint and chosen checkpoint"
