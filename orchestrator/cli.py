@@ -73,7 +73,7 @@ def plan(
     working_dir: Annotated[Path, typer.Option(help="What `ray job submit --working-dir` would upload.")] = Path(),
 ) -> None:
     """Say what a sweep would run and what it would cost. Writes nothing."""
-    from orchestrator.forecast import forecast
+    from orchestrator.preview.forecast import forecast
 
     spec = _load(file, overrides, name)
     found = forecast(spec, workers, working_dir)
@@ -96,7 +96,7 @@ def data(
 ) -> None:
     """Show what a sweep trains and evaluates on: examples, and how hard inputs are. Runs nothing."""
     spec = _load(file, overrides)
-    from orchestrator.data_view import data_view
+    from orchestrator.preview.data_view import data_view
 
     for part in data_view(spec, count=examples, samples=samples, lengths=lengths, figure=figure):
         _say(part) if isinstance(part, str) else console.print(part, crop=False)

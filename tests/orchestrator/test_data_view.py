@@ -12,11 +12,12 @@ import pytest
 import scipy.stats
 import torch
 
-from orchestrator import cli, task_data
-from orchestrator.data_view import data_view, example_lines, histogram_figure, histogram_table
+from orchestrator import cli
 from orchestrator.figures import drawing
 from orchestrator.figures.drawing import drawn_digest
-from orchestrator.task_data import TRAINING, Histogram, examples, histograms
+from orchestrator.preview import task_data
+from orchestrator.preview.data_view import data_view, example_lines, histogram_figure, histogram_table
+from orchestrator.preview.task_data import TRAINING, Histogram, examples, histograms
 from search_spaces import load_sweep
 from trainers.config import registry
 from trainers.config.member import MemberConfig

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import forecast as module
-from orchestrator.forecast import forecast
+from orchestrator.preview import forecast as module
+from orchestrator.preview.forecast import forecast
 from search_spaces import load_sweep
 
 QUICKSTART = Path(__file__).parents[2] / "search_spaces" / "quickstart.yaml"

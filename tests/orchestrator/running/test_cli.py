@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from orchestrator import upload
+from orchestrator.preview import upload
 from orchestrator.record import folders as places
 from orchestrator.record.state import SweepState
 from orchestrator.running.interrupts import Interrupts

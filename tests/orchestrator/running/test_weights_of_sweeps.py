@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from orchestrator.errors import DamagedWeights, UserError
-from orchestrator.forecast import forecast
+from orchestrator.preview.forecast import forecast
 from orchestrator.record.kept_weights import kept_weights, load
 from orchestrator.record.ledger import LEDGER_FILE, read_records
 from search_spaces import load_sweep

@@ -8,11 +8,11 @@ import psutil
 
 from orchestrator.plan import search
 from orchestrator.plan.configurations import Pack, makespan
+from orchestrator.preview.upload import measure
 from orchestrator.record.kept_weights import bytes_per_member
 from orchestrator.running.progress import duration
 from orchestrator.running.ray_session import Cluster
 from orchestrator.sweep import check, packing
-from orchestrator.upload import measure
 from search_spaces import SweepSpec
 from trainers.config.member import MemberConfig
 from trainers.cost import Cost, calibrate, estimate, will_compile

@@ -1,0 +1,1 @@
+"""The verbs plan and data: what would run, and on what."""
