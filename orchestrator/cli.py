@@ -191,7 +191,7 @@ def report(
 @app.command()
 def publish(folder: SweepFolder, tracking_uri: TrackingUri = None) -> None:
     """Bring MLflow up to what the ledger says; may be repeated at any time."""
-    from orchestrator.tracking import publish as publish_sweep
+    from orchestrator.tracking.publish import publish as publish_sweep
 
     published = publish_sweep(folder, tracking_uri)
     _say(f"{published.uri}: {published.completed} configurations are published; {published.points} points were new")
@@ -212,7 +212,7 @@ def ui(
     if tracking_uri is None:
         check_storage(storage)
     _say("starting MLflow ...")
-    from orchestrator.tracking import serve
+    from orchestrator.tracking.publish import serve
 
     serve(storage, host, port, allowed_hosts=allowed_hosts, uri=tracking_uri, say=_say)
 

@@ -31,7 +31,7 @@ from trainers.config.member import MemberConfig
 from trainers.cost import Cost, estimate
 
 if TYPE_CHECKING:
-    from orchestrator.tracking import Publisher
+    from orchestrator.tracking.publish import Publisher
 
 SPEC_FILE = "sweep.yaml"
 PASSIVE = ("name", "description", "resources", "tracking")  # keys of a sweep file that do not change what is computed
@@ -295,7 +295,7 @@ class _Publishing:
 
     def _begun(self) -> "Publisher":
         if self._publisher is None:
-            from orchestrator.tracking import Publisher
+            from orchestrator.tracking.publish import Publisher
 
             self._publisher = Publisher(self._folder, self._section.uri, experiment=self._section.experiment)
         return self._publisher

@@ -13,7 +13,7 @@ from orchestrator.figures.curves import configuration_figure, draw_all
 from orchestrator.report.files import render_terminal, write_report
 from orchestrator.report.tables import first_sentence
 from orchestrator.results.summary import summary
-from orchestrator.run_contents import description
+from orchestrator.tracking.contents import description
 
 CLAIM = re.compile(r"\bbest\b|\bwinner\b|\boptimal\b", re.IGNORECASE)
 

@@ -22,13 +22,13 @@ import pytest
 from mlflow.entities import Metric
 from mlflow.tracking import MlflowClient
 
-from orchestrator import mlflow_view
 from orchestrator.record.ledger import LEDGER_FILE
 from orchestrator.record.state import SweepState
 from orchestrator.results.summary import summary
-from orchestrator.run_contents import name, run_name, unique_names
-from orchestrator.tracking import Publisher, TrackingError, default_uri, initialise, publish, serve, unpublished
-from orchestrator.ui_server import UiServer, UiServerError, free_port
+from orchestrator.tracking import pages as mlflow_view
+from orchestrator.tracking.contents import name, run_name, unique_names
+from orchestrator.tracking.publish import Publisher, TrackingError, default_uri, initialise, publish, serve, unpublished
+from orchestrator.tracking.server import UiServer, UiServerError, free_port
 
 pytestmark = pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning")  # MLflow's own use of it
 
@@ -386,7 +386,7 @@ def test_the_publisher_keeps_even_an_unexpected_error_to_itself(sweep, monkeypat
     def broken(*args, **kwargs):
         raise RuntimeError("no such luck")
 
-    monkeypatch.setattr("orchestrator.tracking.publish", broken)
+    monkeypatch.setattr("orchestrator.tracking.publish.publish", broken)
     message = Publisher(sweep.folder).close(timeout=10)
     assert message is not None and "RuntimeError: no such luck" in message and "lengthwise publish" in message
 
@@ -442,7 +442,7 @@ def test_artifacts_sent_to_sqlite_open_through_the_ui_and_serve_leaves_nothing_r
     done = publish(sweep.folder)
     port = free_port()
     code = (
-        "import sys; from pathlib import Path; from orchestrator.tracking import serve;"
+        "import sys; from pathlib import Path; from orchestrator.tracking.publish import serve;"
         "serve(Path(sys.argv[1]), port=int(sys.argv[2]))"
     )
     command = [sys.executable, "-u", "-c", code, str(sweep.folder.parent), str(port)]
@@ -505,7 +505,7 @@ def test_a_deleted_experiment_is_named(sweep):
 
 
 def test_several_processes_may_open_a_fresh_store_at_once(tmp_path):
-    code = "import sys; from orchestrator.tracking import initialise; initialise(sys.argv[1])"
+    code = "import sys; from orchestrator.tracking.publish import initialise; initialise(sys.argv[1])"
     uri = default_uri(tmp_path)
     processes = [
         subprocess.Popen([sys.executable, "-c", code, uri], cwd=tmp_path, stderr=subprocess.PIPE, text=True)

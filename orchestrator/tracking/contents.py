@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from orchestrator.mlflow_view import Charts
 from orchestrator.record.ledger import Record
 from orchestrator.record.lineage import CONFIRMS
 from orchestrator.record.state import ConfigurationState, SweepState
@@ -26,6 +25,7 @@ from orchestrator.results.evaluation_choice import at_steps
 from orchestrator.results.length_groups import spans
 from orchestrator.results.objective import choose, is_judged, quartiles
 from orchestrator.results.summary import Row, Summary
+from orchestrator.tracking.pages import Charts
 from orchestrator.wording import compact_value, short_keys
 
 MAX_PARAM, MAX_TAG, MAX_LABEL = 6000, 8000, 80

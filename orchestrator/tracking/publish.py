@@ -33,7 +33,6 @@ from mlflow.entities import Metric, Param, Run, RunTag
 from mlflow.exceptions import MlflowException
 from mlflow.tracking import MlflowClient
 
-from orchestrator import mlflow_view
 from orchestrator.consoles import command
 from orchestrator.errors import LengthwiseError
 from orchestrator.figures.curves import configuration_figure, draw_all
@@ -44,8 +43,9 @@ from orchestrator.record.lock import running
 from orchestrator.record.state import SweepState
 from orchestrator.report.files import csv_tables, write_report
 from orchestrator.results.summary import Row, summary
-from orchestrator.run_contents import ContentsOfSweep, Point, RunContents, sweep_id
-from orchestrator.ui_server import UiServer, serve_until_stopped
+from orchestrator.tracking import pages as mlflow_view
+from orchestrator.tracking.contents import ContentsOfSweep, Point, RunContents, sweep_id
+from orchestrator.tracking.server import UiServer, serve_until_stopped
 
 METRICS_PER_BATCH, TEXTS_PER_BATCH, BYTES_PER_BATCH = 1000, 100, 800_000
 DIGEST_TAG, FILES_TAG = "lengthwise.published", "lengthwise.published_files"

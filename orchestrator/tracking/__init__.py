@@ -1,0 +1,1 @@
+"""From the ledger to MLflow, the only package that imports it."""
