@@ -237,7 +237,7 @@ def test_the_task_of_the_readme_keeps_the_contract_and_trains(tmp_path: Path, mo
     (code,) = [text for text in blocks("python") if '@register("task"' in text]
     (tmp_path / "running_maximum.py").write_text(code)
     monkeypatch.syspath_prepend(tmp_path)
-    contract = importlib.util.spec_from_file_location("contract", ROOT / "tests/trainers/test_contract.py")
+    contract = importlib.util.spec_from_file_location("contract", ROOT / "tests/trainers/tasks/test_contract.py")
     assert contract is not None and contract.loader is not None
     tests = importlib.util.module_from_spec(contract)
     contract.loader.exec_module(tests)

@@ -47,7 +47,7 @@ def planted(tmp_path_factory):
     from importlib.util import module_from_spec, spec_from_file_location
     from pathlib import Path
 
-    spec = spec_from_file_location("sweep_builder", Path(__file__).with_name("conftest.py"))
+    spec = spec_from_file_location("sweep_builder", Path(__file__).parents[1] / "conftest.py")
     builder = module_from_spec(spec)
     spec.loader.exec_module(builder)
     rng = np.random.default_rng(7)

@@ -23,7 +23,7 @@ from trainers.config import registry
 from trainers.config.member import MemberConfig
 from trainers.random import Stream
 
-FOLDER = Path(__file__).parents[2] / "search_spaces"
+FOLDER = Path(__file__).parents[3] / "search_spaces"
 SEVERAL = """
 name: several
 study: arithmetic

@@ -8,7 +8,7 @@ from orchestrator.preview import forecast as module
 from orchestrator.preview.forecast import forecast
 from search_spaces import load_sweep
 
-QUICKSTART = Path(__file__).parents[2] / "search_spaces" / "quickstart.yaml"
+QUICKSTART = Path(__file__).parents[3] / "search_spaces" / "quickstart.yaml"
 
 
 def test_a_small_step_is_measured(tmp_path: Path) -> None:

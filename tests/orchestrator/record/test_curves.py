@@ -79,7 +79,7 @@ def test_the_same_input_gives_the_same_bytes_in_any_process(tmp_path: Path) -> N
     (tmp_path / "a").mkdir()
     file, sha256 = write_part(tmp_path / "a", "p0", MEMBERS, make_evaluation())
     script = (
-        "import sys; from pathlib import Path; sys.path.insert(0, sys.argv[2]); import test_curve_store as t;"
+        "import sys; from pathlib import Path; sys.path.insert(0, sys.argv[2]); import test_curves as t;"
         "print(*t.write_part(Path(sys.argv[1]), 'p0', t.MEMBERS, t.make_evaluation()))"
     )
     (tmp_path / "b").mkdir()
