@@ -223,6 +223,7 @@ def list_names(
 ) -> None:
     """Show the names a sweep file can use, with their fields."""
     from trainers.config import registry
+    from trainers.config.descriptions import describe
     from trainers.errors import nearest
 
     if kind is not None and kind not in registry.KINDS:
@@ -230,7 +231,7 @@ def list_names(
         said = f"there is no kind {kind!r}; allowed: {', '.join(registry.KINDS)}"
         raise UserError(said + (f"; did you mean {hint}?" if hint else ""))
     for one in [kind] if kind else registry.KINDS:
-        for found in registry.describe(one):
+        for found in describe(one):
             _say(f"{one} {found.name}: {found.summary}")
             for field, text in found.fields.items():
                 _say(f"    {field}: {text}")

@@ -3,7 +3,7 @@
 Shapes: M members, S distinct seeds, P parameters of one member.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -110,3 +110,12 @@ class State:
             for i in range(len(pack.averages))
         )
         return cls(averages=averages, **tensors)
+
+
+def weights_of(pack: Pack, state: State) -> Mapping[str, Any]:
+    """The weights (M, P) by label: every weight average of the pack, and the training weights as `raw`."""
+    found = {
+        label: average.weights(buffers, state.theta, pack.layout)
+        for label, average, buffers in zip(pack.labels, pack.averages, state.averages, strict=True)
+    }
+    return {"raw": state.theta, **found}

@@ -9,7 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainers.config.member import MemberConfig
-from trainers.files.weights import WeightsFile
+
+
+@dataclass(frozen=True, kw_only=True)
+class WeightsFile:
+    """A file that was written: its name, the SHA-256 of its header line, its size."""
+
+    name: str
+    sha256: str
+    bytes: int
 
 
 @dataclass(frozen=True, kw_only=True)

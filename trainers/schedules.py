@@ -14,15 +14,25 @@ from trainers.config.settings import Settings, setting
 from trainers.errors import Problem
 
 
+class Schedule(Settings):
+    """Base of every schedule; each adds `factor(step, steps)`."""
+
+    warmup: int = setting(0, low=0, help="steps of linear warm-up")
+
+    def step_problems(self, steps: int) -> Iterator[Problem]:
+        """Why this schedule does not fit a training of so many steps."""
+        if self.warmup > steps:
+            message = f"{self.warmup} is more than steps"
+            yield Problem(key="warmup", given=self.warmup, message=message, allowed=f"<= {steps}")
+
+
 def _warmed(step: Tensor, warmup: int, factor: Tensor) -> Tensor:
     return factor * torch.clamp(step.double() / warmup, max=1.0) if warmup else factor
 
 
 @register("schedule", "constant")
-class Constant(Settings):
+class Constant(Schedule):
     """The full learning rate at every step, after an optional linear warm-up."""
-
-    warmup: int = setting(0, low=0, help="steps of linear warm-up")
 
     def factor(self, step: Tensor, steps: int) -> Tensor:
         """Factor at `step` (1 for the first update) of `steps`, a float64 scalar."""
@@ -30,10 +40,9 @@ class Constant(Settings):
 
 
 @register("schedule", "linear")
-class Linear(Settings):
+class Linear(Schedule):
     """Linear decay from 1 after the warm-up to `final` at the last step."""
 
-    warmup: int = setting(0, low=0, help="steps of linear warm-up")
     final: float = setting(0.0, low=0.0, high=1.0, help="factor at the last step")
 
     def factor(self, step: Tensor, steps: int) -> Tensor:
@@ -42,10 +51,9 @@ class Linear(Settings):
 
 
 @register("schedule", "cosine")
-class Cosine(Settings):
+class Cosine(Schedule):
     """Half a cosine from 1 after the warm-up to `final` at the last step (Loshchilov and Hutter, arXiv:1608.03983)."""
 
-    warmup: int = setting(0, low=0, help="steps of linear warm-up")
     final: float = setting(0.0, low=0.0, high=1.0, help="factor at the last step")
 
     def factor(self, step: Tensor, steps: int) -> Tensor:
@@ -57,12 +65,3 @@ class Cosine(Settings):
 def _decayed(step: Tensor, warmup: int, steps: int) -> Tensor:
     """How much of the decay is behind us at `step`, from 0 at the end of the warm-up to 1 at the last step."""
     return torch.clamp((step.double() - warmup) / max(steps - warmup, 1), min=0.0, max=1.0)
-
-
-def warmup_problems(schedule: Settings, steps: int) -> Iterator[Problem]:
-    """A warm-up longer than the run is a mistake."""
-    warmup = getattr(schedule, "warmup", 0)
-    if warmup > steps:
-        yield Problem(
-            key="schedule.warmup", given=warmup, message=f"{warmup} is more than steps", allowed=f"<= {steps}"
-        )

@@ -9,7 +9,7 @@ from trainers.noise import Dropout
 from trainers.optim import adamw, clipped, gradient_descent
 from trainers.pack import Pack, State
 from trainers.random import Stream
-from trainers.tasks.batch import Batch
+from trainers.tasks.task import Batch
 
 # Compiling takes tens of seconds. It is the default where one member alone would train at least this long uncompiled,
 # by a rough model of one CPU core: so much for starting the kernels of a step, and so many operations a second.

@@ -10,9 +10,9 @@ import torch
 from trainers.config.member import MemberConfig
 from trainers.evaluate import evaluate
 from trainers.files.checkpoint import Checkpoints, Snapshot
-from trainers.files.weights import WeightsFile, weights_of, write_weights
-from trainers.pack import Pack, State
-from trainers.results import Curve, Evaluation, MemberResult, Progress, Reporter
+from trainers.files.weights import write_weights
+from trainers.pack import Pack, State, weights_of
+from trainers.results import Curve, Evaluation, MemberResult, Progress, Reporter, WeightsFile
 from trainers.step import compiles, stepper
 
 _HEARTBEAT_SECONDS = 1.0

@@ -13,7 +13,8 @@ from orchestrator.record.state import ConfigurationState, PackState, SweepState
 from trainers.config.member import MemberConfig
 from trainers.cost import Cost
 from trainers.errors import WeightsError, nearest
-from trainers.files.weights import Array, StoredWeights, WeightsFile, averages_kept, member_prefix
+from trainers.files.weights import Array, StoredWeights, averages_kept, member_prefix
+from trainers.results import WeightsFile
 
 WEIGHTS_FOLDER = "weights"
 

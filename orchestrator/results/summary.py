@@ -31,7 +31,7 @@ from orchestrator.results.objective import (
     score_members,
 )
 from trainers.config.member import MemberConfig
-from trainers.tasks.family import Family
+from trainers.tasks.task import Family
 
 __all__ = ["Band", "CurveKey", "Quartiles", "Row", "Summary", "summary"]
 

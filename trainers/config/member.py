@@ -125,10 +125,8 @@ class MemberConfig:
         return member
 
     def _cross_checks(self) -> Iterator[Problem]:
-        from trainers.schedules import warmup_problems
-
-        for problem in warmup_problems(self.schedule, self.optimization.steps):
-            yield problem.under("training")
+        for problem in self.schedule.step_problems(self.optimization.steps):
+            yield problem.under("training.schedule")
         for problem in self.model.task_problems(self.task):
             yield problem.under("model")
         for length in self.evaluation.lengths if self.evaluation.lengths != "all" else ():

@@ -3,15 +3,13 @@
 import importlib
 import pkgutil
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from trainers.config.contract import missing
-from trainers.config.settings import Settings, allowed_values, settings_fields
 from trainers.errors import ConfigError, Problem, nearest
 
 KINDS = ("task", "model", "position", "average", "schedule")
-_classes: dict[str, dict[str, type[Settings]]] = {kind: {} for kind in KINDS}
+_classes: dict[str, dict[str, type[Any]]] = {kind: {} for kind in KINDS}
 _homes = {
     "task": "trainers.tasks",
     "model": "trainers.models",
@@ -20,7 +18,7 @@ _homes = {
     "schedule": "trainers.schedules",
 }
 
-S = TypeVar("S", bound=type[Settings])
+S = TypeVar("S", bound=type[Any])
 
 
 def register(kind: str, name: str) -> Callable[[S], S]:
@@ -38,12 +36,12 @@ def register(kind: str, name: str) -> Callable[[S], S]:
 
 def names(kind: str) -> tuple[str, ...]:
     """The registered names of a kind, in alphabetical order."""
-    return tuple(sorted(_loaded(kind)))
+    return tuple(sorted(classes(kind)))
 
 
-def lookup(kind: str, name: Any, key: str = "name") -> type[Settings]:
+def lookup(kind: str, name: Any, key: str = "name") -> type[Any]:
     """The class registered under `name`. Raises ConfigError with the nearest name, or with what the class lacks."""
-    known = _loaded(kind)
+    known = classes(kind)
     if not isinstance(name, str) or name not in known:
         allowed = ", ".join(sorted(known))
         raise ConfigError(
@@ -65,7 +63,7 @@ def lookup(kind: str, name: Any, key: str = "name") -> type[Settings]:
     return known[name]
 
 
-def build(kind: str, data: Any, *, default_name: str | None = None, name_key: str = "name") -> Settings:
+def build(kind: str, data: Any, *, default_name: str | None = None, name_key: str = "name") -> Any:
     """Build a registered class from `{name: ..., field: ...}`. Raises ConfigError with keys relative to `data`."""
     if not isinstance(data, Mapping):
         raise ConfigError([Problem(key="", given=data, message=f"{data!r} is not a mapping of keys to values")])
@@ -76,36 +74,7 @@ def build(kind: str, data: Any, *, default_name: str | None = None, name_key: st
     return lookup(kind, name, name_key).from_mapping(values)
 
 
-class Description(NamedTuple):
-    """A registered name: the first line of its docstring, each field in words, a task's metrics and their directions.
-
-    `metrics` are those with default settings; more settings may add some.
-    """
-
-    name: str
-    summary: str
-    fields: dict[str, str]
-    metrics: dict[str, str]
-
-
-def describe(kind: str) -> list[Description]:
-    """Every registered name of a kind; fields with their meaning, what they may be, and their default."""
-    rows = []
-    for name in names(kind):
-        cls = _classes[kind][name]
-        described = {}
-        for item in settings_fields(cls):
-            default = "required" if item.default is MISSING else f"default {item.default!r}"
-            mark = ", per member" if item.metadata["member"] else ""
-            described[item.name] = f"{item.metadata['help']} ({allowed_values(cls, item)}; {default}{mark})".strip()
-        summary = (cls.__doc__ or "").strip().splitlines()[0]
-        required = any(item.default is MISSING for item in settings_fields(cls))
-        metrics = {} if required else dict(getattr(cls(), "metrics", {}))
-        rows.append(Description(name, summary, described, metrics))
-    return rows
-
-
-def _loaded(kind: str) -> dict[str, type[Settings]]:
+def classes(kind: str) -> dict[str, type[Any]]:
     """The classes of a kind, importing every module of its home and of the folders in it once."""
     home = importlib.import_module(_homes[kind])
     if hasattr(home, "__path__"):

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Any, ClassVar, Self, dataclass_transform
 
+from trainers.config import registry
 from trainers.errors import ConfigError, Problem, nearest
 
 
@@ -143,8 +144,6 @@ def _checked(item: Field[Any], hint: Any, value: Any) -> tuple[Any, list[Problem
 
 def _registered(item: Field[Any], value: Any) -> tuple[Any, list[Problem]]:
     """The registered class that a name or a mapping stands for."""
-    from trainers.config import registry
-
     if isinstance(value, Settings):
         return value, []
     try:

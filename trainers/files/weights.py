@@ -10,7 +10,6 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,29 +19,11 @@ from numpy.typing import NDArray
 from trainers.config.member import MemberConfig
 from trainers.errors import WeightsError
 from trainers.files.atomic_file import write_whole
-from trainers.pack import Pack, State
+from trainers.results import WeightsFile
 
 Array = NDArray[Any]
 _SCHEMA = 1
 _LONGEST_HEADER = 2**26
-
-
-@dataclass(frozen=True, kw_only=True)
-class WeightsFile:
-    """A file that was written: its name, the SHA-256 of its header line, its size."""
-
-    name: str
-    sha256: str
-    bytes: int
-
-
-def weights_of(pack: Pack, state: State) -> Mapping[str, Any]:
-    """The weights (M, P) by label: every weight average of the pack, and the training weights as `raw`."""
-    found = {
-        label: average.weights(buffers, state.theta, pack.layout)
-        for label, average, buffers in zip(pack.labels, pack.averages, state.averages, strict=True)
-    }
-    return {"raw": state.theta, **found}
 
 
 def averages_kept(member: MemberConfig) -> tuple[str, ...]:

@@ -6,8 +6,7 @@ import torch
 from torch import Tensor
 
 from trainers.config.registry import register
-from trainers.positions.position import Position
-from trainers.positions.relative import differences
+from trainers.positions.position import Position, differences
 
 
 @register("position", "alibi")

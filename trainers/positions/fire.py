@@ -8,8 +8,7 @@ from torch import Tensor
 from trainers.config.registry import register
 from trainers.config.settings import setting
 from trainers.parameters import Parameter, uniform_parameter
-from trainers.positions.position import Position
-from trainers.positions.relative import differences
+from trainers.positions.position import Position, differences
 
 _EPSILON = 1e-6
 

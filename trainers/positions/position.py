@@ -1,7 +1,8 @@
-"""The hooks of a positional encoding, each doing nothing until overridden."""
+"""The hooks of a positional encoding, each doing nothing until overridden, and what most encodings start from."""
 
 from collections.abc import Iterator, Mapping
 
+import torch
 from torch import Tensor
 
 from trainers.config.settings import Settings
@@ -59,3 +60,9 @@ class Position(Settings):
     def maps(self, weights: Weights, task: Settings) -> Mapping[str, Map]:
         """What can be drawn of its trained parameters, of one member; see `trainers.maps`."""
         return {}
+
+
+def differences(length: int, device: torch.device) -> Tensor:
+    """i - j of query i and key j, int64 (T, T)."""
+    at = torch.arange(length, device=device)
+    return at[:, None] - at[None, :]

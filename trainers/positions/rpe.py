@@ -8,10 +8,8 @@ from trainers.config.registry import register
 from trainers.config.settings import Settings
 from trainers.maps import Map, Weights
 from trainers.parameters import Parameter
-from trainers.positions.pairwise import pairwise_scores, pairwise_table
-from trainers.positions.pairwise_maps import pairwise_maps
-from trainers.positions.position import Position
-from trainers.positions.relative import differences
+from trainers.positions.pairwise import pairwise_maps, pairwise_scores, pairwise_table
+from trainers.positions.position import Position, differences
 
 
 @register("position", "rpe")

@@ -10,8 +10,7 @@ from trainers.config.registry import register
 from trainers.config.settings import setting
 from trainers.errors import Problem
 from trainers.parameters import Parameter
-from trainers.positions.position import Position
-from trainers.positions.relative import differences
+from trainers.positions.position import Position, differences
 
 
 @register("position", "t5")

@@ -10,10 +10,8 @@ from trainers.config.settings import Settings, setting
 from trainers.errors import Problem
 from trainers.maps import Map, Weights
 from trainers.parameters import Parameter
-from trainers.positions.pairwise import multiplier_problems, pairwise_scores, pairwise_table
-from trainers.positions.pairwise_maps import pairwise_maps
-from trainers.positions.position import Position
-from trainers.positions.relative import differences
+from trainers.positions.pairwise import multiplier_problems, pairwise_maps, pairwise_scores, pairwise_table
+from trainers.positions.position import Position, differences
 
 
 @register("position", "upe")

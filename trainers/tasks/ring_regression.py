@@ -12,7 +12,7 @@ from trainers.config.registry import register
 from trainers.config.settings import Settings, setting
 from trainers.errors import Problem
 from trainers.random import Stream
-from trainers.tasks.batch import Batch
+from trainers.tasks.task import Batch
 
 Curves = NDArray[np.float32]
 

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from trainers.config import registry
+from trainers.config.descriptions import describe
 from trainers.random import Stream
 
 TASKS = registry.names("task")
@@ -49,7 +50,7 @@ def test_a_task_samples_and_scores_what_it_declares(name: str) -> None:
 
 @pytest.mark.parametrize("kind", registry.KINDS)
 def test_every_registered_class_describes_itself(kind: str) -> None:
-    for name, line, fields, metrics in registry.describe(kind):
+    for name, line, fields, metrics in describe(kind):
         assert bool(metrics) == (kind == "task") and set(metrics.values()) <= {"minimize", "maximize", "none"}
         assert line.endswith("."), f"{kind} {name} needs a first docstring line"
         assert all(text.split(" (")[0] for text in fields.values()), f"{kind} {name} has a field without help"

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from trainers.tasks.arithmetic.operand_layout import IGNORED, answers
-from trainers.tasks.batch import Batch
+from trainers.tasks.task import Batch
 
 OUTPUTS = 11  # ten digits and the pad
 GENERAL = "exact_match"  # the group of rows that are drawn without a condition

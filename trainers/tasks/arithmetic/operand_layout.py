@@ -15,8 +15,8 @@ from torch import Tensor
 
 from trainers.numerals import FIRST, OPERATOR, PAD, PLUS, SECOND, TEXT, TIMES, Places, places
 from trainers.tasks.arithmetic.digits import read
-from trainers.tasks.batch import Batch
 from trainers.tasks.fixed_set import Draws
+from trainers.tasks.task import Batch
 
 IGNORED = -100  # target of a position that is neither trained nor scored
 _SYMBOLS = {PAD: "P", PLUS: "+", TIMES: "x", IGNORED: "_"}

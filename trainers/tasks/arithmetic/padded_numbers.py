@@ -21,9 +21,8 @@ from trainers.tasks.arithmetic import digit_scores
 from trainers.tasks.arithmetic.digit_scores import GENERAL, OUTPUTS, GroupedBatch
 from trainers.tasks.arithmetic.digits import digit_count, written
 from trainers.tasks.arithmetic.operand_layout import Layout, symbols
-from trainers.tasks.batch import Batch
-from trainers.tasks.family import Family, families
 from trainers.tasks.fixed_set import Draws, FixedSet, visited
+from trainers.tasks.task import Batch, Family, families
 
 Curves = NDArray[np.float32]
 SHIFTED = "exact_match_shifted"  # the group of training pairs with zeros appended

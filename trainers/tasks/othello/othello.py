@@ -13,8 +13,8 @@ from trainers.config.settings import Settings, setting
 from trainers.errors import Problem
 from trainers.random import Stream
 from trainers.tasks import uniform
-from trainers.tasks.batch import Batch
 from trainers.tasks.othello.reversi import Board
+from trainers.tasks.task import Batch
 
 Curves = NDArray[np.float32]
 

@@ -1,12 +1,26 @@
-"""A family: metrics of a task that differ in one number, to be drawn against that number."""
+"""What a task hands to the engine: batches, and families of metrics."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Batch:
+    """tokens (S, B, T) int64 in; targets (S, B, T) int64, or (S, B, T, V) target distributions."""
+
+    tokens: Tensor
+    targets: Tensor
+
+    def of(self, index_M: Tensor | None) -> "Batch":
+        """The batch of each of M members: members with the same seed see the same samples."""
+        return self if index_M is None else Batch(self.tokens[index_M], self.targets[index_M])
+
 
 @dataclass(frozen=True)
 class Family:
-    """The number in words, and by each of its values the metric that has it."""
+    """Metrics that differ in one number: the number in words, and by each of its values the metric that has it."""
 
     label: str
     metrics: Mapping[int, str]
