@@ -1,0 +1,53 @@
+"""The cases cover everything that is registered, they can be built, and one changed bit is seen."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from cases import COMPILED, EAGER, Member
+from compare import difference
+
+from trainers import MemberConfig, registry
+
+CASES = EAGER | COMPILED
+
+
+def names_in(members: list[Member]) -> Iterator[tuple[str, str]]:
+    """The (kind, name) of everything registered that a pack uses, defaults included."""
+    for member in members:
+        built = MemberConfig.from_dict(member)
+        yield "task", built.task.name
+        yield "model", built.model.name
+        yield "schedule", built.schedule.name
+        if hasattr(built.model, "position"):
+            yield "position", built.model.position.name
+        for average in built.averages.values():
+            yield "average", average.name
+
+
+@pytest.mark.parametrize("kind", registry.KINDS)
+def test_every_registered_name_is_in_a_case(kind: str) -> None:
+    used = {name for members in CASES.values() for of, name in names_in(members) if of == kind}
+    assert used == set(registry.names(kind))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_case_is_one_pack_of_different_members(name: str) -> None:
+    built = [MemberConfig.from_dict(member) for member in CASES[name]]
+    assert len({member.structural_key for member in built}) == 1
+    assert len({(member.config_id, member.seed) for member in built}) == len(built)
+    assert len({member.config_id for member in built}) == 2 or len(built) == 1
+
+
+def test_one_changed_bit_is_seen() -> None:
+    before = {"curves": np.array([[1.0, np.nan], [0.0, 2.0]], dtype=np.float32)}
+    now = {"curves": before["curves"].copy()}
+    assert difference(before, now) is None
+    now["curves"][1, 0] = -0.0
+    assert difference(before, now) == "curves: 1 of 4 differ, first at [1, 0]: 0.0 before, -0.0 now"
+
+
+def test_a_missing_array_and_another_type_are_seen() -> None:
+    before = {"curves": np.zeros(3, dtype=np.float32)}
+    assert difference(before, {}) == "curves: only before"
+    assert difference(before, {"curves": np.zeros(3)}) == "curves: float32[3] before, float64[3] now"

@@ -1,0 +1,92 @@
+"""Train every case with the code that is on the path and write what came of it: one .npz of arrays for each case.
+
+    PYTHONPATH=CODE python tests/side_by_side/train_all.py FOLDER [--only TEXT] [--compiled]
+
+compare.py runs this twice. It knows of the code only `MemberConfig.from_dict`, `train`, what a reporter is given, and
+the files of kept weights, which it reads by itself: a JSON line, then the arrays it lists.
+"""
+
+import argparse
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from cases import COMPILED, EAGER, Member
+from numpy.typing import NDArray
+
+from trainers import MemberConfig, train
+
+Arrays = dict[str, NDArray[Any]]
+
+
+class Kept:
+    """A reporter that keeps the evaluations."""
+
+    def __init__(self) -> None:
+        self.evaluations: list[Any] = []
+
+    def report(self, evaluation: Any) -> None:
+        """Keep it."""
+        self.evaluations.append(evaluation)
+
+    def progress(self, progress: Any) -> None:
+        """Nobody looks."""
+
+    def notice(self, text: str) -> None:
+        """Nothing to resume from, so nothing to say."""
+
+
+def arrays_of(members: list[Member], folder: Path) -> Arrays:
+    """Every curve, loss and failure of a pack, and the kept weights of its members, by names that say which."""
+    reporter = Kept()
+    train([MemberConfig.from_dict(member) for member in members], reporter, weights=folder)
+    found: Arrays = {}
+    for evaluation in reporter.evaluations:
+        at = f"step {evaluation.step}"
+        names = [*evaluation.averages, *evaluation.metrics, *map(str, evaluation.lengths)]
+        found[f"{at}, averages, metrics, lengths"] = np.array(names)
+        found[f"{at}, curves"] = evaluation.values_MAKL
+        found[f"{at}, loss"] = evaluation.loss_M
+        found[f"{at}, failed at"] = evaluation.failed_at_M
+    for number, file in enumerate(reporter.evaluations[-1].weights):
+        of_member = {"none": np.zeros(0)} if file is None else read_weights(folder / file.name)
+        found |= {f"weights of member {number}, {name}": array for name, array in of_member.items()}
+    return found
+
+
+def read_weights(path: Path) -> Arrays:
+    """The arrays of a file of kept weights, by average and name."""
+    header, _, body = path.read_bytes().partition(b"\n")
+    found, offset = {}, 0
+    for entry in json.loads(header)["arrays"]:
+        dtype, shape = np.dtype(entry["dtype"]), entry["shape"]
+        count = int(np.prod(shape, dtype=np.int64))
+        array = np.frombuffer(body, dtype, count, offset).reshape(shape)
+        found[f"{entry['average']} {entry['name']}"] = array
+        offset += array.nbytes
+    if offset != len(body):
+        raise ValueError(f"{path} has {len(body)} bytes of arrays, its header lists {offset}")
+    return found
+
+
+def main() -> None:
+    """Train what is asked for, on one thread as a worker does."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--compiled", action="store_true")
+    asked = parser.parse_args()
+    torch.set_num_threads(1)
+    cases = EAGER | (COMPILED if asked.compiled else {})
+    for number, (name, members) in enumerate(cases.items()):
+        if asked.only in name:
+            with tempfile.TemporaryDirectory() as weights:
+                found = arrays_of(members, Path(weights))
+            np.savez(asked.folder / f"{number:03d}.npz", case=np.array(name), **found)  # type: ignore[arg-type]
+
+
+if __name__ == "__main__":
+    main()

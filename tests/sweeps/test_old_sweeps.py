@@ -1,0 +1,183 @@
+"""Sweeps that earlier versions wrote go on working: read, summarised, reported on, and resumed to the same curves.
+
+Each folder below a version is a sweep as that version left it; write.py says how they came to be. What is expected
+stands beside them. The three functions that come first are all this module knows of the code.
+"""
+
+import dataclasses
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from orchestrator.report import write_report
+from orchestrator.state import SweepState
+from orchestrator.summary import summary
+
+HERE = Path(__file__).resolve().parent
+SWEEPS = sorted(path.parent for path in HERE.glob("*/*/events.jsonl"))
+FINISHED = [folder for folder in SWEEPS if folder.with_name(f"{folder.name}.summary.json").exists()]
+INTERRUPTED = [folder for folder in SWEEPS if folder.with_name(f"{folder.name}.resumed.json").exists()]
+COMPILED = {"interrupted_compiled"}
+KEYS = ["config_id", "seed", "average", "metric", "length", "step"]
+
+
+def resumed(folder: Path) -> SweepState:
+    """Resume the sweep in `folder` to its end, on a local Ray."""
+    repository = HERE.parents[1]
+    left_out = ("RAY_", "LENGTHWISE_", "COV_", "COVERAGE_")
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(left_out)}
+    environment["PYTHONPATH"] = str(repository)
+    command = [sys.executable, "-m", "orchestrator", "resume", str(folder)]
+    done = subprocess.run(command, cwd=repository, env=environment, capture_output=True, text=True, timeout=280)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return SweepState.load(folder)
+
+
+def ranked(folder: Path) -> list[dict[str, Any]]:
+    """The rows of the summary of a sweep, in their order."""
+    kept = ("config_id", "number", "rank", "score", "score_q25", "score_q75", "seeds_run", "seeds_failed")
+    return [
+        {name: getattr(row, name) for name in kept} | {"test": dataclasses.astuple(row.test) if row.test else None}
+        for row in summary(SweepState.load(folder)).rows
+    ]
+
+
+def reported(folder: Path) -> tuple[Path, Path]:
+    """Write the report of a sweep; its page and its table."""
+    return write_report(folder)
+
+
+def named(folders: list[Path]) -> pytest.MarkDecorator:
+    """A test for each of these sweeps."""
+    return pytest.mark.parametrize("original", folders, ids=lambda folder: f"{folder.parent.name}/{folder.name}")
+
+
+def copied(original: Path, to: Path) -> Path:
+    """A sweep to work on, with its confirmation beside it where it has one."""
+    for path in original.parent.glob(f"{original.name}*/"):
+        if path.name in (original.name, f"{original.name}-confirm"):
+            shutil.copytree(path, to / path.name)
+    return to / original.name
+
+
+def expected(original: Path, what: str) -> Any:
+    """What the version that wrote a sweep made of it."""
+    return json.loads(original.with_name(f"{original.name}.{what}.json").read_text())
+
+
+def plain(rows: Any) -> str:
+    """Rows as text, in which NaN equals NaN and tuples are lists."""
+    return json.dumps(rows, indent=1)
+
+
+def test_no_sweep_is_forgotten() -> None:
+    assert {folder.name for folder in FINISHED} == {
+        "finished",
+        "finished-confirm",
+        "grid",
+        "judged_at_best",
+        "kept_weights",
+    }
+    assert {folder.name for folder in INTERRUPTED} == {
+        "interrupted_compiled",
+        "interrupted_eager",
+        "interrupted_encoder",
+        "interrupted_weights",
+        "tpe",
+        "tpe_drawing",
+    }
+    assert sorted([*FINISHED, *INTERRUPTED]) == SWEEPS
+
+
+@named(FINISHED)
+def test_a_finished_sweep_has_its_summary_and_its_curves(original: Path, tmp_path: Path) -> None:
+    folder = copied(original, tmp_path)
+    assert plain(ranked(folder)) == plain(expected(original, "summary"))
+    state = SweepState.load(folder)
+    assert state.ended == "complete"
+    assert state.conflicts == []
+    then = pd.read_parquet(original / "curves.parquet")
+    pd.testing.assert_frame_equal(state.curves(), then, check_exact=True, check_categorical=False)
+
+
+@named(FINISHED)
+def test_a_finished_sweep_is_reported_on(original: Path, tmp_path: Path) -> None:
+    page, table = reported(copied(original, tmp_path))
+    assert original.name in page.read_text()
+    rows = pd.read_csv(table, dtype={"config_id": str})
+    assert rows["config_id"].tolist() == [row["config_id"] for row in expected(original, "summary")]
+
+
+def test_a_confirmation_is_reported_with_what_it_confirms(tmp_path: Path) -> None:
+    original = HERE / "0.1.0" / "finished"
+    folder = copied(original, tmp_path)
+    for name in ("finished", "finished-confirm"):
+        page, _ = reported(folder.with_name(name))
+        assert "Search score and confirmed score" in page.read_text()
+        confirmed = pd.read_csv(folder.with_name(name) / "confirmed.csv", dtype={"config_id": str})
+        best = [row["config_id"] for row in expected(original, "summary")][:2]
+        assert sorted(confirmed["config_id"].unique()) == sorted(best)
+
+
+def test_a_finished_sweep_has_a_duplicate_draw_and_a_seed_that_diverged() -> None:
+    state = SweepState.load(HERE / "0.1.0" / "finished")
+    assert [draw.number for draw in state.draws.values() if draw.duplicate_of] == [5]
+    members = [member for found in state.configurations.values() for member in found.members.values()]
+    assert [member.failed_at for member in members if member.status == "failed"] == [15]
+
+
+@named(INTERRUPTED)
+def test_an_interrupted_sweep_is_resumed_to_the_same_curves(original: Path, tmp_path: Path) -> None:
+    folder = copied(original, tmp_path)
+    before = SweepState.load(folder)
+    assert before.ended is None
+    state = resumed(folder)
+    assert state.ended == "complete"
+    assert state.conflicts == []
+    draws = sorted(state.draws.values(), key=lambda draw: draw.number)
+    then = expected(original, "resumed")
+    assert [[draw.number, draw.config_id, draw.values] for draw in draws] == [row[:3] for row in then]
+    tolerance = 1e-5 if original.name in COMPILED else 0.0
+    np.testing.assert_allclose([draw.score for draw in draws], [row[3] for row in then], rtol=0, atol=tolerance)
+    curves, known = state.curves(), pd.read_parquet(original.with_name(f"{original.name}.resumed.parquet"))
+    assert len(curves) == len(known)
+    for key in KEYS:
+        assert curves[key].tolist() == known[key].tolist()
+    if tolerance:
+        np.testing.assert_allclose(curves["value"], known["value"], rtol=tolerance, atol=tolerance)
+    else:
+        assert curves["value"].to_numpy().tobytes() == known["value"].to_numpy().tobytes()
+    if (folder / "weights").exists():
+        named_files = {
+            file["name"]
+            for pack in state.packs.values()
+            for fields in pack.evaluations.values()
+            for file in fields.get("weights", [])
+            if file
+        }
+        assert {path.name for path in (folder / "weights").iterdir()} == named_files
+
+
+def test_interrupted_sweeps_were_killed_where_it_matters() -> None:
+    """Packs that are complete, one in its middle with a checkpoint, one not begun; tpe within a generation; a twin."""
+    for name in ("interrupted_eager", "interrupted_encoder"):
+        packs = SweepState.load(HERE / "0.1.0" / name).packs.values()
+        assert {pack.status for pack in packs} == {"complete", "running", "planned"}
+    for name in ("tpe", "tpe_drawing"):
+        draws = SweepState.load(HERE / "0.1.0" / name).draws.values()
+        assert 10 < sum(draw.scored for draw in draws) < len(draws) < 22
+        assert (len(draws) % 4 == 0) == (name == "tpe")  # generations of four
+    (pack,) = SweepState.load(HERE / "0.1.0" / "interrupted_compiled").packs.values()
+    (newest, *_) = sorted((HERE / "0.1.0" / "interrupted_compiled" / "checkpoints" / pack.pack_id).glob("*.ckpt"))[::-1]
+    header = json.loads(newest.read_bytes().partition(b"\n")[0])
+    assert len(pack.members) == 1
+    assert len(header["members"]) == 2
+    assert header["members"][0] == header["members"][1]
