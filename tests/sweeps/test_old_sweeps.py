@@ -17,9 +17,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from orchestrator.report import write_report
-from orchestrator.state import SweepState
-from orchestrator.summary import summary
+from orchestrator.record.state import SweepState
+from orchestrator.report.files import write_report
+from orchestrator.results.summary import summary
 
 HERE = Path(__file__).resolve().parent
 SWEEPS = sorted(path.parent for path in HERE.glob("*/*/events.jsonl"))

@@ -32,7 +32,6 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-
 from orchestrator.state import SweepState
 from orchestrator.summary import summary
 
