@@ -1,6 +1,7 @@
 """Every README of the repository, taken apart: blocks of code, prose, links, headings and the tree of folders."""
 
 import re
+import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -61,8 +62,22 @@ class Page:
                 folders.append(names[-1])
 
 
-PAGES = [Page(path) for path in [ROOT / "README.md", *sorted(ROOT.glob("[a-z]*/README.md"))]]
-"""The README of the repository first, then those of its folders."""
+def committed() -> list[Path]:
+    """Every file of the repository, relative to its root; new ones too, unless git ignores them."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return sorted({Path(name) for name in listed.split("\0") if name and (ROOT / name).exists()})
+
+
+def depth(path: Path) -> int:
+    return len(path.parts)
+
+
+PAGES = [Page(ROOT / path) for path in sorted(committed(), key=depth) if path.name == "README.md"]
+"""The README of the repository first, then those of its folders, then what lies deeper."""
+
+FOLDERS = [one for one in PAGES if len(Path(one.name).parts) == 2]
+"""The README of each folder at the top."""
 
 
 def page(name: str) -> Page:

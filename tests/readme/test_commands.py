@@ -1,5 +1,6 @@
 """Every command of a README is one that exists, with options and arguments that it takes."""
 
+import importlib.util
 import re
 import shlex
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import pytest
 import typer.main
 import yaml
-from pages import PAGES, ROOT, Page, page
+from pages import FOLDERS, PAGES, ROOT, Page, page
 
 from orchestrator.cli import app
 from search_spaces import load_sweep
@@ -68,12 +69,14 @@ def check_make(words: list[str]) -> None:
 
 
 def check_python(words: list[str]) -> None:
+    """pytest on files that exist, a module or a script of ours with options that its source names."""
     if words[:2] == ["-m", "pytest"]:
         assert words[2:] and all((ROOT / path).exists() for path in words[2:])
         return
-    script = (ROOT / words[0]).read_text(encoding="utf-8")
+    found = importlib.util.find_spec(words[1]).origin if words[0] == "-m" else words[0]  # type: ignore[union-attr]
+    source = (ROOT / str(found)).read_text(encoding="utf-8")
     for option in (word for word in words[1:] if word.startswith("--")):
-        assert f'"{option}"' in script, f"{words[0]} has no {option}"
+        assert f'"{option}"' in source, f"{found} has no {option}"
 
 
 def check_ray(words: list[str], settings: dict[str, str]) -> None:
@@ -107,7 +110,7 @@ def test_every_command_is_one_that_exists(line: str, whole: bool) -> None:
 
 
 def test_there_are_commands_on_every_page() -> None:
-    assert all(lines_of_blocks(one) for one in PAGES)
+    assert all(lines_of_blocks(one) for one in [page("README.md"), *FOLDERS])
     assert sum(len(quoted_commands(one)) for one in PAGES) >= 30
 
 

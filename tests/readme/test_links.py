@@ -1,23 +1,16 @@
 """Links and pictures lead somewhere, and the trees of folders are those of the disk."""
 
 import re
-import subprocess
-from pathlib import Path
 
 import pytest
-from pages import PAGES, ROOT, Page, page
+from pages import FOLDERS, PAGES, ROOT, Page, committed, page
 
 EACH = pytest.mark.parametrize("one", PAGES, ids=lambda one: one.name)
 
 
-def committed() -> list[Path]:
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    return [Path(name) for name in listed.split("\0") if name and (ROOT / name).exists()]
-
-
 def test_every_folder_of_code_has_a_page() -> None:
     folders = {path.parts[0] for path in committed() if path.suffix == ".py"}
-    assert {one.name for one in PAGES} == {"README.md", *(f"{folder}/README.md" for folder in folders)}
+    assert {one.name for one in FOLDERS} == {f"{folder}/README.md" for folder in folders}
 
 
 @EACH
@@ -33,7 +26,7 @@ def test_links_and_pictures_lead_somewhere(one: Page) -> None:
 
 def test_the_front_page_links_every_other_page() -> None:
     front = page("README.md")
-    assert {one.name for one in PAGES[1:]} <= set(front.links)
+    assert {one.name for one in FOLDERS} <= set(front.links)
     assert "search_spaces/gallery/quickstart.png" in front.links
 
 
@@ -55,7 +48,7 @@ def test_trees_have_folders_only_and_they_exist(one: Page) -> None:
 
 
 def test_every_folder_is_in_the_tree_of_its_page() -> None:
-    for one in PAGES[1:]:
+    for one in FOLDERS:
         folders = {path.parts[1] for path in committed() if path.parts[0] == one.folder.name and len(path.parts) > 2}
         known = {entry.split("/")[0] for entry in one.tree()}
         assert folders <= known, f"{sorted(folders - known)} missing in the tree of {one.name}"
