@@ -1,8 +1,6 @@
 """Weights that a sweep keeps: in the ledger, loaded again, after deaths, and when a file is not what was written."""
 
-import re
 import shutil
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -156,23 +154,3 @@ def test_the_plan_says_how_large_they_are(kept, tiny, tmp_path):
     assert dict(planned.rows())["weights"] == f"{arrays / 1024:.3g} KiB will be kept"
     said = dict(forecast(load_sweep(tiny), 1, tmp_path).rows())["weights"]
     assert said == f"not kept; resources.keep_weights would keep {arrays / 1024:.3g} KiB"
-
-
-def test_the_example_of_the_readme_works(stage, tmp_path, monkeypatch):
-    readme = (Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8")
-    (example,) = (
-        code for code in re.findall(r"^```python\n(.*?)^```$", readme, re.M | re.S) if "weights import" in code
-    )
-    ring = (
-        "task={name: ring_regression, ring: 11, window: 4}",
-        "model={name: linear_attention, width: 6, encoding: ape}",
-        "training={optimizer: gradient_descent, steps: 5, batch_size: 1, learning_rate: 0.005}",
-        "space={}",
-        "search={sampler: grid}",
-        "objective={metric: test_loss, average: raw, lengths: [1], direction: minimize}",
-    )
-    stage("sweeps/fig9_ring", *ring, KEEP).play()
-    monkeypatch.chdir(tmp_path)
-    names = {}
-    exec(example, names)
-    assert names["positions"].shape == (11, 6)

@@ -1,0 +1,140 @@
+"""Every command of a README is one that exists, with options and arguments that it takes."""
+
+import importlib.util
+import re
+import shlex
+from typing import Any
+
+import pytest
+import typer.main
+import yaml
+from pages import FOLDERS, PAGES, ROOT, Page, page
+
+from orchestrator.cli import app
+from search_spaces import load_sweep
+
+COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
+OF_OTHERS = {"--working-dir", "--dashboard-port", "--gcs-port", "--rounds", "--arms"}  # of ray, our scripts
+
+
+def lines_of_blocks(one: Page) -> list[str]:
+    """Every command of a shell block."""
+    return [line for text in one.blocks("bash") for line in text.replace("\\\n", " ").splitlines() if line.strip()]
+
+
+def quoted_commands(one: Page) -> list[str]:
+    """Every `lengthwise ...`, `make ...` or script in the text; a verb may stand there without its file."""
+    return re.findall(r"`((?:lengthwise|make|cluster/|\.ci/|python )[^`\n]*)`", one.prose)
+
+
+def cases() -> list[Any]:
+    """(line, whether it is a whole command)."""
+    found = [(one.name, line, True) for one in PAGES for line in lines_of_blocks(one)]
+    found += [(one.name, line, False) for one in PAGES for line in quoted_commands(one)]
+    return [pytest.param(line, whole, id=f"{name}: {line}") for name, line, whole in found]
+
+
+def without_settings(line: str) -> tuple[dict[str, str], list[str]]:
+    words, settings = shlex.split(line), {}
+    while words and re.fullmatch(r"[A-Z_]+=.*", words[0]):
+        name, _, value = words.pop(0).partition("=")
+        settings[name] = value
+    return settings, words
+
+
+def check_lengthwise(words: list[str], whole: bool) -> None:
+    """A verb that exists, with options that it has; a whole command is also parsed, and its sweep file loaded."""
+    if not words:
+        return
+    verb, rest = words[0], words[1:]
+    command = COMMANDS[verb]
+    options = {name for one in command.params for name in one.opts if name.startswith("-")}
+    for word in rest:
+        assert not word.startswith("-") or word in options, f"{verb} has no option {word}; it has {sorted(options)}"
+    if whole:
+        given = command.make_context(verb, list(rest)).params
+        for file in [given["file"]] if "file" in given else given.get("files", ()):
+            load_sweep(ROOT / file, given.get("overrides") or (), given.get("name"))
+    for word in rest:
+        if "/" in word and word.endswith(".yaml"):
+            load_sweep(ROOT / word)
+
+
+def check_make(words: list[str]) -> None:
+    for word in words:
+        name, is_setting, _ = word.partition("=")
+        known = rf"\$\({name}\)|,\$\({name}\)" if is_setting else rf"^{re.escape(name)}:"
+        assert re.search(known, MAKEFILE, re.M), f"make has no {name}"
+
+
+def check_python(words: list[str]) -> None:
+    """pytest on files that exist, a module or a script of ours with options that its source names."""
+    if words[:2] == ["-m", "pytest"]:
+        assert words[2:] and all((ROOT / path).exists() for path in words[2:])
+        return
+    found = importlib.util.find_spec(words[1]).origin if words[0] == "-m" else words[0]  # type: ignore[union-attr]
+    source = (ROOT / str(found)).read_text(encoding="utf-8")
+    for option in (word for word in words[1:] if word.startswith("--")):
+        assert f'"{option}"' in source, f"{found} has no {option}"
+
+
+def check_ray(words: list[str], settings: dict[str, str]) -> None:
+    from ray.dashboard.modules.job.cli import submit
+
+    assert settings["RAY_AUTH_MODE"] == "token" and words[:2] == ["job", "submit"]
+    given, entrypoint = words[2 : words.index("--")], words[words.index("--") + 1 :]
+    submit.make_context("submit", [*given, "--", *entrypoint])
+    assert entrypoint[:3] == ["python", "-m", "orchestrator"]
+    check_lengthwise(entrypoint[3:], whole=True)
+
+
+@pytest.mark.parametrize(("line", "whole"), cases())
+def test_every_command_is_one_that_exists(line: str, whole: bool) -> None:
+    settings, words = without_settings(line)
+    program, rest = words[0], words[1:]
+    if program == "lengthwise":
+        check_lengthwise(rest, whole)
+    elif program == "make":
+        check_make(rest)
+    elif program == "ray":
+        check_ray(rest, settings)
+    elif program in ("python", ".venv/bin/python"):
+        check_python(rest)
+    elif program == ".venv/bin/pre-commit":
+        assert rest == ["install"] and yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
+    else:
+        path = ROOT / program
+        assert path.is_file(), f"{program} is not there"
+        assert path.suffix not in ("", ".sh") or path.stat().st_mode & 0o100, f"{program} cannot be executed"
+
+
+def test_there_are_commands_on_every_page() -> None:
+    assert all(lines_of_blocks(one) for one in [page("README.md"), *FOLDERS])
+    assert sum(len(quoted_commands(one)) for one in PAGES) >= 30
+
+
+def test_every_make_target_is_named() -> None:
+    phony = re.search(r"^\.PHONY: (.*)$", MAKEFILE, re.M)
+    assert phony
+    for target in set(phony.group(1).split()) - {"help"}:
+        assert any(re.search(rf"\bmake {target}\b", one.text) for one in PAGES), f"no README names make {target}"
+
+
+def test_the_table_of_commands_has_every_verb() -> None:
+    rows = re.findall(r"^\| `lengthwise (\w+)", page("orchestrator/README.md").text, re.M)
+    assert len(rows) == len(set(rows)) and set(rows) == set(COMMANDS)
+
+
+def test_options_named_in_the_text_exist() -> None:
+    ours = {name for command in COMMANDS.values() for one in command.params for name in one.opts}
+    for one in PAGES:
+        named = set(re.findall(r"`[^`\n]*?(--[a-z][a-z-]*)", one.prose))
+        assert named <= ours | OF_OTHERS, f"{one.name} names {sorted(named - ours - OF_OTHERS)}"
+
+
+def test_the_job_of_the_page_is_the_one_the_script_prints() -> None:
+    printed = re.search(r"^RAY_AUTH_MODE=token.*$", (ROOT / "cluster/local_head.sh").read_text(), re.M)
+    assert printed
+    shown = lines_of_blocks(page("cluster/README.md"))[1]
+    assert shown.partition(" --working-dir")[2] == printed.group().partition(" --working-dir")[2]

@@ -1,0 +1,166 @@
+"""Every block of YAML and Python in a README is loaded, run, or quoted from a file."""
+
+import importlib
+import importlib.util
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from pages import PAGES, ROOT, page
+
+import trainers
+from orchestrator.plan.configurations import configure
+from orchestrator.plan.search import draw_sample
+from search_spaces import load_sweep, schema_text
+from search_spaces.grammar.domains import KINDS
+from search_spaces.grammar.spec import Resources
+from trainers.config import registry
+from trainers.config.member import MemberConfig
+from trainers.results import Evaluation, Progress
+
+QUICKSTART = ROOT / "search_spaces" / "quickstart.yaml"
+TASK, QUOTED = '@register("task"', '@register("average"'
+
+
+def source() -> dict[str, Any]:
+    return dict(yaml.safe_load(QUICKSTART.read_text(encoding="utf-8")))
+
+
+def yaml_blocks() -> list[Any]:
+    return [pytest.param(text, id=f"{one.name} {n}") for one in PAGES for n, text in enumerate(one.blocks("yaml"))]
+
+
+def python_blocks(*markers: str, without: bool = False) -> list[Any]:
+    """Blocks that hold one of the markers, or none of them."""
+    return [
+        pytest.param(text, id=f"{one.name} {n}")
+        for one in PAGES
+        for n, text in enumerate(one.blocks("python"))
+        if any(marker in text for marker in markers) != without
+    ]
+
+
+@pytest.mark.parametrize("text", yaml_blocks())
+def test_yaml_loads_in_place_of_what_the_quickstart_says(text: str, tmp_path: Path) -> None:
+    """A part of a sweep file replaces that part of the quickstart; `# N configurations` must be how many it gives."""
+    part = yaml.safe_load(text)
+    whole = {**source(), **part}
+    if whole["search"].get("sampler") == "listed":
+        del whole["space"]
+    file = tmp_path / "part.yaml"
+    file.write_text(yaml.safe_dump(whole), encoding="utf-8")
+    spec = load_sweep(file)
+    built = configure(spec, [(draw.number, draw.values) for draw in draw_sample(spec, 100)])
+    assert built
+    for said in re.findall(r"# (\d+) configurations$", text, re.M):
+        assert len(built) == int(said)
+
+
+def test_the_yaml_of_search_spaces_is_the_quickstart() -> None:
+    text = page("search_spaces/README.md").blocks("yaml")[0]
+    assert text == QUICKSTART.read_text(encoding="utf-8")
+    match = re.fullmatch(r"# yaml-language-server: \$schema=(\S+)", text.splitlines()[0])
+    assert match and (QUICKSTART.parent / match.group(1)).read_text(encoding="utf-8") == schema_text()
+
+
+def test_every_setting_of_the_yaml_is_explained() -> None:
+    for number, line in enumerate(QUICKSTART.read_text(encoding="utf-8").splitlines(), 1):
+        leaf = re.match(r"\s*[\w.]+: \S", line) and not line.startswith("description")
+        similar = re.match(
+            r"  training\.weight_decay: \{log|  gpus:|  direction:", line
+        )  # says itself, or the line above does
+        assert not leaf or similar or " # " in line, f"quickstart.yaml:{number} is not explained"
+
+
+def test_domains_of_the_table_load(tmp_path: Path) -> None:
+    rows = re.findall(r"^\| `(\{.*?\})` \|", page("search_spaces/README.md").text, re.M)
+    kinds = {next(iter(re.findall(r"\w+", row))) for row in rows}
+    assert kinds == set(KINDS)
+    numbers = {"low, high": "0.1, 0.9", "mean, std": "0.3, 0.1", "a, b": "0.1, 0.2"}
+    for row in rows:
+        key = "model.width" if "int_uniform" in row else "model.dropout"
+        for names, values in numbers.items():
+            row = row.replace(f"[{names}]", f"[{values}]")
+        row = row.replace("[0.1, 0.9], step: 16", "[16, 64], step: 16").replace("low: 0, high: 2", "low: 0, high: 0.9")
+        file = tmp_path / "one.yaml"
+        written = source()
+        written["space"] = {key: yaml.safe_load(row)}
+        written["search"]["configurations"] = None if "grid" in row else 2
+        file.write_text(yaml.safe_dump(written), encoding="utf-8")
+        assert list(load_sweep(file).space) == [key], row
+
+
+def test_every_sampler_and_every_resource_has_a_row() -> None:
+    text = page("search_spaces/README.md").text
+    (samplers,) = re.findall(r"^\| `search\.sampler` .*?(?=\n\n)", text, re.M | re.S)
+    assert set(re.findall(r"^\| `(\w+)`", samplers, re.M)) == set(
+        load_schema()["$defs"]["Search"]["properties"]["sampler"]["enum"]
+    )
+    (resources,) = re.findall(r"^\| key of `resources` .*?(?=\n\n)", text, re.M | re.S)
+    cells = " ".join(re.findall(r"^\| (`[^|]*)\|", resources, re.M))
+    assert set(re.findall(r"`(\w+)`", cells)) == set(Resources.model_fields)
+
+
+def load_schema() -> dict[str, Any]:
+    return dict(yaml.safe_load(schema_text()))
+
+
+@pytest.mark.parametrize("text", python_blocks(QUOTED))
+def test_code_is_quoted_from_the_file(text: str) -> None:
+    lines = (ROOT / "trainers/averaging.py").read_text(encoding="utf-8").splitlines()
+    at = 0
+    for line in text.splitlines():
+        if line.strip() and line.strip() != "...":
+            assert line in lines[at:], f"{line!r} is not in trainers/averaging.py, or not in this order"
+            at += lines[at:].index(line) + 1
+    assert "ema" in registry.names("average")
+
+
+@pytest.mark.parametrize("text", python_blocks(TASK))
+def test_a_task_of_a_page_keeps_the_contract_and_trains(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "running_maximum.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    contract = importlib.util.spec_from_file_location("contract", ROOT / "tests/trainers/tasks/test_contract.py")
+    assert contract is not None and contract.loader is not None
+    tests = importlib.util.module_from_spec(contract)
+    contract.loader.exec_module(tests)
+    importlib.import_module("running_maximum")
+    try:
+        tests.test_a_task_runs_the_examples_of_its_docstring("running_maximum")
+        tests.test_a_task_samples_and_scores_what_it_declares("running_maximum")
+        model = {"name": "attention_only", "width": 8}
+        training = {"steps": 2, "batch_size": 4, "learning_rate": 0.01, "compile": False}
+        sections = {"task": {"name": "running_maximum"}, "model": model, "training": training}
+        results = trainers.train([MemberConfig.from_dict({**sections, "evaluation": {"samples": 10}})], Silent())
+        assert {"accuracy", "error"} <= {curve.metric for curve in results[0].curves}
+    finally:
+        registry._classes["task"].pop("running_maximum")
+        sys.modules.pop("running_maximum")
+
+
+class Silent:
+    def report(self, evaluation: Evaluation) -> None: ...
+
+    def progress(self, progress: Progress) -> None: ...
+
+    def notice(self, text: str) -> None: ...
+
+
+@pytest.mark.parametrize("text", python_blocks(TASK, QUOTED, without=True))
+def test_python_of_a_page_runs(text: str, sandbox: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a folder that has the sweeps and files the examples name."""
+    monkeypatch.chdir(sandbox)
+    names: dict[str, Any] = {"__name__": "example"}
+    exec(compile(text, "README.md", "exec"), names)
+    if "kept_weights" in text:
+        assert names["positions"].shape == (11, 6)
+
+
+def test_there_are_examples_on_the_pages_with_python() -> None:
+    for name in ("search_spaces", "orchestrator", "trainers"):
+        assert page(f"{name}/README.md").blocks("python"), name
