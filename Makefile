@@ -81,4 +81,4 @@ bench: $(INSTALLED)
 	@$(PYTHON) tests/benchmarks/run.py
 
 studies: $(INSTALLED)
-	@$(PYTHON) tests/studies/run.py $(addprefix --study ,$(STUDY)) --storage "$(STORAGE)"
+	@$(PYTHON) -m orchestrator.studies.run $(addprefix --study ,$(STUDY)) --storage "$(STORAGE)"

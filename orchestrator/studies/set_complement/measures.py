@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 
 import pandas as pd
-from claims import Table
-from measures import Sweep
+
+from orchestrator.studies.claims import Table
+from orchestrator.studies.measures import Sweep
 
 TV = "total_variation"
 

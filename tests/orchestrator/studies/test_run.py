@@ -1,77 +1,21 @@
-"""What claims and pages of every study rest on: intervals, answers, and which sweeps are run."""
+"""`make studies` runs what is missing and nothing twice, and says which sweeps a page lacks."""
 
 import importlib.util
+import re
 import shutil
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
-import pandas as pd
 import pytest
-from claims import within
-from measures import Effect, effect_over, paired_effect
-from pretended import pretend
-from studies import STUDIES, Study
 
+from orchestrator.studies import run
+from orchestrator.studies.measures import Sweep
+from orchestrator.studies.studies import STUDIES, Study
 from search_spaces import load_sweep
 from trainers.config.member import MemberConfig
-
-
-@pytest.mark.parametrize("configurations", [4, 6, 9, 12, 30])
-def test_intervals_cover_as_often_as_they_say(configurations: int) -> None:
-    rng, covered = np.random.default_rng(0), 0
-    names = [f"c{number:02}" for number in range(configurations)]
-    rows = pd.DataFrame({"config_id": np.repeat(names, 3), "seed": [0, 1, 2] * configurations})
-    for _ in range(200):
-        shared = np.repeat(rng.normal(size=configurations), 3)
-        one = rows.assign(value=shared + 0.3 * rng.normal(size=len(rows)))
-        effect = paired_effect(one, rows.assign(value=0.0))
-        covered += effect.low <= 0 <= effect.high
-    assert 174 <= covered <= 198  # 190 of 200 is nominal; resampling a dozen medians covers a little less
-
-
-def test_three_units_are_enough_for_an_interval_and_two_are_not() -> None:
-    rng = np.random.default_rng(0)
-    effects = [effect_over([[value] for value in rng.normal(size=3)], "seeds") for _ in range(400)]
-    assert 366 <= sum(effect.low <= 0 <= effect.high for effect in effects) <= 394  # 380 is nominal
-    assert effect_over([[1.0], [1.1]], "seeds").verdict("larger") == "not decided"
-
-
-def test_a_failed_member_is_counted_and_not_compared() -> None:
-    rows = pd.DataFrame({"config_id": ["a"] * 5, "seed": range(5)})
-    effect = paired_effect(rows.assign(value=[1.0, 1.0, 1.0, 1.0, np.nan]), rows.assign(value=0.5))
-    assert (effect.value, effect.n, effect.dropped) == (0.5, 4, 1) and "1 failed" in str(effect)
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "answer"),
-    [
-        (0.2, 0.8, "held"),
-        (0.1, 0.9, "held"),
-        (-0.5, 0.05, "did not hold"),
-        (0.95, 2.0, "did not hold"),
-        (0.0, 0.5, "not decided"),
-        (0.0, 1.0, "not decided"),
-        (np.nan, np.nan, "not decided"),
-    ],
-)
-def test_answers_about_a_range(low: float, high: float, answer: str) -> None:
-    assert within(Effect(value=0.0, low=low, high=high, n=5, unit="seeds"), 0.1, 0.9) == answer
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "better", "answer"),
-    [
-        (-2.0, -1.0, "smaller", "held"),
-        (-2.0, -1.0, "larger", "did not hold"),
-        (1.0, 2.0, "larger", "held"),
-        (-1.0, 1.0, "smaller", "not decided"),
-        (np.nan, np.nan, "smaller", "not decided"),
-    ],
-)
-def test_answers(low: float, high: float, better: str, answer: str) -> None:
-    effect = Effect(value=0.0, low=low, high=high, n=5, unit="seeds")
-    assert effect.verdict(better) == answer
 
 
 def nothing(member: MemberConfig, metrics: tuple[str, ...], step: int) -> np.ndarray:
@@ -79,16 +23,7 @@ def nothing(member: MemberConfig, metrics: tuple[str, ...], step: int) -> np.nda
 
 
 @pytest.fixture
-def run() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("studies_run", Path(__file__).with_name("run.py"))
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.fixture
-def said(run: ModuleType, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
+def said(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
     """The commands that would have run."""
     words: list[tuple[str, ...]] = []
     monkeypatch.setattr(run, "lengthwise", lambda *given: words.append(given) or 0)
@@ -102,7 +37,7 @@ def unfinished(finished: Path, folder: Path) -> None:
 
 
 def test_make_studies_runs_each_sweep_once(
-    run: ModuleType, said: list[tuple[str, ...]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    pretend: Callable[..., Sweep], said: list[tuple[str, ...]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = next(file for file in STUDIES["set_complement"].files if file.stem == "two_lengths_cpu")
     finished = pretend(file, tmp_path / "finished", nothing, evaluations=1).folder
@@ -123,7 +58,7 @@ def test_make_studies_runs_each_sweep_once(
 
 
 def test_a_study_runs_its_files_and_no_others(
-    run: ModuleType, said: list[tuple[str, ...]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    said: list[tuple[str, ...]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run, "write_page", lambda study, storage: 0)
     ran: dict[str, list[Path]] = {}
@@ -141,7 +76,10 @@ def test_a_study_runs_its_files_and_no_others(
 
 
 def test_a_page_names_the_sweeps_it_lacks(
-    run: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    pretend: Callable[..., Sweep],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     files = {file.stem: file for file in STUDIES["set_complement"].files}
     asked = [files[name] for name in ("two_lengths_cpu", "dims_cliff_cpu", "othello_cpu")]
@@ -171,3 +109,16 @@ def test_a_page_names_the_sweeps_it_lacks(
     monkeypatch.setattr(run, "ROOT", tmp_path)
     assert run.write_page(study, tmp_path / "whole") == 2
     assert "is of another version of two_lengths_cpu.yaml" in capsys.readouterr().out
+
+
+def test_what_make_and_the_gallery_call_is_there_and_runs_from_anywhere(tmp_path: Path) -> None:
+    pages = sorted(run.GALLERY.glob("*.md"))
+    assert {page.stem for page in pages} == set(STUDIES)
+    called = [re.findall(r"-m (orchestrator\S+)", file.read_text()) for file in (run.ROOT / "Makefile", *pages)]
+    assert all(called) and {module for modules in called for module in modules} == {"orchestrator.studies.run"}
+    assert importlib.util.find_spec("orchestrator.studies.run")
+    words = ("--gallery-only", "--study", "arithmetic", "--storage", str(tmp_path))
+    ended = subprocess.run(
+        [sys.executable, "-m", "orchestrator.studies.run", *words], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert ended.returncode == 2 and "search_spaces/arithmetic/fig9_ring.yaml has not been run" in ended.stdout

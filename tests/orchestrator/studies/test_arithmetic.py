@@ -6,18 +6,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from arithmetic_claims import all_claims
-from arithmetic_measures import arms, better, by_seed, fluctuation
-from arithmetic_page import PICTURE_BYTES, write_page
-from arithmetic_ring import Ring
-from claims import Claim
-from gallery import outcomes
 from matplotlib import image
-from measures import Sweep
-from pretended import pretend
-from studies import STUDIES
 
 from orchestrator.results.evaluation_choice import BEST, LAST
+from orchestrator.studies.arithmetic.claims import all_claims
+from orchestrator.studies.arithmetic.measures import arms, better, by_seed, fluctuation
+from orchestrator.studies.arithmetic.page import PICTURE_BYTES, write_page
+from orchestrator.studies.arithmetic.ring import Ring
+from orchestrator.studies.claims import Claim
+from orchestrator.studies.gallery import outcomes
+from orchestrator.studies.measures import Sweep
+from orchestrator.studies.studies import STUDIES
 from search_spaces import load_sweep
 from trainers.config.member import MemberConfig
 
@@ -74,19 +73,19 @@ def ring_curves(member: MemberConfig, effect: float, noise: float) -> dict[str, 
 
 
 @pytest.fixture(scope="module")
-def pretended(tmp_path_factory: pytest.TempPathFactory) -> Pretended:
+def pretended(tmp_path_factory: pytest.TempPathFactory, pretend: Callable[..., Sweep]) -> Pretended:
     known: dict[float, dict[str, Sweep]] = {}
 
     def make(effect: float) -> dict[str, Sweep]:
         if effect not in known:
             storage = tmp_path_factory.mktemp("pretended")
-            known[effect] = {name: made_up(file, storage, effect) for name, file in FILES.items()}
+            known[effect] = {name: made_up(pretend, file, storage, effect) for name, file in FILES.items()}
         return known[effect]
 
     return make
 
 
-def made_up(file: Path, storage: Path, effect: float) -> Sweep:
+def made_up(pretend: Callable[..., Sweep], file: Path, storage: Path, effect: float) -> Sweep:
     seeds = load_sweep(file).seeds
     return pretend(file, storage, lambda *of: curves(*of, effect, seeds), evaluations=2)
 
@@ -143,7 +142,7 @@ def test_best_and_last_checkpoints_are_both_there(pretended: Pretended) -> None:
 
 
 @pytest.mark.parametrize("elsewhere", [0.0, 0.3])
-def test_selection_never_looks_at_test_lengths(tmp_path: Path, elsewhere: float) -> None:
+def test_selection_never_looks_at_test_lengths(pretend: Callable[..., Sweep], tmp_path: Path, elsewhere: float) -> None:
     """The decay and the step that are better at the selection lengths are chosen, and worse ones at others shown."""
     text = FILES["fig2_addition_cpu"].read_text(encoding="utf-8")
     file, decays = tmp_path / "two_decays.yaml", (0.03, 0.3)
@@ -165,7 +164,7 @@ def test_selection_never_looks_at_test_lengths(tmp_path: Path, elsewhere: float)
         assert by_seed(sweep, name, "exact_match", LAST).tolist() == pytest.approx([0.4] * len(seeds))
 
 
-def test_a_failed_seed_is_counted_and_decides_nothing(tmp_path: Path) -> None:
+def test_a_failed_seed_is_counted_and_decides_nothing(pretend: Callable[..., Sweep], tmp_path: Path) -> None:
     file = FILES["fig7a_text_addition_cpu"]
     seeds = load_sweep(file).seeds
 

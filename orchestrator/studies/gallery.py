@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from claims import Claim, Part, Table
-from measures import Sweep
+
+from orchestrator.studies.claims import Claim, Part, Table
+from orchestrator.studies.measures import Sweep
 
 
 def overview(claims: Sequence[Claim]) -> str:
@@ -51,7 +52,7 @@ def section(claim: Claim, picture: Path) -> str:
         ),
         f"![{claim.says}]({picture})",
         "",
-        f"The figure is drawn by `python tests/studies/run.py --gallery-only` from the ledger of `{name}`.",
+        f"The figure is drawn by `python -m orchestrator.studies.run --gallery-only` from the ledger of `{name}`.",
         "",
         *(markdown(table) for table in claim.tables),
     ]

@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from claims import span
-from gallery import command, markdown, overview, section, sizes, write
-from measures import Sweep
-from set_complement_claims import all_claims
-from set_complement_pictures import draw_all
-from set_complement_search import hyperparameters
+from orchestrator.studies.claims import span
+from orchestrator.studies.gallery import command, markdown, overview, section, sizes, write
+from orchestrator.studies.measures import Sweep
+from orchestrator.studies.set_complement.claims import all_claims
+from orchestrator.studies.set_complement.pictures import draw_all
+from orchestrator.studies.set_complement.search import hyperparameters
 
 INTRODUCTION = """\
 # Set complement and Othello: which claims held here

@@ -1,6 +1,6 @@
 """Run the sweeps of the studies that fit on two cores, and write the gallery from their ledgers.
 
-    python tests/studies/run.py [--study set_complement] [--study arithmetic] [--storage DIR] [--gallery-only]
+    python -m orchestrator.studies.run [--study set_complement] [--study arithmetic] [--storage DIR] [--gallery-only]
 
 Every `*_cpu.yaml` of a study goes through the command line, one after the other, and so does what is small at its full
 size. A sweep that is finished is not run again, an interrupted one is gone on with. Without --study: every study.
@@ -12,12 +12,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
-from measures import Sweep
-from studies import STUDIES, Study
-
 from orchestrator.errors import LengthwiseError
 from orchestrator.record.state import SweepState
+from orchestrator.studies.measures import Sweep
+from orchestrator.studies.studies import STUDIES, Study
 from search_spaces import load_sweep
 
 ROOT = Path(__file__).parents[2]
@@ -26,7 +24,11 @@ GALLERY = ROOT / "search_spaces" / "gallery"
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run what is missing, then write the gallery, study by study; the exit code of the first that fails."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m orchestrator.studies.run",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--study", action="append", choices=tuple(STUDIES), help="may be repeated; all by default")
     parser.add_argument("--storage", type=Path, default=Path("sweeps"))
     parser.add_argument("--gallery-only", action="store_true", help="run nothing")

@@ -4,12 +4,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
-from measures import Sweep
+import pytest
 
 from orchestrator.plan.configurations import configure
 from orchestrator.plan.search import draw_sample
 from orchestrator.record.curves import write_part
 from orchestrator.record.ledger import Ledger
+from orchestrator.studies.measures import Sweep
 from search_spaces import load_sweep
 from trainers.config.member import MemberConfig
 from trainers.results import Evaluation
@@ -18,7 +19,9 @@ Invent = Callable[[MemberConfig, tuple[str, ...], int], np.ndarray]
 """Of a member, its metrics and a step: values (averages, metrics, lengths)."""
 
 
-def pretend(file: Path, storage: Path, invent: Invent, *, evaluations: int = 0, more: Sequence[str] = ()) -> Sweep:
+def pretended_sweep(
+    file: Path, storage: Path, invent: Invent, *, evaluations: int = 0, more: Sequence[str] = ()
+) -> Sweep:
     """The ledger of a sweep file with invented curves, `more` metrics beside its task's.
 
     Evaluated so many times, at the end and evenly before it; 0: as often as the file says.
@@ -59,3 +62,9 @@ def pretend(file: Path, storage: Path, invent: Invent, *, evaluations: int = 0, 
             ledger.append("pack_end", pack_id=f"p{number}", status="complete", error=None, seconds=1.0)
         ledger.append("end", status="complete", message="")
     return Sweep(folder)
+
+
+@pytest.fixture(scope="session")
+def pretend() -> Callable[..., Sweep]:
+    """`pretended_sweep`."""
+    return pretended_sweep

@@ -9,12 +9,12 @@ from functools import cached_property
 from itertools import product
 
 import pandas as pd
-from arithmetic_measures import Values, by_seed, change
-from claims import Claim, Part, Table, plain, within
-from measures import Sweep, effect_of_seeds
 
 from orchestrator.results.evaluation_choice import LAST
 from orchestrator.results.length_groups import spans
+from orchestrator.studies.arithmetic.measures import Values, by_seed, change
+from orchestrator.studies.claims import Claim, Part, Table, plain, within
+from orchestrator.studies.measures import Sweep, effect_of_seeds
 
 SETTINGS = {"APE": ("ape", False), "APE + shifts": ("ape", True), "RPE": ("rpe", False)}
 TENTH, CLOSE = 0.1, 0.1  # what counts as near zero, and as near a closed form; chosen here
@@ -114,9 +114,7 @@ def relative(here: Ring) -> list[Part]:
     """Their loss is near zero at unseen positions."""
     parts = []
     for decay in here.decays:
-        effect = effect_of_seeds(
-            (here.loss("RPE", decay, here.unseen) / here.loss("APE", decay, here.unseen)).to_numpy()
-        )
+        effect = effect_of_seeds(here.loss("RPE", decay, here.unseen) / here.loss("APE", decay, here.unseen))
         asked = f"{here.in_words(decay)}: is RPE's loss at unseen positions at most a tenth of APE's?"
         parts.append(Part(asked=asked, effect=f"ratio {plain(effect)}", answer=within(effect, most=TENTH)))
     return parts
@@ -131,7 +129,7 @@ def absolute(here: Ring) -> list[Part]:
     parts = [Part(asked=asked, effect=f"{effect} (distance)", answer=effect.verdict("smaller"))]
     for decay in here.decays:
         expected = here.untrained(decay)
-        effect = effect_of_seeds((here.loss("APE", decay, here.far) / expected).to_numpy())
+        effect = effect_of_seeds(here.loss("APE", decay, here.far) / expected)
         asked = f"{here.in_words(decay)}: is APE's loss at far positions within {CLOSE:.0%} of {expected:.3g}, which "
         asked += "vectors that only shrink would have?"
         answer = within(effect, 1 - CLOSE, 1 + CLOSE)
@@ -145,13 +143,13 @@ def augmented(here: Ring) -> list[Part]:
     larger, far = [], []
     for decay in here.decays:
         everywhere = here.loss("APE + shifts", decay, here.sweep.lengths)
-        effect = effect_of_seeds(everywhere.to_numpy())
+        effect = effect_of_seeds(everywhere)
         asked = f"{here.in_words(decay)}: is the loss of APE with augmentation at least n/d = {n / d:.3g}?"
         larger.append(Part(asked=asked, effect=plain(effect), answer=within(effect, least=n / d)))
         # Training weighs pairs nearer than the window by 1/n at least: their errors sum to n training losses at most.
         name = here.configuration("APE + shifts", decay)
         trained = by_seed(here.sweep, name, "train_loss", LAST, here.sweep.lengths)
-        effect = effect_of_seeds((1 - n * trained / everywhere).to_numpy())
+        effect = effect_of_seeds(1 - n * trained / everywhere)
         asked = (
             f"{here.in_words(decay)}: is at least 90 % of it from pairs {window:g} positions and more apart, which no "
             "shift of the window joins (bounded by the training loss)?"

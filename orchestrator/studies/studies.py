@@ -4,9 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import arithmetic_page
-import set_complement_page
-from measures import Sweep
+from orchestrator.studies.arithmetic import page as arithmetic
+from orchestrator.studies.measures import Sweep
+from orchestrator.studies.set_complement import page as set_complement
 
 SEARCH_SPACES = Path(__file__).parents[2] / "search_spaces"
 
@@ -29,7 +29,7 @@ class Study:
 STUDIES = {
     study.name: study
     for study in (
-        Study(name="set_complement", write=set_complement_page.write_page),
-        Study(name="arithmetic", write=arithmetic_page.write_page, full_size=("fig9_ring", "fig15_ring_m5")),
+        Study(name="set_complement", write=set_complement.write_page),
+        Study(name="arithmetic", write=arithmetic.write_page, full_size=("fig9_ring", "fig15_ring_m5")),
     )
 }

@@ -4,11 +4,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
-from claims import span
 from matplotlib.figure import Figure
-from measures import Sweep
-from pictures import COLOURS, bundle, panels_of, save_all, shade_lengths
-from set_complement_measures import TV, best_average
+
+from orchestrator.studies.claims import span
+from orchestrator.studies.measures import Sweep
+from orchestrator.studies.pictures import COLOURS, bundle, panels_of, save_all, shade_lengths
+from orchestrator.studies.set_complement.measures import TV, best_average
 
 
 def draw_all(sweeps: dict[str, Sweep], folder: Path) -> dict[str, Path]:

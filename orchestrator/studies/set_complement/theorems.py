@@ -1,9 +1,10 @@
 """Claims (a) and (b) of arXiv:2510.08341: which widths are needed, and what two lengths say of all."""
 
 import pandas as pd
-from claims import Claim, Part, Table, plain, within
-from measures import Sweep, effect_of_seeds, paired_effect
-from set_complement_measures import TV
+
+from orchestrator.studies.claims import Claim, Part, Table, plain, within
+from orchestrator.studies.measures import Sweep, effect_of_seeds, paired_effect
+from orchestrator.studies.set_complement.measures import TV
 
 
 def dimensions(sweep: Sweep) -> Claim:
@@ -65,13 +66,13 @@ def two_lengths(sweep: Sweep) -> Claim:
     for attention, target in ((a, t) for a in ("constant", "softmax") for t in ("soft", "sampled")):
         (name,) = sweep.where({"model.attention": attention, "task.target": target})
         measured, bound, spread, mean = (
-            sweep.curve(metric, "raw", [name])
+            sweep.curve(metric, "raw", [name]).T
             for metric in ("margin_min", "margin_bound", "balance", "table_displacement")
         )
-        balanced = spread.loc[1] < bound.loc[beyond[-1]]
-        ratio = effect_of_seeds((measured / bound).loc[beyond].min().where(bound.loc[2] > 0).to_numpy())
-        shortfall = effect_of_seeds(((bound - measured).loc[beyond].max() / spread.loc[1])[balanced].to_numpy())
-        positive = int((measured.loc[beyond] > 0).all().sum())
+        balanced = spread[1] < bound[beyond[-1]]
+        ratio = effect_of_seeds((measured / bound)[beyond].min(axis=1).where(bound[2] > 0))
+        shortfall = effect_of_seeds(((bound - measured)[beyond].max(axis=1) / spread[1])[balanced])
+        positive = int((measured[beyond] > 0).all(axis=1).sum())
         answer = within(shortfall, most=1.0) if 2 * balanced.sum() > len(balanced) else "does not apply: not balanced"
         short_of = f"largest shortfall {plain(shortfall)}, in units of the imbalance; " if balanced.any() else ""
         parts.append(
@@ -83,8 +84,8 @@ def two_lengths(sweep: Sweep) -> Claim:
                 answer=answer,
             )
         )
-        ratios = (measured / bound).median(axis=1)
-        numbers = [bound.loc[2].median(), spread.loc[1].median(), mean.loc[1].median(), *(ratios.loc[s] for s in shown)]
+        ratios = (measured / bound).median()
+        numbers = [bound[2].median(), spread[1].median(), mean[1].median(), *(ratios[s] for s in shown)]
         rows.append((attention, target, *numbers))
     head = ("attention", "target", "C", "imbalance", "displacement", *(f"ratio at {s}" for s in shown))
     return Claim(

@@ -6,13 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from measures import Sweep
-from pretended import pretend
-from set_complement_claims import all_claims
-from set_complement_page import write_page
-from set_complement_search import hyperparameters
-from studies import STUDIES
 
+from orchestrator.studies.measures import Sweep
+from orchestrator.studies.set_complement.claims import all_claims
+from orchestrator.studies.set_complement.page import write_page
+from orchestrator.studies.set_complement.search import hyperparameters
+from orchestrator.studies.studies import STUDIES
 from trainers.config.member import MemberConfig
 
 FILES = STUDIES["set_complement"].files
@@ -43,7 +42,9 @@ def member_values(member: MemberConfig, metrics: tuple[str, ...], step: int, eff
 
 
 @pytest.fixture(scope="module")
-def pretended(tmp_path_factory: pytest.TempPathFactory) -> Callable[[float], dict[str, Sweep]]:
+def pretended(
+    tmp_path_factory: pytest.TempPathFactory, pretend: Callable[..., Sweep]
+) -> Callable[[float], dict[str, Sweep]]:
     known: dict[float, dict[str, Sweep]] = {}
 
     def make(effect: float) -> dict[str, Sweep]:

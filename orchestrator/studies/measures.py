@@ -14,7 +14,7 @@ from scipy import stats
 from orchestrator.record.state import SweepState
 from orchestrator.results.evaluation_choice import BEST, LAST, at_steps
 from orchestrator.results.objective import Objective, choose
-from orchestrator.statistics import medians as statistics
+from orchestrator.statistics.bootstrap import bootstrap_clustered_median
 from trainers.config.member import MemberConfig
 
 MANY, UNITS, FEWEST = 10, 4, 3  # units for resampling, configurations to be units, units for any interval
@@ -172,7 +172,7 @@ def effect_over(groups: Sequence[Sequence[float]], unit: str, dropped: int = 0) 
     samples = [np.asarray(group, dtype=np.float64) for group in groups]
     n = len(samples)
     if n >= MANY:
-        estimate = statistics.bootstrap_clustered_median(samples)
+        estimate = bootstrap_clustered_median(samples)
         value, (low, high) = estimate.value, estimate.interval or (math.nan, math.nan)
         return Effect(value=math.nan if value is None else value, low=low, high=high, n=n, unit=unit, dropped=dropped)
     medians = np.array([np.median(sample) for sample in samples])
@@ -195,7 +195,7 @@ def paired_effect(first: pd.DataFrame, second: pd.DataFrame, on: Sequence[str] =
     return effect_over(groups, "configurations" if unit == "config_id" else "seeds", len(both) - len(kept))
 
 
-def effect_of_seeds(values: Sequence[float]) -> Effect:
+def effect_of_seeds(values: "pd.Series[float]") -> Effect:
     """The effect from one value per seed; NaN values are counted and left out."""
     alive = [[value] for value in values if not math.isnan(value)]
     return effect_over(alive, "seeds", len(values) - len(alive))

@@ -5,12 +5,12 @@ from typing import TypeAlias
 
 import numpy as np
 import pandas as pd
-from claims import Part, Table, short
-from measures import Effect, Sweep, effect_of_seeds
 
 from orchestrator.results.evaluation_choice import BEST, LAST
 from orchestrator.results.last_and_best import compare_checkpoints
 from orchestrator.results.length_groups import length_groups, spans
+from orchestrator.studies.claims import Part, Table, short
+from orchestrator.studies.measures import Effect, Sweep, effect_of_seeds
 from trainers.config.member import MemberConfig
 
 EXACT = "exact_match"
@@ -82,7 +82,7 @@ def trained(sweep: Sweep) -> str:
 
 def change(first: Values, second: Values) -> Effect:
     """First minus second, seed by seed."""
-    return effect_of_seeds((first - second).to_numpy())
+    return effect_of_seeds(first - second)
 
 
 def larger(effect: Effect) -> str:

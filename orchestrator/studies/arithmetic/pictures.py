@@ -1,19 +1,20 @@
 """The figures of arithmetic: one for each claim."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
-from arithmetic_carries import CASCADE, RUN, UNIFORM, kinds_of
-from arithmetic_claims import SHIFTED, digits_of
-from arithmetic_measures import CHECKPOINTS, EXACT, arms, by_kind, by_seed
-from arithmetic_ring import SETTINGS, Ring, at_positions
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from measures import Sweep
-from pictures import COLOURS, bundle, panels_of, save_all, shade, shade_lengths
 
 from orchestrator.results.length_groups import spans
+from orchestrator.studies.arithmetic.carries import CASCADE, RUN, UNIFORM, kinds_of
+from orchestrator.studies.arithmetic.claims import SHIFTED, digits_of
+from orchestrator.studies.arithmetic.measures import CHECKPOINTS, EXACT, arms, by_kind, by_seed
+from orchestrator.studies.arithmetic.ring import SETTINGS, Ring, at_positions
+from orchestrator.studies.measures import Sweep
+from orchestrator.studies.pictures import COLOURS, bundle, panels_of, save_all, shade, shade_lengths
 
 SEEDS = "median over seeds, single seeds thin"
 
@@ -29,7 +30,7 @@ def draw_all(sweeps: Mapping[str, Sweep], folder: Path) -> dict[str, Path]:
         "F1e": "fig7b_text_multiplication",
     }
     drawings: dict[str, tuple[str, Callable[[], Figure]]] = {
-        letter: (name, lambda name=name: encodings(sweeps[f"{name}_cpu"])) for letter, name in by_length.items()
+        letter: (name, partial(encodings, sweeps[f"{name}_cpu"])) for letter, name in by_length.items()
     }
     drawings |= {
         "F2a": ("zeros", lambda: zeros(sweeps["fig2_addition_cpu"])),

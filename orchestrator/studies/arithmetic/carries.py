@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from arithmetic_measures import (
+from orchestrator.results.length_groups import spans
+from orchestrator.studies.arithmetic.measures import (
     CHECKPOINTS,
     Values,
     arms,
@@ -14,10 +15,8 @@ from arithmetic_measures import (
     smaller,
     trained,
 )
-from claims import Claim, Part, Table, within
-from measures import Sweep, effect_of_seeds
-
-from orchestrator.results.length_groups import spans
+from orchestrator.studies.claims import Claim, Part, Table, within
+from orchestrator.studies.measures import Sweep, effect_of_seeds
 
 CASCADE, RUN = "exact_match_cascade", "exact_match_run"
 MEASURED = {CASCADE: "task.measured_cascades", RUN: "task.measured_runs"}
@@ -33,7 +32,7 @@ def cascades(sweep: Sweep) -> Claim:
     def lower(arm: str) -> Part:
         return at_both(
             f"with {arm} training sums, is exact match lower with cascades of {LONG} and more than of 0 and {SHORT}?",
-            lambda at: effect_of_seeds(rise(sweep, chosen[arm], CASCADE, at, numbers).to_numpy()),
+            lambda at: effect_of_seeds(rise(sweep, chosen[arm], CASCADE, at, numbers)),
             smaller,
         )
 
@@ -57,7 +56,7 @@ def runs(sweep: Sweep) -> Claim:
     )
     flat = at_both(
         f"does exact match change by less than {FLAT} from runs of {both[0]} to {LONG} and more?",
-        lambda at: effect_of_seeds(rise(sweep, chosen[UNIFORM], RUN, at, kinds_of(sweep, RUN)).to_numpy()),
+        lambda at: effect_of_seeds(rise(sweep, chosen[UNIFORM], RUN, at, kinds_of(sweep, RUN))),
         lambda effect: within(effect, -FLAT, FLAT),
     )
     return Claim(

@@ -3,13 +3,14 @@
 import io
 from pathlib import Path
 
-from arithmetic_claims import all_claims
-from arithmetic_measures import arms, by_length, fluctuation
-from arithmetic_pictures import draw_all
-from gallery import command, markdown, overview, section, sizes, write
-from measures import Sweep
-from pictures import reduced
 from PIL import Image
+
+from orchestrator.studies.arithmetic.claims import all_claims
+from orchestrator.studies.arithmetic.measures import arms, by_length, fluctuation
+from orchestrator.studies.arithmetic.pictures import draw_all
+from orchestrator.studies.gallery import command, markdown, overview, section, sizes, write
+from orchestrator.studies.measures import Sweep
+from orchestrator.studies.pictures import reduced
 
 INTRODUCTION = """\
 # Arithmetic: which claims held here

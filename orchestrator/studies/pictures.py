@@ -8,8 +8,9 @@ from typing import Any
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from measures import Sweep
 from PIL import Image
+
+from orchestrator.studies.measures import Sweep
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D31", "#000000")  # Okabe and Ito
 

@@ -8,7 +8,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from measures import Effect, Sweep
+from orchestrator.studies.measures import Effect, Sweep
 
 
 @dataclass(frozen=True, kw_only=True)

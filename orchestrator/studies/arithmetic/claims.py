@@ -7,8 +7,9 @@ beyond them, at the best checkpoint, as in the paper, and at the last one. Effec
 from collections.abc import Mapping
 from typing import Any
 
-from arithmetic_carries import cascades, runs, training_sums
-from arithmetic_measures import (
+from orchestrator.results.length_groups import spans
+from orchestrator.studies.arithmetic.carries import cascades, runs, training_sums
+from orchestrator.studies.arithmetic.measures import (
     CHECKPOINTS,
     EXACT,
     Values,
@@ -21,11 +22,9 @@ from arithmetic_measures import (
     smaller,
     trained,
 )
-from arithmetic_ring import ring
-from claims import Claim, Table, plain, within
-from measures import Effect, Sweep, effect_of_seeds
-
-from orchestrator.results.length_groups import spans
+from orchestrator.studies.arithmetic.ring import ring
+from orchestrator.studies.claims import Claim, Table, plain, within
+from orchestrator.studies.measures import Effect, Sweep, effect_of_seeds
 
 SHIFTED = "exact_match_shifted"
 RIGHT = "exact match (every digit and pad of the answer right)"
@@ -96,7 +95,7 @@ def no_carries(sweep: Sweep) -> Claim:
     wanted = sweep.state.spec["objective"]["threshold"]
     right = at_both(
         f"is exact match of RPE at test lengths {spans(sweep.test)} at least {wanted}?",
-        lambda at: effect_of_seeds(by_seed(sweep, chosen["RPE"], EXACT, at).to_numpy()),
+        lambda at: effect_of_seeds(by_seed(sweep, chosen["RPE"], EXACT, at)),
         lambda effect: within(effect, least=wanted),
         plain,
     )
@@ -153,14 +152,18 @@ def digits(sweep: Sweep) -> Claim:
     def wrong(at: str) -> list[Values]:
         return [1 - at_length[f"accuracy_digit_{k}", at] for k in numbers]
 
+    def mean(values: list[Values]) -> Values:
+        return sum(values[1:], start=values[0]) / len(values)
+
     def share(at: str) -> Effect:
         """Of the least significant digit among all wrong ones, over the seeds that make mistakes."""
-        units, total = wrong(at)[0], sum(wrong(at))
-        return effect_of_seeds((units / total)[total != 0].to_numpy())
+        units, *others = wrong(at)
+        total = sum(others, start=units)
+        return effect_of_seeds((units / total)[total != 0])
 
     oftener = at_both(
         "is the least significant digit wrong more often than the others are on average (share of sums)?",
-        lambda at: change(wrong(at)[0], sum(wrong(at)[1:]) / len(numbers[1:])),
+        lambda at: change(wrong(at)[0], mean(wrong(at)[1:])),
     )
     most = at_both(
         "are more than half of all wrong digits least significant ones?",

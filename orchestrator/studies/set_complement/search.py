@@ -3,11 +3,11 @@
 from typing import Any
 
 import numpy as np
-from claims import Part, Table, span
-from measures import Effect, Sweep
-from set_complement_measures import TV
 
 from orchestrator.statistics import medians as statistics
+from orchestrator.studies.claims import Part, Table, span
+from orchestrator.studies.measures import Effect, Sweep
+from orchestrator.studies.set_complement.measures import TV
 
 
 def hyperparameters(search: Sweep) -> list[Table]:
