@@ -3,7 +3,7 @@
 TrainerError
 ├── ConfigError        a configuration that cannot be built: carries one `Problem` per fault
 ├── PackError          members that cannot be trained as one stacked program
-├── CheckpointError    a checkpoint that belongs to other members, or cannot be written
+├── CheckpointError    a checkpoint of other members or of another layout, or one that cannot be written
 └── WeightsError       weights that cannot be kept, or that are not what was written
 """
 
@@ -53,7 +53,7 @@ class PackError(TrainerError, ValueError):
 
 
 class CheckpointError(TrainerError):
-    """A checkpoint belongs to other members, or the checkpoint folder cannot be written."""
+    """A checkpoint belongs to other members, has another layout, or its folder cannot be written."""
 
 
 class WeightsError(TrainerError):

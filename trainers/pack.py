@@ -5,7 +5,7 @@ Shapes: M members, S distinct seeds, P parameters of one member.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -15,6 +15,8 @@ from torch import Tensor
 from trainers.config.member import MemberConfig
 from trainers.config.settings import Settings, settings_fields
 from trainers.errors import PackError
+from trainers.files.checkpoint import Snapshot
+from trainers.files.stored_state import fitted
 from trainers.parameters import Layout
 
 
@@ -63,7 +65,13 @@ class Pack:
 
 @dataclass(kw_only=True)
 class State:
-    """What training changes, all tensors: weights, moments, averages, who failed, recent loss."""
+    """What training changes, all tensors: weights, moments, averages, who failed, recent loss.
+
+    A field that is added is one that older checkpoints do not have: where its initial value is what they meant, to the
+    bit, name it in EXACT_WHEN_NEW; otherwise they are refused.
+    """
+
+    EXACT_WHEN_NEW: ClassVar[frozenset[str]] = frozenset()
 
     step: Tensor  # () int64, optimiser steps done
     theta: Tensor  # (M, P)
@@ -91,25 +99,36 @@ class State:
             loss_steps=torch.zeros(count, dtype=torch.int64, device=pack.device),
         )
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """Every tensor as a named array, averages as `averages.<label index>.<buffer index>`."""
-        named = {name: value for name, value in vars(self).items() if name != "averages"}
-        for i, buffers in enumerate(self.averages):
-            named.update({f"averages.{i}.{j}": buffer for j, buffer in enumerate(buffers)})
-        return {name: value.cpu().numpy() for name, value in named.items()}
+    def snapshot(self, pack: Pack, evaluations: Sequence[bytes]) -> Snapshot:
+        """What a checkpoint keeps of a pack in this state, and of its evaluations so far."""
+        return Snapshot(
+            step=int(self.step), arrays=self._arrays(pack), evaluations=evaluations, parameters=pack.layout.shapes
+        )
 
-    @classmethod
-    def from_arrays(cls, arrays: dict[str, NDArray[Any]], pack: Pack) -> "State":
-        """The inverse of `arrays`."""
+    def restored(self, stored: Snapshot, pack: Pack) -> "State":
+        """The state that `snapshot` kept of this pack, of which this is the initial one.
+
+        Raises CheckpointError that says what of it does not fit the pack as it is today.
+        """
+        arrays = fitted(stored, self._arrays(pack), pack.layout.shapes, pack.labels, self.EXACT_WHEN_NEW)
         tensors = {name: torch.from_numpy(np.array(value)).to(pack.device) for name, value in arrays.items()}
         averages = tuple(
-            tuple(
-                tensors.pop(f"averages.{i}.{j}")
-                for j in range(sum(name.startswith(f"averages.{i}.") for name in arrays))
-            )
-            for i in range(len(pack.averages))
+            tuple(tensors.pop(_buffer(label, j)) for j in range(len(buffers)))
+            for label, buffers in zip(pack.labels, self.averages, strict=True)
         )
-        return cls(averages=averages, **tensors)
+        return type(self)(averages=averages, **tensors)
+
+    def _arrays(self, pack: Pack) -> dict[str, NDArray[Any]]:
+        """Every tensor as a named array."""
+        named = {name: value for name, value in vars(self).items() if name != "averages"}
+        for label, buffers in zip(pack.labels, self.averages, strict=True):
+            named.update({_buffer(label, j): buffer for j, buffer in enumerate(buffers)})
+        return {name: value.cpu().numpy() for name, value in named.items()}
+
+
+def _buffer(label: str, index: int) -> str:
+    """The name of a buffer of the weight average called `label`."""
+    return f"averages.{label}.{index}"
 
 
 def weights_of(pack: Pack, state: State) -> Mapping[str, Any]:

@@ -53,6 +53,11 @@ class Layout:
         self.sizes = [parameter.size for parameter in parameters]
         self.size = sum(self.sizes)
 
+    @property
+    def shapes(self) -> list[tuple[str, tuple[int, ...]]]:
+        """Names and shapes of the parameters, in the order of their columns."""
+        return [(parameter.name, parameter.shape) for parameter in self.parameters]
+
     def views(self, theta_MP: Tensor) -> dict[str, Tensor]:
         """Each parameter as (M, *shape)."""
         pieces = torch.split(theta_MP, self.sizes, dim=1)

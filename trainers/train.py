@@ -8,8 +8,9 @@ import numpy as np
 import torch
 
 from trainers.config.member import MemberConfig
+from trainers.errors import PackError
 from trainers.evaluate import evaluate
-from trainers.files.checkpoint import Checkpoints, Snapshot
+from trainers.files.checkpoint import Checkpoints
 from trainers.files.weights import write_weights
 from trainers.pack import Pack, State, weights_of
 from trainers.results import Curve, Evaluation, MemberResult, Progress, Reporter, WeightsFile
@@ -22,31 +23,43 @@ def train(
     members: Sequence[MemberConfig],
     reporter: Reporter,
     *,
+    ids: Sequence[tuple[str, int]] | None = None,
     checkpoints: Checkpoints | None = None,
     weights: Path | None = None,
     device: str = "cpu",
 ) -> list[MemberResult]:
     """Train members of one structural key as one stacked program; results in the order of `members`.
 
+    `ids` are the names of the members, (config_id, seed) each, which checkpoints and files of weights carry; without
+    them each has the name that today's code gives its values.
+
     Resumes from the newest good checkpoint, and then first reports every earlier evaluation again. The final weights
     are kept in the folder `weights`, if one is given, before the last evaluation is reported, which names their files.
-    Raises PackError for members of unequal structure, CheckpointError for a checkpoint of other members, WeightsError
-    for weights that cannot be written.
+    Raises PackError for members of unequal structure or names that do not fit them, CheckpointError for a checkpoint
+    of other members or of another layout, WeightsError for weights that cannot be written.
     """
+    names = [(member.config_id, member.seed) for member in members] if ids is None else list(ids)
+    if [seed for _, seed in names] != [member.seed for member in members]:
+        raise PackError(f"the names {names} do not fit the seeds {[member.seed for member in members]} of the members")
     pack = Pack(members, torch.device(device))
     if len(members) == 1 and compiles(pack):
         # A compiled program of one member reduces in another order than one of several: a twin keeps the bits the same.
-        pack = Pack([*members, *members], torch.device(device))
-    return _Run(pack, len(members), reporter, checkpoints, weights).to_the_end()
+        pack, names = Pack([*members, *members], torch.device(device)), [*names, *names]
+    return _Run(pack, names, len(members), reporter, checkpoints, weights).to_the_end()
 
 
 class _Run:
     def __init__(
-        self, pack: Pack, count: int, reporter: Reporter, checkpoints: Checkpoints | None, weights: Path | None
+        self,
+        pack: Pack,
+        names: Sequence[tuple[str, int]],
+        count: int,
+        reporter: Reporter,
+        checkpoints: Checkpoints | None,
+        weights: Path | None,
     ) -> None:
-        self.pack, self.count, self.reporter, self.checkpoints = pack, count, reporter, checkpoints
-        self.weights = weights
-        self.ids = [f"{member.config_id}/{member.seed}" for member in pack.members]
+        self.pack, self.names, self.count = pack, names, count
+        self.reporter, self.checkpoints, self.weights = reporter, checkpoints, weights
         self.step_pack, self.compiled = stepper(pack), compiles(pack)
         self.state, self.done = State.initial(pack), 0
         self.evaluations: list[Evaluation] = []
@@ -67,12 +80,12 @@ class _Run:
     def resume(self) -> None:
         if self.checkpoints is None:
             return
-        snapshot, notices = self.checkpoints.load(self.ids)
+        snapshot, notices = self.checkpoints.load(self.names)
         for notice in notices:
             self.reporter.notice(notice)
         if snapshot is None:
             return
-        self.state = State.from_arrays(dict(snapshot.arrays), self.pack)
+        self.state = self.state.restored(snapshot, self.pack)
         self.done = snapshot.step
         self.evaluations = [Evaluation.from_bytes(data) for data in snapshot.evaluations]
         self.spent = max((evaluation.seconds for evaluation in self.evaluations), default=0.0)
@@ -141,13 +154,13 @@ class _Run:
             mine = {label: self.pack.layout.views(theta[i : i + 1].cpu()) for label, theta in found.items()}
             arrays = {label: {name: value[0].numpy() for name, value in of.items()} for label, of in mine.items()}
             failed = bool(self.state.failed_at[i] >= 0)
-            kept.append(None if failed else write_weights(folder, member, self.done, arrays))
+            kept.append(None if failed else write_weights(folder, self.names[i], member, self.done, arrays))
         return tuple(kept)
 
     def save(self) -> None:
         assert self.checkpoints is not None
         evaluations = [evaluation.to_bytes() for evaluation in self.evaluations]
-        self.checkpoints.save(Snapshot(step=self.done, arrays=self.state.arrays(), evaluations=evaluations), self.ids)
+        self.checkpoints.save(self.state.snapshot(self.pack, evaluations), self.names)
 
     def beat(self, phase: str) -> None:
         self.last_beat = time.monotonic()

@@ -26,7 +26,7 @@ from orchestrator.record.state import SweepState
 from orchestrator.results.objective import reduced
 from orchestrator.results.summary import Row, Summary, summary
 from orchestrator.wording import compact_value, printable, short_keys
-from trainers.config.member import MemberConfig
+from trainers.config.recorded import recorded_member
 from trainers.errors import WeightsError
 from trainers.maps import Map
 
@@ -94,7 +94,7 @@ def maps_of(result: Summary, row: Row) -> MemberMaps | None:
     average = result.objective.average
     try:
         weights = kept.weights(average)
-        member = MemberConfig.from_dict(weights.member)
+        member = recorded_member(weights.member, weights.member["seed"])
         hook = getattr(member.model, "maps", None)
         maps = hook(weights, member.task) if hook else {}
     except WeightsError as error:

@@ -15,6 +15,7 @@ from typing import Any
 
 from search_spaces import Problem, SweepFileError, SweepSpec
 from trainers.config.member import MemberConfig
+from trainers.config.recorded import recorded_member
 from trainers.errors import ConfigError, nearest
 
 LARGEST_PACK = 64  # beyond this a stacked step gains little and a lost worker costs more
@@ -34,7 +35,7 @@ class Configuration:
 
     def member(self, seed: int) -> MemberConfig:
         """The member of this configuration with a seed."""
-        return MemberConfig.from_dict({**self.resolved, "seed": seed})
+        return recorded_member(self.resolved, seed)
 
 
 @dataclass(frozen=True, kw_only=True)

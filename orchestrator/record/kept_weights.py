@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from orchestrator.errors import DamagedWeights, UserError
 from orchestrator.record.state import ConfigurationState, PackState, SweepState
 from trainers.config.member import MemberConfig
+from trainers.config.recorded import recorded_member
 from trainers.cost import Cost
 from trainers.errors import WeightsError, nearest
 from trainers.files.weights import Array, StoredWeights, averages_kept, member_prefix
@@ -45,7 +46,7 @@ def load(folder: Path | str, configuration: str | int, seed: int, average: str =
     kept = kept_weights(state).get((found.config_id, seed))
     if kept is None:
         raise UserError(_why_not(state, found, seed))
-    labels = averages_kept(MemberConfig.from_dict({**found.resolved, "seed": seed}))
+    labels = averages_kept(recorded_member(found.resolved, seed))
     if average not in labels:
         raise UserError(f"there is no average {average!r}; allowed: {', '.join(labels)}")
     try:

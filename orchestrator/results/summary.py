@@ -31,6 +31,7 @@ from orchestrator.results.objective import (
     score_members,
 )
 from trainers.config.member import MemberConfig
+from trainers.config.recorded import recorded_member
 from trainers.tasks.task import Family
 
 __all__ = ["Band", "CurveKey", "Quartiles", "Row", "Summary", "summary"]
@@ -220,7 +221,7 @@ def summary(state: SweepState, curves: pd.DataFrame | None = None) -> Summary:
     Raises DamagedCurves if a parquet part is not what the ledger names.
     """
     objective, threshold = Objective.from_dict(state.spec["objective"]), state.spec["objective"].get("threshold")
-    members = {c.config_id: MemberConfig.from_dict({**c.resolved, "seed": 0}) for c in state.configurations.values()}
+    members = {c.config_id: recorded_member(c.resolved, 0) for c in state.configurations.values()}
     directions = {metric: way for member in members.values() for metric, way in member.task.metrics.items()}
     headline = _in_order(objective.metric, *(metric for m in members.values() for metric in m.task.headline))
     averages = _in_order(objective.average, *(average for m in members.values() for average in m.averages))

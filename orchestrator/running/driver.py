@@ -222,12 +222,10 @@ class SweepDriver:
 
     def _work(self, pack_id: str) -> str:
         resources = self.spec.resources
-        members = [
-            {**self.state.configurations[config_id].resolved, "seed": seed}
-            for config_id, seed in self.state.packs[pack_id].members
-        ]
+        ids = self.state.packs[pack_id].members
         return encode_work(
-            members,
+            [self.state.configurations[config_id].resolved for config_id, _ in ids],
+            ids,
             pack_id=pack_id,
             folder=str(self.state.folder.resolve()),
             weights=str(self.state.folder.resolve() / weights.WEIGHTS_FOLDER) if resources.keep_weights else None,

@@ -22,9 +22,12 @@ from trainers.results import Evaluation, Progress
 HEARTBEAT_SECONDS = 1.0  # a report costs the driver a few milliseconds; a person looks at most once a second
 
 
-def encode_work(members: Sequence[Mapping[str, Any]], **settings: Any) -> str:
-    """Everything `run_pack` needs, as one short string: members of a pack share most of their text."""
-    text = json.dumps({"members": list(members), **settings}, separators=(",", ":"))
+def encode_work(members: Sequence[Mapping[str, Any]], ids: Sequence[tuple[str, int]], **settings: Any) -> str:
+    """Everything `run_pack` needs, as one short string: members of a pack share most of their text.
+
+    `members` are their resolved sections and `ids` their names in the ledger, (config_id, seed).
+    """
+    text = json.dumps({"members": list(members), "ids": list(ids), **settings}, separators=(",", ":"))
     return base64.b85encode(zlib.compress(text.encode())).decode()
 
 
@@ -44,11 +47,12 @@ def run_pack(config: Mapping[str, Any]) -> None:
     import torch
 
     import trainers
-    from trainers.config.member import MemberConfig
+    from trainers.config.recorded import recorded_member
     from trainers.files.checkpoint import Checkpoints
 
     torch.set_num_threads(max(1, int(work["cpus"])))
-    members = [MemberConfig.from_dict(member) for member in work["members"]]
+    ids = [(config_id, seed) for config_id, seed in work["ids"]]
+    members = [recorded_member(resolved, seed) for resolved, (_, seed) in zip(work["members"], ids, strict=True)]
     folder = Path(work["folder"]) / "checkpoints"
     checkpoints = Checkpoints(
         folder=folder / work["pack_id"],
@@ -59,7 +63,8 @@ def run_pack(config: Mapping[str, Any]) -> None:
     with Watchdog(work["watchdog_seconds"], stuck_file(Path(work["folder"]), work["pack_id"])) as watchdog:
         device = "cuda" if work["gpus"] else "cpu"
         weights = Path(work["weights"]) if work["weights"] else None
-        trainers.train(members, TuneReporter(watchdog), checkpoints=checkpoints, weights=weights, device=device)
+        reporter = TuneReporter(watchdog)
+        trainers.train(members, reporter, ids=ids, checkpoints=checkpoints, weights=weights, device=device)
 
 
 def stuck_file(folder: Path, pack_id: str) -> Path:

@@ -1,16 +1,19 @@
 """The loop as its users see it: evaluations, heartbeats, results, packed bytes, standing alone."""
 
+import json
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from trainers import Evaluation, train
+from trainers import Checkpoints, Evaluation, train
 from trainers import evaluate as evaluation
 from trainers.config.member import MemberConfig
 from trainers.cost import calibrate, estimate, kept_for_backward
+from trainers.errors import CheckpointError, PackError
 from trainers.pack import Pack, State
 
 
@@ -125,3 +128,40 @@ def test_trainers_need_only_torch_and_numpy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program, *foreign], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+# Names ----------------------------------------------------------------------------------------------------------------
+
+
+def headers(folder: Path) -> list[list[str]]:
+    """The members that the headers of checkpoints name."""
+    return [json.loads(path.read_bytes().partition(b"\n")[0])["members"] for path in sorted(folder.glob("*.ckpt"))]
+
+
+@pytest.mark.parametrize("ids", [None, [("first", 3), ("second", 4)]], ids=["today's names", "names of a ledger"])
+def test_checkpoints_and_weights_carry_the_names_of_the_members(member, recorder, tmp_path, ids) -> None:
+    members = [member(3), member(4, training__learning_rate=0.1)]
+    kept, stored = tmp_path / "weights", tmp_path / "checkpoints"
+    train(members, recorder, ids=ids, checkpoints=Checkpoints(folder=stored, every_steps=40), weights=kept)
+    names = ids or [(one.config_id, one.seed) for one in members]
+    assert headers(stored) == [[f"{config_id}/{seed}" for config_id, seed in names]]
+    files = [file.name for file in recorder.evaluations[-1].weights]
+    prefixes = [f"{config_id}-{seed}-" for config_id, seed in names]
+    assert [name[: len(prefix)] for name, prefix in zip(files, prefixes, strict=True)] == prefixes
+    with pytest.raises(CheckpointError, match="other members"):
+        train(members, recorder, ids=[("first", 3), ("third", 4)], checkpoints=Checkpoints(folder=stored))
+
+
+def test_the_twin_of_a_lone_compiled_member_has_its_name(member, recorder, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(sys.modules["trainers.train"], "compiles", lambda pack: True)  # the step itself stays eager
+    checkpoints = Checkpoints(folder=tmp_path, every_steps=40)
+    train([member(5)], recorder, ids=[("lone", 5)], checkpoints=checkpoints, weights=tmp_path)
+    assert headers(tmp_path) == [["lone/5", "lone/5"]]
+    (file,) = recorder.evaluations[-1].weights
+    assert file.name.startswith("lone-5-") and len(list(tmp_path.glob("*.weights"))) == 1
+
+
+@pytest.mark.parametrize("ids", [[("a", 3)], [("a", 3), ("b", 3)], [("a", 3), ("b", 4), ("c", 5)]])
+def test_names_that_do_not_fit_the_members_are_refused(member, recorder, ids) -> None:
+    with pytest.raises(PackError, match=r"do not fit the seeds \[3, 4\]"):
+        train([member(3), member(4)], recorder, ids=ids)

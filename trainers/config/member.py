@@ -1,13 +1,12 @@
 """MemberConfig: everything one trained model depends on, and what members of a pack must share."""
 
-import hashlib
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
 
 from trainers.config import registry
+from trainers.config.identity import ABSENT_AVERAGES, ABSENT_SCHEDULE, digest, identity, structure
 from trainers.config.settings import Settings, setting
 from trainers.errors import ConfigError, Problem, nearest
 
@@ -101,8 +100,8 @@ class MemberConfig:
         collect("task", lambda: registry.build("task", data.get("task", {})))
         collect("model", lambda: registry.build("model", data.get("model", {})))
         collect("training", lambda: _optimization(numbers))
-        collect("training.schedule", lambda: registry.build("schedule", training.get("schedule", {"name": "constant"})))
-        collect("training.averages", lambda: _averages(training.get("averages", {"raw": {}})))
+        collect("training.schedule", lambda: registry.build("schedule", training.get("schedule", ABSENT_SCHEDULE)))
+        collect("training.averages", lambda: _averages(training.get("averages", ABSENT_AVERAGES)))
         collect("evaluation", lambda: EvaluationConfig.from_mapping(_mapping(data.get("evaluation", {}))))
         seed = data.get("seed", 0)
         if type(seed) is not int or not 0 <= seed < 2**63:
@@ -141,10 +140,7 @@ class MemberConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """Every value resolved, as plain JSON types; `from_dict` reads it back equal."""
-        averages = {
-            label: {"kind": average.name, **{k: v for k, v in average.to_dict().items() if k != "name"}}
-            for label, average in self.averages.items()
-        }
+        averages = {label: _by_kind(average.to_dict()) for label, average in self.averages.items()}
         training = {**self.optimization.to_dict(), "schedule": self.schedule.to_dict(), "averages": averages}
         return {
             "task": self.task.to_dict(),
@@ -156,15 +152,24 @@ class MemberConfig:
 
     @cached_property
     def config_id(self) -> str:
-        """Hash of every resolved value but the seed, 12 hexadecimal digits."""
-        return _digest({key: value for key, value in self.to_dict().items() if key != "seed"})
+        """Hash of every value but the seed that is not `absent`, 12 hexadecimal digits."""
+        return digest(self._sections(identity))
 
     @cached_property
     def structural_key(self) -> str:
         """Hash of what the members of a pack must share, 12 hexadecimal digits."""
-        parts = (self.task, self.model, self.optimization, self.schedule, self.evaluation)
-        averages = [[label, average.name, average.structure()] for label, average in self.averages.items()]
-        return _digest([[part.structure() for part in parts], averages])
+        return digest(self._sections(structure))
+
+    def _sections(self, of: Callable[[Settings], dict[str, Any]]) -> dict[str, Any]:
+        """`of` every section, absent ones left out."""
+        training = of(self.optimization)
+        if (schedule := of(self.schedule)) != ABSENT_SCHEDULE:
+            training["schedule"] = schedule
+        averages = {label: _by_kind(of(average)) for label, average in self.averages.items()}
+        if averages != ABSENT_AVERAGES:
+            training["averages"] = averages
+        sections = {"task": of(self.task), "model": of(self.model), "training": training}
+        return sections | ({"evaluation": found} if (found := of(self.evaluation)) else {})
 
     @property
     def evaluated_lengths(self) -> tuple[int, ...]:
@@ -219,6 +224,6 @@ def _mapping(data: Any) -> Mapping[str, Any]:
     return data
 
 
-def _digest(value: Any) -> str:
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
+def _by_kind(average: dict[str, Any]) -> dict[str, Any]:
+    """The values of an average with its registered name as `kind`: beside it stands its label."""
+    return {"kind": average["name"], **{key: value for key, value in average.items() if key != "name"}}

@@ -5,6 +5,8 @@ Every task, model, average and schedule is a `Settings` dataclass whose fields a
     rate: float = setting(0.0, low=0.0, below=1.0, member=True, help="dropout probability")
 
 `member=True` marks a member hyperparameter (HFTA's fusible hyperparameter): its values become a tensor of shape (M,).
+
+`trainers.config.identity` says how values and revisions name a configuration, and what `absent` is.
 """
 
 import math
@@ -12,15 +14,23 @@ import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
-from typing import Any, ClassVar, Self, dataclass_transform
+from typing import Any, ClassVar, Final, Self, dataclass_transform
 
 from trainers.config import registry
 from trainers.errors import ConfigError, Problem, nearest
 
 
+class Nothing:
+    """No value at all, where None would be one."""
+
+
+NOTHING: Final = Nothing()
+
+
 def setting(
     default: Any = MISSING,
     *,
+    absent: Any = MISSING,
     low: float | None = None,
     high: float | None = None,
     above: float | None = None,
@@ -36,21 +46,38 @@ def setting(
     `variant` of a member hyperparameter names what of its value changes the program (for example whether a dropout
     rate is zero); members of a pack share it. A field of a registered `kind` holds one of its classes, given by name
     or as `{name: ..., field: ...}`.
+
+    `absent` is the first default the field ever had, for good: a configuration with this value is named as one without
+    the field. Left out it is `default`; give it when the default changes, and `NOTHING` when a field that was required
+    gets a default. For a registered `kind` it is a name, which stands for that class with all of its `absent` values.
     """
+    absent = default if absent is MISSING else absent
+    absent = NOTHING if absent is MISSING else absent
+    if kind is not None and absent is not NOTHING and not isinstance(absent, str):
+        raise TypeError(f"`absent` of a {kind} is {absent!r}; allowed: the name of one, or NOTHING")
     bounds = {"low": low, "high": high, "above": above, "below": below}
     metadata = {"bounds": bounds, "choices": choices, "member": member, "variant": variant, "kind": kind, "help": help}
-    return field(default=default, metadata=metadata)
+    return field(default=default, metadata={**metadata, "absent": absent})
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(setting, field))
 class Settings:
-    """Base of every settings class; subclasses become frozen keyword-only dataclasses that check themselves."""
+    """Base of every settings class; subclasses become frozen keyword-only dataclasses that check themselves.
+
+    A class whose numbers change, because a fault in it is mended, raises its `revision` by one: what it computes from
+    then on has other names than what it computed before.
+    """
 
     name: ClassVar[str] = ""
+    revision: ClassVar[int] = 1
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         dataclass(frozen=True, kw_only=True)(cls)
+        if taken := {"name", "revision"} & {item.name for item in settings_fields(cls)}:
+            raise TypeError(f"{cls.__name__} cannot have a field called {', '.join(sorted(taken))}")
+        if type(cls.revision) is not int or cls.revision < 1:
+            raise TypeError(f"{cls.__name__}.revision is {cls.revision!r}; allowed: a whole number from 1")
 
     def __post_init__(self) -> None:
         problems: list[Problem] = []
@@ -71,6 +98,8 @@ class Settings:
     def from_mapping(cls, data: Mapping[str, Any]) -> Self:
         """Build from plain values. Raises ConfigError naming unknown keys, missing keys and wrong values at once."""
         known = {item.name: item for item in settings_fields(cls)}
+        if "revision" in data and data["revision"] == revision_of(cls) != 1:  # as `to_dict` writes it
+            data = {key: value for key, value in data.items() if key != "revision"}
         problems = [
             Problem(
                 key=str(key), given=value, message="unknown key", allowed=", ".join(known), nearest=nearest(key, known)
@@ -88,26 +117,36 @@ class Settings:
         return cls(**data)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values of every field, with the registered name first where there is one."""
+        """Plain JSON values of every field; first the registered name, and the revision if it is not 1."""
         plain: dict[str, Any] = {"name": self.name} if self.name else {}
-        plain.update({item.name: _plain(getattr(self, item.name)) for item in settings_fields(type(self))})
+        if (revision := revision_of(type(self))) != 1:
+            plain["revision"] = revision
+        plain.update({item.name: plain_value(getattr(self, item.name)) for item in settings_fields(type(self))})
         return plain
-
-    def structure(self) -> dict[str, Any]:
-        """What of these settings the members of a pack must share."""
-        shared = self.to_dict()
-        for item in settings_fields(type(self)):
-            if item.metadata["kind"]:
-                shared[item.name] = getattr(self, item.name).structure()
-            if item.metadata["member"]:
-                variant = item.metadata["variant"]
-                shared[item.name] = variant(getattr(self, item.name)) if variant else "per member"
-        return shared
 
 
 def settings_fields(cls: type) -> tuple[Field[Any], ...]:
     """The fields of a settings class that were declared with `setting`."""
     return tuple(item for item in fields(cls) if "bounds" in item.metadata)
+
+
+def revision_of(cls: type[Settings]) -> int:
+    """1, and one more for each time that this class or one it derives from was revised."""
+    revised: list[int] = [base.__dict__.get("revision", 1) - 1 for base in cls.__mro__]
+    return 1 + sum(revised)
+
+
+def absent_value(cls: type, item: Field[Any]) -> Any:
+    """The `absent` value of a field in its declared type, or NOTHING."""
+    absent = item.metadata["absent"]
+    return absent if absent is NOTHING or item.metadata["kind"] else _converted(_hints(cls)[item.name], absent)
+
+
+def plain_value(value: Any) -> Any:
+    """A value of a field as plain JSON types."""
+    if isinstance(value, Settings):
+        return value.to_dict()
+    return [plain_value(item) for item in value] if isinstance(value, tuple) else value
 
 
 def allowed_values(cls: type, item: Field[Any]) -> str:
@@ -119,12 +158,6 @@ def _hints(cls: type) -> dict[str, Any]:
     if "_resolved_hints" not in cls.__dict__:
         cls._resolved_hints = typing.get_type_hints(cls)  # type: ignore[attr-defined]
     return cls._resolved_hints  # type: ignore[attr-defined, no-any-return]
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Settings):
-        return value.to_dict()
-    return [_plain(item) for item in value] if isinstance(value, tuple) else value
 
 
 def _checked(item: Field[Any], hint: Any, value: Any) -> tuple[Any, list[Problem]]:

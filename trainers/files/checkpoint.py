@@ -1,7 +1,8 @@
 """Checkpoints of a pack: atomic, checksummed, the last two kept, read without executing code.
 
-A file is one JSON header line (schema, step, checksum, members, array directory) followed by the raw arrays. A damaged
-file is passed over for the previous good one, with a notice that names it.
+A file is one JSON header line (schema, step, checksum, members, names and shapes of the parameters, array directory)
+followed by the raw arrays. A damaged file is passed over for the previous good one, with a notice that names it. Files
+of schema 1, which 0.1.0 wrote, do not name the parameters.
 """
 
 import hashlib
@@ -18,17 +19,26 @@ from numpy.typing import NDArray
 from trainers.errors import CheckpointError
 from trainers.files.atomic_file import write_whole
 
-_SCHEMA = 1
+_SCHEMA = 2
+_READ = (1, 2)
 _KEPT = 2
+
+Shapes = Sequence[tuple[str, tuple[int, ...]]]
+"""Names and shapes of parameters, in the order of their columns."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
-    """The state of a pack after `step` steps: named arrays, and the bytes of every evaluation so far."""
+    """The state of a pack after `step` steps: named arrays, and the bytes of every evaluation so far.
+
+    `parameters` say what the columns of the weights are, None where the file does not; `path` is where it was read.
+    """
 
     step: int
     arrays: Mapping[str, NDArray[Any]]
     evaluations: Sequence[bytes]
+    parameters: Shapes | None = None
+    path: Path | None = None
 
 
 @dataclass(kw_only=True)
@@ -51,8 +61,11 @@ class Checkpoints:
         """The step at which `every_steps` makes the next checkpoint due, or None."""
         return None if self.every_steps is None else max(self._last_step + self.every_steps, step + 1)
 
-    def save(self, snapshot: Snapshot, members: Sequence[str]) -> Path:
-        """Write one checkpoint and remove all but the last two. Raises CheckpointError naming the path."""
+    def save(self, snapshot: Snapshot, members: Sequence[tuple[str, int]]) -> Path:
+        """Write one checkpoint of the members named (config_id, seed) and remove all but the last two.
+
+        Raises CheckpointError naming the path.
+        """
         path = self.folder / f"step-{snapshot.step:012d}.ckpt"
         try:
             write_whole(path, _encode(snapshot, members))
@@ -63,7 +76,7 @@ class Checkpoints:
         self._last_step, self._last_time = snapshot.step, time.monotonic()
         return path
 
-    def load(self, members: Sequence[str]) -> tuple[Snapshot | None, list[str]]:
+    def load(self, members: Sequence[tuple[str, int]]) -> tuple[Snapshot | None, list[str]]:
         """The newest good checkpoint, and a notice for every damaged one passed over.
 
         Raises CheckpointError when a good checkpoint belongs to other members.
@@ -71,11 +84,11 @@ class Checkpoints:
         notices = []
         for path in reversed(self._paths()):
             try:
-                snapshot, found = _decode(path.read_bytes())
+                snapshot, found = _decode(path)
             except (ValueError, KeyError, TypeError, OSError) as error:
                 notices.append(f"checkpoint {path} is damaged ({error}); falling back to the previous one")
                 continue
-            if list(found) != list(members):
+            if list(found) != _written(members):
                 raise CheckpointError(f"checkpoint {path} belongs to other members than this pack")
             self._last_step = snapshot.step
             return snapshot, notices
@@ -87,7 +100,12 @@ class Checkpoints:
         return sorted(self.folder.glob("step-*.ckpt"))
 
 
-def _encode(snapshot: Snapshot, members: Sequence[str]) -> list[bytes]:
+def _written(members: Sequence[tuple[str, int]]) -> list[str]:
+    """The names of members as a header has them."""
+    return [f"{config_id}/{seed}" for config_id, seed in members]
+
+
+def _encode(snapshot: Snapshot, members: Sequence[tuple[str, int]]) -> list[bytes]:
     directory, pieces = [], []
     for name, array in snapshot.arrays.items():
         array = np.asarray(array, order="C")
@@ -97,7 +115,8 @@ def _encode(snapshot: Snapshot, members: Sequence[str]) -> list[bytes]:
     plain = {
         "schema": _SCHEMA,
         "step": snapshot.step,
-        "members": list(members),
+        "members": _written(members),
+        "parameters": None if snapshot.parameters is None else [[name, *shape] for name, shape in snapshot.parameters],
         "arrays": directory,
         "evaluations": [len(evaluation) for evaluation in snapshot.evaluations],
     }
@@ -111,14 +130,14 @@ def _header(plain: dict[str, Any], pieces: Sequence[bytes]) -> bytes:
     return json.dumps({**plain, "sha256": digest.hexdigest()}, sort_keys=True).encode() + b"\n"
 
 
-def _decode(data: bytes) -> tuple[Snapshot, list[str]]:
-    line, separator, body = data.partition(b"\n")
+def _decode(path: Path) -> tuple[Snapshot, list[str]]:
+    line, separator, body = path.read_bytes().partition(b"\n")
     if not separator:
         raise ValueError("the header is cut off")
     header = json.loads(line)
     checksum = header.pop("sha256")
-    if header["schema"] != _SCHEMA:
-        raise ValueError(f"schema {header['schema']} is not {_SCHEMA}")
+    if header["schema"] not in _READ:
+        raise ValueError(f"this version does not read schema {header['schema']}")
     if json.loads(_header(header, [body]))["sha256"] != checksum:
         raise ValueError("the checksum does not match")
     arrays, offset = {}, 0
@@ -131,4 +150,12 @@ def _decode(data: bytes) -> tuple[Snapshot, list[str]]:
     for size in header["evaluations"]:
         evaluations.append(body[offset : offset + size])
         offset += size
-    return Snapshot(step=header["step"], arrays=arrays, evaluations=evaluations), header["members"]
+    named = header.get("parameters")
+    snapshot = Snapshot(
+        step=header["step"],
+        arrays=arrays,
+        evaluations=evaluations,
+        parameters=None if named is None else [(name, tuple(shape)) for name, *shape in named],
+        path=path,
+    )
+    return snapshot, header["members"]

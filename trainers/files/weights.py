@@ -32,9 +32,16 @@ def averages_kept(member: MemberConfig) -> tuple[str, ...]:
 
 
 def write_weights(
-    folder: Path, member: MemberConfig, step: int, weights: Mapping[str, Mapping[str, Array]]
+    folder: Path,
+    member_id: tuple[str, int],
+    member: MemberConfig,
+    step: int,
+    weights: Mapping[str, Mapping[str, Array]],
 ) -> WeightsFile:
-    """Write the weights of one member, {average: {parameter: array}}. Raises WeightsError naming the path."""
+    """Write the weights of the member named (config_id, seed), {average: {parameter: array}}.
+
+    Raises WeightsError naming the path.
+    """
     arrays = [
         (average, name, np.asarray(array, order="C")) for average, of in weights.items() for name, array in of.items()
     ]
@@ -51,7 +58,7 @@ def write_weights(
     plain = {"schema": _SCHEMA, "member": member.to_dict(), "step": step, "arrays": directory}
     header = json.dumps(plain, separators=(",", ":")).encode() + b"\n"
     sha256 = hashlib.sha256(header).hexdigest()
-    name = f"{member_prefix(member.config_id, member.seed)}{sha256[:12]}.weights"
+    name = f"{member_prefix(*member_id)}{sha256[:12]}.weights"
 
     def pieces() -> Iterator[bytes]:
         yield header

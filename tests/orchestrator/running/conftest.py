@@ -20,7 +20,7 @@ from orchestrator.record.state import SweepState
 from orchestrator.running.driver import SweepDriver
 from orchestrator.running.trainable import decode_work
 from search_spaces import SweepSpec, load_sweep
-from trainers.config.member import MemberConfig
+from trainers.config.recorded import recorded_member
 from trainers.files.checkpoint import Checkpoints
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -128,10 +128,11 @@ class Stage:
 
         driver.started(pack_id)
         folder = stage.folder / "checkpoints" / pack_id
-        members = [MemberConfig.from_dict(member) for member in given["members"]]
+        ids = [(config_id, seed) for config_id, seed in given["ids"]]
+        members = [recorded_member(resolved, seed) for resolved, (_, seed) in zip(given["members"], ids, strict=True)]
         checkpoints = Checkpoints(folder=folder, every_steps=given["checkpoint_steps"])
         weights = Path(given["weights"]) if given["weights"] else None
-        trainers.train(members, Reporter(), checkpoints=checkpoints, weights=weights)
+        trainers.train(members, Reporter(), ids=ids, checkpoints=checkpoints, weights=weights)
         driver.completed(pack_id)
 
 

@@ -110,8 +110,8 @@ def test_an_unwritable_folder_is_named(members, recorder, tmp_path) -> None:
 def test_any_flipped_bit_is_noticed(tmp_path, position, bit) -> None:
     store = Checkpoints(folder=tmp_path)
     arrays = {"a": np.arange(6, dtype=np.float32).reshape(2, 3), "n": np.array(4, dtype=np.int64)}
-    path = store.save(Snapshot(step=3, arrays=arrays, evaluations=[b"xyz", b""]), ["m"])
-    loaded, notices = store.load(["m"])
+    path = store.save(Snapshot(step=3, arrays=arrays, evaluations=[b"xyz", b""]), [("m", 0)])
+    loaded, notices = store.load([("m", 0)])
     assert loaded is not None and not notices and loaded.evaluations == [b"xyz", b""]
     assert all(
         np.array_equal(loaded.arrays[name], array) and loaded.arrays[name].dtype == array.dtype
@@ -120,5 +120,5 @@ def test_any_flipped_bit_is_noticed(tmp_path, position, bit) -> None:
     data = bytearray(path.read_bytes())
     data[position % len(data)] ^= 1 << bit
     path.write_bytes(data)
-    changed, notices = store.load(["m"])
+    changed, notices = store.load([("m", 0)])
     assert changed is None and str(path) in notices[0]

@@ -15,6 +15,7 @@ from trainers.evaluate import evaluate
 from trainers.files.weights import StoredWeights, averages_kept, write_weights
 from trainers.pack import Pack, State
 
+NAME = ("0123456789ab", 0)
 AVERAGES = {"ema": {"decay": 0.9}, "bema": {}, "norm_matched": {}}
 TASKS = {
     "attention": {"model__dropout": 0.3, "model__norm": "pre"},
@@ -133,14 +134,14 @@ def test_a_full_disk_leaves_nothing_and_names_the_file(member, tmp_path, monkeyp
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(*((os, "fsync") if fails == "fsync" else ("pathlib.Path.replace",)), full)
-    with pytest.raises(WeightsError, match=rf"{tmp_path}/{member().config_id}-0-.*No space left"):
-        write_weights(tmp_path, member(), 1, {"raw": {"a": np.ones(3)}})
+    with pytest.raises(WeightsError, match=rf"{tmp_path}/0123456789ab-0-.*No space left"):
+        write_weights(tmp_path, NAME, member(), 1, {"raw": {"a": np.ones(3)}})
     assert not list(tmp_path.iterdir())
 
 
 def test_a_file_that_is_there_is_not_touched_by_other_weights(member, tmp_path) -> None:
-    one = write_weights(tmp_path, member(), 1, {"raw": {"a": np.ones(3)}})
-    other = write_weights(tmp_path, member(), 1, {"raw": {"a": np.zeros(3)}})
+    one = write_weights(tmp_path, NAME, member(), 1, {"raw": {"a": np.ones(3)}})
+    other = write_weights(tmp_path, NAME, member(), 1, {"raw": {"a": np.zeros(3)}})
     assert one.name != other.name
     assert StoredWeights(tmp_path / one.name, one.sha256, "raw")["a"].tolist() == [1, 1, 1]
     with pytest.raises(WeightsError, match="no average 'ema'; it has raw"):
@@ -151,7 +152,7 @@ def test_a_file_that_is_there_is_not_touched_by_other_weights(member, tmp_path) 
 @given(position=st.integers(0, 100_000), bit=st.integers(0, 7))
 def test_any_flipped_bit_is_named(member, tmp_path, position, bit) -> None:
     arrays = {"a": np.arange(40, dtype=np.float32).reshape(8, 5), "b": np.arange(60, dtype=np.float64)}
-    file = write_weights(tmp_path, member(), 3, {"raw": arrays})
+    file = write_weights(tmp_path, NAME, member(), 3, {"raw": arrays})
     path = tmp_path / file.name
     stored = StoredWeights(path, file.sha256, "raw")
     assert all(
@@ -166,7 +167,7 @@ def test_any_flipped_bit_is_named(member, tmp_path, position, bit) -> None:
 
 @pytest.mark.parametrize("change", [lambda data: data[:-1], lambda data: data + b"x", lambda data: b""])
 def test_a_file_cut_short_or_longer_is_named(member, tmp_path, change) -> None:
-    file = write_weights(tmp_path, member(), 3, {"raw": {"a": np.ones(4)}})
+    file = write_weights(tmp_path, NAME, member(), 3, {"raw": {"a": np.ones(4)}})
     path = tmp_path / file.name
     path.write_bytes(change(path.read_bytes()))
     with pytest.raises(WeightsError, match=str(path)):
@@ -177,7 +178,9 @@ def test_a_file_cut_short_or_longer_is_named(member, tmp_path, change) -> None:
 
 
 def test_one_array_is_read_without_the_others(member, tmp_path) -> None:
-    file = write_weights(tmp_path, member(), 3, {"raw": {"a": np.ones(4), "b": np.ones(1000), "c": np.full(2, 7.0)}})
+    file = write_weights(
+        tmp_path, NAME, member(), 3, {"raw": {"a": np.ones(4), "b": np.ones(1000), "c": np.full(2, 7.0)}}
+    )
     path = tmp_path / file.name
     data = bytearray(path.read_bytes())
     data[-100] ^= 1  # in b

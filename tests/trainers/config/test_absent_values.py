@@ -1,0 +1,70 @@
+"""The `absent` value of every field of every registered class and section, frozen in absent_values.json.
+
+A configuration is named by its values without those equal to `absent`, so what stands there may never change.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from trainers.config import registry
+from trainers.config.identity import ABSENT_AVERAGES, ABSENT_SCHEDULE, absent_values
+from trainers.config.member import EvaluationConfig, Optimization
+from trainers.config.settings import Settings, settings_fields
+
+GOLDEN = Path(__file__).with_name("absent_values.json")
+NEVER = "(always written)"
+
+
+def fields_of(cls: type[Settings]) -> dict[str, Any]:
+    """Every field with its `absent` value; fields without one are in every name."""
+    absent = absent_values(cls)
+    return {item.name: absent.get(item.name, NEVER) for item in settings_fields(cls)}
+
+
+def all_absent_values() -> dict[str, dict[str, Any]]:
+    """By class: the two sections of plain numbers, what `training` may leave out, and everything registered here."""
+    found = {
+        "training": fields_of(Optimization) | {"schedule": ABSENT_SCHEDULE, "averages": ABSENT_AVERAGES},
+        "evaluation": fields_of(EvaluationConfig),
+    }
+    for kind in registry.KINDS:
+        for name in registry.names(kind):
+            cls = registry.lookup(kind, name)
+            if cls.__module__.startswith("trainers."):
+                found[f"{kind} {name}"] = fields_of(cls)
+    return json.loads(json.dumps(found))
+
+
+def differences(then: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    """What to do about each field that is not as it was."""
+    found = []
+    for name in sorted({*then, *now}):
+        before, today = then.get(name, {}), now.get(name, {})
+        for field in sorted({*before, *today}):
+            line = f"{name}: {field}"
+            if field not in before:
+                written = json.dumps(today[field])
+                found.append(f'{line} is new: add "{field}": {written} under "{name}" in {GOLDEN.name}')
+            elif field not in today:
+                found.append(f"{line} is gone: sweeps that name it cannot be resumed; keep it, or say what it meant")
+            elif json.dumps(before[field]) != json.dumps(today[field]):
+                value = "NOTHING" if before[field] == NEVER else repr(before[field])
+                found.append(f"{line} had {before[field]!r}, which holds for good: setting(..., absent={value})")
+    return found
+
+
+def test_no_absent_value_has_changed() -> None:
+    found = differences(json.loads(GOLDEN.read_text()), all_absent_values())
+    assert not found, "\n".join(["absent values are not as they were:", *found])
+
+
+def test_what_the_test_says_of_a_field_that_is_new_or_changed() -> None:
+    then = {"model m": {"width": 8, "norm": NEVER, "gone": 1}}
+    now = {"model m": {"width": 8.0, "norm": "pre", "more": None}}
+    assert differences(then, now) == [
+        "model m: gone is gone: sweeps that name it cannot be resumed; keep it, or say what it meant",
+        'model m: more is new: add "more": null under "model m" in absent_values.json',
+        "model m: norm had '(always written)', which holds for good: setting(..., absent=NOTHING)",
+        "model m: width had 8, which holds for good: setting(..., absent=8)",
+    ]

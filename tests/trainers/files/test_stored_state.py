@@ -1,0 +1,189 @@
+"""Checkpoints of another layout: brought into today's, or refused with the name of what does not fit."""
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import pytest
+import torch
+
+from trainers import Checkpoints, train
+from trainers.errors import CheckpointError
+from trainers.files import checkpoint as checkpoint_module
+from trainers.files.checkpoint import Snapshot
+from trainers.pack import Pack, State
+from trainers.parameters import Layout
+
+NAMES = [("one", 0), ("other", 1)]
+
+
+@pytest.fixture
+def members(member):
+    changes = {"model__norm": "pre", "training__averages": {"raw": {}, "ema": {"decay": 0.9}, "bema": {}}}
+    return [member(seed, evaluation__every=25, **changes) for seed in (0, 1)]
+
+
+@pytest.fixture
+def pack(members) -> Pack:
+    return Pack(members, torch.device("cpu"))
+
+
+@pytest.fixture
+def halfway(members, recorder, tmp_path) -> Path:
+    """A folder with a checkpoint of step 40 of 50, of training that ended."""
+    train(members, recorder, ids=NAMES, checkpoints=Checkpoints(folder=tmp_path, every_steps=40))
+    return tmp_path
+
+
+def snapshot_of(folder: Path) -> Snapshot:
+    found, notices = Checkpoints(folder=folder).load(NAMES)
+    assert found is not None and not notices
+    return found
+
+
+def resumed_curves(members, recorder, folder: Path) -> list:
+    recorder.evaluations.clear()
+    results = train(members, recorder, ids=NAMES, checkpoints=Checkpoints(folder=folder))
+    assert [one.step for one in recorder.evaluations] == [25, 50]
+    return [result.curves for result in results]
+
+
+def test_a_checkpoint_names_parameters_and_buffers(halfway, pack) -> None:
+    header = json.loads(next(halfway.glob("*.ckpt")).read_bytes().partition(b"\n")[0])
+    assert header["schema"] == 2
+    assert header["parameters"] == [[p.name, *p.shape] for p in pack.layout.parameters]
+    assert header["parameters"][0] == ["embedding", 8, 8]
+    buffers = [entry["name"] for entry in header["arrays"] if entry["name"].startswith("averages.")]
+    assert buffers == ["averages.ema.0", "averages.bema.0", "averages.bema.1", "averages.bema.2"]
+
+
+def rewritten(folder: Path, monkeypatch, schema: int, **changes) -> None:
+    """Write the checkpoint of a folder once more, by code that wrote that schema and other contents."""
+    store, found = Checkpoints(folder=folder), snapshot_of(folder)
+    monkeypatch.setattr(checkpoint_module, "_SCHEMA", schema)
+    store.save(replace(found, **changes), NAMES)
+    monkeypatch.setattr(checkpoint_module, "_SCHEMA", 2)
+
+
+def numbered(arrays) -> dict[str, np.ndarray]:
+    """Arrays under the names that 0.1.0 gave them: averages by number."""
+    numbers = {"averages.ema": "averages.1", "averages.bema": "averages.2"}
+    return {numbers.get(name[: name.rfind(".")], "") + name[name.rfind(".") :] if "." in name else name: value
+            for name, value in arrays.items()}  # fmt: skip
+
+
+def test_a_checkpoint_without_names_is_taken_where_shapes_fit(members, recorder, halfway, monkeypatch) -> None:
+    whole = resumed_curves(members, recorder, halfway)
+    arrays = numbered(snapshot_of(halfway).arrays)
+    assert {"averages.1.0", "averages.2.2"} <= set(arrays)
+    rewritten(halfway, monkeypatch, 1, arrays=arrays, parameters=None)
+    assert snapshot_of(halfway).parameters is None
+    assert resumed_curves(members, recorder, halfway) == whole
+    assert not recorder.notices
+
+
+def test_a_checkpoint_without_names_and_of_another_shape_is_refused(members, recorder, halfway, monkeypatch) -> None:
+    arrays = numbered(snapshot_of(halfway).arrays)
+    rewritten(halfway, monkeypatch, 1, arrays=arrays | {"theta": arrays["theta"][:, :-1]}, parameters=None)
+    with pytest.raises(CheckpointError, match=r"step-000000000040.ckpt has another layout.*has theta as float32 \(2, "):
+        resumed_curves(members, recorder, halfway)
+
+
+def test_parameters_in_another_order_are_put_in_todays(members, recorder, halfway, monkeypatch) -> None:
+    whole, found = resumed_curves(members, recorder, halfway), snapshot_of(halfway)
+    order = [*found.parameters[3:], *found.parameters[:3]]
+    cut = sum(int(np.prod(shape)) for _, shape in found.parameters[:3])
+
+    def turned(array: np.ndarray) -> np.ndarray:
+        return np.concatenate([array[:, cut:], array[:, :cut]], axis=1) if array.ndim == 2 else array
+
+    arrays = {name: turned(array) for name, array in found.arrays.items()}
+    assert not np.array_equal(arrays["theta"], found.arrays["theta"])
+    rewritten(halfway, monkeypatch, 2, arrays=arrays, parameters=order)
+    assert resumed_curves(members, recorder, halfway) == whole
+
+
+@pytest.mark.parametrize(
+    ("parameters", "said"),
+    [
+        (lambda known: known[:-1], r"has no parameter norm_bias;"),
+        (lambda known: [*known, ("more", (2,))], r"has the parameter more, which the model does not have"),
+        (lambda known: [("embedding", (4, 16)), *known[1:]], r"parameter embedding of shape \(4, 16\), not \(8, 8\)"),
+        (
+            lambda known: [("embeddings", (8, 8)), *known[1:]],
+            r"no parameter embedding and has the parameter embeddings",
+        ),
+    ],
+    ids=["one less", "one more", "another shape", "another name"],
+)
+def test_other_parameters_are_refused_by_name(members, recorder, halfway, monkeypatch, parameters, said) -> None:
+    rewritten(halfway, monkeypatch, 2, parameters=parameters(snapshot_of(halfway).parameters))
+    with pytest.raises(CheckpointError, match=rf"step-000000000040.ckpt has another layout.*{said}"):
+        resumed_curves(members, recorder, halfway)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda arrays: {k: v for k, v in arrays.items() if k != "m"}, "has no m;"),
+        (lambda arrays: {k: v for k, v in arrays.items() if k != "theta"}, "has no theta;"),
+        (lambda arrays: arrays | {"momentum": arrays["m"]}, "has momentum, which this version does not know"),
+        (lambda arrays: arrays | {"averages.bema.3": arrays["m"]}, "has averages.bema.3, which"),
+        (lambda arrays: arrays | {"failed_at": arrays["failed_at"][:1]}, r"has failed_at as int64 \(1,\), not int64"),
+        (lambda arrays: arrays | {"v": arrays["v"].astype(np.float64)}, r"has v as float64 .*, not float32"),
+    ],
+)
+def test_other_buffers_are_refused_by_name(members, recorder, halfway, monkeypatch, change, said) -> None:
+    rewritten(halfway, monkeypatch, 2, arrays=change(dict(snapshot_of(halfway).arrays)))
+    with pytest.raises(CheckpointError, match=rf"step-000000000040.ckpt has another layout.*{said}"):
+        resumed_curves(members, recorder, halfway)
+
+
+@dataclass(kw_only=True)
+class GrownState(State):
+    """A state with a field that older checkpoints do not have."""
+
+    stopped_at: torch.Tensor
+
+    @classmethod
+    def initial(cls, pack: Pack) -> "GrownState":
+        values = vars(State.initial(pack))
+        return cls(**values, stopped_at=torch.full((len(pack),), -1, dtype=torch.int64))
+
+
+@dataclass(kw_only=True)
+class ExactGrownState(GrownState):
+    EXACT_WHEN_NEW: ClassVar[frozenset[str]] = frozenset({"stopped_at"})
+
+
+def test_a_new_field_has_its_initial_value_where_that_is_exact(halfway, pack) -> None:
+    stored = snapshot_of(halfway)
+    state = ExactGrownState.initial(pack).restored(stored, pack)
+    assert state.stopped_at.tolist() == [-1, -1]
+    assert np.array_equal(state.theta.numpy(), stored.arrays["theta"])
+
+
+def test_a_new_field_is_named_where_no_value_is_exact(halfway, pack) -> None:
+    with pytest.raises(CheckpointError, match="has no stopped_at;"):
+        GrownState.initial(pack).restored(snapshot_of(halfway), pack)
+
+
+def test_restored_is_what_was_kept(pack) -> None:
+    state = State.initial(pack)
+    state.theta.normal_(generator=torch.Generator().manual_seed(1))
+    state.step.fill_(7)
+    again = State.initial(pack).restored(state.snapshot(pack, []), pack)
+    assert again.step == 7 and torch.equal(again.theta, state.theta)
+    assert all(
+        torch.equal(one, other)
+        for mine, theirs in zip(again.averages, state.averages, strict=True)
+        for one, other in zip(mine, theirs, strict=True)
+    )
+
+
+def test_shapes_come_in_the_order_of_the_columns(pack) -> None:
+    assert isinstance(pack.layout, Layout)
+    views = pack.layout.views(torch.arange(float(pack.layout.size))[None])
+    assert [(name, tuple(view.shape[1:])) for name, view in views.items()] == pack.layout.shapes

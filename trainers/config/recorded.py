@@ -1,0 +1,89 @@
+"""Configurations that were resolved and recorded earlier, perhaps by older code.
+
+Fields that are newer than a record have their `absent` values, whatever their default is today. What cannot be the
+same any more is a class whose numbers were mended since: `corrections` says so.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from trainers.config import registry
+from trainers.config.identity import ABSENT_AVERAGES, ABSENT_SCHEDULE, absent_values
+from trainers.config.member import EvaluationConfig, MemberConfig, Optimization
+from trainers.config.settings import Settings, revision_of, settings_fields
+
+Part = tuple[str, type[Settings], Mapping[str, Any]]
+
+
+def recorded_member(resolved: Mapping[str, Any], seed: int) -> MemberConfig:
+    """The member of a recorded configuration, all sections but the seed, with a seed.
+
+    Raises ConfigError where today's code does not take a name or a value any more.
+    """
+    training = dict(resolved["training"])
+    schedule, averages = training.pop("schedule", ABSENT_SCHEDULE), training.pop("averages", ABSENT_AVERAGES)
+    named = {label: _named("average", {"kind": label, **values}, "kind") for label, values in averages.items()}
+    return MemberConfig.from_dict(
+        {
+            "task": _named("task", resolved["task"]),
+            "model": _named("model", resolved["model"]),
+            "training": {
+                **_filled(Optimization, training),
+                "schedule": _named("schedule", schedule),
+                "averages": named,
+            },
+            "evaluation": _filled(EvaluationConfig, resolved.get("evaluation", {})),
+            "seed": seed,
+        }
+    )
+
+
+def corrections(resolved: Mapping[str, Any]) -> list[str]:
+    """What of a recorded configuration has another revision today, one sentence each: it would give other numbers."""
+    found = []
+    for key, cls, data in _parts(resolved):
+        then, now = data.get("revision", 1), revision_of(cls)
+        if then != now:
+            found.append(f"{key}: {cls.name or cls.__name__} was revision {then} and is revision {now} today")
+    return found
+
+
+def _filled(cls: type[Settings], data: Mapping[str, Any]) -> dict[str, Any]:
+    filled = {**absent_values(cls), **{key: value for key, value in data.items() if key != "revision"}}
+    for name, kind in _registered(cls):
+        if name in filled:
+            filled[name] = _named(kind, filled[name])
+    return filled
+
+
+def _named(kind: str, data: Any, name_key: str = "name") -> dict[str, Any]:
+    data = {name_key: data} if isinstance(data, str) else data
+    values = {key: value for key, value in data.items() if key != name_key}
+    return {name_key: data[name_key], **_filled(registry.lookup(kind, data[name_key], name_key), values)}
+
+
+def _parts(resolved: Mapping[str, Any]) -> Iterator[Part]:
+    """Every class that a recorded configuration is made of: dotted key, class, its values."""
+    training = resolved["training"]
+    yield "training", Optimization, training
+    yield "evaluation", EvaluationConfig, resolved.get("evaluation", {})
+    yield from _within("task", "task", resolved["task"])
+    yield from _within("model", "model", resolved["model"])
+    yield from _within("training.schedule", "schedule", training.get("schedule", ABSENT_SCHEDULE))
+    for label, values in training.get("averages", ABSENT_AVERAGES).items():
+        yield from _within(f"training.averages.{label}", "average", {"kind": label, **values}, "kind")
+
+
+def _within(key: str, kind: str, data: Any, name_key: str = "name") -> Iterator[Part]:
+    data = {name_key: data} if isinstance(data, str) else data
+    cls = registry.lookup(kind, data[name_key], name_key)
+    yield key, cls, data
+    for name, nested in _registered(cls):
+        value = data.get(name, absent_values(cls).get(name))
+        if value is not None:
+            yield from _within(f"{key}.{name}", nested, value)
+
+
+def _registered(cls: type[Settings]) -> list[tuple[str, str]]:
+    """The fields that hold a registered class, with its kind."""
+    return [(item.name, item.metadata["kind"]) for item in settings_fields(cls) if item.metadata["kind"]]
