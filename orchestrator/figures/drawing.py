@@ -5,10 +5,9 @@ whose input and code have not changed is not drawn again.
 """
 
 import hashlib
+import io
 import json
 import math
-import os
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,8 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 from PIL import Image, UnidentifiedImageError
+
+from trainers.files.atomic_file import write_whole
 
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D31", "#000000")
 GREY = "#9A9A9A"
@@ -34,9 +35,9 @@ def save(path: Path, draw: Callable[[], Figure], *facts: Any) -> Path:
     digest = hashlib.sha256(f"{mpl.__version__}\n{code}\n{written}".encode()).hexdigest()
     if drawn_digest(path) != digest:
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}")  # others may draw it too
-        draw().savefig(temporary, format="png", dpi=150, metadata={"Software": None, "lengthwise": digest})
-        temporary.replace(path)
+        content = io.BytesIO()
+        draw().savefig(content, format="png", dpi=150, metadata={"Software": None, "lengthwise": digest})
+        write_whole(path, [content.getvalue()])
     return path
 
 

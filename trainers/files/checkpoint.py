@@ -55,6 +55,7 @@ class Checkpoints:
         """Write one checkpoint and remove all but the last two. Raises CheckpointError naming the path."""
         path = self.folder / f"step-{snapshot.step:012d}.ckpt"
         try:
+            self.folder.mkdir(parents=True, exist_ok=True)
             write_whole(path, _encode(snapshot, members))
             for old in self._paths()[:-_KEPT]:
                 old.unlink(missing_ok=True)
