@@ -29,6 +29,7 @@ from orchestrator.running.ray_session import Cluster, connected
 from search_spaces import SweepSpec, dump_yaml, load_sweep
 from trainers.config.member import MemberConfig
 from trainers.cost import Cost, estimate
+from trainers.files.atomic_file import write_whole
 
 if TYPE_CHECKING:
     from orchestrator.tracking.publish import Publisher
@@ -304,7 +305,7 @@ class _Publishing:
 def _write_spec(spec: dict[str, Any], folder: Path) -> None:
     path = folder / SPEC_FILE
     try:
-        path.write_text(dump_yaml(spec), encoding="utf-8")
+        write_whole(path, [dump_yaml(spec).encode()])
     except OSError as error:
         raise LedgerError(f"{path}: cannot be written: {error.strerror}") from error
 

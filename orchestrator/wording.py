@@ -2,12 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from functools import lru_cache
-from pathlib import Path
 from typing import Any
-
-import matplotlib as mpl
-from matplotlib.ft2font import FT2Font
 
 USUAL = {"learning_rate": "lr", "weight_decay": "wd", "batch_size": "batch", "train_length": "train"}
 
@@ -57,15 +52,3 @@ def three_digits(value: float | None) -> str:
 
 def _close(rounded: float, value: float) -> bool:
     return abs(rounded - value) <= 0.05 * (1 - value)
-
-
-def printable(text: str) -> str:
-    """`text` as matplotlib can draw it: no mathematics mode, and a box for characters its font does not have."""
-    font = _font()
-    drawable = "".join(c if c == "\n" or font.get_char_index(ord(c)) else "\u25a1" for c in text)
-    return drawable.replace("$", r"\$")
-
-
-@lru_cache(maxsize=1)
-def _font() -> FT2Font:
-    return FT2Font(str(Path(mpl.get_data_path()) / "fonts" / "ttf" / "DejaVuSansMono.ttf"))

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogFormatterSciNotation, MaxNLocator, NullFormatter
 
 from orchestrator.figures import drawing
-from orchestrator.figures.drawing import GREY, PALETTE, spans_decades
+from orchestrator.figures.drawing import GREY, PALETTE, printable, spans_decades
 from orchestrator.figures.families import family_figures
 from orchestrator.figures.hyperparameters import score_figures
 from orchestrator.figures.last_and_best import checkpoint_figure
@@ -26,7 +26,7 @@ from orchestrator.figures.pairs import pair_figures
 from orchestrator.record.lineage import CONFIRMS
 from orchestrator.results.length_groups import LengthGroups
 from orchestrator.results.summary import Band, Row, Summary
-from orchestrator.wording import compact_value, printable, short_keys
+from orchestrator.wording import compact_value, short_keys
 
 SHADES: dict[str, dict[str, Any]] = {
     "trained": {"facecolor": "#E6E9ED", "linewidth": 0},

@@ -1,15 +1,15 @@
 """What every figure shares: colours, log axes where values ask for them, files that are drawn only when they must be.
 
 The colours of Okabe and Ito (2008) are told apart by colour-blind readers. Equal input gives equal bytes, and a figure
-whose input and code have not changed is not drawn again.
+is drawn again when its input has changed or any source that decides what figures show.
 """
 
 import hashlib
+import io
 import json
 import math
-import os
-import threading
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,27 +17,58 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from matplotlib.ft2font import FT2Font
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 from PIL import Image, UnidentifiedImageError
+
+from trainers.files.atomic_file import write_whole
 
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D31", "#000000")
 GREY = "#9A9A9A"
 FAILED_COLOUR = "#B00020"
 DECADES_FOR_LOG = 2.0
+PACKAGE = Path(__file__).parents[1]
+DECIDING = ("figures", "results", "statistics", "wording.py")  # of the package: what a figure shows follows from these
 
 
 def save(path: Path, draw: Callable[[], Figure], *facts: Any) -> Path:
-    """Draw and write, unless `path` already holds the figure of the same facts drawn by the same code."""
-    sources = sorted({__file__, draw.__code__.co_filename})
-    code = hashlib.sha256(b"".join(Path(source).read_bytes() for source in sources)).hexdigest()
+    """Draw and write, unless `path` already holds the figure of the same facts drawn by the same code.
+
+    `facts` are the data that `draw` shows. The code is all of DECIDING, and the module of `draw` wherever it is.
+    """
+    code = f"{digest_of_sources(PACKAGE, DECIDING)} {digest_of_sources(Path(draw.__code__.co_filename))}"
     written = json.dumps(facts, sort_keys=True, default=repr)
     digest = hashlib.sha256(f"{mpl.__version__}\n{code}\n{written}".encode()).hexdigest()
     if drawn_digest(path) != digest:
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}")  # others may draw it too
-        draw().savefig(temporary, format="png", dpi=150, metadata={"Software": None, "lengthwise": digest})
-        temporary.replace(path)
+        content = io.BytesIO()
+        draw().savefig(content, format="png", dpi=150, metadata={"Software": None, "lengthwise": digest})
+        write_whole(path, [content.getvalue()])
     return path
+
+
+@cache
+def digest_of_sources(root: Path, parts: tuple[str, ...] = ("",)) -> str:
+    """The digest of every Python source in these parts of `root`, by name and content; read once in a process."""
+    found = hashlib.sha256()
+    for part in parts:
+        path = root / part
+        for source in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
+            content = source.read_bytes()
+            found.update(f"{source.relative_to(root)} {len(content)}\n".encode() + content)
+    return found.hexdigest()
+
+
+def printable(text: str) -> str:
+    """`text` as matplotlib can draw it: no mathematics mode, and a box for characters its font does not have."""
+    font = _font()
+    drawable = "".join(c if c == "\n" or font.get_char_index(ord(c)) else "\u25a1" for c in text)
+    return drawable.replace("$", r"\$")
+
+
+@cache
+def _font() -> FT2Font:
+    return FT2Font(str(Path(mpl.get_data_path()) / "fonts" / "ttf" / "DejaVuSansMono.ttf"))
 
 
 def spans_decades(values: np.ndarray[Any, Any]) -> bool:

@@ -16,13 +16,12 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from orchestrator.figures import drawing
-from orchestrator.figures.drawing import GREY, PALETTE, file_name, spans_decades
+from orchestrator.figures.drawing import GREY, PALETTE, file_name, printable, spans_decades
 from orchestrator.figures.legend import coloured_and_grey, legend_height, legend_table
 from orchestrator.report.csv_tables import Lines
 from orchestrator.results.length_groups import LengthGroups, few_lengths
 from orchestrator.results.objective import quartiles
 from orchestrator.results.summary import Row, Summary
-from orchestrator.wording import printable
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,12 +12,12 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from orchestrator.figures import drawing
-from orchestrator.figures.drawing import PALETTE, spans_decades
+from orchestrator.figures.drawing import PALETTE, printable, spans_decades
 from orchestrator.results.last_and_best import CheckpointComparison
 from orchestrator.results.length_groups import spans
 from orchestrator.results.median_curves import over_seeds
 from orchestrator.results.summary import Row, Summary
-from orchestrator.wording import compact_value, printable, short_keys
+from orchestrator.wording import compact_value, short_keys
 
 SHOWN = 4
 MARKED = PALETTE[1]

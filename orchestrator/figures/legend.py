@@ -7,9 +7,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from orchestrator.figures.drawing import GREY, PALETTE
+from orchestrator.figures.drawing import GREY, PALETTE, printable
 from orchestrator.results.summary import Row, Summary
-from orchestrator.wording import compact_value, printable, short_keys, three_digits
+from orchestrator.wording import compact_value, short_keys, three_digits
 
 MANY, HIGHLIGHTED_OF_MANY = 8, 5
 

@@ -20,12 +20,12 @@ from matplotlib.ticker import MaxNLocator
 
 from orchestrator.errors import DamagedWeights, UserError
 from orchestrator.figures import drawing
-from orchestrator.figures.drawing import PALETTE
+from orchestrator.figures.drawing import PALETTE, printable
 from orchestrator.record.kept_weights import find_configuration
 from orchestrator.record.state import SweepState
 from orchestrator.results.objective import reduced
 from orchestrator.results.summary import Row, Summary, summary
-from orchestrator.wording import compact_value, printable, short_keys
+from orchestrator.wording import compact_value, short_keys
 from trainers.config.recorded import recorded_member
 from trainers.errors import WeightsError
 from trainers.maps import Map

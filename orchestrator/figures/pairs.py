@@ -13,9 +13,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from orchestrator.figures import drawing
-from orchestrator.figures.drawing import file_name, spans_decades
+from orchestrator.figures.drawing import file_name, printable, spans_decades
 from orchestrator.results.summary import Summary
-from orchestrator.wording import printable
 
 MARKERS = {"trained": "o", "beyond": "^"}
 

@@ -13,12 +13,12 @@ from rich.text import Text
 
 from orchestrator.errors import UserError
 from orchestrator.figures import drawing
-from orchestrator.figures.drawing import PALETTE, drawn_digest, spans_decades
+from orchestrator.figures.drawing import PALETTE, drawn_digest, printable, spans_decades
 from orchestrator.plan import search
 from orchestrator.plan.configurations import configure
 from orchestrator.preview.task_data import Example, Histogram, examples, has_measures, histograms
 from orchestrator.results.length_groups import few_lengths, length_groups, spans
-from orchestrator.wording import compact_value, printable, three_digits
+from orchestrator.wording import compact_value, three_digits
 from search_spaces import SweepSpec
 from trainers.config.member import MemberConfig
 

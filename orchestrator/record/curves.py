@@ -67,7 +67,7 @@ def write_part(
     content = _parquet(frame)
     sha256 = hashlib.sha256(content).hexdigest()
     relative = f"{CURVES_FOLDER}/{pack_id}-{evaluation.step:08d}-{sha256[:12]}.parquet"
-    _write_atomically(Path(folder) / relative, content)
+    _write(Path(folder) / relative, content)
     return relative, sha256
 
 
@@ -77,7 +77,7 @@ def write_curves(state: SweepState) -> Path:
     Two sweeps with the same curves give the same bytes, whatever order their packs ran in.
     """
     path = state.folder / CURVES_FILE
-    _write_atomically(path, _parquet(state.curves()))
+    _write(path, _parquet(state.curves()))
     return path
 
 
@@ -195,7 +195,7 @@ def _read_part(folder: Path, relative: str, sha256: str) -> Any:
     return pq.ParquetFile(pa.BufferReader(content)).read(use_threads=False)  # a quarter of the time of read_table
 
 
-def _write_atomically(path: Path, content: bytes) -> None:
+def _write(path: Path, content: bytes) -> None:
     from trainers.files.atomic_file import write_whole  # brings torch, which reading curves does without
 
     try:

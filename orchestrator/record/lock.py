@@ -22,6 +22,7 @@ from orchestrator.errors import LedgerError, SweepLocked
 
 LOCK_FILE = ".lock"
 OWNER_FILE = ".owner.json"
+OWNER_BYTES = 512  # more than any owner takes, filled up with blanks, so that the file keeps its length
 HEARTBEAT_SECONDS = 5.0
 PATIENCE_SECONDS = 0.5  # `running` below holds the lock for an instant; a driver that starts just then is not refused
 
@@ -116,13 +117,10 @@ class SweepLock:
         owner = Owner(
             host=socket.gethostname(), pid=os.getpid(), user=_user(), started=self._started, heartbeat=time.time()
         )
-        temporary = self.folder / f"{OWNER_FILE}.{os.getpid()}"
-        try:
-            temporary.write_text(json.dumps(asdict(owner)))
-            temporary.replace(self.folder / OWNER_FILE)
-        except OSError:
-            temporary.unlink(missing_ok=True)
-            raise
+        descriptor = os.open(self.folder / OWNER_FILE, os.O_WRONLY | os.O_CREAT, 0o644)
+        with os.fdopen(descriptor, "wb") as file:  # over the old text, in one write: a reader never finds it empty
+            file.write(json.dumps(asdict(owner)).encode().ljust(OWNER_BYTES))
+            file.truncate()
 
 
 def _describe(folder: Path) -> str:

@@ -1,11 +1,10 @@
 """The tables of a report as CSV: every number in full, one line per configuration, effect, comparison, confirmation."""
 
 import csv
+import io
 import json
 import math
-import os
 import statistics
-import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from orchestrator.results.confirmed import Confirmed
 from orchestrator.results.hyperparameter_effects import Partial
 from orchestrator.results.length_groups import spans
 from orchestrator.results.summary import Quartiles, Row, Summary
+from trainers.files.atomic_file import write_whole
 
 Lines = list[dict[str, Any]]
 QUARTILES = ("median", "q25", "q75")
@@ -21,12 +21,11 @@ QUARTILES = ("median", "q25", "q75")
 
 def write_csv(path: Path, lines: Lines, columns: Sequence[str]) -> None:
     """Write lines of equal columns; a table without lines has the header `columns`."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}")
-    with temporary.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, fieldnames=list(lines[0]) if lines else list(columns))
-        writer.writeheader()
-        writer.writerows(lines)
-    temporary.replace(path)
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, fieldnames=list(lines[0]) if lines else list(columns))
+    writer.writeheader()
+    writer.writerows(lines)
+    write_whole(path, [text.getvalue().encode()])
 
 
 def configuration_lines(result: Summary) -> Lines:

@@ -3,9 +3,7 @@
 import base64
 import html
 import json
-import os
 import re
-import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -42,6 +40,7 @@ from orchestrator.report.tables import (
 )
 from orchestrator.results.confirmed import read_confirmed
 from orchestrator.results.summary import Summary, summary
+from trainers.files.atomic_file import write_whole
 
 __all__ = ["Summary", "read_summary", "render_terminal", "summary", "write_report"]
 
@@ -157,7 +156,7 @@ def write_report(folder: Path, result: Summary | None = None) -> tuple[Path, Pat
     folder = Path(folder)
     result = result or read_summary(folder)
     page, table = folder / REPORT_HTML, folder / REPORT_CSV
-    _replace(page, _page(result))
+    write_whole(page, [_page(result).encode()])
     for name, lines in csv_tables(result).items():
         write_csv(folder / name, lines, ["config_id"])
     return page, table
@@ -173,12 +172,6 @@ def csv_tables(result: Summary) -> dict[str, Lines]:
         CHECKPOINTS_CSV: checkpoint_lines(result),
     }
     return {REPORT_CSV: configuration_lines(result)} | {name: lines for name, lines in found.items() if lines}
-
-
-def _replace(path: Path, text: str) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(path)
 
 
 def _rich_table(title: str, columns: Columns, wide: bool = True) -> Table:

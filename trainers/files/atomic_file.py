@@ -1,7 +1,8 @@
-"""Files that appear whole or not at all."""
+"""Files that appear whole or not at all. Whatever this project writes by way of a temporary file, it writes here."""
 
 import contextlib
 import os
+import threading
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -9,10 +10,12 @@ from pathlib import Path
 def write_whole(path: Path, pieces: Iterable[bytes]) -> None:
     """Write `pieces` to `path` by way of a file beside it, which is on disk before it takes the name.
 
-    Raises OSError, and then leaves nothing behind. A process that is killed leaves `.<name>.<pid>.tmp`.
+    The folder must be there: one that was deleted is not made again. Several processes and threads may write the same
+    file at once, and one of them is last. Raises OSError, and then leaves nothing behind. A process that is killed
+    leaves `.<name>.<pid>-<thread>.tmp`.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    unique = f"{os.getpid()}-{threading.get_ident()}"
+    temporary = path.with_name(f".{path.name.lstrip('.')}.{unique}.tmp")
     try:
         with temporary.open("wb") as file:
             for piece in pieces:

@@ -68,6 +68,7 @@ class Checkpoints:
         """
         path = self.folder / f"step-{snapshot.step:012d}.ckpt"
         try:
+            self.folder.mkdir(parents=True, exist_ok=True)
             write_whole(path, _encode(snapshot, members))
             for old in self._paths()[:-_KEPT]:
                 old.unlink(missing_ok=True)

@@ -66,6 +66,7 @@ def write_weights(
             yield array.tobytes()
 
     try:
+        folder.mkdir(parents=True, exist_ok=True)
         write_whole(folder / name, pieces())
     except OSError as error:
         raise WeightsError(f"cannot write weights {folder / name}: {error.strerror or error}") from error

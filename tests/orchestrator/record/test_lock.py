@@ -138,6 +138,16 @@ def test_a_stopped_owner_keeps_the_lock_and_its_heartbeat_grows_old(tmp_path: Pa
         SweepLock(tmp_path).acquire()
 
 
+def test_whoever_reads_while_the_heartbeat_is_written_finds_an_owner(tmp_path: Path) -> None:
+    (tmp_path / OWNER_FILE).write_text("x" * 2000)  # longer than what replaces it
+    lock = SweepLock(tmp_path, heartbeat_seconds=0.0)
+    lock.acquire()
+    for _ in range(3000):
+        assert read_owner(tmp_path) is not None
+    lock.release()
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".lock"]
+
+
 def test_the_heartbeat_is_refreshed_until_release(tmp_path: Path) -> None:
     lock = SweepLock(tmp_path, heartbeat_seconds=0.02)
     lock.acquire()
@@ -238,10 +248,11 @@ def test_a_sweep_on_a_read_only_disk_is_judged_by_its_heartbeat(tmp_path: Path) 
 
 
 def test_a_full_disk_refuses_the_lock_and_leaves_it_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object, **__: object) -> None:
+    def full(descriptor: int, mode: str) -> None:
+        os.close(descriptor)
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_text", full)
+    monkeypatch.setattr(os, "fdopen", full)
     with pytest.raises(LedgerError, match=f"{tmp_path / OWNER_FILE}: cannot be written: No space left on device"):
         SweepLock(tmp_path).acquire()
     monkeypatch.undo()

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -30,8 +31,8 @@ def test_a_process_killed_in_the_middle_changes_nothing(tmp_path, before) -> Non
     assert [left.name.startswith(".file.") for left in tmp_path.iterdir() if left != path] == [True]
 
 
-def test_the_new_content_is_there_at_once_and_folders_are_made(tmp_path) -> None:
-    path = tmp_path / "a" / "b" / "file"
+def test_the_new_content_is_there_at_once(tmp_path) -> None:
+    path = tmp_path / "file"
 
     def pieces() -> Iterator[bytes]:
         yield b"one "
@@ -51,3 +52,25 @@ def test_an_interruption_leaves_nothing_behind(tmp_path) -> None:
     with pytest.raises(KeyboardInterrupt):
         write_whole(tmp_path / "file", pieces())
     assert [(left.name, left.read_bytes()) for left in tmp_path.iterdir()] == [("file", b"old")]
+
+
+def test_a_folder_that_is_gone_is_not_made_again(tmp_path) -> None:
+    with pytest.raises(FileNotFoundError):
+        write_whole(tmp_path / "gone" / "file", [b"new"])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_two_threads_may_write_the_same_file_at_once(tmp_path) -> None:
+    path, both = tmp_path / "file", threading.Barrier(2, timeout=30)
+
+    def pieces(letter: bytes) -> Iterator[bytes]:
+        yield letter
+        both.wait()  # now each has written half of its file
+        yield letter
+
+    threads = [threading.Thread(target=write_whole, args=(path, pieces(letter))) for letter in (b"a", b"b")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert path.read_bytes() in (b"aa", b"bb") and list(tmp_path.iterdir()) == [path]

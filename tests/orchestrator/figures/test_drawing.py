@@ -1,0 +1,146 @@
+"""Figures are files that are drawn when their data or any code behind them changed, and their axes can be read."""
+
+import math
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+from PIL import Image
+
+from orchestrator.figures import curves as figures
+from orchestrator.figures import drawing
+from orchestrator.figures.curves import comparison_figure, draw_all
+from orchestrator.figures.hyperparameters import score_figures
+from orchestrator.results.summary import summary
+
+
+@pytest.fixture
+def saved(tmp_path):
+    """Saves one small figure of given facts, and says whether it was drawn."""
+
+    def save(*facts):
+        drawings = []
+        drawing.save(tmp_path / "one.png", lambda: drawings.append(1) or Figure(figsize=(1, 1)), *facts)
+        return bool(drawings)
+
+    return save
+
+
+@pytest.fixture
+def sources(tmp_path, monkeypatch):
+    """A copy of the package's sources that figures are said to be drawn by; each look reads them anew."""
+    copy = tmp_path / "orchestrator"
+    shutil.copytree(drawing.PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(drawing, "PACKAGE", copy)
+    monkeypatch.setattr(drawing, "digest_of_sources", drawing.digest_of_sources.__wrapped__)
+    return copy
+
+
+def test_a_figure_is_drawn_again_when_any_source_behind_it_has_changed(saved, sources):
+    assert saved("fact") and not saved("fact")
+    modules = [*sources.glob("figures/*.py"), sources / "results" / "length_groups.py", sources / "wording.py"]
+    assert {path.stem for path in modules} >= {"legend", "drawing", "curves", "hyperparameters", "wording"}
+    for path in modules:
+        content = bytearray(path.read_bytes())
+        content[-2] ^= 1
+        path.write_bytes(content)
+        assert saved("fact"), f"{path.name} has changed, and the figure has not been drawn again"
+        assert not saved("fact")
+    (sources / "figures" / "curves.py").rename(sources / "figures" / "lines.py")
+    assert saved("fact")
+    (sources / "running" / "driver.py").write_text("")
+    assert not saved("fact")
+
+
+def test_a_figure_is_drawn_again_when_the_module_that_asks_for_it_has_changed(sources, tmp_path):
+    drawings, module = [], tmp_path / "elsewhere.py"
+    for text, drawn in (("1", 1), ("1", 1), ("2", 2)):
+        module.write_text(f"def draw():\n    drawings.append({text})\n    return Figure(figsize=(1, 1))\n")
+        names = {"drawings": drawings, "Figure": Figure}
+        exec(compile(module.read_text(), module, "exec"), names)
+        drawing.save(tmp_path / "one.png", names["draw"], "fact")
+        assert len(drawings) == drawn
+
+
+def test_the_sources_are_read_once_in_a_process(saved, monkeypatch):
+    assert saved("fact")
+    monkeypatch.setattr(Path, "read_bytes", lambda path: pytest.fail(f"{path} was read"))
+    assert not saved("fact") and saved("other fact")
+
+
+def test_files_are_deterministic_and_drawn_only_when_something_changed(small_sweep, tmp_path, monkeypatch):
+    result = summary(small_sweep)
+    first = comparison_figure(result, tmp_path / "a" / "comparison.png")
+    second = comparison_figure(result, tmp_path / "b" / "comparison.png")
+    assert first.read_bytes() == second.read_bytes()
+    with Image.open(first) as image:
+        assert image.size[0] == 1200
+    drawings = []
+    original = figures.Figure
+    monkeypatch.setattr(figures, "Figure", lambda *args, **kwargs: drawings.append(1) or original(*args, **kwargs))
+    comparison_figure(result, first)
+    assert not drawings
+    figures.comparison_figure(figures.replace(result, rows=result.rows[:5]), first)
+    assert drawings and first.read_bytes() != second.read_bytes()
+    assert [path.name for path in first.parent.iterdir()] == ["comparison.png"]
+
+
+def test_a_damaged_figure_is_drawn_again(small_sweep, tmp_path):
+    result = summary(small_sweep)
+    path = comparison_figure(result, tmp_path / "comparison.png")
+    whole = path.read_bytes()
+    path.write_bytes(b"no picture")
+    assert comparison_figure(result, path).read_bytes() == whole
+
+
+@pytest.mark.parametrize("name", ["$x_1$ & \\alpha", "長さ sweep", "naïve – Ω", "50% {a}"])
+def test_any_name_can_be_drawn(tmp_path, synthetic_sweep, simple_curve, name):
+    values = [{"model.norm": "none"}, {"model.norm": "pre"}]
+    result = summary(synthetic_sweep(tmp_path / name, values, 1, simple_curve))
+    drawn = draw_all(result, result.folder / "figures")
+    assert drawn.comparison is not None and drawn.comparison.stat().st_size > 10_000
+    assert drawn.scores["model.norm"].exists()
+
+
+def test_log_axis_when_values_span_decades():
+    assert drawing.spans_decades(np.array([1e-4, 1e-2, math.nan, math.inf]))
+    assert not drawing.spans_decades(np.array([0.1, 0.9]))
+    assert not drawing.spans_decades(np.array([-1e-4, 1e-2]))
+    assert not drawing.spans_decades(np.array([0.0, 0.0, 1e-4, 1e-2]))
+
+
+def label_boxes(figure):
+    """The boxes of the visible tick labels of every axis, minor ones too."""
+    figure.draw_without_rendering()
+    for axes in figure.axes:
+        for axis in (axes.xaxis, axes.yaxis):
+            low, high = sorted(axis.get_view_interval())
+            ticks = [
+                tick for tick in (*axis.get_major_ticks(), *axis.get_minor_ticks()) if low <= tick.get_loc() <= high
+            ]
+            labels = [tick.label1 for tick in ticks if tick.label1.get_visible() and tick.label1.get_text()]
+            yield axis, [label.get_window_extent() for label in labels]
+
+
+@pytest.mark.parametrize(("low", "high"), [(1e-4, 1e-2), (2e-4, 9e-4), (3.1e-4, 3.9e-4), (1e-12, 1e3), (1e-5, 4e-4)])
+def test_labels_of_log_axes_never_overlap(tmp_path, synthetic_sweep, drawn, low, high):
+    def curve(number, seed, average, metric, lengths, step):
+        return np.full(len(lengths), 10.0 ** -(number % 4))
+
+    rates = np.geomspace(low, high, 8).tolist()
+    values = [{"training.learning_rate": x, "training.averages.ema.decay": 1 - min(x, 0.5)} for x in rates]
+    if high > 1:
+        values = [{"training.learning_rate": x} for x in rates]
+    space = {"training.learning_rate": {"log_uniform": [low, high]}}
+    space["training.averages.ema.decay"] = {"one_minus_log_uniform": [0.9, 0.9999]}
+    result = summary(synthetic_sweep(tmp_path / "log", values, 1, curve, spec={"space": space}))
+    for path in score_figures(result, tmp_path).values():
+        for axis, boxes in label_boxes(drawn[path.name]):
+            assert boxes, f"{axis.axis_name} axis without labels"
+            assert not any(one.overlaps(other) for i, one in enumerate(boxes) for other in boxes[:i])
+
+
+def test_names_are_drawn_as_they_are_and_never_as_mathematics():
+    assert drawing.printable("$長\n") == r"\$□" + "\n"

@@ -1,0 +1,46 @@
+"""Scores against a hyperparameter: axes by its domain, every configuration, the statistics in the title."""
+
+import pytest
+from scipy.stats import spearmanr
+
+from orchestrator.figures import hyperparameters as hyperparameter_figures
+from orchestrator.figures.hyperparameters import score_figures
+
+KEYS = ("training.learning_rate", "training.batch_size", "training.averages.ema.decay")
+
+
+def test_score_axes_follow_the_domain(eleven, drawn, tmp_path):
+    paths = score_figures(eleven, tmp_path)
+    assert set(paths) == set(KEYS)
+    rate, batch, decay = (drawn[paths[key].name].axes[0] for key in KEYS)
+    assert rate.get_xscale() == "log" and batch.get_xscale() == "linear"
+    assert [label.get_text() for label in batch.get_xticklabels()] == ["16", "32"]
+    left, right = decay.get_xlim()
+    assert decay.get_xscale() == "log" and left > right  # distance to one falls, the decay grows to the right
+    decays = [1 - line.get_xdata()[0] for line in decay.lines if line.get_marker() == "o"]
+    others = [row for row in eleven.rows if row.rank != 1 and not row.failed]
+    assert sorted(decays) == pytest.approx(sorted(row.values["training.averages.ema.decay"] for row in others))
+    assert decay.xaxis.get_major_formatter()(0.001, 0) == "0.999"
+
+
+def test_score_title_has_the_rank_correlation_of_statistics(eleven, drawn, tmp_path):
+    paths = score_figures(eleven, tmp_path)
+    effect = next(effect for effect in eleven.effects if effect.key == "training.learning_rate")
+    title = drawn[paths[effect.key].name].axes[0].get_title(loc="left")
+    assert title == f"rank correlation {effect.correlation:+.2f}, 95 % [{effect.low:.2f}, {effect.high:.2f}], n = 11"
+    rates = [row.values["training.learning_rate"] for row in eleven.rows]
+    scores = [row.score for row in eleven.rows]  # infinite where every seed failed: the largest rank
+    assert effect.correlation == pytest.approx(spearmanr(rates, scores).statistic)
+
+
+def test_failed_configurations_stand_at_the_edge_and_the_best_is_a_star(eleven, drawn, tmp_path):
+    paths = score_figures(eleven, tmp_path)
+    axes = drawn[paths["training.learning_rate"].name].axes[0]
+    crosses = [line for line in axes.lines if line.get_marker() == "x"]
+    stars = [line for line in axes.lines if line.get_marker() == "*"]
+    failed = next(row for row in eleven.rows if row.failed)
+    assert [line.get_xdata()[0] for line in crosses] == [failed.values["training.learning_rate"]]
+    assert crosses[0].get_ydata() == [hyperparameter_figures.FAILED_EDGE]
+    assert [(line.get_xdata()[0], line.get_ydata()[0]) for line in stars] == [
+        (eleven.rows[0].values["training.learning_rate"], eleven.rows[0].score)
+    ]
