@@ -6,6 +6,7 @@ rounded to six digits, and a normal domain without a clip reaches as far as its 
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import ceil, floor
 from statistics import NormalDist
 from typing import Any
 
@@ -102,9 +103,11 @@ def _nearest(slot: Slot, value: Any) -> str | None:
     bound = slot.bounds[crossed] if crossed else None
     if crossed is None or bound is None:
         return None
-    whole, inwards = not slot.takes(0.5), 1 if crossed in ("low", "above") else -1
-    if crossed in ("above", "below"):
-        if bound == 0 and not whole:
-            return None
-        bound = bound + inwards if whole else float(f"{bound + inwards * abs(bound) * 1e-5:.6g}")
-    return str(int(bound)) if whole else repr(float(bound)).removesuffix(".0")
+    inwards = 1 if crossed in ("low", "above") else -1
+    excluded = crossed in ("above", "below")
+    number: float
+    if not slot.takes(0.5):
+        number = inwards * (floor(inwards * bound) + 1 if excluded else ceil(inwards * bound))
+    else:
+        number = float(f"{bound + inwards * abs(bound) * 1e-5:.6g}") if excluded else float(bound)
+    return None if slot.problems(number) else repr(number).removesuffix(".0")

@@ -5,12 +5,15 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from orchestrator.plan.configurations import Configuration, configure
+from orchestrator.plan.configurations import Configuration, assigned, configure, unmeasured
 from orchestrator.plan.field_checks import check_fields
 from orchestrator.plan.search import draw_sample
-from search_spaces import Grid, SweepFileError, SweepSpec, read_sweep
+from search_spaces import Grid, Problem, SweepFileError, SweepSpec, read_sweep
 from search_spaces.grammar.findings import SECTIONS, Findings, within
 from search_spaces.grammar.space import MAX_GRID_POINTS
+from trainers.config import registry
+from trainers.config.member import AVERAGES, EvaluationConfig, labelled
+from trainers.errors import ConfigError
 
 SAMPLES = 50  # random draws that are built when there are more
 UNBUILT = "whether the values fit together is checked once this is mended"
@@ -50,22 +53,39 @@ def _collect(
     spec: SweepSpec, draws: Iterable[tuple[int, Mapping[str, Any]]], findings: Findings
 ) -> list[Configuration]:
     """The configurations of some draws; problems are recorded, those of single values once and at their source."""
+    draws = list(draws)
     wrong = check_fields(spec, findings)
     try:
         return configure(spec, draws)
     except SweepFileError as error:
-        for problem in error.problems:
-            known = any(within(problem.key, key) or within(key, problem.key) for key in wrong)
-            if not known and not findings.doubts(problem.key):
-                findings.add(
-                    problem.key,
-                    problem.message,
-                    given=problem.given,
-                    allowed=problem.allowed,
-                    nearest=problem.nearest,
-                    place=spec.place(problem.key),
-                )
-        return []
+        found = [*error.problems, *(_unmeasured(spec, draws) if wrong else ())]
+    for problem in found:
+        known = any(within(problem.key, key) or within(key, problem.key) for key in wrong)
+        if not known and not findings.doubts(problem.key):
+            findings.add(
+                problem.key,
+                problem.message,
+                given=problem.given,
+                allowed=problem.allowed,
+                nearest=problem.nearest,
+                place=spec.place(problem.key),
+            )
+    return []
+
+
+def _unmeasured(spec: SweepSpec, draws: Iterable[tuple[int, Mapping[str, Any]]]) -> list[Problem]:
+    """What the objective names that the first buildable task does not measure, where nothing more can be built."""
+    for _, values in draws:
+        sections = assigned(spec, values)
+        try:
+            task = registry.build("task", sections["task"])
+            averages = labelled(sections["training"].get("averages", AVERAGES))
+            evaluated = EvaluationConfig.from_mapping(sections["evaluation"]).lengths
+        except ConfigError:
+            continue
+        lengths = task.lengths if isinstance(evaluated, str) else sorted(evaluated)
+        return unmeasured(spec, task.metrics, averages, lengths)
+    return []
 
 
 def _can_be_built(spec: SweepSpec, findings: Findings) -> bool:

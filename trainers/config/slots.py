@@ -67,7 +67,7 @@ class _Part:
 def slot_of(sections: Mapping[str, Any], key: str) -> Slot | None:
     """The field that a dotted key fills; None if there is none, or if it holds a whole class.
 
-    slot_of({"model": {"name": "transformer"}, ...}, "model.heads") -> the field `heads` of Transformer
+    slot_of({"model": {"name": "encoder"}, ...}, "model.heads") -> the field `heads` of Encoder
     """
     above, _, name = key.rpartition(".")
     for part in _parts(sections, []):
