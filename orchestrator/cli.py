@@ -15,7 +15,6 @@ from orchestrator.errors import LengthwiseError, UserError
 from orchestrator.record.folders import check_storage, default_storage
 
 DEBUG_VARIABLE = "LENGTHWISE_DEBUG"
-SAMPLES = 50  # random draws that `validate` builds when there are more
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -289,17 +288,18 @@ def _end(error: Exception, code: int, text: str | None = None) -> None:
 
 
 def _load(file: Path, overrides: list[str] | None, name: str | None = None) -> Any:
-    from search_spaces import load_sweep
+    from orchestrator.plan.soundness import load_checked
 
-    return load_sweep(file, overrides or (), name)
+    return load_checked(file, overrides or (), name)
 
 
 def _build_sample(spec: Any) -> tuple[int, list[str]]:
     """Build every grid point with as many draws as make SAMPLES configurations; how many, and warnings."""
-    from orchestrator.plan.configurations import configure, warnings_for
+    from orchestrator.plan.configurations import warnings_for
     from orchestrator.plan.search import draw_sample
+    from orchestrator.plan.soundness import SAMPLES, configurations_of
 
-    configurations = configure(spec, [(draw.number, draw.values) for draw in draw_sample(spec, SAMPLES)])
+    configurations = configurations_of(spec, [(draw.number, draw.values) for draw in draw_sample(spec, SAMPLES)])
     return len(configurations), warnings_for(spec, configurations[0].member(spec.seeds[0]))
 
 

@@ -16,7 +16,8 @@ from rich.console import Console
 from orchestrator.deaths import counted, death_sentence
 from orchestrator.errors import LedgerError, SpecChanged, SweepExists
 from orchestrator.plan import search
-from orchestrator.plan.configurations import LARGEST_PACK, Configuration, Pack, configure, make_packs, warnings_for
+from orchestrator.plan.configurations import LARGEST_PACK, Configuration, Pack, make_packs, warnings_for
+from orchestrator.plan.soundness import configurations_of
 from orchestrator.record.curves import write_curves
 from orchestrator.record.ledger import LEDGER_FILE, Ledger, Record
 from orchestrator.record.provenance import provenance
@@ -110,7 +111,7 @@ def check(spec: SweepSpec, console: Console | None = None) -> list[Configuration
     Prints warnings to `console`. Raises SweepFileError with every problem found.
     """
     drawn = search.draw(spec, search.generations(spec)[0])
-    configurations = configure(spec, [(draw.number, draw.values) for draw in drawn])
+    configurations = configurations_of(spec, [(draw.number, draw.values) for draw in drawn])
     if console is not None:
         for warning in warnings_for(spec, configurations[0].member(spec.seeds[0])):
             _print(console, f"warning: {warning}")

@@ -18,7 +18,7 @@ from search_spaces.grammar.domains import (
 )
 from search_spaces.grammar.dump import dump_yaml
 from search_spaces.grammar.errors import ABSENT, Problem, SweepFileError, nearest_name
-from search_spaces.grammar.load import load_sweep, parse_sweep
+from search_spaces.grammar.load import Reading, load_sweep, parse_sweep, read_sweep
 from search_spaces.grammar.points import active_values, grid_points
 from search_spaces.grammar.schema import json_schema, schema_text
 from search_spaces.grammar.spec import Objective, Resources, Search, SweepSpec, Tracking
@@ -34,6 +34,7 @@ __all__ = [
     "Objective",
     "OneMinusLogUniform",
     "Problem",
+    "Reading",
     "Resources",
     "Search",
     "SweepFileError",
@@ -47,5 +48,6 @@ __all__ = [
     "load_sweep",
     "nearest_name",
     "parse_sweep",
+    "read_sweep",
     "schema_text",
 ]

@@ -129,12 +129,14 @@ def _source(spec: SweepSpec, key: str) -> str:
     return f"drawn from space.{key}" if key in spec.space else "given by search.listed"
 
 
-def _objective_problems(spec: SweepSpec, member: MemberConfig) -> list[Problem]:
-    """What the objective names that this configuration does not measure."""
+def unmeasured(
+    spec: SweepSpec, metrics: Iterable[str], averages: Iterable[str], lengths: Sequence[int]
+) -> list[Problem]:
+    """What the objective names that is not among what a configuration measures."""
     objective = spec.objective
     measured: list[tuple[str, Any, tuple[str, ...], str]] = [
-        ("metric", objective.metric, tuple(member.task.metrics), "metric of this task"),
-        ("average", objective.average, tuple(member.averages), "label in training.averages"),
+        ("metric", objective.metric, tuple(metrics), "metric of this task"),
+        ("average", objective.average, tuple(averages), "label in training.averages"),
     ]
     problems = [
         Problem(
@@ -148,7 +150,6 @@ def _objective_problems(spec: SweepSpec, member: MemberConfig) -> list[Problem]:
         for key, given, allowed, what in measured
         if given not in allowed
     ]
-    lengths = member.evaluated_lengths
     absent = [length for length in objective.lengths if length not in lengths]
     if absent:
         problems.append(
@@ -160,6 +161,13 @@ def _objective_problems(spec: SweepSpec, member: MemberConfig) -> list[Problem]:
                 allowed=", ".join(map(str, lengths)),
             )
         )
+    return problems
+
+
+def _objective_problems(spec: SweepSpec, member: MemberConfig) -> list[Problem]:
+    """What the objective asks for that this configuration does not have."""
+    objective = spec.objective
+    problems = unmeasured(spec, member.task.metrics, member.averages, member.evaluated_lengths)
     every, steps = member.evaluation.every, member.optimization.steps
     if objective.checkpoint == "best" and (every is None or every >= steps):
         given = "is not given" if every is None else f"is {every}"

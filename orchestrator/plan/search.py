@@ -195,6 +195,13 @@ def _distribution(domain: Any) -> BaseDistribution:
     raise TypeError(f"no distribution for {domain!r}")
 
 
+def reach(domain: Any) -> tuple[Any, Any]:
+    """The smallest and the largest number that a random domain of numbers can give."""
+    distribution = _distribution(domain)
+    ends = [_value(domain, inner) for inner in (distribution.low, distribution.high)]
+    return min(ends), max(ends)
+
+
 def _value(domain: Any, inner: Any) -> Any:
     """The hyperparameter for what Optuna drew. Numbers keep six significant digits: readable, and the same on machines
     whose logarithms differ in the last bit."""

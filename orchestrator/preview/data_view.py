@@ -15,7 +15,7 @@ from orchestrator.errors import UserError
 from orchestrator.figures import drawing
 from orchestrator.figures.drawing import PALETTE, drawn_digest, printable, spans_decades
 from orchestrator.plan import search
-from orchestrator.plan.configurations import configure
+from orchestrator.plan.soundness import configurations_of
 from orchestrator.preview.task_data import Example, Histogram, examples, has_measures, histograms
 from orchestrator.results.length_groups import few_lengths, length_groups, spans
 from orchestrator.wording import compact_value, three_digits
@@ -35,7 +35,7 @@ def data_view(
     lengthwise did not draw; SweepFileError where the configuration cannot be built.
     """
     first = search.draw_sample(spec, 1)[0]
-    member = configure(spec, [(first.number, first.values)])[0].member(spec.seeds[0])
+    member = configurations_of(spec, [(first.number, first.values)])[0].member(spec.seeds[0])
     chosen = _lengths(member, lengths)
     _check(member, lengths, figure)
     lines = [*_heading(spec, member, first.values), *example_lines(examples(member, count))]

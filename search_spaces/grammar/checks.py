@@ -4,7 +4,7 @@ from typing import Any
 
 from search_spaces.grammar.domains import Domain, Grid, is_number
 from search_spaces.grammar.errors import ABSENT, nearest_name
-from search_spaces.grammar.findings import SECTIONS, Findings, lookup, within
+from search_spaces.grammar.findings import SECTIONS, Findings, child, lookup, within
 from search_spaces.grammar.space import check_key
 
 
@@ -69,7 +69,9 @@ def _check_listed(data: dict[str, Any], findings: Findings) -> list[dict[str, An
     sections = {section: data.get(section, {}) for section in SECTIONS}
     for index, values in enumerate(listed if isinstance(listed, list) else []):
         for key in values if isinstance(values, dict) else ():
-            check_key(f"search.listed[{index}]", key, values, sections, findings)
+            address = f"search.listed[{index}]"
+            if not check_key(address, key, values, sections, findings):
+                findings.doubt(child(address, key))
     return found
 
 

@@ -1,11 +1,9 @@
 """load_sweep: from a YAML file and --set overrides to a SweepSpec, or to every problem at once."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-from pydantic import BaseModel, ValidationError
-from pydantic_core import ErrorDetails
 
 from search_spaces.grammar.checks import check_across
 from search_spaces.grammar.errors import ABSENT, nearest_name
@@ -14,35 +12,60 @@ from search_spaces.grammar.overrides import apply_override
 from search_spaces.grammar.space import parse_space
 from search_spaces.grammar.spec import SweepSpec
 from search_spaces.grammar.strict_yaml import MAX_BYTES, read_yaml
+from search_spaces.grammar.validation import build
 
-UNCHECKED = "the names and values in task, model, training and evaluation are checked once this is mended"
+UNREAD = "nothing else in it was checked: it can only be read when this is mended"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A sweep file as far as it could be read, for checks that go on after the first problems.
+
+    `findings` has the problems so far and takes more. `spec` is None if the text is no sweep file at all; else it has
+    stand-ins where a problem was found, and `findings.doubts` says of an address whether what stands there is one.
+    `unchecked` says in words what was not looked at.
+    """
+
+    spec: SweepSpec | None
+    findings: Findings
+    unchecked: str = ""
+
+    def sound(self) -> SweepSpec:
+        """The spec of a file without problems. Raises SweepFileError with every problem found."""
+        self.findings.raise_any(self.unchecked)
+        assert self.spec is not None
+        return self.spec
 
 
 def load_sweep(path: str | Path, overrides: Sequence[str] = (), name: str | None = None) -> SweepSpec:
-    """Read and check a sweep file.
+    """Read and check a sweep file: all that can be known of it without the registries of `trainers`.
 
     `overrides` are `dotted.key=value` texts with the value in YAML, applied in order; `space.KEY=null` takes a key out
     of the space. `name` replaces the sweep's name. Raises SweepFileError with every problem found.
     """
-    findings = Findings(str(path))
-    text = _read_text(Path(path), findings)
-    findings.raise_any()
-    return _parse(text, findings, overrides, name)
+    return read_sweep(path, overrides, name).sound()
 
 
 def parse_sweep(text: str, source: str, overrides: Sequence[str] = (), name: str | None = None) -> SweepSpec:
     """Check the text of a sweep file that is in no file; `source` is what problems call it. Else as `load_sweep`."""
-    return _parse(text, Findings(source), overrides, name)
+    return _parse(text, Findings(source), overrides, name).sound()
 
 
-def _parse(text: str, findings: Findings, overrides: Sequence[str], name: str | None) -> SweepSpec:
+def read_sweep(path: str | Path, overrides: Sequence[str] = (), name: str | None = None) -> Reading:
+    """As `load_sweep`, but problems are handed over with what could be read; raises nothing."""
+    findings = Findings(str(path))
+    text = _read_text(Path(path), findings)
+    return Reading(None, findings) if findings.problems else _parse(text, findings, overrides, name)
+
+
+def _parse(text: str, findings: Findings, overrides: Sequence[str], name: str | None) -> Reading:
     data = read_yaml(text, findings)
     if not isinstance(data, dict):
         if data is None:
             findings.add("", "is empty; a sweep file is a mapping with name, study, task, model, training ...")
         elif data is not ABSENT:
             findings.add("", "must be a mapping of keys to values", given=data)
-        findings.raise_any()
+        return Reading(None, findings, UNREAD if data is ABSENT else "")
     overridden = [apply_override(text, data, findings) for text in overrides]
     if name is not None:
         data["name"] = name
@@ -50,13 +73,16 @@ def _parse(text: str, findings: Findings, overrides: Sequence[str], name: str | 
     sections = {section: data.get(section, {}) for section in SECTIONS}
     for section, value in sections.items():
         _check_step_names(value, section, findings)
-    space = parse_space(data.get("space", ABSENT), sections, findings)
-    spec = _build({**data, "space": space}, findings)
+    written = data.get("space", ABSENT)
+    space = parse_space(written, sections, findings)
+    spec, mended = build({**data, "space": space}, findings)
     check_across(data, space, [key for key in overridden if key], findings)
-    findings.raise_any(UNCHECKED)
-    assert spec is not None
+    lost = [key for key in written if key not in space] if isinstance(written, dict) else []
+    wholly = ["space"] if written is not ABSENT and not isinstance(written, dict) else []
+    for address in [*mended, *wholly, *lost, *(child("space", key) for key in lost)]:
+        findings.doubt(address)
     spec._findings = findings
-    return spec
+    return Reading(spec, findings)
 
 
 def _read_text(path: Path, findings: Findings) -> str:
@@ -93,77 +119,3 @@ def _check_step_names(value: Any, address: str, findings: Findings) -> None:
                 said = "is not usable as a key: dots separate levels" if "." in key else "is not usable as a key"
                 findings.add(child(address, key), said, given=key, allowed="letters, digits, '_' and '-'")
             _check_step_names(item, child(address, key), findings)
-
-
-def _build(data: dict[str, Any], findings: Findings) -> SweepSpec | None:
-    try:
-        return SweepSpec.model_validate(data)
-    except ValidationError as error:
-        faults = error.errors(include_url=False)
-        misspelt = {(*fault["loc"][:-1], _meant_key(fault)) for fault in faults if fault["type"] == "extra_forbidden"}
-        for fault in faults:
-            if fault["type"] != "missing" or fault["loc"] not in misspelt:
-                _translate(fault, findings)
-        return None
-
-
-_MESSAGES = {
-    "int_type": "must be a whole number",
-    "float_type": "must be a number",
-    "string_type": "must be text",
-    "bool_type": "must be true or false",
-    "dict_type": "must be a mapping of keys to values",
-    "model_type": "must be a mapping of keys to values",
-}
-_BOUNDS = {"greater_than": "above {gt}", "greater_than_equal": "at least {ge}", "less_than_equal": "at most {le}"}
-_BOOLEANS = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
-
-
-def _translate(details: ErrorDetails, findings: Findings) -> None:
-    """One error of pydantic as a problem in the words of the sweep file."""
-    address = ""
-    for step in details["loc"]:
-        address = child(address, step)
-    given, context, kind = details["input"], details.get("ctx", {}), details["type"]
-    if kind == "missing":
-        findings.add(address, "is missing")
-    elif kind == "extra_forbidden":
-        allowed = ", ".join(_fields_above(details["loc"]))
-        findings.add(address, "is not a key here", allowed=allowed, nearest=_meant_key(details))
-    elif kind == "literal_error":
-        names = [option.strip("'") for option in context["expected"].replace(" or ", ", ").split(", ")]
-        findings.add(
-            address, "is not allowed", given=given, allowed=", ".join(names), nearest=nearest_name(given, names)
-        )
-    elif kind == "lengthwise":
-        findings.add(address, context["message"], given=given, allowed=context["allowed"])
-    elif kind in _BOUNDS:
-        findings.add(address, "is out of bounds", given=given, allowed=_BOUNDS[kind].format(**context))
-    elif kind in _MESSAGES:
-        findings.add(address, _MESSAGES[kind], given=given, nearest=_meant(kind, given))
-    else:
-        findings.add(address, details["msg"], given=given)
-
-
-def _meant(kind: str, given: Any) -> str | None:
-    if kind == "bool_type" and isinstance(given, str):
-        return _BOOLEANS.get(given.casefold())
-    if kind == "int_type" and isinstance(given, float) and given.is_integer():
-        return str(int(given))
-    if kind in ("int_type", "float_type") and isinstance(given, str):
-        bare = given.replace("_", "").strip()
-        return bare if bare.isascii() and bare.isdigit() else None
-    return None
-
-
-def _meant_key(unknown: ErrorDetails) -> str | None:
-    return nearest_name(str(unknown["loc"][-1]), _fields_above(unknown["loc"]))
-
-
-def _fields_above(location: tuple[int | str, ...]) -> Sequence[str]:
-    model: type[BaseModel] = SweepSpec
-    for step in location[:-1]:
-        annotation = model.model_fields[str(step)].annotation
-        assert isinstance(annotation, type) and issubclass(annotation, BaseModel)
-        model = annotation
-    return tuple(model.model_fields)

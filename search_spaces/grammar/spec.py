@@ -9,7 +9,7 @@ from pydantic_core import PydanticCustomError
 
 from search_spaces.grammar.domain_schema import listed_schema, space_schema
 from search_spaces.grammar.domains import Domain, is_number, plain, value_key
-from search_spaces.grammar.findings import Findings, within
+from search_spaces.grammar.findings import Findings, Place, within
 from search_spaces.grammar.names import ALLOWED, MAX_CHARACTERS, name_fault, normalised
 from search_spaces.grammar.space import written_space
 
@@ -227,8 +227,16 @@ class SweepSpec(_Strict):
 
     _findings: Findings = PrivateAttr(default_factory=lambda: Findings("(no file)"))
 
+    def findings(self) -> Findings:
+        """Where everything was written, for further checks; nothing is found yet."""
+        return self._findings.without_problems()
+
     def where(self, key: str) -> str:
-        """The place of a dotted key, such as `sweeps/a.yaml:7` or `--set model.width=8`.
+        """The place of a dotted key, such as `sweeps/a.yaml:7` or `--set model.width=8`."""
+        return str(self.place(key))
+
+    def place(self, key: str) -> Place:
+        """The place of a dotted key.
 
         For a key the space draws this is the place of its domain, because that is where its value comes from; for one
         of search.listed, its first place there; for an absent key, the place of the nearest key above it.
@@ -239,7 +247,7 @@ class SweepSpec(_Strict):
             if name := next((name for name in values if within(key, name)), None):
                 address = f"search.listed[{index}].{name}"
                 break
-        return str(self._findings.place(address))
+        return self._findings.place(address)
 
     def resolved(self) -> dict[str, Any]:
         """Everything as plain, fresh data with defaults filled in; `load_sweep` of it as YAML gives an equal spec."""

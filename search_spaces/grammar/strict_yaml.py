@@ -48,6 +48,7 @@ class _Reader:
     def __init__(self, findings: Findings, place: Place | None) -> None:
         self.findings = findings
         self.fixed_place = place
+        self.references: list[tuple[str, str, Place]] = []  # &name or *name, its address and place
 
     def place(self, line: int) -> Place:
         return self.fixed_place or Place(self.findings.source, line + 1)
@@ -62,7 +63,10 @@ class _Reader:
             self.findings.unreadable(address, what, place=self.place(line))
             return ABSENT
         try:
-            return self._document(yaml.parse(text, Loader=_Loader), address)
+            try:
+                return self._document(yaml.parse(text, Loader=_Loader), address)
+            finally:
+                self._report_references()
         except _UnreadableError:
             return ABSENT
         except yaml.YAMLError as error:
@@ -89,6 +93,23 @@ class _Reader:
                 value = self._value(next(events), events, address, 0)
         return value
 
+    def _report_references(self) -> None:
+        """One problem for all anchors and aliases: where one is, others are, and a file can hold thousands."""
+        if not self.references:
+            return
+        first, address, place = self.references[0]
+        what = "anchors" if first[0] == "&" else "aliases"
+        said = f"{what} ({first}) are not allowed; write it out"
+        if more := len(self.references) - 1:
+            last, _, end = self.references[-1]
+            where = "" if end.line is None else f" in line {end.line}"
+            others = f"{last}{where}" if more == 1 else f"{more:,} more, the last{where}"
+            said = f"anchors and aliases ({first} and {others}) are not allowed; write the values out"
+        self.findings.add(address, said, place=place)
+        for name, address, _ in self.references:
+            if name[0] == "*":
+                self.findings.doubt(address)
+
     def _value(self, event: Any, events: Iterator[Any], address: str, depth: int) -> Any:
         place = self.place_of(event)
         if depth > MAX_DEPTH:
@@ -97,10 +118,11 @@ class _Reader:
         if address:
             self.findings.places.setdefault(address, place)
         if isinstance(event, yaml.AliasEvent):
-            self.findings.unreadable(address, f"aliases (*{event.anchor}) are not allowed; write it out", place=place)
+            self.references.append((f"*{event.anchor}", address, place))
             return ABSENT
         if event.anchor:
-            self.findings.add(address, f"anchors (&{event.anchor}) are not allowed; write it out", place=place)
+            self.references.append((f"&{event.anchor}", address, place))
+            self.findings.refer(address)
         if event.tag:
             said = f"YAML tags ({event.tag}) are not allowed; write a plain value"
             self.findings.unreadable(address, said, place=place)

@@ -1,7 +1,7 @@
 """MemberConfig: everything one trained model depends on, and what members of a pack must share."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self
 
@@ -11,6 +11,7 @@ from trainers.config.settings import Settings, setting
 from trainers.errors import ConfigError, Problem, nearest
 
 SECTIONS = ("task", "model", "training", "evaluation", "seed")
+NESTED = ("schedule", "averages")  # the parts of `training` that are no plain numbers
 
 
 class Optimization(Settings):
@@ -88,7 +89,7 @@ class MemberConfig:
         training = data.get("training", {})
         if not isinstance(training, Mapping):
             raise ConfigError([*problems, Problem(key="training", given=training, message="is not a mapping")])
-        numbers = {key: value for key, value in training.items() if key not in ("schedule", "averages")}
+        numbers = {key: value for key, value in training.items() if key not in NESTED}
         built: dict[str, Any] = {}
 
         def collect(key: str, make: Any) -> None:
@@ -183,39 +184,36 @@ def _optimization(numbers: Mapping[str, Any]) -> Optimization:
     try:
         return Optimization.from_mapping(numbers)
     except ConfigError as error:
-        raise ConfigError(
-            Problem(
-                key=problem.key,
-                given=problem.given,
-                message=problem.message,
-                allowed=f"{problem.allowed}, schedule, averages"
-                if problem.message == "unknown key"
-                else problem.allowed,
-                nearest=problem.nearest or nearest(problem.key, ("schedule", "averages"))
-                if problem.message == "unknown key"
-                else problem.nearest,
-            )
-            for problem in error.problems
-        ) from None
+        raise ConfigError(map(with_nested_names, error.problems)) from None
+
+
+def with_nested_names(problem: Problem) -> Problem:
+    """A problem of `training`, where an unknown key could also have been one of its nested parts."""
+    if problem.message != "unknown key":
+        return problem
+    close = problem.nearest or nearest(problem.key, NESTED)
+    return replace(problem, allowed=f"{problem.allowed}, {', '.join(NESTED)}", nearest=close)
 
 
 def _averages(data: Any) -> dict[str, Any]:
-    """`{label: {kind, ...}}`, the kind being the label where it is not given."""
     built, problems = {}, []
+    for label, values in labelled(data).items():
+        try:
+            built[label] = registry.build("average", values, default_name=label, name_key="kind")
+        except ConfigError as error:
+            problems += [problem.under(label) for problem in error.problems]
+    if problems:
+        raise ConfigError(problems)
+    return built
+
+
+def labelled(data: Any) -> dict[str, Any]:
+    """The weight averages `{label: {kind, ...}}`; the kind is the label where it is not given. Raises ConfigError."""
     if not _mapping(data):
         raise ConfigError(
             [Problem(key="", given=data, message="is empty", allowed="label: {kind: raw, ema or bema, ...}")]
         )
-    for label, values in data.items():
-        try:
-            built[str(label)] = registry.build(
-                "average", {} if values is None else values, default_name=str(label), name_key="kind"
-            )
-        except ConfigError as error:
-            problems += [problem.under(str(label)) for problem in error.problems]
-    if problems:
-        raise ConfigError(problems)
-    return built
+    return {str(label): {} if values is None else values for label, values in data.items()}
 
 
 def _mapping(data: Any) -> Mapping[str, Any]:

@@ -65,13 +65,21 @@ def lookup(kind: str, name: Any, key: str = "name") -> type[Any]:
 
 def build(kind: str, data: Any, *, default_name: str | None = None, name_key: str = "name") -> Any:
     """Build a registered class from `{name: ..., field: ...}`. Raises ConfigError with keys relative to `data`."""
+    cls, values = resolve(kind, data, default_name=default_name, name_key=name_key)
+    return cls.from_mapping(values)
+
+
+def resolve(
+    kind: str, data: Any, *, default_name: str | None = None, name_key: str = "name"
+) -> tuple[type[Any], dict[str, Any]]:
+    """The class that `{name: ..., field: ...}` names, and the values of its fields. Raises as `build` does."""
     if not isinstance(data, Mapping):
         raise ConfigError([Problem(key="", given=data, message=f"{data!r} is not a mapping of keys to values")])
     values = dict(data)
     name = values.pop(name_key, default_name)
     if name is None:
         raise ConfigError([Problem(key=name_key, message="is required", allowed=", ".join(names(kind)))])
-    return lookup(kind, name, name_key).from_mapping(values)
+    return lookup(kind, name, name_key), values
 
 
 def classes(kind: str) -> dict[str, type[Any]]:

@@ -97,22 +97,9 @@ class Settings:
     @classmethod
     def from_mapping(cls, data: Mapping[str, Any]) -> Self:
         """Build from plain values. Raises ConfigError naming unknown keys, missing keys and wrong values at once."""
-        known = {item.name: item for item in settings_fields(cls)}
         if "revision" in data and data["revision"] == revision_of(cls) != 1:  # as `to_dict` writes it
             data = {key: value for key, value in data.items() if key != "revision"}
-        problems = [
-            Problem(
-                key=str(key), given=value, message="unknown key", allowed=", ".join(known), nearest=nearest(key, known)
-            )
-            for key, value in data.items()
-            if key not in known
-        ]
-        for name, item in known.items():
-            if name in data:
-                problems += _checked(item, _hints(cls)[name], data[name])[1]
-            elif item.default is MISSING:
-                problems.append(Problem(key=name, message="is required", allowed=_allowed(item, _hints(cls)[name])))
-        if problems:
+        if problems := field_problems(cls, data):
             raise ConfigError(problems)
         return cls(**data)
 
@@ -147,6 +134,40 @@ def plain_value(value: Any) -> Any:
     if isinstance(value, Settings):
         return value.to_dict()
     return [plain_value(item) for item in value] if isinstance(value, tuple) else value
+
+
+def field_problems(cls: type, data: Mapping[str, Any], *, nested: bool = True) -> list[Problem]:
+    """Unknown keys, missing keys and wrong values, each looked at by itself.
+
+    Without `nested` the fields that hold a registered class are left out.
+    """
+    known = {item.name: item for item in settings_fields(cls)}
+    problems = [
+        Problem(key=str(key), given=value, message="unknown key", allowed=", ".join(known), nearest=nearest(key, known))
+        for key, value in data.items()
+        if key not in known
+    ]
+    for name, item in known.items():
+        if name not in data:
+            if item.default is MISSING:
+                problems.append(Problem(key=name, message="is required", allowed=_allowed(item, _hints(cls)[name])))
+        elif nested or not item.metadata["kind"]:
+            problems += value_problems(cls, item, data[name])
+    return problems
+
+
+def value_problems(cls: type, item: Field[Any], value: Any) -> list[Problem]:
+    """What is wrong with a value for one field of a settings class."""
+    return _checked(item, _hints(cls)[item.name], value)[1]
+
+
+def takes_type(cls: type, item: Field[Any], value: Any) -> bool:
+    """Whether a field takes values of this type, whatever its bounds and choices."""
+    try:
+        _converted(_hints(cls)[item.name], value)
+    except ValueError:
+        return False
+    return True
 
 
 def allowed_values(cls: type, item: Field[Any]) -> str:

@@ -1,0 +1,178 @@
+"""Every value a sweep file gives or can draw, held against the field it fills: key by key, not draw by draw.
+
+So nothing depends on which values happen to be drawn, and a space of a million grid points costs no more than its
+lists are long. Where names are drawn (`model.name`), a value must fit every class that it can meet under its
+conditions. What is wrong between values that are each right alone is left to the building of configurations.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from orchestrator.plan.bounds import Misfit, misfits
+from orchestrator.plan.configurations import assigned
+from orchestrator.plan.search import reach
+from orchestrator.plan.situations import situations, unconditional
+from search_spaces import ABSENT, SweepSpec
+from search_spaces.grammar.domains import Choice, Domain, Grid
+from search_spaces.grammar.errors import shown
+from search_spaces.grammar.findings import SECTIONS, Findings, lookup, parent, within
+from trainers.config.slots import single_problems, slot_of
+from trainers.errors import Problem
+
+NAMES = ("name", "kind")  # keys that say which class the keys beside them belong to
+
+
+def check_fields(spec: SweepSpec, findings: Findings) -> set[str]:
+    """Record what is wrong with single values; the dotted keys of their fields."""
+    wrong = set(_check_listed(spec, findings) if spec.search.listed else _check_fixed(spec, findings))
+    for key, domain in spec.space.items():
+        if not _uncertain(key, findings):
+            wrong |= set(_check_domain(spec, key, domain, findings))
+    return wrong
+
+
+# Fixed values ---------------------------------------------------------------------------------------------------------
+
+
+def _check_fixed(spec: SweepSpec, findings: Findings) -> Iterator[str]:
+    """The sections as they are written, also what the space draws in its place."""
+    fixed = assigned(spec, {})
+    drawn = [key for key in spec.space if lookup(fixed, key) is ABSENT and not findings.doubts(key)]
+    example = {key: _example(spec.space[key]) for key in drawn}
+    names = [key for key in spec.space if key.rpartition(".")[2] in NAMES and not findings.doubts(key)]
+    always = list(unconditional(spec))
+    unused = [problem for problem in single_problems(fixed) if problem.key in names and problem.key in always]
+    found = [*_in_every(_in_section(spec, section, names, example) for section in SECTIONS), *unused]
+    incomplete = findings.doubts("space") or findings.doubts("search")
+    for problem in found:
+        given: Any = lookup(fixed, problem.key)
+        if given is ABSENT and (incomplete or any(_related(key, problem.key) for key in drawn)):
+            continue
+        if _uncertain(problem.key, findings):
+            continue
+        cover = next((key for key in always if within(problem.key, key)), None)
+        said = f"; the space draws {cover}, so this value is never used: mend it, or leave it out" if cover else ""
+        place = findings.place(problem.key)
+        findings.add(problem.key, problem.message + said, place=place, **_details(problem, given))
+        yield problem.key
+
+
+def _in_section(
+    spec: SweepSpec, section: str, names: Sequence[str], example: Mapping[str, Any]
+) -> tuple[list[str], list[list[Problem]]]:
+    """The problems of one section in each situation of the names that are drawn in it, and these in words."""
+    own = [key for key in names if within(key, section)]
+    cases = situations(spec, own)
+    found = [single_problems(assigned(spec, {**example, **case})) for case in cases]
+    return [_words(case) for case in cases], [
+        [problem for problem in problems if within(problem.key, section)] for problems in found
+    ]
+
+
+def _in_every(sections: Iterable[tuple[list[str], list[list[Problem]]]]) -> Iterator[Problem]:
+    """Each problem once, with the situation it arises in unless it arises in all."""
+    for words, cases in sections:
+        counts: dict[tuple[str, str, str | None], list[int]] = {}
+        problems: dict[tuple[str, str, str | None], Problem] = {}
+        for index, case in enumerate(cases):
+            for problem in case:
+                same = (problem.key, problem.message, problem.allowed)
+                problems.setdefault(same, problem)
+                counts.setdefault(same, []).append(index)
+        for same, indices in counts.items():
+            said = "" if len(indices) == len(cases) else words[indices[0]]
+            yield replace(problems[same], message=problems[same].message + said)
+
+
+# Listed configurations ------------------------------------------------------------------------------------------------
+
+
+def _check_listed(spec: SweepSpec, findings: Findings) -> Iterator[str]:
+    """Every configuration of `search.listed`, each value at its own place."""
+    for index, values in enumerate(spec.search.listed or ()):
+        if findings.doubts(f"search.listed[{index}]") or any(map(findings.doubts, values)):
+            continue
+        sections = assigned(spec, values)
+        for problem in single_problems(sections):
+            if _uncertain(problem.key, findings):
+                continue
+            own = next((key for key in values if within(problem.key, key)), None)
+            at = f"search.listed[{index}].{problem.key}" if own else problem.key
+            findings.add(at, problem.message, **_details(problem, lookup(sections, problem.key)))
+            yield problem.key
+
+
+# Domains --------------------------------------------------------------------------------------------------------------
+
+
+def _check_domain(spec: SweepSpec, key: str, domain: Domain, findings: Findings) -> Iterator[str]:
+    """One domain, in every situation of the names on its way."""
+    names = [f"{above}.{name}" for above in _above(key) for name in NAMES if f"{above}.{name}" in spec.space]
+    cases = situations(spec, [name for name in names if name != key], active=key)
+    found: dict[tuple[str, str, str | None], tuple[Misfit, list[dict[str, Any]]]] = {}
+    for case in cases:
+        for misfit in _misfits(spec, key, domain, case):
+            same = (misfit.below, misfit.message, misfit.allowed)
+            found.setdefault(same, (misfit, []))[1].append(case)
+    for misfit, where in found.values():
+        said = "" if len(where) == len(cases) else _words(where[0])
+        findings.add(
+            f"space.{key}{misfit.below}",
+            misfit.message + said,
+            given=misfit.given,
+            allowed=misfit.allowed,
+            nearest=misfit.nearest,
+        )
+        yield key
+
+
+def _misfits(spec: SweepSpec, key: str, domain: Domain, case: Mapping[str, Any]) -> list[Misfit]:
+    """What of a domain does not fit the class that this case names."""
+    slot = slot_of(assigned(spec, {**case, key: _example(domain)}), key)
+    if slot is not None:
+        return list(misfits(domain, slot))
+    found = []
+    values = domain.values if isinstance(domain, (Choice, Grid)) else (_example(domain),)
+    for index, value in enumerate(values):
+        sections = assigned(spec, {**case, key: value})
+        for problem in single_problems(sections):
+            if within(problem.key, key):
+                inner = problem.key.removeprefix(key)
+                given = lookup(sections, problem.key) if inner else value
+                unknown = not inner and problem.message == "unknown key"
+                at = "" if unknown or len(values) == 1 else f".{domain.kind}[{index}]{inner}"
+                given = ABSENT if unknown else given
+                found.append(Misfit(at, problem.message, given, problem.allowed, problem.nearest))
+            elif within(key, problem.key) and lookup(assigned(spec, case), problem.key) is ABSENT:
+                found.append(Misfit("", f"{problem.key}: {problem.message}", ABSENT, problem.allowed, problem.nearest))
+    return found
+
+
+# Keys and words -------------------------------------------------------------------------------------------------------
+
+
+def _example(domain: Domain) -> Any:
+    return domain.values[0] if isinstance(domain, (Choice, Grid)) else reach(domain)[0]
+
+
+def _above(key: str) -> Iterator[str]:
+    while key := parent(key):
+        yield key
+
+
+def _related(key: str, other: str) -> bool:
+    return within(key, other) or within(other, key)
+
+
+def _uncertain(key: str, findings: Findings) -> bool:
+    """Whether a value, or the name of the class that says what it may be, is not known."""
+    return findings.doubts(key) or any(findings.doubts(f"{above}.{name}") for above in _above(key) for name in NAMES)
+
+
+def _words(case: Mapping[str, Any]) -> str:
+    return f" (with {', '.join(f'{key}: {shown(value, 40)}' for key, value in case.items())})" if case else ""
+
+
+def _details(problem: Problem, given: Any) -> dict[str, Any]:
+    return {"given": given, "allowed": problem.allowed, "nearest": problem.nearest}

@@ -1,0 +1,96 @@
+"""Everything that is wrong with a sweep file, in one round: its grammar, its values, and what is wrong between them."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from orchestrator.plan.configurations import Configuration, assigned, configure, unmeasured
+from orchestrator.plan.field_checks import check_fields
+from orchestrator.plan.search import draw_sample
+from search_spaces import Grid, Problem, SweepFileError, SweepSpec, read_sweep
+from search_spaces.grammar.findings import SECTIONS, Findings, within
+from search_spaces.grammar.space import MAX_GRID_POINTS
+from trainers.config import registry
+from trainers.config.identity import ABSENT_AVERAGES
+from trainers.config.member import EvaluationConfig, labelled
+from trainers.errors import ConfigError
+
+SAMPLES = 50  # random draws that are built when there are more
+UNBUILT = "whether the values fit together is checked once this is mended"
+
+
+def load_checked(path: str | Path, overrides: Sequence[str] = (), name: str | None = None) -> SweepSpec:
+    """Read a sweep file as `load_sweep` does; one with problems is looked through to the end before it is refused.
+
+    Raises SweepFileError with the problems of the grammar and those that `trainers` finds, in the order of lines. A
+    file without problems of grammar comes back: `configurations_of` has the rest to say about it.
+    """
+    reading = read_sweep(path, overrides, name)
+    spec, findings, unchecked = reading.spec, reading.findings, reading.unchecked
+    if spec is not None and findings.problems:
+        if _can_be_built(spec, findings):
+            draws = draw_sample(spec, SAMPLES)
+            _collect(spec, [(one.number, one.values) for one in draws], findings)
+        else:
+            check_fields(spec, findings)
+            unchecked = UNBUILT
+        raise SweepFileError(findings.problems, unchecked)
+    return reading.sound()
+
+
+def configurations_of(spec: SweepSpec, draws: Iterable[tuple[int, Mapping[str, Any]]]) -> list[Configuration]:
+    """Build (number, values) draws into configurations, and hold everything the sweep can draw against its field.
+
+    Raises SweepFileError with every problem found, also of values that none of these draws has.
+    """
+    findings = spec.findings()
+    built = _collect(spec, draws, findings)
+    findings.raise_any()
+    return built
+
+
+def _collect(
+    spec: SweepSpec, draws: Iterable[tuple[int, Mapping[str, Any]]], findings: Findings
+) -> list[Configuration]:
+    """The configurations of some draws; problems are recorded, those of single values once and at their source."""
+    draws = list(draws)
+    wrong = check_fields(spec, findings)
+    try:
+        return configure(spec, draws)
+    except SweepFileError as error:
+        found = [*error.problems, *(_unmeasured(spec, draws) if wrong else ())]
+    for problem in found:
+        known = any(within(problem.key, key) or within(key, problem.key) for key in wrong)
+        if not known and not findings.doubts(problem.key):
+            findings.add(
+                problem.key,
+                problem.message,
+                given=problem.given,
+                allowed=problem.allowed,
+                nearest=problem.nearest,
+                place=spec.place(problem.key),
+            )
+    return []
+
+
+def _unmeasured(spec: SweepSpec, draws: Iterable[tuple[int, Mapping[str, Any]]]) -> list[Problem]:
+    """What the objective names that the first buildable task does not measure, where nothing more can be built."""
+    for _, values in draws:
+        sections = assigned(spec, values)
+        try:
+            task = registry.build("task", sections["task"])
+            averages = labelled(sections["training"].get("averages", ABSENT_AVERAGES))
+            evaluated = EvaluationConfig.from_mapping(sections["evaluation"]).lengths
+        except ConfigError:
+            continue
+        lengths = task.lengths if isinstance(evaluated, str) else sorted(evaluated)
+        return unmeasured(spec, task.metrics, averages, lengths)
+    return []
+
+
+def _can_be_built(spec: SweepSpec, findings: Findings) -> bool:
+    """Whether the configurations of a file with problems are those that were meant."""
+    unknown = [*SECTIONS, "space", "search.listed", *(["search.sampler"] if spec.search.listed else [])]
+    points = prod(len(domain.values) for domain in spec.space.values() if isinstance(domain, Grid))
+    return points <= MAX_GRID_POINTS and not any(map(findings.doubts, unknown))

@@ -1,0 +1,255 @@
+"""A domain against one field: exact words for each kind, and the verdict of drawing everything there is to draw."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from orchestrator.plan import search
+from orchestrator.plan.bounds import Misfit, misfits
+from search_spaces import Choice, Domain, Grid, IntUniform, LogUniform, Normal, OneMinusLogUniform, Uniform
+from trainers.config.settings import Settings, setting, settings_fields
+from trainers.config.slots import Slot
+from trainers.errors import ConfigError
+
+
+def slot(hint: Any, **limits: Any) -> Slot:
+    cls = type("Made", (Settings,), {"__annotations__": {"value": hint}, "value": setting(**limits)})
+    return Slot(cls, settings_fields(cls)[0])
+
+
+RATE = slot(float, low=0.0, below=1.0)
+POSITIVE = slot(float | None, above=0.0)
+SHARE = slot(float, low=0.0, high=1.0)
+COUNT = slot(int, low=1, below=100)
+BOARD = slot(int, choices=(4, 6, 8))
+NAME = slot(str, choices=("none", "pre", "post"))
+PAIR = slot(tuple[float, float], low=0.0, below=1.0)
+FLAG = slot(bool | str, choices=(True, False, "auto"))
+
+
+@pytest.mark.parametrize(
+    ("domain", "where"),
+    [
+        (Uniform(0.0, 0.999999), RATE),
+        (Uniform(1e-9, 5.0), POSITIVE),
+        (LogUniform(1e-300, 1e300), POSITIVE),
+        (OneMinusLogUniform(0.9, 0.9999999), RATE),
+        (IntUniform(1, 99), COUNT),
+        (IntUniform(4, 8, 2), BOARD),
+        (IntUniform(1, 3), POSITIVE),
+        (Normal(0.5, 0.1), RATE),
+        (Normal(0.5, 1.0, 0.0, 1.0), SHARE),
+        (Choice((0.5, None, 3)), POSITIVE),
+        (Grid(("none", "post")), NAME),
+        (Choice(((0.9, 0.99), (0.5, 0.5))), PAIR),
+        (Grid((True, "auto")), FLAG),
+    ],
+)
+def test_a_domain_inside_its_field_is_let_pass(domain: Domain, where: Slot) -> None:
+    assert list(misfits(domain, where)) == []
+
+
+RATES = "a number >= 0 and < 1"
+
+
+@pytest.mark.parametrize(
+    ("domain", "where", "expected"),
+    [
+        (Uniform(0.0, 1.5), RATE, Misfit(".uniform[1]", "is out of bounds", 1.5, RATES, "0.99999")),
+        (Uniform(-0.5, 0.5), RATE, Misfit(".uniform[0]", "is out of bounds", -0.5, RATES, "0")),
+        (Uniform(0.0, 1.0), RATE, Misfit(".uniform[1]", "is excluded, and can be drawn", 1.0, RATES, "0.99999")),
+        (
+            Uniform(0.0, 1.0),
+            POSITIVE,
+            Misfit(".uniform[0]", "is excluded, and can be drawn", 0.0, "a number or null > 0", None),
+        ),
+        (LogUniform(0.1, 2.0), RATE, Misfit(".log_uniform[1]", "is out of bounds", 2.0, RATES, "0.99999")),
+        (
+            OneMinusLogUniform(0.5, 0.9),
+            slot(float, high=0.8),
+            Misfit(".one_minus_log_uniform[1]", "is out of bounds", 0.9, "a number <= 0.8", "0.8"),
+        ),
+        (
+            IntUniform(0, 64, 8),
+            COUNT,
+            Misfit(".int_uniform[0]", "is out of bounds", 0, "an integer >= 1 and < 100", "1"),
+        ),
+        (
+            IntUniform(4, 100, 8),
+            COUNT,
+            Misfit(".int_uniform[1]", "is excluded, and can be drawn", 100, "an integer >= 1 and < 100", "99"),
+        ),
+        (IntUniform(4, 8), BOARD, Misfit(".int_uniform", "draws 5", [4, 8], "4, 6, 8", "choice")),
+        (
+            Uniform(8.0, 16.0),
+            COUNT,
+            Misfit(
+                ".uniform",
+                "draws numbers that are not whole",
+                [8.0, 16.0],
+                "an integer >= 1 and < 100",
+                "int_uniform",
+            ),
+        ),
+        (Uniform(0.0, 1.0), NAME, Misfit(".uniform", "draws numbers", [0.0, 1.0], "none, pre, post", "choice")),
+        (
+            IntUniform(0, 2),
+            NAME,
+            Misfit(".int_uniform", "draws whole numbers", [0, 2], "none, pre, post", "choice"),
+        ),
+        (
+            Uniform(0.0, 1.0),
+            slot(float, choices=(0.0, 0.5, 1.0)),
+            Misfit(".uniform", "draws any number between its ends", [0.0, 1.0], "0.0, 0.5, 1.0", "choice"),
+        ),
+        (
+            Normal(0.01, 0.1),
+            slot(float, low=0.0),
+            Misfit(
+                ".normal",
+                "draws down to -0.465342, 4.75 standard deviations below the mean; clip it with low:",
+                [0.01, 0.1],
+                "a number >= 0",
+                "low: 0",
+            ),
+        ),
+        (
+            Normal(0.9, 0.1, 0.5),
+            RATE,
+            Misfit(
+                ".normal",
+                "draws up to 1.37534, 4.75 standard deviations above the mean; clip it with high:",
+                [0.9, 0.1],
+                RATES,
+                "high: 0.99999",
+            ),
+        ),
+        (Normal(0.5, 1.0, 0.0, 1.0), RATE, Misfit(".high", "is excluded, and can be drawn", 1.0, RATES, "0.99999")),
+        (Normal(0.0, 0.1, -0.1, 0.9), RATE, Misfit(".low", "is out of bounds", -0.1, RATES, "0")),
+        (Normal(2.0, 0.1), RATE, Misfit(".normal[0]", "the mean is out of bounds", 2.0, RATES, "0.99999")),
+        (
+            Normal(8.0, 2.0, 1.0, 50.0),
+            COUNT,
+            Misfit(
+                ".normal",
+                "draws numbers that are not whole",
+                [8.0, 2.0],
+                "an integer >= 1 and < 100",
+                "int_uniform",
+            ),
+        ),
+        (
+            Choice((8, 0)),
+            COUNT,
+            Misfit(".choice[1]", "0 is out of bounds", 0, "an integer >= 1 and < 100", "1"),
+        ),
+        (
+            Grid(("none", "prre")),
+            NAME,
+            Misfit(".grid[1]", "'prre' is not one of the choices", "prre", "none, pre, post", "pre"),
+        ),
+        (
+            Choice((0.5, [0.5, 1.0])),
+            PAIR,
+            Misfit(".choice[0]", "0.5 is not a list", 0.5, "a list of numbers >= 0 and < 1", None),
+        ),
+    ],
+)
+def test_what_does_not_fit_is_named_with_what_is_allowed(domain: Domain, where: Slot, expected: Misfit) -> None:
+    assert next(misfits(domain, where)) == expected
+
+
+def test_both_ends_and_every_value_are_named() -> None:
+    assert [one.below for one in misfits(Uniform(-1.0, 2.0), RATE)] == [".uniform[0]", ".uniform[1]"]
+    assert [one.below for one in misfits(Normal(0.5, 1.0), RATE)] == [".normal", ".normal"]
+    assert [one.below for one in misfits(Normal(2.0, 1.0), RATE)] == [".normal", ".normal[0]"]
+    assert [one.given for one in misfits(Choice((0.5, 1.5, "x")), RATE)] == [1.5, "x"]
+
+
+# Against drawing ------------------------------------------------------------------------------------------------------
+
+
+numbers = st.floats(-100, 100).map(lambda value: float(f"{value:.3g}")) | st.sampled_from([-1.0, 0.0, 1.0, 2.0])
+
+
+@st.composite
+def slots(draw: st.DrawFn) -> Slot:
+    hint = draw(st.sampled_from([int, float, float | None, int | None, str, bool | str]))
+    kind = draw(st.sampled_from(["bounds", "choices", "none"]))
+    if hint in (str, bool | str) or kind == "none":
+        return slot(hint)
+    if kind == "choices":
+        item = st.integers(-5, 5) if hint in (int, int | None) else numbers
+        return slot(hint, choices=tuple(draw(st.lists(item, min_size=1, max_size=4))))
+    names = [draw(st.sampled_from([None, "low", "above"])), draw(st.sampled_from([None, "high", "below"]))]
+    return slot(hint, **{name: draw(st.integers(-5, 5) | numbers) for name in names if name})
+
+
+@st.composite
+def domains(draw: st.DrawFn) -> Domain:
+    low, high = sorted(draw(st.lists(numbers, min_size=2, max_size=2, unique=True)))
+    kind = draw(st.sampled_from(["choice", "grid", "uniform", "log", "decay", "int", "normal"]))
+    if kind in ("choice", "grid"):
+        values = draw(st.lists(numbers | st.integers(-9, 9) | st.sampled_from(["a", None, True]), min_size=1))
+        return (Choice if kind == "choice" else Grid)(tuple(values))
+    if kind == "uniform":
+        return Uniform(low, high)
+    if kind == "log":
+        return LogUniform(10.0 ** (low / 50), 10.0 ** (high / 50))
+    if kind == "decay":
+        return OneMinusLogUniform(*sorted(draw(st.lists(st.floats(0.01, 0.9999), min_size=2, max_size=2, unique=True))))
+    if kind == "int":
+        first, steps, step = draw(st.integers(-9, 9)), draw(st.integers(1, 8)), draw(st.integers(1, 4))
+        return IntUniform(first, first + steps * step, step)
+    clips = [draw(st.none() | st.floats(0.0, 9.0)) for _ in range(2)]
+    bounds = [None if clip is None else low + sign * clip for clip, sign in zip(clips, (-1, 1), strict=True)]
+    return Normal(low, draw(st.floats(0.01, 9.0)), *bounds)
+
+
+def everything(domain: Domain) -> list[Any]:
+    """What search makes of the whole range of what Optuna may draw: the ends, and so many numbers between."""
+    if isinstance(domain, (Choice, Grid)):
+        return list(domain.values)
+    distribution = search._distribution(domain)
+    if isinstance(domain, IntUniform):
+        return [search._value(domain, inner) for inner in range(domain.low, domain.high + 1, domain.step)]
+    inner = np.linspace(distribution.low, distribution.high, 211)
+    inner = np.clip(inner, distribution.low, distribution.high)
+    return [search._value(domain, float(one)) for one in inner]
+
+
+def built(where: Slot, value: Any) -> bool:
+    try:
+        where.cls(value=value)
+    except ConfigError:
+        return False
+    return True
+
+
+@settings(max_examples=600, derandomize=True, deadline=None)
+@given(domains(), slots())
+def test_the_verdict_is_that_of_drawing_everything(domain: Domain, where: Slot) -> None:
+    assert (not list(misfits(domain, where))) == all(built(where, value) for value in everything(domain))
+
+
+@settings(max_examples=300, derandomize=True, deadline=None)
+@given(domains(), slots())
+def test_a_nearest_number_fits_and_the_given_one_does_not(domain: Domain, where: Slot) -> None:
+    for misfit in misfits(domain, where):
+        bare = (misfit.nearest or "").removeprefix("low: ").removeprefix("high: ")
+        if bare and bare not in ("choice", "int_uniform"):
+            assert built(where, int(bare) if where.takes(0) and not where.takes(0.5) else float(bare))
+        if not misfit.below.removeprefix(".").isidentifier() or misfit.below in (".low", ".high"):
+            assert not built(where, misfit.given)
+
+
+@settings(max_examples=200, derandomize=True, deadline=None)
+@given(domains())
+def test_the_reach_of_a_domain_holds_everything_drawn(domain: Domain) -> None:
+    if not isinstance(domain, (Choice, Grid)):
+        low, high = search.reach(domain)
+        drawn = everything(domain)
+        assert (min(drawn), max(drawn)) == (low, high)
