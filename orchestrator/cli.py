@@ -37,11 +37,19 @@ Overrides = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Replace a value of the file; may be repeated.")
 ]
 
+Imports = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--import", metavar="MODULE", help="A Python module with tasks, models ... of your own; may be repeated."
+    ),
+]
+
 
 @app.command()
 def validate(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Sweep files (YAML).")],
     overrides: Overrides = None,
+    imports: Imports = None,
 ) -> None:
     """Check sweep files: every line, and every configuration they can draw. Runs nothing and writes nothing."""
     from search_spaces import SweepFileError
@@ -49,7 +57,7 @@ def validate(
     wrong = 0
     for file in files:
         try:
-            spec = _load(file, overrides)
+            spec = _load(file, overrides, imports=imports)
             built, warnings = _build_sample(spec)
         except SweepFileError as error:
             _complain(_in_full(error))
@@ -68,13 +76,14 @@ def plan(
     storage: Storage = None,
     name: Name = None,
     overrides: Overrides = None,
+    imports: Imports = None,
     workers: Annotated[int | None, typer.Option(min=1, help="Packs at once; by default what fits here.")] = None,
     working_dir: Annotated[Path, typer.Option(help="What `ray job submit --working-dir` would upload.")] = Path(),
 ) -> None:
     """Say what a sweep would run and what it would cost. Writes nothing."""
     from orchestrator.preview.forecast import forecast
 
-    spec = _load(file, overrides, name)
+    spec = _load(file, overrides, name, imports)
     found = forecast(spec, workers, working_dir)
     _say(f"{spec.name} would be kept in {(storage or default_storage()) / spec.name}")
     _say(aligned(found.rows()))
@@ -86,6 +95,7 @@ def plan(
 def data(
     file: SweepFile,
     overrides: Overrides = None,
+    imports: Imports = None,
     examples: Annotated[int, typer.Option(min=0, help="How many training inputs to show.")] = 5,
     samples: Annotated[int, typer.Option(min=1, help="Inputs of each histogram.")] = 20_000,
     lengths: Annotated[
@@ -94,7 +104,7 @@ def data(
     figure: Annotated[Path | None, typer.Option(metavar="PATH.png", help="Also draw the histograms.")] = None,
 ) -> None:
     """Show what a sweep trains and evaluates on: examples, and how hard inputs are. Runs nothing."""
-    spec = _load(file, overrides)
+    spec = _load(file, overrides, imports=imports)
     from orchestrator.preview.data_view import data_view
 
     for part in data_view(spec, count=examples, samples=samples, lengths=lengths, figure=figure):
@@ -108,9 +118,10 @@ def run(
     tracking_uri: TrackingUri = None,
     name: Name = None,
     overrides: Overrides = None,
+    imports: Imports = None,
 ) -> None:
     """Run a sweep from its beginning to its report."""
-    spec = _load(file, _with_uri(overrides, tracking_uri), name)
+    spec = _load(file, _with_uri(overrides, tracking_uri), name, imports)
     from orchestrator.sweep import run_sweep
 
     raise typer.Exit(run_sweep(spec, storage or default_storage(), console).exit_code)
@@ -124,11 +135,24 @@ def resume(
     retry_failed: Annotated[
         bool, typer.Option("--retry-failed", help="Also try again packs that died of an error and were given up.")
     ] = False,
+    accept_code_change: Annotated[
+        bool,
+        typer.Option(
+            "--accept-code-change",
+            help="Go on although a module of your own is missing or has changed since the sweep was begun; recorded.",
+        ),
+    ] = False,
 ) -> None:
     """Go on with a sweep that was interrupted or killed. Only resources and tracking may be changed by --set."""
     from orchestrator.sweep import resume_sweep
 
-    outcome = resume_sweep(folder, console, _with_uri(overrides, tracking_uri), retry_failed=retry_failed)
+    outcome = resume_sweep(
+        folder,
+        console,
+        _with_uri(overrides, tracking_uri),
+        retry_failed=retry_failed,
+        accept_code_change=accept_code_change,
+    )
     raise typer.Exit(outcome.exit_code)
 
 
@@ -218,9 +242,13 @@ def ui(
 
 @app.command("list")
 def list_names(
-    kind: Annotated[str | None, typer.Argument(help="task, model, average or schedule; by default all.")] = None,
+    kind: Annotated[
+        str | None, typer.Argument(help="task, model, position, average or schedule; by default all.")
+    ] = None,
+    imports: Imports = None,
 ) -> None:
     """Show the names a sweep file can use, with their fields."""
+    from orchestrator.plan.own_code import find, load
     from trainers.config import registry
     from trainers.config.descriptions import describe
     from trainers.errors import nearest
@@ -229,6 +257,8 @@ def list_names(
         hint = nearest(kind, registry.KINDS)
         said = f"there is no kind {kind!r}; allowed: {', '.join(registry.KINDS)}"
         raise UserError(said + (f"; did you mean {hint}?" if hint else ""))
+    for module in imports or ():
+        load(find(module, [Path.cwd()]))
     for one in [kind] if kind else registry.KINDS:
         for found in describe(one):
             _say(f"{one} {found.name}: {found.summary}")
@@ -287,10 +317,10 @@ def _end(error: Exception, code: int, text: str | None = None) -> None:
     sys.exit(code)
 
 
-def _load(file: Path, overrides: list[str] | None, name: str | None = None) -> Any:
+def _load(file: Path, overrides: list[str] | None, name: str | None = None, imports: list[str] | None = None) -> Any:
     from orchestrator.plan.soundness import load_checked
 
-    return load_checked(file, overrides or (), name)
+    return load_checked(file, overrides or (), name, imports or ())
 
 
 def _build_sample(spec: Any) -> tuple[int, list[str]]:

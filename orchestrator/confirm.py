@@ -17,6 +17,7 @@ from orchestrator import sweep
 from orchestrator.errors import SweepExists, UserError
 from orchestrator.plan.configurations import configure
 from orchestrator.plan.search import draw, total
+from orchestrator.record.kept_code import import_recorded
 from orchestrator.record.ledger import LEDGER_FILE
 from orchestrator.record.lineage import CONFIRMS, relative, used_seeds
 from orchestrator.record.state import SweepState
@@ -83,6 +84,7 @@ def plan_confirmation(
     `allow_unfinished`, more configurations than succeeded, seeds that were used before, overrides of anything but
     resources and tracking; SweepExists when the name is taken; SweepFileError for a wrong name or override.
     """
+    import_recorded(state)
     name = name or f"{state.name}-confirm"
     result = summary(state)
     if not result.finished and not allow_unfinished:

@@ -18,9 +18,11 @@ from orchestrator.deaths import counted, death_sentence
 from orchestrator.errors import LedgerError, SpecChanged, SweepExists
 from orchestrator.plan import search
 from orchestrator.plan.configurations import warnings_for
+from orchestrator.plan.own_code import import_for
 from orchestrator.plan.packs import packing
 from orchestrator.plan.soundness import check
 from orchestrator.record.curves import write_curves
+from orchestrator.record.kept_code import import_to_go_on, keep
 from orchestrator.record.ledger import LEDGER_FILE, Ledger, Record
 from orchestrator.record.provenance import provenance
 from orchestrator.record.state import SweepState
@@ -60,24 +62,33 @@ def run_sweep(spec: SweepSpec, storage: Path, console: Console, origin: Mapping[
     folder = storage / spec.name
     refuse_existing(spec, folder)
     refuse_what_cannot_run(spec.resources)
+    sources = import_for(spec)
     configurations = check(spec)
     for warning in warnings_for(spec, configurations[0].member(spec.seeds[0])):
         say(console, f"warning: {warning}")
-    first = {
+    first: dict[str, Any] = {
         "name": spec.name,
         "study": spec.study,
         "spec": spec.resolved(),
         "spec_hash": spec.spec_hash,
         "provenance": {**provenance(), **(origin or {})},
     }
+    if sources:
+        first["code"] = [source.recorded() for source in sources]
     with Ledger.create(folder, first) as ledger:
         _write_spec(spec.resolved(), folder)
+        keep(folder, sources)
         say(console, f"sweep {spec.name} in {folder.resolve()}")
         return _drive(spec, ledger, SweepState.load(folder), console)
 
 
 def resume_sweep(
-    folder: Path, console: Console, overrides: Sequence[str] = (), *, retry_failed: bool = False
+    folder: Path,
+    console: Console,
+    overrides: Sequence[str] = (),
+    *,
+    retry_failed: bool = False,
+    accept_code_change: bool = False,
 ) -> Outcome:
     """Go on with the sweep in `folder`; what is finished is not done again.
 
@@ -85,8 +96,11 @@ def resume_sweep(
     configurations are scored anew; seeds that diverged stay failed. A sampler that learns from scores keeps what it
     has drawn.
 
-    Raises NotASweep, SweepLocked, DamagedLedger, and SpecChanged when sweep.yaml or `overrides` change more than
-    resources and tracking.
+    Where the sweep has modules of its own (`imports`) that are missing or have changed, `accept_code_change` goes on
+    all the same and records what it goes on with.
+
+    Raises NotASweep, SweepLocked, DamagedLedger, OwnCodeError for such a module, and SpecChanged when
+    sweep.yaml or `overrides` change more than resources and tracking.
     """
     with Ledger.open(folder) as ledger:
         if ledger.notice:
@@ -104,7 +118,11 @@ def resume_sweep(
         share = f"{done} of {search.total(spec)} configurations are done"
         say(console, f"sweep {spec.name} in {folder.resolve()}: {share}")
         if not is_finished(spec, state):
-            state.apply(ledger.append("resume", provenance=provenance()))
+            sources, notes = import_to_go_on(state, accept_change=accept_code_change)
+            for note in notes:
+                say(console, note)
+            code = {"code": keep(folder, sources)} if sources else {}
+            state.apply(ledger.append("resume", provenance=provenance(), **code))
         return _drive(spec, ledger, state, console)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from orchestrator.plan.configurations import Configuration, assigned, configure, unmeasured
 from orchestrator.plan.field_checks import check_fields
+from orchestrator.plan.own_code import import_for
 from orchestrator.plan.search import draw, draw_sample, generations
 from search_spaces import Grid, Problem, SweepFileError, SweepSpec, read_sweep
 from search_spaces.grammar.findings import SECTIONS, Findings, within
@@ -17,17 +18,25 @@ from trainers.config.member import EvaluationConfig, labelled
 from trainers.errors import ConfigError
 
 SAMPLES = 50  # random draws that are built when there are more
+UNIMPORTED = "names and values in task, model, training and evaluation are checked once these modules are imported"
 UNBUILT = "whether the values fit together is checked once this is mended"
 
 
-def load_checked(path: str | Path, overrides: Sequence[str] = (), name: str | None = None) -> SweepSpec:
-    """Read a sweep file as `load_sweep` does; one with problems is looked through to the end before it is refused.
+def load_checked(
+    path: str | Path, overrides: Sequence[str] = (), name: str | None = None, imports: Sequence[str] = ()
+) -> SweepSpec:
+    """Read a sweep file as `load_sweep` does, and import the modules of the user's own that it names; one with problems is looked through to the end before it is refused.
 
     Raises SweepFileError with the problems of the grammar and those that `trainers` finds, in the order of lines. A
     file without problems of grammar comes back: `configurations_of` has the rest to say about it.
     """
-    reading = read_sweep(path, overrides, name)
+    reading = read_sweep(path, overrides, name, imports)
     spec, findings, unchecked = reading.spec, reading.findings, reading.unchecked
+    if spec is not None and not findings.doubts("imports"):
+        try:
+            import_for(spec)
+        except SweepFileError as error:
+            raise SweepFileError([*findings.problems, *error.problems], UNIMPORTED) from error
     if spec is not None and findings.problems:
         if _can_be_built(spec, findings):
             draws = draw_sample(spec, SAMPLES)
@@ -44,6 +53,7 @@ def configurations_of(spec: SweepSpec, draws: Iterable[tuple[int, Mapping[str, A
 
     Raises SweepFileError with every problem found, also of values that none of these draws has.
     """
+    import_for(spec)
     findings = spec.findings()
     built = _collect(spec, draws, findings)
     findings.raise_any()

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from orchestrator.errors import DamagedWeights, UserError
+from orchestrator.record.kept_code import import_recorded
 from orchestrator.record.state import ConfigurationState, PackState, SweepState
 from trainers.config.member import MemberConfig
 from trainers.config.recorded import recorded_member
@@ -46,6 +47,7 @@ def load(folder: Path | str, configuration: str | int, seed: int, average: str =
     kept = kept_weights(state).get((found.config_id, seed))
     if kept is None:
         raise UserError(_why_not(state, found, seed))
+    import_recorded(state)
     labels = averages_kept(recorded_member(found.resolved, seed))
     if average not in labels:
         raise UserError(f"there is no average {average!r}; allowed: {', '.join(labels)}")

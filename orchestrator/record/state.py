@@ -104,6 +104,7 @@ class SweepState:
         self.name = self.study = self.spec_hash = ""
         self.spec: dict[str, Any] = {}
         self.provenance: dict[str, Any] = {}
+        self.code: list[dict[str, Any]] = []
         self.resumes: list[dict[str, Any]] = []
         self.started: float | None = None
         self.updated: float | None = None
@@ -159,6 +160,7 @@ class SweepState:
             case "resume":
                 self.ended = self.message = None
                 self.resumes.append(record.fields["provenance"])
+                self.code = record.fields.get("code", self.code)
             case "retry":
                 self._retry(record)
             case "publish":
@@ -192,7 +194,7 @@ class SweepState:
         fields = record.fields
         self.name, self.study = fields["name"], fields["study"]
         self.spec, self.spec_hash = fields["spec"], fields["spec_hash"]
-        self.provenance = fields["provenance"]
+        self.provenance, self.code = fields["provenance"], fields.get("code", [])
         self.started = record.time
 
     def _configuration(self, record: Record) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from orchestrator.record.kept_code import import_recorded
 from orchestrator.record.kept_weights import Kept, kept_weights
 from orchestrator.record.lineage import CONFIRMS
 from orchestrator.record.state import ConfigurationState, SweepState
@@ -220,6 +221,7 @@ def summary(state: SweepState, curves: pd.DataFrame | None = None) -> Summary:
 
     Raises DamagedCurves if a parquet part is not what the ledger names.
     """
+    import_recorded(state)
     objective, threshold = Objective.from_dict(state.spec["objective"]), state.spec["objective"].get("threshold")
     members = {c.config_id: recorded_member(c.resolved, 0) for c in state.configurations.values()}
     directions = {metric: way for member in members.values() for metric, way in member.task.metrics.items()}

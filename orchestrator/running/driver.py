@@ -18,6 +18,7 @@ from orchestrator.plan import search
 from orchestrator.plan.configurations import Configuration, configure
 from orchestrator.plan.packs import Packing
 from orchestrator.record import curves as curve_store
+from orchestrator.record import kept_code
 from orchestrator.record import kept_weights as weights
 from orchestrator.record.ledger import Ledger, Record
 from orchestrator.record.state import ConfigurationState, SweepState
@@ -230,6 +231,7 @@ class SweepDriver:
             pack_id=pack_id,
             folder=str(self.state.folder.resolve()),
             weights=str(self.state.folder.resolve() / weights.WEIGHTS_FOLDER) if resources.keep_weights else None,
+            code=kept_code.for_worker(self.state.folder, self.state.code),
             cpus=resources.cpus,
             gpus=resources.gpus,
             checkpoint_steps=resources.checkpoint_steps,

@@ -53,9 +53,11 @@ def run_pack(config: Mapping[str, Any]) -> None:
 def train_pack(work: Mapping[str, Any], reporter: Reporter) -> None:
     """Train the members of decoded work here, resuming from the pack's newest good checkpoint if there is one."""
     import trainers
+    from orchestrator.record.kept_code import import_on_worker
     from trainers.config.recorded import recorded_member
     from trainers.files.checkpoint import Checkpoints
 
+    import_on_worker(work["code"])
     ids = [(config_id, seed) for config_id, seed in work["ids"]]
     members = [recorded_member(resolved, seed) for resolved, (_, seed) in zip(work["members"], ids, strict=True)]
     checkpoints = Checkpoints(

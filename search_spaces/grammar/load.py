@@ -37,13 +37,16 @@ class Reading:
         return self.spec
 
 
-def load_sweep(path: str | Path, overrides: Sequence[str] = (), name: str | None = None) -> SweepSpec:
+def load_sweep(
+    path: str | Path, overrides: Sequence[str] = (), name: str | None = None, imports: Sequence[str] = ()
+) -> SweepSpec:
     """Read and check a sweep file: all that can be known of it without the registries of `trainers`.
 
     `overrides` are `dotted.key=value` texts with the value in YAML, applied in order; `space.KEY=null` takes a key out
-    of the space. `name` replaces the sweep's name. Raises SweepFileError with every problem found.
+    of the space. `name` replaces the sweep's name, `imports` are added to its own. Raises
+    SweepFileError with every problem found.
     """
-    return read_sweep(path, overrides, name).sound()
+    return read_sweep(path, overrides, name, imports).sound()
 
 
 def parse_sweep(text: str, source: str, overrides: Sequence[str] = (), name: str | None = None) -> SweepSpec:
@@ -51,14 +54,23 @@ def parse_sweep(text: str, source: str, overrides: Sequence[str] = (), name: str
     return _parse(text, Findings(source), overrides, name).sound()
 
 
-def read_sweep(path: str | Path, overrides: Sequence[str] = (), name: str | None = None) -> Reading:
+def read_sweep(
+    path: str | Path, overrides: Sequence[str] = (), name: str | None = None, imports: Sequence[str] = ()
+) -> Reading:
     """As `load_sweep`, but problems are handed over with what could be read; raises nothing."""
     findings = Findings(str(path))
     text = _read_text(Path(path), findings)
-    return Reading(None, findings) if findings.problems else _parse(text, findings, overrides, name)
+    if findings.problems:
+        return Reading(None, findings)
+    reading = _parse(text, findings, overrides, name, imports)
+    if reading.spec is not None:
+        reading.spec._folder = Path(path).resolve().parent
+    return reading
 
 
-def _parse(text: str, findings: Findings, overrides: Sequence[str], name: str | None) -> Reading:
+def _parse(
+    text: str, findings: Findings, overrides: Sequence[str], name: str | None, imports: Sequence[str] = ()
+) -> Reading:
     data = read_yaml(text, findings)
     if not isinstance(data, dict):
         if data is None:
@@ -70,6 +82,11 @@ def _parse(text: str, findings: Findings, overrides: Sequence[str], name: str | 
     if name is not None:
         data["name"] = name
         findings.relocate("name", {"name": Place("--name")})
+    written = data.get("imports", [])
+    for module in imports:
+        if isinstance(written, list) and module not in written:
+            findings.places[child("imports", len(written))] = Place(f"--import {module}")
+            data["imports"] = written = [*written, module]
     sections = {section: data.get(section, {}) for section in SECTIONS}
     for section, value in sections.items():
         _check_step_names(value, section, findings)

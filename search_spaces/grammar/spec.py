@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, InstanceOf, PrivateAttr, WithJsonSchema
@@ -89,10 +90,26 @@ def _listed(value: Any) -> tuple[dict[str, Any], ...]:
     return tuple(value)
 
 
+def _modules(value: Any) -> tuple[str, ...]:
+    allowed = "a list of different module names such as my_tasks or my_package.tasks"
+    if not isinstance(value, (list, tuple)):
+        raise _fail("is not allowed", allowed)
+    for index, item in enumerate(value):
+        if not isinstance(item, str) or not item.isascii() or not all(map(str.isidentifier, item.split("."))):
+            raise _fail(f"item {index} is {item!r}, which is no module name", allowed)
+        if item in value[:index]:
+            raise _fail(f"{item} is in the list more than once", allowed)
+    return tuple(value)
+
+
 _NAME_SCHEMA = {"type": "string", "minLength": 1, "maxLength": MAX_CHARACTERS, "pattern": r"^[^.\s/\\][^/\\\n]*$"}
 _INTS = {"type": "array", "items": {"type": "integer", "minimum": 0}, "minItems": 1, "uniqueItems": True}
 _LENGTHS = {"type": "array", "items": {"type": "integer", "minimum": 1}, "minItems": 1, "uniqueItems": True}
 
+_MODULE = {"type": "string", "pattern": r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$"}
+_MODULES = {"type": "array", "items": _MODULE, "uniqueItems": True}
+
+Modules = Annotated[tuple[str, ...], BeforeValidator(_modules), WithJsonSchema(_MODULES)]
 Name = Annotated[str, BeforeValidator(_name), WithJsonSchema(_NAME_SCHEMA)]
 Text = Annotated[str, BeforeValidator(_text), WithJsonSchema({"type": "string", "minLength": 1})]
 Seeds = Annotated[
@@ -217,6 +234,11 @@ class SweepSpec(_Strict):
     name: Name = Field(description="The sweep's name, and its folder in the storage folder.")
     study: Name = Field(description="The study it belongs to: the MLflow experiment.")
     description: str = Field(default="", description="Free text.")
+    imports: Modules = Field(
+        default=(),
+        description="Python modules of your own, beside this file or installed, whose tasks, models, positions, "
+        "averages and schedules can be named below.",
+    )
     task: Section = Field(description="The task: its name and options. `lengthwise list` shows them.")
     model: Section = Field(description="The model: its name and options.")
     training: Section = Field(description="Steps, batch size, learning rate, schedule, weight averages ...")
@@ -231,6 +253,12 @@ class SweepSpec(_Strict):
     tracking: Tracking = Field(default_factory=Tracking, description="Where results are published.")
 
     _findings: Findings = PrivateAttr(default_factory=lambda: Findings("(no file)"))
+    _folder: Path | None = PrivateAttr(default=None)
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder of the sweep file, where modules under `imports` are looked for; None if it is in no file."""
+        return self._folder
 
     def findings(self) -> Findings:
         """Where everything was written, for further checks; nothing is found yet."""
@@ -257,11 +285,13 @@ class SweepSpec(_Strict):
     def resolved(self) -> dict[str, Any]:
         """Everything as plain, fresh data with defaults filled in; `load_sweep` of it as YAML gives an equal spec."""
         data = self.model_dump(exclude={"space"}) | {"space": written_space(self.space)}
+        if not self.imports:
+            del data["imports"]
         if self.search.listed is None:
             del data["search"]["listed"]  # it belongs to one sampler alone
         if self.objective.checkpoint == "last":
             del data["objective"]["checkpoint"]  # a sweep begun before the key existed is still the same sweep
-        return {name: plain(data[name]) for name in type(self).model_fields}
+        return {name: plain(data[name]) for name in type(self).model_fields if name in data}
 
     @property
     def spec_hash(self) -> str:

@@ -4,7 +4,7 @@ from dataclasses import MISSING
 from typing import NamedTuple
 
 from trainers.config import registry
-from trainers.config.settings import allowed_values, settings_fields
+from trainers.config.settings import Settings, allowed_values, settings_fields
 
 
 class Description(NamedTuple):
@@ -20,16 +20,18 @@ class Description(NamedTuple):
 
 
 def describe(kind: str) -> list[Description]:
-    """Every registered name of a kind; fields with their meaning, what they may be, and their default."""
-    rows = []
-    for name, cls in sorted(registry.classes(kind).items()):
-        described = {}
-        for item in settings_fields(cls):
-            default = "required" if item.default is MISSING else f"default {item.default!r}"
-            mark = ", per member" if item.metadata["member"] else ""
-            described[item.name] = f"{item.metadata['help']} ({allowed_values(cls, item)}; {default}{mark})".strip()
-        summary = (cls.__doc__ or "").strip().splitlines()[0]
-        required = any(item.default is MISSING for item in settings_fields(cls))
-        metrics = {} if required else dict(getattr(cls(), "metrics", {}))
-        rows.append(Description(name, summary, described, metrics))
-    return rows
+    """Every registered name of a kind, in alphabetical order."""
+    return [describe_class(cls) for _, cls in sorted(registry.classes(kind).items())]
+
+
+def describe_class(cls: type[Settings]) -> Description:
+    """A registered class; fields with their meaning, what they may be, and their default."""
+    described = {}
+    for item in settings_fields(cls):
+        default = "required" if item.default is MISSING else f"default {item.default!r}"
+        mark = ", per member" if item.metadata["member"] else ""
+        described[item.name] = f"{item.metadata['help']} ({allowed_values(cls, item)}; {default}{mark})".strip()
+    summary = (cls.__doc__ or "").strip().partition("\n")[0]
+    required = any(item.default is MISSING for item in settings_fields(cls))
+    metrics = {} if required else dict(getattr(cls(), "metrics", {}))
+    return Description(cls.name, summary, described, metrics)

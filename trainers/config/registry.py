@@ -2,7 +2,8 @@
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from trainers.config.contract import missing
@@ -32,6 +33,19 @@ def register(kind: str, name: str) -> Callable[[S], S]:
         return cls
 
     return add
+
+
+@contextmanager
+def all_or_nothing() -> Iterator[None]:
+    """What is registered inside stays registered unless an exception ends it; every shipped class is there before."""
+    before = {kind: dict(classes(kind)) for kind in KINDS}
+    try:
+        yield
+    except BaseException:
+        for kind, known in before.items():
+            _classes[kind].clear()
+            _classes[kind].update(known)
+        raise
 
 
 def names(kind: str) -> tuple[str, ...]:

@@ -1,0 +1,199 @@
+"""Modules of the user's own: what counts of them, where they are looked for, and what is said of those that fail."""
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from orchestrator.plan import own_code
+from orchestrator.plan.own_code import OwnCodeError, find, import_for, load
+from search_spaces import SweepFileError, load_sweep, parse_sweep
+from trainers.config import registry
+
+AVERAGE = '''
+from trainers.averaging import Ema
+from trainers.config.registry import register
+
+
+@register("average", "{name}")
+class Own(Ema):
+    """An average of the test's own."""
+'''
+
+
+@pytest.fixture(autouse=True)
+def forgotten() -> Iterator[None]:
+    """What a test imports and registers is gone after it."""
+    before = {kind: dict(registry.classes(kind)) for kind in registry.KINDS}
+    modules, path, loaded = set(sys.modules), list(sys.path), dict(own_code._loaded)
+    yield
+    for kind, known in before.items():
+        registry._classes[kind].clear()
+        registry._classes[kind].update(known)
+    for name in set(sys.modules) - modules:
+        del sys.modules[name]
+    sys.path[:] = path
+    own_code._loaded.clear()
+    own_code._loaded.update(loaded)
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Callable[..., Path]:
+    def write(**files: str) -> Path:
+        for name, text in files.items():
+            path = tmp_path / f"{name.replace('__in__', '/')}.py"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        return tmp_path
+
+    return write
+
+
+def test_a_module_is_its_files_and_those_beside_it_that_it_imports(written) -> None:
+    folder = written(
+        own_a="import own_b, json\nfrom own_pack.deep import x\n",
+        own_b="import own_a\n",
+        own_pack__in____init__="",
+        own_pack__in__deep="from own_pack import y\n",
+        own_pack__in__deeper__in__more="",
+        own_unused="",
+    )
+    source = find("own_a", [folder])
+    assert set(source.files) == {
+        "own_a.py", "own_b.py", "own_pack/__init__.py", "own_pack/deep.py", "own_pack/deeper/more.py",
+    }  # fmt: skip
+    assert not source.installed and source.root == folder
+    before = source.sha256
+    (folder / "own_unused.py").write_text("changed")
+    assert find("own_a", [folder]).sha256 == before
+    (folder / "own_pack" / "deep.py").write_text("x = 2\n")
+    assert find("own_a", [folder]).sha256 != before
+
+
+def test_where_the_files_lie_does_not_matter_for_the_hash(written, tmp_path: Path) -> None:
+    folder = written(own_a="import own_b", own_b="")
+    other = tmp_path / "other"
+    other.mkdir()
+    for name in ("own_a.py", "own_b.py"):
+        (other / name).write_bytes((folder / name).read_bytes())
+    assert find("own_a", [folder]).sha256 == find("own_a", [other]).sha256
+
+
+def test_classes_register_once_and_the_same_module_again_is_no_second_one(written) -> None:
+    folder = written(own_averages=AVERAGE.format(name="own_average"))
+    load(find("own_averages", [folder]))
+    load(find("own_averages", [folder]))
+    assert "own_average" in registry.names("average")
+
+
+def test_other_content_under_the_same_name_is_refused(written, tmp_path: Path) -> None:
+    folder = written(own_averages=AVERAGE.format(name="own_average"))
+    load(find("own_averages", [folder]))
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "own_averages.py").write_text("x = 1\n")
+    with pytest.raises(OwnCodeError, match="use another process"):
+        load(find("own_averages", [other]))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("import own_missing\n", r"ModuleNotFoundError: No module named 'own_missing' \(.*own_bad.py:1\)"),
+        ("x = 1\n1 / 0\n", r"ZeroDivisionError: division by zero \(.*own_bad.py:2\)"),
+        ("def f(:\n", r"SyntaxError: .* \(.*own_bad.py:1\)"),
+        (AVERAGE.format(name="ema"), r"ValueError: average 'ema' is registered twice"),
+    ],
+)
+def test_a_module_that_fails_is_named_with_its_line_and_leaves_nothing(written, text: str, said: str) -> None:
+    folder = written(own_bad=AVERAGE.format(name="half_way") + text)
+    if text.startswith("def"):
+        folder = written(own_bad=text)
+    source = find("own_bad", [folder])
+    with pytest.raises(OwnCodeError, match=said.replace("py:1", r"py:\d+").replace("py:2", r"py:\d+")):
+        load(source)
+    assert "half_way" not in registry.names("average") and "own_bad" not in sys.modules
+    written(own_bad=AVERAGE.format(name="half_way"))
+    load(find("own_bad", [folder]))
+    assert "half_way" in registry.names("average")
+
+
+@pytest.mark.parametrize("name", ["json", "trainers", "orchestrator.sweep", "typing"])
+def test_names_of_python_and_of_ours_are_refused(name: str, tmp_path: Path) -> None:
+    with pytest.raises(OwnCodeError, match="cannot have the name of"):
+        find(name, [tmp_path])
+
+
+def test_a_module_that_is_nowhere_says_where_it_was_looked_for(tmp_path: Path) -> None:
+    with pytest.raises(OwnCodeError) as caught:
+        find("own_nowhere", [tmp_path])
+    assert str(tmp_path) in str(caught.value) and "installed packages" in str(caught.value)
+
+
+def test_an_installed_package_is_found_and_known_as_one() -> None:
+    source = find("iniconfig", [])
+    assert source.installed and "iniconfig/__init__.py" in source.files
+
+
+QUICKSTART = Path(own_code.__file__).parents[2] / "search_spaces" / "quickstart.yaml"
+
+
+def test_the_sweep_file_names_modules_beside_it(written) -> None:
+    folder = written(own_averages=AVERAGE.format(name="own_average"))
+    file = folder / "own.yaml"
+    file.write_text(QUICKSTART.read_text() + "imports: [own_averages]\n")
+    spec = load_sweep(file)
+    assert spec.imports == ("own_averages",) and spec.folder == folder
+    (source,) = import_for(spec)
+    assert source.root == folder and "own_average" in registry.names("average")
+    assert spec.resolved()["imports"] == ["own_averages"]
+
+
+def test_a_missing_module_is_a_problem_of_its_line(tmp_path: Path) -> None:
+    file = tmp_path / "own.yaml"
+    text = QUICKSTART.read_text() + "imports: [own_nowhere]\n"
+    file.write_text(text)
+    with pytest.raises(SweepFileError) as caught:
+        import_for(load_sweep(file))
+    (problem,) = caught.value.problems
+    assert problem.where == f"{file}:{len(text.splitlines())}" and problem.key == "imports[0]"
+
+
+def test_import_options_are_added_to_those_of_the_file(written) -> None:
+    folder = written(own_a="", own_b="")
+    file = folder / "own.yaml"
+    file.write_text(QUICKSTART.read_text() + "imports: [own_a]\n")
+    spec = load_sweep(file, imports=["own_a", "own_b", "own_nowhere"])
+    assert spec.imports == ("own_a", "own_b", "own_nowhere")
+    with pytest.raises(SweepFileError) as caught:
+        import_for(spec)
+    assert [problem.where for problem in caught.value.problems] == ["--import own_nowhere"]
+
+
+@pytest.mark.parametrize("written_list", ["[my tasks]", "[a, a]", "[../evil]", "my_tasks", "['1a']", "[a..b]"])
+def test_what_is_no_list_of_module_names_is_refused(written_list: str) -> None:
+    with pytest.raises(SweepFileError) as caught:
+        parse_sweep(QUICKSTART.read_text() + f"imports: {written_list}\n", "here.yaml")
+    (problem,) = caught.value.problems
+    assert problem.key == "imports" and "module names" in (problem.allowed or "")
+
+
+def test_a_sweep_without_modules_has_no_such_key() -> None:
+    assert "imports" not in load_sweep(QUICKSTART).resolved()
+
+
+def test_the_contract_is_checked_from_the_command_line(written) -> None:
+    folder = written(
+        own_good=AVERAGE.format(name="own_average"), own_bad=AVERAGE.format(name="x").replace("test's own.", "own")
+    )
+
+    def check(*modules: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "trainers.check", *modules]
+        return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+    good, bad, none, missing = check("own_good"), check("own_bad"), check(), check("own_nowhere")
+    assert (good.returncode, good.stdout) == (0, "average own_average: good\n"), good.stderr
+    assert bad.returncode == 1 and "docstring does not begin with a sentence" in bad.stdout
+    assert none.returncode == 2 and missing.returncode == 2 and "own_nowhere cannot be imported" in missing.stderr
