@@ -25,7 +25,9 @@ UNBUILT = "whether the values fit together is checked once this is mended"
 def load_checked(
     path: str | Path, overrides: Sequence[str] = (), name: str | None = None, imports: Sequence[str] = ()
 ) -> SweepSpec:
-    """Read a sweep file as `load_sweep` does, and import the modules of the user's own that it names; one with problems is looked through to the end before it is refused.
+    """Read a sweep file as `load_sweep` does, and import the modules of the user's own that it names.
+
+    A file with problems is looked through to the end before it is refused.
 
     Raises SweepFileError with the problems of the grammar and those that `trainers` finds, in the order of lines. A
     file without problems of grammar comes back: `configurations_of` has the rest to say about it.

@@ -8,6 +8,7 @@ import psutil
 
 from orchestrator.errors import UserError
 from orchestrator.plan import search
+from orchestrator.plan.own_code import import_for
 from orchestrator.plan.packs import Cluster, Pack, makespan, packing
 from orchestrator.plan.soundness import check
 from orchestrator.preview.upload import measure
@@ -92,6 +93,11 @@ def forecast(spec: SweepSpec, workers: int | None, working_dir: Path) -> Forecas
     later = search.total(spec) - len(configurations)
     upload = measure(working_dir)
     warnings = [upload.describe()] if upload.too_large else []
+    warnings += [
+        f"{source.module} lies in {source.root}, outside of {upload.folder}, and would not travel with a job"
+        for source in import_for(spec)
+        if not source.installed and not source.root.is_relative_to(upload.folder)
+    ]
     if len(distinct) < len(configurations):
         warnings.append(f"{len(configurations) - len(distinct)} configurations repeat earlier ones and are run once")
     whole = search.total(spec) / len(configurations)

@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -24,19 +24,8 @@ class Own(Ema):
 
 
 @pytest.fixture(autouse=True)
-def forgotten() -> Iterator[None]:
-    """What a test imports and registers is gone after it."""
-    before = {kind: dict(registry.classes(kind)) for kind in registry.KINDS}
-    modules, path, loaded = set(sys.modules), list(sys.path), dict(own_code._loaded)
-    yield
-    for kind, known in before.items():
-        registry._classes[kind].clear()
-        registry._classes[kind].update(known)
-    for name in set(sys.modules) - modules:
-        del sys.modules[name]
-    sys.path[:] = path
-    own_code._loaded.clear()
-    own_code._loaded.update(loaded)
+def forgotten(own_code_forgotten: None) -> None:
+    """Every test here imports and registers."""
 
 
 @pytest.fixture

@@ -183,11 +183,11 @@ class CommandLine:
                 sys.exit(0)
         return subprocess.CompletedProcess(words, ended.value.code or 0, out.getvalue(), err.getvalue())
 
-    def start(self, *arguments: Any, **environment: str) -> subprocess.Popen[str]:
+    def start(self, *arguments: Any, cwd: Path = REPOSITORY, **environment: str) -> subprocess.Popen[str]:
         """Start a verb in a process and session of its own and return at once."""
         process = subprocess.Popen(
             [sys.executable, "-m", "orchestrator", *map(str, arguments)],
-            cwd=REPOSITORY,
+            cwd=cwd,
             env=self.environment | environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -198,9 +198,9 @@ class CommandLine:
         self._started.append(process)
         return process
 
-    def process(self, *arguments: Any, **environment: str) -> subprocess.CompletedProcess[str]:
+    def process(self, *arguments: Any, cwd: Path = REPOSITORY, **environment: str) -> subprocess.CompletedProcess[str]:
         """Run a verb to its end in a process of its own."""
-        process = self.start(*arguments, **environment)
+        process = self.start(*arguments, cwd=cwd, **environment)
         out, err = process.communicate()
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
@@ -257,3 +257,42 @@ def records_fixture() -> Callable[[Path, str], list[Record]]:
 @pytest.fixture(name="curves")
 def curves_fixture() -> Callable[[Path], pd.DataFrame]:
     return curves
+
+
+OWN_TASK = '''"""A task of my own: the tokens again, with the vocabulary of a module beside it."""
+
+from typing import ClassVar
+
+import torch
+
+from my_numbers import SMALLEST
+from trainers.config.registry import register
+from trainers.config.settings import setting
+from trainers.tasks.set_complement import SetComplement
+
+
+@register("task", "my_complement")
+class MyComplement(SetComplement):
+    """Set complement with a vocabulary of its own.
+
+    >>> MyComplement().vocabulary
+    6
+    >>> MyComplement(vocabulary=7).inputs >= 7
+    True
+    """
+
+    vocabulary: int = setting(SMALLEST, low=SMALLEST, help="number of tokens")
+'''
+
+
+@pytest.fixture
+def study(tmp_path: Path, tiny_text: str) -> Path:
+    """A folder of the user's with a sweep file, a module and another one that it imports."""
+    folder = tmp_path / "my study"
+    folder.mkdir()
+    (folder / "my_tasks.py").write_text(OWN_TASK)
+    (folder / "my_numbers.py").write_text("SMALLEST = 6\n")
+    text = tiny_text.replace("name: set_complement, vocabulary: 6,", "name: my_complement,")
+    assert text != tiny_text
+    (folder / "own.yaml").write_text(text + "imports: [my_tasks]\n")
+    return folder

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+REPOSITORY = Path(__file__).resolve().parents[3]
 RAY = Path(sys.executable).with_name("ray")
 SMALL = ("--set", "training.steps=40", "--set", "search.configurations=1")
 
@@ -99,13 +100,13 @@ def job_status(head: Head, submission: str) -> str:
         return str(json.load(answer)["status"])
 
 
-def submit(head: Head, submission: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+def submit(head: Head, submission: str, *arguments: str, cwd: Path = REPOSITORY) -> subprocess.CompletedProcess[str]:
     """What the README tells: the working tree is uploaded and the sweep runs from it."""
     command = [str(RAY), "job", "submit", "--submission-id", submission, "--working-dir", "."]
     command += ["--", sys.executable, "-m", "orchestrator", *arguments]
     return subprocess.run(
         command,
-        cwd=Path(__file__).resolve().parents[3],
+        cwd=cwd,
         env=head.environment,
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -143,3 +144,13 @@ def test_a_bad_sweep_file_fails_the_job_with_one_message(head: Head, tiny: Path)
     log = done.stdout + done.stderr
     assert done.returncode != 0 and "did you mean total_variation?" in log and "Traceback" not in log
     assert not (head.home / "lengthwise-sweeps" / "bad").exists()
+
+
+def test_a_job_runs_a_task_of_ones_own_that_travels_with_the_upload(head: Head, study: Path, records) -> None:
+    done = submit(head, "own", "run", "own.yaml", *SMALL, "--name", "own", cwd=study)
+    log = done.stdout + done.stderr
+    assert done.returncode == 0 and "succeeded" in done.stdout, log
+    folder = head.home / "lengthwise-sweeps" / "own"
+    (code,) = records(folder, "sweep")[0].fields["code"]
+    assert code["module"] == "my_tasks" and str(study) not in code["root"]  # the copy that was uploaded
+    assert [r.fields["status"] for r in records(folder, "end")] == ["complete"]

@@ -1,0 +1,94 @@
+"""A sweep of the user's own task, in a folder that is no clone of this repository: run, reported, resumed, changed."""
+
+import shutil
+from pathlib import Path
+
+from orchestrator.plan.own_code import import_for
+from orchestrator.record.kept_code import keep
+from orchestrator.record.ledger import Ledger
+from orchestrator.record.state import SweepState
+from search_spaces import load_sweep
+
+
+def test_a_task_of_ones_own_is_run_and_reported_long_after(lengthwise, study: Path, tmp_path: Path, records) -> None:
+    storage = tmp_path / "sweeps"
+    done = lengthwise.process("run", study / "own.yaml", "--storage", storage, cwd=study)
+    assert done.returncode == 0, done.stdout + done.stderr
+    folder = storage / "tiny"
+    (code,) = records(folder, "sweep")[0].fields["code"]
+    assert (code["module"], code["installed"], sorted(code["files"])) == (
+        "my_tasks",
+        False,
+        ["my_numbers.py", "my_tasks.py"],
+    )
+    copy = folder / "code" / code["sha256"][:12]
+    assert {path.name: path.read_bytes() for path in copy.iterdir()} == {
+        name: (study / name).read_bytes() for name in ("my_tasks.py", "my_numbers.py")
+    }
+    shutil.rmtree(study)
+    again = lengthwise.process("report", folder, cwd=tmp_path)
+    assert again.returncode == 0 and "my_tasks" not in again.stderr, again.stdout + again.stderr
+    assert (
+        lengthwise.process("resume", folder, cwd=tmp_path).returncode == 0
+    )  # nothing is left to train: the copy will do
+
+
+def begun(study: Path, folder: Path) -> None:
+    """A sweep whose driver was killed before it drew anything."""
+    spec = load_sweep(study / "own.yaml", ["search.configurations=1"])
+    sources = import_for(spec)
+    first = {"name": spec.name, "study": spec.study, "spec": spec.resolved(), "spec_hash": spec.spec_hash}
+    with Ledger.create(folder, {**first, "provenance": {}, "code": [one.recorded() for one in sources]}):
+        keep(folder, sources)
+
+
+def test_changed_code_is_refused_at_resume_and_recorded_when_accepted(
+    lengthwise, study: Path, tmp_path: Path, own_code_forgotten: None
+) -> None:
+    folder = tmp_path / "tiny"
+    begun(study, folder)
+    (study / "my_numbers.py").write_text("SMALLEST = 5 + 1\n")
+    before = (folder / "events.jsonl").read_bytes()
+    refused = lengthwise.process("resume", folder, cwd=tmp_path)
+    assert refused.returncode == 2 and "Traceback" not in refused.stderr
+    assert (
+        "my_tasks" in refused.stderr and "my_numbers.py" in refused.stderr and "--accept-code-change" in refused.stderr
+    )
+    assert (folder / "events.jsonl").read_bytes() == before
+    (study / "my_tasks.py").rename(study / "elsewhere.py")
+    missing = lengthwise.process("resume", folder, cwd=tmp_path)
+    assert missing.returncode == 2 and "there is no such module" in missing.stderr
+    (study / "elsewhere.py").rename(study / "my_tasks.py")
+    accepted = lengthwise.process("resume", folder, "--accept-code-change", cwd=tmp_path)
+    assert accepted.returncode == 0, accepted.stdout + accepted.stderr
+    assert "my_tasks has changed (my_numbers.py)" in accepted.stdout
+    state = SweepState.load(folder)
+    assert state.ended == "complete" and state.code[0]["sha256"] != records_code(folder)["sha256"]
+
+
+def test_the_copy_serves_where_the_module_is_gone_and_that_is_accepted(
+    lengthwise, study: Path, tmp_path: Path, own_code_forgotten: None
+) -> None:
+    folder = tmp_path / "tiny"
+    begun(study, folder)
+    shutil.rmtree(study)
+    accepted = lengthwise.process(
+        "resume", folder, "--accept-code-change", "--set", "resources.scheduler=ray", cwd=tmp_path
+    )
+    assert accepted.returncode == 0, accepted.stdout + accepted.stderr
+    assert "is no longer in" in accepted.stdout and SweepState.load(folder).ended == "complete"
+
+
+def test_a_wrong_setting_of_ones_own_task_is_named_as_that_of_a_shipped_one(lengthwise, study: Path) -> None:
+    wrong = lengthwise.process(
+        "validate", study / "own.yaml", "--set", "task.vocabulary=5", "--set", "task.vocabluary=9", cwd=study
+    )
+    assert wrong.returncode == 2 and "did you mean vocabulary?" in wrong.stderr, wrong.stderr
+    listed = lengthwise.process("list", "task", "--import", "my_tasks", cwd=study)
+    assert "task my_complement: Set complement with a vocabulary of its own." in listed.stdout, listed.stderr
+
+
+def records_code(folder: Path) -> dict:
+    from orchestrator.record.ledger import read_first_record
+
+    return read_first_record(folder).fields["code"][0]
