@@ -1,28 +1,25 @@
-"""What tests of every folder use."""
+"""What tests of several packages need."""
 
-import io
-from collections.abc import Callable
-from pathlib import Path
+import sys
+from collections.abc import Iterator
 
 import pytest
-from rich.console import Console
+
+from orchestrator.plan import own_code
+from trainers.config import registry
 
 
 @pytest.fixture
-def run_inline(tmp_path: Path) -> Callable[..., Path]:
-    """run_inline(FILE, "key=value", ..., name=None) runs a sweep file to its end in this process, without Ray.
-
-    Returns the sweep's folder, which is in the test's own.
-    """
-
-    def run(file: Path, *overrides: str, name: str | None = None) -> Path:
-        from orchestrator.sweep import run_sweep
-        from search_spaces import load_sweep
-
-        spec = load_sweep(file, [*overrides, "resources.scheduler=inline", "tracking.enabled=false"], name)
-        said = io.StringIO()
-        outcome = run_sweep(spec, tmp_path, Console(file=said, width=160))
-        assert outcome.exit_code == 0, said.getvalue()
-        return outcome.folder
-
-    return run
+def own_code_forgotten() -> Iterator[None]:
+    """What a test imports and registers is gone after it."""
+    before = {kind: dict(registry.classes(kind)) for kind in registry.KINDS}
+    modules, path, loaded = set(sys.modules), list(sys.path), dict(own_code._loaded)
+    yield
+    for kind, known in before.items():
+        registry._classes[kind].clear()
+        registry._classes[kind].update(known)
+    for name in set(sys.modules) - modules:
+        del sys.modules[name]
+    sys.path[:] = path
+    own_code._loaded.clear()
+    own_code._loaded.update(loaded)

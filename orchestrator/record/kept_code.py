@@ -33,6 +33,7 @@ def keep(folder: Path, sources: Iterable[Source]) -> list[dict[str, Any]]:
                 content = (source.root / name).read_bytes()
                 if source.sha256_of(content) != sha256:
                     raise OwnCodeError(f"{source.module}: {source.root / name} was changed while the sweep was begun")
+                target.parent.mkdir(parents=True, exist_ok=True)
                 write_whole(target, [content])
             except OSError as error:
                 raise LedgerError(f"{target}: cannot be written: {error.strerror}") from error

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import copy
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +11,10 @@ import numpy as np
 import pytest
 
 from orchestrator.figures import drawing
-from orchestrator.plan import own_code
 from orchestrator.record.curves import write_part
 from orchestrator.record.ledger import Ledger
 from orchestrator.record.state import SweepState
 from orchestrator.results.objective import score_configurations, score_members
-from trainers.config import registry
 from trainers.config.member import MemberConfig
 from trainers.results import Evaluation
 
@@ -195,19 +192,3 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     found: dict[str, Any] = {}
     monkeypatch.setattr(drawing, "save", lambda path, draw, *facts: found.setdefault(path.name, draw()) and path)
     return found
-
-
-@pytest.fixture
-def own_code_forgotten() -> Iterator[None]:
-    """What a test imports and registers is gone after it."""
-    before = {kind: dict(registry.classes(kind)) for kind in registry.KINDS}
-    modules, path, loaded = set(sys.modules), list(sys.path), dict(own_code._loaded)
-    yield
-    for kind, known in before.items():
-        registry._classes[kind].clear()
-        registry._classes[kind].update(known)
-    for name in set(sys.modules) - modules:
-        del sys.modules[name]
-    sys.path[:] = path
-    own_code._loaded.clear()
-    own_code._loaded.update(loaded)

@@ -1,9 +1,6 @@
 """Every block of YAML and Python in a README is loaded, run, or quoted from a file."""
 
-import importlib
-import importlib.util
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +11,11 @@ from pages import PAGES, ROOT, page
 import trainers
 from orchestrator.plan.configurations import configure
 from orchestrator.plan.search import draw_sample
+from orchestrator.plan.soundness import load_checked
 from search_spaces import load_sweep, schema_text
 from search_spaces.grammar.domains import KINDS
 from search_spaces.grammar.spec import Resources
+from trainers.check import contract_problems
 from trainers.config import registry
 from trainers.config.member import MemberConfig
 from trainers.results import Evaluation, Progress
@@ -30,7 +29,13 @@ def source() -> dict[str, Any]:
 
 
 def yaml_blocks() -> list[Any]:
-    return [pytest.param(text, id=f"{one.name} {n}") for one in PAGES for n, text in enumerate(one.blocks("yaml"))]
+    """Those that need no module of one's own."""
+    return [
+        pytest.param(text, id=f"{one.name} {n}")
+        for one in PAGES
+        for n, text in enumerate(one.blocks("yaml"))
+        if "imports:" not in text
+    ]
 
 
 def python_blocks(*markers: str, without: bool = False) -> list[Any]:
@@ -119,28 +124,24 @@ def test_code_is_quoted_from_the_file(text: str) -> None:
     assert "ema" in registry.names("average")
 
 
-@pytest.mark.parametrize("text", python_blocks(TASK))
-def test_a_task_of_a_page_keeps_the_contract_and_trains(
-    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "running_maximum.py").write_text(text)
-    monkeypatch.syspath_prepend(tmp_path)
-    contract = importlib.util.spec_from_file_location("contract", ROOT / "tests/trainers/tasks/test_contract.py")
-    assert contract is not None and contract.loader is not None
-    tests = importlib.util.module_from_spec(contract)
-    contract.loader.exec_module(tests)
-    importlib.import_module("running_maximum")
-    try:
-        tests.test_a_task_runs_the_examples_of_its_docstring("running_maximum")
-        tests.test_a_task_samples_and_scores_what_it_declares("running_maximum")
-        model = {"name": "attention_only", "width": 8}
-        training = {"steps": 2, "batch_size": 4, "learning_rate": 0.01, "compile": False}
-        sections = {"task": {"name": "running_maximum"}, "model": model, "training": training}
-        results = trainers.train([MemberConfig.from_dict({**sections, "evaluation": {"samples": 10}})], Silent())
-        assert {"accuracy", "error"} <= {curve.metric for curve in results[0].curves}
-    finally:
-        registry._classes["task"].pop("running_maximum")
-        sys.modules.pop("running_maximum")
+@pytest.mark.usefixtures("own_code_forgotten")
+def test_a_task_of_a_page_keeps_the_contract_and_trains(tmp_path: Path) -> None:
+    """As `my_tasks.py` beside a sweep file, which the page's YAML names."""
+    (text,) = [text for text in page("trainers/README.md").blocks("python") if TASK in text]
+    (part,) = [text for text in page("trainers/README.md").blocks("yaml") if "imports:" in text]
+    assert "imports: [my_tasks]" in part and "imports: [my_tasks]" in page("search_spaces/README.md").text
+    (tmp_path / "my_tasks.py").write_text(text)
+    whole = {**source(), **yaml.safe_load(part)}
+    whole["objective"] = {**whole["objective"], "metric": "accuracy", "direction": "maximize"}
+    file = tmp_path / "own.yaml"
+    file.write_text(yaml.safe_dump(whole), encoding="utf-8")
+    assert load_checked(file).imports == ("my_tasks",)
+    assert list(contract_problems("task", "running_maximum")) == []
+    model = {"name": "attention_only", "width": 8}
+    training = {"steps": 2, "batch_size": 4, "learning_rate": 0.01, "compile": False}
+    sections = {"task": {"name": "running_maximum"}, "model": model, "training": training}
+    results = trainers.train([MemberConfig.from_dict({**sections, "evaluation": {"samples": 10}})], Silent())
+    assert {"accuracy", "error"} <= {curve.metric for curve in results[0].curves}
 
 
 class Silent:
