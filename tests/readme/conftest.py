@@ -1,27 +1,31 @@
 """The module `pages` of this folder for its tests, and a folder in which the examples of the pages can run."""
 
-import importlib.util
+import io
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
+from rich.console import Console
 
+from orchestrator.sweep import run_sweep
 from search_spaces import load_sweep
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(Path(__file__).parent))
 
-QUICKSTART = (
+RING = (
+    "space={}",
+    "seeds=1",
+    "task.ring=11",
+    "task.window=4",
+    "task.betas=[0.5]",
+    "model.width=6",
     "training.steps=6",
-    "training.compile=false",
-    "seeds=2",
-    "search.configurations=2",
     "evaluation.every=3",
-    "evaluation.samples=20",
 )
-RING = ("task.ring=11", "task.window=4", "task.betas=[0.5]", "model.width=6", "training.steps=6", "evaluation.every=3")
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -35,19 +39,11 @@ def one_thread() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The sweep files, and in sweeps/ what two of them gave: shortened, and trained in this process."""
+    """The sweep files, a finished sweep as sweeps/quickstart, and a small ring that has kept its weights."""
     folder = tmp_path_factory.mktemp("sandbox")
     (folder / "search_spaces").symlink_to(ROOT / "search_spaces")
-    found = importlib.util.spec_from_file_location("stages", ROOT / "tests/orchestrator/running/conftest.py")
-    assert found is not None and found.loader is not None
-    stages = importlib.util.module_from_spec(found)
-    found.loader.exec_module(stages)
-    for file, changes in {
-        "search_spaces/quickstart.yaml": (*QUICKSTART, "objective.lengths=[6]"),
-        "search_spaces/arithmetic/fig9_ring.yaml": (*RING, "objective.lengths=[1]"),
-    }.items():
-        spec = load_sweep(ROOT / file, changes)
-        stage = stages.Stage(folder / "sweeps" / spec.name, spec)
-        stage.begin()
-        stage.play()
+    shutil.copytree(ROOT / "tests" / "sweeps" / "0.1.0" / "finished", folder / "sweeps" / "quickstart")
+    overrides = [*RING, "objective.lengths=[1]", "resources.scheduler=inline", "tracking.enabled=false"]
+    spec = load_sweep(ROOT / "search_spaces" / "arithmetic" / "fig9_ring.yaml", overrides)
+    assert run_sweep(spec, folder / "sweeps", Console(file=io.StringIO())).exit_code == 0
     return folder

@@ -3,6 +3,7 @@
 import importlib.util
 import re
 import shlex
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -11,7 +12,10 @@ import yaml
 from pages import FOLDERS, PAGES, ROOT, Page, page
 
 from orchestrator.cli import app
+from orchestrator.plan.configurations import configure
+from orchestrator.plan.search import draw_sample
 from search_spaces import load_sweep
+from trainers.config import registry
 
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
@@ -55,10 +59,17 @@ def check_lengthwise(words: list[str], whole: bool) -> None:
     if whole:
         given = command.make_context(verb, list(rest)).params
         for file in [given["file"]] if "file" in given else given.get("files", ()):
-            load_sweep(ROOT / file, given.get("overrides") or (), given.get("name"))
+            build(str(file), given.get("overrides") or (), given.get("name"))
+        assert verb != "list" or given["kind"] in (None, *registry.KINDS)
     for word in rest:
         if "/" in word and word.endswith(".yaml"):
-            load_sweep(ROOT / word)
+            build(word)
+
+
+def build(file: str, overrides: Sequence[str] = (), name: str | None = None) -> None:
+    """Load a sweep file and build a configuration of it, as `run` would."""
+    spec = load_sweep(ROOT / file, overrides, name)
+    assert configure(spec, [(draw.number, draw.values) for draw in draw_sample(spec, 1)])
 
 
 def check_make(words: list[str]) -> None:
@@ -131,6 +142,12 @@ def test_options_named_in_the_text_exist() -> None:
     for one in PAGES:
         named = set(re.findall(r"`[^`\n]*?(--[a-z][a-z-]*)", one.prose))
         assert named <= ours | OF_OTHERS, f"{one.name} names {sorted(named - ours - OF_OTHERS)}"
+
+
+@pytest.mark.parametrize("one", PAGES, ids=lambda one: one.name)
+def test_overrides_in_the_text_can_be_set(one: Page) -> None:
+    for override in re.findall(r"`[^`\n]*?--set ([\w.]+=[^\s`]+)", one.prose):
+        build("search_spaces/quickstart.yaml", [override])
 
 
 def test_the_job_of_the_page_is_the_one_the_script_prints() -> None:

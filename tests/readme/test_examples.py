@@ -1,6 +1,9 @@
 """Every block of YAML and Python in a README is loaded, run, or quoted from a file."""
 
 import re
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -160,6 +163,16 @@ def test_python_of_a_page_runs(text: str, sandbox: Path, monkeypatch: pytest.Mon
     exec(compile(text, "README.md", "exec"), names)
     if "kept_weights" in text:
         assert names["positions"].shape == (11, 6)
+
+
+@pytest.mark.parametrize(
+    "text", [pytest.param(text, id=f"{one.name} {n}") for one in PAGES for n, text in enumerate(one.blocks("console"))]
+)
+def test_a_command_prints_what_the_page_shows(text: str) -> None:
+    (command, *shown) = text.splitlines()
+    words = shlex.split(command.removeprefix("$ lengthwise "))
+    done = subprocess.run([sys.executable, "-m", "orchestrator", *words], cwd=ROOT, capture_output=True, text=True)
+    assert (done.stdout + done.stderr).splitlines() == shown
 
 
 def test_there_are_examples_on_the_pages_with_python() -> None:
