@@ -214,9 +214,10 @@ def report(
 @app.command()
 def publish(folder: SweepFolder, tracking_uri: TrackingUri = None) -> None:
     """Bring MLflow up to what the ledger says; may be repeated at any time."""
+    from orchestrator.report import artifacts
     from orchestrator.tracking.publish import publish as publish_sweep
 
-    published = publish_sweep(folder, tracking_uri)
+    published = publish_sweep(folder, tracking_uri, artifacts=artifacts)
     _say(f"{published.uri}: {published.completed} configurations are published; {published.points} points were new")
     for what, link in published.links:
         _say(f"{what}: {link}")
@@ -235,7 +236,7 @@ def ui(
     if tracking_uri is None:
         check_storage(storage)
     _say("starting MLflow ...")
-    from orchestrator.tracking.publish import serve
+    from orchestrator.tracking.serve import serve
 
     serve(storage, host, port, allowed_hosts=allowed_hosts, uri=tracking_uri, say=_say)
 

@@ -35,7 +35,7 @@ from search_spaces import SweepSpec, dump_yaml, load_sweep
 from trainers.files.atomic_file import write_whole
 
 if TYPE_CHECKING:
-    from orchestrator.tracking.publish import Publisher
+    from orchestrator.tracking.publisher import Publisher
 
 SPEC_FILE = "sweep.yaml"
 PASSIVE = ("name", "description", "resources", "tracking")  # keys of a sweep file that do not change what is computed
@@ -265,9 +265,12 @@ class _Publishing:
 
     def _begun(self) -> "Publisher":
         if self._publisher is None:
-            from orchestrator.tracking.publish import Publisher
+            from orchestrator.report import artifacts
+            from orchestrator.tracking.publisher import Publisher
 
-            self._publisher = Publisher(self._folder, self._section.uri, experiment=self._section.experiment)
+            self._publisher = Publisher(
+                self._folder, self._section.uri, artifacts=artifacts, experiment=self._section.experiment
+            )
         return self._publisher
 
 

@@ -1,1 +1,5 @@
 """From the ledger to MLflow, the only package that imports it."""
+
+import os
+
+os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # before mlflow is imported: clusters often have no way out

@@ -5,13 +5,9 @@ zigzag. So a seed's curve is there when that seed has ended, a median when all s
 when the sweep has. Times come from the ledger, so that sending a point twice adds nothing.
 """
 
-import hashlib
 import json
 import math
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import pandas as pd
@@ -19,66 +15,27 @@ import pandas as pd
 from orchestrator.record.ledger import Record
 from orchestrator.record.lineage import CONFIRMS
 from orchestrator.record.state import ConfigurationState, SweepState
-from orchestrator.report.tables import first_sentence
 from orchestrator.results.confirmed import Confirmed, read_confirmed
 from orchestrator.results.evaluation_choice import at_steps
-from orchestrator.results.length_groups import spans
 from orchestrator.results.objective import choose, is_judged, quartiles
 from orchestrator.results.summary import Row, Summary
-from orchestrator.tracking.pages import Charts
-from orchestrator.wording import compact_value, short_keys
-
-MAX_PARAM, MAX_TAG, MAX_LABEL = 6000, 8000, 80
-
-
-@dataclass(frozen=True, order=True)
-class Point:
-    """One value of one metric; `step` is a length, or a training step under `progress/`, or 0 for a summary."""
-
-    key: str
-    step: int
-    value: float
-    time_ms: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunContents:
-    """Everything one MLflow run should hold, except its artifacts."""
-
-    config_id: str | None
-    name: str
-    status: str
-    start_ms: int
-    end_ms: int | None
-    params: dict[str, str]
-    tags: dict[str, str]
-    points: tuple[Point, ...]
-
-    def digest(self, *more: str) -> str:
-        """Changes when anything that is published changes."""
-        facts = [
-            self.status,
-            self.end_ms,
-            self.params,
-            self.tags,
-            [(p.key, p.step, p.value) for p in self.points],
-            more,
-        ]
-        return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:24]
-
-
-def sweep_id(records: Sequence[Record]) -> str:
-    """Tells this sweep from any other of the same name: a hash of the ledger's first record."""
-    first = records[0]
-    facts = [first.time, first.fields["name"], first.fields["spec_hash"]]
-    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
+from orchestrator.tracking.names import EvaluationTimes, flat, milliseconds, name, run_name, sweep_id, unique_names
+from orchestrator.tracking.pages import Charts, description
+from orchestrator.tracking.run_contents import RunContents
 
 
 class ContentsOfSweep:
-    """Works out the runs of one sweep from its ledger and summary."""
+    """Works out the runs of one sweep from its ledger and summary; `sentences` go into the note on its page."""
 
-    def __init__(self, state: SweepState, summary: Summary, records: Sequence[Record], curves: pd.DataFrame) -> None:
-        self.state, self.summary, self.records = state, summary, records
+    def __init__(
+        self,
+        state: SweepState,
+        summary: Summary,
+        records: Sequence[Record],
+        curves: pd.DataFrame,
+        sentences: Sequence[str] = (),
+    ) -> None:
+        self.state, self.summary, self.records, self.sentences = state, summary, records, sentences
         self.sweep_id = sweep_id(records)
         self.label = unique_names([*summary.headline, *summary.averages])
         self.times = EvaluationTimes(records)
@@ -103,7 +60,7 @@ class ContentsOfSweep:
             "lengthwise.hostname": str(provenance.get("hostname")),
             "mlflow.source.name": "lengthwise",
             "mlflow.source.type": "LOCAL",
-            "mlflow.note.content": description(summary, confirmed),
+            "mlflow.note.content": description(summary, self.sentences, confirmed),
             **self._confirmation_tags(confirmed),
             **{f"lengthwise.version.{name(n)}": str(v) for n, v in provenance.get("versions", {}).items()},
         }
@@ -126,7 +83,8 @@ class ContentsOfSweep:
         status = {"complete": "FINISHED", "failed": "FAILED", "interrupted": "KILLED"}.get(
             self.state.ended or "", "RUNNING"
         )
-        return self._contents(None, summary.name, status, self.records[0].time, end_ms, params, tags, points)
+        start_ms = milliseconds(self.records[0].time)
+        return RunContents.within_limits(None, summary.name, status, start_ms, end_ms, params, tags, points)
 
     def children(self) -> Iterator[tuple[Row, RunContents]]:
         """The runs of the configurations, by number."""
@@ -170,9 +128,9 @@ class ContentsOfSweep:
             status = "KILLED" if self.state.ended else "RUNNING"
         else:
             status = "FAILED" if row.failed else "FINISHED"
-        return self._contents(
-            row.config_id, run_name(row), status, begun, ended_ms if status != "RUNNING" else None, params, tags, points
-        )
+        end_ms = ended_ms if status != "RUNNING" else None
+        start_ms = milliseconds(begun)
+        return RunContents.within_limits(row.config_id, run_name(row), status, start_ms, end_ms, params, tags, points)
 
     def _band_points(self, row: Row, time_ms: int) -> Iterator[tuple[str, int, float, int]]:
         for metric in self.summary.headline:
@@ -271,118 +229,3 @@ class ContentsOfSweep:
             tags["lengthwise.confirmed_by"] = ", ".join(one.name for one in theirs)
             tags["lengthwise.confirmed_scores"] = json.dumps(scores)
         return tags
-
-    def _contents(
-        self,
-        config_id: str | None,
-        run_name: str,
-        status: str,
-        start: float,
-        end_ms: int | None,
-        params: Mapping[str, str],
-        tags: Mapping[str, str],
-        points: Iterable[tuple[str, int, float, int]],
-    ) -> RunContents:
-        """Drop and count values MLflow cannot hold (it would store infinity as 1.8e308), cut texts to its limits."""
-        every = list(points)
-        finite = sorted(Point(key, step, value, ms) for key, step, value, ms in every if math.isfinite(value))
-        left_out = len(every) - len(finite)
-        tags = {**tags, "lengthwise.values_left_out": f"{left_out} not finite" if left_out else "0"}
-        return RunContents(
-            config_id=config_id,
-            name=run_name[:250],
-            status=status,
-            start_ms=milliseconds(start),
-            end_ms=end_ms,
-            params={key[:250]: text[:MAX_PARAM] for key, text in params.items()},
-            tags={key[:250]: text[:MAX_TAG] for key, text in tags.items()},
-            points=tuple(finite),
-        )
-
-
-class EvaluationTimes:
-    """When the ledger took each evaluation and the end of each pack, in milliseconds; the first report counts."""
-
-    def __init__(self, records: Iterable[Record]) -> None:
-        self.evaluations: dict[tuple[str, int], int] = {}
-        self.ends: dict[str, int] = {}
-        for record in records:
-            if record.kind == "evaluation":
-                place = (record.fields["pack_id"], record.fields["step"])
-                self.evaluations.setdefault(place, milliseconds(record.time))
-            if record.kind == "pack_end" and self.ends.get(record.fields["pack_id"]) is None:
-                self.ends[record.fields["pack_id"]] = milliseconds(record.time)
-
-    def evaluation_ms(self, pack_id: str, step: int) -> int:
-        """When the pack's evaluation at `step` was recorded."""
-        return self.evaluations[pack_id, step]
-
-    def pack_end_ms(self, pack_id: str) -> int:
-        """When the pack's end was recorded, or its last evaluation while it has no end; 0 if it has neither."""
-        last = max((ms for (pack, _), ms in self.evaluations.items() if pack == pack_id), default=0)
-        return self.ends.get(pack_id, last)
-
-    def end_ms(self, configuration: ConfigurationState) -> int:
-        """When the last pack of a configuration ended."""
-        return max((self.pack_end_ms(member.pack_id) for member in configuration.members.values()), default=0)
-
-
-def milliseconds(seconds: float) -> int:
-    """Unix milliseconds."""
-    return round(seconds * 1000)
-
-
-def name(text: str) -> str:
-    """`text` as one part of an MLflow key: letters of any script, digits, `_`, `-`, `.` and spaces.
-
-    name("ema/0.99 (β)") -> "ema_0.99 _β_"; a part that would be empty or mean a folder becomes `_`.
-    """
-    cleaned = re.sub(r"[^\w.\- ]", "_", text).strip()[:MAX_LABEL].strip()
-    return "_" if not cleaned.strip(".") else cleaned
-
-
-def unique_names(texts: Iterable[str]) -> dict[str, str]:
-    """`name` of each text; a number is added where two texts would share one."""
-    names: dict[str, str] = {}
-    for text in dict.fromkeys(texts):
-        candidate, count = name(text), 2
-        while candidate.casefold() in {taken.casefold() for taken in names.values()}:
-            candidate, count = f"{name(text)}_{count}", count + 1
-        names[text] = candidate
-    return names
-
-
-def flat(value: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
-    """The leaves of nested mappings as (dotted key, text): flat({"a": {"b": 1}}) -> ("a.b", "1")."""
-    if isinstance(value, Mapping) and value:
-        for key, inner in value.items():
-            part = name(str(key))
-            yield from flat(inner, f"{prefix}.{part}" if prefix else part)
-    elif not isinstance(value, Mapping):
-        yield (
-            name(prefix) if len(prefix) <= MAX_LABEL else prefix,
-            value if isinstance(value, str) else json.dumps(value, ensure_ascii=False),
-        )
-
-
-def run_name(row: Row) -> str:
-    """A configuration, by its number and not its rank, which may change: `configuration 3: lr 0.00316, dropout 0.3`."""
-    short = short_keys(list(row.values))
-    values = ", ".join(f"{short[key]} {compact_value(value)}" for key, value in row.values.items())
-    return f"configuration {row.number}: {values or row.config_id}"
-
-
-def description(summary: Summary, confirmed: Sequence[Confirmed] = ()) -> str:
-    """The note on the sweep's run page (Markdown)."""
-    state = "finished" if summary.finished else f"**{summary.status}**"
-    lines = [
-        f"Sweep `{summary.name}`, {state}: {summary.configurations_finished} of {summary.planned} configurations, "
-        f"{summary.seeds_run} seeds run, {summary.seeds_failed} failed.",
-        f"Ranked by the median over seeds of {summary.judged_name} at lengths {spans(summary.objective.lengths)}; "
-        "lengths beyond these were not used for selection.",
-        "In `<metric>/<average>/...` the step is the **length**; under `progress/` it is the training step.",
-        "Runs are named by the number of the configuration, the order they were drawn in; `rank` is a metric.",
-        "The figures, the report and every curve (`curves.parquet`) are among the artifacts.",
-    ]
-    lines[1:1] = [*first_sentence(summary, code="`"), *(f"{one.sentence}." for one in confirmed)]
-    return "\n\n".join(lines)

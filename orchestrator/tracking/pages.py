@@ -1,4 +1,4 @@
-"""What the MLflow pages show: links straight to a sweep's charts, and the charts on them.
+"""What the MLflow pages show: links straight to a sweep's charts, the charts on them, and the note of its run.
 
 MLflow opens an experiment in its GenAI workflow on an empty page, folds child runs under their parent (where they draw
 nothing) and makes one chart of every metric, in alphabetical order. Two things mend that. Links carry the workflow, the
@@ -14,6 +14,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlencode
+
+from orchestrator.results.confirmed import Confirmed
+from orchestrator.results.length_groups import spans
+from orchestrator.results.summary import Summary
 
 VIEW_TAG = "mlflow.sharedViewState."
 TRAINING_WORKFLOW = "machine_learning"
@@ -48,6 +52,23 @@ def artifact_link(server: str, experiment_id: str, run_id: str, path: str) -> st
     """One artifact of a run, opened in the page's preview."""
     page = f"{server.rstrip('/')}/#/experiments/{experiment_id}/runs/{run_id}/artifacts/{quote(path)}"
     return f"{page}?workflowType={TRAINING_WORKFLOW}"
+
+
+def sweep_links(
+    server: str, experiment_id: str, view_key: str, parent_id: str, best: tuple[str, str] | None
+) -> tuple[tuple[str, str], ...]:
+    """(what, link) of each page of a sweep; `best` is run_id and config_id of the configuration ranked first."""
+    links = [
+        ("curves of the configurations ranked first", charts_link(server, experiment_id, view_key)),
+        ("table of configurations", table_link(server, experiment_id, view_key)),
+        ("comparison figure", artifact_link(server, experiment_id, parent_id, "figures/comparison.png")),
+        ("report", artifact_link(server, experiment_id, parent_id, "report.html")),
+    ]
+    if best is not None:
+        run_id, config_id = best
+        path = f"figures/configuration-{config_id}.png"
+        links.append(("configuration ranked first, every seed", artifact_link(server, experiment_id, run_id, path)))
+    return tuple(links)
 
 
 def _runs_page(server: str, experiment_id: str, query: dict[str, str]) -> str:
@@ -146,3 +167,19 @@ def _score_charts(params: Sequence[str]) -> list[dict[str, Any]]:
         for key in params
     ]
     return [parallel, *scatters]
+
+
+def description(summary: Summary, sentences: Sequence[str] = (), confirmed: Sequence[Confirmed] = ()) -> str:
+    """The note on the page of the sweep's run (Markdown), with the report's own `sentences` about its results."""
+    state = "finished" if summary.finished else f"**{summary.status}**"
+    lines = [
+        f"Sweep `{summary.name}`, {state}: {summary.configurations_finished} of {summary.planned} configurations, "
+        f"{summary.seeds_run} seeds run, {summary.seeds_failed} failed.",
+        f"Ranked by the median over seeds of {summary.judged_name} at lengths {spans(summary.objective.lengths)}; "
+        "lengths beyond these were not used for selection.",
+        "In `<metric>/<average>/...` the step is the **length**; under `progress/` it is the training step.",
+        "Runs are named by the number of the configuration, the order they were drawn in; `rank` is a metric.",
+        "The figures, the report and every curve (`curves.parquet`) are among the artifacts.",
+    ]
+    lines[1:1] = [*sentences, *(f"{one.sentence}." for one in confirmed)]
+    return "\n\n".join(lines)

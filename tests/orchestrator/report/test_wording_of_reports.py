@@ -10,10 +10,11 @@ from rich.console import Console
 
 from orchestrator.figures import drawing
 from orchestrator.figures.curves import configuration_figure, draw_all
+from orchestrator.report import artifacts
 from orchestrator.report.files import render_terminal, write_report
 from orchestrator.report.tables import first_sentence
 from orchestrator.results.summary import summary
-from orchestrator.tracking.contents import description
+from orchestrator.tracking.pages import description
 
 CLAIM = re.compile(r"\bbest\b|\bwinner\b|\boptimal\b", re.IGNORECASE)
 
@@ -24,7 +25,8 @@ def sentences_of(result):
     console.print(render_terminal(result))
     page, table = write_report(result.folder, result)
     text = re.sub(r"<style>.*?</style>|data:image[^\"]*", "", page.read_text())
-    lines = [*console.file.getvalue().splitlines(), *re.split(r"<[^>]+>", text), *description(result).splitlines()]
+    note = description(result, artifacts.sentences(result))
+    lines = [*console.file.getvalue().splitlines(), *re.split(r"<[^>]+>", text), *note.splitlines()]
     return [*lines, *table.read_text().splitlines()]
 
 

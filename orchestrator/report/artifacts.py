@@ -1,0 +1,27 @@
+"""What of a report goes to MLflow; orchestrator.tracking is handed this module (see its `Artifacts`)."""
+
+from pathlib import Path
+
+from orchestrator.figures.curves import configuration_figure, draw_all
+from orchestrator.report.files import csv_tables, write_report
+from orchestrator.report.tables import first_sentence
+from orchestrator.results.summary import Row, Summary
+
+
+def sentences(result: Summary) -> list[str]:
+    """The sentence that calls a configuration best, where there is one."""
+    return first_sentence(result, code="`")
+
+
+def of_configuration(result: Summary, row: Row) -> dict[Path, str]:
+    """Its figure: path -> folder among the artifacts."""
+    path = result.folder / "figures" / f"configuration-{row.config_id}.png"
+    return {configuration_figure(result, row, path): "figures"}
+
+
+def of_sweep(result: Summary) -> dict[Path, str]:
+    """The page, the CSV tables and the figures of the sweep: path -> folder among the artifacts."""
+    drawn = draw_all(result, result.folder / "figures")
+    page, _ = write_report(result.folder, result)
+    tables = [result.folder / name for name in csv_tables(result)]
+    return {**dict.fromkeys([page, *tables], ""), **dict.fromkeys(drawn.all, "figures")}

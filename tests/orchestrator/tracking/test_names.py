@@ -1,0 +1,15 @@
+"""Names that MLflow takes, distinct where the texts are."""
+
+from orchestrator.results.summary import summary
+from orchestrator.tracking.names import name, run_name, unique_names
+
+
+def test_names():
+    assert name("ema/0.99 (β)") == "ema_0.99 _β_"
+    assert name("...") == "_" and name("") == "_" and len(name("x" * 500)) == 80
+    assert list(unique_names(["Ab", "ab", "ab "]).values()) == ["Ab", "ab_2", "ab_3"]
+
+
+def test_runs_are_named_by_configuration_number(small_sweep):
+    names = {row.number: run_name(row) for row in summary(small_sweep).rows}
+    assert names[1].startswith("configuration 1: ") and "norm pre" in names[1] and "batch 32" in names[1]

@@ -1,0 +1,216 @@
+"""MLflow holds what the ledger says, every point once, whatever was cut short on the way."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from mlflow.tracking import MlflowClient
+from typer.testing import CliRunner
+
+from orchestrator import cli
+from orchestrator.record.ledger import LEDGER_FILE
+from orchestrator.report import artifacts as report
+from orchestrator.results.summary import summary
+from orchestrator.tracking.sqlite_store import default_uri
+from orchestrator.tracking.store import TrackingError
+
+pytestmark = pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning")  # MLflow's own use of it
+
+
+def test_every_point_is_there_once_and_again_changes_nothing(sweep, publish, assert_complete, rows_of):
+    first = publish(sweep.folder)
+    client = MlflowClient(first.uri)
+    assert first.uri == default_uri(sweep.folder.parent)
+    assert (first.created, first.completed) == (4, 3)
+    assert_complete(client, first.parent_run_id, sweep)
+    rows = rows_of(first.uri)
+    assert sum(rows.values()) == first.points
+
+    again = publish(sweep.folder)
+    assert (again.created, again.points, again.parent_run_id) == (0, 0, first.parent_run_id)
+    assert rows_of(first.uri) == rows
+
+
+def test_curves_and_scores_are_those_of_the_best_checkpoint_where_it_is_judged(
+    tmp_path, build, fresh_store, publish, assert_complete, rows_of, children
+):
+    def curve(number, seed, average, metric, lengths, step):
+        return 0.3 + 0.1 * number + 0.1 * np.sin(0.1 * step + seed + lengths + len(metric)) + 0.05 * (average == "raw")
+
+    spec = {"objective.checkpoint": "best", "evaluation.every": 20, "objective.threshold": None}
+    (tmp_path / "store").mkdir()
+    state = build(tmp_path / "store" / "best", 2, curve=curve, failed={(1, 2): 90}, spec=spec)
+    shutil.copy(fresh_store, state.folder.parent / "mlflow.db")
+    first = publish(state.folder)
+    client = MlflowClient(first.uri)
+    runs = {int(run.data.tags["lengthwise.number"]): run.data.metrics for run in children(client, first.parent_run_id)}
+    assert runs[0]["score"] == runs[0]["score_best"] < runs[0]["score_last"]
+    assert_complete(client, first.parent_run_id, state)
+    rows = rows_of(first.uri)
+    again = publish(state.folder)
+    assert (again.created, again.points) == (0, 0) and rows_of(first.uri) == rows
+
+
+def test_runs_say_what_they_are(sweep, publish, children):
+    done = publish(sweep.folder)
+    client = MlflowClient(done.uri)
+    parent = client.get_run(done.parent_run_id)
+    assert parent.info.status == "FINISHED" and parent.info.run_name == "läng e"
+    assert client.get_experiment(parent.info.experiment_id).name == "set_complement"
+    tags = parent.data.tags
+    assert tags["lengthwise.git_commit"] == "0" * 40 and tags["lengthwise.git_dirty"] == "false"
+    assert tags["lengthwise.spec_hash"] == "f" * 16 and tags["lengthwise.version.torch"] == "2.13.0"
+    assert parent.data.metrics["seeds_failed"] == 4 and parent.data.metrics["seeds_run"] == 9
+    assert "\n\nläng e is *well*.\n\n" in tags["mlflow.note.content"]  # what the caller hands over
+
+    runs = {int(run.data.tags["lengthwise.number"]): run for run in children(client, done.parent_run_id)}
+    assert [runs[n].info.status for n in range(3)] == ["FINISHED", "FINISHED", "FAILED"]
+    assert runs[1].data.tags["lengthwise.failed_seeds"] == "2 (at step 60)"
+    assert runs[0].data.tags["lengthwise.values_left_out"] == "0"
+    assert runs[2].data.tags["lengthwise.values_left_out"] != "0"
+    assert "rank" not in runs[2].data.metrics and runs[0].data.metrics["rank"] == 1
+    assert runs[0].data.params["training.learning_rate"] == "0.01"
+    assert runs[0].data.params["model.name"] == "attention_only"
+    begun = next(
+        json.loads(line) for line in (sweep.folder / LEDGER_FILE).read_text().splitlines() if "config_id" in line
+    )
+    assert runs[0].info.start_time == round(begun["time"] * 1000)
+
+
+def test_what_is_handed_over_is_made_and_uploaded_once(sweep, artifacts, publish, children, paths_of):
+    done = publish(sweep.folder)
+    client = MlflowClient(done.uri)
+    assert artifacts.asked == [0, 1, 2, -1]
+    assert paths_of(client, done.parent_run_id) == {
+        "curves.parquet", "figures/comparison.png", "report.html", "sweep.yaml"
+    }  # fmt: skip
+    for run in children(client, done.parent_run_id):
+        figure = f"figures/configuration-{run.data.tags['lengthwise.config_id']}.png"
+        assert paths_of(client, run.info.run_id) == {"configuration.yaml", "curves.parquet", figure}
+    publish(sweep.folder)
+    publish(sweep.folder, sweep_files=False)
+    assert artifacts.asked == [0, 1, 2, -1]
+
+
+def test_lengthwise_publish_uploads_the_report(sweep, children, paths_of):
+    said = CliRunner().invoke(cli.app, ["publish", str(sweep.folder)])
+    assert said.exit_code == 0, said.output
+    result, client = summary(sweep), MlflowClient(default_uri(sweep.folder.parent))
+    (experiment,) = [one for one in client.search_experiments() if one.name == "set_complement"]
+    (parent,) = client.search_runs([experiment.experiment_id], "tags.`lengthwise.kind` = 'sweep'")
+    (best,) = report.sentences(result)
+    assert best.startswith("Best on ") and best in parent.data.tags["mlflow.note.content"]
+    made = {f"{folder}/{path.name}".lstrip("/") for path, folder in report.of_sweep(result).items()}
+    assert "report.html" in made and "figures/comparison.png" in made
+    assert paths_of(client, parent.info.run_id) == {"curves.parquet", "sweep.yaml"} | made
+    for run in children(client, parent.info.run_id):
+        figure = f"figures/configuration-{run.data.tags['lengthwise.config_id']}.png"
+        assert paths_of(client, run.info.run_id) == {"configuration.yaml", "curves.parquet", figure}
+
+
+def test_nothing_is_made_of_what_has_not_ended(sweep, artifacts, publish, paths_of, children):
+    ledger = sweep.folder / LEDGER_FILE
+    lines = ledger.read_bytes().splitlines(keepends=True)
+    ends = [number for number, line in enumerate(lines) if json.loads(line)["kind"] == "pack_end"]
+    ledger.write_bytes(b"".join(lines[: ends[1] + 4]))
+    done = publish(sweep.folder, sweep_files=False)
+    assert (done.completed, artifacts.asked) == (2, [0, 1])
+    client = MlflowClient(done.uri)
+    assert not paths_of(client, done.parent_run_id)
+    found = sorted(len(paths_of(client, run.info.run_id)) for run in children(client, done.parent_run_id))
+    assert found == [0, 3, 3]  # the third configuration has begun
+
+
+@pytest.mark.parametrize("upload", [2, 5, 11, 13])  # three files for each configuration, then the sweep's
+def test_files_whose_upload_was_cut_short_are_made_and_sent_again(
+    sweep, artifacts, publish, paths_of, children, monkeypatch, upload
+):
+    original, uploads = MlflowClient.log_artifact, iter(range(1, 100))
+
+    def log_artifact(self, *args, **kwargs):
+        if next(uploads) == upload:
+            raise ConnectionError("connection refused")
+        return original(self, *args, **kwargs)
+
+    monkeypatch.setattr(MlflowClient, "log_artifact", log_artifact)
+    with pytest.raises(TrackingError, match="connection refused"):
+        publish(sweep.folder)
+    cut = artifacts.asked[-1]
+    done = publish(sweep.folder)
+    assert artifacts.asked.count(cut) == 2 and set(artifacts.asked) == {0, 1, 2, -1}
+    assert all(artifacts.asked.count(one) == 1 for one in {0, 1, 2, -1} - {cut})
+    client = MlflowClient(done.uri)
+    assert [len(paths_of(client, run.info.run_id)) for run in children(client, done.parent_run_id)] == [3, 3, 3]
+    assert len(paths_of(client, done.parent_run_id)) == 4
+
+
+@pytest.mark.parametrize("call", [1, 5, 6, 12])  # the parent's parameters, a child's points, its tags, the last tags
+def test_a_publish_cut_short_is_completed(sweep, monkeypatch, call, publish, rows_of):
+    whole = publish(sweep.folder, f"sqlite:///{sweep.folder.parent}/whole.db")
+    uri = f"sqlite:///{sweep.folder.parent}/cut.db"
+    calls = iter(range(1, 1000))
+    original = MlflowClient.log_batch
+
+    def log_batch(self, *args, **kwargs):
+        if next(calls) == call:
+            raise ConnectionError("connection refused")
+        return original(self, *args, **kwargs)
+
+    monkeypatch.setattr(MlflowClient, "log_batch", log_batch)
+    with pytest.raises(TrackingError, match=r"connection refused\ncomplete it later with: lengthwise publish"):
+        publish(sweep.folder, uri)
+    cut = rows_of(uri)
+    assert cut <= rows_of(whole.uri)
+    done = publish(sweep.folder, uri)
+    assert rows_of(uri) == rows_of(whole.uri)
+    assert done.points == sum((rows_of(uri) - cut).values())
+
+
+def test_a_ledger_published_as_it_grows_ends_like_one_published_whole(sweep, build, simple_curve, publish, rows_of):
+    def ever_better(number, *rest):  # so that ranks change as configurations finish
+        return simple_curve(2 - number, *rest)
+
+    folder = sweep.folder.parent / "growing"
+    sweep = build(folder, curve=ever_better, failed={(1, 2): 60})
+    whole = publish(sweep.folder, f"sqlite:///{sweep.folder.parent}/whole.db")
+    uri = f"sqlite:///{sweep.folder.parent}/growing.db"
+    ledger = sweep.folder / LEDGER_FILE
+    lines = ledger.read_bytes().splitlines(keepends=True)
+    seen = []
+    for length in (*range(2, len(lines), 3), len(lines)):
+        ledger.write_bytes(b"".join(lines[:length]))
+        done = publish(sweep.folder, uri, sweep_files=False)
+        seen.append((done.completed, MlflowClient(uri).get_run(done.parent_run_id).info.status))
+        assert rows_of(uri) <= rows_of(whole.uri)
+    assert rows_of(uri) == rows_of(whole.uri)
+    assert seen[0] == (0, "RUNNING") and (1, "RUNNING") in seen and seen[-1] == (3, "FINISHED")
+
+
+def test_two_sweeps_of_one_name_are_two_parents(tmp_path, build, fresh_store, publish, children):
+    uri = default_uri(Path(shutil.copy(fresh_store, tmp_path)).parent)
+    folders = [tmp_path / part / "same" for part in ("a", "b")]
+    for folder in folders:
+        build(folder, 1, 1)
+    ids = {publish(folder, uri, sweep_files=False).parent_run_id for folder in folders}
+    assert len(ids) == 2
+    assert all(len(children(MlflowClient(uri), run_id)) == 1 for run_id in ids)
+
+
+def test_hostile_labels_become_valid_and_distinct_keys(tmp_path, build, fresh_store, publish, children):
+    averages = {
+        "ema": {"kind": "ema", "decay": 0.99},
+        "a/b": {"kind": "raw"},
+        "a b": {"kind": "ema", "decay": 0.5},
+        "β+": {"kind": "raw"},
+    }
+    averages |= {"a:b": {"kind": "ema", "decay": 0.9}, "..": {"kind": "ema", "decay": 0.8}}
+    spec = {"training.averages": averages, "study": "Étude №1 'x'"}
+    state = build(tmp_path / "it's", 1, 1, spec=spec)
+    shutil.copy(fresh_store, tmp_path)
+    done = publish(state.folder, sweep_files=False)
+    (run,) = children(MlflowClient(done.uri), done.parent_run_id)
+    assert {key.split("/")[1] for key in run.data.metrics if key.startswith("margin/")} == {
+        "ema", "a_b", "a b", "β_", "a_b_2", "_"
+    }  # fmt: skip

@@ -1,0 +1,79 @@
+"""`lengthwise ui` shows what is in a store, names what it lacks, and leaves nothing running."""
+
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from orchestrator.tracking.serve import serve, unpublished
+from orchestrator.tracking.server import UiServerError, free_port
+from orchestrator.tracking.sqlite_store import default_uri
+from orchestrator.tracking.store import TrackingError
+
+pytestmark = pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning")  # MLflow's own use of it
+
+
+def test_artifacts_sent_to_sqlite_open_through_the_ui_and_serve_leaves_nothing_running(sweep, publish, artifact):
+    done = publish(sweep.folder)
+    port = free_port()
+    code = (
+        "import sys; from pathlib import Path; from orchestrator.tracking.serve import serve;"
+        "serve(Path(sys.argv[1]), port=int(sys.argv[2]))"
+    )
+    command = [sys.executable, "-u", "-c", code, str(sweep.folder.parent), str(port)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
+        try:
+            lines = [process.stdout.readline().strip() for _ in range(6)]
+            assert lines[0] == f"MLflow runs at http://127.0.0.1:{port} (Ctrl-C ends it)"
+            assert lines[1] == "set_complement / läng e"
+            links = dict(line.split(": ", 1) for line in lines[2:])
+            assert "/artifacts/figures/comparison.png?" in links["comparison figure"]
+            figure = artifact(f"http://127.0.0.1:{port}", done.parent_run_id, "figures/comparison.png")
+            assert figure == (sweep.folder / "figures" / "comparison.png").read_bytes()
+            again = publish(sweep.folder, f"http://127.0.0.1:{port}")  # the same store by its other door
+            assert (again.created, again.points) == (0, 0)
+            group = int(subprocess.check_output(["ps", "-o", "pid=", "--ppid", str(process.pid)], text=True).split()[0])
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(60) == 0
+            left = subprocess.run(
+                ["ps", "-o", "stat=", "-g", str(group)], capture_output=True, text=True, check=False
+            ).stdout
+            assert all(state.startswith("Z") for state in left.split())
+            with socket.socket() as probe:
+                assert probe.connect_ex(("127.0.0.1", port)) != 0
+        finally:
+            process.kill()
+
+
+def test_a_taken_port_and_a_foreign_store_are_refused(tmp_path):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(UiServerError, match="is taken"):
+            serve(tmp_path, port=taken.getsockname()[1])
+    with pytest.raises(TrackingError, match="postgresql://db is not a SQLite store"):
+        serve(tmp_path, uri="postgresql://db")
+
+
+def test_sweeps_the_store_lacks_are_named_with_the_command(
+    tmp_path, synthetic_sweep, simple_curve, fresh_store, publish
+):
+    values = [{"model.norm": "none"}, {"model.norm": "pre"}]
+    done, begun = tmp_path / "done", tmp_path / "just begun"
+    synthetic_sweep(done, values, 1, simple_curve)
+    synthetic_sweep(begun, values, 1, simple_curve, ended=False)
+    synthetic_sweep(tmp_path / "elsewhere", values, 1, simple_curve, spec={"tracking.uri": "http://lab3:5000"})
+    for store in ("mlflow.db", "other.db"):
+        shutil.copy(fresh_store, tmp_path / store)
+    uri = default_uri(tmp_path)
+    publish(done)
+    assert unpublished(tmp_path, uri) == [("just begun, not finished", f"lengthwise publish '{begun}'")]
+    publish(begun)
+    assert unpublished(tmp_path, uri) == []
+    other = f"sqlite:///{tmp_path / 'other.db'}"
+    assert [how for _, how in unpublished(tmp_path, other)] == [
+        f"lengthwise publish {folder} --tracking-uri {other}" for folder in (done, f"'{begun}'")
+    ]

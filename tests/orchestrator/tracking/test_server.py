@@ -1,0 +1,71 @@
+"""A server that dies says why, and what was published through it is completed later."""
+
+import shutil
+import threading
+import urllib.parse
+import urllib.request
+
+import pytest
+from mlflow.tracking import MlflowClient
+
+from orchestrator.tracking import pages
+from orchestrator.tracking.server import UiServer, UiServerError, free_port
+from orchestrator.tracking.sqlite_store import default_uri
+from orchestrator.tracking.store import TrackingError
+
+pytestmark = pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning")  # MLflow's own use of it
+
+
+def test_a_server_killed_while_publishing_ends_with_every_point_once(
+    sweep, tmp_path, monkeypatch, publish, assert_complete, rows_of, artifact
+):
+    storage = tmp_path / "central"
+    storage.mkdir()
+    shutil.copy(sweep.folder.parent / "mlflow.db", storage)
+    port = free_port()
+
+    def server() -> UiServer:
+        return UiServer(
+            database=storage / "mlflow.db", artifacts=storage / "mlartifacts", port=port, log=tmp_path / "log"
+        )
+
+    running = server().start()
+    try:
+        original, calls = MlflowClient.log_batch, iter(range(1, 1000))
+
+        def log_batch(self, *args, **kwargs):
+            if next(calls) == 6:  # amid the points of the second configuration, while the answer is on its way
+                threading.Timer(0.003, running.kill).start()
+            return original(self, *args, **kwargs)
+
+        monkeypatch.setattr(MlflowClient, "log_batch", log_batch)
+        with pytest.raises(TrackingError, match=f"127.0.0.1:{port}"):
+            publish(sweep.folder, running.url)
+        monkeypatch.undo()
+        before = rows_of(default_uri(storage))
+        assert 0 < sum(before.values())
+
+        running = server().start()
+        done = publish(sweep.folder, running.url)
+        client = MlflowClient(running.url)
+        assert_complete(client, done.parent_run_id, sweep)
+        assert publish(sweep.folder, running.url).points == 0
+        assert before <= rows_of(default_uri(storage))
+        for _, link in done.links:
+            assert link.startswith(running.url) and "workflowType=machine_learning" in link
+        key = urllib.parse.parse_qs(dict(done.links)["curves of the configurations ranked first"].split("?")[1])[
+            "viewStateShareKey"
+        ]
+        experiment = client.get_experiment(client.get_run(done.parent_run_id).info.experiment_id)
+        assert pages.VIEW_TAG + key[0] in experiment.tags
+        assert artifact(running.url, done.parent_run_id, "report.html") == (sweep.folder / "report.html").read_bytes()
+    finally:
+        running.close()
+
+
+def test_a_server_that_ends_at_once_says_why(tmp_path):
+    broken = tmp_path / "mlflow.db"
+    broken.write_bytes(b"this is no database" * 100)
+    server = UiServer(database=broken, artifacts=tmp_path, log=tmp_path / "log")
+    with pytest.raises(UiServerError, match=r"ended with exit code .*its last output: .*"):
+        server.start()

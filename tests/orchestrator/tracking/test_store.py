@@ -1,0 +1,51 @@
+"""What an outage or another hand has left in a store is put right, or named."""
+
+import pytest
+from mlflow.entities import Metric
+from mlflow.tracking import MlflowClient
+
+from orchestrator.tracking.store import TrackingError
+
+pytestmark = pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning")  # MLflow's own use of it
+
+
+def test_a_run_made_twice_because_the_answer_was_lost_is_kept_once(
+    sweep, monkeypatch, publish, assert_complete, children
+):
+    original = MlflowClient.create_run
+    lost = iter([False, False, True])
+
+    def create_run(self, *args, **kwargs):
+        run = original(self, *args, **kwargs)
+        if next(lost, False):
+            original(self, *args, **kwargs)  # the client's own repetition of a request that had arrived
+            raise ConnectionError("connection reset")
+        return run
+
+    monkeypatch.setattr(MlflowClient, "create_run", create_run)
+    with pytest.raises(TrackingError, match="connection reset"):
+        publish(sweep.folder, sweep_files=False)
+    done = publish(sweep.folder, sweep_files=False)
+    client = MlflowClient(done.uri)
+    assert len(children(client, done.parent_run_id)) == 3
+    assert_complete(client, done.parent_run_id, sweep)
+
+
+def test_a_run_that_contradicts_the_ledger_is_made_anew(sweep, publish, assert_complete, children):
+    done = publish(sweep.folder, sweep_files=False)
+    client = MlflowClient(done.uri)
+    spoiled = next(run for run in children(client, done.parent_run_id) if run.data.tags["lengthwise.number"] == "0")
+    client.log_batch(spoiled.info.run_id, [Metric("total_variation/ema/median", 7.0, 1, 3)])
+    client.set_tag(spoiled.info.run_id, "lengthwise.published", "an older state")
+    assert publish(sweep.folder, sweep_files=False).created == 1
+    assert client.get_run(spoiled.info.run_id).info.lifecycle_stage == "deleted"
+    assert_complete(client, done.parent_run_id, sweep)
+
+
+def test_a_deleted_experiment_is_named(sweep, publish):
+    done = publish(sweep.folder, sweep_files=False)
+    client = MlflowClient(done.uri)
+    client.delete_experiment(client.get_run(done.parent_run_id).info.experiment_id)
+    with pytest.raises(TrackingError, match="'set_complement' is in the bin"):
+        publish(sweep.folder)
+    assert publish(sweep.folder, experiment="another", sweep_files=False).created == 4
