@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from orchestrator.report.effect_tables import outcomes
-from orchestrator.report.tables import Columns, curve_name, interval
+from orchestrator.report.tables import Columns, interval
 from orchestrator.results.length_groups import spans
 from orchestrator.results.summary import Summary
 from orchestrator.wording import short_keys
@@ -47,27 +47,24 @@ def clear_sentence(result: Summary) -> str:
     clear = sum(line.clear for line in lines)
     of = f"{len(lines)} effect{'' if len(lines) == 1 else 's'} of hyperparameters"
     if not clear:
-        return f"None of {of} has a 95 % interval that excludes 0{without}."
-    worse = "worse" if result.objective.direction == "minimize" else "better"
-    return (
-        f"{clear} of {of} {'has' if clear == 1 else 'have'} a 95 % interval that excludes 0 "
-        f"(+: {curve_name(result)} rises, which is {worse}{without}):"
-    )
+        return f"None of {of} has a 95 % interval without 0{without}."
+    meaning = "+ is worse" if result.objective.direction == "minimize" else "+ is better"
+    return f"{clear} of {of} {'has' if clear == 1 else 'have'} a 95 % interval without 0 ({meaning}{without}):"
 
 
 def clear_averages(result: Summary) -> list[str]:
-    """A sentence for each weight average that differs from the judged one with an interval without 0."""
+    """A line for each weight average that differs from the judged one with an interval without 0."""
     lengths = {"selection": spans(result.objective.lengths), "test": spans(result.test_lengths)}
     lines = []
     for average in dict.fromkeys(one.average for one in result.comparisons):
         found = [
-            f"{interval(one.difference, one.low, one.high, '+#.3g')} at the {one.group} lengths {lengths[one.group]}"
+            f"{interval(one.difference, one.low, one.high, '+#.3g')} at {lengths[one.group]}"
             for one in result.comparisons
             if one.average == average and one.group in lengths and _excludes_zero(one.low, one.high)
         ]
         if found:
-            instead = f"With {average} instead of {result.objective.average} weights"
-            lines.append(f"{instead} {result.objective.metric} changes by {', '.join(found)}.")
+            instead = f"{average} instead of {result.objective.average} weights"
+            lines.append(f"{result.objective.metric} with {instead}: {', '.join(found)}")
     return lines
 
 

@@ -23,7 +23,7 @@ from orchestrator.report.tables import (
 from orchestrator.results.confirmed import read_confirmed
 from orchestrator.results.summary import Row, Summary
 
-ROWS, EFFECTS, CONFIRMED, NOTES = 8, 8, 3, 3  # shown at most; the rest is counted
+ROWS, EFFECTS, CONFIRMED, NOTES = 6, 6, 3, 3  # shown at most; the rest is counted
 UNBOUNDED = 10**6  # columns of a console
 
 
@@ -60,14 +60,14 @@ class ShortReport:
             return console.measure(table, options=unbounded).maximum <= options.max_width
 
         columns, left_out = configuration_columns(result, rows[:ROWS], fits)
-        yield rich_table("Configurations by score, medians over seeds", columns, tight=True)
+        meets = "at most" if result.objective.direction == "minimize" else "at least"
+        reach = "" if result.threshold is None else f"; reach: {meets} {result.threshold:g} up to it"
+        yield prose(f"Configurations by score (medians over seeds{reach})", console, result, "bold")
+        yield rich_table("", columns, tight=True)
         if len(rows) > ROWS:
             yield Text(f"... and {len(rows) - ROWS} more in {REPORT_CSV}", style="dim")
         if left_out:
             yield prose(f"Not shown: {', '.join(left_out)} (see {REPORT_CSV}).", console, result, "dim")
-        if result.threshold is not None:
-            meets = "at most" if result.objective.direction == "minimize" else "at least"
-            yield prose(f"Reach: up to this length the median is {meets} {result.threshold:g}.", console, result, "dim")
 
     def _effects(self, console: Console) -> Iterator[RenderableType]:
         result = self.result

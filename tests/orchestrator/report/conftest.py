@@ -5,12 +5,12 @@ import io
 import pytest
 from rich.console import Console
 
+from orchestrator.consoles import WIDTH_OF_FILES, WholeConsole
 from orchestrator.report.full_report import FullReport
 from orchestrator.report.terminal import render_terminal
 
 
-def printed(rendered, width):
-    console = Console(file=io.StringIO(), width=width, color_system=None)
+def printed(rendered, console):
     console.print(rendered)
     return console.file.getvalue()
 
@@ -18,10 +18,19 @@ def printed(rendered, width):
 @pytest.fixture
 def full_text():
     """Every table of a summary at a width; `rows` configurations of it."""
-    return lambda result, width=200, rows=20: printed(FullReport(result, rows), width)
+
+    def text(result, width=200, rows=20):
+        return printed(FullReport(result, rows), Console(file=io.StringIO(), width=width, color_system=None))
+
+    return text
 
 
 @pytest.fixture
 def short_text():
-    """What a sweep prints at its end, at a width."""
-    return lambda result, width=200: printed(render_terminal(result), width)
+    """What a sweep prints at its end on a terminal of a width, or to a log where none is given."""
+
+    def text(result, width=None):
+        look = {"width": width or WIDTH_OF_FILES, "force_terminal": width is not None, "color_system": None}
+        return printed(render_terminal(result), WholeConsole(file=io.StringIO(), **look))
+
+    return text
