@@ -197,16 +197,17 @@ def report(
         list[str] | None,
         typer.Option(metavar="CONFIGURATION", help="Also draw maps of its kept weights; may be repeated."),
     ] = None,
+    full: Annotated[bool, typer.Option("--full", help="Print every table.")] = False,
 ) -> None:
-    """Draw figures and report of a sweep, finished or not, and print its tables."""
+    """Draw figures and report of a sweep, finished or not, and print what came out."""
     from orchestrator.figures.maps import draw_maps
     from orchestrator.record.curves import write_curves
     from orchestrator.record.state import SweepState
-    from orchestrator.sweep import present
+    from orchestrator.report.files import present
 
     asked = draw_maps(folder, maps) if maps else []
     write_curves(SweepState.load(folder))
-    present(folder, console)
+    present(folder, console, full=full)
     for line in asked:
         _say(line)
 

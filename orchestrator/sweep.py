@@ -201,26 +201,12 @@ def _record_interruption(ledger: Ledger, state: SweepState) -> None:
         state.apply(ledger.append("end", status="interrupted", message="stopped by a signal"))
 
 
-def present(folder: Path, console: Console) -> None:
-    """Draw the report of a sweep, finished or not, and print its tables.
-
-    Raises NotASweep, DamagedLedger and DamagedCurves.
-    """
-    from orchestrator.figures.maps import damaged_maps
-    from orchestrator.report.files import read_summary, render_terminal, write_report
-
-    result = read_summary(folder)
-    page, table = write_report(folder, result)
-    console.print(render_terminal(result))
-    for line in damaged_maps(result):
-        say(console, f"no maps: {line}")
-    say(console, f"Report: {page}\nTable: {table}")
-
-
 def _finish(
     ledger: Ledger, state: SweepState, console: Console, publishing: "_Publishing", interrupts: Interrupts
 ) -> Outcome:
     """Say how it ended, then draw everything that can be drawn again."""
+    from orchestrator.report.files import present  # matplotlib is slow to import, and drawing comes last
+
     scores = [found.score for found in state.configurations.values()]
     succeeded = sum(score is not None and math.isfinite(score) for score in scores)
     status = "complete" if succeeded else "failed"

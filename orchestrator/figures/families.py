@@ -18,7 +18,6 @@ from matplotlib.ticker import MaxNLocator
 from orchestrator.figures import drawing
 from orchestrator.figures.drawing import GREY, PALETTE, file_name, printable, spans_decades
 from orchestrator.figures.legend import coloured_and_grey, legend_height, legend_table
-from orchestrator.report.csv_tables import Lines
 from orchestrator.results.length_groups import LengthGroups, few_lengths
 from orchestrator.results.objective import quartiles
 from orchestrator.results.summary import Row, Summary
@@ -48,24 +47,6 @@ def family_points(summary: Summary, name: str) -> list[FamilyPoint]:
     points = (point for row in summary.rows for point in _points(summary, row, name))
     place = {row.config_id: i for i, row in enumerate(summary.rows)}
     return sorted(points, key=lambda point: (place[point.config_id], point.length, point.index))
-
-
-def family_lines(summary: Summary) -> Lines:
-    """families.csv: a line for every configuration, family, index and length that has a number."""
-    return [
-        {
-            "config_id": point.config_id,
-            "family": name,
-            "index": point.index,
-            "length": point.length,
-            "median": point.median,
-            "q25": point.q25,
-            "q75": point.q75,
-            "seeds": point.counted,
-        }
-        for name in family_names(summary)
-        for point in family_points(summary, name)
-    ]
 
 
 def family_figures(summary: Summary, folder: Path) -> tuple[Path, ...]:

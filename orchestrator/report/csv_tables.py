@@ -9,11 +9,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from orchestrator.figures.families import family_names, family_points
 from orchestrator.results.confirmed import Confirmed
 from orchestrator.results.hyperparameter_effects import Partial
 from orchestrator.results.length_groups import spans
 from orchestrator.results.summary import Quartiles, Row, Summary
 from trainers.files.atomic_file import write_whole
+
+REPORT_CSV, EFFECTS_CSV, AVERAGES_CSV = "report.csv", "effects.csv", "averages.csv"
+CONFIRMED_CSV, FAMILIES_CSV, CHECKPOINTS_CSV = "confirmed.csv", "families.csv", "checkpoints.csv"
 
 Lines = list[dict[str, Any]]
 QUARTILES = ("median", "q25", "q75")
@@ -106,6 +110,24 @@ def confirmed_lines(confirmed: Sequence[Confirmed]) -> Lines:
             line |= {"seeds": spans(one.seeds), "seeds_run": row.seeds_run, "seeds_failed": row.seeds_failed}
             lines.append(line)
     return lines
+
+
+def family_lines(result: Summary) -> Lines:
+    """families.csv: a line for every configuration, family, index and length that has a number."""
+    return [
+        {
+            "config_id": point.config_id,
+            "family": name,
+            "index": point.index,
+            "length": point.length,
+            "median": point.median,
+            "q25": point.q25,
+            "q75": point.q75,
+            "seeds": point.counted,
+        }
+        for name in family_names(result)
+        for point in family_points(result, name)
+    ]
 
 
 def checkpoint_lines(result: Summary) -> Lines:

@@ -14,38 +14,12 @@ from orchestrator.wording import compact_value, short_keys, three_digits
 
 def headlines(result: Summary) -> list[str]:
     """The sentences above the tables: how far the sweep is, how it was selected and what was not used."""
-    metric, average = result.objective_curve
-    objective, way_on = result.objective, command("resume", result.folder)
-    state = {
-        "complete": "finished",
-        "failed": "finished, and no configuration succeeded",
-        "interrupted": f"UNFINISHED (interrupted; continue it with: {way_on})",
-    }.get(result.status, f"UNFINISHED (still running, or its driver died; continue it with: {way_on})")
-    lines = [
-        f"Sweep {result.name} (study {result.study}): {state}",
-        f"{result.configurations_finished} of {result.planned} configurations have all their seeds; "
-        f"seeds ended: {result.seeds_run}, failed: {result.seeds_failed}"
-        + (f" ({_POLICY[objective.failed_seeds]})" if result.seeds_failed else ""),
-    ]
-    if result.seeds_failed:
-        diverged = result.seeds_failed - result.seeds_crashed
-        lines[-1] += f"; crashed: {result.seeds_crashed}, diverged: {diverged}"
-    if result.deaths:
-        lines.append(death_sentence(result.deaths, result.folder))
+    lines = [state_sentence(result), *counts(result)]
     if not result.rows:
         return lines
-    one = _common_groups(result)
-    test = f"lengths {spans(one.test)}" if one else "the lengths beyond (they differ between configurations)"
-    unused = f"{test} were not used for selection" if one is None or one.test else "no other lengths were evaluated"
-    lines.append(
-        f"Selected by {metric} of the {average} average, {objective.reduce} over lengths {spans(objective.lengths)}, "
-        + ("each seed at the checkpoint they choose, " if objective.checkpoint == BEST else "")
-        + f"median over seeds ({objective.direction}); {unused}"
-        + (f"; trained on {spans(one.trained)}" if one else "")
-    )
-    lines += first_sentence(result)
+    lines += [selection_sentence(result), *first_sentence(result)]
     if result.threshold is not None:
-        meets = "at most" if objective.direction == "minimize" else "at least"
+        meets = "at most" if result.objective.direction == "minimize" else "at least"
         lines.append(
             f"Reach: the greatest length at which the median of {curve_name(result)}, there and at every shorter "
             f"length, is {meets} {result.threshold:g}"
@@ -54,6 +28,42 @@ def headlines(result: Summary) -> list[str]:
     if len(forms) == 1:
         lines.append(f"Form of the trained program: {forms.pop()}")
     return lines + list(result.notes)
+
+
+def state_sentence(result: Summary) -> str:
+    """Whether the sweep is finished, and the way on where it is not."""
+    way_on = command("resume", result.folder)
+    state = {
+        "complete": "finished",
+        "failed": "finished, and no configuration succeeded",
+        "interrupted": f"UNFINISHED (interrupted; continue it with: {way_on})",
+    }.get(result.status, f"UNFINISHED (still running, or its driver died; continue it with: {way_on})")
+    return f"Sweep {result.name} (study {result.study}): {state}"
+
+
+def counts(result: Summary) -> list[str]:
+    """How many configurations and seeds have ended, how many seeds failed and of what, which packs died."""
+    line = (
+        f"{result.configurations_finished} of {result.planned} configurations have all their seeds; "
+        f"seeds ended: {result.seeds_run}, failed: {result.seeds_failed}"
+    )
+    if result.seeds_failed:
+        diverged = result.seeds_failed - result.seeds_crashed
+        line += f" ({_POLICY[result.objective.failed_seeds]}); crashed: {result.seeds_crashed}, diverged: {diverged}"
+    return [line, *([death_sentence(result.deaths, result.folder)] if result.deaths else [])]
+
+
+def selection_sentence(result: Summary) -> str:
+    """What configurations were selected by, at which lengths, and which lengths had no say."""
+    (metric, average), objective, one = result.objective_curve, result.objective, _common_groups(result)
+    test = f"lengths {spans(one.test)}" if one else "the lengths beyond (they differ between configurations)"
+    unused = f"{test} were not used for selection" if one is None or one.test else "no other lengths were evaluated"
+    return (
+        f"Selected by {metric} of the {average} average, {objective.reduce} over lengths {spans(objective.lengths)}, "
+        + ("each seed at the checkpoint they choose, " if objective.checkpoint == BEST else "")
+        + f"median over seeds ({objective.direction}); {unused}"
+        + (f"; trained on {spans(one.trained)}" if one else "")
+    )
 
 
 def first_sentence(result: Summary, code: str = "") -> list[str]:
@@ -75,7 +85,10 @@ def first_sentence(result: Summary, code: str = "") -> list[str]:
         tail = f"on the test lengths {lengths}, not used to select it: {quartiles_cell(row.test, ' ')}"
     else:
         tail = "it has no test lengths, so nothing tells how good it is on others"
-    return [f"{head} ({_values(row, result)}); {tail}"]
+    trained = ""
+    if row.trained is not None and row.groups.trained:
+        trained = f"on the trained lengths {spans(row.groups.trained)}: {quartiles_cell(row.trained, ' ')}; "
+    return [f"{head} ({_values(row, result)}); {trained}{tail}"]
 
 
 def table_title(result: Summary) -> str:

@@ -9,8 +9,10 @@ import pytest
 from rich.console import Console
 
 from orchestrator.figures.drawing import GREY, PALETTE
-from orchestrator.figures.families import family_figures, family_lines, family_points
-from orchestrator.report.files import render_terminal, write_report
+from orchestrator.figures.families import family_figures, family_points
+from orchestrator.report.csv_tables import family_lines
+from orchestrator.report.files import write_report
+from orchestrator.report.terminal import render_terminal
 from orchestrator.results.length_groups import LengthGroups, few_lengths
 from orchestrator.results.summary import summary
 
@@ -146,7 +148,7 @@ def test_the_report_has_the_figures_and_the_table(tmp_path, sweep):
     assert len(lines) == 2 * (2 * 8 + 8 + 8 + 6) and {line["family"] for line in lines} == {"digit", "cascade"}
     assert lines == [{key: str(value) for key, value in line.items()} for line in family_lines(result)]
     out = Console(file=io.StringIO(), width=200, color_system=None)
-    out.print(render_terminal(result))
+    out.print(render_terminal(result, full=True))
     assert str(result.folder / "figures" / "family-cascade.png") in out.file.getvalue()
 
 

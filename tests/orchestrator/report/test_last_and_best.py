@@ -14,7 +14,9 @@ from orchestrator.figures import drawing
 from orchestrator.figures.last_and_best import SHOWN, checkpoint_figure
 from orchestrator.record import curves as curve_store
 from orchestrator.record.state import SweepState
-from orchestrator.report.files import WIDE, render_terminal, write_report
+from orchestrator.report.files import write_report
+from orchestrator.report.layout import WIDE
+from orchestrator.report.terminal import render_terminal
 from orchestrator.results.objective import choose
 from orchestrator.results.summary import summary
 
@@ -47,7 +49,7 @@ def both(sweeps):
 
 def text_of(result, width=1000):
     console = Console(file=io.StringIO(), width=width, color_system=None)
-    console.print(render_terminal(result))
+    console.print(render_terminal(result, full=True))
     return console.file.getvalue()
 
 

@@ -11,8 +11,9 @@ from rich.console import Console
 from orchestrator.figures import drawing
 from orchestrator.figures.curves import configuration_figure, draw_all
 from orchestrator.report import artifacts
-from orchestrator.report.files import render_terminal, write_report
+from orchestrator.report.files import write_report
 from orchestrator.report.tables import first_sentence
+from orchestrator.report.terminal import render_terminal
 from orchestrator.results.summary import summary
 from orchestrator.tracking.pages import description
 
@@ -23,6 +24,7 @@ def sentences_of(result):
     """Every line of everything a report consists of: terminal, page, MLflow's note, texts in figures."""
     console = Console(file=io.StringIO(), width=1000, color_system=None)
     console.print(render_terminal(result))
+    console.print(render_terminal(result, full=True))
     page, table = write_report(result.folder, result)
     text = re.sub(r"<style>.*?</style>|data:image[^\"]*", "", page.read_text())
     note = description(result, artifacts.sentences(result))
@@ -48,10 +50,11 @@ def test_best_is_said_only_with_its_selection_lengths_and_the_test_number(small_
     result = summary(small_sweep)
     claims = [line for line in sentences_of(result) if CLAIM.search(line)]
     first = result.rows[0]
-    assert len(claims) == 3, claims  # terminal, page, MLflow's note
+    assert len(claims) == 4, claims  # terminal, every table, page, MLflow's note
     for claim in claims:
         assert len(CLAIM.findall(claim)) == 1
         assert re.match(r"Best on lengths 6-7, the lengths it was selected on: `?" + first.config_id, claim)
+        assert f"on the trained lengths 1-5: {first.trained.median:#.3g} [" in claim
         assert f"on the test lengths 8-11, not used to select it: {first.test.median:#.3g} [" in claim
 
 
@@ -76,7 +79,7 @@ def test_where_nothing_succeeded_nothing_is_best(tmp_path, synthetic_sweep, simp
     values = [{"model.norm": "none"}, {"model.norm": "pre"}]
     result = summary(synthetic_sweep(tmp_path / "f", values, 2, simple_curve, failed))
     claims = [line for line in sentences_of(result) if CLAIM.search(line)]
-    assert len(claims) == (0 if failed else 3)
+    assert len(claims) == (0 if failed else 4)
 
 
 def test_an_unfinished_sweep_says_so_far(small_sweep):

@@ -1,0 +1,144 @@
+"""The page of a sweep: one HTML file that needs nothing else, without scripts, its figures inside."""
+
+import base64
+import html
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+from orchestrator.figures.curves import configuration_figure, draw_all
+from orchestrator.figures.maps import damaged_maps
+from orchestrator.report.effect_tables import comparison_columns, comparison_note, effect_columns, effect_notes
+from orchestrator.report.last_and_best_tables import TITLE, checkpoint_columns, checkpoint_notes
+from orchestrator.report.tables import (
+    Columns,
+    confirmed_columns,
+    headlines,
+    place_columns,
+    result_columns,
+    table_title,
+    value_columns,
+)
+from orchestrator.results.confirmed import read_confirmed
+from orchestrator.results.summary import Summary
+
+FIGURES_OF_THE_FIRST = 3
+
+
+def page(result: Summary) -> str:
+    """The HTML page: no scripts, no links to other files, figures inside."""
+    drawn = draw_all(result, result.folder / "figures")
+    first = [row for row in result.rows if row.rank and row.complete][:FIGURES_OF_THE_FIRST]
+    own = [
+        configuration_figure(result, r, result.folder / "figures" / f"configuration-{r.config_id}.png") for r in first
+    ]
+    summary_lines = "".join(f"<p>{html.escape(line)}</p>" for line in headlines(result)[1:])
+    sections = [
+        f"<h1>{html.escape(result.name)}</h1>",
+        f"<p class=state>{html.escape(headlines(result)[0])}</p>",
+        summary_lines,
+    ]
+    if drawn.comparison:
+        sections.append(_image(drawn.comparison, "median curves of the configurations"))
+    table = {
+        **place_columns(result.rows),
+        **value_columns(result, result.rows),
+        **result_columns(result, result.rows, "\n"),
+    }
+    sections += [
+        "<h2>Configurations by score</h2>",
+        f"<p class=note>{html.escape(table_title(result))}</p>",
+        _html_table(table),
+    ]
+    for one in read_confirmed(result):
+        sections += [
+            "<h2>Search score and confirmed score</h2>",
+            f"<p>{html.escape(one.sentence)}.</p>",
+            _html_table(confirmed_columns(one, "\n")),
+        ]
+    if result.shows_effects:
+        scores = "".join(_image(path, f"outcome against {key}") for key, path in drawn.scores.items())
+        sections += [
+            "<h2>Effect of each hyperparameter</h2>",
+            *(f"<p class=note>{html.escape(note)}</p>" for note in effect_notes(result)),
+            _html_table(effect_columns(result)),
+            f"<div>{scores}</div>",
+        ]
+    elif result.no_effects:
+        sections += ["<h2>Effect of each hyperparameter</h2>", f"<p>{html.escape(result.no_effects)}</p>"]
+    if result.comparisons:
+        sections += [
+            "<h2>Weight averages of the same trained members</h2>",
+            f"<p class=note>{html.escape(comparison_note(result))}</p>",
+            _html_table(comparison_columns(result)),
+        ]
+    if result.checkpoints:
+        sections += [
+            f"<h2>{TITLE}</h2>",
+            *(f"<p class=note>{html.escape(note)}</p>" for note in checkpoint_notes(result)),
+            _html_table(checkpoint_columns(result, result.checkpoints, "\n")),
+            *([_image(drawn.checkpoints, "judged metric against training step")] if drawn.checkpoints else []),
+        ]
+    if drawn.pairs:
+        sections += ["<h2>Measured against predicted</h2>", *(_image(path, path.stem) for path in drawn.pairs)]
+    if drawn.families:
+        sections += ["<h2>Families of metrics</h2>", *(_image(path, path.stem) for path in drawn.families)]
+    damaged = damaged_maps(result)
+    if drawn.maps or damaged:
+        sections += ["<h2>Maps of the weights</h2>", *(f"<p>{html.escape(line)}</p>" for line in damaged)]
+        sections += [_image(path, path.stem) for path in drawn.maps]
+    if own:
+        sections += ["<h2>The first configurations in detail</h2>", *(_image(path, path.stem) for path in own)]
+    sections += ["<h2>Provenance</h2>", _html_table(_provenance(result))]
+    folder = html.escape(str(result.folder))
+    sections += [
+        "<h2>Commands</h2><pre>"
+        f"lengthwise run {folder}/sweep.yaml --name another-name   # the same sweep again\n"
+        f"lengthwise report {folder}                               # these tables again\n"
+        f"lengthwise publish {folder}                              # to MLflow\n"
+        "</pre><p class=note>Every curve of every seed is in curves.parquet (columns config_id, seed, average, metric, "
+        "length, step, value).</p>"
+    ]
+    title = html.escape(f"lengthwise: {result.name}")
+    return (
+        f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
+        f"<style>{_STYLE}</style></head><body>\n" + "\n".join(sections) + "\n</body></html>\n"
+    )
+
+
+def _provenance(result: Summary) -> Columns:
+    facts = dict(result.provenance)
+    versions = facts.pop("versions", {})
+    texts = {
+        key.replace("_", " "): value if isinstance(value, str) else json.dumps(value) for key, value in facts.items()
+    }
+    texts["versions"] = ", ".join(f"{name} {version}" for name, version in versions.items())
+    return {"what": list(texts), "value": list(texts.values())}
+
+
+def _image(path: Path, alt: str) -> str:
+    data = base64.b64encode(path.read_bytes()).decode()
+    return f'<img alt="{html.escape(alt, quote=True)}" src="data:image/png;base64,{data}">'
+
+
+def _html_table(columns: Columns) -> str:
+    def cells(tag: str, line: Iterable[str]) -> str:
+        return (
+            "<tr>" + "".join(f"<{tag}>{html.escape(cell).replace(chr(10), '<br>')}</{tag}>" for cell in line) + "</tr>"
+        )
+
+    body = "".join(cells("td", line) for line in zip(*columns.values(), strict=True))
+    return f"<div class=wide><table>{cells('th', columns)}{body}</table></div>"
+
+
+_STYLE = """
+body { font: 15px/1.5 system-ui, sans-serif; color: #1b1f23; max-width: 1180px; margin: 2em auto; padding: 0 1em; }
+h1 { margin-bottom: 0; } h2 { margin-top: 2em; border-bottom: 1px solid #ddd; }
+p { margin: .35em 0; } .state { font-weight: 600; } .note { color: #57606a; font-size: 13px; }
+.wide { overflow-x: auto; } table { border-collapse: collapse; font-size: 13px; font-variant-numeric: tabular-nums; }
+th, td { padding: .25em .7em; border-bottom: 1px solid #e4e7ea; text-align: left; white-space: nowrap; }
+th { background: #f5f6f8; vertical-align: bottom; white-space: normal; }
+img { max-width: 100%; height: auto; margin: .5em 0; }
+.grid { display: grid; grid-template-columns: repeat(auto-fill, minmax(480px, 1fr)); gap: .5em; }
+pre { background: #f5f6f8; padding: .8em; overflow-x: auto; }
+"""

@@ -1,0 +1,132 @@
+"""The files of a report: a page that needs nothing else, tables of the same numbers, what is unfinished said."""
+
+import csv
+import io
+from html.parser import HTMLParser
+
+import pytest
+from typer.testing import CliRunner
+
+from orchestrator.cli import app
+from orchestrator.consoles import WIDTH_OF_FILES, WholeConsole
+from orchestrator.record.ledger import LEDGER_FILE
+from orchestrator.report.files import present, read_summary, write_report
+from orchestrator.report.tables import first_sentence, headlines, selection_sentence
+from orchestrator.results.summary import summary
+
+
+class Page(HTMLParser):
+    """Collects what a page refers to and the text it shows."""
+
+    def __init__(self, content):
+        super().__init__()
+        self.tags, self.references, self.text = [], [], []
+        self.feed(content)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.references += [value for key, value in attrs if key in ("src", "href", "srcset", "data", "action")]
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+def test_report_files(small_sweep):
+    page, table = write_report(small_sweep.folder)
+    html = Page(page.read_text())
+    assert "script" not in html.tags and "link" not in html.tags
+    # comparison, three keys, checkpoints, margin against its bound, the first three configurations
+    assert len(html.references) == 9
+    assert all(reference.startswith("data:image/png;base64,") for reference in html.references)
+    shown = " ".join(html.text)
+    result = summary(small_sweep)
+    assert all(row.config_id in shown for row in result.rows)
+    for fact in ("0" * 40, "torch 2.13.0", "lab3", "lengthwise publish", "were not used for selection"):
+        assert fact in shown
+
+    with table.open(newline="") as file:
+        lines = list(csv.DictReader(file))
+    assert [line["config_id"] for line in lines] == [row.config_id for row in result.rows]
+    for line, row in zip(lines, result.rows, strict=True):
+        assert float(line["score"]) == row.score and float(line["test_q25"]) == row.test.q25
+        assert float(line["training.learning_rate"]) == row.values["training.learning_rate"]
+        assert int(line["seeds_failed"]) == row.seeds_failed and line["model.norm"] == row.values["model.norm"]
+    assert sorted(path.name for path in small_sweep.folder.glob("report*")) == ["report.csv", "report.html"]
+
+
+def test_writing_the_report_again_gives_the_same_bytes(small_sweep):
+    first = [path.read_bytes() for path in write_report(small_sweep.folder)]
+    assert [path.read_bytes() for path in write_report(small_sweep.folder)] == first
+
+
+def test_names_are_text_and_not_markup(tmp_path, synthetic_sweep, simple_curve, full_text):
+    name = "<script>alert(1)</script> [red] & 'x'".replace("/", "")
+    averages = {"<b>raw": {"kind": "raw"}, "ema": {"kind": "ema", "decay": 0.5}}
+    spec = {"training.averages": averages}
+    state = synthetic_sweep(tmp_path / name, [{"model.norm": "none"}], 1, simple_curve, spec=spec)
+    page, _ = write_report(state.folder)
+    parsed = Page(page.read_text())
+    assert not {"script", "b"} & set(parsed.tags) and name in " ".join(parsed.text)
+    assert name in full_text(summary(state), 300)
+
+
+@pytest.mark.parametrize("keep", [1, 2, 3, 6, 9])
+def test_an_unfinished_sweep_says_so(small_sweep, keep, full_text):
+    ledger = small_sweep.folder / LEDGER_FILE
+    lines = ledger.read_bytes().splitlines(keepends=True)
+    ledger.write_bytes(b"".join(lines[:keep]))
+    page, table = write_report(small_sweep.folder)
+    result = read_summary(small_sweep.folder)
+    complete = sum(b'"kind":"pack_end"' in line for line in lines[:keep])
+    assert not result.finished and result.configurations_finished == complete
+    assert [row.rank for row in result.rows if row.complete] == list(range(1, complete + 1))
+    assert all(row.rank is None and row.score is None for row in result.rows if not row.complete)
+    for text in (full_text(result), " ".join(Page(page.read_text()).text)):
+        assert "UNFINISHED" in text and f"{complete} of 6 configurations have all their seeds" in text
+    assert table.read_text().startswith("rank" if result.rows else "config_id")
+
+
+def test_equal_scores_have_one_sentence_instead_of_effects(tmp_path, synthetic_sweep, full_text):
+    values = [{"model.norm": "none"}, {"model.norm": "pre"}]
+    said = "have the same score, so effects of hyperparameters are not shown."
+    equal = summary(synthetic_sweep(tmp_path / "equal", values, 2, lambda *where: 0.5))
+    lost = {(number, seed): 10 for number in range(2) for seed in range(2)}
+    nowhere = summary(synthetic_sweep(tmp_path / "lost", values, 2, lambda *where: 0.5, lost))
+    for result, sentence in ((equal, f"All 2 configurations {said}"), (nowhere, "No configuration has a finite score")):
+        text, (page, _) = full_text(result), write_report(result.folder)
+        assert sentence in text and sentence in page.read_text()
+        assert "Kruskal" not in text and "rank correlation" not in text
+        assert not (result.folder / "effects.csv").exists()
+    alone = summary(synthetic_sweep(tmp_path / "alone", values[:1], 2, lambda *where: 0.5))
+    write_report(alone.folder)
+    assert not list(alone.folder.glob("figures/score-*")) and "effects of" not in full_text(alone)
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_a_log_gets_whole_lines_and_a_terminal_whole_paths(small_sweep, full):
+    printed = {}
+    for terminal in (False, True):
+        width = 80 if terminal else WIDTH_OF_FILES
+        console = WholeConsole(file=io.StringIO(), width=width, force_terminal=terminal, color_system=None)
+        present(small_sweep.folder, console, full=full)
+        printed[terminal] = console.file.getvalue().splitlines()
+    result = summary(small_sweep)
+    log, folder = printed[False], small_sweep.folder
+    assert "\x1b" not in "".join(log) and max(map(len, log)) > 140
+    assert set(headlines(result) if full else [selection_sentence(result), *first_sentence(result)]) <= set(log)
+    for lines in printed.values():
+        assert f"Report: {folder / 'report.html'}" in lines
+        assert (f"All tables: lengthwise report {folder} --full" in lines) == (not full)
+        assert (f"Table: {folder / 'report.csv'}" in lines) == full
+        assert (f"  {folder / 'figures' / 'comparison.png'}" in lines) == full
+    assert all(len(line) <= 80 for line in printed[True] if str(folder) not in line)
+
+
+def test_the_command_line_prints_one_screen_or_everything(small_sweep):
+    said = {}
+    for options in ((), ("--full",)):
+        done = CliRunner().invoke(app, ["report", str(small_sweep.folder), *options])
+        assert done.exit_code == 0, done.output
+        said[options] = done.output
+    assert "Effect of each hyperparameter" in said["--full",] and "Effect of each hyperparameter" not in said[()]
+    assert len(said["--full",].splitlines()) > 60 > 30 > len(said[()].splitlines())

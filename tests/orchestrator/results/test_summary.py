@@ -1,0 +1,96 @@
+"""The summary of a sweep: numbers equal to those by hand, failed seeds and configurations in their place."""
+
+import math
+
+import numpy as np
+import pytest
+
+from orchestrator.results.length_groups import LengthGroups, spans
+from orchestrator.results.summary import summary
+
+
+def test_summary_equals_the_numbers_by_hand(small_sweep):
+    result = summary(small_sweep)
+    curves = small_sweep.curves(final_only=True)
+    mine = curves[(curves["metric"] == "total_variation") & (curves["average"] == "ema")]
+    assert [row.rank for row in result.rows] == [1, 2, 3, 4, 5, 6]
+    assert [row.number for row in result.rows] == [0, 1, 2, 3, 4, 5]
+    for row in result.rows:
+        table = (
+            mine[mine["config_id"] == row.config_id].pivot(index="seed", columns="length", values="value").astype(float)
+        )
+        counted = np.sort(np.nan_to_num(table.to_numpy(), nan=np.inf), axis=0)  # three seeds, the failed one the worst
+        for at, lengths in ((row.trained, range(1, 6)), (row.selection, (6, 7)), (row.test, range(8, 12))):
+            means = np.sort(np.nan_to_num(table[list(lengths)].mean(axis=1, skipna=False).to_numpy(), nan=np.inf))
+            assert at.median == pytest.approx(means[1]) and at.q25 == pytest.approx((means[0] + means[1]) / 2)
+            assert at.q75 == pytest.approx((means[1] + means[2]) / 2)
+        assert row.score == row.selection.median
+        band = result.bands[row.config_id, "total_variation", "ema"]
+        assert band.median == pytest.approx(counted[1])
+        reach = [length for length, value in zip(range(1, 12), counted[1], strict=True) if value <= 0.1]
+        assert row.generalization_length == max(reach, default=0)
+        assert row.area_beyond == pytest.approx(counted[1][5:].mean())
+        assert row.groups == LengthGroups(
+            every=tuple(range(1, 12)), trained=(1, 2, 3, 4, 5), selection=(6, 7), test=(8, 9, 10, 11)
+        )
+    assert (result.seeds_run, result.seeds_failed) == (18, 1)
+    assert result.finished and result.planned == 6
+
+
+def test_averages_are_compared_on_the_same_members(small_sweep):
+    pairs = summary(small_sweep).comparisons
+    assert [(pair.group, pair.average, pair.against) for pair in pairs] == [
+        (group, "raw", "ema") for group in ("trained", "selection", "test")
+    ]
+    curves = small_sweep.curves(final_only=True)
+    for pair, lengths in zip(pairs, (range(1, 6), (6, 7), range(8, 12)), strict=True):
+        mine = curves[(curves["metric"] == "total_variation") & curves["length"].isin(lengths)]
+        means = mine.pivot_table("value", ["config_id", "seed"], "average", observed=True).dropna()
+        difference = (means["raw"] - means["ema"]).to_numpy()
+        assert (pair.n, pair.configurations, pair.dropped) == (17, 6, 1)
+        assert pair.difference == pytest.approx(np.median(difference), rel=1e-5)
+        assert (pair.q25, pair.q75) == pytest.approx(tuple(np.quantile(difference, [0.25, 0.75])), rel=1e-5)
+        assert (pair.better, pair.worse) == (0, 17)  # the builder makes raw worse everywhere
+        assert pair.low > 0 and pair.sign_p == pytest.approx(2**-5) == pair.wilcoxon_p  # of six configurations
+
+
+def test_better_follows_the_direction_of_the_objective(tmp_path, synthetic_sweep, simple_curve):
+    spec = {"objective.metric": "margin", "objective.direction": "maximize", "objective.threshold": 0.1}
+    state = synthetic_sweep(
+        tmp_path / "up", [{"model.norm": "none"}, {"model.norm": "pre"}], 2, simple_curve, spec=spec
+    )
+    result = summary(state)
+    assert [row.number for row in result.rows] == [1, 0]
+    assert [(pair.average, pair.better, pair.worse) for pair in result.comparisons] == [("raw", 4, 0)] * 3
+
+
+def test_a_configuration_that_failed_is_last_and_never_best(tmp_path, synthetic_sweep, simple_curve):
+    values = [{"training.learning_rate": rate} for rate in (0.1, 0.01, 0.001)]
+    state = synthetic_sweep(tmp_path / "f", values, 2, simple_curve, {(0, 0): 10, (0, 1): 10})
+    result = summary(state)
+    assert [(row.number, row.rank, row.failed) for row in result.rows] == [
+        (1, 1, False),
+        (2, 2, False),
+        (0, None, True),
+    ]
+    assert result.rows[2].seeds_failed == 2
+
+
+def test_half_the_seeds_failed_shows_infinite_and_ranks_behind(tmp_path, synthetic_sweep, simple_curve):
+    values = [{"training.learning_rate": rate} for rate in (0.1, 0.01)]
+    state = synthetic_sweep(tmp_path / "h", values, 4, simple_curve, {(0, 0): 10, (0, 1): 10, (0, 2): 10})
+    result = summary(state)
+    assert [row.number for row in result.rows] == [1, 0] and result.rows[1].score == math.inf
+
+
+def test_excluded_seeds_are_left_out_of_medians(tmp_path, synthetic_sweep, simple_curve):
+    values = [{"training.learning_rate": 0.1}]
+    spec = {"objective.failed_seeds": "exclude"}
+    state = synthetic_sweep(tmp_path / "x", values, 4, simple_curve, {(0, 0): 10, (0, 1): 10, (0, 2): 10}, spec=spec)
+    (row,) = summary(state).rows
+    band = summary(state).bands[row.config_id, "total_variation", "ema"]
+    assert band.median == pytest.approx(band.seeds[3]) and band.q75 == band.median and row.seeds_failed == 3
+
+
+def test_spans():
+    assert [spans(x) for x in ((), (4,), (1, 2, 3, 7), (2, 1))] == ["none", "4", "1-3, 7", "1-2"]
