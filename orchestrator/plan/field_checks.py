@@ -5,9 +5,9 @@ lists are long. Where names are drawn (`model.name`), a value must fit every cla
 conditions. What is wrong between values that are each right alone is left to the building of configurations.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from orchestrator.plan.bounds import Misfit, misfits
 from orchestrator.plan.configurations import assigned
@@ -20,6 +20,7 @@ from search_spaces.grammar.findings import SECTIONS, Findings, lookup, parent, w
 from trainers.config.slots import single_problems, slot_of
 from trainers.errors import Problem
 
+T = TypeVar("T")
 NAMES = ("name", "kind")  # keys that say which class the keys beside them belong to
 
 
@@ -43,7 +44,7 @@ def _check_fixed(spec: SweepSpec, findings: Findings) -> Iterator[str]:
     names = [key for key in spec.space if key.rpartition(".")[2] in NAMES and not findings.doubts(key)]
     always = list(unconditional(spec))
     unused = [problem for problem in single_problems(fixed) if problem.key in names and problem.key in always]
-    found = [*_in_every(_in_section(spec, section, names, example) for section in SECTIONS), *unused]
+    found = [*(one for section in SECTIONS for one in _in_section(spec, section, names, example)), *unused]
     incomplete = findings.doubts("space") or findings.doubts("search")
     for problem in found:
         given: Any = lookup(fixed, problem.key)
@@ -58,31 +59,16 @@ def _check_fixed(spec: SweepSpec, findings: Findings) -> Iterator[str]:
         yield problem.key
 
 
-def _in_section(
-    spec: SweepSpec, section: str, names: Sequence[str], example: Mapping[str, Any]
-) -> tuple[list[str], list[list[Problem]]]:
-    """The problems of one section in each situation of the names that are drawn in it, and these in words."""
-    own = [key for key in names if within(key, section)]
-    cases = situations(spec, own)
-    found = [single_problems(assigned(spec, {**example, **case})) for case in cases]
-    return [_words(case) for case in cases], [
-        [problem for problem in problems if within(problem.key, section)] for problems in found
+def _in_section(spec: SweepSpec, section: str, names: Sequence[str], example: Mapping[str, Any]) -> Iterator[Problem]:
+    """The problems of one section, in every situation of the names that are drawn in it."""
+    cases = situations(spec, [key for key in names if within(key, section)])
+    found = [
+        {(problem.key, problem.message, problem.allowed): problem for problem in single_problems(sections)}
+        for sections in (assigned(spec, {**example, **case}) for case in cases)
     ]
-
-
-def _in_every(sections: Iterable[tuple[list[str], list[list[Problem]]]]) -> Iterator[Problem]:
-    """Each problem once, with the situation it arises in unless it arises in all."""
-    for words, cases in sections:
-        counts: dict[tuple[str, str, str | None], list[int]] = {}
-        problems: dict[tuple[str, str, str | None], Problem] = {}
-        for index, case in enumerate(cases):
-            for problem in case:
-                same = (problem.key, problem.message, problem.allowed)
-                problems.setdefault(same, problem)
-                counts.setdefault(same, []).append(index)
-        for same, indices in counts.items():
-            said = "" if len(indices) == len(cases) else words[indices[0]]
-            yield replace(problems[same], message=problems[same].message + said)
+    for problem, said in _with_cases(found, cases):
+        if within(problem.key, section):
+            yield replace(problem, message=problem.message + said)
 
 
 # Listed configurations ------------------------------------------------------------------------------------------------
@@ -110,13 +96,11 @@ def _check_domain(spec: SweepSpec, key: str, domain: Domain, findings: Findings)
     """One domain, in every situation of the names on its way."""
     names = [f"{above}.{name}" for above in _above(key) for name in NAMES if f"{above}.{name}" in spec.space]
     cases = situations(spec, [name for name in names if name != key], active=key)
-    found: dict[tuple[str, str, str | None], tuple[Misfit, list[dict[str, Any]]]] = {}
-    for case in cases:
-        for misfit in _misfits(spec, key, domain, case):
-            same = (misfit.below, misfit.message, misfit.allowed)
-            found.setdefault(same, (misfit, []))[1].append(case)
-    for misfit, where in found.values():
-        said = "" if len(where) == len(cases) else _words(where[0])
+    found = [
+        {(misfit.below, misfit.message, misfit.allowed): misfit for misfit in _misfits(spec, key, domain, case)}
+        for case in cases
+    ]
+    for misfit, said in _with_cases(found, cases):
         findings.add(
             f"space.{key}{misfit.below}",
             misfit.message + said,
@@ -132,20 +116,22 @@ def _misfits(spec: SweepSpec, key: str, domain: Domain, case: Mapping[str, Any])
     slot = slot_of(assigned(spec, {**case, key: _example(domain)}), key)
     if slot is not None:
         return list(misfits(domain, slot))
-    found = []
+    listed = isinstance(domain, (Choice, Grid))
     values = domain.values if isinstance(domain, (Choice, Grid)) else (_example(domain),)
+    found = []
     for index, value in enumerate(values):
         sections = assigned(spec, {**case, key: value})
         for problem in single_problems(sections):
+            if problem.key == key and problem.message == "unknown key":
+                return [Misfit("", problem.message, ABSENT, problem.allowed, problem.nearest)]
             if within(problem.key, key):
-                inner = problem.key.removeprefix(key)
-                given = lookup(sections, problem.key) if inner else value
-                unknown = not inner and problem.message == "unknown key"
-                at = "" if unknown or len(values) == 1 else f".{domain.kind}[{index}]{inner}"
-                given = ABSENT if unknown else given
+                inner = problem.key.removeprefix(key) if isinstance(value, Mapping) else ""
+                given = lookup(sections, key + inner)
+                at = f".{domain.kind}[{index}]{inner}" if listed else f".{domain.kind}"
                 found.append(Misfit(at, problem.message, given, problem.allowed, problem.nearest))
             elif within(key, problem.key) and lookup(assigned(spec, case), problem.key) is ABSENT:
-                found.append(Misfit("", f"{problem.key}: {problem.message}", ABSENT, problem.allowed, problem.nearest))
+                said = f"{problem.key}: {problem.message}"
+                return [Misfit("", said, ABSENT, problem.allowed, problem.nearest)]
     return found
 
 
@@ -168,6 +154,16 @@ def _related(key: str, other: str) -> bool:
 def _uncertain(key: str, findings: Findings) -> bool:
     """Whether a value, or the name of the class that says what it may be, is not known."""
     return findings.doubts(key) or any(findings.doubts(f"{above}.{name}") for above in _above(key) for name in NAMES)
+
+
+def _with_cases(found: Sequence[Mapping[Any, T]], cases: Sequence[Mapping[str, Any]]) -> Iterator[tuple[T, str]]:
+    """What was found in each case, every one once: with the first case it arises in, unless it arises in all."""
+    first: dict[Any, T] = {}
+    for each in found:
+        first |= {same: one for same, one in each.items() if same not in first}
+    for same, one in first.items():
+        where = [index for index, each in enumerate(found) if same in each]
+        yield one, "" if len(where) == len(cases) else _words(cases[where[0]])
 
 
 def _words(case: Mapping[str, Any]) -> str:

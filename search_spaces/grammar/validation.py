@@ -32,7 +32,7 @@ def build(data: dict[str, Any], findings: Findings) -> tuple[SweepSpec, list[str
         if fault["type"] != "missing" or fault["loc"] not in misspelt:
             _translate(fault, findings)
     mended = [_mend(data, fault["loc"]) for fault in faults]
-    meant = [str(loc[-1]) for loc in misspelt if len(loc) == 1 and loc[-1] and loc[-1] not in data]
+    meant = [str(loc[0]) for loc in misspelt if len(loc) == 1 and loc[0] and not data.get(str(loc[0]))]
     return SweepSpec.model_validate(data), [*mended, *meant]
 
 

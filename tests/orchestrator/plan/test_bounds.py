@@ -198,7 +198,7 @@ def domains(draw: st.DrawFn) -> Domain:
     if kind == "uniform":
         return Uniform(low, high)
     if kind == "log":
-        return LogUniform(10.0 ** (low / 50), 10.0 ** (high / 50))
+        return LogUniform(10.0 ** (low / 50), 10.0 ** (high / 50) * 1.001)
     if kind == "decay":
         return OneMinusLogUniform(*sorted(draw(st.lists(st.floats(0.01, 0.9999), min_size=2, max_size=2, unique=True))))
     if kind == "int":

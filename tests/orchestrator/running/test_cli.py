@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from orchestrator import cli
 from orchestrator.preview import upload
 from orchestrator.record import folders as places
 from orchestrator.record.state import SweepState
@@ -58,7 +59,7 @@ def test_validate_builds_what_the_space_can_draw(lengthwise, tiny):
     assert good.returncode == 0 and good.stdout.count(": good;") == 2
     tiny.write_text(tiny.read_text().replace("{choice: [8, 16]}", "{choice: [8, 0]}"))
     both = lengthwise("validate", tiny, "search_spaces/quickstart.yaml")
-    refused(both, "tiny.yaml:13: training.batch_size", "space.training.batch_size")
+    refused(both, "tiny.yaml:13: space.training.batch_size.choice[1]: 0 is out of bounds; given 0")
     assert "quickstart.yaml: good" in both.stdout  # the other file is still looked at
 
 
@@ -98,17 +99,55 @@ def test_list_and_schema(lengthwise, tmp_path):
     refused(lengthwise("schema", "-o", tmp_path / "absent" / "schema.json"), "absent/schema.json", "cannot be written")
 
 
-def test_validate_says_that_a_second_round_follows(lengthwise, tiny):
-    """The grammar of the file comes first; what the registries know is looked at when it is sound."""
+@pytest.fixture
+def in_process(monkeypatch, capsys):
+    """The command line in this process: its exit code, and the lines of stdout and stderr."""
+
+    def run(*arguments) -> tuple[int, list[str], list[str]]:
+        monkeypatch.setattr(sys, "argv", ["lengthwise", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        said = capsys.readouterr()
+        return ended.value.code, said.out.splitlines(), said.err.splitlines()
+
+    return run
+
+
+def test_grammar_and_values_are_reported_in_one_round(in_process, tiny, tmp_path):
     good = tiny.read_text()
-    tiny.write_text(good.replace("width: 8", "widht: 8").replace("direction: minimize", "direction: down"))
-    first = lengthwise("validate", tiny)
-    assert first.returncode == 2 and "objective.direction" in first.stderr and "widht" not in first.stderr
-    assert "are checked once this is mended" in first.stderr
-    tiny.write_text(good.replace("width: 8", "widht: 8"))
-    second = lengthwise("validate", tiny)
-    assert second.returncode == 2 and "model.widht" in second.stderr and "once this is mended" not in second.stderr
-    assert "once this is mended" not in lengthwise("validate", tiny.with_name("absent.yaml")).stderr
+    tiny.write_text(good.replace(" width: 8", " widht: 8").replace("direction: minimize", "direction: down"))
+    for verb in ("validate", "plan", "data", "run"):
+        where = ("--storage", tmp_path / "storage") if verb in ("plan", "run") else ()
+        code, out, (first, second) = in_process(verb, tiny, *where)
+        assert code == 2 and not out
+        assert first.startswith(f"{tiny}:4: model.widht: unknown key; given 8; allowed: width, value_width")
+        assert second.startswith(f"{tiny}:17: objective.direction: is not allowed; given 'down'")
+    assert not (tmp_path / "storage").exists()
+    tiny.write_text(good + "more: [")
+    code, _, (first, second) = in_process("validate", tiny)
+    assert code == 2 and "is not valid YAML" in first
+    assert second == "(nothing else in it was checked: it can only be read when this is mended)"
+    assert len(in_process("validate", tiny.with_name("absent.yaml"))[2]) == 1
+
+
+def test_what_could_be_drawn_is_refused_before_anything_is_written(lengthwise, in_process, tiny, tmp_path):
+    """The four draws of this sweep would all be below 1 and run to the end."""
+    tiny.write_text(
+        tiny.read_text()
+        .replace("training.batch_size: {choice: [8, 16]}", "model.dropout: {uniform: [0.0, 1.01]}")
+        .replace("dropout: 0.1", "dropout: 7")
+    )
+    expected = [
+        f"{tiny}:4: model.dropout: 7 is out of bounds; the space draws model.dropout, so this value is never used: "
+        "mend it, or leave it out; given 7; allowed: a number >= 0 and < 1",
+        f"{tiny}:13: space.model.dropout.uniform[1]: is out of bounds; given 1.01; allowed: a number >= 0 and < 1; "
+        "did you mean 0.99999?",
+    ]
+    done = lengthwise("run", tiny, "--storage", tmp_path / "storage")
+    assert (done.returncode, done.stdout, done.stderr.splitlines()) == (2, "", expected)
+    for verb in ("validate", "plan", "data"):
+        assert in_process(verb, tiny) == (2, [], expected)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["tiny.yaml"]
 
 
 @pytest.mark.timeout(120)

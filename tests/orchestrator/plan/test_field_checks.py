@@ -1,0 +1,322 @@
+"""Every value a file gives or can draw against its field: at its line, whatever is drawn, under every name it meets."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from orchestrator.plan.configurations import configure
+from orchestrator.plan.search import draw_sample
+from orchestrator.plan.situations import situations
+from orchestrator.plan.soundness import configurations_of
+from search_spaces import SweepFileError, SweepSpec, parse_sweep
+
+FILE = """name: checked
+study: tests
+task: {name: set_complement, vocabulary: 6, train_length: 3}
+model:
+  name: attention_only
+  width: 8
+training:
+  steps: 60
+  batch_size: 8
+  learning_rate: 0.01
+  averages: {raw: {}, ema: {decay: 0.9}}
+evaluation: {every: 20}
+objective: {metric: total_variation, average: ema, lengths: [4], direction: minimize}
+seeds: 1
+search: {configurations: 1}
+space:
+"""
+
+Said = Callable[..., list[str]]
+
+
+@pytest.fixture
+def said() -> Said:
+    """What is said of the file with these lines in its space, and with texts replaced, though one draw is built."""
+
+    def check(*lines: str, change: tuple[str, str] = ("", "")) -> list[str]:
+        try:
+            spec = spec_of(*lines, change=change)
+            drawn = draw_sample(spec, 1)
+            configurations_of(spec, [(one.number, one.values) for one in drawn])
+        except SweepFileError as error:
+            return str(error).splitlines()
+        return []
+
+    return check
+
+
+def spec_of(*lines: str, change: tuple[str, str] = ("", "")) -> SweepSpec:
+    assert not change[0] or FILE.count(change[0]) == 1
+    text = FILE.replace(*change) if change[0] else FILE
+    return parse_sweep(text + "".join(f"  {line}\n" for line in lines), "a.yaml")
+
+
+RATE = "a number >= 0 and < 1"
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        (
+            "model.dropout: {uniform: [0.0, 1.5]}",
+            f"model.dropout.uniform[1]: is out of bounds; given 1.5; allowed: {RATE}; did you mean 0.99999?",
+        ),
+        (
+            "model.dropout: {uniform: [0.0, 1.0]}",
+            "model.dropout.uniform[1]: is excluded, and can be drawn; given 1.0; "
+            f"allowed: {RATE}; did you mean 0.99999?",
+        ),
+        (
+            "training.batch_size: {int_uniform: [0, 64], step: 16}",
+            "training.batch_size.int_uniform[0]: is out of bounds; given 0; allowed: an integer >= 1; did you mean 1?",
+        ),
+        (
+            "training.weight_decay: {normal: [0.01, 0.1]}",
+            "training.weight_decay.normal: draws down to -0.465342, 4.75 standard deviations below the mean; "
+            "clip it with low:; given [0.01, 0.1]; allowed: a number >= 0; did you mean low: 0?",
+        ),
+        (
+            "training.steps: {log_uniform: [10, 100]}",
+            "training.steps.log_uniform: draws numbers that are not whole; given [10.0, 100.0]; "
+            "allowed: an integer >= 1 and < 4.29497e+09; did you mean int_uniform?",
+        ),
+        (
+            "model.norm: {uniform: [0, 1]}",
+            "model.norm.uniform: draws numbers; given [0.0, 1.0]; allowed: none, pre, post; did you mean choice?",
+        ),
+        (
+            "model.norm: {choice: [none, pots]}",
+            "model.norm.choice[1]: 'pots' is not one of the choices; given 'pots'; "
+            "allowed: none, pre, post; did you mean post?",
+        ),
+        (
+            "training.averages.ema.decay: {one_minus_log_uniform: [0.9, 0.999], when: {model.width: 8}}",
+            "",
+        ),
+        (
+            "training.averages.ema.decai: {choice: [0.5, 0.9]}",
+            "training.averages.ema.decai: unknown key; allowed: decay, burn_in, update_period; did you mean decay?",
+        ),
+        (
+            "training.averages.slow.decay: {choice: [0.5, 0.9]}",
+            "",  # there is no average called slow: that is said of the name
+        ),
+        (
+            "training.averages: {choice: [{raw: {}, ema: {decay: 2.0}}]}",
+            "training.averages.choice[0].ema.decay: 2.0 is out of bounds; given 2.0; allowed: a number >= 0 and <= 1",
+        ),
+        (
+            "training.schedule: {choice: [{name: constant}, {name: cosine, final: 7}]}",
+            "training.schedule.choice[1].final: 7 is out of bounds; given 7; allowed: a number >= 0 and <= 1",
+        ),
+        (
+            "training.schedule.warmup: {uniform: [0, 5]}",
+            "training.schedule.name: is required",
+        ),
+        (
+            "evaluation.samples: {int_uniform: [0, 10]}",
+            "evaluation.samples.int_uniform[0]: is out of bounds; given 0; allowed: an integer >= 1; did you mean 1?",
+        ),
+        (
+            "task.train_length: {choice: [3, 0]}",
+            "task.train_length.choice[1]: 0 is out of bounds; given 0; allowed: an integer >= 1; did you mean 1?",
+        ),
+        (
+            "model.width.foo: {choice: [3]}",
+            None,
+        ),
+    ],
+)
+def test_what_a_domain_can_draw_is_held_against_its_field(said: Said, line: str, expected: str | None) -> None:
+    if expected is None:
+        assert said(line) == ["a.yaml:17: space.model.width.foo: model.width is fixed to 8, which has no keys inside"]
+    elif expected.startswith("training.schedule.name"):
+        assert said(line)[0].startswith("a.yaml:7: training.schedule.name: is required")
+    elif "slow" in line:
+        [only] = said(line)
+        assert "training.averages.slow.kind: no average is called 'slow'" in only
+    else:
+        assert said(line) == ([f"a.yaml:17: space.{expected}"] if expected else [])
+
+
+def test_items_of_a_long_list_have_lines_of_their_own(said: Said) -> None:
+    lines = ["training.batch_size:", "  grid:", *(f"    - {size}" for size in (1, 2, 0, 4, 2.5))]
+    assert said(*lines, change=("{configurations: 1}", "{sampler: grid}")) == [
+        "a.yaml:21: space.training.batch_size.grid[2]: 0 is out of bounds; given 0; allowed: an integer >= 1; "
+        "did you mean 1?",
+        "a.yaml:23: space.training.batch_size.grid[4]: 2.5 is not an integer; given 2.5; allowed: an integer >= 1",
+    ]
+
+
+def test_a_list_of_wrong_values_is_counted(said: Said) -> None:
+    found = said(f"training.batch_size: {{choice: {[-n for n in range(1, 2000)]}}}")
+    assert len(found) == 11
+    assert found[-1] == "a.yaml:17: and 1,989 more like it: -11 is out of bounds"
+
+
+# Fixed values ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_fixed_value_that_is_always_drawn_is_looked_at(said: Said) -> None:
+    assert said("model.width: {choice: [4, 8]}", change=("width: 8", "width: -8")) == [
+        "a.yaml:6: model.width: -8 is out of bounds; the space draws model.width, so this value is never used: "
+        "mend it, or leave it out; given -8; allowed: an integer >= 1"
+    ]
+    assert said("model.width: {choice: [4, 8]}", change=("  width: 8\n", "")) == []
+
+
+def test_a_fixed_value_inside_what_is_drawn_as_a_whole_is_looked_at(said: Said) -> None:
+    [only] = said("training.averages: {choice: [{raw: {}, ema: {decay: 0.5}}]}", change=("decay: 0.9", "decay: 9"))
+    assert only.startswith("a.yaml:11: training.averages.ema.decay: 9 is out of bounds; the space draws training.aver")
+
+
+def test_a_fixed_name_that_is_always_drawn_is_looked_at(said: Said) -> None:
+    [only] = said("model.name: {choice: [attention_only]}", change=("name: attention_only", "name: attention_olny"))
+    assert only.startswith("a.yaml:5: model.name: no model is called 'attention_olny'; the space draws model.name, so")
+    assert only.endswith("did you mean attention_only?")
+
+
+def test_a_fixed_value_used_under_a_condition_is_only_wrong(said: Said) -> None:
+    lines = ["model.norm: {choice: [none, pre]}", "model.width: {choice: [4, 8], when: {model.norm: pre}}"]
+    assert said(*lines, change=("width: 8", "width: -8")) == [
+        "a.yaml:6: model.width: -8 is out of bounds; given -8; allowed: an integer >= 1"
+    ]
+
+
+def test_a_required_value_may_come_from_the_space(said: Said) -> None:
+    assert said("training.steps: {choice: [20, 60]}", change=("  steps: 60\n", "")) == []
+    [only] = said("model.norm: {choice: [none, pre]}", change=("  steps: 60\n", ""))
+    assert only == "a.yaml:7: training.steps: is required; allowed: an integer >= 1 and < 4.29497e+09"
+
+
+# Names that are drawn -------------------------------------------------------------------------------------------------
+
+
+ARMS = "model.name: {choice: [attention_only, decoder]}"
+
+
+def test_a_value_must_fit_every_class_it_can_meet(said: Said) -> None:
+    assert said(ARMS, "model.layers: {choice: [1, 2]}") == [
+        "a.yaml:18: space.model.layers: unknown key (with model.name: 'attention_only'); allowed: width, value_width, "
+        "norm, attention, dropout, dropout_sites, init_std, form"
+    ]
+    assert said(ARMS, "model.layers: {choice: [1, 2], when: {model.name: decoder}}") == []
+    assert said(ARMS, "model.layers: {choice: [1, 0], when: {model.name: decoder}}") == [
+        "a.yaml:18: space.model.layers.choice[1]: 0 is out of bounds; given 0; allowed: an integer >= 1; "
+        "did you mean 1?"
+    ]
+
+
+def test_a_condition_may_lie_further_off(said: Said) -> None:
+    size = "training.batch_size: {choice: [8, 16], when: {model.name: decoder}}"
+    layers = "model.layers: {choice: [1, 2], when: {training.batch_size: 16}}"
+    assert said(ARMS, size, layers) == []  # 16 is drawn for the encoder alone
+    [only] = said(ARMS, size.replace("[8, 16]", "[4, 16]"), layers.replace("16}", "[16, 8]}"))
+    assert "space.model.layers: unknown key (with model.name: 'attention_only')" in only  # 8 is fixed for the other
+
+
+def test_a_fixed_key_that_one_class_lacks_is_said_with_its_name(said: Said) -> None:
+    [only] = said(ARMS, change=("width: 8", "width: 8\n  value_width: 8"))
+    assert only.startswith("a.yaml:7: model.value_width: unknown key (with model.name: 'decoder'); given 8; allowed: ")
+
+
+def test_a_nested_class_is_found_through_its_name(said: Said) -> None:
+    decoder = ("name: attention_only", "name: decoder\n  layers: 1\n  heads: 2")
+    position = ["model.position.name: {choice: [t5, fire]}"]
+    hidden = "model.position.hidden: {int_uniform: [0, 4]%s}"
+    [only] = said(*position, hidden % ", when: {model.position.name: fire}", change=decoder)
+    assert only.startswith("a.yaml:20: space.model.position.hidden.int_uniform[0]: is out of bounds; given 0")
+    found = said(*position, hidden % "", change=decoder)
+    assert [line.split("; ")[0] for line in found] == [
+        "a.yaml:20: space.model.position.hidden: unknown key (with model.position.name: 't5')",
+        "a.yaml:20: space.model.position.hidden.int_uniform[0]: is out of bounds (with model.position.name: 'fire')",
+    ]
+
+
+def test_whole_positions_in_a_grid_are_looked_into(said: Said) -> None:
+    decoder = ("name: attention_only", "name: decoder\n  layers: 1\n  heads: 2")
+    found = said(
+        "model.position: {choice: [nope, rpee, {name: fire, threshold: -1}, {name: fire, hiden: 3}]}", change=decoder
+    )
+    assert found == [
+        "a.yaml:19: space.model.position.choice[1]: no position is called 'rpee'; given 'rpee'; allowed: abacus, "
+        "alibi, fire, kerple, learned, nope, rope, rpe, significance, sinusoidal, t5, upe; did you mean rpe?",
+        "a.yaml:19: space.model.position.choice[2].threshold: -1 is out of bounds; given -1; allowed: a number > 0",
+        "a.yaml:19: space.model.position.choice[3].hiden: unknown key; given 3; allowed: threshold, hidden; "
+        "did you mean hidden?",
+    ]
+
+
+def test_situations_are_those_of_the_conditions() -> None:
+    spec = spec_of(
+        "model.name: {choice: [attention_only, encoder, decoder]}",
+        "model.norm: {grid: [none, pre, post]}",
+        "training.batch_size: {choice: [8, 16, 32], when: {model.name: [encoder, decoder], model.norm: pre}}",
+        "model.layers: {choice: [1, 2], when: {training.batch_size: [16, 32]}}",
+    )
+    names = [{"model.name": name} for name in ("attention_only", "encoder", "decoder")]
+    assert situations(spec, ["model.name"]) == names
+    assert situations(spec, ["model.name"], active="training.batch_size") == names[1:]
+    assert situations(spec, ["model.name"], active="model.layers") == names[1:]
+    assert situations(spec, [], active="model.layers") == [{}] == situations(spec, [])
+    spec = spec_of("model.layers: {choice: [1, 2], when: {model.name: decoder}}")
+    assert situations(spec, [], active="model.layers") == []  # the name is fixed to another
+
+
+# Listed configurations ------------------------------------------------------------------------------------------------
+
+
+LISTED = (
+    "{configurations: 1}\nspace:\n",
+    """
+  sampler: listed
+  listed:
+    - {model.dropout: 0.1}
+    - {model.dropout: 1.5, model.widht: 4}
+    - model.width: 4
+      model.norm: past
+""",
+)
+
+
+def test_every_listed_configuration_is_looked_at_in_its_own_line(said: Said) -> None:
+    assert said(change=LISTED) == [
+        "a.yaml:19: search.listed[1].model.widht: unknown key; given 4; allowed: width, value_width, norm, attention, "
+        "dropout, dropout_sites, init_std, form; did you mean width?",
+        f"a.yaml:19: search.listed[1].model.dropout: 1.5 is out of bounds; given 1.5; allowed: {RATE}",
+        "a.yaml:21: search.listed[2].model.norm: 'past' is not one of the choices; given 'past'; "
+        "allowed: none, pre, post; did you mean post?",
+    ]
+
+
+def test_a_fixed_value_that_every_listed_configuration_gives_may_be_anything(said: Said) -> None:
+    """A confirmation of an older sweep has such a value, and nobody can mend it there."""
+    listed = (LISTED[0] + "", "{sampler: listed, listed: [{model.width: 4}, {model.width: 8}]}\n")
+    assert said(change=listed) == []
+    text = FILE.replace("width: 8", "width: -8").replace(*listed)
+    spec = parse_sweep(text, "a.yaml")
+    assert len(configurations_of(spec, enumerate(spec.search.listed or ()))) == 2
+
+
+# Nothing depends on the draws -----------------------------------------------------------------------------------------
+
+
+def test_one_good_draw_does_not_hide_what_could_be_drawn() -> None:
+    spec = spec_of("model.dropout: {uniform: [0.0, 1.5]}")
+    assert len(configure(spec, [(0, {"model.dropout": 0.5})])) == 1
+    with pytest.raises(SweepFileError, match="is out of bounds"):
+        configurations_of(spec, [(0, {"model.dropout": 0.5})])
+
+
+def test_a_space_of_many_points_is_looked_through_key_by_key(tmp_path: Path) -> None:
+    sizes = [*range(1, 400), 0]
+    spec = spec_of(
+        f"training.batch_size: {{grid: {sizes}}}", f"model.width: {{grid: {list(range(1, 250))}}}",
+        change=("{configurations: 1}", "{sampler: grid}"),
+    )  # fmt: skip
+    with pytest.raises(SweepFileError) as caught:
+        configurations_of(spec, [(0, {"training.batch_size": 1, "model.width": 1})])
+    assert [problem.key for problem in caught.value.problems] == ["space.training.batch_size.grid[399]"]

@@ -1,0 +1,273 @@
+"""One round: grammar, single values and what is wrong between them, each once, in the order of lines."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import search_spaces
+from orchestrator.plan.configurations import configure
+from orchestrator.plan.search import draw_sample
+from orchestrator.plan.soundness import UNBUILT, configurations_of, load_checked
+from search_spaces import SweepFileError, dump_yaml, load_sweep, parse_sweep
+from search_spaces.grammar.load import UNREAD
+
+FILE = """name: whole
+study: tests
+task: {name: set_complement, vocabulary: 6, train_length: 3}
+model:
+  name: decoder
+  layers: 1
+  width: 8
+  heads: 2
+training:
+  steps: 60
+  batch_size: 8
+  learning_rate: 0.01
+  averages: {raw: {}, ema: {decay: 0.9}}
+evaluation: {every: 20}
+objective: {metric: total_variation, average: ema, lengths: [4], direction: minimize}
+seeds: 1
+search: {configurations: 4}
+space:
+  model.dropout: {uniform: [0.0, 0.5]}
+  model.norm: {choice: [pre, post]}
+"""
+Refused = Callable[..., SweepFileError]
+
+
+@pytest.fixture
+def refused(tmp_path: Path) -> Refused:
+    """The refusal of the file with texts replaced; its problems are named by their lines and keys."""
+
+    def check(*changes: tuple[str, str]) -> SweepFileError:
+        text = FILE
+        for old, new in changes:
+            assert text.count(old) == 1, old
+            text = text.replace(old, new)
+        (tmp_path / "whole.yaml").write_text(text)
+        with pytest.raises(SweepFileError) as caught:
+            spec = load_checked(tmp_path / "whole.yaml")
+            configurations_of(spec, [(one.number, one.values) for one in draw_sample(spec, 50)])
+        return caught.value
+
+    return check
+
+
+def lines(error: SweepFileError) -> list[tuple[int, str]]:
+    return [(int(problem.where.rpartition(":")[2]), problem.key) for problem in error.problems]
+
+
+def test_a_file_without_problems_comes_back(tmp_path: Path) -> None:
+    path = tmp_path / "whole.yaml"
+    path.write_text(FILE)
+    assert load_checked(path, ["seeds=3"], "other") == load_sweep(path, ["seeds=3"], "other")
+
+
+def test_grammar_values_and_what_is_between_them_come_in_one_round(refused: Refused) -> None:
+    error = refused(
+        ("study: tests", "study: .hidden"),
+        ("  width: 8", "  width: 9"),  # between values: two heads do not divide it
+        ("batch_size: 8", "batch_size: 0\n  bach_size: 8"),
+        ("total_variation", "totl_variation"),
+        ("minimize", "down"),
+        ("[0.0, 0.5]", "[0.0, 1.5]"),
+        ("{choice: [pre, post]}", "{choice: [pre, post, pots]}"),
+    )
+    assert lines(error) == [
+        (2, "study"),
+        (8, "model.heads"),
+        (11, "training.batch_size"),
+        (12, "training.bach_size"),
+        (16, "objective.direction"),
+        (16, "objective.metric"),
+        (20, "space.model.dropout.uniform[1]"),
+        (21, "space.model.norm.choice[2]"),
+    ]
+    assert error.unchecked == ""
+    assert lines(refused(("  width: 8", "  width: 9"), ("minimize", "down"))) == [
+        (8, "model.heads"),
+        (15, "objective.direction"),
+    ]
+
+
+def test_a_sound_grammar_gives_all_the_rest_in_one_round(refused: Refused) -> None:
+    error = refused(("steps: 60", "steps: 0"), ("[0.0, 0.5]", "[0.0, 1.5]"), ("average: ema", "average: emma"))
+    assert lines(error)[0] == (10, "training.steps")
+    error = refused(("steps: 60", "steps: 0"), ("[0.0, 0.5]", "[0.0, 1.5]"), ("total_variation", "totl_variation"))
+    assert lines(error) == [(10, "training.steps"), (15, "objective.metric"), (19, "space.model.dropout.uniform[1]")]
+
+
+def test_what_is_damaged_says_nothing_more(refused: Refused) -> None:
+    """No problem follows from a stand-in, an item that cannot be read, or a domain that was dropped."""
+    error = refused(
+        ("objective: {metric: total_variation, average: ema, lengths: [4], direction: minimize}", "objectiv: {}"),
+        ("vocabulary: 6", "vocabulary: .nan"),
+        ("  layers: 1\n", "  layers: 0\n"),
+        ("{choice: [pre, post]}", "{choice: []}"),
+        ("  learning_rate: 0.01\n", ""),
+        ("model.dropout: {", "training.learning_rate: {when: {model.norm: pre}, "),
+    )
+    assert lines(error) == [
+        (3, "task.vocabulary"),
+        (6, "model.layers"),
+        (14, "objectiv"),
+        (19, "space.model.norm.choice"),
+    ]
+    assert error.unchecked == UNBUILT
+
+
+def test_the_class_of_a_damaged_name_is_not_guessed(refused: Refused) -> None:
+    error = refused(("name: decoder", "name: !!str attention_only"), ("steps: 60", "steps: 0"))
+    assert lines(error) == [(5, "model.name"), (10, "training.steps")]
+    error = refused(("model.norm: {choice: [pre, post]}", "model.name: {choice: []}"), ("steps: 60", "steps: 0"))
+    assert lines(error) == [(10, "training.steps"), (20, "space.model.name.choice")]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("name: whole", "nam: whole"),
+        ("seeds: 1", "seeds: 0"),
+        ("seeds: 1", "seeds: 1\ntracking: 3"),
+        ("seeds: 1", "seeds: 1\nresources: {pack: 0, cpu: 3}"),
+        ("search: {configurations: 4}", "search: {}"),
+        ("search: {configurations: 4}", "search: {sampler: Random, configurations: 4}"),
+        ("search: {configurations: 4}", "search: {sampler: listed, configurations: 4}"),
+        ("minimize", "minimise"),
+        ("study: tests\n", ""),
+    ],
+)
+def test_one_fault_of_the_grammar_alone_brings_no_other(refused: Refused, change: tuple[str, str]) -> None:
+    error = refused(change)
+    with pytest.raises(SweepFileError) as caught:
+        parse_sweep(FILE.replace(*change), error.problems[0].where.rpartition(":")[0])
+    assert error.problems == caught.value.problems and error.unchecked == ""
+
+
+def test_a_section_that_is_missing_or_misspelt_is_one_problem(refused: Refused) -> None:
+    assert lines(refused(("training:\n", "trainin:\n"))) == [(9, "trainin")]
+    misspelt = refused(("space:\n", "spac:\n"), ("  steps: 60\n", ""), ("search: {configurations: 4}\n", ""))
+    assert lines(misspelt) == [(16, "spac")]
+    assert misspelt.unchecked == UNBUILT
+
+
+def test_a_text_that_is_no_yaml_says_that_nothing_else_was_checked(refused: Refused, tmp_path: Path) -> None:
+    error = refused(("seeds: 1", "seeds: [1"), ("steps: 60", "steps: 0"))
+    assert len(error.problems) == 1 and error.unchecked == UNREAD
+    with pytest.raises(SweepFileError) as caught:
+        load_checked(tmp_path / "absent.yaml")
+    assert caught.value.unchecked == ""
+
+
+def test_more_grid_points_than_can_be_are_not_multiplied_out(refused: Refused) -> None:
+    sizes = str(list(range(1, 2000)))
+    grids = f"model.heads: {{grid: {sizes}}}\n  training.batch_size: {{grid: {sizes}}}\n  training.steps: {{grid: [0]}}"
+    error = refused(("model.norm: {choice: [pre, post]}", grids))
+    assert lines(error) == [(18, "space"), (22, "space.training.steps.grid[0]")]
+
+
+def test_overrides_come_after_the_lines_of_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "whole.yaml"
+    path.write_text(FILE.replace("steps: 60", "steps: 0"))
+    with pytest.raises(SweepFileError) as caught:
+        load_checked(path, ["model.layers=0", "seeds=0", "space.model.dropout={uniform: [0, 2]}"])
+    assert [problem.where for problem in caught.value.problems] == [
+        f"{path}:10",
+        "--set seeds=0",
+        "--set model.layers=0",
+        "--set space.model.dropout={uniform: [0, 2]}",
+    ]
+
+
+# Properties -----------------------------------------------------------------------------------------------------------
+
+QUICKSTART = (Path(search_spaces.__file__).parent / "quickstart.yaml").read_text(encoding="utf-8")
+scalars = st.none() | st.booleans() | st.integers(-9, 99) | st.floats(-9, 9) | st.sampled_from(["pre", "ema", "x", ""])
+odd = st.recursive(
+    scalars,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["choice", "grid", "uniform", "when", "name", "kind", "ema"]), inner, max_size=3
+        )
+    ),
+    max_leaves=6,
+)
+KEYS = [
+    *("task", "task.name", "task.vocabulary", "model", "model.name", "model.width", "model.position", "training"),
+    *("training.averages", "training.averages.ema", "training.schedule", "evaluation", "evaluation.lengths", "space"),
+    *("search", "search.sampler", "search.listed", "seeds", "objective", "objective.metric", "resources", "name"),
+    *("space.model.dropout", "space.model.name", "space.model.norm", "space.training.averages.ema.kind"),
+]
+
+
+@settings(
+    max_examples=150,
+    derandomize=True,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(st.lists(st.tuples(st.sampled_from(KEYS), odd), min_size=1, max_size=3))
+def test_any_value_anywhere_is_a_refusal_or_a_sweep(tmp_path: Path, changes: list[tuple[str, Any]]) -> None:
+    (tmp_path / "sweep.yaml").write_text(QUICKSTART, encoding="utf-8")
+    overrides = [f"{key}={dump_yaml({'x': value}).removeprefix('x:').strip()}" for key, value in changes]
+    try:
+        spec = load_checked(tmp_path / "sweep.yaml", overrides)
+        configurations_of(spec, [(one.number, one.values) for one in draw_sample(spec, 3)])
+    except SweepFileError as error:
+        assert error.problems and len(str(error).splitlines()) == len(error.problems)
+        try:
+            load_sweep(tmp_path / "sweep.yaml", overrides)
+        except SweepFileError as grammar:
+            assert set(map(str, grammar.problems)) <= set(map(str, error.problems))
+
+
+numbers = st.sampled_from([-1.0, 0.0, 0.1, 0.5, 0.9, 1.0, 1.5, 4.0])
+pairs = st.lists(numbers, min_size=2, max_size=2, unique=True).map(sorted)
+drawable = st.one_of(
+    pairs.map(lambda pair: {"uniform": pair}),
+    pairs.map(lambda pair: {"normal": [pair[0], 0.2], "high": pair[1]}),
+    st.tuples(st.integers(-2, 3), st.integers(1, 4)).map(lambda one: {"int_uniform": [one[0], one[0] + one[1]]}),
+    st.lists(st.sampled_from([0, 1, 2, 0.5, -1, "pre", "post", None]), min_size=1, max_size=3, unique_by=repr).map(
+        lambda values: {"choice": values}
+    ),
+)
+conditional = st.tuples(drawable, st.none() | st.sampled_from(["decoder", "attention_only"]))
+fields = [
+    "model.dropout",
+    "model.layers",
+    "model.init_std",
+    "training.clip",
+    "training.averages.ema.decay",
+    "model.norm",
+]
+
+
+@settings(max_examples=60, derandomize=True, deadline=None)
+@given(st.dictionaries(st.sampled_from(fields), conditional, min_size=1, max_size=3))
+def test_what_is_let_pass_is_built_whatever_is_drawn(space: dict[str, Any]) -> None:
+    """And what is refused here has a draw, or an end of a domain, that cannot be built."""
+    domains: dict[str, Any] = {"model.name": {"choice": ["decoder", "attention_only"]}}
+    for key, (domain, name) in space.items():
+        domains[key] = {**domain, **({"when": {"model.name": name}} if name else {})}
+    text = FILE[: FILE.index("space:")].replace("  layers: 1\n", "").replace("  heads: 2\n", "")
+    try:
+        spec = parse_sweep(text.replace("configurations: 4", "configurations: 30") + dump_yaml({"space": domains}), "a")
+    except SweepFileError:
+        return  # equal numbers in a choice
+    draws = [(one.number, one.values) for one in draw_sample(spec, 30)]
+    try:
+        configure(spec, draws)
+        drawn_well = True
+    except SweepFileError:
+        drawn_well = False
+    try:
+        configurations_of(spec, draws[:1])
+    except SweepFileError as error:
+        assert all(problem.key.startswith(("space.", "model.width")) for problem in error.problems)
+    else:
+        assert drawn_well
