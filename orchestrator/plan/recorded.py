@@ -9,8 +9,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from orchestrator.errors import UserError
-from orchestrator.plan.configurations import SECTIONS, Configuration, assigned
+from orchestrator.plan.configurations import Configuration, assigned
 from search_spaces import SweepSpec
+from search_spaces.grammar.findings import SECTIONS
 from trainers.config.member import MemberConfig
 from trainers.config.recorded import corrections, recorded_member
 from trainers.errors import ConfigError
