@@ -52,8 +52,14 @@ def begun(stage, monkeypatch):
 
 
 def named_weights(state: SweepState) -> set[str]:
-    ends = [fields for pack in state.packs.values() for fields in pack.evaluations.values() if fields["final"]]
-    return {file["name"] for fields in ends for file in fields["weights"]}
+    """The files of weights that the ledger names; each bears the name of its member."""
+    found = set()
+    for pack in state.packs.values():
+        (final,) = [fields for fields in pack.evaluations.values() if fields["final"]]
+        for (config_id, seed), file in zip(pack.members, final["weights"], strict=True):
+            assert file["name"].startswith(f"{config_id}-{seed}-")
+            found.add(file["name"])
+    return found
 
 
 def test_it_ends_like_one_that_was_left_alone(stage, begun, tmp_path: Path) -> None:
