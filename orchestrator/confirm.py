@@ -7,7 +7,7 @@ A confirmation is a sweep like any other, of the sampler `listed`, beside the on
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,8 @@ from rich.console import Console
 
 from orchestrator import sweep
 from orchestrator.errors import SweepExists, UserError
-from orchestrator.plan.configurations import configure
+from orchestrator.plan.configurations import Configuration
+from orchestrator.plan.recorded import as_then, listed_as_then, refuse_changed, refuse_corrected
 from orchestrator.plan.search import draw, total
 from orchestrator.record.kept_code import import_recorded
 from orchestrator.record.ledger import LEDGER_FILE
@@ -24,6 +25,7 @@ from orchestrator.record.state import SweepState
 from orchestrator.report.files import write_report
 from orchestrator.results.length_groups import spans
 from orchestrator.results.summary import Row, Summary, summary
+from orchestrator.running.driver import as_configuration
 from search_spaces import SweepSpec, dump_yaml, parse_sweep
 
 TOP, SEEDS = 3, 10
@@ -94,7 +96,9 @@ def plan_confirmation(
             "--allow-unfinished confirms the best of those that are"
         )
     chosen, used = _chosen(result, top), used_seeds(state)
-    resolved = {
+    recorded = [as_configuration(state.configurations[row.config_id]) for row in chosen]
+    refuse_corrected(recorded, f"{state.folder} cannot be confirmed")
+    listed = {
         **state.spec,
         "name": name,
         "description": f"Confirmation of {state.name}: its first {top} of {result.configurations_finished} by "
@@ -104,6 +108,7 @@ def plan_confirmation(
         "seeds": list(fresh_seeds(seeds, used)),
     }
     source = f"{state.folder / sweep.SPEC_FILE} (to confirm)"
+    resolved = _as_recorded(parse_sweep(dump_yaml(listed), source, name=name), recorded)
     spec = parse_sweep(dump_yaml(resolved), source, overrides, name)
     _refuse_changes(resolved, spec, overrides)
     target = state.folder.resolve().parent / spec.name
@@ -112,7 +117,8 @@ def plan_confirmation(
             f"{target} holds a sweep already; go on with it by: lengthwise resume {target}\n"
             "or confirm once more, on yet other seeds, under another --name"
         )
-    _refuse_other_configurations(spec, chosen)
+    again = zip(recorded, draw(spec, range(total(spec))), strict=True)
+    refuse_changed(spec, [replace(one, values=now.values) for one, now in again], f"{state.folder} cannot be confirmed")
     own = relative(state.folder)
     origin = {
         "sweep": state.name,
@@ -178,16 +184,12 @@ def _refuse_changes(resolved: dict[str, Any], spec: SweepSpec, overrides: Sequen
         )
 
 
-def _refuse_other_configurations(spec: SweepSpec, chosen: Sequence[Row]) -> None:
-    """The same values must still mean the same configuration: a default may have changed since the sweep ran."""
-    drawn = draw(spec, range(total(spec)))
-    built = configure(spec, [(one.number, one.values) for one in drawn])
-    changed = [row.config_id for row, now in zip(chosen, built, strict=True) if row.config_id != now.config_id]
-    if changed:
-        raise UserError(
-            f"{', '.join(changed)}: today's code builds another configuration from the same values (a default has "
-            "changed since the sweep ran), so it cannot be confirmed; run the sweep again, or check out its commit"
-        )
+def _as_recorded(spec: SweepSpec, recorded: Sequence[Configuration]) -> dict[str, Any]:
+    """The resolved specification that trains what was recorded, whatever today's defaults are."""
+    spec = as_then(spec, recorded)
+    resolved = spec.resolved()
+    resolved["search"]["listed"] = listed_as_then(spec, recorded)
+    return resolved
 
 
 def _recorded(row: Row) -> dict[str, Any]:

@@ -20,13 +20,14 @@ from orchestrator.plan import search
 from orchestrator.plan.configurations import warnings_for
 from orchestrator.plan.own_code import import_for
 from orchestrator.plan.packs import packing
+from orchestrator.plan.recorded import refuse_corrected
 from orchestrator.plan.soundness import check
 from orchestrator.record.curves import write_curves
 from orchestrator.record.kept_code import import_to_go_on, keep
 from orchestrator.record.ledger import LEDGER_FILE, Ledger, Record
 from orchestrator.record.provenance import provenance
 from orchestrator.record.state import SweepState
-from orchestrator.running.driver import SweepDriver, is_finished
+from orchestrator.running.driver import SweepDriver, as_configuration, is_finished
 from orchestrator.running.interrupts import EXIT_CODE, Interrupts
 from orchestrator.running.meter import Meter
 from orchestrator.running.progress import Progress
@@ -112,6 +113,9 @@ def resume_sweep(
         if changes := differences(state.spec, spec.resolved()):
             raise SpecChanged(folder, changes)
         refuse_what_cannot_run(spec.resources)
+        if retry_failed or not is_finished(spec, state):
+            recorded = map(as_configuration, state.configurations.values())
+            refuse_corrected(recorded, f"{folder} cannot be gone on with")
         if retry_failed:
             _reopen(ledger, state, console)
         done = sum(found.finished for found in state.configurations.values())

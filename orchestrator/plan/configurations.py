@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from search_spaces import Problem, SweepFileError, SweepSpec
+from search_spaces.grammar.findings import SECTIONS
 from trainers.config.member import MemberConfig
 from trainers.config.recorded import recorded_member
 from trainers.errors import ConfigError, nearest
@@ -31,13 +32,14 @@ class Configuration:
 
 
 def configure(
-    spec: SweepSpec, draws: Iterable[tuple[int, Mapping[str, Any]]], known: Iterable[str] = ()
+    spec: SweepSpec, draws: Iterable[tuple[int, Mapping[str, Any]]], known: Mapping[str, str] | None = None
 ) -> list[Configuration]:
-    """Build (number, values) draws into configurations; `known` are the config_ids of earlier ones.
+    """Build (number, values) draws into configurations.
 
+    `known` are earlier ones: the config_id that each has, by the one that today's code gives its values.
     Raises SweepFileError with one problem per wrong key of the sweep file, whichever draws met it.
     """
-    seen = set(known)
+    names = dict(known or {})
     configurations: list[Configuration] = []
     problems: dict[tuple[str, str], Problem] = {}
     for number, values in draws:
@@ -50,12 +52,11 @@ def configure(
         for problem in _objective_problems(spec, member):
             problems.setdefault((problem.where, problem.key), problem)
         resolved = {key: value for key, value in member.to_dict().items() if key != "seed"}
-        duplicate_of = member.config_id if member.config_id in seen else None
-        seen.add(member.config_id)
+        duplicate_of = names.get(member.config_id)
         configurations.append(
             Configuration(
                 number=number,
-                config_id=member.config_id,
+                config_id=names.setdefault(member.config_id, member.config_id),
                 values=dict(values),
                 resolved=resolved,
                 duplicate_of=duplicate_of,
@@ -68,7 +69,7 @@ def configure(
 
 def assigned(spec: SweepSpec, values: Mapping[str, Any]) -> dict[str, Any]:
     """The sections of the sweep file with `values` put at their dotted keys, through mappings that may be new."""
-    sections = {name: copy.deepcopy(getattr(spec, name)) for name in ("task", "model", "training", "evaluation")}
+    sections = {name: copy.deepcopy(getattr(spec, name)) for name in SECTIONS}
     for key, value in values.items():
         *parents, last = key.split(".")
         place: Any = sections

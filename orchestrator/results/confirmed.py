@@ -63,16 +63,27 @@ def read_confirmed(result: Summary) -> tuple[Confirmed, ...]:
     found = []
     if CONFIRMS in result.provenance:
         searches = [one.folder for one in searches_of(state)]
-        found.append(_confirmed(result, SweepState.load(searches[0]) if searches else None))
+        found.append(_confirmed(state, result, SweepState.load(searches[0]) if searches else None))
     for one in confirmations_of(state):
         try:
-            found.append(_confirmed(summary(SweepState.load(one.folder)), state))
+            other = SweepState.load(one.folder)
+            found.append(_confirmed(other, summary(other), state))
         except LengthwiseError:
             continue
     return tuple(found)
 
 
-def _confirmed(result: Summary, search: SweepState | None) -> Confirmed:
+def in_search(state: SweepState) -> list[tuple[Mapping[str, Any], str | None]]:
+    """What a confirmation keeps of each configuration of its search, with the config_id that it has here, if drawn.
+
+    The configurations of a confirmation come in the order of that list. Names are not compared: the search may be older
+    than the rule by which new configurations are named.
+    """
+    recorded = state.provenance.get(CONFIRMS, {}).get("configurations", ())
+    return [(one, state.draws[i].config_id if i in state.draws else None) for i, one in enumerate(recorded)]
+
+
+def _confirmed(state: SweepState, result: Summary, search: SweepState | None) -> Confirmed:
     """A confirmation from its own summary; `search` tells whether the search was extended onto its seeds since."""
     confirms, seeds = result.provenance[CONFIRMS], relative(result.folder).seeds
     rows = {row.config_id: row for row in result.rows}
@@ -84,7 +95,7 @@ def _confirmed(result: Summary, search: SweepState | None) -> Confirmed:
         again_used=tuple(sorted(set(seeds) & planned_seeds(search))) if search else (),
         finished=result.finished,
         of=confirms["of"],
-        rows=tuple(_row(rows.get(recorded["config_id"]), recorded) for recorded in confirms["configurations"]),
+        rows=tuple(_row(rows.get(name or ""), recorded) for recorded, name in in_search(state)),
     )
 
 

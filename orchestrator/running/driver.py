@@ -17,6 +17,7 @@ from orchestrator.deaths import counted
 from orchestrator.plan import search
 from orchestrator.plan.configurations import Configuration, configure
 from orchestrator.plan.packs import Packing
+from orchestrator.plan.recorded import as_then, names_today, refuse_changed
 from orchestrator.record import curves as curve_store
 from orchestrator.record import kept_code
 from orchestrator.record import kept_weights as weights
@@ -66,6 +67,8 @@ class SweepDriver:
         self._queue: deque[str] = deque()
         self._generations = deque(search.generations(spec))
         self._member_scores: dict[str, dict[int, float]] = {}
+        self._as_then: SweepSpec | None = None  # with the defaults that the ledger's configurations were built with
+        self._names: dict[str, str] = {}  # the config_id in the ledger, by the one that today's code gives
         self._take_up()
 
     # What the scheduler asks ------------------------------------------------------------------------------------------
@@ -193,17 +196,21 @@ class SweepDriver:
             earlier = self.state.configurations[self.state.draws[number].config_id]
             told.append(search.Told(values=self.state.draws[number].values, score=earlier.score))
         draws = search.draw(self.spec, numbers, told)
-        known = [self.state.draws[number].config_id for number in range(numbers.start)]
-        for configuration in configure(self.spec, [(draw.number, draw.values) for draw in draws], known):
-            if configuration.number not in self.state.draws:
-                self.record(
-                    "configuration",
-                    number=configuration.number,
-                    config_id=configuration.config_id,
-                    values=configuration.values,
-                    resolved=configuration.resolved,
-                    duplicate_of=configuration.duplicate_of,
-                )
+        new = [(draw.number, draw.values) for draw in draws if draw.number not in self.state.draws]
+        if self._as_then is None:
+            recorded = [as_configuration(found) for found in self.state.configurations.values()]
+            self._as_then, self._names = as_then(self.spec, recorded), names_today(recorded)
+            refuse_changed(self._as_then, recorded, f"{self.state.folder} cannot draw more configurations")
+        for configuration in configure(self._as_then, new, self._names):
+            self._names.setdefault(configuration.config_id, configuration.config_id)
+            self.record(
+                "configuration",
+                number=configuration.number,
+                config_id=configuration.config_id,
+                values=configuration.values,
+                resolved=configuration.resolved,
+                duplicate_of=configuration.duplicate_of,
+            )
         self._plan_packs({self.state.draws[number].config_id for number in numbers}, queue=True)
 
     def _plan_packs(self, names: set[str], queue: bool) -> None:

@@ -15,7 +15,7 @@ import pandas as pd
 from orchestrator.record.ledger import Record
 from orchestrator.record.lineage import CONFIRMS
 from orchestrator.record.state import ConfigurationState, SweepState
-from orchestrator.results.confirmed import Confirmed, read_confirmed
+from orchestrator.results.confirmed import Confirmed, in_search, read_confirmed
 from orchestrator.results.evaluation_choice import at_steps
 from orchestrator.results.objective import choose, is_judged, quartiles
 from orchestrator.results.summary import Row, Summary
@@ -141,10 +141,7 @@ class ContentsOfSweep:
                         yield self._key(metric, average, statistic), length, value, time_ms
 
     def _summary_points(self, row: Row, time_ms: int) -> Iterator[tuple[str, int, float, int]]:
-        searched = {
-            one["config_id"]: one["score"][0]
-            for one in self.state.provenance.get(CONFIRMS, {}).get("configurations", ())
-        }
+        searched = {name: one["score"][0] for one, name in in_search(self.state)}
         both = self.checkpoints.get(row.config_id)
         values = {
             "score": row.score,

@@ -1,6 +1,8 @@
 """A confirmation takes what the validation lengths chose, on seeds nothing has used, and says what it is worth."""
 
+import hashlib
 import io
+import json
 import shutil
 
 import pytest
@@ -19,6 +21,8 @@ from orchestrator.record.state import SweepState
 from orchestrator.results.confirmed import read_confirmed
 from orchestrator.results.summary import summary
 from search_spaces import SweepFileError, parse_sweep
+from trainers.averaging import Ema
+from trainers.config.member import MemberConfig
 
 SPACE = {"training.learning_rate": {"log_uniform": [1e-4, 1e-2]}, "training.averages.ema.decay": {"uniform": [0.1, 1]}}
 DRAWS = [
@@ -39,6 +43,19 @@ def searched(tmp_path, synthetic_sweep):
         return synthetic_sweep(tmp_path / name, DRAWS, seeds, settings.pop("curve", curve), **settings)
 
     return build
+
+
+@pytest.fixture
+def searched_by_older_code(searched, monkeypatch):
+    """The same sweep, its configurations named by another rule than today's."""
+
+    def older_name(member):
+        values = {key: value for key, value in member.to_dict().items() if key != "seed"}
+        return "0ld" + hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:9]
+
+    with monkeypatch.context() as older:
+        older.setattr(MemberConfig, "config_id", property(older_name))
+        return searched("searched")
 
 
 def spec_of(state):
@@ -196,10 +213,36 @@ def test_an_unfinished_sweep_needs_to_be_allowed(searched):
     assert planned.origin[CONFIRMS]["finished"] is False
 
 
-def test_defaults_that_changed_since_are_noticed(searched, monkeypatch):
+def built_of(planned):
+    drawn = search.draw(planned.spec, range(search.total(planned.spec)))
+    return configure(planned.spec, [(one.number, one.values) for one in drawn])
+
+
+def test_a_fixed_value_whose_default_changed_is_written_out(searched, monkeypatch):
     state = searched()
-    monkeypatch.setitem(state.spec["training"], "weight_decay", 0.5)
-    with pytest.raises(UserError, match="builds another configuration from the same values"):
+    monkeypatch.setitem(state.spec["training"], "weight_decay", 0.5)  # as if 0.5 were today's default
+    monkeypatch.setitem(state.spec["model"], "norm", "pre")
+    planned = plan_confirmation(state, top=2)
+    assert planned.spec.training["weight_decay"] == 0.01 and planned.spec.model["norm"] == "none"
+    assert planned.spec.search.listed == (DRAWS[2], DRAWS[1]), "what was searched is listed, and nothing else"
+    recorded = [state.configurations[row.config_id].resolved for row in summary(state).rows[:2]]
+    assert [one.resolved for one in built_of(planned)] == recorded
+
+
+def test_a_value_that_was_not_the_same_in_all_is_listed_with_each(searched, monkeypatch):
+    state = searched()
+    rows = summary(state).rows[:2]
+    for row, norm in zip(rows, ("pre", "post"), strict=True):
+        monkeypatch.setitem(state.configurations[row.config_id].resolved["model"], "norm", norm)
+    planned = plan_confirmation(state, top=2)
+    assert [one["model.norm"] for one in planned.spec.search.listed] == ["pre", "post"]
+    assert [one.resolved["model"]["norm"] for one in built_of(planned)] == ["pre", "post"]
+
+
+def test_what_was_mended_since_is_not_confirmed(searched, monkeypatch):
+    state = searched()
+    monkeypatch.setattr(Ema, "revision", 2)
+    with pytest.raises(UserError, match=r"training.averages.ema: ema was revision 1 and is revision 2 today"):
         plan_confirmation(state)
 
 
@@ -213,8 +256,10 @@ def test_a_damaged_sweep_beside_it_is_an_error_for_seeds_and_none_for_reports(se
     assert read_confirmed(summary(state)) == ()
 
 
-def test_both_scores_are_side_by_side_in_both_reports(searched, synthetic_sweep, tmp_path):
-    state = searched()
+@pytest.mark.parametrize("sweep", ["searched", "searched_by_older_code"])
+def test_both_scores_are_side_by_side_in_both_reports(request, synthetic_sweep, tmp_path, sweep):
+    found = request.getfixturevalue(sweep)
+    state = found() if callable(found) else found
     planned = plan_confirmation(state, top=2, seeds="4")
 
     def luck_is_gone(number, seed, average, metric, lengths, step):
@@ -227,6 +272,8 @@ def test_both_scores_are_side_by_side_in_both_reports(searched, synthetic_sweep,
         (one,) = read_confirmed(result)
         assert (one.name, one.parent, one.seeds, one.again_used) == ("searched-confirm", "searched", (3, 4, 5, 6), ())
         first, second = one.rows
+        assert [row.config_id for row in one.rows] == [row.config_id for row in summary(state).rows[:2]]
+        assert first.config_id.startswith("0ld") is (sweep == "searched_by_older_code")
         assert first.search.median == summary(state).rows[0].score
         assert first.confirmed.median == pytest.approx(0.3045) and second.confirmed.median == pytest.approx(0.4045)
         assert first.confirmed_test.median == pytest.approx(0.3045) and first.seeds_run == 4

@@ -11,6 +11,7 @@ from trainers.config import registry
 from trainers.config.identity import ABSENT_AVERAGES, ABSENT_SCHEDULE, absent_values
 from trainers.config.member import EvaluationConfig, MemberConfig, Optimization
 from trainers.config.settings import Settings, revision_of, settings_fields
+from trainers.errors import ConfigError
 
 Part = tuple[str, type[Settings], Mapping[str, Any]]
 
@@ -22,17 +23,20 @@ def recorded_member(resolved: Mapping[str, Any], seed: int) -> MemberConfig:
     """
     training = dict(resolved["training"])
     schedule, averages = training.pop("schedule", ABSENT_SCHEDULE), training.pop("averages", ABSENT_AVERAGES)
-    named = {label: _named("average", {"kind": label, **values}, "kind") for label, values in averages.items()}
+    labelled = {
+        label: _named(f"training.averages.{label}", "average", {"kind": label, **values}, "kind")
+        for label, values in averages.items()
+    }
     return MemberConfig.from_dict(
         {
-            "task": _named("task", resolved["task"]),
-            "model": _named("model", resolved["model"]),
+            "task": _named("task", "task", resolved["task"]),
+            "model": _named("model", "model", resolved["model"]),
             "training": {
-                **_filled(Optimization, training),
-                "schedule": _named("schedule", schedule),
-                "averages": named,
+                **_filled("training", Optimization, training),
+                "schedule": _named("training.schedule", "schedule", schedule),
+                "averages": labelled,
             },
-            "evaluation": _filled(EvaluationConfig, resolved.get("evaluation", {})),
+            "evaluation": _filled("evaluation", EvaluationConfig, resolved.get("evaluation", {})),
             "seed": seed,
         }
     )
@@ -48,18 +52,17 @@ def corrections(resolved: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def _filled(cls: type[Settings], data: Mapping[str, Any]) -> dict[str, Any]:
-    filled = {**absent_values(cls), **{key: value for key, value in data.items() if key != "revision"}}
+def _filled(key: str, cls: type[Settings], data: Mapping[str, Any]) -> dict[str, Any]:
+    filled = {**absent_values(cls), **{name: value for name, value in data.items() if name != "revision"}}
     for name, kind in _registered(cls):
         if name in filled:
-            filled[name] = _named(kind, filled[name])
+            filled[name] = _named(f"{key}.{name}", kind, filled[name])
     return filled
 
 
-def _named(kind: str, data: Any, name_key: str = "name") -> dict[str, Any]:
-    data = {name_key: data} if isinstance(data, str) else data
-    values = {key: value for key, value in data.items() if key != name_key}
-    return {name_key: data[name_key], **_filled(registry.lookup(kind, data[name_key], name_key), values)}
+def _named(key: str, kind: str, data: Any, name_key: str = "name") -> dict[str, Any]:
+    cls, values = _looked_up(key, kind, data, name_key)
+    return {name_key: values.pop(name_key), **_filled(key, cls, values)}
 
 
 def _parts(resolved: Mapping[str, Any]) -> Iterator[Part]:
@@ -75,13 +78,21 @@ def _parts(resolved: Mapping[str, Any]) -> Iterator[Part]:
 
 
 def _within(key: str, kind: str, data: Any, name_key: str = "name") -> Iterator[Part]:
-    data = {name_key: data} if isinstance(data, str) else data
-    cls = registry.lookup(kind, data[name_key], name_key)
-    yield key, cls, data
+    cls, values = _looked_up(key, kind, data, name_key)
+    yield key, cls, values
     for name, nested in _registered(cls):
-        value = data.get(name, absent_values(cls).get(name))
+        value = values.get(name, absent_values(cls).get(name))
         if value is not None:
             yield from _within(f"{key}.{name}", nested, value)
+
+
+def _looked_up(key: str, kind: str, data: Any, name_key: str) -> tuple[type[Settings], dict[str, Any]]:
+    """The class of registered values, which a name alone may stand for, and the values."""
+    values = {name_key: data} if isinstance(data, str) else dict(data)
+    try:
+        return registry.lookup(kind, values.get(name_key), name_key), values
+    except ConfigError as error:
+        raise ConfigError(problem.under(key) for problem in error.problems) from None
 
 
 def _registered(cls: type[Settings]) -> list[tuple[str, str]]:

@@ -70,8 +70,8 @@ def test_the_same_values_twice_are_one_configuration(spec):
     first, second, third = configure(spec(), [(0, values(0.1)), (1, values(0.2)), (2, values(0.1))])
     assert first.duplicate_of is None and second.duplicate_of is None
     assert third.duplicate_of == first.config_id == third.config_id
-    (fourth,) = configure(spec(), [(3, values(0.1))], known=[first.config_id])
-    assert fourth.duplicate_of == first.config_id
+    (fourth,) = configure(spec(), [(3, values(0.1))], known={first.config_id: "recorded"})
+    assert fourth.duplicate_of == fourth.config_id == "recorded", "a ledger has another name for it"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,124 @@
+"""Configurations that a ledger has recorded, held against today's code: the same ones, under the names they have.
+
+Two configurations are the same when today's code names their resolved values alike. A default may have changed since
+they were recorded, so their values are built anew only together with `as_then`. A class whose numbers were mended since
+(`revision`) cannot give the same again: that is refused.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from orchestrator.errors import UserError
+from orchestrator.plan.configurations import Configuration, assigned
+from search_spaces import SweepSpec
+from search_spaces.grammar.findings import SECTIONS
+from trainers.config.member import MemberConfig
+from trainers.config.recorded import corrections, recorded_member
+from trainers.errors import ConfigError
+
+
+def names_today(recorded: Iterable[Configuration]) -> dict[str, str]:
+    """By the config_id that today's code would give it, the config_id that each recorded configuration has.
+
+    Raises UserError for one that today's code does not build any more.
+    """
+    names: dict[str, str] = {}
+    for one in recorded:
+        names.setdefault(_as_recorded(one).config_id, one.config_id)
+    return names
+
+
+def refuse_corrected(recorded: Iterable[Configuration], what: str) -> None:
+    """Raise UserError where training the configurations again would give other numbers; `what` is what cannot be."""
+    found = list(dict.fromkeys(sentence for one in recorded for sentence in _corrections(one)))
+    if found:
+        raise UserError(
+            f"{what}: its numbers would be others than those recorded, because a fault was mended since\n  "
+            + "\n  ".join(found)
+            + "\nrun the sweep anew under another name, or go on with the version that it was begun with"
+        )
+
+
+def changed_defaults(spec: SweepSpec, one: Configuration) -> dict[str, Any]:
+    """What of a recorded configuration today's defaults would change: `section.field` -> the value it had.
+
+    Raises UserError when today's code does not build it any more.
+    """
+    then = _as_recorded(one)
+    try:
+        now = MemberConfig.from_dict({**assigned(spec, one.values), "seed": 0})
+    except ConfigError as error:
+        raise _not_built(one, error) from None
+    if now.config_id == then.config_id:
+        return {}
+    before, today = then.to_dict(), now.to_dict()
+    return {
+        f"{section}.{field}": value
+        for section in SECTIONS
+        for field, value in before[section].items()
+        if field != "revision" and today[section].get(field) != value
+    }
+
+
+def as_then(spec: SweepSpec, recorded: Sequence[Configuration]) -> SweepSpec:
+    """The specification with the fixed values written out whose defaults have changed since these were recorded.
+
+    Those are the values that are the same in all of them; where that is not enough, see `listed_as_then`.
+    """
+    changed = [changed_defaults(spec, one) for one in recorded]
+    shared = {
+        key: value
+        for one in changed
+        for key, value in one.items()
+        if all(_value_of(other, key) == [value] for other in recorded)
+    }
+    return spec.model_copy(update=assigned(spec, shared)) if shared else spec
+
+
+def refuse_changed(spec: SweepSpec, recorded: Iterable[Configuration], what: str) -> None:
+    """Raise UserError where today's code builds other configurations from the recorded values than were recorded."""
+    keys = dict.fromkeys(key for one in recorded for key in changed_defaults(spec, one))
+    if keys:
+        raise UserError(
+            f"{what}: the default of {', '.join(keys)} has changed since, and its configurations had different values; "
+            "go on with the version that it was begun with"
+        )
+
+
+def listed_as_then(spec: SweepSpec, recorded: Sequence[Configuration]) -> list[dict[str, Any]]:
+    """The values of recorded configurations, each with those written out that today's defaults would change."""
+    listed = []
+    for one in recorded:
+        more = changed_defaults(spec, one)
+        within = tuple(f"{key}." for key in more)
+        listed.append({key: value for key, value in one.values.items() if not key.startswith(within)} | more)
+    return listed
+
+
+def _as_recorded(one: Configuration) -> MemberConfig:
+    try:
+        return recorded_member(one.resolved, 0)
+    except ConfigError as error:
+        raise _not_built(one, error) from None
+
+
+def _corrections(one: Configuration) -> list[str]:
+    try:
+        return corrections(one.resolved)
+    except ConfigError as error:
+        raise _not_built(one, error) from None
+
+
+def _not_built(one: Configuration, error: ConfigError) -> UserError:
+    return UserError(
+        f"configuration {one.number} ({one.config_id}) was recorded by code that took what today's does not:\n  "
+        + "\n  ".join(map(str, error.problems))
+        + "\ngo on with the version that its sweep was begun with"
+    )
+
+
+def _value_of(one: Configuration, key: str) -> list[Any]:
+    """The value of a `section.field` in a recorded configuration, in a list that is empty where it has none."""
+    section, field = key.split(".")
+    values = _as_recorded(one).to_dict()[section]
+    return [values[field]] if field in values else []

@@ -1,0 +1,126 @@
+"""Configurations of a ledger: the same under today's code, whatever their names, or refused with the reason."""
+
+from dataclasses import replace
+
+import pytest
+
+from orchestrator.errors import UserError
+from orchestrator.plan.configurations import Configuration, configure
+from orchestrator.plan.recorded import as_then, changed_defaults, listed_as_then, names_today, refuse_changed
+from orchestrator.plan.recorded import refuse_corrected as refuse_corrected_configurations
+from search_spaces import SweepSpec, parse_sweep
+from trainers.models.decoder import Decoder
+from trainers.positions.rope import Rope
+
+TEXT = """name: small
+study: tests
+task: {name: set_complement, vocabulary: 8, train_length: 3}
+model: {name: decoder, layers: 1, width: 8, heads: 2, position: rope}
+training: {steps: 5, batch_size: 4, learning_rate: 0.01, averages: {raw: {}, slow: {kind: ema, decay: 0.9}}}
+space: {training.learning_rate: {uniform: [0.001, 0.1]}}
+search: {configurations: 4}
+seeds: 2
+objective: {metric: total_variation, average: raw, lengths: [4], direction: minimize}
+"""
+
+
+@pytest.fixture
+def spec() -> SweepSpec:
+    return parse_sweep(TEXT, "small.yaml")
+
+
+def recorded(spec: SweepSpec, *more: dict) -> list[Configuration]:
+    """Two configurations as a ledger of older code has them: under its own names, without what is newer."""
+    rates = zip((0.01, 0.05), more or ({}, {}), strict=True)
+    draws = [(number, {"training.learning_rate": rate, **one}) for number, (rate, one) in enumerate(rates)]
+    return [replace(one, config_id=f"older{one.number}") for one in configure(spec, draws)]
+
+
+def changed_to(one: Configuration, section: str, **values) -> Configuration:
+    return replace(one, resolved={**one.resolved, section: {**one.resolved[section], **values}})
+
+
+def test_a_draw_that_is_recorded_has_the_name_it_has_there(spec) -> None:
+    old = recorded(spec)
+    again, new = configure(
+        spec, [(2, {"training.learning_rate": 0.05}), (3, {"training.learning_rate": 0.06})], names_today(old)
+    )
+    assert again.config_id == again.duplicate_of == "older1"
+    assert new.duplicate_of is None and new.config_id == new.member(0).config_id
+
+
+def test_fields_that_are_newer_than_the_record_do_not_make_another(spec) -> None:
+    old = recorded(spec)
+    lacking = [
+        replace(one, resolved={**one.resolved, "model": {"name": "decoder", "layers": 1, "width": 8, "heads": 2,
+        "position": {"name": "rope"}, "norm": one.resolved["model"]["norm"]}}) for one in old
+    ]  # fmt: skip
+    assert names_today(lacking) == names_today(old) and len(names_today(old)) == 2
+    assert all(changed_defaults(spec, one) == {} for one in lacking)
+
+
+def test_a_default_that_changed_since_is_written_out(spec) -> None:
+    old = [changed_to(one, "model", norm="post", position={"name": "rope", "base": 100.0}) for one in recorded(spec)]
+    old = [changed_to(one, "training", weight_decay=0.25, schedule={"name": "linear"}) for one in old]
+    assert set(changed_defaults(spec, old[0])) == {
+        "model.norm",
+        "model.position",
+        "training.weight_decay",
+        "training.schedule",
+    }
+    then = as_then(spec, old)
+    assert then.model["norm"] == "post" and then.training["schedule"]["name"] == "linear"
+    assert spec.model.get("norm") is None, "the specification itself stays as it is"
+    assert all(changed_defaults(then, one) == {} for one in old)
+    refuse_changed(then, old, "it")
+    built = configure(then, [(one.number, one.values) for one in old], names_today(old))
+    assert [one.config_id for one in built] == ["older0", "older1"]
+
+
+def test_nothing_is_written_out_where_nothing_changed(spec) -> None:
+    assert as_then(spec, recorded(spec)) is spec
+    assert listed_as_then(spec, recorded(spec)) == [{"training.learning_rate": 0.01}, {"training.learning_rate": 0.05}]
+
+
+def test_values_that_differ_are_listed_with_each_or_refused(spec) -> None:
+    one, other = recorded(spec)
+    old = [changed_to(one, "model", norm="post"), changed_to(other, "model", norm="none")]
+    assert as_then(spec, old) is spec
+    with pytest.raises(UserError, match=r"^it: the default of model.norm has changed since"):
+        refuse_changed(spec, old, "it")
+    listed = listed_as_then(spec, old)
+    assert [values["model.norm"] for values in listed] == ["post", "none"]
+    refuse_changed(spec, [replace(one, values=values) for one, values in zip(old, listed, strict=True)], "it")
+
+
+def test_a_listed_value_within_one_that_is_written_out_gives_way(spec) -> None:
+    parts = {"model.position": {"name": "rope"}}
+    one, other = recorded(spec, {**parts, "training.averages.slow.decay": 0.5}, parts)
+    averages = {**one.resolved["training"]["averages"], "slow": {"kind": "ema", "decay": 0.5, "burn_in": 3}}
+    one = changed_to(one, "training", averages=averages)
+    listed = listed_as_then(spec, [one, other])
+    assert "training.averages.slow.decay" not in listed[0]
+    assert listed[0]["training.averages"]["slow"]["burn_in"] == 3
+    refuse_changed(spec, [replace(one, values=listed[0])], "it")
+
+
+def test_what_today_does_not_take_is_named(spec) -> None:
+    (one, _) = recorded(spec)
+    with pytest.raises(UserError, match=r"(?s)configuration 0 \(older0\).*model.depth: unknown key.*the version that"):
+        names_today([changed_to(one, "model", depth=2)])
+    with pytest.raises(UserError, match=r"model.name: no model is called 'decode'.*did you mean 'decoder'"):
+        refuse_corrected_configurations([changed_to(one, "model", name="decode")], "it")
+
+
+@pytest.mark.parametrize(
+    ("cls", "said"), [(Decoder, "model: decoder was revision 1"), (Rope, "model.position: rope was revision 1")]
+)
+def test_what_was_mended_since_is_refused(spec, monkeypatch, cls, said) -> None:
+    old = recorded(spec)
+    refuse_corrected_configurations(old, "it")
+    monkeypatch.setattr(cls, "revision", 2)
+    with pytest.raises(UserError) as caught:
+        refuse_corrected_configurations(old, "it cannot be gone on with")
+    assert str(caught.value).startswith("it cannot be gone on with: its numbers would be others")
+    assert str(caught.value).count(said) == 1, "once for all configurations"
+    refuse_corrected_configurations(recorded(spec), "it")  # recorded by the code that has the revision
