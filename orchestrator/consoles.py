@@ -34,3 +34,8 @@ def aligned(rows: Sequence[tuple[str, str]]) -> str:
 def command(verb: str, folder: Path) -> str:
     """A command on a sweep directory, as it can be pasted into a shell."""
     return f"lengthwise {verb} {shlex.quote(str(folder))}"
+
+
+def say(console: Console, text: str) -> None:
+    """Print a sentence as it stands: no markup, no colours of numbers, no line breaks of its own."""
+    console.print(text, highlight=False, markup=False, soft_wrap=True)

@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+from orchestrator.consoles import say
 from orchestrator.deaths import counted, death_sentence
 from orchestrator.errors import LedgerError, SpecChanged, SweepExists
 from orchestrator.plan import search
-from orchestrator.plan.configurations import LARGEST_PACK, Configuration, Pack, make_packs, warnings_for
-from orchestrator.plan.soundness import configurations_of
+from orchestrator.plan.configurations import warnings_for
+from orchestrator.plan.packs import packing
+from orchestrator.plan.soundness import check
 from orchestrator.record.curves import write_curves
 from orchestrator.record.ledger import LEDGER_FILE, Ledger, Record
 from orchestrator.record.provenance import provenance
@@ -26,10 +28,8 @@ from orchestrator.running.driver import SweepDriver, is_finished
 from orchestrator.running.interrupts import EXIT_CODE, Interrupts
 from orchestrator.running.meter import Meter
 from orchestrator.running.progress import Progress
-from orchestrator.running.ray_session import Cluster, connected
+from orchestrator.running.schedulers import opened, refuse_what_cannot_run
 from search_spaces import SweepSpec, dump_yaml, load_sweep
-from trainers.config.member import MemberConfig
-from trainers.cost import Cost, estimate
 from trainers.files.atomic_file import write_whole
 
 if TYPE_CHECKING:
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 SPEC_FILE = "sweep.yaml"
 PASSIVE = ("name", "description", "resources", "tracking")  # keys of a sweep file that do not change what is computed
 UNWRITTEN = {"objective.checkpoint": "last"}  # a default that resolved specifications leave out
-STEP_FLOPS_CPU, STEP_FLOPS_GPU = 1.5e7, 1.0e10  # operations in the 2 ms that a step takes however few its members
-MEMORY_SHARE = 0.5  # of what a worker has, for the members of one pack
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,13 +52,17 @@ class Outcome:
 def run_sweep(spec: SweepSpec, storage: Path, console: Console, origin: Mapping[str, Any] | None = None) -> Outcome:
     """Run a sweep in a new folder of `storage`; `origin` is added to what the ledger keeps of where it came from.
 
-    Raises SweepFileError for anything in the spec that cannot be built, SweepExists or SpecChanged when the folder
+    Raises SweepFileError for anything in the spec that cannot be built, UserError for resources that are not here,
+    SweepExists or SpecChanged when the folder
     holds a sweep already, LedgerError when it cannot be written. Nothing is written before the first three are ruled
     out.
     """
     folder = storage / spec.name
     refuse_existing(spec, folder)
-    check(spec, console)
+    refuse_what_cannot_run(spec.resources)
+    configurations = check(spec)
+    for warning in warnings_for(spec, configurations[0].member(spec.seeds[0])):
+        say(console, f"warning: {warning}")
     first = {
         "name": spec.name,
         "study": spec.study,
@@ -70,7 +72,7 @@ def run_sweep(spec: SweepSpec, storage: Path, console: Console, origin: Mapping[
     }
     with Ledger.create(folder, first) as ledger:
         _write_spec(spec.resolved(), folder)
-        _print(console, f"sweep {spec.name} in {folder.resolve()}")
+        say(console, f"sweep {spec.name} in {folder.resolve()}")
         return _drive(spec, ledger, SweepState.load(folder), console)
 
 
@@ -88,34 +90,22 @@ def resume_sweep(
     """
     with Ledger.open(folder) as ledger:
         if ledger.notice:
-            _print(console, ledger.notice)
+            say(console, ledger.notice)
         state = SweepState.load(folder)
         if not (folder / SPEC_FILE).exists():
             _write_spec(state.spec, folder)
         spec = load_sweep(folder / SPEC_FILE, overrides)
         if changes := differences(state.spec, spec.resolved()):
             raise SpecChanged(folder, changes)
+        refuse_what_cannot_run(spec.resources)
         if retry_failed:
             _reopen(ledger, state, console)
         done = sum(found.finished for found in state.configurations.values())
         share = f"{done} of {search.total(spec)} configurations are done"
-        _print(console, f"sweep {spec.name} in {folder.resolve()}: {share}")
+        say(console, f"sweep {spec.name} in {folder.resolve()}: {share}")
         if not is_finished(spec, state):
             state.apply(ledger.append("resume", provenance=provenance()))
         return _drive(spec, ledger, state, console)
-
-
-def check(spec: SweepSpec, console: Console | None = None) -> list[Configuration]:
-    """Build every configuration of the first generation, so that nothing is left to go wrong on a worker.
-
-    Prints warnings to `console`. Raises SweepFileError with every problem found.
-    """
-    drawn = search.draw(spec, search.generations(spec)[0])
-    configurations = configurations_of(spec, [(draw.number, draw.values) for draw in drawn])
-    if console is not None:
-        for warning in warnings_for(spec, configurations[0].member(spec.seeds[0])):
-            _print(console, f"warning: {warning}")
-    return configurations
 
 
 def refuse_existing(spec: SweepSpec, folder: Path) -> None:
@@ -134,51 +124,17 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[tuple
     return [(key, old.get(key), new.get(key)) for key in keys if old.get(key) != new.get(key)]
 
 
-def packing(spec: SweepSpec, cluster: Cluster) -> Any:
-    """How this sweep cuts configurations into packs on that cluster."""
-    costs: dict[str, Cost] = {}
-    per_step = STEP_FLOPS_GPU if spec.resources.gpus else STEP_FLOPS_CPU
-
-    def cost(member: MemberConfig) -> Cost:
-        if member.structural_key not in costs:
-            costs[member.structural_key] = estimate(member)
-        return costs[member.structural_key]
-
-    def capacity(member: MemberConfig) -> int:
-        if spec.resources.pack != "auto":
-            return int(spec.resources.pack)
-        fits = int(MEMORY_SHARE * cluster.bytes_per_worker / max(1, cost(member).bytes_per_member))
-        return max(1, min(LARGEST_PACK, fits))
-
-    def pack(configurations: list[Configuration], done: set[tuple[str, int]]) -> list[Pack]:
-        return make_packs(
-            configurations,
-            spec.seeds,
-            workers=cluster.workers,
-            capacity=capacity,
-            work=lambda member, count: (per_step + cost(member).flops_per_step * count) * member.optimization.steps,
-            even=spec.resources.pack == "auto",
-            done=done,
-        )
-
-    return pack
-
-
 def _reopen(ledger: Ledger, state: SweepState, console: Console) -> None:
     pack_ids = [pack_id for pack_id, _ in state.deaths]
     if pack_ids:
         state.apply(ledger.append("retry", pack_ids=pack_ids))
-        _print(console, f"{counted(len(pack_ids), 'pack')} that died will be tried again")
+        say(console, f"{counted(len(pack_ids), 'pack')} that died will be tried again")
     else:
-        _print(console, "no pack has died; there is nothing to try again")
+        say(console, "no pack has died; there is nothing to try again")
 
 
 def _drive(spec: SweepSpec, ledger: Ledger, state: SweepState, console: Console) -> Outcome:
     """From a ledger to the end of its sweep, or to the signal that interrupts it."""
-    from orchestrator.running.scheduler import (
-        run_packs,  # Ray Tune is slow to import and the rest of this module does without
-    )
-
     progress, meter, publishing = Progress(console, spec.name), Meter(state), _Publishing(spec, ledger.folder)
     with Interrupts() as interrupts:
 
@@ -189,10 +145,10 @@ def _drive(spec: SweepSpec, ledger: Ledger, state: SweepState, console: Console)
 
         try:
             if not is_finished(spec, state):
-                resources = spec.resources
-                with connected(resources.cpus, resources.gpus) as cluster:
+                with opened(spec.resources) as scheduler:
                     interrupts.install()  # ray.init has put its own handlers in their place
-                    progress.say(f"{cluster.description}: up to {cluster.workers} packs at once")
+                    cluster = scheduler.cluster
+                    progress.say(f"{cluster.description}: up to {counted(cluster.workers, 'pack')} at once")
                     driver = SweepDriver(
                         spec,
                         ledger,
@@ -204,17 +160,11 @@ def _drive(spec: SweepSpec, ledger: Ledger, state: SweepState, console: Console)
                         tick=tick,
                     )
                     with progress.showing(), _recorded(ledger, state):
-                        run_packs(
-                            driver,
-                            cpus=resources.cpus,
-                            gpus=resources.gpus,
-                            retries=resources.retries,
-                            slots=min(cluster.workers + 1, 256),
-                        )
+                        scheduler.run(driver)
             return _finish(ledger, state, console, publishing, interrupts)
         except KeyboardInterrupt:
             _record_interruption(ledger, state)
-            _print(console, f"interrupted; go on with: lengthwise resume {ledger.folder}")
+            say(console, f"interrupted; go on with: lengthwise resume {ledger.folder}")
             return Outcome(folder=ledger.folder, status="interrupted", exit_code=EXIT_CODE)
 
 
@@ -245,8 +195,8 @@ def present(folder: Path, console: Console) -> None:
     page, table = write_report(folder, result)
     console.print(render_terminal(result))
     for line in damaged_maps(result):
-        _print(console, f"no maps: {line}")
-    _print(console, f"Report: {page}\nTable: {table}")
+        say(console, f"no maps: {line}")
+    say(console, f"Report: {page}\nTable: {table}")
 
 
 def _finish(
@@ -264,7 +214,7 @@ def _finish(
     write_curves(state)
     present(ledger.folder, console)
     publishing.close(ledger, console)
-    _print(console, f"{status}: {message}" + (f"; {deaths}" if deaths else ""))
+    say(console, f"{status}: {message}" + (f"; {deaths}" if deaths else ""))
     return Outcome(folder=ledger.folder, status=status, exit_code=0 if succeeded else 1)
 
 
@@ -290,10 +240,10 @@ class _Publishing:
         uri = published.uri if published is not None else self._section.uri
         ledger.append("publish", uri=uri, ok=problem is None, message=problem or "")
         if problem is not None:
-            _print(console, f"not published: {problem}")
+            say(console, f"not published: {problem}")
         elif published is not None:
             for what, link in published.links:
-                _print(console, f"{what}: {link}")
+                say(console, f"{what}: {link}")
 
     def _begun(self) -> "Publisher":
         if self._publisher is None:
@@ -319,7 +269,3 @@ def _flat(value: Any, prefix: str = "") -> dict[str, Any]:
     for key, inner in value.items():
         flat.update(_flat(inner, f"{prefix}.{key}" if prefix else str(key)))
     return flat
-
-
-def _print(console: Console, text: str) -> None:
-    console.print(text, highlight=False, markup=False, soft_wrap=True)

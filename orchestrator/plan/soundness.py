@@ -7,7 +7,7 @@ from typing import Any
 
 from orchestrator.plan.configurations import Configuration, assigned, configure, unmeasured
 from orchestrator.plan.field_checks import check_fields
-from orchestrator.plan.search import draw_sample
+from orchestrator.plan.search import draw, draw_sample, generations
 from search_spaces import Grid, Problem, SweepFileError, SweepSpec, read_sweep
 from search_spaces.grammar.findings import SECTIONS, Findings, within
 from search_spaces.grammar.space import MAX_GRID_POINTS
@@ -37,6 +37,15 @@ def load_checked(path: str | Path, overrides: Sequence[str] = (), name: str | No
             unchecked = UNBUILT
         raise SweepFileError(findings.problems, unchecked)
     return reading.sound()
+
+
+def check(spec: SweepSpec) -> list[Configuration]:
+    """Build every configuration of the first generation, so that nothing is left to go wrong on a worker.
+
+    Raises SweepFileError with every problem found.
+    """
+    drawn = draw(spec, generations(spec)[0])
+    return configurations_of(spec, [(one.number, one.values) for one in drawn])
 
 
 def configurations_of(spec: SweepSpec, draws: Iterable[tuple[int, Mapping[str, Any]]]) -> list[Configuration]:

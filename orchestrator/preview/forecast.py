@@ -6,13 +6,14 @@ from pathlib import Path
 
 import psutil
 
+from orchestrator.errors import UserError
 from orchestrator.plan import search
-from orchestrator.plan.configurations import Pack, makespan
+from orchestrator.plan.packs import Cluster, Pack, makespan, packing
+from orchestrator.plan.soundness import check
 from orchestrator.preview.upload import measure
 from orchestrator.record.kept_weights import bytes_per_member
+from orchestrator.running import inline
 from orchestrator.running.progress import duration
-from orchestrator.running.ray_session import Cluster
-from orchestrator.sweep import check, packing
 from search_spaces import SweepSpec
 from trainers.config.member import MemberConfig
 from trainers.cost import Cost, calibrate, estimate, will_compile
@@ -21,7 +22,7 @@ CALIBRATIONS = 3  # structures that are measured; the time of others follows fro
 PATIENCE = 1e12  # operations of a step, in all its members, up to which it is measured: a minute on one core
 MEMORY_SHARE = 0.5  # of what is free, up to which a step is measured
 _UNITS = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
-START_SECONDS = 12.0  # Ray, its workers, and the report at the end
+START_SECONDS = {"ray": 12.0, "inline": 5.0}  # Ray and its workers, and the report at the end
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +67,7 @@ class Forecast:
         if self.seconds is None:
             return "not measured: a step is too large for this machine"
         compiled = ", measured uncompiled: compiling takes up to a minute and then saves time" if self.compiles else ""
-        return f"about {duration(self.seconds)} with {self.workers} packs at once{compiled}"
+        return f"about {duration(self.seconds)} with {_count(self.workers, 'pack')} at once{compiled}"
 
     def _weights(self) -> str:
         size = _size(self.weights_bytes)
@@ -76,14 +77,10 @@ class Forecast:
 def forecast(spec: SweepSpec, workers: int | None, working_dir: Path) -> Forecast:
     """Build the whole plan without running it and measure a few steps of its costliest structures.
 
-    Raises SweepFileError with every problem of the sweep file.
+    Raises SweepFileError with every problem of the sweep file, UserError for more workers than can be.
     """
     configurations = check(spec)
-    here = Cluster(
-        workers=workers or max(1, (psutil.cpu_count() or 1) // spec.resources.cpus),
-        bytes_per_worker=psutil.virtual_memory().total / max(1, workers or (psutil.cpu_count() or 1)),
-        description="this machine",
-    )
+    here = _cluster(spec, workers)
     packs = packing(spec, here)(configurations, set())
     by_id = {configuration.config_id: configuration for configuration in configurations}
     examples = {pack.structural_key: by_id[pack.members[0][0]].member(pack.members[0][1]) for pack in packs}
@@ -106,7 +103,7 @@ def forecast(spec: SweepSpec, workers: int | None, working_dir: Path) -> Forecas
         structures=len(examples),
         steps=tuple(sorted({pack.steps for pack in packs})),
         workers=here.workers,
-        seconds=START_SECONDS + whole * makespan(seconds, here.workers) if seconds else None,
+        seconds=START_SECONDS[spec.resources.scheduler] + whole * makespan(seconds, here.workers) if seconds else None,
         operations=whole * sum(work),
         bytes_per_pack=max(costs[pack.structural_key].bytes_per_member * len(pack.members) for pack in packs),
         parameters=tuple(sorted({cost.parameters for cost in costs.values()})),
@@ -115,6 +112,21 @@ def forecast(spec: SweepSpec, workers: int | None, working_dir: Path) -> Forecas
         later=later,
         compiles=any(will_compile(member) for member in examples.values()),
         warnings=tuple(warnings),
+    )
+
+
+def _cluster(spec: SweepSpec, workers: int | None) -> Cluster:
+    """What the packs would run on: so many workers, or as many as this machine has room for."""
+    if spec.resources.scheduler == "inline":
+        if workers not in (None, 1):
+            raise UserError(
+                f"--workers {workers}: with resources.scheduler: inline packs run one after the other; allowed: 1"
+            )
+        return inline.this_process()
+    return Cluster(
+        workers=workers or max(1, (psutil.cpu_count() or 1) // spec.resources.cpus),
+        bytes_per_worker=psutil.virtual_memory().total / max(1, workers or (psutil.cpu_count() or 1)),
+        description="this machine",
     )
 
 

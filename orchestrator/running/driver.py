@@ -15,7 +15,8 @@ import pandas as pd
 
 from orchestrator.deaths import counted
 from orchestrator.plan import search
-from orchestrator.plan.configurations import Configuration, Pack, configure
+from orchestrator.plan.configurations import Configuration, configure
+from orchestrator.plan.packs import Packing
 from orchestrator.record import curves as curve_store
 from orchestrator.record import kept_weights as weights
 from orchestrator.record.ledger import Ledger, Record
@@ -51,7 +52,7 @@ class SweepDriver:
         ledger: Ledger,
         state: SweepState,
         *,
-        pack: Callable[[list[Configuration], set[tuple[str, int]]], list[Pack]],
+        pack: Packing,
         held: Callable[[], AbstractContextManager[None]] = nullcontext,
         seen: Callable[[Record], None] = lambda record: None,
         say: Callable[[str], None] = lambda text: None,

@@ -4,20 +4,11 @@ import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from orchestrator.errors import UserError
+from orchestrator.plan.packs import Cluster
 
 OBJECT_STORE_BYTES = 256 * 2**20  # an evaluation of a pack is well under a megabyte
-
-
-@dataclass(frozen=True, kw_only=True)
-class Cluster:
-    """What Ray offers: how many packs fit at once, memory in bytes for each, and a sentence about it."""
-
-    workers: int
-    bytes_per_worker: float
-    description: str
 
 
 @contextmanager

@@ -9,54 +9,16 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from ray import cloudpickle, tune
 from ray.exceptions import RayActorError, RayTaskError
 from ray.tune.progress_reporter import TrialProgressCallback
 from ray.tune.search import Searcher
 
+from orchestrator.running.protocol import Driver, DriverStopped, guarded, worded
 from orchestrator.running.trainable import run_pack
-
-
-class Driver(Protocol):
-    """What the scheduler asks and tells. All calls come from the main thread, one at a time."""
-
-    def next_pack(self) -> tuple[str, str] | None:
-        """A pack to run as (pack_id, work), None while there is none to hand out."""
-
-    def all_handed_out(self) -> bool:
-        """Whether there will never be another pack."""
-
-    def tick(self) -> None:
-        """Called about ten times a second."""
-
-    def started(self, pack_id: str) -> None:
-        """A worker begins with the pack, for the first time or again."""
-
-    def evaluated(self, pack_id: str, evaluation: bytes) -> None:
-        """Curves of the pack at one step; the worker waits until this returns."""
-
-    def progressed(self, pack_id: str, progress: dict[str, Any]) -> None:
-        """Where the pack is."""
-
-    def noticed(self, pack_id: str, text: str) -> None:
-        """A sentence for the user."""
-
-    def retried(self, pack_id: str, error: str) -> None:
-        """The pack died and will be tried again."""
-
-    def completed(self, pack_id: str) -> None:
-        """The pack has trained to its end."""
-
-    def failed(self, pack_id: str, error: str) -> None:
-        """The pack died and will not be tried again."""
-
-
-class DriverStopped(BaseException):
-    """Carries an exception of the driver past every `except Exception` in Tune."""
 
 
 def run_packs(driver: Driver, *, cpus: float, gpus: float, retries: int, slots: int) -> None:
@@ -102,13 +64,6 @@ def run_packs(driver: Driver, *, cpus: float, gpus: float, retries: int, slots: 
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _guarded(call: Callable[..., Any], *arguments: Any) -> Any:
-    try:
-        return call(*arguments)
-    except Exception as error:
-        raise DriverStopped(error) from error
-
-
 class _Unsaved:
     """Tune pickles whatever it is given into its snapshot; a driver is not part of it."""
 
@@ -125,9 +80,9 @@ class PackSearcher(_Unsaved, Searcher):
 
     def suggest(self, trial_id: str) -> Any:
         """The next pack as the configuration of a trial."""
-        pack = _guarded(self.driver.next_pack)
+        pack = guarded(self.driver.next_pack)
         if pack is None:
-            return Searcher.FINISHED if _guarded(self.driver.all_handed_out) else None
+            return Searcher.FINISHED if guarded(self.driver.all_handed_out) else None
         return {"pack_id": pack[0], "work": pack[1]}
 
     def on_trial_complete(self, trial_id: str, result: Any = None, error: bool = False) -> None:
@@ -149,37 +104,37 @@ class Recorder(_Unsaved, TrialProgressCallback):
 
     def on_step_begin(self, iteration: int, trials: Any, **info: Any) -> None:
         """Ten times a second."""
-        _guarded(self.driver.tick)
+        guarded(self.driver.tick)
 
     def on_trial_start(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
         """An actor has the pack."""
-        _guarded(self.driver.started, trial.config["pack_id"])
+        guarded(self.driver.started, trial.config["pack_id"])
 
     def on_trial_result(self, iteration: int, trials: Any, trial: Any, result: Any, **info: Any) -> None:
         """One `tune.report` of `orchestrator.running.trainable`."""
         pack_id = trial.config["pack_id"]
         for text in result.pop("notices", ()):
-            _guarded(self.driver.noticed, pack_id, text)
+            guarded(self.driver.noticed, pack_id, text)
         if "evaluation" in result:
-            _guarded(self.driver.evaluated, pack_id, result.pop("evaluation"))
+            guarded(self.driver.evaluated, pack_id, result.pop("evaluation"))
         if "progress" in result:
-            _guarded(self.driver.progressed, pack_id, result.pop("progress"))
+            guarded(self.driver.progressed, pack_id, result.pop("progress"))
 
     def on_trial_recover(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
         """The pack died, and Tune has queued it again; after an exception, which will most likely come again, once."""
         error = _error_of(trial)
         if isinstance(error, RayTaskError):
             trial.max_failures = min(trial.max_failures, trial.run_metadata.num_failures)
-        _guarded(self.driver.retried, trial.config["pack_id"], explain(error))
+        guarded(self.driver.retried, trial.config["pack_id"], explain(error))
 
     def on_trial_complete(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
         """The pack is done. Tune keeps every trial, so what it was made of is taken away."""
-        _guarded(self.driver.completed, trial.config["pack_id"])
+        guarded(self.driver.completed, trial.config["pack_id"])
         trial.config["work"] = ""
 
     def on_trial_error(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
         """The pack died once too often."""
-        _guarded(self.driver.failed, trial.config["pack_id"], explain(_error_of(trial)))
+        guarded(self.driver.failed, trial.config["pack_id"], explain(_error_of(trial)))
 
 
 def _error_of(trial: Any) -> BaseException | None:
@@ -198,13 +153,10 @@ def explain(error: BaseException | None) -> str:
     """What ended a worker, in one line, and the line of code where an exception was raised."""
     if isinstance(error, RayActorError):
         return "the worker process died: it was killed, or memory ran out"
-    places: list[tuple[str, str]] = []
+    places: list[tuple[str, str]] = []  # of every frame of the innermost exception
     while isinstance(error, RayTaskError) and isinstance(error.cause, BaseException):
-        found = _PLACE.findall(str(error))
-        places = [place for place in found if "/lib/python" not in place[0]] or found or places
+        places = _PLACE.findall(str(error)) or places
         error = error.cause
     if error is None:
         return "the worker gave no reason"
-    text = str(error).strip().splitlines()
-    where = f" ({places[-1][0]}:{places[-1][1]})" if places else ""
-    return (f"{type(error).__name__}: {text[-1]}" if text else type(error).__name__) + where
+    return worded(error, places)

@@ -1,24 +1,24 @@
-"""The Ray trainable: one pack, trained in one worker process, its evaluations sent to the driver as packed bytes.
+"""One pack, trained: what both schedulers do with it, and the Ray trainable that does it in a worker process.
 
 Everything a worker needs comes as one string (`encode_work`), because Ray Tune copies and keeps every value of a
 configuration separately. The worker writes nothing but checkpoints and, where they are kept, final weights; what it
-finds is recorded by the driver, and `tune.report` returns only when the driver has done so.
+finds is sent as packed bytes and recorded by the driver, and `tune.report` returns only when the driver has done so.
 """
 
 import base64
-import faulthandler
 import json
 import os
 import time
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-from trainers.results import Evaluation, Progress
+from orchestrator.running.watchdog import Watchdog
+from trainers.results import Evaluation, Progress, Reporter
 
+CACHE_VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
 HEARTBEAT_SECONDS = 1.0  # a report costs the driver a few milliseconds; a person looks at most once a second
 
 
@@ -37,34 +37,41 @@ def decode_work(work: str) -> dict[str, Any]:
 
 
 def run_pack(config: Mapping[str, Any]) -> None:
-    """Train the members of `config["work"]`, resuming from the pack's newest good checkpoint if there is one.
+    """Train the members of `config["work"]` in a process of Ray's.
 
     Reports `evaluation` (bytes), `progress` (a dictionary, at most every second) and `notices` (for the user).
     """
     work = decode_work(config["work"])
-    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "lengthwise" / "inductor"
-    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache))
+    use_inductor_cache()
     import torch
 
+    torch.set_num_threads(max(1, int(work["cpus"])))
+    with Watchdog(work["watchdog_seconds"], make_stuck_file(work)) as watchdog:
+        train_pack(work, TuneReporter(watchdog))
+
+
+def train_pack(work: Mapping[str, Any], reporter: Reporter) -> None:
+    """Train the members of decoded work here, resuming from the pack's newest good checkpoint if there is one."""
     import trainers
     from trainers.config.recorded import recorded_member
     from trainers.files.checkpoint import Checkpoints
 
-    torch.set_num_threads(max(1, int(work["cpus"])))
     ids = [(config_id, seed) for config_id, seed in work["ids"]]
     members = [recorded_member(resolved, seed) for resolved, (_, seed) in zip(work["members"], ids, strict=True)]
-    folder = Path(work["folder"]) / "checkpoints"
     checkpoints = Checkpoints(
-        folder=folder / work["pack_id"],
+        folder=Path(work["folder"]) / "checkpoints" / work["pack_id"],
         every_steps=work["checkpoint_steps"],
         every_seconds=work["checkpoint_seconds"],
     )
-    folder.mkdir(parents=True, exist_ok=True)
-    with Watchdog(work["watchdog_seconds"], stuck_file(Path(work["folder"]), work["pack_id"])) as watchdog:
-        device = "cuda" if work["gpus"] else "cpu"
-        weights = Path(work["weights"]) if work["weights"] else None
-        reporter = TuneReporter(watchdog)
-        trainers.train(members, reporter, ids=ids, checkpoints=checkpoints, weights=weights, device=device)
+    device = "cuda" if work["gpus"] else "cpu"
+    weights = Path(work["weights"]) if work["weights"] else None
+    trainers.train(members, reporter, ids=ids, checkpoints=checkpoints, weights=weights, device=device)
+
+
+def use_inductor_cache() -> None:
+    """Keep what torch compiles where it outlives the temporary folder, unless the user has said where."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "lengthwise" / "inductor"
+    os.environ.setdefault(CACHE_VARIABLE, str(cache))
 
 
 def stuck_file(folder: Path, pack_id: str) -> Path:
@@ -72,39 +79,11 @@ def stuck_file(folder: Path, pack_id: str) -> Path:
     return folder / "checkpoints" / f"{pack_id}.stuck.txt"
 
 
-class Watchdog:
-    """Ends the process when nothing is heard for `seconds`, after writing where every thread stood to `path`.
-
-    Ray then sees a dead worker and the pack is tried again; a thread that hangs in a library can be ended no other way.
-    """
-
-    def __init__(self, seconds: float, path: Path) -> None:
-        self._seconds, self._path = seconds, path
-        self._file: IO[str] | None = None
-
-    def __enter__(self) -> "Watchdog":
-        self._file = self._path.open("w")
-        self.heard()
-        return self
-
-    def heard(self) -> None:
-        """Start waiting anew."""
-        faulthandler.dump_traceback_later(self._seconds, exit=True, file=self._file or 2)
-
-    @contextmanager
-    def asleep(self) -> Iterator[None]:
-        """Wait for somebody else, for however long it takes."""
-        faulthandler.cancel_dump_traceback_later()
-        try:
-            yield
-        finally:
-            self.heard()
-
-    def __exit__(self, *_: object) -> None:
-        faulthandler.cancel_dump_traceback_later()
-        if self._file is not None:
-            self._file.close()
-            self._path.unlink(missing_ok=True)
+def make_stuck_file(work: Mapping[str, Any]) -> Path:
+    """The path of the pack's stuck file, in a folder that is there."""
+    path = stuck_file(Path(work["folder"]), work["pack_id"])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path
 
 
 class TuneReporter:

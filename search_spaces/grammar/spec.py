@@ -178,6 +178,11 @@ class Resources(_Strict):
 
     cpus: int = Field(default=1, ge=1, description="CPU cores for each pack.")
     gpus: Gpus = Field(default=0.0, description="GPUs for each pack: 0, a fraction up to 1, or a whole number.")
+    scheduler: Literal["ray", "inline"] = Field(
+        default="ray",
+        description="ray: packs run side by side in workers, here or on a cluster. inline: one after the other in the "
+        "process of the command itself, without Ray: for tests, very short sweeps and debugging.",
+    )
     pack: Pack = Field(default="auto", description="Members trained together as one program: auto, or a number.")
     checkpoint_seconds: float | None = Field(
         default=30.0, gt=0, description="A pack saves its state after this many seconds; null turns it off."

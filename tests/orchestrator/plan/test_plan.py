@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.plan.configurations import Pack, configure, cut, make_packs, makespan, warnings_for
+from orchestrator.plan.configurations import configure, warnings_for
+from orchestrator.plan.packs import Pack, cut, make_packs, makespan
 from search_spaces import SweepFileError, load_sweep
 
 FILE = """name: planned

@@ -1,27 +1,27 @@
-"""Tiny sweeps: as files, played in this process without Ray, and run by the command line in processes of their own."""
+"""Tiny sweeps: as files, played in this process, and run by the command line here or in processes of their own."""
 
+import io
 import os
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
-import torch
 
-import trainers
-from orchestrator.plan.configurations import make_packs
+from orchestrator import cli
+from orchestrator.plan.packs import make_packs
 from orchestrator.record.ledger import Ledger, Record, read_records
 from orchestrator.record.state import SweepState
+from orchestrator.running import inline
 from orchestrator.running.driver import SweepDriver
-from orchestrator.running.trainable import decode_work
 from search_spaces import SweepSpec, load_sweep
-from trainers.config.recorded import recorded_member
-from trainers.files.checkpoint import Checkpoints
+from trainers.results import Evaluation
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 TINY = """name: tiny
@@ -41,18 +41,9 @@ search: {configurations: 4}
 seeds: 2
 evaluation: {every: 20, samples: 10}
 objective: {metric: total_variation, average: ema, lengths: [4], direction: minimize}
-resources: {checkpoint_seconds: null, checkpoint_steps: 15}
+resources: {scheduler: inline, checkpoint_seconds: null, checkpoint_steps: 15}
 tracking: {enabled: false}
 """
-
-
-@pytest.fixture(autouse=True, scope="session")
-def one_thread() -> Iterator[None]:
-    """Train with one thread, as a worker does."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="session")
@@ -68,8 +59,31 @@ def tiny(tmp_path: Path) -> Path:
     return path
 
 
+class Followed:
+    """A driver whose packs are handed out in another order, with somebody who follows every evaluation of its."""
+
+    def __init__(self, driver: SweepDriver, order: Any, during: Any, watch: Any) -> None:
+        self._driver, self._order, self._during, self._watch = driver, order, during, watch
+        self._hand: list[tuple[str, str]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._driver, name)
+
+    def next_pack(self) -> tuple[str, str] | None:
+        if not self._hand:
+            while (pack := self._driver.next_pack()) is not None:
+                self._hand.append(pack)
+            self._hand = [(name, dict(self._hand)[name]) for name in self._order([name for name, _ in self._hand])]
+        return self._hand.pop(0) if self._hand else None
+
+    def evaluated(self, pack_id: str, evaluation: bytes) -> None:
+        self._driver.evaluated(pack_id, evaluation)
+        self._during(pack_id, Evaluation.from_bytes(evaluation).step)
+        self._watch(self._driver)
+
+
 class Stage:
-    """The in-process double of the scheduler: trains packs here, one after the other, with the real engine."""
+    """Plays a sweep in this process: a ledger, a driver, and the inline scheduler with the real engine."""
 
     def __init__(self, folder: Path, spec: SweepSpec, *, pack: int = 4, workers: int = 2) -> None:
         self.folder, self.spec, self.said = folder, spec, []
@@ -85,20 +99,14 @@ class Stage:
         order: Callable[[list[str]], list[str]] = list,
         during: Callable[[str, int], None] = lambda pack_id, step: None,
         watch: Callable[[SweepDriver], None] = lambda driver: None,
+        **settings: Any,
     ) -> SweepState:
         """Run to the end. `order` arranges the packs at hand; `during` and `watch` follow every evaluation."""
         with Ledger.open(self.folder) as ledger:
             state = SweepState.load(self.folder)
-            driver = SweepDriver(self.spec, ledger, state, pack=self._packs, say=self.said.append)
-            while True:
-                hand: dict[str, str] = {}
-                while (pack := driver.next_pack()) is not None:
-                    hand[pack[0]] = pack[1]
-                if not hand:
-                    assert driver.all_handed_out()
-                    return state
-                for pack_id in order(list(hand)):
-                    self._train(driver, pack_id, hand[pack_id], during, watch)
+            driver = SweepDriver(self.spec, ledger, state, pack=self._packs, say=self.said.append, **settings)
+            inline.run_packs(Followed(driver, order, during, watch), retries=self.spec.resources.retries)
+            return state
 
     def _packs(self, configurations: list, done: set) -> list:
         return make_packs(
@@ -110,30 +118,6 @@ class Stage:
             even=False,
             done=done,
         )
-
-    def _train(self, driver: SweepDriver, pack_id: str, work: str, during: Any, watch: Any) -> None:
-        stage, given = self, decode_work(work)
-
-        class Reporter:
-            def report(self, evaluation: Any) -> None:
-                driver.evaluated(pack_id, evaluation.to_bytes())
-                during(pack_id, evaluation.step)
-                watch(driver)
-
-            def progress(self, progress: Any) -> None:
-                driver.progressed(pack_id, vars(progress))
-
-            def notice(self, text: str) -> None:
-                driver.noticed(pack_id, text)
-
-        driver.started(pack_id)
-        folder = stage.folder / "checkpoints" / pack_id
-        ids = [(config_id, seed) for config_id, seed in given["ids"]]
-        members = [recorded_member(resolved, seed) for resolved, (_, seed) in zip(given["members"], ids, strict=True)]
-        checkpoints = Checkpoints(folder=folder, every_steps=given["checkpoint_steps"])
-        weights = Path(given["weights"]) if given["weights"] else None
-        trainers.train(members, Reporter(), ids=ids, checkpoints=checkpoints, weights=weights)
-        driver.completed(pack_id)
 
 
 @pytest.fixture
@@ -148,8 +132,32 @@ def stage(tiny: Path, tmp_path: Path) -> Callable[..., Stage]:
     return build
 
 
+@pytest.fixture
+def in_packs(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[str, int], None]], None]:
+    """in_packs(after) calls after(pack_id, step) within every pack when an evaluation of its has been recorded."""
+    original = inline.train_pack
+
+    def put(after: Callable[[str, int], None]) -> None:
+        def train_pack(work: Any, reporter: Any) -> None:
+            class Then:
+                progress, notice = reporter.progress, reporter.notice
+
+                def report(self, evaluation: Any) -> None:
+                    reporter.report(evaluation)
+                    after(work["pack_id"], evaluation.step)
+
+            original(work, Then())
+
+        monkeypatch.setattr(inline, "train_pack", train_pack)
+
+    return put
+
+
 class CommandLine:
-    """`lengthwise` in processes of its own, with a home folder of its own; ends what it started."""
+    """`lengthwise` with a home folder of its own: called, it runs in this process; `start` and `process` begin another.
+
+    Sweeps of `tiny` run inline; what is about Ray says `--set resources.scheduler=ray` and runs in another process.
+    """
 
     def __init__(self, home: Path) -> None:
         self.home = home
@@ -159,8 +167,24 @@ class CommandLine:
         self.environment |= {"HOME": str(home), "PYTHONUNBUFFERED": "1", "COLUMNS": "160"}
         self._started: list[subprocess.Popen[str]] = []
 
+    def __call__(self, *arguments: Any) -> subprocess.CompletedProcess[str]:
+        """Run a verb to its end, here."""
+        words = ["lengthwise", *map(str, arguments)]
+        out, err = io.StringIO(), io.StringIO()
+        with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+            patch.chdir(REPOSITORY)
+            patch.setattr(sys, "argv", words)
+            for key in set(os.environ) - set(self.environment):
+                patch.delenv(key)
+            for key, value in self.environment.items():
+                patch.setenv(key, value)
+            with pytest.raises(SystemExit) as ended:
+                cli.main()
+                sys.exit(0)
+        return subprocess.CompletedProcess(words, ended.value.code or 0, out.getvalue(), err.getvalue())
+
     def start(self, *arguments: Any, **environment: str) -> subprocess.Popen[str]:
-        """Start a verb in a session of its own and return at once."""
+        """Start a verb in a process and session of its own and return at once."""
         process = subprocess.Popen(
             [sys.executable, "-m", "orchestrator", *map(str, arguments)],
             cwd=REPOSITORY,
@@ -174,10 +198,10 @@ class CommandLine:
         self._started.append(process)
         return process
 
-    def __call__(self, *arguments: Any, timeout: float = 150, **environment: str) -> subprocess.CompletedProcess[str]:
-        """Run a verb to its end."""
+    def process(self, *arguments: Any, **environment: str) -> subprocess.CompletedProcess[str]:
+        """Run a verb to its end in a process of its own."""
         process = self.start(*arguments, **environment)
-        out, err = process.communicate(timeout=timeout)
+        out, err = process.communicate()
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
     def close(self) -> None:

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import shutil
 from collections import Counter
 
@@ -133,62 +134,48 @@ def test_a_configuration_whose_seeds_all_diverge_fails_and_the_sweep_goes_on(sta
     assert np.isnan(values[bad.config_id]).all() and np.isfinite(values[good.config_id]).all()
 
 
-def test_a_pack_that_is_given_up_fails_its_members_only(stage):
-    one = stage("given up", pack=2)
-    state = None
-    original = one._train
+def test_a_pack_that_is_given_up_fails_its_members_only(stage, in_packs):
+    one, victims = stage("given up", pack=2), []
 
-    def die(pack_id: str, step: int) -> None:
-        raise Died
-
-    def train(driver, pack_id, work, during, watch):
-        nonlocal state
-        state = driver.state
-        if pack_id != next(iter(state.packs)):
-            original(driver, pack_id, work, during, watch)
-            return
-        for end in (driver.retried, driver.failed):
-            with pytest.raises(Died):  # after an evaluation, whose values are not a result
-                original(driver, pack_id, work, die, watch)
-            end(pack_id, "the worker process died")
-
-    one._train = train
-    one.play()
-    given_up, *others = state.packs.values()
-    assert given_up.status == "failed" and {pack.status for pack in others} == {"complete"}
-    assert given_up.attempts == ["the worker process died"] * 2
-    failed = {config_id for config_id, _ in given_up.members}
-    assert {name for name, found in state.configurations.items() if found.score is None} == failed
-    assert any("tried again" in text for text in one.said) and any("given up" in text for text in one.said)
-
-
-def test_a_pack_that_was_given_up_is_tried_again_and_ends_as_if_it_had_never_died(stage):
-    whole, one = stage("whole", pack=2).play(), stage("retried", pack=2)
-    original, victims = one._train, []
-
-    def train(driver, pack_id, work, during, watch):
-        def crash(which: str, step: int) -> None:
-            raise Died
-
+    def die(pack_id: str, step: int) -> None:  # after an evaluation, whose values are not a result
         victims.append(pack_id)
         if pack_id == victims[0]:
-            with pytest.raises(Died):
-                original(driver, pack_id, work, crash, watch)
-            driver.failed(pack_id, "AttributeError: no such thing")
-        else:
-            original(driver, pack_id, work, during, watch)
+            raise AttributeError("no such thing")
 
-    one._train = train
+    in_packs(die)
+    state = one.play()
+    given_up, *others = state.packs.values()
+    assert given_up.status == "failed" and {pack.status for pack in others} == {"complete"}
+    assert len(given_up.attempts) == 2  # an exception comes again: it is tried once more, whatever resources.retries is
+    for error in given_up.attempts:
+        assert re.fullmatch(r"AttributeError: no such thing \(.*test_sweep\.py:\d+\)", error)
+    failed = {config_id for config_id, _ in given_up.members}
+    assert {name for name, found in state.configurations.items() if found.score is None} == failed
+    assert any("tried again" in text for text in one.said)
+    assert any("given up after 2 attempts" in text for text in one.said)
+
+
+def test_a_pack_that_was_given_up_is_tried_again_and_ends_as_if_it_had_never_died(stage, in_packs):
+    whole, one, victims = stage("whole", pack=2).play(), stage("retried", "resources.retries=0", pack=2), []
+
+    def die(pack_id: str, step: int) -> None:
+        victims.append(pack_id)
+        if pack_id == victims[0]:
+            raise AttributeError("no such thing")
+
+    in_packs(die)
     died = one.play()
-    assert died.deaths == [(victims[0], "AttributeError: no such thing")]
+    ((pack_id, error),) = died.deaths
+    assert pack_id == victims[0] and "AttributeError" in error and len(died.packs[pack_id].attempts) == 1
     status = dict(status_rows(died))
     assert "crashed" in status["seeds failed"] and "AttributeError" in status["pack given up"]
     kept = {name: found.score for name, found in died.configurations.items() if found.score is not None}
     with Ledger.open(one.folder) as ledger:
-        ledger.append("retry", pack_ids=victims[:1])
-    one._train, trained = original, []
+        ledger.append("retry", pack_ids=[pack_id])
+    in_packs(lambda pack_id, step: None)
+    trained = []
     state = one.play(during=lambda pack_id, step: trained.append(pack_id))
-    assert set(trained) == {victims[0]} and not state.deaths and not state.conflicts
+    assert set(trained) == {pack_id} and not state.deaths and not state.conflicts
     assert state.curves().equals(whole.curves())
     assert kept.items() <= {name: found.score for name, found in state.configurations.items()}.items()
     assert {n: c.score for n, c in state.configurations.items()} == {

@@ -1,0 +1,61 @@
+"""What a scheduler asks a driver and tells it, and how a death is worded. Both schedulers stand behind this; no Ray."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+
+class Driver(Protocol):
+    """What the scheduler asks and tells. All calls come from the main thread, one at a time."""
+
+    def next_pack(self) -> tuple[str, str] | None:
+        """A pack to run as (pack_id, work), None while there is none to hand out."""
+
+    def all_handed_out(self) -> bool:
+        """Whether there will never be another pack."""
+
+    def tick(self) -> None:
+        """Called about ten times a second."""
+
+    def started(self, pack_id: str) -> None:
+        """A worker begins with the pack, for the first time or again."""
+
+    def evaluated(self, pack_id: str, evaluation: bytes) -> None:
+        """Curves of the pack at one step; the worker waits until this returns."""
+
+    def progressed(self, pack_id: str, progress: dict[str, Any]) -> None:
+        """Where the pack is."""
+
+    def noticed(self, pack_id: str, text: str) -> None:
+        """A sentence for the user."""
+
+    def retried(self, pack_id: str, error: str) -> None:
+        """The pack died and will be tried again."""
+
+    def completed(self, pack_id: str) -> None:
+        """The pack has trained to its end."""
+
+    def failed(self, pack_id: str, error: str) -> None:
+        """The pack died and will not be tried again."""
+
+
+class DriverStopped(BaseException):
+    """Carries an exception of the driver past every `except Exception` between it and the scheduler."""
+
+
+def guarded(call: Callable[..., Any], *arguments: Any) -> Any:
+    """What the driver answers; its exceptions leave as DriverStopped, so that none is taken for the death of a pack."""
+    try:
+        return call(*arguments)
+    except Exception as error:
+        raise DriverStopped(error) from error
+
+
+def worded(error: BaseException, places: Sequence[tuple[str, Any]]) -> str:
+    """An exception in one line, with the last of its (file, line) places that is not in a library.
+
+    worded(ValueError("no"), [("mine.py", 3), ("/lib/python3.11/site.py", 9)]) -> "ValueError: no (mine.py:3)"
+    """
+    own = [place for place in places if "/lib/python" not in place[0]] or places
+    where = f" ({own[-1][0]}:{own[-1][1]})" if own else ""
+    text = str(error).strip().splitlines()
+    return (f"{type(error).__name__}: {text[-1]}" if text else type(error).__name__) + where

@@ -1,0 +1,110 @@
+"""Watchdogs: what happens to a pack of which nothing has been heard for too long."""
+
+import faulthandler
+import math
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import IO, Any
+
+
+class Watchdog:
+    """Ends the process when nothing is heard for `seconds`, after writing where every thread stood to `path`.
+
+    Ray then sees a dead worker and the pack is tried again; a thread that hangs in a library can be ended no other way.
+    """
+
+    def __init__(self, seconds: float, path: Path) -> None:
+        self._seconds, self._path = seconds, path
+        self._file: IO[str] | None = None
+
+    def __enter__(self) -> "Watchdog":
+        self._file = self._path.open("w")
+        self.heard()
+        return self
+
+    def heard(self) -> None:
+        """Start waiting anew."""
+        faulthandler.dump_traceback_later(self._seconds, exit=True, file=self._file or 2)
+
+    @contextmanager
+    def asleep(self) -> Iterator[None]:
+        """Wait for somebody else, for however long it takes."""
+        faulthandler.cancel_dump_traceback_later()
+        try:
+            yield
+        finally:
+            self.heard()
+
+    def __exit__(self, *_: object) -> None:
+        faulthandler.cancel_dump_traceback_later()
+        if self._file is not None:
+            self._file.close()
+            self._path.unlink(missing_ok=True)
+
+
+class PackSilent(BaseException):
+    """Raised in a pack by its LocalWatchdog; no `except Exception` between the two keeps it."""
+
+
+class LocalWatchdog:
+    """Raises PackSilent in the main thread when nothing is heard for `seconds`, after writing where every thread stood.
+
+    For packs that share the process of their driver, which must live on. So it reaches a pack whenever Python code
+    runs, and never one that hangs inside a library. The file at `path` is left only where it says what hung.
+    """
+
+    def __init__(self, seconds: float, path: Path) -> None:
+        self._seconds, self._path = seconds, path
+        self._deadline = math.inf  # infinite while nobody listens
+        self._silent, self._over = False, threading.Event()
+        self._thread = threading.Thread(target=self._listen, name="watchdog", daemon=True)
+        self._file: IO[str] | None = None
+        self._before: Any = None
+
+    def __enter__(self) -> "LocalWatchdog":
+        self._file = self._path.open("w")
+        self._before = signal.signal(signal.SIGUSR2, self._bark)
+        self._thread.start()
+        return self
+
+    def heard(self) -> None:
+        """Start waiting anew. Raises PackSilent if it was too long already."""
+        if self._silent:
+            raise PackSilent(f"nothing was heard for {self._seconds:g} s")
+        self._deadline = time.monotonic() + self._seconds
+
+    @contextmanager
+    def asleep(self) -> Iterator[None]:
+        """Wait for somebody else, for however long it takes."""
+        self._deadline = math.inf
+        yield
+        self.heard()
+
+    def __exit__(self, *_: object) -> None:
+        self._deadline = math.inf
+        self._over.set()
+        self._thread.join()
+        signal.signal(signal.SIGUSR2, self._before)
+        if self._file is not None:
+            self._file.close()
+        if not self._silent:
+            self._path.unlink(missing_ok=True)
+
+    def _listen(self) -> None:
+        while not self._over.wait(min(1.0, max(0.0, self._deadline - time.monotonic()))):
+            if time.monotonic() >= self._deadline:
+                faulthandler.dump_traceback(self._file or 2, all_threads=True)
+                self._silent = True
+                signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR2)
+                return
+
+    def _bark(self, number: int, frame: FrameType | None) -> None:
+        """In the main thread, wherever it stands; not while the pack waits for somebody else, or has ended."""
+        if self._silent and self._deadline < math.inf:
+            self._deadline = math.inf
+            raise PackSilent(f"nothing was heard for {self._seconds:g} s")

@@ -1,0 +1,185 @@
+"""Packs in this process: what the scheduler that needs no Ray leaves behind, and what it does not touch."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import torch
+from threadpoolctl import threadpool_info
+
+from orchestrator.errors import UserError
+from orchestrator.plan.packs import Cluster
+from orchestrator.preview.forecast import forecast
+from orchestrator.record.ledger import read_records
+from orchestrator.record.state import SweepState
+from orchestrator.running import inline, schedulers
+from orchestrator.running.interrupts import Interrupts
+from search_spaces import load_sweep
+from trainers.config.member import MemberConfig
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+ONE = ("search.configurations=1", "seeds=1")
+
+
+def blas_threads() -> set[int]:
+    return {one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"}
+
+
+def test_nothing_of_ray_is_imported(tiny, tmp_path):
+    code = (
+        "import sys; from pathlib import Path; from orchestrator.consoles import make_console\n"
+        "from orchestrator.sweep import resume_sweep, run_sweep; from search_spaces import load_sweep\n"
+        f"spec = load_sweep(Path({str(tiny)!r}), {[*ONE, 'training.steps=2']!r})\n"
+        f"assert run_sweep(spec, Path({str(tmp_path)!r}), make_console()).exit_code == 0\n"
+        f"assert resume_sweep(Path({str(tmp_path / 'tiny')!r}), make_console()).exit_code == 0\n"
+        "print('of ray:', [name for name in sys.modules if name.split('.')[0] == 'ray'])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "of ray: []"
+
+
+def test_a_pack_has_the_threads_of_a_worker_and_afterwards_all_is_as_before(stage, in_packs, monkeypatch):
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
+    before, seen = (torch.get_num_threads(), blas_threads(), signal.getsignal(signal.SIGUSR2)), []
+    in_packs(lambda pack_id, step: seen.append((torch.get_num_threads(), blas_threads())))
+    other = before[0] + 1
+    stage("one", *ONE).play()
+    stage("other", *ONE, f"resources.cpus={other}").play()
+    assert seen == [(1, {1})] * 3 + [(other, {other})] * 3
+    assert (torch.get_num_threads(), blas_threads(), signal.getsignal(signal.SIGUSR2)) == before
+    assert "TORCHINDUCTOR_CACHE_DIR" not in os.environ
+    assert not [one for one in threading.enumerate() if one.name == "watchdog"]
+
+
+def test_a_heartbeat_reaches_the_driver_and_the_display(stage):
+    ticks, phases = [], []
+    one = stage("beats", *ONE)
+    one.play(watch=lambda driver: phases.append(next(iter(driver.running.values())).phase), tick=ticks.append)
+    assert phases == ["evaluate"] * 3 and len(ticks) >= 6  # a heartbeat and an evaluation, three times
+
+
+def test_a_pack_that_falls_silent_is_ended_and_given_up_and_the_driver_lives(stage, in_packs):
+    """It is tried again as often as resources.retries says: what hung once need not hang again."""
+    one = stage("hanging", *ONE, "resources.retries=2", "resources.watchdog_seconds=0.2")
+
+    def hang(pack_id: str, step: int) -> None:
+        while True:
+            pass
+
+    in_packs(hang)
+    state = one.play()
+    ((pack_id, error),) = state.deaths
+    assert len(state.packs[pack_id].attempts) == 3
+    path = one.folder / "checkpoints" / f"{pack_id}.stuck.txt"
+    assert error == f"the watchdog ended it after 0.2 s of silence; where it stood is in {path}"
+    assert "in hang" in path.read_text()
+    in_packs(lambda pack_id, step: None)
+    assert stage("after", *ONE).play().configurations  # the process can train on
+
+
+def test_a_driver_may_take_longer_than_the_watchdog_waits(stage):
+    one, waiting = stage("patient", *ONE, "resources.watchdog_seconds=0.2"), threading.Event()
+    state = one.play(during=lambda pack_id, step: waiting.wait(0.5) and None)
+    assert [pack.status for pack in state.packs.values()] == ["complete"] and not list(one.folder.rglob("*.stuck.txt"))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_inside_torch_leaves_a_resumable_sweep(stage, monkeypatch, number):
+    """It comes while the loss is differentiated: torch is left as it was, and the rest is what it would have been."""
+    whole, one, steps = stage("whole").play().curves(), stage("signalled"), Counter()
+    task = type(MemberConfig.from_dict({**read_first_configuration(stage), "seed": 0}).task)
+    original = task.loss
+
+    def loss(self, logits, batch):
+        steps["seen"] += 1
+        if steps["seen"] == 50:
+            assert torch._C._functorch.maybe_current_level() is not None
+            os.kill(os.getpid(), number)
+        return original(self, logits, batch)
+
+    monkeypatch.setattr(task, "loss", loss)
+    with pytest.raises(KeyboardInterrupt), Interrupts() as interrupts:
+        one.play(held=interrupts.held)
+    assert steps["seen"] == 50 and torch._C._functorch.maybe_current_level() is None
+    assert len([record for record in read_records(one.folder) if record.kind == "evaluation"]) == 2
+    assert one.play().curves().equals(whole)
+
+
+def read_first_configuration(stage) -> dict:
+    return next(iter(stage("example", *ONE, "training.steps=1").play().configurations.values())).resolved
+
+
+def test_an_error_of_the_driver_is_not_the_death_of_a_pack(stage):
+    one = stage("broken driver", *ONE)
+
+    def broken(pack_id: str, step: int) -> None:
+        raise ValueError("of the driver")
+
+    with pytest.raises(ValueError, match="of the driver"):
+        one.play(during=broken)
+    assert not [record for record in read_records(one.folder) if record.kind in ("attempt", "pack_end")]
+
+
+def test_resources_that_are_not_here_are_refused_before_anything_is_written(lengthwise, tiny, tmp_path):
+    done = lengthwise("run", tiny, "--storage", tmp_path / "new", "--set", "resources.gpus=64")
+    assert done.returncode == 2 and not (tmp_path / "new").exists()
+    assert "a pack needs 1 CPUs and 64 GPUs; this machine has" in done.stderr
+    with pytest.raises(UserError, match="needs 9999 CPUs"):
+        inline.refuse_what_is_not_here(9999, 0.0)
+
+
+def test_a_pack_with_gpus_trains_on_one(stage, monkeypatch):
+    import trainers
+
+    devices = []
+    monkeypatch.setattr(trainers, "train", lambda *_, device, **__: devices.append(device))
+    for name, gpus in (("with", "1"), ("without", "0")):
+        stage(name, *ONE, f"resources.gpus={gpus}").play()
+    assert devices == ["cuda", "cpu"]
+
+
+def test_the_plan_counts_one_worker(tiny, tmp_path):
+    planned = forecast(load_sweep(tiny), None, tmp_path)
+    assert planned.workers == 1 and "with 1 pack at once" in dict(planned.rows())["time"]
+    assert forecast(load_sweep(tiny, ["resources.scheduler=ray"]), 2, tmp_path).workers == 2
+    with pytest.raises(UserError, match="--workers 2"):
+        forecast(load_sweep(tiny), 2, tmp_path)
+
+
+def test_a_specification_from_before_the_key_means_ray(tiny):
+    spec = load_sweep(tiny)
+    old = spec.resolved()
+    assert old["resources"].pop("scheduler") == "inline"
+    tiny.write_text(re.sub("scheduler: inline, ", "", tiny.read_text()))
+    assert load_sweep(tiny).resources.scheduler == "ray" and load_sweep(tiny).spec_hash == spec.spec_hash
+
+
+def test_the_scheduler_that_was_asked_for_is_opened(tiny, monkeypatch):
+    from contextlib import contextmanager
+
+    from orchestrator.running import ray_session, scheduler
+
+    @contextmanager
+    def connected(cpus, gpus):
+        yield Cluster(workers=7, bytes_per_worker=1.0, description="pretended")
+
+    ran = []
+    monkeypatch.setattr(ray_session, "connected", connected)
+    monkeypatch.setattr(scheduler, "run_packs", lambda driver, **given: ran.append(given))
+    with schedulers.opened(load_sweep(tiny, ["resources.scheduler=ray"]).resources) as opened:
+        opened.run(None)
+    assert opened.cluster.workers == 7 and ran == [{"cpus": 1, "gpus": 0.0, "retries": 2, "slots": 8}]
+    with schedulers.opened(load_sweep(tiny).resources) as opened:
+        assert opened.cluster.workers == 1
+
+
+def test_run_inline_is_a_whole_sweep(run_inline, tiny):
+    folder = run_inline(tiny, *ONE, "resources.scheduler=ray", name="whole")
+    assert SweepState.load(folder).ended == "complete" and (folder / "report.html").is_file()

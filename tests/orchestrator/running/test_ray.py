@@ -1,0 +1,54 @@
+"""A sweep on a real Ray leaves what the same sweep leaves that ran in one process, also of a pack that dies."""
+
+import json
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.plan.packs import packing
+from orchestrator.plan.soundness import check
+from orchestrator.record.ledger import read_records
+from orchestrator.record.state import SweepState
+from orchestrator.running.inline import this_process
+from search_spaces import load_sweep
+
+TWO_PACKS = ("--set", "resources.pack=4", "--set", "space.training.batch_size=null", "--set", "resources.retries=5")
+TIMES = ("seconds", "provenance")
+
+
+def story(folder: Path) -> dict[Any, list[str]]:
+    """Of every pack its records in order, and the others in order; without times and without where it ran."""
+    found = defaultdict(list)
+    for record in read_records(folder):
+        fields = {key: value for key, value in record.fields.items() if key not in TIMES}
+        if record.kind == "sweep":
+            fields["spec"] = {**fields["spec"], "resources": None}
+        text = json.dumps([record.kind, fields], sort_keys=True, default=str).replace(str(folder), "FOLDER")
+        found[fields.get("pack_id")].append(text)
+    found["scores"] = sorted(text for text in found[None] if text.startswith('["score"'))  # in the order packs ended
+    found[None] = [text for text in found[None] if text not in found["scores"]]
+    return found
+
+
+@pytest.mark.timeout(600)
+def test_ray_and_inline_leave_the_same_ledger_and_the_same_curves(lengthwise, tiny, tmp_path, curves):
+    spec = load_sweep(tiny, TWO_PACKS[1::2])
+    dying, living = (pack.pack_id for pack in packing(spec, this_process())(check(spec), set()))
+    folders = {name: tmp_path / name / "tiny" for name in ("ray", "inline")}
+    for folder in folders.values():
+        (folder / "checkpoints").mkdir(parents=True)
+        (folder / "checkpoints" / dying).touch()  # a file where its folder of checkpoints should be
+    run = ("run", tiny, *TWO_PACKS, "--storage")
+    here = lengthwise(*run, tmp_path / "inline")
+    there = lengthwise.process(*run, tmp_path / "ray", "--set", "resources.scheduler=ray")
+    assert (here.returncode, there.returncode) == (0, 0), here.stdout + there.stdout + there.stderr
+    assert "this process: up to 1 pack at once" in here.stdout and "a local Ray with " in there.stdout
+    assert story(folders["ray"]) == story(folders["inline"])
+    assert curves(folders["ray"]).equals(curves(folders["inline"]))
+    packs = SweepState.load(folders["ray"]).packs
+    assert (packs[living].status, packs[dying].status) == ("complete", "failed")
+    first, second = packs[dying].attempts  # an exception comes again: it is tried once more and no more
+    assert first == second and first.startswith("CheckpointError: cannot write checkpoint")
+    assert "File exists (" in first and "trainers/files/checkpoint.py:" in first
