@@ -6,8 +6,10 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr, redirect_stdout
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -222,12 +224,51 @@ def lengthwise(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine
     found.close()
 
 
-def wait_for(condition: Callable[[], Any], seconds: float = 90.0) -> Any:
-    """The first true value of `condition`; fails the test when there is none in time."""
-    deadline = time.monotonic() + seconds
+class LongSweep:
+    """A sweep long enough to be killed in: 4 packs of 2 members, 3 evaluations each; and the same one left alone."""
+
+    settings = ("training.steps=1200", "evaluation.every=400", "resources.pack=2", "resources.checkpoint_steps=150")
+
+    def __init__(self, lengthwise: CommandLine, storage: Path) -> None:
+        self.storage, self._lengthwise = storage, lengthwise
+        self.file = storage / "tiny.yaml"
+        self.file.write_text(TINY)
+
+    def words(self, name: str, *more: str) -> list[str]:
+        """The command that runs it under a name."""
+        settings = [word for setting in (*self.settings, *more) for word in ("--set", setting)]
+        return ["run", str(self.file), "--storage", str(self.storage), "--name", name, *settings]
+
+    @cached_property
+    def uninterrupted(self) -> Path:
+        done = self._lengthwise(*self.words("uninterrupted"))
+        assert done.returncode == 0, done.stderr
+        return self.storage / "uninterrupted"
+
+    def ended_as_if_left_alone(self, folder: Path, ends: int = 4) -> None:
+        """The curves are those of the sweep that was left alone, and nothing is in the ledger twice."""
+        assert curves(folder).equals(curves(self.uninterrupted))
+        kinds = Counter(record.kind for record in read_records(folder))
+        assert (kinds["configuration"], kinds["score"], kinds["pack_end"]) == (4, ends, ends)
+        steps = Counter((r.fields["pack_id"], r.fields["step"]) for r in records(folder, "evaluation"))
+        assert set(steps.values()) == {1} and len(steps) == 12
+        assert not SweepState.load(folder).conflicts
+
+
+@pytest.fixture(scope="module")
+def long_sweep(lengthwise: CommandLine, tmp_path_factory: pytest.TempPathFactory) -> LongSweep:
+    return LongSweep(lengthwise, tmp_path_factory.mktemp("sweeps"))
+
+
+def wait_for(condition: Callable[[], Any], process: subprocess.Popen[str] | None = None) -> Any:
+    """The first true value of `condition`; fails the test when `process` ends without it, or after ten minutes."""
+    deadline = time.monotonic() + 600
     while time.monotonic() < deadline:
+        ended = process is not None and process.poll() is not None  # looked at before the condition: it may be the end
         if found := condition():
             return found
+        if ended and process is not None:
+            raise AssertionError(f"it ended first, with {process.returncode}: {process.communicate()}")
         time.sleep(0.02)
     raise AssertionError("waited in vain")
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from orchestrator.plan.configurations import check
 from orchestrator.plan.packs import packing
+from orchestrator.plan.soundness import check
 from orchestrator.record.ledger import read_records
 from orchestrator.record.state import SweepState
 from orchestrator.running.inline import this_process
