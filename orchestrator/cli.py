@@ -290,7 +290,10 @@ def _end(error: Exception, code: int, text: str | None = None) -> None:
 def _load(file: Path, overrides: list[str] | None, name: str | None = None) -> Any:
     from orchestrator.plan.soundness import load_checked
 
-    return load_checked(file, overrides or (), name)
+    spec = load_checked(file, overrides or (), name)
+    for note in spec.notes:
+        _say(f"note: {note}")
+    return spec
 
 
 def _build_sample(spec: Any) -> tuple[int, list[str]]:

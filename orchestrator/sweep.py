@@ -27,7 +27,7 @@ from orchestrator.running.interrupts import EXIT_CODE, Interrupts
 from orchestrator.running.meter import Meter
 from orchestrator.running.progress import Progress
 from orchestrator.running.ray_session import Cluster, connected
-from search_spaces import SweepSpec, dump_yaml, load_sweep
+from search_spaces import SweepSpec, dump_yaml, load_sweep, with_new_names
 from trainers.config.member import MemberConfig
 from trainers.cost import Cost, estimate
 from trainers.files.atomic_file import write_whole
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 SPEC_FILE = "sweep.yaml"
 PASSIVE = ("name", "description", "resources", "tracking")  # keys of a sweep file that do not change what is computed
-UNWRITTEN = {"objective.checkpoint": "last"}  # a default that resolved specifications leave out
+UNWRITTEN = {"objective.evaluation": "last"}  # a default that resolved specifications leave out
 STEP_FLOPS_CPU, STEP_FLOPS_GPU = 1.5e7, 1.0e10  # operations in the 2 ms that a step takes however few its members
 MEMORY_SHARE = 0.5  # of what a worker has, for the members of one pack
 
@@ -128,6 +128,7 @@ def refuse_existing(spec: SweepSpec, folder: Path) -> None:
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[tuple[str, object, object]]:
     """(dotted key, before, now) of everything that would change what is computed."""
+    before = with_new_names(before)
     old = UNWRITTEN | _flat({key: value for key, value in before.items() if key not in PASSIVE})
     new = UNWRITTEN | _flat({key: value for key, value in now.items() if key not in PASSIVE})
     keys = [*old, *(key for key in new if key not in old)]

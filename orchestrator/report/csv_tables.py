@@ -108,11 +108,11 @@ def confirmed_lines(confirmed: Sequence[Confirmed]) -> Lines:
     return lines
 
 
-def checkpoint_lines(result: Summary) -> Lines:
-    """checkpoints.csv: a line for every configuration that was evaluated more than once; `chosen_steps` by seed."""
+def last_and_best_lines(result: Summary) -> Lines:
+    """evaluations.csv: a line for every configuration that was evaluated more than once; `chosen_steps` by seed."""
     ranks = {row.config_id: row.rank or "" for row in result.rows}
     lines: Lines = []
-    for one in result.checkpoints:
+    for one in result.last_and_best:
         line: dict[str, Any] = {"rank": ranks[one.config_id], "config_id": one.config_id}
         for which, at_step in (("last", one.last), ("chosen", one.best)):
             for group in ("trained", "selection", "test"):

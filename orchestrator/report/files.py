@@ -21,14 +21,14 @@ from orchestrator.record.state import SweepState
 from orchestrator.report.csv_tables import (
     Lines,
     average_lines,
-    checkpoint_lines,
     configuration_lines,
     confirmed_lines,
     effect_lines,
+    last_and_best_lines,
     write_csv,
 )
 from orchestrator.report.effect_tables import comparison_columns, comparison_note, effect_columns, effect_notes
-from orchestrator.report.last_and_best_tables import TITLE, checkpoint_columns, checkpoint_notes
+from orchestrator.report.last_and_best_tables import TITLE, last_and_best_columns, last_and_best_notes
 from orchestrator.report.tables import (
     Columns,
     confirmed_columns,
@@ -46,8 +46,8 @@ __all__ = ["Summary", "read_summary", "render_terminal", "summary", "write_repor
 
 REPORT_HTML, REPORT_CSV = "report.html", "report.csv"
 EFFECTS_CSV, AVERAGES_CSV, CONFIRMED_CSV = "effects.csv", "averages.csv", "confirmed.csv"
-FAMILIES_CSV, CHECKPOINTS_CSV = "families.csv", "checkpoints.csv"
-ROWS_IN_TERMINAL, FIRST_CHECKPOINTS = 20, 5
+FAMILIES_CSV, EVALUATIONS_CSV = "families.csv", "evaluations.csv"
+ROWS_IN_TERMINAL, FIRST_COMPARED = 20, 5
 WIDE = 140
 LEFT = {"configuration", "hyperparameter", "at lengths", "median by value", "average", "against", "form"}
 LEFT |= {"searched values"}
@@ -112,18 +112,18 @@ class _TerminalReport:
             kept = columns if wide else {name: columns[name] for name in columns if name not in ONLY_WHERE_WIDE}
             yield _rich_table("Weight averages of the same trained members", kept, wide)
             yield _prose(comparison_note(result), console, result, "dim")
-        if result.checkpoints:
+        if result.last_and_best:
             yield ""
-            first = result.checkpoints[: min(self.rows, FIRST_CHECKPOINTS)]
-            columns = checkpoint_columns(result, first)
+            first = result.last_and_best[: min(self.rows, FIRST_COMPARED)]
+            columns = last_and_best_columns(result, first)
             columns = columns if wide else {name: columns[name] for name in columns if name != "configuration"}
             yield _rich_table(TITLE, columns, wide)
-            if (left := len(result.checkpoints) - len(first)) > 0:
-                yield Text(f"... and {left} more in {CHECKPOINTS_CSV}", style="dim")
-            yield from (_prose(note, console, result, "dim") for note in checkpoint_notes(result))
+            if (left := len(result.last_and_best) - len(first)) > 0:
+                yield Text(f"... and {left} more in {EVALUATIONS_CSV}", style="dim")
+            yield from (_prose(note, console, result, "dim") for note in last_and_best_notes(result))
         drawn = sorted(
             path
-            for kind in ("checkpoints", "comparison", "score-", "pair-", "family-", "maps-")
+            for kind in ("evaluations", "comparison", "score-", "pair-", "family-", "maps-")
             for path in result.folder.glob(f"figures/{kind}*.png")
         )
         if drawn:
@@ -169,7 +169,7 @@ def csv_tables(result: Summary) -> dict[str, Lines]:
         AVERAGES_CSV: average_lines(result),
         CONFIRMED_CSV: confirmed_lines(read_confirmed(result)),
         FAMILIES_CSV: family_lines(result),
-        CHECKPOINTS_CSV: checkpoint_lines(result),
+        EVALUATIONS_CSV: last_and_best_lines(result),
     }
     return {REPORT_CSV: configuration_lines(result)} | {name: lines for name, lines in found.items() if lines}
 
@@ -247,12 +247,12 @@ def _page(result: Summary) -> str:
             f"<p class=note>{html.escape(comparison_note(result))}</p>",
             _html_table(comparison_columns(result)),
         ]
-    if result.checkpoints:
+    if result.last_and_best:
         sections += [
             f"<h2>{TITLE}</h2>",
-            *(f"<p class=note>{html.escape(note)}</p>" for note in checkpoint_notes(result)),
-            _html_table(checkpoint_columns(result, result.checkpoints, "\n")),
-            *([_image(drawn.checkpoints, "judged metric against training step")] if drawn.checkpoints else []),
+            *(f"<p class=note>{html.escape(note)}</p>" for note in last_and_best_notes(result)),
+            _html_table(last_and_best_columns(result, result.last_and_best, "\n")),
+            *([_image(drawn.last_and_best, "judged metric against training step")] if drawn.last_and_best else []),
         ]
     if drawn.pairs:
         sections += ["<h2>Measured against predicted</h2>", *(_image(path, path.stem) for path in drawn.pairs)]

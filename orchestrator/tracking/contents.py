@@ -85,7 +85,7 @@ class ContentsOfSweep:
         self.curves = curves
         judged = curves[is_judged(curves, summary.objective)]
         self.chosen = judged[at_steps(judged, choose(judged, summary.objective))]
-        self.checkpoints = {one.config_id: one for one in summary.checkpoints}
+        self.last_and_best = {one.config_id: one for one in summary.last_and_best}
 
     def parent(self) -> RunContents:
         """The run of the sweep itself."""
@@ -187,7 +187,7 @@ class ContentsOfSweep:
             one["config_id"]: one["score"][0]
             for one in self.state.provenance.get(CONFIRMS, {}).get("configurations", ())
         }
-        both = self.checkpoints.get(row.config_id)
+        both = self.last_and_best.get(row.config_id)
         values = {
             "score": row.score,
             "score_last": both.last.selection.median if both else None,

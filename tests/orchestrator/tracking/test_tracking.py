@@ -94,7 +94,7 @@ def expected_points(state: SweepState) -> Counter:
             at_steps.setdefault(config_id, {})[step] = rows.set_index("seed")["value"].astype(float)
             if step == curves["step"].max():
                 scores[config_id] = values[1]
-    best = state.spec["objective"].get("checkpoint") == "best"
+    best = state.spec["objective"].get("evaluation") == "best"
     for config_id, values in at_steps.items():
         table = np.array([values[step] for step in sorted(values)])  # steps by seeds; a seed that is lost stays lost
         chosen = np.where(np.isnan(table[-1]), np.inf, np.nanmin(table, axis=0, initial=np.inf))
@@ -113,7 +113,7 @@ def expected_points(state: SweepState) -> Counter:
 
 
 def at_the_steps_that_count(state: SweepState, curves: pd.DataFrame) -> pd.DataFrame:
-    """The rows of each seed at its last evaluation, or with `checkpoint: best` where its error at length 6 is least."""
+    """The rows of each seed at its last evaluation, or with `evaluation: best` where its error at length 6 is least."""
     found = []
     for _, member in curves.groupby(["config_id", "seed"]):
         judged = member[
@@ -121,7 +121,7 @@ def at_the_steps_that_count(state: SweepState, curves: pd.DataFrame) -> pd.DataF
         ]
         judged = judged.sort_values("step").set_index("step")["value"].astype(float)
         step = judged.index[-1]
-        if state.spec["objective"].get("checkpoint") == "best" and not np.isnan(judged.iloc[-1]):
+        if state.spec["objective"].get("evaluation") == "best" and not np.isnan(judged.iloc[-1]):
             step = judged.idxmin()
         found.append(member[member["step"] == step])
     return pd.concat(found)
@@ -179,11 +179,11 @@ def test_every_point_is_there_once_and_again_changes_nothing(sweep):
     assert rows_of(first.uri) == rows
 
 
-def test_curves_and_scores_are_those_of_the_best_checkpoint_where_it_is_judged(tmp_path, synthetic_sweep, fresh_store):
+def test_curves_and_scores_are_those_of_the_best_evaluation_where_it_is_judged(tmp_path, synthetic_sweep, fresh_store):
     def curve(number, seed, average, metric, lengths, step):
         return 0.3 + 0.1 * number + 0.1 * np.sin(0.1 * step + seed + lengths + len(metric)) + 0.05 * (average == "raw")
 
-    spec = {**SPEC, "objective.checkpoint": "best", "evaluation.every": 20, "objective.threshold": None}
+    spec = {**SPEC, "objective.evaluation": "best", "evaluation.every": 20, "objective.threshold": None}
     (tmp_path / "store").mkdir()
     state = synthetic_sweep(tmp_path / "store" / "best", DRAWS[:2], 3, curve, {(1, 2): 90}, spec=spec)
     shutil.copy(fresh_store, state.folder.parent / "mlflow.db")
@@ -211,11 +211,11 @@ def test_runs_say_what_they_are(sweep):
     assert tags["lengthwise.spec_hash"] == "f" * 16 and tags["lengthwise.version.torch"] == "2.13.0"
     assert parent.data.metrics["seeds_failed"] == 4 and parent.data.metrics["seeds_run"] == 9
     found = {artifact.path for artifact in client.list_artifacts(done.parent_run_id)}
-    tables = {"report.csv", "effects.csv", "averages.csv", "checkpoints.csv"}
+    tables = {"report.csv", "effects.csv", "averages.csv", "evaluations.csv"}
     assert found == {"curves.parquet", "figures", "report.html", "sweep.yaml"} | tables
     figures = {artifact.path for artifact in client.list_artifacts(done.parent_run_id, "figures")}
     assert figures == {
-        "figures/comparison.png", "figures/checkpoints.png", "figures/score-training.learning_rate.png",
+        "figures/comparison.png", "figures/evaluations.png", "figures/score-training.learning_rate.png",
         "figures/score-training.batch_size.png", "figures/pair-margin_min-margin_bound.png",
     }  # fmt: skip
 
