@@ -322,7 +322,10 @@ def _end(error: Exception, code: int, text: str | None = None) -> None:
 def _load(file: Path, overrides: list[str] | None, name: str | None = None, imports: list[str] | None = None) -> Any:
     from orchestrator.plan.soundness import load_checked
 
-    return load_checked(file, overrides or (), name, imports or ())
+    spec = load_checked(file, overrides or (), name, imports or ())
+    for note in spec.notes:
+        _say(f"note: {note}")
+    return spec
 
 
 def _build_sample(spec: Any) -> tuple[int, list[str]]:

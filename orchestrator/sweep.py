@@ -32,7 +32,7 @@ from orchestrator.running.interrupts import EXIT_CODE, Interrupts
 from orchestrator.running.meter import Meter
 from orchestrator.running.progress import Progress
 from orchestrator.running.schedulers import opened, refuse_what_cannot_run
-from search_spaces import SweepSpec, dump_yaml, load_sweep
+from search_spaces import SweepSpec, dump_yaml, load_sweep, with_new_names
 from trainers.files.atomic_file import write_whole
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 SPEC_FILE = "sweep.yaml"
 PASSIVE = ("name", "description", "resources", "tracking")  # keys of a sweep file that do not change what is computed
-UNWRITTEN = {"objective.checkpoint": "last"}  # a default that resolved specifications leave out
+UNWRITTEN = {"objective.evaluation": "last"}  # a default that resolved specifications leave out
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,6 +140,7 @@ def refuse_existing(spec: SweepSpec, folder: Path) -> None:
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[tuple[str, object, object]]:
     """(dotted key, before, now) of everything that would change what is computed."""
+    before = with_new_names(before)
     old = UNWRITTEN | _flat({key: value for key, value in before.items() if key not in PASSIVE})
     new = UNWRITTEN | _flat({key: value for key, value in now.items() if key not in PASSIVE})
     keys = [*old, *(key for key in new if key not in old)]

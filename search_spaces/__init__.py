@@ -20,6 +20,7 @@ from search_spaces.grammar.dump import dump_yaml
 from search_spaces.grammar.errors import ABSENT, Problem, SweepFileError, nearest_name
 from search_spaces.grammar.load import Reading, load_sweep, parse_sweep, read_sweep
 from search_spaces.grammar.points import active_values, grid_points
+from search_spaces.grammar.renamed import with_new_names
 from search_spaces.grammar.schema import json_schema, schema_text
 from search_spaces.grammar.spec import Objective, Resources, Search, SweepSpec, Tracking
 
@@ -50,4 +51,5 @@ __all__ = [
     "parse_sweep",
     "read_sweep",
     "schema_text",
+    "with_new_names",
 ]

@@ -19,7 +19,7 @@ from orchestrator.figures import drawing
 from orchestrator.figures.drawing import GREY, PALETTE, printable, spans_decades
 from orchestrator.figures.families import family_figures
 from orchestrator.figures.hyperparameters import score_figures
-from orchestrator.figures.last_and_best import checkpoint_figure
+from orchestrator.figures.last_and_best import last_and_best_figure
 from orchestrator.figures.legend import coloured_and_grey, legend_height, legend_table
 from orchestrator.figures.maps import map_figures
 from orchestrator.figures.pairs import pair_figures
@@ -37,19 +37,19 @@ SHADES: dict[str, dict[str, Any]] = {
 @dataclass(frozen=True)
 class Drawn:
     """Where the figures are: the comparison, outcomes against each searched key, measured and predicted, families, maps
-    of weights, checkpoints."""
+    of weights, last and best evaluations."""
 
     comparison: Path | None
     scores: dict[str, Path]
     pairs: tuple[Path, ...] = ()
     families: tuple[Path, ...] = ()
     maps: tuple[Path, ...] = ()
-    checkpoints: Path | None = None
+    last_and_best: Path | None = None
 
     @property
     def all(self) -> tuple[Path, ...]:
         """Every one of them."""
-        first = [path for path in (self.comparison, self.checkpoints) if path is not None]
+        first = [path for path in (self.comparison, self.last_and_best) if path is not None]
         return (*first, *self.scores.values(), *self.pairs, *self.families, *self.maps)
 
 
@@ -63,7 +63,7 @@ def draw_all(summary: Summary, folder: Path) -> Drawn:
         scores=score_figures(summary, folder) if several and CONFIRMS not in summary.provenance else {},
         pairs=pair_figures(summary, folder),
         families=family_figures(summary, folder),
-        checkpoints=checkpoint_figure(summary, folder / "checkpoints.png"),
+        last_and_best=last_and_best_figure(summary, folder / "evaluations.png"),
         maps=map_figures(summary, folder),
     )
 

@@ -1,4 +1,4 @@
-"""The judged metric against the training step, at selection and at test lengths, with the chosen checkpoints marked."""
+"""The judged metric against the training step, at selection and at test lengths, with the chosen evaluations marked."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from matplotlib.ticker import MaxNLocator
 
 from orchestrator.figures import drawing
 from orchestrator.figures.drawing import PALETTE, printable, spans_decades
-from orchestrator.results.last_and_best import CheckpointComparison
+from orchestrator.results.last_and_best import LastAndBest
 from orchestrator.results.length_groups import spans
 from orchestrator.results.median_curves import over_seeds
 from orchestrator.results.summary import Row, Summary
@@ -23,10 +23,10 @@ SHOWN = 4
 MARKED = PALETTE[1]
 
 
-def checkpoint_figure(summary: Summary, path: Path) -> Path | None:
+def last_and_best_figure(summary: Summary, path: Path) -> Path | None:
     """The first configurations by score, one in each row of panels; None where no seed was evaluated twice."""
     rows = {row.config_id: row for row in summary.rows}
-    shown = [one for one in summary.checkpoints if one.steps][:SHOWN]
+    shown = [one for one in summary.last_and_best if one.steps][:SHOWN]
     if not shown:
         return None
     tested = any(one.test for one in shown)
@@ -58,7 +58,7 @@ def checkpoint_figure(summary: Summary, path: Path) -> Path | None:
     return drawing.save(path, draw, about, places, facts)
 
 
-def _draw(axes: Axes, one: CheckpointComparison, seeds: Mapping[int, Sequence[float]], summary: Summary) -> None:
+def _draw(axes: Axes, one: LastAndBest, seeds: Mapping[int, Sequence[float]], summary: Summary) -> None:
     steps = np.array(one.evaluated)
     for seed, values in seeds.items():
         axes.plot(steps, values, color=PALETTE[0], linewidth=0.6, alpha=0.35, zorder=2)
@@ -72,7 +72,7 @@ def _draw(axes: Axes, one: CheckpointComparison, seeds: Mapping[int, Sequence[fl
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def _by_column(shown: Sequence[CheckpointComparison], tested: bool) -> list[np.ndarray[Any, Any]]:
+def _by_column(shown: Sequence[LastAndBest], tested: bool) -> list[np.ndarray[Any, Any]]:
     columns = [[one.selection for one in shown]] + ([[one.test for one in shown]] if tested else [])
     return [np.array([v for seeds in column for line in seeds.values() for v in line]) for column in columns]
 
@@ -83,7 +83,7 @@ def _legend(figure: Figure) -> None:
         Line2D([], [], color=PALETTE[0], linewidth=0.6, alpha=0.6),
         Line2D([], [], color=MARKED, marker="o", linestyle="", markersize=4),
     ]
-    names = ["median over seeds", "one seed", "checkpoint of a seed chosen at the selection lengths"]
+    names = ["median over seeds", "one seed", "evaluation of a seed chosen at the selection lengths"]
     figure.legend(handles, names, loc="outside lower center", fontsize=8, frameon=False, ncols=3)
 
 

@@ -142,14 +142,14 @@ def _objective_problems(spec: SweepSpec, member: MemberConfig) -> list[Problem]:
     objective = spec.objective
     problems = unmeasured(spec, member.task.metrics, member.averages, member.evaluated_lengths)
     every, steps = member.evaluation.every, member.optimization.steps
-    if objective.checkpoint == "best" and (every is None or every >= steps):
+    if objective.evaluation == "best" and (every is None or every >= steps):
         given = "is not given" if every is None else f"is {every}"
         problems.append(
             Problem(
-                where=spec.where("objective.checkpoint"),
-                key="objective.checkpoint",
+                where=spec.where("objective.evaluation"),
+                key="objective.evaluation",
                 message=f"there is one evaluation to choose from, at step {steps}, because evaluation.every {given}",
-                given=objective.checkpoint,
+                given=objective.evaluation,
                 allowed=f"last, or an evaluation.every below training.steps ({steps})",
             )
         )

@@ -17,7 +17,7 @@ from orchestrator.results.summary import Quartiles, Row, Summary
 from trainers.files.atomic_file import write_whole
 
 REPORT_CSV, EFFECTS_CSV, AVERAGES_CSV = "report.csv", "effects.csv", "averages.csv"
-CONFIRMED_CSV, FAMILIES_CSV, CHECKPOINTS_CSV = "confirmed.csv", "families.csv", "checkpoints.csv"
+CONFIRMED_CSV, FAMILIES_CSV, EVALUATIONS_CSV = "confirmed.csv", "families.csv", "evaluations.csv"
 
 Lines = list[dict[str, Any]]
 QUARTILES = ("median", "q25", "q75")
@@ -130,11 +130,11 @@ def family_lines(result: Summary) -> Lines:
     ]
 
 
-def checkpoint_lines(result: Summary) -> Lines:
-    """checkpoints.csv: a line for every configuration that was evaluated more than once; `chosen_steps` by seed."""
+def last_and_best_lines(result: Summary) -> Lines:
+    """evaluations.csv: a line for every configuration that was evaluated more than once; `chosen_steps` by seed."""
     ranks = {row.config_id: row.rank or "" for row in result.rows}
     lines: Lines = []
-    for one in result.checkpoints:
+    for one in result.last_and_best:
         line: dict[str, Any] = {"rank": ranks[one.config_id], "config_id": one.config_id}
         for which, at_step in (("last", one.last), ("chosen", one.best)):
             for group in ("trained", "selection", "test"):

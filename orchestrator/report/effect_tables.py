@@ -95,11 +95,11 @@ def comparison_columns(result: Summary, gap: str = " ") -> Columns:
 
 def comparison_note(result: Summary) -> str:
     """How to read the comparison of averages."""
-    chosen = " The checkpoint of both is the one chosen by the objective's average."
+    chosen = " The evaluation of both is the one chosen by the objective's average."
     return (
         f"Differences of {result.objective.metric}, average minus the objective's ({result.objective.average}), of the "
         "same trained member. Interval and tests are over the n configurations: the tests take the median difference "
-        "of each, because its seeds are not independent." + (chosen if result.objective.checkpoint == BEST else "")
+        "of each, because its seeds are not independent." + (chosen if result.objective.evaluation == BEST else "")
     )
 
 

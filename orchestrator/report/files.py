@@ -9,18 +9,18 @@ from orchestrator.figures.maps import damaged_maps
 from orchestrator.record.state import SweepState
 from orchestrator.report.csv_tables import (
     AVERAGES_CSV,
-    CHECKPOINTS_CSV,
     CONFIRMED_CSV,
     EFFECTS_CSV,
+    EVALUATIONS_CSV,
     FAMILIES_CSV,
     REPORT_CSV,
     Lines,
     average_lines,
-    checkpoint_lines,
     configuration_lines,
     confirmed_lines,
     effect_lines,
     family_lines,
+    last_and_best_lines,
     write_csv,
 )
 from orchestrator.report.page import page
@@ -71,6 +71,6 @@ def csv_tables(result: Summary) -> dict[str, Lines]:
         AVERAGES_CSV: average_lines(result),
         CONFIRMED_CSV: confirmed_lines(read_confirmed(result)),
         FAMILIES_CSV: family_lines(result),
-        CHECKPOINTS_CSV: checkpoint_lines(result),
+        EVALUATIONS_CSV: last_and_best_lines(result),
     }
     return {REPORT_CSV: configuration_lines(result)} | {name: lines for name, lines in found.items() if lines}

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.text import Text
 
-from orchestrator.report.csv_tables import CHECKPOINTS_CSV, REPORT_CSV
+from orchestrator.report.csv_tables import EVALUATIONS_CSV, REPORT_CSV
 from orchestrator.report.effect_tables import comparison_columns, comparison_note, effect_columns, effect_notes
-from orchestrator.report.last_and_best_tables import TITLE, checkpoint_columns, checkpoint_notes
+from orchestrator.report.last_and_best_tables import TITLE, last_and_best_columns, last_and_best_notes
 from orchestrator.report.layout import WIDE, prose, rich_table
 from orchestrator.report.tables import (
     confirmed_columns,
@@ -20,7 +20,7 @@ from orchestrator.report.tables import (
 from orchestrator.results.confirmed import read_confirmed
 from orchestrator.results.summary import Summary
 
-FIRST, FIRST_CHECKPOINTS = 20, 5
+FIRST, FIRST_COMPARED = 20, 5
 ONLY_WHERE_WIDE = {"against", "members", "quartiles"}  # of the averages, which are in averages.csv and the page too
 
 
@@ -68,18 +68,18 @@ class FullReport:
             kept = columns if wide else {name: columns[name] for name in columns if name not in ONLY_WHERE_WIDE}
             yield rich_table("Weight averages of the same trained members", kept, wide)
             yield prose(comparison_note(result), console, result, "dim")
-        if result.checkpoints:
+        if result.last_and_best:
             yield ""
-            first = result.checkpoints[: min(self.rows, FIRST_CHECKPOINTS)]
-            columns = checkpoint_columns(result, first)
+            first = result.last_and_best[: min(self.rows, FIRST_COMPARED)]
+            columns = last_and_best_columns(result, first)
             columns = columns if wide else {name: columns[name] for name in columns if name != "configuration"}
             yield rich_table(TITLE, columns, wide)
-            if (left := len(result.checkpoints) - len(first)) > 0:
-                yield Text(f"... and {left} more in {CHECKPOINTS_CSV}", style="dim")
-            yield from (prose(note, console, result, "dim") for note in checkpoint_notes(result))
+            if (left := len(result.last_and_best) - len(first)) > 0:
+                yield Text(f"... and {left} more in {EVALUATIONS_CSV}", style="dim")
+            yield from (prose(note, console, result, "dim") for note in last_and_best_notes(result))
         drawn = sorted(
             path
-            for kind in ("checkpoints", "comparison", "score-", "pair-", "family-", "maps-")
+            for kind in ("evaluations", "comparison", "score-", "pair-", "family-", "maps-")
             for path in result.folder.glob(f"figures/{kind}*.png")
         )
         if drawn:

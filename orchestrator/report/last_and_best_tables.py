@@ -1,6 +1,6 @@
-"""Last checkpoint beside chosen checkpoint as text: columns of cells, and the sentences that say what they are worth.
+"""Last evaluation beside chosen evaluation as text: columns of cells, and the sentences that say what they are worth.
 
-The chosen one is that of `checkpoint: best`. A report keeps the word best for one sentence about one configuration.
+The chosen one is that of `evaluation: best`. A report keeps the word best for one sentence about one configuration.
 """
 
 import statistics
@@ -8,22 +8,22 @@ from collections.abc import Sequence
 
 from orchestrator.report.tables import Columns, quartiles_cell
 from orchestrator.results.evaluation_choice import BEST, LAST
-from orchestrator.results.last_and_best import AtCheckpoint, CheckpointComparison
+from orchestrator.results.last_and_best import AtEvaluation, LastAndBest
 from orchestrator.results.length_groups import spans
 from orchestrator.results.median_curves import Quartiles
 from orchestrator.results.summary import Summary
 from orchestrator.wording import three_digits
 
-TITLE = "Last checkpoint and chosen checkpoint"
+TITLE = "Last evaluation and chosen evaluation"
 NAMES = {LAST: "last", BEST: "chosen"}
 
 
-def checkpoint_columns(result: Summary, shown: Sequence[CheckpointComparison], new_line: str | None = None) -> Columns:
+def last_and_best_columns(result: Summary, shown: Sequence[LastAndBest], new_line: str | None = None) -> Columns:
     """A line for each configuration: medians over seeds; with `new_line` quartiles after it and trained lengths too."""
     ranks = {row.config_id: str(row.rank) if row.rank else "failed" for row in result.rows}
 
-    def cells(checkpoint: str, group: str) -> list[str]:
-        found = [_of(getattr(one, checkpoint), group) for one in shown]
+    def cells(evaluation: str, group: str) -> list[str]:
+        found = [_of(getattr(one, evaluation), group) for one in shown]
         if new_line is None:
             return [three_digits(at.median if at else None) for at in found]
         return [quartiles_cell(at, new_line) for at in found]
@@ -39,31 +39,31 @@ def checkpoint_columns(result: Summary, shown: Sequence[CheckpointComparison], n
     }
 
 
-def checkpoint_notes(result: Summary) -> list[str]:
+def last_and_best_notes(result: Summary) -> list[str]:
     """What chosen means, where it is optimistic, and how it did over all configurations."""
     metric, average = result.objective_curve
     lengths = spans(result.objective.lengths)
     which = "lowest" if result.objective.direction == "minimize" else "highest"
     notes = [
-        f"Scored here: the {NAMES[result.objective.checkpoint]} checkpoint. Chosen: the evaluation of each seed with "
+        f"Scored here: the {NAMES[result.objective.evaluation]} evaluation. Chosen: the evaluation of each seed with "
         f"the {which} {metric} ({average}) at the selection lengths {lengths}, the later one of equals. These lengths "
         "chose it, so it is optimistic there; the test lengths had no say.",
         "Medians over seeds. Difference: chosen minus last of the same seed at the test lengths. Fluctuation: largest "
         "minus smallest value of a seed there in the last half of its evaluations; steady progress counts too.",
     ]
-    apart = [one.difference.median for one in result.checkpoints if one.difference is not None]
+    apart = [one.difference.median for one in result.last_and_best if one.difference is not None]
     if apart:
         sign = 1 if result.objective.direction == "minimize" else -1
         better, worse = sum(sign * d < 0 for d in apart), sum(sign * d > 0 for d in apart)
         median = statistics.median(apart)
         notes.append(
-            f"At the test lengths the chosen checkpoint is better than the last in {better} of {len(apart)} "
+            f"At the test lengths the chosen evaluation is better than the last in {better} of {len(apart)} "
             f"configurations, worse in {worse}; median difference {three_digits(median)}."
         )
     return notes
 
 
-def _of(at: AtCheckpoint, group: str) -> Quartiles | None:
+def _of(at: AtEvaluation, group: str) -> Quartiles | None:
     found: Quartiles | None = getattr(at, group)
     return found
 
@@ -73,7 +73,7 @@ def _signed(at: Quartiles | None) -> str:
     return f"+{text}" if at and at.median > 0 else text
 
 
-def _steps(one: CheckpointComparison, gap: str) -> str:
+def _steps(one: LastAndBest, gap: str) -> str:
     if not one.steps:
         return "-"
     low, high = min(one.steps.values()), max(one.steps.values())

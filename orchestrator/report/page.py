@@ -9,7 +9,7 @@ from pathlib import Path
 from orchestrator.figures.curves import configuration_figure, draw_all
 from orchestrator.figures.maps import damaged_maps
 from orchestrator.report.effect_tables import comparison_columns, comparison_note, effect_columns, effect_notes
-from orchestrator.report.last_and_best_tables import TITLE, checkpoint_columns, checkpoint_notes
+from orchestrator.report.last_and_best_tables import TITLE, last_and_best_columns, last_and_best_notes
 from orchestrator.report.tables import (
     Columns,
     confirmed_columns,
@@ -72,12 +72,12 @@ def page(result: Summary) -> str:
             f"<p class=note>{html.escape(comparison_note(result))}</p>",
             _html_table(comparison_columns(result)),
         ]
-    if result.checkpoints:
+    if result.last_and_best:
         sections += [
             f"<h2>{TITLE}</h2>",
-            *(f"<p class=note>{html.escape(note)}</p>" for note in checkpoint_notes(result)),
-            _html_table(checkpoint_columns(result, result.checkpoints, "\n")),
-            *([_image(drawn.checkpoints, "judged metric against training step")] if drawn.checkpoints else []),
+            *(f"<p class=note>{html.escape(note)}</p>" for note in last_and_best_notes(result)),
+            _html_table(last_and_best_columns(result, result.last_and_best, "\n")),
+            *([_image(drawn.last_and_best, "judged metric against training step")] if drawn.last_and_best else []),
         ]
     if drawn.pairs:
         sections += ["<h2>Measured against predicted</h2>", *(_image(path, path.stem) for path in drawn.pairs)]

@@ -60,7 +60,7 @@ def selection_sentence(result: Summary) -> str:
     unused = f"{test} were not used for selection" if one is None or one.test else "no other lengths were evaluated"
     return (
         f"Selected by {metric} of the {average} average, {objective.reduce} over lengths {spans(objective.lengths)}, "
-        + ("each seed at the checkpoint they choose, " if objective.checkpoint == BEST else "")
+        + ("each seed at the evaluation they choose, " if objective.evaluation == BEST else "")
         + f"median over seeds ({objective.direction}); {unused}"
         + (f"; trained on {spans(one.trained)}" if one else "")
     )

@@ -19,7 +19,7 @@ LAST, BEST = "last", "best"
 Mask = npt.NDArray[np.bool_]
 
 
-def chosen_steps(judged: pd.DataFrame, direction: str, checkpoint: str) -> pd.DataFrame:
+def chosen_steps(judged: pd.DataFrame, direction: str, evaluation: str) -> pd.DataFrame:
     """Return one row per member (config_id, seed, step, value), in the order of their last evaluations in `judged`.
 
     `judged` has a row per member and evaluation: config_id, seed, step, value. The last step of a configuration is the
@@ -27,12 +27,12 @@ def chosen_steps(judged: pd.DataFrame, direction: str, checkpoint: str) -> pd.Da
     """
     if direction not in ("minimize", "maximize"):
         raise ValueError(f"direction is {direction!r}; allowed: minimize, maximize")
-    if checkpoint not in (LAST, BEST):
-        raise ValueError(f"checkpoint is {checkpoint!r}; allowed: {LAST}, {BEST}")
+    if evaluation not in (LAST, BEST):
+        raise ValueError(f"evaluation is {evaluation!r}; allowed: {LAST}, {BEST}")
     judged = judged[["config_id", "seed", "step", "value"]]
     final = judged["step"] == judged.groupby("config_id", observed=True)["step"].transform("max")
     last = judged[final].reset_index(drop=True)
-    if checkpoint == LAST or not len(last):
+    if evaluation == LAST or not len(last):
         return last
     member, members = _members(judged)
     alive = np.zeros(len(members), dtype=bool)

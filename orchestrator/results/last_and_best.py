@@ -1,4 +1,4 @@
-"""Each configuration at the last checkpoint of its seeds and at the best one, and how its judged metric fluctuates."""
+"""Each configuration at the last evaluation of its seeds and at the best one, and how its judged metric fluctuates."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -26,7 +26,7 @@ Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)
-class AtCheckpoint:
+class AtEvaluation:
     """The judged metric over seeds: the score, and means over the trained and the test lengths (None without them)."""
 
     trained: Quartiles | None
@@ -35,7 +35,7 @@ class AtCheckpoint:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CheckpointComparison:
+class LastAndBest:
     """One configuration. `steps` has the best step of every seed that did not fail.
 
     Of these seeds too: `difference` is best minus last at the test lengths (None without any), `fluctuation` the median
@@ -44,8 +44,8 @@ class CheckpointComparison:
     """
 
     config_id: str
-    last: AtCheckpoint
-    best: AtCheckpoint
+    last: AtEvaluation
+    best: AtEvaluation
     steps: dict[int, int]
     difference: Quartiles | None
     fluctuation: float
@@ -54,12 +54,12 @@ class CheckpointComparison:
     test: dict[int, tuple[float, ...]]
 
 
-def compare_checkpoints(
+def compare_last_and_best(
     curves: pd.DataFrame,
     objective: Objective,
     groups: Mapping[str, LengthGroups],
     seeds: Mapping[str, Iterable[int]],
-) -> tuple[CheckpointComparison, ...]:
+) -> tuple[LastAndBest, ...]:
     """Compare the configurations of `groups`, in its order; those that were evaluated once are left out.
 
     `curves` has their judged metric at every evaluation, `seeds` the seeds that were planned.
@@ -67,18 +67,18 @@ def compare_checkpoints(
     curves = curves[is_judged(curves, objective)].astype({"config_id": "str"})
     seeds = {config_id: seeds[config_id] for config_id in groups}
     judged, scores, steps = judged_values(curves, objective), {}, {}
-    for checkpoint in (LAST, BEST):
-        rule = replace(objective, checkpoint=checkpoint)
+    for evaluation in (LAST, BEST):
+        rule = replace(objective, evaluation=evaluation)
         found = score_configurations(score_members(curves, rule, seeds), rule)
-        scores[checkpoint] = {one.config_id: Quartiles(one.score, one.q25, one.q75) for one in found}
-        steps[checkpoint] = _by_configuration(choose(curves, rule))
+        scores[evaluation] = {one.config_id: Quartiles(one.score, one.q25, one.q75) for one in found}
+        steps[evaluation] = _by_configuration(choose(curves, rule))
     tables, values = _by_configuration(curves), _by_configuration(judged)
     return tuple(
         _compared(
             config_id,
             tables[config_id],
             values[config_id],
-            {checkpoint: (scores[checkpoint][config_id], steps[checkpoint][config_id]) for checkpoint in scores},
+            {evaluation: (scores[evaluation][config_id], steps[evaluation][config_id]) for evaluation in scores},
             objective,
             groups[config_id],
         )
@@ -94,20 +94,20 @@ def _compared(
     chosen: Mapping[str, tuple[Quartiles, pd.DataFrame]],
     objective: Objective,
     groups: LengthGroups,
-) -> CheckpointComparison:
+) -> LastAndBest:
     seeds, evaluated = np.unique(curves["seed"]), np.unique(curves["step"])
     trained, test = (_means(curves, seeds, evaluated, lengths) for lengths in (groups.trained, groups.test))
     selection = np.full((len(seeds), len(evaluated)), np.nan)
     selection[np.searchsorted(seeds, judged["seed"]), np.searchsorted(evaluated, judged["step"])] = judged["value"]
     at, place = {}, {}
-    for checkpoint, (score, steps) in chosen.items():
+    for evaluation, (score, steps) in chosen.items():
         here = dict(zip(steps["seed"].tolist(), steps["step"].tolist(), strict=True))
-        place[checkpoint] = np.array([np.searchsorted(evaluated, here.get(seed, evaluated[-1])) for seed in seeds])
+        place[evaluation] = np.array([np.searchsorted(evaluated, here.get(seed, evaluated[-1])) for seed in seeds])
         rows = np.arange(len(seeds))
-        at[checkpoint] = AtCheckpoint(
-            trained=over_seeds(trained[rows, place[checkpoint]], objective) if groups.trained else None,
+        at[evaluation] = AtEvaluation(
+            trained=over_seeds(trained[rows, place[evaluation]], objective) if groups.trained else None,
             selection=score,
-            test=over_seeds(test[rows, place[checkpoint]], objective) if groups.test else None,
+            test=over_seeds(test[rows, place[evaluation]], objective) if groups.test else None,
         )
     alive = ~np.isnan(selection[:, -1])
     rows = np.flatnonzero(alive)
@@ -115,7 +115,7 @@ def _compared(
     with np.errstate(invalid="ignore"):  # between equal infinities there is no difference to give
         apart = test[rows, place[BEST][rows]] - test[rows, place[LAST][rows]]
         ranges = half.max(axis=1) - half.min(axis=1)
-    return CheckpointComparison(
+    return LastAndBest(
         config_id=config_id,
         last=at[LAST],
         best=at[BEST],

@@ -19,6 +19,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from orchestrator.results.evaluation_choice import LAST, chosen_steps
+from search_spaces import with_new_names
 
 Floats = npt.NDArray[np.float64]
 
@@ -37,7 +38,7 @@ class ObjectiveLike(Protocol):
     @property
     def reduce(self) -> str: ...  # noqa: D102
     @property
-    def checkpoint(self) -> str: ...  # noqa: D102
+    def evaluation(self) -> str: ...  # noqa: D102
     @property
     def failed_seeds(self) -> str: ...  # noqa: D102
 
@@ -51,12 +52,13 @@ class Objective:
     lengths: tuple[int, ...]
     direction: str = "minimize"
     reduce: str = "mean"
-    checkpoint: str = LAST
+    evaluation: str = LAST
     failed_seeds: str = "worst"
 
     @classmethod
     def from_dict(cls, section: Mapping[str, Any]) -> Self:
         """Read it from a resolved specification (`state.spec["objective"]`); keys it does not need are left alone."""
+        section = with_new_names({"objective": section})["objective"]
         known = {name: section[name] for name in cls.__dataclass_fields__ if name in section}
         return cls(**{**known, "lengths": tuple(section["lengths"])})
 
@@ -107,9 +109,9 @@ def judged_values(curves: pd.DataFrame, objective: ObjectiveLike | Mapping[str, 
 
 
 def choose(curves: pd.DataFrame, objective: ObjectiveLike | Mapping[str, Any]) -> pd.DataFrame:
-    """Return the step of each seed that `objective.checkpoint` names, with its judged value; see `chosen_steps`."""
+    """Return the step of each seed that `objective.evaluation` names, with its judged value; see `chosen_steps`."""
     objective = as_objective(objective)
-    return chosen_steps(judged_values(curves, objective), objective.direction, objective.checkpoint)
+    return chosen_steps(judged_values(curves, objective), objective.direction, objective.evaluation)
 
 
 def score_members(
@@ -119,7 +121,7 @@ def score_members(
 ) -> pd.DataFrame:
     """Return one row per seed (config_id, seed, score): its curve reduced over the objective's lengths.
 
-    The step is that of `objective.checkpoint`, so `curves` must have every evaluation if that is `best`. The last step
+    The step is that of `objective.evaluation`, so `curves` must have every evaluation if that is `best`. The last step
     of a configuration in `curves` is its final one: give it finished configurations or members. The score is NaN for a
     seed that failed: any of its values at the last step is NaN, or `seeds` (configuration -> seeds planned, as from
     `state.seeds()`) names it and it has no row there. Raises what `judged_values` raises.
@@ -221,7 +223,7 @@ def as_objective(objective: ObjectiveLike | Mapping[str, Any]) -> Objective:
         lengths=tuple(objective.lengths),
         direction=objective.direction,
         reduce=objective.reduce,
-        checkpoint=objective.checkpoint,
+        evaluation=objective.evaluation,
         failed_seeds=objective.failed_seeds,
     )
 

@@ -17,7 +17,7 @@ from orchestrator.record.state import ConfigurationState, SweepState
 from orchestrator.results.average_comparisons import Comparison, compare_averages
 from orchestrator.results.evaluation_choice import BEST, Mask, at_steps
 from orchestrator.results.hyperparameter_effects import Effect, effects_on
-from orchestrator.results.last_and_best import CheckpointComparison, compare_checkpoints
+from orchestrator.results.last_and_best import LastAndBest, compare_last_and_best
 from orchestrator.results.length_groups import LengthGroups, common_test_lengths, length_groups, spans
 from orchestrator.results.median_curves import Band, CurveKey, Quartiles, at_lengths, bands_of
 from orchestrator.results.objective import (
@@ -94,7 +94,7 @@ class Summary:
     provenance: dict[str, Any]
     notes: tuple[str, ...]
     deaths: tuple[str, ...] = ()
-    checkpoints: tuple[CheckpointComparison, ...] = ()
+    last_and_best: tuple[LastAndBest, ...] = ()
     weights: Mapping[tuple[str, int], Kept] = field(default_factory=dict)
 
     @property
@@ -104,9 +104,9 @@ class Summary:
 
     @property
     def judged_name(self) -> str:
-        """The same in words, with the checkpoint unless it is the last."""
+        """The same in words, with the evaluation unless it is the last."""
         metric, average = self.objective_curve
-        return f"{metric} ({average}{', chosen checkpoint' if self.objective.checkpoint == BEST else ''})"
+        return f"{metric} ({average}{', chosen evaluation' if self.objective.evaluation == BEST else ''})"
 
     @property
     def score_label(self) -> str:
@@ -259,7 +259,7 @@ def summary(state: SweepState, curves: pd.DataFrame | None = None) -> Summary:
         provenance=state.provenance,
         notes=tuple(str(conflict) for conflict in state.conflicts),
         deaths=tuple(error for _, error in state.deaths),
-        checkpoints=compare_checkpoints(curves, objective, groups, state.seeds()),
+        last_and_best=compare_last_and_best(curves, objective, groups, state.seeds()),
         weights=kept_weights(state),
     )
 

@@ -118,7 +118,7 @@ class SweepDriver:
                 **({"weights": weights.as_recorded(found.weights)} if found.weights else {}),
             )
             if found.final:
-                last = self.spec.objective.checkpoint == LAST
+                last = self.spec.objective.evaluation == LAST
                 self._keep_scores(self._objective_rows(pack.members, found) if last else self._recorded({pack_id}))
         if found.weights:
             weights.discard_unnamed(self.state, pack_id)
@@ -277,7 +277,7 @@ class SweepDriver:
     def _recorded(self, packs: set[str]) -> pd.DataFrame:
         """The judged curves of packs that have reached their last evaluation, from the ledger."""
         objective = as_objective(self.spec.objective)
-        only_last = objective.checkpoint == LAST
+        only_last = objective.evaluation == LAST
         return self.state.curves(only_last, packs=packs, keep=lambda curves: is_judged(curves, objective))
 
     def _keep_scores(self, curves: pd.DataFrame) -> None:

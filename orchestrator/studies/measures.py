@@ -102,7 +102,7 @@ class Sweep:
     @cached_property
     def _best(self) -> pd.DataFrame:
         """The step of each member at which the objective is best at the selection lengths."""
-        return choose(self.curves, replace(self.objective, checkpoint=BEST))
+        return choose(self.curves, replace(self.objective, evaluation=BEST))
 
     def _table(self, metric: str, average: str, at: str | int) -> pd.DataFrame:
         """Members by lengths."""
@@ -126,7 +126,7 @@ class Sweep:
     def selected(self, names: Sequence[str], average: str | None = None) -> str:
         """Which configuration is best by the objective: on the selection lengths, never on those reported."""
         judged, least = self.objective, self.objective.direction == "minimize"
-        rows = self.members(judged.metric, average or judged.average, self.selection, at=judged.checkpoint)
+        rows = self.members(judged.metric, average or judged.average, self.selection, at=judged.evaluation)
         rows = rows.assign(value=rows["value"].fillna(math.inf if least else -math.inf))
         scores = rows[rows["config_id"].isin(names)].groupby("config_id")["value"].median()
         return str(scores.idxmin() if least else scores.idxmax())

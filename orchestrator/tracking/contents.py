@@ -42,7 +42,7 @@ class ContentsOfSweep:
         self.curves = curves
         judged = curves[is_judged(curves, summary.objective)]
         self.chosen = judged[at_steps(judged, choose(judged, summary.objective))]
-        self.checkpoints = {one.config_id: one for one in summary.checkpoints}
+        self.last_and_best = {one.config_id: one for one in summary.last_and_best}
 
     def parent(self) -> RunContents:
         """The run of the sweep itself."""
@@ -142,7 +142,7 @@ class ContentsOfSweep:
 
     def _summary_points(self, row: Row, time_ms: int) -> Iterator[tuple[str, int, float, int]]:
         searched = {name: one["score"][0] for one, name in in_search(self.state)}
-        both = self.checkpoints.get(row.config_id)
+        both = self.last_and_best.get(row.config_id)
         values = {
             "score": row.score,
             "score_last": both.last.selection.median if both else None,

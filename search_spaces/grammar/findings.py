@@ -61,11 +61,12 @@ class Findings:
         self._found: dict[tuple[Place, str, str], Problem] = {}
         self._doubtful: set[str] = set()
         self._partly_doubtful: set[str] = set()
+        self.notes: list[str] = []
 
     def without_problems(self) -> "Findings":
         """The same places, and nothing found yet."""
         fresh = Findings(self.source)
-        fresh.places = dict(self.places)
+        fresh.places, fresh.notes = dict(self.places), list(self.notes)
         return fresh
 
     def place(self, address: str) -> Place:
@@ -123,6 +124,11 @@ class Findings:
 
     def _doubted_above(self, address: str) -> bool:
         return address in self._doubtful or any(above in self._doubtful for above in _above(address))
+
+    def note(self, place: Place, text: str) -> None:
+        """Keep something that the user should know and that is not wrong; once, however often it is said."""
+        if (line := f"{place}: {text}") not in self.notes:
+            self.notes.append(line)
 
     @property
     def problems(self) -> tuple[Problem, ...]:

@@ -9,6 +9,7 @@ from search_spaces.grammar.checks import check_across
 from search_spaces.grammar.errors import ABSENT, nearest_name
 from search_spaces.grammar.findings import SECTIONS, STEP, Findings, Place, child
 from search_spaces.grammar.overrides import apply_override
+from search_spaces.grammar.renamed import take_new_names
 from search_spaces.grammar.space import parse_space
 from search_spaces.grammar.spec import SweepSpec
 from search_spaces.grammar.strict_yaml import MAX_BYTES, read_yaml
@@ -78,7 +79,9 @@ def _parse(
         elif data is not ABSENT:
             findings.add("", "must be a mapping of keys to values", given=data)
         return Reading(None, findings, UNREAD if data is ABSENT else "")
+    take_new_names(data, findings)
     overridden = [apply_override(text, data, findings) for text in overrides]
+    take_new_names(data, findings)  # an override may have put a section in its old form in their place
     if name is not None:
         data["name"] = name
         findings.relocate("name", {"name": Place("--name")})

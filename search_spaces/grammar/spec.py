@@ -12,6 +12,7 @@ from search_spaces.grammar.domain_schema import listed_schema, space_schema
 from search_spaces.grammar.domains import Domain, is_number, plain, value_key
 from search_spaces.grammar.findings import Findings, Place, within
 from search_spaces.grammar.names import ALLOWED, MAX_CHARACTERS, name_fault, normalised
+from search_spaces.grammar.renamed import with_first_names
 from search_spaces.grammar.space import written_space
 
 MAX_SEEDS = 100_000
@@ -174,7 +175,7 @@ class Objective(_Strict):
         default="mean",
         description="How the values at the lengths become one score: their mean, their largest, or the last one.",
     )
-    checkpoint: Literal["last", "best"] = Field(
+    evaluation: Literal["last", "best"] = Field(
         default="last",
         description="The evaluation each seed is judged at: the last one, or the one with the best value at these "
         "lengths, the later one of equals. Everything that is reported of the seed is taken there.",
@@ -282,6 +283,11 @@ class SweepSpec(_Strict):
                 break
         return self._findings.place(address)
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the user should know about the file although nothing is wrong with it, with the place of each."""
+        return tuple(self._findings.notes)
+
     def resolved(self) -> dict[str, Any]:
         """Everything as plain, fresh data with defaults filled in; `load_sweep` of it as YAML gives an equal spec."""
         data = self.model_dump(exclude={"space"}) | {"space": written_space(self.space)}
@@ -289,8 +295,8 @@ class SweepSpec(_Strict):
             del data["imports"]
         if self.search.listed is None:
             del data["search"]["listed"]  # it belongs to one sampler alone
-        if self.objective.checkpoint == "last":
-            del data["objective"]["checkpoint"]  # a sweep begun before the key existed is still the same sweep
+        if self.objective.evaluation == "last":
+            del data["objective"]["evaluation"]  # a sweep begun before the key existed is still the same sweep
         return {name: plain(data[name]) for name in type(self).model_fields if name in data}
 
     @property
@@ -298,7 +304,7 @@ class SweepSpec(_Strict):
         """16 hex characters that name what is computed: not the name, description, resources or tracking."""
         passive = {"name", "description", "resources", "tracking"}
         kept = {key: value for key, value in self.resolved().items() if key not in passive}
-        text = json.dumps(kept, sort_keys=True, separators=(",", ":"), allow_nan=False)
+        text = json.dumps(with_first_names(kept), sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def __eq__(self, other: object) -> bool:

@@ -91,17 +91,17 @@ def test_the_first_by_validation_lengths_are_taken_and_stay_what_they_were(searc
     assert origin["configurations"][0]["test"][0] == result.rows[0].test.median
 
 
-def test_the_confirmation_is_judged_at_the_checkpoint_of_its_search(searched):
+def test_the_confirmation_is_judged_at_the_evaluation_of_its_search(searched):
     def rising(number, seed, average, metric, lengths, step):  # number 0 was better half-way, number 3 at the end
         return [(0.1 * number + 0.2 if step == 50 else 1.0 - 0.1 * number) + 0.01 * length for length in lengths]
 
-    for checkpoint, first in (("last", 3), ("best", 0)):
-        state = searched(checkpoint, curve=rising, spec={"objective.checkpoint": checkpoint})
+    for evaluation, first in (("last", 3), ("best", 0)):
+        state = searched(evaluation, curve=rising, spec={"objective.evaluation": evaluation})
         planned = plan_confirmation(state, top=1)
-        assert planned.spec.objective.checkpoint == checkpoint and planned.spec.search.listed == (DRAWS[first],)
+        assert planned.spec.objective.evaluation == evaluation and planned.spec.search.listed == (DRAWS[first],)
         assert planned.origin[CONFIRMS]["configurations"][0]["score"][0] == summary(state).rows[0].score
-    with pytest.raises(UserError, match=r"objective\.checkpoint cannot be changed"):
-        plan_confirmation(state, top=1, overrides=["objective.checkpoint=last"])
+    with pytest.raises(UserError, match=r"objective\.evaluation cannot be changed"):
+        plan_confirmation(state, top=1, overrides=["objective.evaluation=last"])
 
 
 def test_the_specification_is_one_that_a_file_could_hold(searched, tmp_path):

@@ -99,11 +99,11 @@ CASES = {
         "6 is in the list more than once",
     ),
     "length not evaluated": ("lengths: [6, 7]", "lengths: [6, 8]", 25, "objective.lengths[1]", "allowed: 5, 6, 7, 19"),
-    "wrong checkpoint": (
+    "wrong evaluation": (
         "lengths: [6, 7]",
-        "lengths: [6, 7]\n  checkpoint: bets",
+        "lengths: [6, 7]\n  evaluation: bets",
         26,
-        "objective.checkpoint",
+        "objective.evaluation",
         "allowed: last, best; did you mean best?",
     ),
     "unknown average": ("average: ema", "average: emma", 24, "objective.average", "raw, ema; did you mean ema?"),

@@ -76,12 +76,12 @@ def test_resolved_form_reads_back_equal(sweep_file: Write, tmp_path: Path) -> No
     assert list(again.space) == list(spec.space)
 
 
-def test_the_checkpoint_is_written_where_it_is_not_the_last(sweep_file: Write, tmp_path: Path) -> None:
-    last, best = (load_sweep(sweep_file(), [f"objective.checkpoint={which}"]) for which in ("last", "best"))
-    assert (last.objective.checkpoint, best.objective.checkpoint) == ("last", "best")
-    assert "checkpoint" not in last.resolved()["objective"]  # as in sweeps that were begun before the key existed
-    assert best.resolved()["objective"]["checkpoint"] == "best" and reload(best, tmp_path) == best
-    assert reload(last, tmp_path).objective.checkpoint == "last"
+def test_the_evaluation_is_written_where_it_is_not_the_last(sweep_file: Write, tmp_path: Path) -> None:
+    last, best = (load_sweep(sweep_file(), [f"objective.evaluation={which}"]) for which in ("last", "best"))
+    assert (last.objective.evaluation, best.objective.evaluation) == ("last", "best")
+    assert "evaluation" not in last.resolved()["objective"]  # as in sweeps that were begun before the key existed
+    assert best.resolved()["objective"]["evaluation"] == "best" and reload(best, tmp_path) == best
+    assert reload(last, tmp_path).objective.evaluation == "last"
 
 
 def test_resolved_form_survives_a_plain_yaml_dump(sweep_file: Write, tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ def test_spec_hash_is_stable(sweep_file: Write) -> None:
         "resources.cpus=2",
         "tracking.enabled=true",
         "seeds=[0,1,2,3,4,5,6,7]",
-        "objective.checkpoint=last",
+        "objective.evaluation=last",
     ],
 )
 def test_spec_hash_ignores_what_changes_no_result(sweep_file: Write, override: str) -> None:
@@ -157,7 +157,7 @@ def test_spec_hash_ignores_what_changes_no_result(sweep_file: Write, override: s
         "evaluation.every=51",
         "objective.lengths=[7, 6]",
         "objective.threshold=0.1",
-        "objective.checkpoint=best",
+        "objective.evaluation=best",
     ],
 )
 def test_spec_hash_sees_what_does(sweep_file: Write, override: str) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from orchestrator.results.length_groups import spans
 from orchestrator.studies.arithmetic.measures import (
-    CHECKPOINTS,
+    EVALUATIONS,
     Values,
     arms,
     at_both,
@@ -124,8 +124,8 @@ def table(sweep: Sweep, chosen: Mapping[str, str], stem: str, lengths: Sequence[
     rows = [
         (arm, words, *by_kind(sweep, name, stem, numbers, at, lengths).median(axis=1))
         for arm, name in chosen.items()
-        for at, words in CHECKPOINTS.items()
+        for at, words in EVALUATIONS.items()
     ]
     what = "cascade length" if stem == CASCADE else "run of consecutive carries"
     title = f"exact match by {what} of sums of {spans(lengths)} digits, median over seeds"
-    return Table(title=title, head=("training sums", "checkpoint", *map(str, numbers)), rows=rows)
+    return Table(title=title, head=("training sums", "evaluation", *map(str, numbers)), rows=rows)

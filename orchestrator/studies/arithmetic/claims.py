@@ -1,7 +1,7 @@
 """The claims of arXiv:2406.01895 as questions to the ledgers of this study's sweeps: effect, interval, and an answer.
 
-Weight decays and best checkpoints are chosen by the objective's selection lengths; what is reported are the lengths
-beyond them, at the best checkpoint, as in the paper, and at the last one. Effects are over seeds.
+Weight decays and best evaluations are chosen by the objective's selection lengths; what is reported are the lengths
+beyond them, at the best evaluation, as in the paper, and at the last one. Effects are over seeds.
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from typing import Any
 from orchestrator.results.length_groups import spans
 from orchestrator.studies.arithmetic.carries import cascades, runs, training_sums
 from orchestrator.studies.arithmetic.measures import (
-    CHECKPOINTS,
+    EVALUATIONS,
     EXACT,
     Values,
     arms,
@@ -146,7 +146,7 @@ def digits(sweep: Sweep) -> Claim:
     at_length = {
         (metric, at): by_seed(sweep, name, metric, at, (length,))
         for metric in (*(f"accuracy_digit_{k}" for k in numbers), EXACT, SHIFTED)
-        for at in CHECKPOINTS
+        for at in EVALUATIONS
     }
 
     def wrong(at: str) -> list[Values]:
@@ -177,10 +177,10 @@ def digits(sweep: Sweep) -> Claim:
     )
     rows: list[tuple[Any, ...]] = []
     for metric in dict.fromkeys(metric for metric, _ in at_length):
-        over_seeds = [at_length[metric, at] for at in CHECKPOINTS]
+        over_seeds = [at_length[metric, at] for at in EVALUATIONS]
         cells = [number for values in over_seeds for number in (values.median(), values.min(), values.max())]
         rows.append((metric.replace("_", " "), *cells))
-    head = ("metric", *(f"{what}, {at}" for at in CHECKPOINTS for what in ("median", "least", "greatest")))
+    head = ("metric", *(f"{what}, {at}" for at in EVALUATIONS for what in ("median", "least", "greatest")))
     return Claim(
         letter="F2b",
         says="With appended zeros, most errors are in the least significant digit.",

@@ -1,4 +1,4 @@
-"""What the claims about arithmetic share: arms, and their values by seed at the best and at the last checkpoint."""
+"""What the claims about arithmetic share: arms, and their values by seed at the best and at the last evaluation."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
@@ -7,14 +7,14 @@ import numpy as np
 import pandas as pd
 
 from orchestrator.results.evaluation_choice import BEST, LAST
-from orchestrator.results.last_and_best import compare_checkpoints
+from orchestrator.results.last_and_best import compare_last_and_best
 from orchestrator.results.length_groups import length_groups, spans
 from orchestrator.studies.claims import Part, Table, short
 from orchestrator.studies.measures import Effect, Sweep, effect_of_seeds
 from trainers.config.member import MemberConfig
 
 EXACT = "exact_match"
-CHECKPOINTS = {BEST: "best checkpoint", LAST: "last checkpoint"}
+EVALUATIONS = {BEST: "best evaluation", LAST: "last evaluation"}
 ENCODINGS = {"learned": "APE", "rpe": "RPE", "upe": "UPE", "significance": "heads by significance"}
 Values: TypeAlias = "pd.Series[float]"
 
@@ -22,7 +22,7 @@ Values: TypeAlias = "pd.Series[float]"
 def arms(sweep: Sweep) -> dict[str, str]:
     """The configuration of each arm by its label; of several weight decays the one that the objective chooses.
 
-    The objective looks at the selection lengths alone, at the checkpoint that the sweep file names.
+    The objective looks at the selection lengths alone, at the evaluation that the sweep file names.
     """
     found: dict[str, list[str]] = {}
     for name in sweep.state.configurations:
@@ -101,11 +101,11 @@ def at_both(
     answer: Callable[[Effect], str] = larger,
     words: Callable[[Effect], str] = str,
 ) -> Part:
-    """A question put to the best checkpoint, and again to the last one."""
+    """A question put to the best evaluation, and again to the last one."""
     last: Part | None = None
     for at in (LAST, BEST):
         effect = effect_at(at)
-        last = Part(asked=asked, effect=words(effect), answer=answer(effect), of=CHECKPOINTS[at], again=last)
+        last = Part(asked=asked, effect=words(effect), answer=answer(effect), of=EVALUATIONS[at], again=last)
     assert last
     return last
 
@@ -119,7 +119,7 @@ def better(sweep: Sweep, chosen: Mapping[str, str], first: str, second: str) -> 
 
 
 def by_length(sweep: Sweep, chosen: Mapping[str, str], metric: str = EXACT) -> Table:
-    """The median curves of some arms at both checkpoints."""
+    """The median curves of some arms at both evaluations."""
     rows = [
         (
             arm,
@@ -128,17 +128,17 @@ def by_length(sweep: Sweep, chosen: Mapping[str, str], metric: str = EXACT) -> T
             *sweep.curve(metric, sweep.objective.average, [name], at).median(axis=1),
         )
         for arm, name in chosen.items()
-        for at, words in CHECKPOINTS.items()
+        for at, words in EVALUATIONS.items()
     ]
     title = (
         f"{metric.replace('_', ' ')} by number of digits, median over seeds: trained 1-{max(sweep.trained)}, "
         f"selection {spans(sweep.selection)}, test {spans(sweep.test)}"
     )
-    return Table(title=title, head=("arm", "weight decay", "checkpoint", *map(str, sweep.lengths)), rows=rows)
+    return Table(title=title, head=("arm", "weight decay", "evaluation", *map(str, sweep.lengths)), rows=rows)
 
 
 def fluctuation(sweeps: Iterable[Sweep]) -> Table:
-    """How far the best and the last checkpoint of each arm differ at the test lengths."""
+    """How far the best and the last evaluation of each arm differ at the test lengths."""
     rows = []
     for sweep in sweeps:
         chosen = arms(sweep)
@@ -146,7 +146,7 @@ def fluctuation(sweeps: Iterable[Sweep]) -> Table:
         for name in chosen.values():
             member = MemberConfig.from_dict({**sweep.state.configurations[name].resolved, "seed": 0})
             groups[name] = length_groups(member, sweep.selection)
-        compared = compare_checkpoints(sweep.curves, sweep.objective, groups, sweep.state.seeds())
+        compared = compare_last_and_best(sweep.curves, sweep.objective, groups, sweep.state.seeds())
         ranges = {one.config_id: one.fluctuation for one in compared}
         for arm, name in chosen.items():
             best, last = (by_seed(sweep, name, EXACT, at) for at in (BEST, LAST))
@@ -156,7 +156,7 @@ def fluctuation(sweeps: Iterable[Sweep]) -> Table:
             rows.append((sweep.name, arm, *medians, short(effect), largest, ranges.get(name, np.nan), effect.n))
     head = ("sweep", "arm", "best", "last", "best - last", "largest of a seed", "range in the second half", "seeds")
     title = (
-        "exact match at the test lengths: median over seeds at the best checkpoint and at the last one, their "
+        "exact match at the test lengths: median over seeds at the best evaluation and at the last one, their "
         "difference seed by seed, the largest difference of any seed, and the median over seeds of largest minus "
         "smallest value in the second half of the evaluations"
     )

@@ -24,7 +24,7 @@ does not. Effects are differences or ratios seed by seed; their intervals are St
 resampling from ten on. With three or four seeds only large effects can be decided.
 
 Accuracy on long numbers rises and falls from one evaluation to the next. So most answers are given twice: at the
-checkpoint of each seed that is best at the selection lengths, as in the paper, and at the last one. The selection
+evaluation of each seed that is best at the selection lengths, as in the paper, and at the last one. The selection
 lengths, just beyond the trained ones, also choose the weight decay where several were searched; the test lengths, all
 those beyond, are only reported. No number here is the paper's.
 
@@ -57,8 +57,8 @@ def write_page(sweeps: dict[str, Sweep], folder: Path) -> Path:
     text = [INTRODUCTION, overview(claims), sizes(sweeps)]
     text += [section(claim, pictures[claim.letter].relative_to(folder)) for claim in claims]
     text += [
-        "## Best and last checkpoint\n",
-        "How much depends on which checkpoint is taken. The best one is chosen at the selection lengths.\n",
+        "## Best and last evaluation\n",
+        "How much depends on which evaluation is taken. The best one is chosen at the selection lengths.\n",
         markdown(fluctuation([sweep for sweep in sweeps.values() if "ring" not in sweep.name])),
         encodings(sweeps["other_encodings_cpu"]),
         maps(sweeps["fig11_12_maps_cpu"], folder),

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from orchestrator.results.length_groups import spans
 from orchestrator.studies.arithmetic.carries import CASCADE, RUN, UNIFORM, kinds_of
 from orchestrator.studies.arithmetic.claims import SHIFTED, digits_of
-from orchestrator.studies.arithmetic.measures import CHECKPOINTS, EXACT, arms, by_kind, by_seed
+from orchestrator.studies.arithmetic.measures import EVALUATIONS, EXACT, arms, by_kind, by_seed
 from orchestrator.studies.arithmetic.ring import SETTINGS, Ring, at_positions
 from orchestrator.studies.measures import Sweep
 from orchestrator.studies.pictures import COLOURS, bundle, panels_of, save_all, shade, shade_lengths
@@ -46,8 +46,8 @@ def draw_all(sweeps: Mapping[str, Sweep], folder: Path) -> dict[str, Path]:
 
 def encodings(sweep: Sweep) -> Figure:
     """(F1) Exact match against length, an arm in each colour."""
-    figure, panels = at_checkpoints(sweep)
-    for axes, at in zip(panels, CHECKPOINTS, strict=True):
+    figure, panels = at_evaluations(sweep)
+    for axes, at in zip(panels, EVALUATIONS, strict=True):
         for colour, (arm, name) in zip(COLOURS, arms(sweep).items(), strict=False):
             bundle(axes, sweep.curve(EXACT, sweep.objective.average, [name], at), colour, arm)
         shade_lengths(axes, sweep, "digits")
@@ -56,13 +56,13 @@ def encodings(sweep: Sweep) -> Figure:
 
 def zeros(sweep: Sweep) -> Figure:
     """(F2) What appended zeros do for trained sums that are shifted, and for all sums."""
-    figure, panels = at_checkpoints(sweep)
+    figure, panels = at_evaluations(sweep)
     chosen = arms(sweep)
     lines = {
         **{arm: (arm, EXACT) for arm in chosen},
         "APE + zeros, shifted trained sums": ("APE + zeros", SHIFTED),
     }
-    for axes, at in zip(panels, CHECKPOINTS, strict=True):
+    for axes, at in zip(panels, EVALUATIONS, strict=True):
         for colour, (label, (arm, metric)) in zip(COLOURS, lines.items(), strict=False):
             style = "-" if metric == EXACT else "--"
             bundle(axes, sweep.curve(metric, sweep.objective.average, [chosen[arm]], at), colour, label, style)
@@ -72,10 +72,10 @@ def zeros(sweep: Sweep) -> Figure:
 
 def digits(sweep: Sweep) -> Figure:
     """(F2) Accuracy of each digit of the answer."""
-    figure, panels = at_checkpoints(sweep)
+    figure, panels = at_evaluations(sweep)
     numbers, length = digits_of(sweep)
     ((arm, name),) = arms(sweep).items()
-    for axes, at in zip(panels, CHECKPOINTS, strict=True):
+    for axes, at in zip(panels, EVALUATIONS, strict=True):
         found = {k: by_seed(sweep, name, f"accuracy_digit_{k}", at, (length,)) for k in numbers}
         bundle(axes, pd.DataFrame(found).T, COLOURS[0], arm)
         axes.set_xlabel("digit of the answer, units first")
@@ -84,8 +84,8 @@ def digits(sweep: Sweep) -> Figure:
 
 def cascades(sweep: Sweep) -> Figure:
     """(F3) Exact match against cascade length, a test length in each colour."""
-    figure, panels = at_checkpoints(sweep)
-    for axes, at in zip(panels, CHECKPOINTS, strict=True):
+    figure, panels = at_evaluations(sweep)
+    for axes, at in zip(panels, EVALUATIONS, strict=True):
         for colour, length in zip(COLOURS, sweep.test, strict=False):
             numbers = [c for c in kinds_of(sweep, CASCADE) if c <= length]
             found = by_kind(sweep, arms(sweep)[UNIFORM], CASCADE, numbers, at, [length])
@@ -96,9 +96,9 @@ def cascades(sweep: Sweep) -> Figure:
 
 def runs(sweep: Sweep) -> Figure:
     """(F3) Exact match against run of carries, beside cascade length."""
-    figure, panels = at_checkpoints(sweep)
+    figure, panels = at_evaluations(sweep)
     words = {RUN: "run of consecutive carries", CASCADE: "cascade length"}
-    for axes, at in zip(panels, CHECKPOINTS, strict=True):
+    for axes, at in zip(panels, EVALUATIONS, strict=True):
         for colour, (stem, label) in zip(COLOURS, words.items(), strict=False):
             found = by_kind(sweep, arms(sweep)[UNIFORM], stem, kinds_of(sweep, stem), at, sweep.test)
             bundle(axes, found, colour, label)
@@ -108,8 +108,8 @@ def runs(sweep: Sweep) -> Figure:
 
 def training_sums(sweep: Sweep) -> Figure:
     """(F3) Exact match against cascade length, a training distribution in each colour."""
-    figure, panels = at_checkpoints(sweep)
-    for axes, at in zip(panels, CHECKPOINTS, strict=True):
+    figure, panels = at_evaluations(sweep)
+    for axes, at in zip(panels, EVALUATIONS, strict=True):
         for colour, (arm, name) in zip(COLOURS, arms(sweep).items(), strict=False):
             bundle(axes, by_kind(sweep, name, CASCADE, kinds_of(sweep, CASCADE), at, sweep.test), colour, arm)
         axes.axvspan(-0.5, max(sweep.trained) + 0.5, zorder=0, linewidth=0, facecolor="#E6E9ED")
@@ -134,10 +134,10 @@ def ring(sweep: Sweep) -> Figure:
     return figure
 
 
-def at_checkpoints(sweep: Sweep) -> tuple[Figure, list[Axes]]:
-    """A panel for each checkpoint."""
-    figure, panels = panels_of(len(CHECKPOINTS), sharey=True)
-    for axes, words in zip(panels, CHECKPOINTS.values(), strict=True):
+def at_evaluations(sweep: Sweep) -> tuple[Figure, list[Axes]]:
+    """A panel for each evaluation."""
+    figure, panels = panels_of(len(EVALUATIONS), sharey=True)
+    for axes, words in zip(panels, EVALUATIONS.values(), strict=True):
         axes.set_title(words, fontsize=9)
     return figure, panels
 

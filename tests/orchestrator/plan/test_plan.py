@@ -109,15 +109,15 @@ def test_all_problems_come_at_once(spec):
 
 
 @pytest.mark.parametrize(("every", "given"), [(None, "is not given"), (60, "is 60"), (90, "is 90")])
-def test_the_best_of_one_checkpoint_is_refused(spec, every, given):
+def test_the_best_of_one_evaluation_is_refused(spec, every, given):
     def best(every):
         evaluation = f"evaluation: {{every: {every}}}\n" if every else ""
-        return spec(("direction: minimize\n", f"direction: minimize\n  checkpoint: best\n{evaluation}"))
+        return spec(("direction: minimize\n", f"direction: minimize\n  evaluation: best\n{evaluation}"))
 
     with pytest.raises(SweepFileError) as caught:
         configure(best(every), [(0, values())])
     (problem,) = caught.value.problems
-    assert problem.key == "objective.checkpoint" and problem.where.endswith("planned.yaml:23")
+    assert problem.key == "objective.evaluation" and problem.where.endswith("planned.yaml:23")
     assert problem.message == f"there is one evaluation to choose from, at step 60, because evaluation.every {given}"
     assert problem.allowed == "last, or an evaluation.every below training.steps (60)"
     for enough in (20, 59):

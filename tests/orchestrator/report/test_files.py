@@ -35,7 +35,7 @@ def test_report_files(small_sweep):
     page, table = write_report(small_sweep.folder)
     html = Page(page.read_text())
     assert "script" not in html.tags and "link" not in html.tags
-    # comparison, three keys, checkpoints, margin against its bound, the first three configurations
+    # comparison, three keys, last and best evaluations, margin against its bound, the first three configurations
     assert len(html.references) == 9
     assert all(reference.startswith("data:image/png;base64,") for reference in html.references)
     shown = " ".join(html.text)

@@ -1,4 +1,4 @@
-"""Reports show the last and the chosen checkpoint of each configuration; `checkpoint: best` uses the chosen one."""
+"""Reports show the last and the chosen evaluation of each configuration; `evaluation: best` uses the chosen one."""
 
 import csv
 import io
@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from orchestrator.figures import drawing
-from orchestrator.figures.last_and_best import SHOWN, checkpoint_figure
+from orchestrator.figures.last_and_best import SHOWN, last_and_best_figure
 from orchestrator.record import curves as curve_store
 from orchestrator.record.state import SweepState
 from orchestrator.report.files import write_report
@@ -20,7 +20,7 @@ from orchestrator.report.terminal import render_terminal
 from orchestrator.results.objective import choose
 from orchestrator.results.summary import summary
 
-BEST = {"objective.checkpoint": "best"}
+BEST = {"objective.evaluation": "best"}
 MANY = {"evaluation.every": 10}  # ten evaluations of 100 steps
 VALUES = [{"training.learning_rate": rate} for rate in (0.001, 0.002, 0.003)]
 
@@ -33,7 +33,7 @@ def restless(number, seed, average, metric, lengths, step):
 
 @pytest.fixture
 def sweeps(tmp_path, synthetic_sweep):
-    """The same curves judged at the last and at the best checkpoint; seed 2 of number 1 diverges at the end."""
+    """The same curves judged at the last and at the best evaluation; seed 2 of number 1 diverges at the end."""
 
     def build(name, **settings):
         spec = MANY | settings.pop("spec", {})
@@ -77,7 +77,7 @@ def median(values):
     return float(np.median([math.inf if math.isnan(value) else value for value in values]))
 
 
-def test_the_chosen_checkpoint_is_used_for_everything(both):
+def test_the_chosen_evaluation_is_used_for_everything(both):
     last, best = both
     wanted = by_hand(best)
     result = summary(best)
@@ -127,8 +127,8 @@ def test_comparisons_of_averages_are_at_one_step_of_each_member(both):
 def test_both_are_reported_whichever_is_judged(both):
     for state in both:
         result, members = summary(state), by_hand(state)
-        assert [one.config_id for one in result.checkpoints] == [row.config_id for row in result.rows]
-        for one in result.checkpoints:
+        assert [one.config_id for one in result.last_and_best] == [row.config_id for row in result.rows]
+        for one in result.last_and_best:
             seeds = members[one.config_id]
             alive = {seed: (step, table) for seed, (step, table) in seeds.items() if step is not None}
             assert one.steps == {seed: step for seed, (step, _) in alive.items()}
@@ -144,8 +144,8 @@ def test_both_are_reported_whichever_is_judged(both):
             assert one.fluctuation == pytest.approx(np.median(ranges)) and one.fluctuation > 0.05
             assert one.evaluated == tuple(range(10, 101, 10))
         row = {row.config_id: row for row in result.rows}
-        for one in result.checkpoints:
-            at, name = one.best if result.objective.checkpoint == "best" else one.last, one.config_id
+        for one in result.last_and_best:
+            at, name = one.best if result.objective.evaluation == "best" else one.last, one.config_id
             assert (at.selection.median, at.test, at.trained) == (row[name].score, row[name].test, row[name].trained)
 
 
@@ -154,17 +154,17 @@ def test_the_report_says_what_was_chosen_and_where_it_is_optimistic(both):
         page, _ = write_report(state.folder)
         result = summary(state)
         for text in (text_of(result), page.read_text()):
-            assert f"Scored here: the {scored} checkpoint." in text
+            assert f"Scored here: the {scored} evaluation." in text
             assert "lowest total_variation (ema) at the selection lengths 6-7, the later one of equals" in text
             assert "These lengths chose it, so it is optimistic there; the test lengths had no say." in text
-            assert ("each seed at the checkpoint they choose" in text) == (scored == "chosen")
-            assert ("total_variation (ema, chosen checkpoint)" in text) == (scored == "chosen")
+            assert ("each seed at the evaluation they choose" in text) == (scored == "chosen")
+            assert ("total_variation (ema, chosen evaluation)" in text) == (scored == "chosen")
         for heading in ("selection, last", "selection, chosen", "test, last", "test, chosen", "chosen step"):
             assert heading in text_of(result)
-        with (state.folder / "checkpoints.csv").open(newline="") as file:
+        with (state.folder / "evaluations.csv").open(newline="") as file:
             lines = list(csv.DictReader(file))
         assert [line["config_id"] for line in lines] == [row.config_id for row in result.rows]
-        for line, one in zip(lines, result.checkpoints, strict=True):
+        for line, one in zip(lines, result.last_and_best, strict=True):
             assert float(line["last_test_median"]) == one.last.test.median
             assert float(line["chosen_test_median"]) == one.best.test.median
             assert float(line["chosen_selection_median"]) == one.best.selection.median
@@ -172,8 +172,8 @@ def test_the_report_says_what_was_chosen_and_where_it_is_optimistic(both):
             assert float(line["test_fluctuation"]) == one.fluctuation and line["evaluations"] == "10"
             assert json.loads(line["chosen_steps"]) == {str(seed): step for seed, step in one.steps.items()}
             assert int(line["chosen_step_min"]) == min(one.steps.values())
-        assert f"{state.folder / 'figures' / 'checkpoints.png'}" in text_of(summary(state))
-        better = sum(one.difference.median < 0 for one in result.checkpoints)
+        assert f"{state.folder / 'figures' / 'evaluations.png'}" in text_of(summary(state))
+        better = sum(one.difference.median < 0 for one in result.last_and_best)
         assert f"better than the last in {better} of 3 configurations, worse in {3 - better}" in text_of(result)
 
 
@@ -186,9 +186,9 @@ def test_the_table_keeps_to_the_width(both, width):
 def test_one_evaluation_leaves_nothing_to_compare(tmp_path, synthetic_sweep, simple_curve):
     state = synthetic_sweep(tmp_path / "once", VALUES, 2, simple_curve, spec={"evaluation.every": 100})
     write_report(state.folder)
-    assert summary(state).checkpoints == () and "chosen checkpoint" not in text_of(summary(state))
-    assert not (state.folder / "checkpoints.csv").exists()
-    assert not (state.folder / "figures" / "checkpoints.png").exists()
+    assert summary(state).last_and_best == () and "chosen evaluation" not in text_of(summary(state))
+    assert not (state.folder / "evaluations.csv").exists()
+    assert not (state.folder / "figures" / "evaluations.png").exists()
 
 
 def test_without_test_lengths_and_with_every_seed_lost(sweeps):
@@ -196,11 +196,11 @@ def test_without_test_lengths_and_with_every_seed_lost(sweeps):
     state = sweeps("bare", spec=spec, failed={(0, seed): 50 for seed in range(4)})
     result = summary(state)
     write_report(state.folder)
-    assert {one.last.test for one in result.checkpoints} == {None}
-    lost = next(one for one in result.checkpoints if not one.steps)
+    assert {one.last.test for one in result.last_and_best} == {None}
+    lost = next(one for one in result.last_and_best if not one.steps)
     assert lost.difference is None and lost.best.selection.median == math.inf and math.isnan(lost.fluctuation)
     assert "At the test lengths the chosen" not in text_of(result)
-    with (state.folder / "checkpoints.csv").open(newline="") as file:
+    with (state.folder / "evaluations.csv").open(newline="") as file:
         line = next(line for line in csv.DictReader(file) if line["config_id"] == lost.config_id)
     assert line["rank"] == "" and line["chosen_step_median"] == "" and line["chosen_steps"] == "{}"
 
@@ -210,7 +210,7 @@ def test_a_pack_that_died_stays_failed(tmp_path, synthetic_sweep):
     result = summary(state)
     row = next(row for row in result.rows if row.number == 1)
     assert row.failed and row.rank is None  # though it had five evaluations before
-    one = next(one for one in result.checkpoints if one.config_id == row.config_id)
+    one = next(one for one in result.last_and_best if one.config_id == row.config_id)
     assert one.steps == {} and one.best.selection.median == math.inf
 
 
@@ -221,7 +221,7 @@ def test_other_directions_choose_the_highest(sweeps):
     curves = state.curves().astype({"config_id": str})
     mine = curves[(curves["metric"] == "margin") & (curves["average"] == "ema") & curves["length"].isin([6, 7])]
     means = mine.astype({"value": float}).groupby(["config_id", "seed", "step"])["value"].mean()
-    for one in result.checkpoints:
+    for one in result.last_and_best:
         for seed, step in one.steps.items():
             assert step == means[one.config_id, seed].idxmax()
     assert "the highest margin (ema)" in text_of(result)
@@ -231,10 +231,10 @@ def test_figure_draws_every_seed_and_marks_what_was_chosen(both, monkeypatch, tm
     found = {}
     monkeypatch.setattr(drawing, "save", lambda path, draw, *facts: found.setdefault(path.name, draw()) and path)
     result = summary(both[0])
-    checkpoint_figure(result, tmp_path / "checkpoints.png")
-    panels = found["checkpoints.png"].axes
+    last_and_best_figure(result, tmp_path / "evaluations.png")
+    panels = found["evaluations.png"].axes
     assert len(panels) == 2 * min(SHOWN, 3)
-    for i, one in enumerate(result.checkpoints):
+    for i, one in enumerate(result.last_and_best):
         for axes, values in zip(panels[2 * i : 2 * i + 2], (one.selection, one.test), strict=True):
             marks = {(line.get_xdata()[0], line.get_ydata()[0]) for line in axes.lines if line.get_marker() == "o"}
             assert marks == {(step, values[s][one.evaluated.index(step)]) for s, step in one.steps.items()}
@@ -270,5 +270,5 @@ def test_keep_and_packs_give_the_rows_they_name(both):
 
 def test_an_unfinished_sweep_chooses_for_what_is_done(tmp_path, synthetic_sweep):
     state = synthetic_sweep(tmp_path / "begun", VALUES, 2, restless, spec=MANY | BEST, ended=False, stop_after_step=50)
-    assert summary(state).checkpoints == () and "chosen step" not in text_of(summary(state))
+    assert summary(state).last_and_best == () and "chosen step" not in text_of(summary(state))
     assert len(choose(state.curves(), state.spec["objective"])) == 6

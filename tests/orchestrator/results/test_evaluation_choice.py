@@ -16,7 +16,7 @@ from orchestrator.results.evaluation_choice import at_steps, chosen_steps
 from orchestrator.results.objective import Objective, choose, score_members
 
 LENGTHS = (5, 6, 7, 9)
-BASE = Objective(metric="acc", average="ema", lengths=(6, 7), direction="maximize", checkpoint="best")
+BASE = Objective(metric="acc", average="ema", lengths=(6, 7), direction="maximize", evaluation="best")
 METRICS, AVERAGES = ("acc", "loss"), ("raw", "ema")
 
 # few different values, so that equal ones are common; NaN and infinities happen
@@ -61,7 +61,7 @@ def loop(frame: pd.DataFrame, objective: Objective) -> dict[tuple[str, int], tup
                 value_at[step] = reduced[objective.reduce]
         last = max(value_at)
         best = last
-        if objective.checkpoint == "best" and not math.isnan(value_at[last]):
+        if objective.evaluation == "best" and not math.isnan(value_at[last]):
             for step in sorted(value_at):
                 new, old = value_at[step], value_at[best]
                 if new > old if objective.direction == "maximize" else new < old:
@@ -84,8 +84,8 @@ def equal(one: dict[Any, tuple[int, float]], other: dict[Any, tuple[int, float]]
 
 
 objectives = st.builds(
-    lambda direction, reduce, checkpoint, lengths: replace(
-        BASE, direction=direction, reduce=reduce, checkpoint=checkpoint, lengths=tuple(lengths)
+    lambda direction, reduce, evaluation, lengths: replace(
+        BASE, direction=direction, reduce=reduce, evaluation=evaluation, lengths=tuple(lengths)
     ),
     st.sampled_from(["minimize", "maximize"]),
     st.sampled_from(["mean", "max", "last"]),
@@ -136,8 +136,8 @@ def judged(values: dict[int, list[float]], name: str = "c") -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["config_id", "seed", "step", "value"])
 
 
-def steps_of(values: dict[int, list[float]], direction: str = "maximize", checkpoint: str = "best") -> list[int]:
-    return chosen_steps(judged(values), direction, checkpoint)["step"].tolist()
+def steps_of(values: dict[int, list[float]], direction: str = "maximize", evaluation: str = "best") -> list[int]:
+    return chosen_steps(judged(values), direction, evaluation)["step"].tolist()
 
 
 def flat(values: dict[tuple[int, int], float]) -> pd.DataFrame:
@@ -152,7 +152,7 @@ def test_best_follows_the_direction():
     values = {0: [0.3, 0.9, 0.1, 0.5], 1: [0.2, 0.1, 0.4, 0.3]}
     assert steps_of(values) == [20, 30]
     assert steps_of(values, "minimize") == [30, 20]
-    assert steps_of(values, checkpoint="last") == [40, 40]
+    assert steps_of(values, evaluation="last") == [40, 40]
 
 
 def test_the_latest_of_equal_values_counts():
@@ -161,7 +161,7 @@ def test_the_latest_of_equal_values_counts():
     ]  # fmt: skip
 
 
-def test_a_seed_that_diverged_is_not_rescued_by_an_earlier_checkpoint():
+def test_a_seed_that_diverged_is_not_rescued_by_an_earlier_evaluation():
     chosen = chosen_steps(judged({0: [0.9, math.nan, math.nan], 1: [math.nan, 0.5, 0.4]}), "maximize", "best")
     assert chosen["step"].tolist() == [30, 20]  # a hole in the middle is no failure, and is never chosen
     assert math.isnan(chosen["value"][0]) and chosen["value"][1] == 0.5
@@ -182,12 +182,12 @@ def test_configurations_have_last_steps_of_their_own():
     assert as_dict(chosen_steps(both, "minimize", "best")) == {("a", 0): (10, 0.1), ("b", 0): (10, 0.5)}
 
 
-@pytest.mark.parametrize(("direction", "checkpoint"), [("up", "best"), ("maximize", "first")])
-def test_unknown_words_are_refused(direction, checkpoint):
+@pytest.mark.parametrize(("direction", "evaluation"), [("up", "best"), ("maximize", "first")])
+def test_unknown_words_are_refused(direction, evaluation):
     with pytest.raises(ValueError, match="allowed: "):
-        chosen_steps(judged({0: [0.1]}), direction, checkpoint)
+        chosen_steps(judged({0: [0.1]}), direction, evaluation)
 
 
 def test_nothing_is_chosen_from_nothing():
-    for checkpoint in ("last", "best"):
-        assert len(chosen_steps(judged({}), "maximize", checkpoint)) == 0
+    for evaluation in ("last", "best"):
+        assert len(chosen_steps(judged({}), "maximize", evaluation)) == 0

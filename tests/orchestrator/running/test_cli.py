@@ -63,6 +63,16 @@ def test_validate_builds_what_the_space_can_draw(lengthwise, tiny):
     assert "quickstart.yaml: good" in both.stdout  # the other file is still looked at
 
 
+def test_the_old_name_of_a_key_is_understood_and_said_once(lengthwise, tiny):
+    tiny.write_text(tiny.read_text().replace("direction: minimize}", "direction: minimize, checkpoint: best}"))
+    for verb in ("validate", "plan"):
+        done = lengthwise(verb, tiny)
+        note = f"note: {tiny}:17: objective.checkpoint is now called objective.evaluation"
+        assert done.returncode == 0 and done.stdout.count(note) == 1, done.stdout + done.stderr
+    tiny.write_text(tiny.read_text().replace("checkpoint: best", "checkpoint: best, evaluation: best"))
+    refused(lengthwise("validate", tiny), f"{tiny}:17: objective.checkpoint: is the old name of objective.evaluation")
+
+
 def test_plan_says_what_would_run_and_what_it_would_cost(lengthwise, tiny, tmp_path):
     big = tmp_path / "project"
     big.mkdir()

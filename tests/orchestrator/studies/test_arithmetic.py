@@ -44,7 +44,7 @@ def curves(
     task, position = member.task, member.model.position.name
     right = 0.4 + effect * (RANKS.get(position, 0) + task.zero_shift)
     if getattr(task, "carries", "full") != "full" and position == "rpe":
-        right = 0.9 + effect - BUMP * (len(seeds) - 1) / len(seeds)  # at the best checkpoint 0.9 and the effect
+        right = 0.9 + effect - BUMP * (len(seeds) - 1) / len(seeds)  # at the best evaluation 0.9 and the effect
     steep = 0.5 if getattr(task, "distribution", "uniform") == "uniform" else 0.2
 
     def value(metric: str) -> float:
@@ -95,7 +95,7 @@ def claims_of(sweeps: dict[str, Sweep]) -> dict[str, Claim]:
 
 
 def answers(claim: Claim) -> list[str]:
-    """Of each question, that of the last checkpoint after that of the best one."""
+    """Of each question, that of the last evaluation after that of the best one."""
     return [one.answer for part in claim.parts for one in outcomes(part)]
 
 
@@ -131,7 +131,7 @@ def test_best_and_last_checkpoints_are_both_there(pretended: Pretended) -> None:
     sweeps = pretended(EFFECT)
     for letter, claim in claims_of(sweeps).items():
         both = {tuple(one.of for one in outcomes(part)) for part in claim.parts}
-        assert both == ({("",)} if letter in ("R1", "R5") else {("best checkpoint", "last checkpoint")})
+        assert both == ({("",)} if letter in ("R1", "R5") else {("best evaluation", "last evaluation")})
     sweep = sweeps["fig2_addition_cpu"]
     rows = {row[1]: row for row in fluctuation([sweep]).rows}
     assert list(rows) == list(arms(sweep)) == ["APE", "APE + zeros", "RPE"]
@@ -208,7 +208,7 @@ def test_the_page_has_every_claim_and_small_pictures(pretended: Pretended, tmp_p
     page = write_page(sweeps, tmp_path)
     text = page.read_text(encoding="utf-8")
     assert re.findall(r"^## \((\w+)\) ", text, re.M) == LETTERS
-    for heading in ("Best and last checkpoint", "Other positional encodings", "Maps of positional", "Not reproduced"):
+    for heading in ("Best and last evaluation", "Other positional encodings", "Maps of positional", "Not reproduced"):
         assert f"\n## {heading}" in text
     pictures = re.findall(r"!\[[^\]]*\]\(([^)]+)\)", text)
     assert pictures[-2:] == ["arithmetic_maps_rpe.png", "arithmetic_maps_upe.png"]

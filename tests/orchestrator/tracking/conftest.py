@@ -127,7 +127,7 @@ def expected_points(state: SweepState) -> Counter:
             at_steps.setdefault(config_id, {})[step] = rows.set_index("seed")["value"].astype(float)
             if step == curves["step"].max():
                 scores[config_id] = values[1]
-    best = state.spec["objective"].get("checkpoint") == "best"
+    best = state.spec["objective"].get("evaluation") == "best"
     for config_id, values in at_steps.items():
         table = np.array([values[step] for step in sorted(values)])  # steps by seeds; a seed that is lost stays lost
         chosen = np.where(np.isnan(table[-1]), np.inf, np.nanmin(table, axis=0, initial=np.inf))
@@ -146,7 +146,7 @@ def expected_points(state: SweepState) -> Counter:
 
 
 def at_the_steps_that_count(state: SweepState, curves: pd.DataFrame) -> pd.DataFrame:
-    """The rows of each seed at its last evaluation, or with `checkpoint: best` where its error at length 6 is least."""
+    """The rows of each seed at its last evaluation, or with `evaluation: best` where its error at length 6 is least."""
     found = []
     for _, member in curves.groupby(["config_id", "seed"]):
         judged = member[
@@ -154,7 +154,7 @@ def at_the_steps_that_count(state: SweepState, curves: pd.DataFrame) -> pd.DataF
         ]
         judged = judged.sort_values("step").set_index("step")["value"].astype(float)
         step = judged.index[-1]
-        if state.spec["objective"].get("checkpoint") == "best" and not np.isnan(judged.iloc[-1]):
+        if state.spec["objective"].get("evaluation") == "best" and not np.isnan(judged.iloc[-1]):
             step = judged.idxmin()
         found.append(member[member["step"] == step])
     return pd.concat(found)

@@ -33,13 +33,13 @@ def test_every_point_is_there_once_and_again_changes_nothing(sweep, publish, ass
     assert rows_of(first.uri) == rows
 
 
-def test_curves_and_scores_are_those_of_the_best_checkpoint_where_it_is_judged(
+def test_curves_and_scores_are_those_of_the_best_evaluation_where_it_is_judged(
     tmp_path, build, fresh_store, publish, assert_complete, rows_of, children
 ):
     def curve(number, seed, average, metric, lengths, step):
         return 0.3 + 0.1 * number + 0.1 * np.sin(0.1 * step + seed + lengths + len(metric)) + 0.05 * (average == "raw")
 
-    spec = {"objective.checkpoint": "best", "evaluation.every": 20, "objective.threshold": None}
+    spec = {"objective.evaluation": "best", "evaluation.every": 20, "objective.threshold": None}
     (tmp_path / "store").mkdir()
     state = build(tmp_path / "store" / "best", 2, curve=curve, failed={(1, 2): 90}, spec=spec)
     shutil.copy(fresh_store, state.folder.parent / "mlflow.db")
