@@ -19,8 +19,8 @@ from orchestrator.plan.configurations import Configuration
 from orchestrator.plan.recorded import as_then, listed_as_then, refuse_changed, refuse_corrected
 from orchestrator.plan.search import draw, total
 from orchestrator.record.kept_code import import_recorded
-from orchestrator.record.ledger import LEDGER_FILE
 from orchestrator.record.lineage import CONFIRMS, relative, used_seeds
+from orchestrator.record.records import LEDGER_FILE
 from orchestrator.record.state import SweepState
 from orchestrator.report.files import write_report
 from orchestrator.results.length_groups import spans

@@ -24,8 +24,9 @@ from orchestrator.plan.recorded import refuse_corrected
 from orchestrator.plan.soundness import check
 from orchestrator.record.curves import write_curves
 from orchestrator.record.kept_code import import_to_go_on, keep
-from orchestrator.record.ledger import LEDGER_FILE, Ledger, Record
+from orchestrator.record.ledger import Ledger
 from orchestrator.record.provenance import provenance
+from orchestrator.record.records import LEDGER_FILE, Record
 from orchestrator.record.state import SweepState
 from orchestrator.running.driver import SweepDriver, as_configuration, is_finished
 from orchestrator.running.interrupts import EXIT_CODE, Interrupts

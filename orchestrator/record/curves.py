@@ -10,7 +10,7 @@ import hashlib
 import io
 from collections.abc import Callable, Container, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -19,9 +19,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from orchestrator.errors import DamagedCurves, LedgerError
-
-if TYPE_CHECKING:
-    from orchestrator.record.state import PackState, SweepState
+from orchestrator.record.parts import PackState
+from orchestrator.record.state import SweepState
 
 CURVES_FOLDER = "curves"
 CURVES_FILE = "curves.parquet"
@@ -77,14 +76,21 @@ def write_curves(state: SweepState) -> Path:
     Two sweeps with the same curves give the same bytes, whatever order their packs ran in.
     """
     path = state.folder / CURVES_FILE
-    _write(path, _parquet(state.curves()))
+    _write(path, _parquet(read_curves(state)))
     return path
 
 
 def read_curves(
-    state: SweepState, final_only: bool, packs: Container[str] | None = None, keep: Keep | None = None
+    state: SweepState, final_only: bool = False, *, packs: Container[str] | None = None, keep: Keep | None = None
 ) -> pd.DataFrame:
-    """Return the curves that the ledger names, checked; see `SweepState.curves`."""
+    """Return every curve of the sweep, tidy: config_id, seed, average, metric, length, step, value.
+
+    Rows of failed members are NaN. A pack that died before its end has NaN rows at its last step, so that its members
+    are not mistaken for ones that never were. `final_only` keeps each pack's last step alone, `packs` those of these
+    pack_ids; `keep` says which rows are kept of so many packs at a time as fit in memory. Rows come by configuration
+    number, seed and step, whatever order the packs ran in; config_id, average and metric are categories. Raises
+    DamagedCurves naming the file that is missing or not what the ledger says.
+    """
     order = {name: configuration.number for name, configuration in state.configurations.items()}
     chosen = [pack for pack in state.packs.values() if packs is None or pack.pack_id in packs]
     chosen.sort(key=lambda pack: (min((order[name], seed) for name, seed in pack.members), pack.pack_id))

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 from orchestrator.errors import DamagedWeights, UserError
 from orchestrator.record.kept_code import import_recorded
-from orchestrator.record.state import ConfigurationState, PackState, SweepState
+from orchestrator.record.parts import ConfigurationState, PackState
+from orchestrator.record.state import SweepState
 from trainers.config.member import MemberConfig
 from trainers.config.recorded import recorded_member
 from trainers.cost import Cost

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import LedgerError
-from orchestrator.record.ledger import LEDGER_FILE, Record, read_first_record
+from orchestrator.record.records import LEDGER_FILE, Record, read_first_record
 from orchestrator.record.state import SweepState
 
 CONFIRMS = "confirms"

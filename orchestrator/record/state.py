@@ -7,93 +7,16 @@ counts.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Literal, Self
-
-import pandas as pd
+from typing import Any, Self
 
 from orchestrator.errors import DamagedLedger
-from orchestrator.record.curves import Keep, read_curves
-from orchestrator.record.ledger import LEDGER_FILE, Record, read_records
-
-Status = Literal["planned", "running", "complete", "failed"]
+from orchestrator.record.parts import ConfigurationState, Conflict, Draw, MemberState, PackState
+from orchestrator.record.records import LEDGER_FILE, Record, read_records
 
 # Records that later ones refer to are replayed first, whatever order they were written in.
 _FIRST = {"sweep": 0, "configuration": 1, "pack": 2}
-
-
-@dataclass
-class MemberState:
-    """One seed of one configuration; `failed_at` is the training step at which it became non-finite."""
-
-    seed: int
-    pack_id: str
-    status: Status = "planned"
-    failed_at: int | None = None
-    error: str | None = None
-    step: int = 0
-    form: str | None = None
-    compiled: bool | None = None
-
-
-@dataclass
-class ConfigurationState:
-    """One configuration with its members by seed; `score` is None until `finished`, and stays None if it failed."""
-
-    config_id: str
-    number: int
-    values: dict[str, Any]
-    resolved: dict[str, Any]
-    members: dict[int, MemberState] = field(default_factory=dict)
-    score: float | None = None
-    finished: bool = False
-
-
-@dataclass
-class Draw:
-    """One numbered draw of the search; draws that resolve alike share a configuration, `duplicate_of` names it."""
-
-    number: int
-    config_id: str
-    values: dict[str, Any]
-    duplicate_of: str | None
-    scored: bool = False
-    score: float | None = None
-
-
-@dataclass
-class PackState:
-    """One pack: its members as (config_id, seed), its evaluations by step, how often and why it died."""
-
-    pack_id: str
-    members: list[tuple[str, int]]
-    steps: int
-    structural_key: str = ""
-    status: Status = "planned"
-    step: int = 0
-    seconds: float = 0.0
-    error: str | None = None
-    attempts: list[str] = field(default_factory=list)
-    evaluations: dict[int, dict[str, Any]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Conflict:
-    """A pack reported a step again with other curves; the first report was kept."""
-
-    pack_id: str
-    step: int
-    kept_sha256: str
-    other_sha256: str
-    line: int
-
-    def __str__(self) -> str:
-        return (
-            f"{LEDGER_FILE}:{self.line}: pack {self.pack_id} reported step {self.step} again with other curves "
-            f"({self.other_sha256[:12]}, kept {self.kept_sha256[:12]})"
-        )
 
 
 class SweepState:
@@ -167,19 +90,6 @@ class SweepState:
                 self.publishes.append(record.fields)
             case _:
                 raise self._damage(record, f"unknown kind of record {record.kind!r}")
-
-    def curves(
-        self, final_only: bool = False, *, packs: Container[str] | None = None, keep: Keep | None = None
-    ) -> pd.DataFrame:
-        """Return every curve of the sweep, tidy: config_id, seed, average, metric, length, step, value.
-
-        Rows of failed members are NaN. A pack that died before its end has NaN rows at its last step, so that its
-        members are not mistaken for ones that never were. `final_only` keeps each pack's last step alone, `packs` those
-        of these pack_ids; `keep` says which rows are kept of so many packs at a time as fit in memory. Rows come by
-        configuration number, seed and step, whatever order the packs ran in; config_id, average and metric are
-        categories. Raises DamagedCurves naming the file that is missing or not what the ledger says.
-        """
-        return read_curves(self, final_only, packs, keep)
 
     @property
     def deaths(self) -> list[tuple[str, str]]:

@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from orchestrator.record.curves import read_curves
 from orchestrator.record.kept_code import import_recorded
 from orchestrator.record.kept_weights import Kept, kept_weights
 from orchestrator.record.lineage import CONFIRMS
-from orchestrator.record.state import ConfigurationState, SweepState
+from orchestrator.record.parts import ConfigurationState
+from orchestrator.record.state import SweepState
 from orchestrator.results.average_comparisons import Comparison, compare_averages
 from orchestrator.results.evaluation_choice import BEST, Mask, at_steps
 from orchestrator.results.hyperparameter_effects import Effect, effects_on
@@ -217,7 +219,7 @@ class Summary:
 
 
 def summary(state: SweepState, curves: pd.DataFrame | None = None) -> Summary:
-    """Summarise a sweep, finished or not; `curves` (all of `state.curves()`) spares reading them.
+    """Summarise a sweep, finished or not; `curves` (all of `read_curves(state)`) spares reading them.
 
     Raises DamagedCurves if a parquet part is not what the ledger names.
     """
@@ -229,7 +231,7 @@ def summary(state: SweepState, curves: pd.DataFrame | None = None) -> Summary:
     averages = _in_order(objective.average, *(average for m in members.values() for average in m.averages))
     done = {c.config_id for c in state.configurations.values() if _complete(state, c)}
     needed = partial(_needed, objective)
-    curves = state.curves(keep=needed) if curves is None else curves[needed(curves)]
+    curves = read_curves(state, keep=needed) if curves is None else curves[needed(curves)]
     curves = curves[curves["config_id"].isin(done)]
     bands = bands_of(curves[at_steps(curves, choose(curves, objective))], objective, directions)
     rows = [

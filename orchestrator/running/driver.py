@@ -21,8 +21,11 @@ from orchestrator.plan.recorded import as_then, names_today, refuse_changed
 from orchestrator.record import curves as curve_store
 from orchestrator.record import kept_code
 from orchestrator.record import kept_weights as weights
-from orchestrator.record.ledger import Ledger, Record
-from orchestrator.record.state import ConfigurationState, SweepState
+from orchestrator.record.curves import read_curves
+from orchestrator.record.ledger import Ledger
+from orchestrator.record.parts import ConfigurationState
+from orchestrator.record.records import Record
+from orchestrator.record.state import SweepState
 from orchestrator.results.evaluation_choice import LAST
 from orchestrator.results.objective import as_objective, is_judged, score_configuration, score_members
 from orchestrator.running.trainable import encode_work, stuck_file
@@ -278,7 +281,7 @@ class SweepDriver:
         """The judged curves of packs that have reached their last evaluation, from the ledger."""
         objective = as_objective(self.spec.objective)
         only_last = objective.evaluation == LAST
-        return self.state.curves(only_last, packs=packs, keep=lambda curves: is_judged(curves, objective))
+        return read_curves(self.state, only_last, packs=packs, keep=lambda curves: is_judged(curves, objective))
 
     def _keep_scores(self, curves: pd.DataFrame) -> None:
         if len(curves):

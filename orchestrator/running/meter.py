@@ -7,7 +7,8 @@ from collections import Counter
 from orchestrator.consoles import command
 from orchestrator.plan import search
 from orchestrator.record.lock import running
-from orchestrator.record.state import ConfigurationState, SweepState
+from orchestrator.record.parts import ConfigurationState
+from orchestrator.record.state import SweepState
 from orchestrator.running.driver import SweepDriver
 from orchestrator.running.progress import Snapshot
 

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from orchestrator.record.curves import read_curves
 from orchestrator.record.state import SweepState
 from orchestrator.results.evaluation_choice import BEST, LAST, at_steps
 from orchestrator.results.objective import Objective, choose
@@ -42,7 +43,7 @@ class Sweep:
     @cached_property
     def curves(self) -> pd.DataFrame:
         """Every curve, tidy; names are categories."""
-        return self.state.curves()
+        return read_curves(self.state)
 
     @property
     def failed(self) -> int:

@@ -12,9 +12,10 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 import pandas as pd
 
-from orchestrator.record.ledger import Record
 from orchestrator.record.lineage import CONFIRMS
-from orchestrator.record.state import ConfigurationState, SweepState
+from orchestrator.record.parts import ConfigurationState
+from orchestrator.record.records import Record
+from orchestrator.record.state import SweepState
 from orchestrator.results.confirmed import Confirmed, in_search, read_confirmed
 from orchestrator.results.evaluation_choice import at_steps
 from orchestrator.results.objective import choose, is_judged, quartiles

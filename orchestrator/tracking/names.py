@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from orchestrator.record.ledger import Record
-from orchestrator.record.state import ConfigurationState
+from orchestrator.record.parts import ConfigurationState
+from orchestrator.record.records import Record
 from orchestrator.results.summary import Row
 from orchestrator.wording import compact_value, short_keys
 

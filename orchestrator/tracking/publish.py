@@ -13,8 +13,8 @@ from pathlib import Path
 import yaml
 from filelock import FileLock, Timeout
 
-from orchestrator.record.curves import write_curves
-from orchestrator.record.ledger import read_records
+from orchestrator.record.curves import read_curves, write_curves
+from orchestrator.record.records import read_records
 from orchestrator.record.state import SweepState
 from orchestrator.results.summary import Row, summary
 from orchestrator.tracking.artifacts import Artifacts, Files
@@ -58,7 +58,7 @@ def publish(
     uri = uri or section.get("uri") or default_uri(folder.resolve().parent)
     with explained(uri, folder), _alone(folder):
         store = Store(uri, experiment or section.get("experiment") or state.study)
-        curves = state.curves()
+        curves = read_curves(state)
         result = summary(state, curves)
         contents = ContentsOfSweep(state, result, records, curves, artifacts.sentences(result))
         return _publish(store, contents, artifacts, sweep_files)

@@ -9,8 +9,8 @@ from mlflow.tracking import MlflowClient
 from orchestrator.consoles import command
 from orchestrator.errors import LengthwiseError
 from orchestrator.record.folders import sweep_folders
-from orchestrator.record.ledger import read_records
 from orchestrator.record.lock import running
+from orchestrator.record.records import read_records
 from orchestrator.tracking.names import sweep_id
 from orchestrator.tracking.pages import sweep_links
 from orchestrator.tracking.server import UiServer, serve_until_stopped

@@ -75,11 +75,12 @@ def ours(work: Workload, form: str, compiled: bool, pack: int | str) -> list[dic
 
 def collected(folder: Path) -> list[dict[str, Any]]:
     """Final curves of every member and the times of its pack's evaluations, from the sweep's own records."""
-    from orchestrator.record.ledger import read_records
+    from orchestrator.record.curves import read_curves
+    from orchestrator.record.records import read_records
     from orchestrator.record.state import SweepState
 
     state = SweepState.load(folder)
-    frame = state.curves(final_only=True)
+    frame = read_curves(state, final_only=True)
     frame = frame[frame.metric == "total_variation"].sort_values("length")
     records = [record for record in read_records(folder) if record.kind == "evaluation"]
     found = []

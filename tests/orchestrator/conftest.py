@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from orchestrator.figures import drawing
-from orchestrator.record.curves import write_part
+from orchestrator.record.curves import read_curves, write_part
 from orchestrator.record.ledger import Ledger
 from orchestrator.record.state import SweepState
 from orchestrator.results.objective import score_configurations, score_members
@@ -121,7 +121,7 @@ def build_sweep(
                 ledger.append("pack_end", pack_id=pack_id, status=status, error=error, seconds=1.0 + number)
         if ended:
             state = SweepState.load(folder)
-            rows = score_members(state.curves(), resolved_spec["objective"], state.seeds())
+            rows = score_members(read_curves(state), resolved_spec["objective"], state.seeds())
             scores = score_configurations(rows, resolved_spec["objective"])
             for one in scores:
                 number = state.configurations[one.config_id].number

@@ -15,8 +15,9 @@ from orchestrator.confirm import fresh_seeds, plan_confirmation
 from orchestrator.errors import DamagedLedger, SweepExists, UserError
 from orchestrator.plan import search
 from orchestrator.plan.configurations import configure
-from orchestrator.record.ledger import LEDGER_FILE, Ledger, read_first_record, read_records
+from orchestrator.record.ledger import Ledger
 from orchestrator.record.lineage import CONFIRMS, relative, used_seeds
+from orchestrator.record.records import LEDGER_FILE, read_first_record, read_records
 from orchestrator.record.state import SweepState
 from orchestrator.results.confirmed import read_confirmed
 from orchestrator.results.summary import summary

@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from orchestrator.record.curves import read_curves
 from orchestrator.record.state import SweepState
 from orchestrator.report.files import write_report
 from orchestrator.results.summary import summary
@@ -105,7 +106,7 @@ def test_a_finished_sweep_has_its_summary_and_its_curves(original: Path, tmp_pat
     assert state.ended == "complete"
     assert state.conflicts == []
     then = pd.read_parquet(original / "curves.parquet")
-    pd.testing.assert_frame_equal(state.curves(), then, check_exact=True, check_categorical=False)
+    pd.testing.assert_frame_equal(read_curves(state), then, check_exact=True, check_categorical=False)
 
 
 @named(FINISHED)
@@ -152,7 +153,7 @@ def test_an_interrupted_sweep_is_resumed_to_the_same_curves(original: Path, tmp_
     ]
     tolerance = 1e-5 if original.name in COMPILED else 0.0
     np.testing.assert_allclose([draw.score for draw in draws], [row[3] for row in then], rtol=0, atol=tolerance)
-    curves, known = state.curves(), pd.read_parquet(original.with_name(f"{original.name}.resumed.parquet"))
+    curves, known = read_curves(state), pd.read_parquet(original.with_name(f"{original.name}.resumed.parquet"))
     assert len(curves) == len(known)
     known["config_id"] = [names[name] for name in known["config_id"]]
     for key in KEYS:

@@ -5,6 +5,7 @@ import pytest
 
 from orchestrator.figures import curves as figures
 from orchestrator.figures.curves import comparison_figure, configuration_figure, consecutive_runs, draw_all
+from orchestrator.record.curves import read_curves
 from orchestrator.results.summary import summary
 from orchestrator.wording import three_digits
 
@@ -13,7 +14,7 @@ def test_comparison_draws_median_band_and_seeds(small_sweep, drawn, tmp_path):
     result = summary(small_sweep)
     comparison_figure(result, tmp_path / "comparison.png")
     (axes,) = drawn["comparison.png"].axes
-    curves = small_sweep.curves(final_only=True)
+    curves = read_curves(small_sweep, final_only=True)
     mine = curves[(curves["metric"] == "total_variation") & (curves["average"] == "ema")]
     by_width = {width: [line for line in axes.lines if line.get_linewidth() == width] for width in (2.4, 1.6, 0.5)}
     assert [len(by_width[width]) for width in (2.4, 1.6, 0.5)] == [1, 5, 18]

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from orchestrator.errors import DamagedCurves, LedgerError
-from orchestrator.record.curves import COLUMNS, write_curves, write_part
+from orchestrator.record.curves import COLUMNS, read_curves, write_curves, write_part
 from orchestrator.record.ledger import Ledger
 from orchestrator.record.state import SweepState
 
@@ -97,7 +98,7 @@ def test_other_curves_of_the_same_step_do_not_overwrite_the_first(tmp_path: Path
     assert first == third != second
     state = SweepState.load(tmp_path / "s")
     assert len(state.conflicts) == 1
-    assert state.curves()["value"].sum() == pytest.approx(make_evaluation(seed=0).values_MAKL.sum())
+    assert read_curves(state)["value"].sum() == pytest.approx(make_evaluation(seed=0).values_MAKL.sum())
 
 
 def test_shapes_that_disagree_are_refused(tmp_path: Path) -> None:
@@ -117,13 +118,13 @@ def test_curves_come_by_configuration_seed_and_step_whatever_the_order(tmp_path:
                 evaluation = make_evaluation(step, len(packs[pack_id]), seed, final=step == 100)
                 append(ledger, pack_id, packs[pack_id], evaluation)
         states.append(SweepState.load(tmp_path / name))
-    curves = states[0].curves()
+    curves = read_curves(states[0])
     expected = pd.concat(slow(packs[p], make_evaluation(step, len(packs[p]), seed)) for p, step, seed in work)
     expected = expected.sort_values(["config_id", "seed", "step"], kind="stable").reset_index(drop=True)
     pd.testing.assert_frame_equal(curves, expected, check_dtype=False, check_categorical=False)
     assert curves["value"].dtype == np.float32
     assert list(curves["average"].cat.categories) == ["raw", "ema"]
-    final = states[0].curves(final_only=True)
+    final = read_curves(states[0], final_only=True)
     pd.testing.assert_frame_equal(final, curves[curves["step"] == 100].reset_index(drop=True))
     paths = [write_curves(state) for state in states]
     assert paths[0] == tmp_path / "a" / "curves.parquet"
@@ -135,11 +136,11 @@ def test_a_sweep_without_curves_has_an_empty_table(tmp_path: Path) -> None:
     with Ledger.create(tmp_path / "s", PROVENANCE) as ledger:
         begin(ledger, {"p0": MEMBERS})
         for state in (SweepState.load(tmp_path / "s"), SweepState.load(tmp_path / "s")):
-            assert list(state.curves().columns) == list(COLUMNS)
-            assert len(state.curves()) == 0
+            assert list(read_curves(state).columns) == list(COLUMNS)
+            assert len(read_curves(state)) == 0
         ledger.append("pack_end", pack_id="p0", status="failed", error="worker died", seconds=1.0)
     state = SweepState.load(tmp_path / "s")
-    assert len(state.curves(final_only=True)) == 0
+    assert len(read_curves(state, final_only=True)) == 0
     assert len(pd.read_parquet(write_curves(state))) == 0
 
 
@@ -152,8 +153,8 @@ def test_a_pack_that_died_has_nan_rows_at_its_last_step(tmp_path: Path, evaluate
         if evaluated:
             append(ledger, "p0", MEMBERS, make_evaluation(50))
         ledger.append("pack_end", pack_id="p0", status="failed", error="worker died", seconds=1.0)
-    curves = SweepState.load(tmp_path / "s").curves()
-    final = SweepState.load(tmp_path / "s").curves(final_only=True)
+    curves = read_curves(SweepState.load(tmp_path / "s"))
+    final = read_curves(SweepState.load(tmp_path / "s"), final_only=True)
     lost = curves[(curves["step"] == 100) & (curves["config_id"] != "c2")]
     assert len(lost) == 3 * 2 * 3 * 4
     assert lost["value"].isna().all()
@@ -164,7 +165,7 @@ def test_a_pack_that_died_has_nan_rows_at_its_last_step(tmp_path: Path, evaluate
 
 
 def test_failed_members_stay_as_nan(small_sweep: SweepState) -> None:
-    curves = small_sweep.curves(final_only=True)
+    curves = read_curves(small_sweep, final_only=True)
     lost = curves[curves["value"].isna()]
     assert {(str(name), int(seed)) for name, seed in zip(lost["config_id"], lost["seed"], strict=True)} == {
         (list(small_sweep.configurations)[1], 2)
@@ -187,9 +188,9 @@ def test_a_damaged_part_is_named(small_sweep: SweepState, damage: str) -> None:
         path.touch()
     elif damage == "folder":
         path.mkdir()
-    for read in (small_sweep.curves, lambda: small_sweep.curves(final_only=True), lambda: write_curves(small_sweep)):
+    for read in (read_curves, partial(read_curves, final_only=True), write_curves):
         with pytest.raises(DamagedCurves, match=str(path)):
-            read()
+            read(small_sweep)
     assert not (small_sweep.folder / "curves.parquet").exists()
 
 
@@ -258,7 +259,7 @@ def test_thousands_of_members_load_in_seconds(tmp_path: Path) -> None:
                 )  # fmt: skip
                 append(ledger, pack_id, of_it, evaluation)
     began = time.monotonic()
-    curves = SweepState.load(tmp_path / "s").curves()
+    curves = read_curves(SweepState.load(tmp_path / "s"))
     seconds = time.monotonic() - began
     assert len(curves) == 1000 * 3 * 8 * 19 * 2
     assert seconds < 10  # 0.4 s on one idle core

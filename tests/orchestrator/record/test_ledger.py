@@ -20,7 +20,8 @@ from hypothesis import strategies as st
 
 from orchestrator.errors import DamagedLedger, LedgerError, NewerLedger, NotASweep, SweepExists
 from orchestrator.record import ledger as ledger_module
-from orchestrator.record.ledger import KINDS, LEDGER_FILE, SCHEMA, Ledger, Record, decode, encode, read_records
+from orchestrator.record.ledger import Ledger
+from orchestrator.record.records import KINDS, LEDGER_FILE, SCHEMA, Record, decode, encode, read_records
 
 FIRST = {"name": "s", "study": "t", "spec": {"b": 1, "a": [1.5, None]}, "spec_hash": "h", "provenance": {}}
 

@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 from orchestrator.errors import DamagedLedger
-from orchestrator.record.ledger import Ledger, Record, read_records
+from orchestrator.record.curves import read_curves
+from orchestrator.record.ledger import Ledger
+from orchestrator.record.records import Record, read_records
 from orchestrator.record.state import SweepState
 
 
@@ -257,7 +259,7 @@ def test_a_real_sweep_replays(small_sweep: SweepState) -> None:
 
 
 def test_a_resumed_sweep_that_reports_again_has_the_same_curves(small_sweep: SweepState) -> None:
-    before = small_sweep.curves()
+    before = read_curves(small_sweep)
     again = [
         record for record in read_records(small_sweep.folder) if record.kind in ("evaluation", "pack_end", "score")
     ]
@@ -267,5 +269,5 @@ def test_a_resumed_sweep_that_reports_again_has_the_same_curves(small_sweep: Swe
             ledger.append(record.kind, **record.fields)
     state = SweepState.load(small_sweep.folder)
     assert state.conflicts == []
-    assert state.curves().equals(before)
+    assert read_curves(state).equals(before)
     assert np.isnan(before["value"]).any()

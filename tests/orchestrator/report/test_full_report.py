@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.consoles import WholeConsole
-from orchestrator.record.ledger import LEDGER_FILE, Record
+from orchestrator.record.records import LEDGER_FILE, Record
 from orchestrator.record.state import SweepState
 from orchestrator.report.files import read_summary, write_report
 from orchestrator.report.layout import WIDE

@@ -13,6 +13,7 @@ from rich.console import Console
 from orchestrator.figures import drawing
 from orchestrator.figures.last_and_best import SHOWN, last_and_best_figure
 from orchestrator.record import curves as curve_store
+from orchestrator.record.curves import read_curves
 from orchestrator.record.state import SweepState
 from orchestrator.report.files import write_report
 from orchestrator.report.layout import WIDE
@@ -55,7 +56,7 @@ def text_of(result, width=1000):
 
 def table_of(state):
     """config_id, seed -> step -> length -> value of the judged curve."""
-    curves = state.curves().astype({"config_id": str})
+    curves = read_curves(state).astype({"config_id": str})
     mine = curves[(curves["metric"] == "total_variation") & (curves["average"] == "ema")]
     return {
         member: rows.pivot(index="step", columns="length", values="value").astype(float)
@@ -94,7 +95,7 @@ def test_the_chosen_evaluation_is_used_for_everything(both):
         for seed, curve in band.seeds.items():
             assert curve == pytest.approx(at[seed].tolist(), nan_ok=True)
         other = result.bands[row.config_id, "kl", "raw"]  # another metric and average, at the very same step
-        curves = best.curves()
+        curves = read_curves(best)
         for seed, (step, _) in members.items():
             mine = curves[(curves["config_id"] == row.config_id) & (curves["seed"] == seed)]
             mine = mine[(mine["metric"] == "kl") & (mine["average"] == "raw") & (mine["step"] == (step or 100))]
@@ -113,7 +114,7 @@ def test_the_chosen_evaluation_is_used_for_everything(both):
 def test_comparisons_of_averages_are_at_one_step_of_each_member(both):
     result = summary(both[1])
     steps = {(name, seed): step for name, of in by_hand(both[1]).items() for seed, (step, _) in of.items()}
-    curves = both[1].curves().astype({"config_id": str})
+    curves = read_curves(both[1]).astype({"config_id": str})
     mine = curves[(curves["metric"] == "total_variation") & curves["length"].isin([8, 9, 10, 11])]
     apart = []
     for (name, seed), step in steps.items():
@@ -218,7 +219,7 @@ def test_other_directions_choose_the_highest(sweeps):
     spec = {**BEST, "objective.metric": "margin", "objective.direction": "maximize", "objective.threshold": 0.1}
     state = sweeps("up", spec=spec)
     result = summary(state)
-    curves = state.curves().astype({"config_id": str})
+    curves = read_curves(state).astype({"config_id": str})
     mine = curves[(curves["metric"] == "margin") & (curves["average"] == "ema") & curves["length"].isin([6, 7])]
     means = mine.astype({"value": float}).groupby(["config_id", "seed", "step"])["value"].mean()
     for one in result.last_and_best:
@@ -248,7 +249,7 @@ def test_figure_draws_every_seed_and_marks_what_was_chosen(both, monkeypatch, tm
 
 def test_what_is_read_in_pieces_gives_the_same_summary(both, monkeypatch):
     for state in both:
-        whole = summary(state, state.curves())
+        whole = summary(state, read_curves(state))
         for rows in (1, 5000, 10**9):
             monkeypatch.setattr(curve_store, "_ROWS_AT_ONCE", rows)
             assert str(summary(SweepState.load(state.folder))) == str(whole)
@@ -256,19 +257,20 @@ def test_what_is_read_in_pieces_gives_the_same_summary(both, monkeypatch):
 
 def test_keep_and_packs_give_the_rows_they_name(both):
     state = both[0]
-    every = state.curves()
-    few = state.curves(keep=lambda curves: (curves["length"] == 6).to_numpy())
+    every = read_curves(state)
+    few = read_curves(state, keep=lambda curves: (curves["length"] == 6).to_numpy())
     pd.testing.assert_frame_equal(few, every[every["length"] == 6].reset_index(drop=True))
-    one = state.curves(packs={"pack0001"})
+    one = read_curves(state, packs={"pack0001"})
     name = next(name for name, c in state.configurations.items() if c.number == 1)
     wanted = every[every["config_id"] == name].reset_index(drop=True).astype({"config_id": str})
     pd.testing.assert_frame_equal(one.astype({"config_id": str}), wanted)
     assert (
-        len(state.curves(packs=set())) == 0 and len(state.curves(keep=lambda curves: np.zeros(len(curves), bool))) == 0
+        len(read_curves(state, packs=set())) == 0
+        and len(read_curves(state, keep=lambda curves: np.zeros(len(curves), bool))) == 0
     )
 
 
 def test_an_unfinished_sweep_chooses_for_what_is_done(tmp_path, synthetic_sweep):
     state = synthetic_sweep(tmp_path / "begun", VALUES, 2, restless, spec=MANY | BEST, ended=False, stop_after_step=50)
     assert summary(state).last_and_best == () and "chosen step" not in text_of(summary(state))
-    assert len(choose(state.curves(), state.spec["objective"])) == 6
+    assert len(choose(read_curves(state), state.spec["objective"])) == 6

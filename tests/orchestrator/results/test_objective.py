@@ -15,6 +15,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from orchestrator.record.curves import read_curves
 from orchestrator.record.state import SweepState
 from orchestrator.results.objective import (
     ConfigurationScore,
@@ -237,8 +238,8 @@ def test_a_sweep_is_scored_from_its_state(
     failed = {(1, 0): 60, (2, 0): 10, (2, 1): 100, (2, 2): 1}
     state = synthetic_sweep(tmp_path / "s", drawn, 3, simple_curve, failed=failed, died=[3])
     section = state.spec["objective"]
-    scores = score_configurations(score_members(state.curves(), section, state.seeds()), section)
-    final = score_configurations(score_members(state.curves(final_only=True), section), section)
+    scores = score_configurations(score_members(read_curves(state), section, state.seeds()), section)
+    final = score_configurations(score_members(read_curves(state, final_only=True), section), section)
     assert scores == final  # a dead pack has NaN rows, so its seeds are known to have failed either way
     assert [(one.seeds_run, one.seeds_failed, one.failed) for one in scores] == [
         (3, 0, False), (3, 1, False), (3, 3, True), (3, 3, True),

@@ -5,13 +5,14 @@ import math
 import numpy as np
 import pytest
 
+from orchestrator.record.curves import read_curves
 from orchestrator.results.length_groups import LengthGroups, spans
 from orchestrator.results.summary import summary
 
 
 def test_summary_equals_the_numbers_by_hand(small_sweep):
     result = summary(small_sweep)
-    curves = small_sweep.curves(final_only=True)
+    curves = read_curves(small_sweep, final_only=True)
     mine = curves[(curves["metric"] == "total_variation") & (curves["average"] == "ema")]
     assert [row.rank for row in result.rows] == [1, 2, 3, 4, 5, 6]
     assert [row.number for row in result.rows] == [0, 1, 2, 3, 4, 5]
@@ -42,7 +43,7 @@ def test_averages_are_compared_on_the_same_members(small_sweep):
     assert [(pair.group, pair.average, pair.against) for pair in pairs] == [
         (group, "raw", "ema") for group in ("trained", "selection", "test")
     ]
-    curves = small_sweep.curves(final_only=True)
+    curves = read_curves(small_sweep, final_only=True)
     for pair, lengths in zip(pairs, (range(1, 6), (6, 7), range(8, 12)), strict=True):
         mine = curves[(curves["metric"] == "total_variation") & curves["length"].isin(lengths)]
         means = mine.pivot_table("value", ["config_id", "seed"], "average", observed=True).dropna()

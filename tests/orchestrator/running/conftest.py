@@ -18,7 +18,8 @@ import pytest
 
 from orchestrator import cli
 from orchestrator.plan.packs import make_packs
-from orchestrator.record.ledger import Ledger, Record, read_records
+from orchestrator.record.ledger import Ledger
+from orchestrator.record.records import Record, read_records
 from orchestrator.record.state import SweepState
 from orchestrator.running import inline
 from orchestrator.running.driver import SweepDriver

@@ -11,9 +11,12 @@ import pytest
 from rich.console import Console
 
 from orchestrator.errors import SpecChanged, SweepExists
-from orchestrator.record.ledger import LEDGER_FILE, Ledger
+from orchestrator.record.curves import read_curves
+from orchestrator.record.ledger import Ledger
+from orchestrator.record.records import LEDGER_FILE
 from orchestrator.record.state import SweepState
 from orchestrator.results.summary import summary
+from orchestrator.running import driver
 from orchestrator.sweep import SPEC_FILE, refuse_existing, resume_sweep
 from search_spaces import dump_yaml, load_sweep
 
@@ -30,7 +33,7 @@ BEST = (*RESTLESS, "objective.evaluation=best")
 
 def judged_by_hand(state):
     """config_id -> median over seeds of the smallest mean at the selection length, over all evaluations."""
-    curves = state.curves().astype({"config_id": str, "value": float})
+    curves = read_curves(state).astype({"config_id": str, "value": float})
     mine = curves[(curves["metric"] == "total_variation") & (curves["average"] == "ema") & (curves["length"] == 4)]
     return mine.groupby(["config_id", "seed"])["value"].min().groupby("config_id").median().to_dict()
 
@@ -41,13 +44,12 @@ def scores(state):
 
 def test_scores_are_those_of_the_best_evaluations(stage, monkeypatch):
     read = []
-    original = SweepState.curves
 
-    def curves(self, final_only=False, *, packs=None, keep=None):
+    def curves(state, final_only=False, *, packs=None, keep=None):
         read.append(packs)
-        return original(self, final_only, packs=packs, keep=keep)
+        return read_curves(state, final_only, packs=packs, keep=keep)
 
-    monkeypatch.setattr(SweepState, "curves", curves)
+    monkeypatch.setattr(driver, "read_curves", curves)
     state = stage("best", *BEST, pack=3).play()
     packs = [{pack_id} for pack_id in state.packs]
     assert len(packs) > 1 and [found for found in read if found] == packs  # each pack once, when it has ended
@@ -55,7 +57,7 @@ def test_scores_are_those_of_the_best_evaluations(stage, monkeypatch):
     last = stage("last", *RESTLESS, pack=3).play()
     assert [found for found in read if found] == []
     assert scores(state) == pytest.approx(judged_by_hand(state)) and len(scores(state)) == 2
-    assert last.curves().equals(state.curves())
+    assert read_curves(last).equals(read_curves(state))
     gained = [score - scores(state)[name] for name, score in scores(last).items()]
     assert min(gained) >= 0 and max(gained) > 0
     assert {row.config_id: row.score for row in summary(state).rows} == scores(state)

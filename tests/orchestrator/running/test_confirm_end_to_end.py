@@ -6,7 +6,7 @@ import sqlite3
 import pandas as pd
 import pytest
 
-from orchestrator.record.ledger import LEDGER_FILE, read_first_record
+from orchestrator.record.records import LEDGER_FILE, read_first_record
 from orchestrator.record.state import SweepState
 
 

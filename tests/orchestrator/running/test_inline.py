@@ -16,7 +16,8 @@ from threadpoolctl import threadpool_info
 from orchestrator.errors import UserError
 from orchestrator.plan.packs import Cluster
 from orchestrator.preview.forecast import forecast
-from orchestrator.record.ledger import read_records
+from orchestrator.record.curves import read_curves
+from orchestrator.record.records import read_records
 from orchestrator.record.state import SweepState
 from orchestrator.running import inline, schedulers
 from orchestrator.running.interrupts import Interrupts
@@ -93,7 +94,7 @@ def test_a_driver_may_take_longer_than_the_watchdog_waits(stage):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_inside_torch_leaves_a_resumable_sweep(stage, monkeypatch, number):
     """It comes while the loss is differentiated: torch is left as it was, and the rest is what it would have been."""
-    whole, one, steps = stage("whole").play().curves(), stage("signalled"), Counter()
+    whole, one, steps = read_curves(stage("whole").play()), stage("signalled"), Counter()
     task = type(MemberConfig.from_dict({**read_first_configuration(stage), "seed": 0}).task)
     original = task.loss
 
@@ -109,7 +110,7 @@ def test_a_signal_inside_torch_leaves_a_resumable_sweep(stage, monkeypatch, numb
         one.play(held=interrupts.held)
     assert steps["seen"] == 50 and torch._C._functorch.maybe_current_level() is None
     assert len([record for record in read_records(one.folder) if record.kind == "evaluation"]) == 2
-    assert one.play().curves().equals(whole)
+    assert read_curves(one.play()).equals(whole)
 
 
 def read_first_configuration(stage) -> dict:

@@ -89,6 +89,6 @@ def test_a_wrong_setting_of_ones_own_task_is_named_as_that_of_a_shipped_one(leng
 
 
 def records_code(folder: Path) -> dict:
-    from orchestrator.record.ledger import read_first_record
+    from orchestrator.record.records import read_first_record
 
     return read_first_record(folder).fields["code"][0]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.record.ledger import LEDGER_FILE
+from orchestrator.record.records import LEDGER_FILE
 from orchestrator.record.state import SweepState
 
 pytestmark = pytest.mark.timeout(1200)

@@ -11,7 +11,9 @@ import pytest
 
 from orchestrator.errors import LedgerError
 from orchestrator.record import ledger as ledger_module
-from orchestrator.record.ledger import LEDGER_FILE, Ledger, read_records
+from orchestrator.record.curves import read_curves
+from orchestrator.record.ledger import Ledger
+from orchestrator.record.records import LEDGER_FILE, read_records
 from orchestrator.record.state import SweepState
 from orchestrator.results.objective import score_configurations, score_members
 from orchestrator.running import driver as driver_module
@@ -30,7 +32,7 @@ def test_every_member_is_trained_and_every_configuration_scored_once(stage, reco
     assert all(
         member.status == "complete" for found in state.configurations.values() for member in found.members.values()
     )
-    curves = state.curves(final_only=True)
+    curves = read_curves(state, final_only=True)
     again = score_configurations(score_members(curves, one.spec.objective), one.spec.objective)
     assert {one.config_id: one.score for one in again} == {
         name: found.score for name, found in state.configurations.items()
@@ -53,7 +55,7 @@ def test_a_death_after_any_record_changes_nothing(stage, tmp_path):
     """The ledger is cut after each of its records in turn, the checkpoints as they were then or later. The resumed
     sweep ends with the same bits, scores each configuration once and trains no complete pack again."""
     whole = stage("uninterrupted")
-    wanted = whole.play().curves()
+    wanted = read_curves(whole.play())
     lines = (whole.folder / LEDGER_FILE).read_bytes().splitlines(keepends=True)
     for count in range(1, len(lines) + 1):
         one = stage(f"cut-{count}")
@@ -64,7 +66,7 @@ def test_a_death_after_any_record_changes_nothing(stage, tmp_path):
         complete = {fields["pack_id"] for fields in ended}
         trained = set()
         state = one.play(during=lambda pack_id, step, trained=trained: trained.add(pack_id))
-        assert state.curves().equals(wanted), f"after {count} records"
+        assert read_curves(state).equals(wanted), f"after {count} records"
         kinds = Counter(record.kind for record in read_records(one.folder))
         assert kinds == {"sweep": 1, "configuration": 4, "pack": 3, "evaluation": 9, "pack_end": 3, "score": 4}
         assert not trained & complete and not state.conflicts
@@ -86,12 +88,12 @@ def test_a_death_during_training_costs_at_most_a_checkpoint_interval(stage):
     assert [step for pack_id, step in steps if pack_id == first] == [20, 40, 60]
     evaluations = [r.fields for r in read_records(one.folder) if r.kind == "evaluation"]
     assert Counter((fields["pack_id"], fields["step"]) for fields in evaluations).most_common(1)[0][1] == 1
-    assert state.curves().equals(whole.play().curves())
+    assert read_curves(state).equals(read_curves(whole.play()))
 
 
 def test_results_do_not_depend_on_packs_or_their_order(stage):
-    one = stage("a").play().curves()
-    other = stage("b", pack=1).play(order=lambda packs: packs[::-1]).curves()
+    one = read_curves(stage("a").play())
+    other = read_curves(stage("b", pack=1).play(order=lambda packs: packs[::-1]))
     assert one.equals(other)
 
 
@@ -117,7 +119,7 @@ def test_tpe_waits_for_a_generation_and_survives_a_restart(stage):
         except Died:
             continue
     assert len(deaths) >= 3
-    assert state.curves().equals(whole.curves())
+    assert read_curves(state).equals(read_curves(whole))
     assert {n: d.values for n, d in state.draws.items()} == {n: d.values for n, d in whole.draws.items()}
 
 
@@ -130,7 +132,7 @@ def test_a_configuration_whose_seeds_all_diverge_fails_and_the_sweep_goes_on(sta
     assert all(member.failed_at >= 0 for member in bad.members.values())
     assert bad.finished and bad.score is None
     assert good.score is not None and best_configuration(state) is good
-    values = state.curves(final_only=True).set_index("config_id")["value"]
+    values = read_curves(state, final_only=True).set_index("config_id")["value"]
     assert np.isnan(values[bad.config_id]).all() and np.isfinite(values[good.config_id]).all()
 
 
@@ -176,7 +178,7 @@ def test_a_pack_that_was_given_up_is_tried_again_and_ends_as_if_it_had_never_die
     trained = []
     state = one.play(during=lambda pack_id, step: trained.append(pack_id))
     assert set(trained) == {pack_id} and not state.deaths and not state.conflicts
-    assert state.curves().equals(whole.curves())
+    assert read_curves(state).equals(read_curves(whole))
     assert kept.items() <= {name: found.score for name, found in state.configurations.items()}.items()
     assert {n: c.score for n, c in state.configurations.items()} == {
         n: c.score for n, c in whole.configurations.items()
@@ -212,7 +214,7 @@ def test_a_full_disk_stops_the_sweep_and_leaves_nothing_half_counted(stage, monk
     monkeypatch.undo()
     before = read_records(one.folder)
     assert len(before) == 1 + 9
-    assert one.play().curves().equals(whole.play().curves())
+    assert read_curves(one.play()).equals(read_curves(whole.play()))
 
 
 def test_curves_that_cannot_be_written_are_not_recorded(stage, monkeypatch):
@@ -243,7 +245,7 @@ def test_a_truncated_checkpoint_gives_way_to_the_one_before(stage):
     (one.folder / LEDGER_FILE).write_bytes(b"".join(lines[:-1]))
     state = one.play()
     assert any(str(newest) in text and "previous" in text for text in one.said)
-    assert state.curves().equals(whole.play().curves())
+    assert read_curves(state).equals(read_curves(whole.play()))
 
 
 def test_the_meter_counts_steps_between_evaluations(stage):

@@ -7,8 +7,9 @@ import pytest
 
 from orchestrator.errors import DamagedWeights, UserError
 from orchestrator.preview.forecast import forecast
+from orchestrator.record.curves import read_curves
 from orchestrator.record.kept_weights import kept_weights, load
-from orchestrator.record.ledger import LEDGER_FILE, read_records
+from orchestrator.record.records import LEDGER_FILE, read_records
 from search_spaces import load_sweep
 from trainers.config.member import MemberConfig
 
@@ -28,7 +29,7 @@ def files(one) -> dict[str, bytes]:
 def test_every_member_has_its_weights_and_nothing_else_differs(kept, stage, tiny):
     one, state = kept
     plain = stage("plain").play()
-    assert state.curves().equals(plain.curves())
+    assert read_curves(state).equals(read_curves(plain))
     assert load_sweep(tiny, [KEEP]).spec_hash == load_sweep(tiny).spec_hash
     found = kept_weights(state)
     assert set(found) == {(name, seed) for name, seeds in state.seeds().items() for seed in seeds}

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from orchestrator.record.curves import read_curves
 from orchestrator.record.state import SweepState
 from orchestrator.results.objective import quartiles
 from orchestrator.statistics.bootstrap import bootstrap_clustered_median
@@ -82,7 +83,7 @@ def test_median_curves_by_brute_force(
 
 
 def test_median_curves_of_a_sweep(small_sweep: SweepState) -> None:
-    curves = small_sweep.curves()
+    curves = read_curves(small_sweep)
     medians = median_curves(curves)
     groups = curves.groupby(["config_id", "average", "metric", "length", "step"], observed=True)["value"]
     assert len(medians) == groups.ngroups

@@ -15,6 +15,7 @@ import pandas as pd
 import pytest
 from mlflow.tracking import MlflowClient
 
+from orchestrator.record.curves import read_curves
 from orchestrator.record.state import SweepState
 from orchestrator.results.summary import Row, Summary
 from orchestrator.tracking import pages
@@ -98,7 +99,7 @@ def sweep(tmp_path: Path, build: Callable[..., SweepState], fresh_store: Path) -
 def expected_points(state: SweepState) -> Counter:
     """(config_id, key, step, value) of every curve and summary, worked out from curves.parquet's rows alone."""
     points: Counter = Counter()
-    curves = state.curves().astype({"config_id": str, "average": str, "metric": str})
+    curves = read_curves(state).astype({"config_id": str, "average": str, "metric": str})
     last = at_the_steps_that_count(state, curves)
     headline = ("total_variation", "invalid_mass", "margin")
     for (config_id, metric, average, length), rows in last.groupby(["config_id", "metric", "average", "length"]):

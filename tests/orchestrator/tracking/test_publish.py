@@ -10,7 +10,7 @@ from mlflow.tracking import MlflowClient
 from typer.testing import CliRunner
 
 from orchestrator import cli
-from orchestrator.record.ledger import LEDGER_FILE
+from orchestrator.record.records import LEDGER_FILE
 from orchestrator.report import artifacts as report
 from orchestrator.results.summary import summary
 from orchestrator.tracking.sqlite_store import default_uri

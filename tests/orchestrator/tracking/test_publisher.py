@@ -6,7 +6,7 @@ import time
 import pytest
 from mlflow.tracking import MlflowClient
 
-from orchestrator.record.ledger import LEDGER_FILE
+from orchestrator.record.records import LEDGER_FILE
 from orchestrator.tracking.publisher import Publisher
 from orchestrator.tracking.server import free_port
 from orchestrator.tracking.store import OUTAGE
