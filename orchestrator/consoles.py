@@ -1,4 +1,4 @@
-"""Consoles that break nothing: as wide as the terminal, or wide and unwrapped where output goes to a file or pipe."""
+"""Consoles that never crop a line: as wide as the terminal, or wide and unwrapped in a file or pipe."""
 
 import shlex
 import sys
@@ -12,10 +12,10 @@ WIDTH_OF_FILES = 160  # of tables in logs and pipes, where nobody has said how w
 
 
 class WholeConsole(Console):
-    """Prints lines that are wider than it whole; a terminal wraps them itself, and they can be copied from it."""
+    """A console that never crops a line: a terminal wraps long ones itself, and they can be copied whole."""
 
     def print(self, *objects: Any, **options: Any) -> None:
-        """As Console.print, without cropping."""
+        """Print as Console does, without cropping."""
         super().print(*objects, **{"crop": False, **options})
 
 

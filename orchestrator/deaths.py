@@ -1,4 +1,4 @@
-"""How packs that died are spoken of, by terminal, report and status alike."""
+"""What terminal, report and status say of packs that died."""
 
 from collections.abc import Sequence
 from pathlib import Path

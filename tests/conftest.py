@@ -11,10 +11,12 @@ from rich.console import Console
 from orchestrator.plan import own_code
 from trainers.config import registry
 
+NOT_OWN = (Path(sys.prefix), Path(sys.base_prefix), Path(__file__).parents[1])
+
 
 @pytest.fixture
 def own_code_forgotten() -> Iterator[None]:
-    """What a test imports and registers is gone after it."""
+    """What a test imports and registers of its own is gone after it."""
     before = {kind: dict(registry.classes(kind)) for kind in registry.KINDS}
     modules, path, loaded = set(sys.modules), list(sys.path), dict(own_code._loaded)
     yield
@@ -22,7 +24,9 @@ def own_code_forgotten() -> Iterator[None]:
         registry._classes[kind].clear()
         registry._classes[kind].update(known)
     for name in set(sys.modules) - modules:
-        del sys.modules[name]
+        file = getattr(sys.modules[name], "__file__", None)
+        if file and not any(Path(file).is_relative_to(folder) for folder in NOT_OWN):
+            del sys.modules[name]
     sys.path[:] = path
     own_code._loaded.clear()
     own_code._loaded.update(loaded)

@@ -26,7 +26,7 @@ class Cost:
 
 
 def estimate(member: MemberConfig) -> Cost:
-    """Counted on one row and on two, without training."""
+    """What a member costs; memory is counted on one row and on two, without training."""
     pack = Pack([member], torch.device("cpu"))
     width = 8 if member.optimization.dtype == "float64" else 4
     buffers = sum(len(average.start(torch.zeros(1, 1))) for average in pack.averages)

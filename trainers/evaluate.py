@@ -52,7 +52,7 @@ def evaluate(pack: Pack, state: State) -> tuple[tuple[str, ...], NDArray[np.floa
 
 
 def logits(pack: Pack, weights: Mapping[str, Tensor], tokens_MBT: Tensor) -> Tensor:
-    """Logits (M, B, T, V) without noise, some rows after others where a row takes many operations."""
+    """Logits (M, B, T, V) without noise, a few rows at a time where a row takes many operations."""
     each = float(pack.model.operations(pack.task, 1, tokens_MBT.shape[-1]))
     rows = max(1, int(OPERATIONS_AT_ONCE // max(each, 1.0)))
     pieces = [pack.model.logits(weights, some, None, pack.form) for some in torch.split(tokens_MBT, rows, dim=1)]

@@ -70,7 +70,7 @@ class Stream:
         return (radius * torch.cos(angle)).to(torch.float32).reshape(len(self.seeds_S), *shape)
 
     def integers(self, site: int, shape: tuple[int, ...], high: int) -> Tensor:
-        """Integers in [0, high), int64 (S, *shape); no value is off its share by more than high / 2^32."""
+        """Integers in [0, high), int64 (S, *shape); each probability is 1 / high up to a relative high / 2^32."""
         return (self.bits(site, shape) * high) >> 32
 
     def permutations(self, site: int, batch: int, n: int, take: int) -> Tensor:

@@ -63,5 +63,5 @@ class Cosine(Schedule):
 
 
 def _decayed(step: Tensor, warmup: int, steps: int) -> Tensor:
-    """How much of the decay is behind us at `step`, from 0 at the end of the warm-up to 1 at the last step."""
+    """How far the decay has come at `step`: 0 at the end of the warm-up, 1 at the last step."""
     return torch.clamp((step.double() - warmup) / max(steps - warmup, 1), min=0.0, max=1.0)

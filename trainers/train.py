@@ -93,7 +93,7 @@ class _Run:
             self.reporter.report(evaluation)
 
     def next_stop(self) -> int:
-        """The next step at which the loop has to look up: an evaluation, a checkpoint or the end."""
+        """The next step at which the loop must stop: for an evaluation, a checkpoint or the end."""
         stops = [self.pack.optimization.steps]
         if every := self.pack.evaluation.every:
             stops.append((self.done // every + 1) * every)

@@ -48,7 +48,7 @@ class Drawn:
 
     @property
     def all(self) -> tuple[Path, ...]:
-        """Every one of them."""
+        """Every figure."""
         first = [path for path in (self.comparison, self.last_and_best) if path is not None]
         return (*first, *self.scores.values(), *self.pairs, *self.families, *self.maps)
 

@@ -173,7 +173,7 @@ def _scale(axes: Axes, panel: Panel) -> None:
 
 
 def _room_for_failed(axes: Axes, panel: Panel) -> None:
-    """Room above the points for the crosses."""
+    """Leave room above the points for the crosses."""
     if any(not math.isfinite(dot.outcome.median) for dot in panel.dots):
         low, high = axes.get_ylim()
         linear = axes.get_yscale() == "linear"

@@ -134,7 +134,7 @@ def _more_packs(
 
 
 def makespan(costs: Iterable[float], workers: int) -> float:
-    """When the last of `workers` ends, the costliest pack always going to the first that is free."""
+    """The time at which the last of `workers` ends if the first that is free always gets the costliest pack left."""
     ends = [0.0] * workers
     for cost in sorted(costs, reverse=True):
         heapq.heapreplace(ends, ends[0] + cost)

@@ -142,7 +142,7 @@ def _example(member: MemberConfig) -> str:
 
 
 def _check(member: MemberConfig, lengths: str | None, figure: Path | None) -> None:
-    """Refuse what cannot come of it before anything is drawn."""
+    """Raise UserError for options that cannot be met, before anything is drawn."""
     for option, given in (("--figure", figure), ("--lengths", lengths)):
         if given is not None and not has_measures(member):
             raise UserError(

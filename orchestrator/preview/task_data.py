@@ -59,7 +59,7 @@ def examples(member: MemberConfig, count: int) -> list[Example]:
 
 
 def histograms(member: MemberConfig, lengths: Iterable[int], samples: int) -> dict[str, list[Histogram]]:
-    """By measure: of so many training inputs, in the order of training, and of as many evaluation inputs per length.
+    """Histograms by measure: of the first `samples` training inputs, and of as many of each evaluated length.
 
     Evaluation batches may end with inputs of one kind that are scored apart; those are left out.
     """

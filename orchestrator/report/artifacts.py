@@ -14,7 +14,7 @@ def sentences(result: Summary) -> list[str]:
 
 
 def of_configuration(result: Summary, row: Row) -> dict[Path, str]:
-    """Its figure: path -> folder among the artifacts."""
+    """The figure of one configuration: path -> folder among the artifacts."""
     path = result.folder / "figures" / f"configuration-{row.config_id}.png"
     return {configuration_figure(result, row, path): "figures"}
 

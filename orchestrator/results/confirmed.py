@@ -29,7 +29,7 @@ class ConfirmedRow:
 
 @dataclass(frozen=True, kw_only=True)
 class Confirmed:
-    """One confirmation of one sweep; `again_used` are its seeds that the search has used all the same."""
+    """One confirmation of one sweep; `again_used` are those of its seeds that the search has used since."""
 
     name: str
     folder: Path
@@ -42,7 +42,7 @@ class Confirmed:
 
     @property
     def sentence(self) -> str:
-        """What the confirmed score is worth."""
+        """What was confirmed on which seeds, and whether they are independent of the selection."""
         state = "" if self.finished else " (UNFINISHED)"
         worth = "which no selection used"
         if self.again_used:

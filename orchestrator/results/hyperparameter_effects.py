@@ -108,5 +108,5 @@ def effects_on(values: Mapping[str, Mapping[str, Any]], outcome: Mapping[str, fl
 
 
 def _text(value: Any) -> str | None:
-    """pandas may have made NaN of None."""
+    """The text, or None also where pandas has made NaN of None."""
     return value if isinstance(value, str) else None

@@ -25,7 +25,7 @@ Floats = npt.NDArray[np.float64]
 
 
 class ObjectiveLike(Protocol):
-    """What is read of an objective; `SweepSpec.objective` has it, and so has `Objective`."""
+    """The attributes of an objective that are read here; `SweepSpec.objective` and `Objective` have them."""
 
     @property
     def metric(self) -> str: ...  # noqa: D102

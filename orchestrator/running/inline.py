@@ -83,7 +83,7 @@ def _train(driver: Driver, pack_id: str, text: str) -> None:
 
 @contextmanager
 def _as_in_a_worker(cpus: int) -> Iterator[None]:
-    """So many threads, and the compile cache where a worker has it; afterwards as it was before."""
+    """Use `cpus` threads, and the compile cache where a worker has it; restore both afterwards."""
     import torch
 
     threads, cache = torch.get_num_threads(), os.environ.get(CACHE_VARIABLE)

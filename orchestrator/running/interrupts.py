@@ -27,7 +27,7 @@ class Interrupts:
         return self
 
     def install(self) -> None:
-        """Take the handlers (again): `ray.init` puts its own in their place."""
+        """Set our signal handlers (again): `ray.init` puts its own in their place."""
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._handle)
 

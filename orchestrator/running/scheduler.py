@@ -65,7 +65,7 @@ def run_packs(driver: Driver, *, cpus: float, gpus: float, retries: int, slots: 
 
 
 class _Unsaved:
-    """Tune pickles whatever it is given into its snapshot; a driver is not part of it."""
+    """Keeps the driver out of the snapshot into which Tune pickles everything it is given."""
 
     def __init__(self, driver: Driver) -> None:
         super().__init__()
@@ -86,10 +86,10 @@ class PackSearcher(_Unsaved, Searcher):
         return {"pack_id": pack[0], "work": pack[1]}
 
     def on_trial_complete(self, trial_id: str, result: Any = None, error: bool = False) -> None:
-        """The callback below has told the driver."""
+        """Nothing to do: the callback below tells the driver."""
 
     def save(self, checkpoint_path: str) -> None:
-        """Tune insists on a file; nothing is ever restored from it."""
+        """Write the file that Tune insists on; nothing is ever restored from it."""
         Path(checkpoint_path).write_text("null")
 
     def restore(self, checkpoint_path: str) -> None:
@@ -103,15 +103,15 @@ class Recorder(_Unsaved, TrialProgressCallback):
     """
 
     def on_step_begin(self, iteration: int, trials: Any, **info: Any) -> None:
-        """Ten times a second."""
+        """Tell the driver, about ten times a second."""
         guarded(self.driver.tick)
 
     def on_trial_start(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
-        """An actor has the pack."""
+        """Tell the driver that an actor has begun with the pack."""
         guarded(self.driver.started, trial.config["pack_id"])
 
     def on_trial_result(self, iteration: int, trials: Any, trial: Any, result: Any, **info: Any) -> None:
-        """One `tune.report` of `orchestrator.running.trainable`."""
+        """Pass on one `tune.report` of `orchestrator.running.trainable`."""
         pack_id = trial.config["pack_id"]
         for text in result.pop("notices", ()):
             guarded(self.driver.noticed, pack_id, text)

@@ -28,12 +28,12 @@ class Watchdog:
         return self
 
     def heard(self) -> None:
-        """Start waiting anew."""
+        """Begin the wait again: the process is alive."""
         faulthandler.dump_traceback_later(self._seconds, exit=True, file=self._file or 2)
 
     @contextmanager
     def asleep(self) -> Iterator[None]:
-        """Wait for somebody else, for however long it takes."""
+        """Stop watching while the block waits for another process."""
         faulthandler.cancel_dump_traceback_later()
         try:
             yield
@@ -73,14 +73,14 @@ class LocalWatchdog:
         return self
 
     def heard(self) -> None:
-        """Start waiting anew. Raises PackSilent if it was too long already."""
+        """Begin the wait again: the pack is alive. Raises PackSilent if it was silent for too long already."""
         if self._silent:
             raise PackSilent(f"nothing was heard for {self._seconds:g} s")
         self._deadline = time.monotonic() + self._seconds
 
     @contextmanager
     def asleep(self) -> Iterator[None]:
-        """Wait for somebody else, for however long it takes."""
+        """Stop watching while the block waits for another process."""
         self._deadline = math.inf
         yield
         self.heard()
@@ -104,7 +104,7 @@ class LocalWatchdog:
                 return
 
     def _bark(self, number: int, frame: FrameType | None) -> None:
-        """In the main thread, wherever it stands; not while the pack waits for somebody else, or has ended."""
+        """Raise PackSilent in the main thread, unless the pack waits for another process or has ended."""
         if self._silent and self._deadline < math.inf:
             self._deadline = math.inf
             raise PackSilent(f"nothing was heard for {self._seconds:g} s")

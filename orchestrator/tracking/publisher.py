@@ -43,7 +43,7 @@ class Publisher:
         self._thread.start()
 
     def notify(self) -> None:
-        """Something is new in the ledger; returns at once."""
+        """Say that something is new in the ledger; returns at once."""
         self._wake.set()
 
     def close(self, timeout: float = 60.0) -> str | None:

@@ -82,7 +82,7 @@ class Store:
         self.experiment_id = self._experiment(experiment)
 
     def runs_of(self, sweep_id: str) -> dict[str | None, Run]:
-        """The runs of a sweep by config_id (None: the parent); a twin left by a lost answer is deleted."""
+        """The runs of a sweep by config_id (None: the parent); a second one, left by a lost answer, is deleted."""
         runs: dict[str | None, list[Run]] = defaultdict(list)
         token = None
         while True:

@@ -23,12 +23,12 @@ def digest(value: Any) -> str:
 
 
 def identity(settings: Settings) -> dict[str, Any]:
-    """The values that name these settings, as plain data."""
+    """The values that enter the hash that names these settings, as plain data."""
     return _without_absent(settings, lambda item, value: plain_value(value), identity)
 
 
 def structure(settings: Settings) -> dict[str, Any]:
-    """What of these settings the members of a pack must share: of member hyperparameters only their variants."""
+    """The part of these settings that members of a pack must share; of member hyperparameters only their variants."""
     return _without_absent(settings, _shared, structure)
 
 

@@ -39,7 +39,7 @@ class EvaluationConfig(Settings):
     lengths: str | tuple[int, ...] = setting("all", help="`all`, or a list of lengths")
 
     def cross_checks(self) -> Iterator[Problem]:
-        """Lengths are `all` or distinct."""
+        """Problems unless the lengths are `all` or distinct."""
         if isinstance(self.lengths, str):
             if self.lengths != "all":
                 yield Problem(

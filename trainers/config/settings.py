@@ -91,7 +91,7 @@ class Settings:
             raise ConfigError(problems)
 
     def cross_checks(self) -> Iterator[Problem]:
-        """Problems between fields that are each right alone."""
+        """Problems with fields that are right alone but do not go together."""
         return iter(())
 
     @classmethod

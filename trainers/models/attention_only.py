@@ -51,7 +51,7 @@ class AttentionOnly(Settings):
     )
 
     def cross_checks(self) -> Iterator[Problem]:
-        """Dropout sites are distinct; the table form is asked for only where it is exact."""
+        """Problems if a dropout site is named twice, or the table form asked for where it is not exact."""
         if len(set(self.dropout_sites)) != len(self.dropout_sites):
             yield Problem(
                 key="dropout_sites",
@@ -65,7 +65,7 @@ class AttentionOnly(Settings):
             )
 
     def task_problems(self, task: Settings) -> Iterator[Problem]:
-        """Any task of token sequences will do."""
+        """No problems: any task of token sequences will do."""
         return iter(())
 
     def form_used(self, task: Settings) -> str:
@@ -80,7 +80,7 @@ class AttentionOnly(Settings):
 
     @property
     def random(self) -> bool:
-        """Nothing but dropout is random."""
+        """Training draws no random numbers besides dropout."""
         return False
 
     def parameters(self, task: Settings) -> tuple[Parameter, ...]:
@@ -102,7 +102,7 @@ class AttentionOnly(Settings):
         return tuple(found)
 
     def operations(self, task: Settings, batch: int, positions: int) -> float:
-        """Multiply-adds times two of one forward pass over `batch` rows of `positions` tokens."""
+        """Operations (twice the multiply-adds) of one forward pass over `batch` rows of `positions` tokens."""
         v: int = task.outputs  # type: ignore[attr-defined]
         d, k = self.width, self.value_width or self.width
         tables = 2.0 * v * (2 * d * d + 2 * d * k + 3 * d * v)

@@ -31,19 +31,19 @@ class LinearAttention(Settings):
     free_value: bool = setting(False, help="train v of the relative form too, from a random start")
 
     def task_problems(self, task: Settings) -> Iterator[Problem]:
-        """Only ring regression reads coefficients."""
+        """A problem unless the task is ring regression: no other reads coefficients."""
         if not isinstance(task, RingRegression):
             yield Problem(
                 key="name", given=self.name, message="gives coefficients, not logits", allowed="task ring_regression"
             )
 
     def form_used(self, task: Settings) -> str:
-        """There is one form."""
+        """This model has one form only."""
         return "plain"
 
     @property
     def random(self) -> bool:
-        """Nothing is random but the start."""
+        """Training draws no random numbers."""
         return False
 
     def parameters(self, task: Settings) -> tuple[Parameter, ...]:
@@ -57,7 +57,7 @@ class LinearAttention(Settings):
         return (vectors, *(Parameter(name=name, shape=(self.width,), std=std, decay=False) for name in names))
 
     def operations(self, task: Settings, batch: int, positions: int) -> float:
-        """Multiply-adds times two of one pass."""
+        """Operations of one forward pass: twice its multiply-adds."""
         return 2.0 * positions * self.width * (positions if self.encoding == "ape" else 1)
 
     def logits(self, weights: Mapping[str, Tensor], tokens_MBT: Tensor, noise: Dropout | None, form: str) -> Tensor:
@@ -78,7 +78,7 @@ class LinearAttention(Settings):
     def diagnostics(
         self, weights: Mapping[str, Tensor], tokens_MBT: Tensor, lengths: tuple[int, ...]
     ) -> dict[str, Tensor]:
-        """None."""
+        """This model measures nothing of itself."""
         return {}
 
     def maps(self, weights: Weights, task: Settings) -> Mapping[str, Map]:

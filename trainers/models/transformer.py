@@ -43,7 +43,7 @@ class Transformer(Settings):
     init_std: float = setting(0.02, above=0.0, help="standard deviation of initial matrix entries")
 
     def cross_checks(self) -> Iterator[Problem]:
-        """Heads divide the width unless they have their own, the position fits them, dropout sites are distinct."""
+        """Problems with the number of heads, the position for them, and dropout sites named twice."""
         if self.head_width is None and self.width % self.heads:
             message = f"{self.heads} does not divide width {self.width}"
             yield Problem(key="heads", given=self.heads, message=message, allowed="a divisor of width, or a head_width")
@@ -58,14 +58,14 @@ class Transformer(Settings):
             )
 
     def task_problems(self, task: Settings) -> Iterator[Problem]:
-        """A task of next tokens needs a causal model; the positions may ask for more."""
+        """Problems if the task needs a causal model and this is none, and those of the positional encoding."""
         if getattr(task, "causal", False) and not self.causal:
             message = "sees the tokens it should predict: this task is scored after every prefix"
             yield Problem(key="name", given=self.name, message=message, allowed="a causal model")
         yield from self.position.task_problems(task)
 
     def form_used(self, task: Settings) -> str:
-        """There is one form."""
+        """This model has one form only."""
         return "plain"
 
     @property
@@ -94,7 +94,7 @@ class Transformer(Settings):
         return tuple(found)
 
     def operations(self, task: Settings, batch: int, positions: int) -> float:
-        """Multiply-adds times two of one forward pass over `batch` rows of `positions` tokens."""
+        """Operations (twice the multiply-adds) of one forward pass over `batch` rows of `positions` tokens."""
         outputs: int = task.outputs  # type: ignore[attr-defined]
         inner, hidden = self.heads * self._head_width, self.hidden or 4 * self.width
         each = (
@@ -127,9 +127,9 @@ class Transformer(Settings):
     def diagnostics(
         self, weights: Mapping[str, Tensor], tokens_MBT: Tensor, lengths: tuple[int, ...]
     ) -> dict[str, Tensor]:
-        """None."""
+        """This model measures nothing of itself."""
         return {}
 
     def maps(self, weights: Weights, task: Settings) -> Mapping[str, Map]:
-        """Those of the positional encoding."""
+        """The maps of the positional encoding."""
         return self.position.maps(weights, task)

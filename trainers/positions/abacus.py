@@ -32,11 +32,11 @@ class Abacus(Position):
 
     @property
     def random(self) -> bool:
-        """Offsets are drawn where they are asked for."""
+        """Whether training draws random offsets."""
         return self.max_offset > 0
 
     def task_problems(self, task: Settings) -> Iterator[Problem]:
-        """The task says which ids are digits and pads."""
+        """Problems if the task has other digits than these, or no pad where pads are counted."""
         digits, pad = getattr(task, "digits", None), getattr(task, "pad", None)
         if digits != self.digits:
             message = f"input ids below {self.digits} as digits, and the task has {digits or 'no'} digits"

@@ -29,7 +29,7 @@ class Learned(Position):
 
     @property
     def random(self) -> bool:
-        """Offsets are drawn where they are asked for."""
+        """Whether training draws random offsets."""
         return self.max_offset > 0
 
     def parameters(self, longest: int, width: int, heads: int, std: float) -> tuple[Parameter, ...]:

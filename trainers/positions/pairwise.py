@@ -31,7 +31,7 @@ def pairwise_scores(q_MBHTK: Tensor, table_MRK: Tensor, rows: Tensor) -> Tensor:
 
 
 def multiplier_problems(uniform: int, task: Settings) -> Iterator[Problem]:
-    """As many uniform positions as the task has multiplier digits."""
+    """A problem unless there are as many uniform positions as the task has multiplier digits."""
     digits = getattr(task, "multiplier_digits", None)
     if digits != uniform:
         message = f"{uniform} uniform positions, and the task has {digits or 'no'} multiplier digits"

@@ -18,7 +18,7 @@ class Rope(Position):
     base: float = setting(10000.0, above=1.0, help="base of the geometric series of wavelengths")
 
     def head_problems(self, heads: int, head_width: int) -> Iterator[Problem]:
-        """Coordinates are rotated in pairs."""
+        """A problem if the head width is odd: coordinates are rotated in pairs."""
         if head_width % 2:
             yield Problem(key="position", given="rope", message=f"rope needs an even head width, not {head_width}")
 

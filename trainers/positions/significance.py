@@ -33,13 +33,13 @@ class Significance(Position):
     uniform: int = setting(0, low=0, help="multiplier digits with a vector for all queries; 0: significance alone")
 
     def head_problems(self, heads: int, head_width: int) -> Iterator[Problem]:
-        """Some heads are added."""
+        """A problem if no head is left to see significance."""
         if self.ordinary is not None and self.ordinary >= heads:
             message = f"{self.ordinary} ordinary heads leave none of {heads} to see significance"
             yield Problem(key="position.ordinary", given=self.ordinary, message=message, allowed=f"< heads ({heads})")
 
     def task_problems(self, task: Settings) -> Iterator[Problem]:
-        """Two numbers around an operator, and as many uniform digits as the multiplier has, or 0."""
+        """Problems unless the task has two numbers around an operator, and the multiplier `uniform` digits."""
         if not hasattr(task, "places"):
             message = "needs a task of two numbers around an operator"
             yield Problem(key="position", given=self.name, message=message)

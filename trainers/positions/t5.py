@@ -26,7 +26,7 @@ class T5(Position):
     max_distance: int = setting(128, low=2, help="distances from here on share one bucket; more than buckets / 2")
 
     def cross_checks(self) -> Iterator[Problem]:
-        """Buckets can be halved twice, and there are distances to share the wide ones."""
+        """Problems if buckets cannot be halved twice, or `max_distance` leaves none for the wide ones."""
         if self.buckets % 4:
             yield Problem(
                 key="buckets", given=self.buckets, message="cannot be halved twice", allowed="a multiple of 4"

@@ -26,7 +26,7 @@ class Upe(Position):
     uniform: int = setting(1, low=1, help="digits of the multiplier")
 
     def task_problems(self, task: Settings) -> Iterator[Problem]:
-        """As many uniform positions as the task has multiplier digits."""
+        """A problem unless there are as many uniform positions as the task has multiplier digits."""
         return multiplier_problems(self.uniform, task)
 
     def layer_parameters(

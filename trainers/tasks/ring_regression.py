@@ -42,7 +42,7 @@ class RingRegression(Settings):
     augmented: bool = setting(False, help="train on every circular shift of the window, averaged")
 
     def cross_checks(self) -> Iterator[Problem]:
-        """Neighbourhoods and windows do not meet themselves around the ring; the target is a Gram matrix."""
+        """Problems if a neighbourhood or window meets itself around the ring, or the target is no Gram matrix."""
         half = (self.ring - 1) // 2
         if self.window > half + 1:
             yield Problem(
@@ -152,7 +152,7 @@ class RingRegression(Settings):
         return {"test_loss": errors.sum(dim=2)[:, at], "train_loss": trained.sum(dim=2)[:, at]}
 
     def derived(self, curves: Mapping[str, Curves], lengths: tuple[int, ...]) -> dict[str, Curves]:
-        """None."""
+        """No metric follows from the scores."""
         return {}
 
     def _distance(self) -> Tensor:

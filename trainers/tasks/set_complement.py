@@ -42,7 +42,7 @@ class SetComplement(Settings):
     compiles: ClassVar[bool] = True  # whether sampling is compiled with the step
 
     def cross_checks(self) -> Iterator[Problem]:
-        """A training row and its sampled target fit into the vocabulary."""
+        """A problem if a training row leaves no token absent."""
         if self.train_length >= self.vocabulary:
             yield Problem(
                 key="train_length",

@@ -116,7 +116,7 @@ class _Counts:
         ]
 
     def bounds(self, left: int, k: int, reached: bool) -> list[int]:
-        """The two bounds of `_thresholds`; of no consequence in states that no draw reaches."""
+        """The two bounds of `_thresholds`; arbitrary in states that no draw reaches."""
         if left == 0 or self.ways(left, k, reached) == 0:
             return [0, 0]
         carry, nine, less = self.ways_by_kind(left, k, reached)

@@ -59,7 +59,7 @@ class PaddedAddition(PaddedNumbers):
     shift_site: ClassVar[int] = _SHIFT
 
     def cross_checks(self) -> Iterator[Problem]:
-        """Numbers fit into the width, and carries are there where they are asked for."""
+        """Problems if numbers do not fit into the width, or carries are measured that no sum has."""
         yield from super().cross_checks()
         if self.longest_cascade is not None and self.longest_cascade > self.train_digits:
             yield Problem(
@@ -94,22 +94,22 @@ class PaddedAddition(PaddedNumbers):
 
     @property
     def longest(self) -> int:
-        """Most digits of a number."""
+        """The largest number of digits that a number can have."""
         return self.width - 1 if self.text_tokens and self.carries == "full" else self.width
 
     @property
     def longest_in_words(self) -> str:
-        """The same, and why."""
+        """The longest length, and the reason, for messages."""
         return f"{self.longest}" + (" (in text, sums need one more)" if self.longest < self.width else "")
 
     @property
     def answer_width(self) -> int:
-        """Supervised positions."""
+        """Number of supervised positions."""
         return self.width if self.text_tokens else self.width + 1
 
     @property
     def _groups(self) -> Mapping[str, Family]:
-        """Pairs whose longest cascade, or run of carries, has a length."""
+        """Families of the pairs with a longest cascade, or run of carries, of a given length."""
         return families(
             cascade=("cascade length", "exact_match_cascade", self.measured_cascades),
             run=("run of carries", "exact_match_run", self.measured_runs),

@@ -53,7 +53,7 @@ class PaddedMultiplication(PaddedNumbers):
     shift_site: ClassVar[int] = _SHIFT
 
     def cross_checks(self) -> Iterator[Problem]:
-        """Numbers and products fit into the block, multipliers have the digits they should have."""
+        """Problems if numbers or products do not fit into the block, or multipliers have other digits."""
         least = self.multiplier_digits + self.number_digits
         if self.block < least:
             yield Problem(
@@ -94,22 +94,22 @@ class PaddedMultiplication(PaddedNumbers):
 
     @property
     def longest(self) -> int:
-        """Most digits of a number, the multiplier aside."""
+        """The largest number of digits that the number beside the multiplier can have."""
         return self.number_digits
 
     @property
     def longest_in_words(self) -> str:
-        """The same, and why."""
+        """The longest length, and the reason, for messages."""
         return f"number_digits ({self.number_digits})"
 
     @property
     def answer_width(self) -> int:
-        """Supervised positions."""
+        """Number of supervised positions."""
         return self.block
 
     @property
     def _groups(self) -> Mapping[str, Family]:
-        """Those inputs whose carries take a number of parallel rounds."""
+        """The family of inputs whose carries take a given number of parallel rounds."""
         return families(rounds=("carry rounds", "exact_match_rounds", self.measured_rounds))
 
     def example(self, multiplier: int, number: int) -> tuple[str, str]:

@@ -52,17 +52,17 @@ class PaddedNumbers(Settings):
     @property
     @abstractmethod
     def longest(self) -> int:
-        """Most digits of a number."""
+        """The largest number of digits that a number can have."""
 
     @property
     @abstractmethod
     def longest_in_words(self) -> str:
-        """The same, and why."""
+        """The longest length, and the reason, for messages."""
 
     @property
     @abstractmethod
     def answer_width(self) -> int:
-        """Supervised positions."""
+        """Number of supervised positions."""
 
     @property
     @abstractmethod
@@ -82,7 +82,7 @@ class PaddedNumbers(Settings):
         """Sequences of one length by the metric of their exact match, GENERAL first."""
 
     def cross_checks(self) -> Iterator[Problem]:
-        """Numbers fit, and the answer has the digits that are measured."""
+        """Problems if training numbers do not fit, or more digits are measured than an answer has."""
         if self.train_digits > self.longest:
             yield Problem(
                 key="train_digits",
@@ -190,7 +190,7 @@ class PaddedNumbers(Settings):
         return digit_scores.scores(logits_MBTV, batch, self.answer_width, self.metrics)
 
     def derived(self, curves: Mapping[str, Curves], lengths: tuple[int, ...]) -> dict[str, Curves]:
-        """None."""
+        """No metric follows from the scores."""
         return {}
 
 

@@ -41,7 +41,7 @@ class Othello(Settings):
     compiles: ClassVar[bool] = False  # sampling looks at its own data: it stays outside the compiled step
 
     def cross_checks(self) -> Iterator[Problem]:
-        """There are as many moves as playable squares."""
+        """A problem if training asks for more moves than a game has."""
         if self.train_moves > self.inputs - 1:
             yield Problem(
                 key="train_moves",
@@ -164,10 +164,10 @@ class Othello(Settings):
         return {**means, "games": going.float().mean(dim=1)}
 
     def derived(self, curves: Mapping[str, Curves], lengths: tuple[int, ...]) -> dict[str, Curves]:
-        """None."""
+        """No metric follows from the scores."""
         return {}
 
     def _allowed(self, legal: Tensor) -> Tensor:
-        """Which tokens are legal moves, bool (..., V)."""
+        """Whether each token is a legal move, bool (..., V)."""
         pad = torch.zeros(*legal.shape, 1, dtype=torch.bool, device=legal.device)
         return torch.cat([pad, self.geometry.squares(legal)], dim=-1)
