@@ -34,11 +34,8 @@ def load_checked(
     """
     reading = read_sweep(path, overrides, name, imports)
     spec, findings, unchecked = reading.spec, reading.findings, reading.unchecked
-    if spec is not None and not findings.doubts("imports"):
-        try:
-            import_for(spec)
-        except SweepFileError as error:
-            raise SweepFileError([*findings.problems, *error.problems], UNIMPORTED) from error
+    if spec is not None and not _imported(spec, findings):
+        raise SweepFileError(findings.problems, UNIMPORTED)
     if spec is not None and findings.problems:
         if _can_be_built(spec, findings):
             draws = draw_sample(spec, SAMPLES)
@@ -48,6 +45,17 @@ def load_checked(
             unchecked = UNBUILT
         raise SweepFileError(findings.problems, unchecked)
     return reading.sound()
+
+
+def _imported(spec: SweepSpec, findings: Findings) -> bool:
+    """Import the modules of the user's own; problems are recorded."""
+    try:
+        import_for(spec)
+    except SweepFileError as error:
+        for problem in error.problems:
+            findings.add(problem.key, problem.message, place=spec.place(problem.key))
+        return False
+    return not findings.doubts("imports")
 
 
 def configurations_of(spec: SweepSpec, draws: Iterable[tuple[int, Mapping[str, Any]]]) -> list[Configuration]:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import search_spaces
 from orchestrator.plan.configurations import configure
 from orchestrator.plan.search import draw_sample
-from orchestrator.plan.soundness import UNBUILT, configurations_of, load_checked
+from orchestrator.plan.soundness import UNBUILT, UNIMPORTED, configurations_of, load_checked
 from search_spaces import SweepFileError, dump_yaml, load_sweep, parse_sweep
 from search_spaces.grammar.load import UNREAD
 
@@ -161,6 +161,15 @@ def test_a_text_that_is_no_yaml_says_that_nothing_else_was_checked(refused: Refu
     with pytest.raises(SweepFileError) as caught:
         load_checked(tmp_path / "absent.yaml")
     assert caught.value.unchecked == ""
+
+
+def test_where_own_modules_cannot_be_imported_names_are_not_looked_at(refused: Refused) -> None:
+    error = refused(
+        ("seeds: 1", "seeds: 0"), ("name: decoder", "name: mine"), ("task:", "imports: [no_such_module]\ntask:")
+    )
+    assert lines(error) == [(3, "imports[0]"), (17, "seeds")] and error.unchecked == UNIMPORTED
+    error = refused(("name: decoder", "name: mine"), ("task:", "imports: [3]\ntask:"))
+    assert lines(error) == [(3, "imports")] and error.unchecked == UNIMPORTED
 
 
 def test_more_grid_points_than_can_be_are_not_multiplied_out(refused: Refused) -> None:
