@@ -86,8 +86,8 @@ class ShortReport:
         for one in read_confirmed(self.result):
             yield prose(f"{one.sentence}.", console, self.result)
             lines = [
-                f"  search #{row.search_rank}: {quartiles_cell(row.search, ' ')} in the search, "
-                f"{quartiles_cell(row.confirmed, ' ')} confirmed"
+                f"  #{row.search_rank}: search score {quartiles_cell(row.search, ' ')}, "
+                f"confirmed score {quartiles_cell(row.confirmed, ' ')}"
                 for row in one.rows
             ]
             yield from (prose(line, console, self.result) for line in _cut(lines, CONFIRMED, CONFIRMED_CSV))
