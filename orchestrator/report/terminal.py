@@ -43,7 +43,7 @@ class ShortReport:
         lines = [state_sentence(result), *counts(result)]
         if result.rows:
             lines += [selection_sentence(result), *first_sentence(result)]
-        lines += _cut(result.notes, NOTES, "the page")
+        lines += _cut(result.notes, NOTES, "report.html")
         yield from (prose(line, console, result) for line in lines)
         for part in (self._configurations(console, options), self._effects(console), self._confirmed(console)):
             found = list(part)

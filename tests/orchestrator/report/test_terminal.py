@@ -240,4 +240,4 @@ def test_one_configuration_has_no_effects(tmp_path, synthetic_sweep, simple_curv
 def test_many_conflicts_are_cut(twelve, short_text):
     result = replace(twelve, notes=tuple(f"note {n}" for n in range(5)))
     text = short_text(result, 80)
-    assert "note 2" in text and "note 3" not in text and "... and 2 more in the page" in text
+    assert "note 2" in text and "note 3" not in text and "... and 2 more in report.html" in text
