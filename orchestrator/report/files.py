@@ -4,7 +4,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from orchestrator.consoles import command
+from orchestrator.consoles import command, say
 from orchestrator.figures.maps import damaged_maps
 from orchestrator.record.state import SweepState
 from orchestrator.report.csv_tables import (
@@ -42,7 +42,7 @@ def present(folder: Path, console: Console, *, full: bool = False) -> None:
     console.print(render_terminal(result, full=full))
     ends = ["", *(f"no maps: {line}" for line in damaged_maps(result)), f"Report: {html}"]
     ends += [f"Table: {table}"] if full else [f"All tables: {command('report', folder)} --full"]
-    console.print("\n".join(ends), highlight=False, markup=False, soft_wrap=True)
+    say(console, "\n".join(ends))
 
 
 def read_summary(folder: Path) -> Summary:

@@ -43,7 +43,7 @@ class ShortReport:
         lines = [state_sentence(result), *counts(result)]
         if result.rows:
             lines += [selection_sentence(result), *first_sentence(result)]
-        lines += _cut(result.notes, NOTES, "the page")
+        lines += _cut(result.notes, NOTES, "report.html")
         yield from (prose(line, console, result) for line in lines)
         for part in (self._configurations(console, options), self._effects(console), self._confirmed(console)):
             found = list(part)
@@ -86,8 +86,8 @@ class ShortReport:
         for one in read_confirmed(self.result):
             yield prose(f"{one.sentence}.", console, self.result)
             lines = [
-                f"  search #{row.search_rank}: {quartiles_cell(row.search, ' ')} in the search, "
-                f"{quartiles_cell(row.confirmed, ' ')} confirmed"
+                f"  #{row.search_rank}: search score {quartiles_cell(row.search, ' ')}, "
+                f"confirmed score {quartiles_cell(row.confirmed, ' ')}"
                 for row in one.rows
             ]
             yield from (prose(line, console, self.result) for line in _cut(lines, CONFIRMED, CONFIRMED_CSV))

@@ -203,8 +203,8 @@ def test_confirmed_scores_stand_beside_those_of_the_search(twelve, short_text, m
     at = lines.index(f"{one.sentence}.")
     first = twelve.rows[0].selection
     score = f"{three_digits(first.median)} [{three_digits(first.q25)}, {three_digits(first.q75)}]"
-    assert lines[at + 1] == f"  search #1: {score} in the search, 0.500 [0.400, 0.600] confirmed"
-    assert lines[at + 3].startswith("  search #3") and lines[at + 4] == "  ... and 2 more in confirmed.csv"
+    assert lines[at + 1] == f"  #1: search score {score}, confirmed score 0.500 [0.400, 0.600]"
+    assert lines[at + 3].startswith("  #3: ") and lines[at + 4] == "  ... and 2 more in confirmed.csv"
 
 
 def test_an_unfinished_sweep_shows_what_is_finished(tmp_path, synthetic_sweep, short_text):
@@ -240,4 +240,4 @@ def test_one_configuration_has_no_effects(tmp_path, synthetic_sweep, simple_curv
 def test_many_conflicts_are_cut(twelve, short_text):
     result = replace(twelve, notes=tuple(f"note {n}" for n in range(5)))
     text = short_text(result, 80)
-    assert "note 2" in text and "note 3" not in text and "... and 2 more in the page" in text
+    assert "note 2" in text and "note 3" not in text and "... and 2 more in report.html" in text

@@ -92,7 +92,7 @@ def test_killed_resumed_and_reported_again(lengthwise, tiny, tmp_path, wait_for,
     assert done.returncode == 0, done.stdout + done.stderr
     state = SweepState.load(folder)
     assert scores(state) == pytest.approx(judged_by_hand(state))
-    assert "Scored here: the chosen evaluation." in done.stdout
+    assert "each seed at the evaluation they choose" in done.stdout
     table = pd.read_csv(folder / "report.csv")
     assert dict(zip(table["config_id"], table["score"], strict=True)) == scores(state)
     both = pd.read_csv(folder / "evaluations.csv")
@@ -121,7 +121,7 @@ def test_a_sweep_recorded_under_the_old_name_of_the_key_goes_on_and_is_judged_as
     assert {row.config_id: row.score for row in result.rows} == wanted and result.objective.evaluation == "best"
     console = Console(file=io.StringIO(), width=200)
     assert resume_sweep(old.folder, console).status == "complete"
-    assert "Scored here: the chosen evaluation." in console.file.getvalue()
+    assert "each seed at the evaluation they choose" in console.file.getvalue()
     assert SweepState.load(old.folder).spec_hash == "0" * 16  # what was recorded is not computed again
     with pytest.raises(SweepExists):
         refuse_existing(old.spec, old.folder)
