@@ -4,8 +4,10 @@ import io
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from PIL import Image
 from rich.console import Console
 
 from orchestrator.plan import own_code
@@ -30,6 +32,25 @@ def own_code_forgotten() -> Iterator[None]:
     sys.path[:] = path
     own_code._loaded.clear()
     own_code._loaded.update(loaded)
+
+
+def blank(path: Path, draw: Any, *facts: Any) -> Path:
+    """In the place of `drawing.save`: a picture of one pixel."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new("L", (1, 1)).save(path, format="png")
+    return path
+
+
+@pytest.fixture(scope="session")
+def blank_figure() -> Callable[..., Path]:
+    """What `figures_left_blank` puts in the place of `orchestrator.figures.drawing.save`."""
+    return blank
+
+
+@pytest.fixture
+def figures_left_blank(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests of whole sweeps: drawing takes longer than all the rest of a tiny one."""
+    monkeypatch.setattr("orchestrator.figures.drawing.save", blank)
 
 
 @pytest.fixture

@@ -5,22 +5,22 @@ stands beside them. The three functions that come first are all this module know
 """
 
 import dataclasses
+import io
 import json
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from rich.console import Console
 
 from orchestrator.record.curves import read_curves
 from orchestrator.record.state import SweepState
 from orchestrator.report.files import write_report
 from orchestrator.results.summary import summary
+from orchestrator.sweep import resume_sweep
 
 HERE = Path(__file__).resolve().parent
 SWEEPS = sorted(path.parent for path in HERE.glob("*/*/events.jsonl"))
@@ -31,14 +31,10 @@ KEYS = ["config_id", "seed", "average", "metric", "length", "step"]
 
 
 def resumed(folder: Path) -> SweepState:
-    """Resume the sweep in `folder` to its end, on a local Ray."""
-    repository = HERE.parents[1]
-    left_out = ("RAY_", "LENGTHWISE_", "COV_", "COVERAGE_")
-    environment = {key: value for key, value in os.environ.items() if not key.startswith(left_out)}
-    environment["PYTHONPATH"] = str(repository)
-    command = [sys.executable, "-m", "orchestrator", "resume", str(folder)]
-    done = subprocess.run(command, cwd=repository, env=environment, capture_output=True, text=True, timeout=280)
-    assert done.returncode == 0, done.stdout + done.stderr
+    """Resume the sweep in `folder` to its end, in this process."""
+    said = io.StringIO()
+    outcome = resume_sweep(folder, Console(file=said), ["resources.scheduler=inline"])
+    assert outcome.exit_code == 0, said.getvalue()
     return SweepState.load(folder)
 
 
@@ -135,6 +131,7 @@ def test_a_finished_sweep_has_a_duplicate_draw_and_a_seed_that_diverged() -> Non
     assert [member.failed_at for member in members if member.status == "failed"] == [15]
 
 
+@pytest.mark.usefixtures("figures_left_blank")
 @named(INTERRUPTED)
 def test_an_interrupted_sweep_is_resumed_to_the_same_curves(original: Path, tmp_path: Path) -> None:
     folder = copied(original, tmp_path)

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr, redirect_stdout
@@ -17,6 +18,7 @@ import pandas as pd
 import pytest
 
 from orchestrator import cli
+from orchestrator.figures import drawing
 from orchestrator.plan.packs import make_packs
 from orchestrator.record.ledger import Ledger
 from orchestrator.record.records import Record, read_records
@@ -160,10 +162,11 @@ class CommandLine:
     """`lengthwise` with a home folder of its own: called, it runs in this process; `start` and `process` begin another.
 
     Sweeps of `tiny` run inline; what is about Ray says `--set resources.scheduler=ray` and runs in another process.
+    What is called here leaves figures blank: drawing them takes longer than all the rest of a tiny sweep.
     """
 
-    def __init__(self, home: Path) -> None:
-        self.home = home
+    def __init__(self, home: Path, save: Callable[..., Path]) -> None:
+        self.home, self._save = home, save
         self.environment = {
             key: value for key, value in os.environ.items() if not key.startswith(("RAY_", "LENGTHWISE_"))
         }
@@ -177,11 +180,13 @@ class CommandLine:
         with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
             patch.chdir(REPOSITORY)
             patch.setattr(sys, "argv", words)
+            patch.setattr(drawing, "save", self._save)
             for key in set(os.environ) - set(self.environment):
                 patch.delenv(key)
             for key, value in self.environment.items():
                 patch.setenv(key, value)
-            with pytest.raises(SystemExit) as ended:
+            with warnings.catch_warnings(), pytest.raises(SystemExit) as ended:
+                warnings.simplefilter("default")  # as for a person: mlflow itself uses what is deprecated
                 cli.main()
                 sys.exit(0)
         return subprocess.CompletedProcess(words, ended.value.code or 0, out.getvalue(), err.getvalue())
@@ -218,9 +223,9 @@ class CommandLine:
 
 
 @pytest.fixture(scope="module")
-def lengthwise(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]:
+def lengthwise(tmp_path_factory: pytest.TempPathFactory, blank_figure: Callable[..., Path]) -> Iterator[CommandLine]:
     """The command line."""
-    found = CommandLine(tmp_path_factory.mktemp("home"))
+    found = CommandLine(tmp_path_factory.mktemp("home"), blank_figure)
     yield found
     found.close()
 

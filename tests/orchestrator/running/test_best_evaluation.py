@@ -59,7 +59,7 @@ def test_scores_are_those_of_the_best_evaluations(stage, monkeypatch):
     assert scores(state) == pytest.approx(judged_by_hand(state)) and len(scores(state)) == 2
     assert read_curves(last).equals(read_curves(state))
     gained = [score - scores(state)[name] for name, score in scores(last).items()]
-    assert min(gained) >= 0 and max(gained) > 0
+    assert min(gained) >= 0 < max(gained)  # which of them gain depends on the last bits, and so on the machine
     assert {row.config_id: row.score for row in summary(state).rows} == scores(state)
 
 
@@ -78,14 +78,13 @@ def test_a_death_after_any_record_changes_no_score(stage):
         assert scores(one.play()) == wanted, f"after {count} records"
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(1200)
 def test_killed_resumed_and_reported_again(lengthwise, tiny, tmp_path, wait_for, records):
     settings = (*BEST, "training.steps=800", "evaluation.every=80")
     overrides = [part for setting in settings for part in ("--set", setting)]
     folder = tmp_path / "killed"
     driver = lengthwise.start("run", tiny, "--storage", tmp_path, "--name", "killed", *overrides)
-    wait_for(lambda: len(records(folder, "evaluation")) > 3 or driver.poll() is not None)
-    assert driver.poll() is None, driver.communicate()
+    wait_for(lambda: len(records(folder, "evaluation")) > 3, driver)
     os.kill(driver.pid, signal.SIGKILL)
     driver.wait()
     done = lengthwise("resume", folder)

@@ -3,13 +3,11 @@
 import json
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 import yaml
 
-from orchestrator import cli
 from orchestrator.preview import upload
 from orchestrator.record import folders as places
 from orchestrator.record.state import SweepState
@@ -22,11 +20,9 @@ def refused(done: subprocess.CompletedProcess[str], *texts: str) -> None:
     assert "Traceback" not in done.stderr and not [text for text in texts if text not in done.stderr], done.stderr
 
 
-def test_help_is_quick_and_imports_nothing_heavy(lengthwise):
-    began = time.monotonic()
-    done = lengthwise("--help")
+def test_help_imports_nothing_heavy(lengthwise):
+    done = lengthwise.process("--help")
     assert done.returncode == 0 and "resume" in done.stdout
-    assert time.monotonic() - began < 5.0  # 0.3 s on an idle machine
     heavy = ("torch", "ray", "mlflow", "optuna", "pandas")
     code = f"import sys, orchestrator.cli; print([name for name in {heavy} if name in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
@@ -79,7 +75,8 @@ def test_plan_says_what_would_run_and_what_it_would_cost(lengthwise, tiny, tmp_p
     (big / "data.bin").touch()
     with (big / "data.bin").open("r+b") as file:
         file.truncate(101 * 2**20)
-    done = lengthwise("plan", tiny, "--storage", tmp_path / "storage", "--working-dir", big, "--workers", "2")
+    on_ray = ("--set", "resources.scheduler=ray")
+    done = lengthwise("plan", tiny, "--storage", tmp_path / "storage", "--working-dir", big, "--workers", "2", *on_ray)
     assert done.returncode == 0, done.stderr
     for text in (
         "configurations  4",
@@ -109,38 +106,29 @@ def test_list_and_schema(lengthwise, tmp_path):
     refused(lengthwise("schema", "-o", tmp_path / "absent" / "schema.json"), "absent/schema.json", "cannot be written")
 
 
-@pytest.fixture
-def in_process(monkeypatch, capsys):
-    """The command line in this process: its exit code, and the lines of stdout and stderr."""
-
-    def run(*arguments) -> tuple[int, list[str], list[str]]:
-        monkeypatch.setattr(sys, "argv", ["lengthwise", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        said = capsys.readouterr()
-        return ended.value.code, said.out.splitlines(), said.err.splitlines()
-
-    return run
+def lines(done: subprocess.CompletedProcess[str]) -> tuple[int, list[str], list[str]]:
+    """The exit code, and the lines of stdout and stderr."""
+    return done.returncode, done.stdout.splitlines(), done.stderr.splitlines()
 
 
-def test_grammar_and_values_are_reported_in_one_round(in_process, tiny, tmp_path):
+def test_grammar_and_values_are_reported_in_one_round(lengthwise, tiny, tmp_path):
     good = tiny.read_text()
     tiny.write_text(good.replace(" width: 8", " widht: 8").replace("direction: minimize", "direction: down"))
     for verb in ("validate", "plan", "data", "run"):
         where = ("--storage", tmp_path / "storage") if verb in ("plan", "run") else ()
-        code, out, (first, second) = in_process(verb, tiny, *where)
+        code, out, (first, second) = lines(lengthwise(verb, tiny, *where))
         assert code == 2 and not out
         assert first.startswith(f"{tiny}:4: model.widht: unknown key; given 8; allowed: width, value_width")
         assert second.startswith(f"{tiny}:17: objective.direction: is not allowed; given 'down'")
     assert not (tmp_path / "storage").exists()
     tiny.write_text(good + "more: [")
-    code, _, (first, second) = in_process("validate", tiny)
+    code, _, (first, second) = lines(lengthwise("validate", tiny))
     assert code == 2 and "is not valid YAML" in first
     assert second == "(nothing else in it was checked: it can only be read when this is mended)"
-    assert len(in_process("validate", tiny.with_name("absent.yaml"))[2]) == 1
+    assert len(lines(lengthwise("validate", tiny.with_name("absent.yaml")))[2]) == 1
 
 
-def test_what_could_be_drawn_is_refused_before_anything_is_written(lengthwise, in_process, tiny, tmp_path):
+def test_what_could_be_drawn_is_refused_before_anything_is_written(lengthwise, tiny, tmp_path):
     """The four draws of this sweep would all be below 1 and run to the end."""
     tiny.write_text(
         tiny.read_text()
@@ -156,11 +144,10 @@ def test_what_could_be_drawn_is_refused_before_anything_is_written(lengthwise, i
     done = lengthwise("run", tiny, "--storage", tmp_path / "storage")
     assert (done.returncode, done.stdout, done.stderr.splitlines()) == (2, "", expected)
     for verb in ("validate", "plan", "data"):
-        assert in_process(verb, tiny) == (2, [], expected)
+        assert lines(lengthwise(verb, tiny)) == (2, [], expected)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["tiny.yaml"]
 
 
-@pytest.mark.timeout(120)
 def test_an_error_in_a_pack_is_shown_and_the_pack_can_be_tried_again(lengthwise, tiny, tmp_path):
     """Every pack raises, until what it stumbles over is out of its way."""
     folder = tmp_path / "crashing"
@@ -185,7 +172,6 @@ def test_an_error_in_a_pack_is_shown_and_the_pack_can_be_tried_again(lengthwise,
     assert "no pack has died" in lengthwise("resume", folder, "--retry-failed").stdout
 
 
-@pytest.mark.timeout(120)
 def test_a_name_in_unicode_one_seed_and_a_configuration_that_diverges(lengthwise, tiny, tmp_path):
     """Everything at once: the sweep succeeds with what succeeded, publishes, and reads back."""
     space = "space={training.learning_rate: {grid: [0.003, 1.0e+30]}}"
@@ -209,7 +195,6 @@ def test_a_name_in_unicode_one_seed_and_a_configuration_that_diverges(lengthwise
     assert published.returncode == 0 and "0 points were new" in published.stdout
 
 
-@pytest.mark.timeout(120)
 def test_no_success_is_exit_code_one(lengthwise, tiny, tmp_path):
     settings = (
         "--set",

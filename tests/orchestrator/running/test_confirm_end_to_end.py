@@ -10,7 +10,6 @@ from orchestrator.record.records import LEDGER_FILE, read_first_record
 from orchestrator.record.state import SweepState
 
 
-@pytest.mark.timeout(600)
 def test_confirm_from_search_to_reports(lengthwise, tiny, tmp_path):
     searched = lengthwise("run", tiny, "--storage", tmp_path)
     assert searched.returncode == 0, searched.stdout + searched.stderr

@@ -16,9 +16,10 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.timeout(1200)
 REPOSITORY = Path(__file__).resolve().parents[3]
 RAY = Path(sys.executable).with_name("ray")
-SMALL = ("--set", "training.steps=40", "--set", "search.configurations=1")
+SMALL = ("--set", "training.steps=40", "--set", "search.configurations=1", "--set", "resources.scheduler=ray")
 
 
 @dataclass(frozen=True)
@@ -111,11 +112,9 @@ def submit(head: Head, submission: str, *arguments: str, cwd: Path = REPOSITORY)
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=150,
     )
 
 
-@pytest.mark.timeout(240)
 def test_a_job_runs_a_sweep_and_ends_as_the_sweep_did(head: Head, tiny: Path, records) -> None:
     done = submit(head, "good", "run", str(tiny), *SMALL, "--name", "in a job")
     log = done.stdout + done.stderr
