@@ -16,7 +16,7 @@ def result(tmp_path, synthetic_sweep, simple_curve):
 
 
 FIGURES = {
-    "comparison.png", "checkpoints.png", "score-training.learning_rate.png", "score-training.batch_size.png",
+    "comparison.png", "evaluations.png", "score-training.learning_rate.png", "score-training.batch_size.png",
     "pair-margin_min-margin_bound.png",
 }  # fmt: skip
 TABLES = {"report.csv", "effects.csv", "averages.csv", "evaluations.csv"}

@@ -127,7 +127,7 @@ def test_noise_decides_nothing(pretended: Pretended) -> None:
         assert answers(claim)[0] == "not decided", letter
 
 
-def test_best_and_last_checkpoints_are_both_there(pretended: Pretended) -> None:
+def test_best_and_last_evaluations_are_both_there(pretended: Pretended) -> None:
     sweeps = pretended(EFFECT)
     for letter, claim in claims_of(sweeps).items():
         both = {tuple(one.of for one in outcomes(part)) for part in claim.parts}
