@@ -133,7 +133,7 @@ def plan_confirmation(
 
 
 def fresh_seeds(asked: str, used: dict[int, str]) -> tuple[int, ...]:
-    """The seeds to confirm on: so many smallest unused ones, or those of a list, refused if one of them was used.
+    """The seeds to confirm on: the N smallest unused ones, or the listed ones if none of them was used.
 
     fresh_seeds("2", {0: "a", 1: "a", 3: "a"}) -> (2, 4); fresh_seeds("7,9", {0: "a"}) -> (7, 9)
     """

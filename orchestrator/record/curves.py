@@ -29,11 +29,11 @@ _NAMES = ("config_id", "average", "metric")
 _ROWS_AT_ONCE = 500_000  # so many are read before `keep` is asked, at most one pack more
 
 Keep = Callable[[pd.DataFrame], npt.NDArray[np.bool_]]
-"""Which rows of a table of curves to keep; it is given whole packs, with every step that is read."""
+"""A function that says which rows of a table of curves to keep; it is called with whole packs."""
 
 
 class CurvesOfAPack(Protocol):
-    """What is read of an evaluation: its names, and its values (members, averages, metrics, lengths)."""
+    """The part of an evaluation that is read here: names, and values (members, averages, metrics, lengths)."""
 
     @property
     def step(self) -> int: ...  # noqa: D102

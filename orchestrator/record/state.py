@@ -179,7 +179,7 @@ class SweepState:
             member.status = "failed" if status == "failed" or member.failed_at is not None else "complete"
 
     def _retry(self, record: Record) -> None:
-        """Open packs that were given up, and take back the scores of their configurations: the next scores count."""
+        """Reopen packs that were given up, and drop the scores of their configurations: they are scored again."""
         for pack_id in record.fields["pack_ids"]:
             pack = self.packs.get(pack_id)
             if pack is None:

@@ -106,7 +106,7 @@ class Summary:
 
     @property
     def judged_name(self) -> str:
-        """The same in words, with the evaluation unless it is the last."""
+        """`objective_curve` in words, with the evaluation unless it is the last."""
         metric, average = self.objective_curve
         return f"{metric} ({average}{', chosen evaluation' if self.objective.evaluation == BEST else ''})"
 

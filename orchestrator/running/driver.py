@@ -35,7 +35,7 @@ from trainers.results import Evaluation
 
 @dataclass
 class Running:
-    """A pack that a worker has in hand, as its last heartbeat told it."""
+    """A pack that a worker is training, as its last heartbeat told it."""
 
     phase: str = "starting"
     step: int = 0
@@ -92,15 +92,15 @@ class SweepDriver:
         return not self._queue and not self._generations
 
     def tick(self) -> None:
-        """Let the display move."""
+        """Give the display a chance to be redrawn."""
         self._tick(self)
 
     def started(self, pack_id: str) -> None:
-        """A worker has the pack in hand."""
+        """Note that a worker has begun with the pack."""
         self.running[pack_id] = Running(step=self.state.packs[pack_id].step)
 
     def evaluated(self, pack_id: str, evaluation: bytes) -> None:
-        """Curves first, then the record that names them; a step that is in the ledger already is left as it is."""
+        """Write the curves, then the record that names them; a step already in the ledger is left as it is."""
         found = Evaluation.from_bytes(evaluation)
         pack = self.state.packs[pack_id]
         self.running[pack_id].step = max(self.running[pack_id].step, found.step)

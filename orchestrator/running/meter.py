@@ -16,7 +16,7 @@ PHASES = {"starting": "starting workers", "compile": "compiling", "train": "trai
 
 
 class Meter:
-    """Counts from the moment it is made; what an earlier driver did enters no rate."""
+    """Counts from the moment it is made: what an earlier driver did does not enter the rates."""
 
     def __init__(self, state: SweepState) -> None:
         self._began = time.monotonic()
