@@ -26,18 +26,19 @@ from orchestrator.record.curves import write_curves
 from orchestrator.record.kept_code import import_to_go_on, keep
 from orchestrator.record.ledger import Ledger
 from orchestrator.record.provenance import provenance
-from orchestrator.record.records import LEDGER_FILE, Record
+from orchestrator.record.records import LEDGER_FILE
 from orchestrator.record.state import SweepState
 from orchestrator.running.driver import SweepDriver, as_configuration, is_finished
 from orchestrator.running.interrupts import EXIT_CODE, Interrupts
 from orchestrator.running.meter import Meter
 from orchestrator.running.progress import Progress
 from orchestrator.running.schedulers import opened, refuse_what_cannot_run
+from orchestrator.tracking.publisher import SweepPublishing
 from search_spaces import SweepSpec, dump_yaml, load_sweep, with_new_names
 from trainers.files.atomic_file import write_whole
 
 if TYPE_CHECKING:
-    from orchestrator.tracking.publisher import Publisher
+    from orchestrator.tracking.artifacts import Artifacts
 
 SPEC_FILE = "sweep.yaml"
 PASSIVE = ("name", "description", "resources", "tracking")  # keys of a sweep file that do not change what is computed
@@ -159,7 +160,11 @@ def _reopen(ledger: Ledger, state: SweepState, console: Console) -> None:
 
 def _drive(spec: SweepSpec, ledger: Ledger, state: SweepState, console: Console) -> Outcome:
     """From a ledger to the end of its sweep, or to the signal that interrupts it."""
-    progress, meter, publishing = Progress(console, spec.name), Meter(state), _Publishing(spec, ledger.folder)
+    progress, meter, publishing = (
+        Progress(console, spec.name),
+        Meter(state),
+        SweepPublishing(spec, ledger.folder, _artifacts),
+    )
     with Interrupts() as interrupts:
 
         def tick(driver: SweepDriver) -> None:
@@ -208,7 +213,7 @@ def _record_interruption(ledger: Ledger, state: SweepState) -> None:
 
 
 def _finish(
-    ledger: Ledger, state: SweepState, console: Console, publishing: "_Publishing", interrupts: Interrupts
+    ledger: Ledger, state: SweepState, console: Console, publishing: SweepPublishing, interrupts: Interrupts
 ) -> Outcome:
     """Say how it ended, then draw everything that can be drawn again."""
     from orchestrator.report.files import present  # matplotlib is slow to import, and drawing comes last
@@ -228,42 +233,10 @@ def _finish(
     return Outcome(folder=ledger.folder, status=status, exit_code=0 if succeeded else 1)
 
 
-class _Publishing:
-    """The background publisher of a sweep, begun with its first score: mlflow is slow to import, and idle before."""
+def _artifacts() -> "Artifacts":
+    from orchestrator.report import artifacts  # matplotlib is slow to import, and nothing is drawn before a score
 
-    def __init__(self, spec: SweepSpec, folder: Path) -> None:
-        self._section, self._folder = spec.tracking, folder
-        self._publisher: Publisher | None = None
-
-    def seen(self, record: Record) -> None:
-        """Publish what a score completes."""
-        if record.kind == "score" and self._section.enabled:
-            self._begun().notify()
-
-    def close(self, ledger: Ledger, console: Console) -> None:
-        """Publish the rest; what could not be published is said, recorded, and does not fail the sweep."""
-        if not self._section.enabled:
-            return
-        publisher = self._begun()
-        problem = publisher.close()
-        published = publisher.latest
-        uri = published.uri if published is not None else self._section.uri
-        ledger.append("publish", uri=uri, ok=problem is None, message=problem or "")
-        if problem is not None:
-            say(console, f"not published: {problem}")
-        elif published is not None:
-            for what, link in published.links:
-                say(console, f"{what}: {link}")
-
-    def _begun(self) -> "Publisher":
-        if self._publisher is None:
-            from orchestrator.report import artifacts
-            from orchestrator.tracking.publisher import Publisher
-
-            self._publisher = Publisher(
-                self._folder, self._section.uri, artifacts=artifacts, experiment=self._section.experiment
-            )
-        return self._publisher
+    return artifacts
 
 
 def _write_spec(spec: dict[str, Any], folder: Path) -> None:

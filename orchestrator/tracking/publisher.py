@@ -3,17 +3,61 @@
 import logging
 import threading
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rich.console import Console
+
+from orchestrator.consoles import say
 from orchestrator.errors import LengthwiseError
-from orchestrator.tracking.artifacts import Artifacts
+from orchestrator.record.ledger import Ledger, Record
+from search_spaces import SweepSpec
 
 if TYPE_CHECKING:
+    from orchestrator.tracking.artifacts import Artifacts
     from orchestrator.tracking.publish import Published
 
 _log = logging.getLogger(__name__)
+
+
+class SweepPublishing:
+    """What a sweep publishes while it runs, if its file says so.
+
+    It begins with the first score, and calls `artifacts` then: what both import is slow to import, and idle before.
+    """
+
+    def __init__(self, spec: SweepSpec, folder: Path, artifacts: Callable[[], "Artifacts"]) -> None:
+        self._section, self._folder, self._artifacts = spec.tracking, folder, artifacts
+        self._publisher: Publisher | None = None
+
+    def seen(self, record: Record) -> None:
+        """Publish what a score completes."""
+        if record.kind == "score" and self._section.enabled:
+            self._begun().notify()
+
+    def close(self, ledger: Ledger, console: Console) -> None:
+        """Publish the rest; what could not be published is said, recorded, and does not fail the sweep."""
+        if not self._section.enabled:
+            return
+        publisher = self._begun()
+        problem = publisher.close()
+        published = publisher.latest
+        uri = published.uri if published is not None else self._section.uri
+        ledger.append("publish", uri=uri, ok=problem is None, message=problem or "")
+        if problem is not None:
+            say(console, f"not published: {problem}")
+        elif published is not None:
+            for what, link in published.links:
+                say(console, f"{what}: {link}")
+
+    def _begun(self) -> "Publisher":
+        if self._publisher is None:
+            self._publisher = Publisher(
+                self._folder, self._section.uri, artifacts=self._artifacts(), experiment=self._section.experiment
+            )
+        return self._publisher
 
 
 class Publisher:
@@ -28,7 +72,7 @@ class Publisher:
         folder: Path,
         uri: str | None = None,
         *,
-        artifacts: Artifacts,
+        artifacts: "Artifacts",
         experiment: str | None = None,
         pause: float = 5.0,
     ) -> None:

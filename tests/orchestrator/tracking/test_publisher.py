@@ -1,17 +1,26 @@
 """The publisher follows a sweep in the background and never raises into it."""
 
+import io
 import os
 import time
+from pathlib import Path
 
 import pytest
 from mlflow.tracking import MlflowClient
+from rich.console import Console
 
-from orchestrator.record.records import LEDGER_FILE
-from orchestrator.tracking.publisher import Publisher
+from orchestrator.record.ledger import Ledger
+from orchestrator.record.records import LEDGER_FILE, Record
+from orchestrator.record.state import SweepState
+from orchestrator.tracking.publisher import Publisher, SweepPublishing
 from orchestrator.tracking.server import free_port
+from orchestrator.tracking.sqlite_store import default_uri
 from orchestrator.tracking.store import OUTAGE
+from search_spaces import parse_sweep
 
 pytestmark = pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning")  # MLflow's own use of it
+
+ROOT = Path(__file__).parents[3]
 
 
 def test_a_dead_server_is_noticed_and_the_sweep_goes_on(sweep, artifacts, monkeypatch):
@@ -49,3 +58,67 @@ def test_the_publisher_keeps_even_an_unexpected_error_to_itself(sweep, artifacts
     monkeypatch.setattr("orchestrator.tracking.publish.publish", broken)
     message = Publisher(sweep.folder, artifacts=artifacts).close(timeout=60)
     assert message is not None and "RuntimeError: no such luck" in message and "lengthwise publish" in message
+
+
+@pytest.fixture
+def console():
+    return Console(file=io.StringIO(), width=200)
+
+
+@pytest.fixture
+def publishing(sweep, artifacts):
+    """Of tracking settings: the publishing of the sweep as its driver makes it."""
+
+    def make(**tracking):
+        text = (ROOT / "search_spaces" / "quickstart.yaml").read_text(encoding="utf-8")
+        spec = parse_sweep(text, "quickstart.yaml")
+        spec = spec.model_copy(update={"tracking": spec.tracking.model_copy(update=tracking)})
+
+        def hand_over():
+            asked.append(1)
+            return artifacts
+
+        return SweepPublishing(spec, sweep.folder, hand_over), asked
+
+    asked = []
+    return make
+
+
+def record(kind):
+    return Record(seq=1, time=0.0, kind=kind, fields={})
+
+
+def test_a_sweep_publishes_from_its_first_score_on(sweep, publishing, artifacts, console, assert_complete):
+    one, asked = publishing(enabled=True, experiment="mine")
+    one.seen(record("evaluation"))
+    assert not asked
+    one.seen(record("score"))
+    one.seen(record("score"))
+    with Ledger.open(sweep.folder) as ledger:
+        one.close(ledger, console)
+    assert asked == [1] and artifacts.asked.count(-1) == 1
+    state = SweepState.load(sweep.folder)
+    assert state.publishes[-1] == {"uri": default_uri(sweep.folder.parent), "ok": True, "message": ""}
+    assert "lengthwise ui --tracking-uri" in console.file.getvalue()
+    client = MlflowClient(default_uri(sweep.folder.parent))
+    experiment = client.get_experiment_by_name("mine").experiment_id
+    (parent,) = client.search_runs([experiment], "tags.`lengthwise.kind` = 'sweep'")
+    assert_complete(client, parent.info.run_id, sweep)
+
+
+def test_what_could_not_be_published_is_said_and_recorded(sweep, publishing, console):
+    one, _ = publishing(enabled=True, uri=f"http://127.0.0.1:{free_port()}")
+    with Ledger.open(sweep.folder) as ledger:
+        one.close(ledger, console)
+    assert f"lengthwise publish {sweep.folder}" in console.file.getvalue()
+    (published,) = SweepState.load(sweep.folder).publishes
+    assert not published["ok"] and "complete it later" in published["message"]
+
+
+def test_a_sweep_that_is_not_tracked_publishes_nothing(sweep, publishing, console):
+    one, asked = publishing(enabled=False)
+    before = (sweep.folder / LEDGER_FILE).read_bytes()
+    one.seen(record("score"))
+    with Ledger.open(sweep.folder) as ledger:
+        one.close(ledger, console)
+    assert not asked and (sweep.folder / LEDGER_FILE).read_bytes() == before and not console.file.getvalue()
