@@ -12,7 +12,8 @@ from rich.console import Console
 
 from orchestrator.consoles import say
 from orchestrator.errors import LengthwiseError
-from orchestrator.record.ledger import Ledger, Record
+from orchestrator.record.ledger import Ledger
+from orchestrator.record.records import Record
 from search_spaces import SweepSpec
 
 if TYPE_CHECKING:
