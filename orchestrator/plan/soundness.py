@@ -90,8 +90,7 @@ def _collect(
     except SweepFileError as error:
         found = [*error.problems, *(_unmeasured(spec, draws) if wrong else ())]
     for problem in found:
-        known = any(within(problem.key, key) or within(key, problem.key) for key in wrong)
-        if not known and not findings.doubts(problem.key):
+        if not any(within(problem.key, key) or within(key, problem.key) for key in wrong):
             findings.add(
                 problem.key,
                 problem.message,

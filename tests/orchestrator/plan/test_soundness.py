@@ -120,6 +120,13 @@ def test_what_is_damaged_says_nothing_more(refused: Refused) -> None:
     assert error.unchecked == UNBUILT
 
 
+def test_a_stand_in_and_an_alias_are_not_looked_at(refused: Refused) -> None:
+    assert lines(refused(("metric: total_variation", "metric: 3"))) == [(15, "objective.metric")]
+    assert lines(refused(("lengths: [4]", "lengths: [4, x]"))) == [(15, "objective.lengths")]
+    error = refused(("layers: 1", "layers: &one 1"), ("steps: 60", "steps: *one"), ("batch_size: 8", "batch_size: 0"))
+    assert lines(error) == [(6, "model.layers"), (11, "training.batch_size")]
+
+
 def test_the_class_of_a_damaged_name_is_not_guessed(refused: Refused) -> None:
     error = refused(("name: decoder", "name: !!str attention_only"), ("steps: 60", "steps: 0"))
     assert lines(error) == [(5, "model.name"), (10, "training.steps")]
