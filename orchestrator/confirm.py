@@ -26,7 +26,7 @@ from orchestrator.report.files import write_report
 from orchestrator.results.length_groups import spans
 from orchestrator.results.summary import Row, Summary, summary
 from orchestrator.running.driver import as_configuration
-from search_spaces import SweepSpec, dump_yaml, parse_sweep
+from search_spaces import SweepSpec, differences, dump_yaml, parse_sweep
 
 TOP, SEEDS = 3, 10
 LARGEST_SEED = 2**32 - 1
@@ -176,7 +176,7 @@ def _chosen(result: Summary, top: int) -> list[Row]:
 
 def _refuse_changes(resolved: dict[str, Any], spec: SweepSpec, overrides: Sequence[str]) -> None:
     base = parse_sweep(dump_yaml(resolved), str(spec.name))
-    if changes := sweep.differences(base.resolved(), spec.resolved()):
+    if changes := differences(base, spec):
         keys = ", ".join(key for key, _, _ in changes)
         raise UserError(
             f"--set {' '.join(overrides)}: a confirmation trains what the sweep trained, so {keys} cannot be changed; "

@@ -34,15 +34,13 @@ from orchestrator.running.meter import Meter
 from orchestrator.running.progress import Progress
 from orchestrator.running.schedulers import opened, refuse_what_cannot_run
 from orchestrator.tracking.publisher import SweepPublishing
-from search_spaces import SweepSpec, dump_yaml, load_sweep, with_new_names
+from search_spaces import SweepSpec, differences, dump_yaml, load_recorded, parse_recorded
 from trainers.files.atomic_file import write_whole
 
 if TYPE_CHECKING:
     from orchestrator.tracking.artifacts import Artifacts
 
 SPEC_FILE = "sweep.yaml"
-PASSIVE = ("name", "description", "resources", "tracking")  # keys of a sweep file that do not change what is computed
-UNWRITTEN = {"objective.evaluation": "last"}  # a default that resolved specifications leave out
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,23 +109,24 @@ def resume_sweep(
         state = SweepState.load(folder)
         if not (folder / SPEC_FILE).exists():
             _write_spec(state.spec, folder)
-        spec = load_sweep(folder / SPEC_FILE, overrides)
-        if changes := differences(state.spec, spec.resolved()):
-            raise SpecChanged(folder, changes)
+        spec = load_recorded(folder / SPEC_FILE, overrides)
+        _refuse_changed(spec, state)
         refuse_what_cannot_run(spec.resources)
-        if retry_failed or not is_finished(spec, state):
+        going_on = not is_finished(spec, state) or (retry_failed and bool(state.deaths))
+        code: dict[str, Any] = {}
+        if going_on:
+            sources, notes = import_to_go_on(state, accept_change=accept_code_change)
+            for note in notes:
+                say(console, note)
             recorded = map(as_configuration, state.configurations.values())
             refuse_corrected(recorded, f"{folder} cannot be gone on with")
+            code = {"code": keep(folder, sources)} if sources else {}
         if retry_failed:
             _reopen(ledger, state, console)
         done = sum(found.finished for found in state.configurations.values())
         share = f"{done} of {search.total(spec)} configurations are done"
         say(console, f"sweep {spec.name} in {folder.resolve()}: {share}")
-        if not is_finished(spec, state):
-            sources, notes = import_to_go_on(state, accept_change=accept_code_change)
-            for note in notes:
-                say(console, note)
-            code = {"code": keep(folder, sources)} if sources else {}
+        if going_on:
             state.apply(ledger.append("resume", provenance=provenance(), **code))
         return _drive(spec, ledger, state, console)
 
@@ -135,18 +134,15 @@ def resume_sweep(
 def refuse_existing(spec: SweepSpec, folder: Path) -> None:
     """Raise SpecChanged with the differences, or SweepExists, when `folder` holds a sweep already."""
     if (folder / LEDGER_FILE).exists():
-        if changes := differences(SweepState.load(folder).spec, spec.resolved()):
-            raise SpecChanged(folder, changes)
+        _refuse_changed(spec, SweepState.load(folder))
         raise SweepExists(f"{folder} holds this sweep already; go on with it by: lengthwise resume {folder}")
 
 
-def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[tuple[str, object, object]]:
-    """(dotted key, before, now) of everything that would change what is computed."""
-    before = with_new_names(before)
-    old = UNWRITTEN | _flat({key: value for key, value in before.items() if key not in PASSIVE})
-    new = UNWRITTEN | _flat({key: value for key, value in now.items() if key not in PASSIVE})
-    keys = [*old, *(key for key in new if key not in old)]
-    return [(key, old.get(key), new.get(key)) for key in keys if old.get(key) != new.get(key)]
+def _refuse_changed(spec: SweepSpec, state: SweepState) -> None:
+    """Raise SpecChanged when a sweep was begun with what computes something else."""
+    recorded = parse_recorded(state.spec, f"{state.folder / LEDGER_FILE} (its specification)")
+    if changes := differences(recorded, spec):
+        raise SpecChanged(state.folder, changes)
 
 
 def _reopen(ledger: Ledger, state: SweepState, console: Console) -> None:
@@ -245,13 +241,3 @@ def _write_spec(spec: dict[str, Any], folder: Path) -> None:
         write_whole(path, [dump_yaml(spec).encode()])
     except OSError as error:
         raise LedgerError(f"{path}: cannot be written: {error.strerror}") from error
-
-
-def _flat(value: Any, prefix: str = "") -> dict[str, Any]:
-    """Nested mappings as dotted keys; empty mappings and lists are values."""
-    if not isinstance(value, Mapping) or (not value and prefix):
-        return {prefix: list(value) if isinstance(value, tuple) else value}
-    flat: dict[str, Any] = {}
-    for key, inner in value.items():
-        flat.update(_flat(inner, f"{prefix}.{key}" if prefix else str(key)))
-    return flat

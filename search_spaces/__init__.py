@@ -6,6 +6,7 @@
 (0, 1)
 """
 
+from search_spaces.grammar.differences import differences
 from search_spaces.grammar.domains import (
     Choice,
     Domain,
@@ -18,9 +19,9 @@ from search_spaces.grammar.domains import (
 )
 from search_spaces.grammar.dump import dump_yaml
 from search_spaces.grammar.errors import ABSENT, Problem, SweepFileError, nearest_name
-from search_spaces.grammar.load import Reading, load_sweep, parse_sweep, read_sweep
+from search_spaces.grammar.load import Reading, load_recorded, load_sweep, parse_recorded, parse_sweep, read_sweep
+from search_spaces.grammar.migration import migrated
 from search_spaces.grammar.points import active_values, grid_points
-from search_spaces.grammar.renamed import with_new_names
 from search_spaces.grammar.schema import json_schema, schema_text
 from search_spaces.grammar.spec import Objective, Resources, Search, SweepSpec, Tracking
 
@@ -43,13 +44,16 @@ __all__ = [
     "Tracking",
     "Uniform",
     "active_values",
+    "differences",
     "dump_yaml",
     "grid_points",
     "json_schema",
+    "load_recorded",
     "load_sweep",
+    "migrated",
     "nearest_name",
+    "parse_recorded",
     "parse_sweep",
     "read_sweep",
     "schema_text",
-    "with_new_names",
 ]

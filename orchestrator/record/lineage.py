@@ -12,6 +12,7 @@ from typing import Any
 from orchestrator.errors import LedgerError
 from orchestrator.record.records import LEDGER_FILE, Record, read_first_record
 from orchestrator.record.state import SweepState
+from search_spaces import migrated
 
 CONFIRMS = "confirms"
 
@@ -102,7 +103,7 @@ def _relative(folder: Path, first: Record) -> Relative:
         folder=folder,
         identity=Identity(fields["name"], fields["spec_hash"]),
         confirms=fields["provenance"].get(CONFIRMS),
-        seeds=tuple(fields["spec"]["seeds"]),
+        seeds=tuple(migrated(fields["spec"])["seeds"]),
     )
 
 

@@ -14,6 +14,7 @@ from typing import Any, Self
 from orchestrator.errors import DamagedLedger
 from orchestrator.record.parts import ConfigurationState, Conflict, Draw, MemberState, PackState
 from orchestrator.record.records import LEDGER_FILE, Record, read_records
+from search_spaces import migrated
 
 # Records that later ones refer to are replayed first, whatever order they were written in.
 _FIRST = {"sweep": 0, "configuration": 1, "pack": 2}
@@ -103,7 +104,7 @@ class SweepState:
     def _sweep(self, record: Record) -> None:
         fields = record.fields
         self.name, self.study = fields["name"], fields["study"]
-        self.spec, self.spec_hash = fields["spec"], fields["spec_hash"]
+        self.spec, self.spec_hash = migrated(fields["spec"]), fields["spec_hash"]
         self.provenance, self.code = fields["provenance"], fields.get("code", [])
         self.started = record.time
 

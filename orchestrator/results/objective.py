@@ -19,7 +19,6 @@ import numpy.typing as npt
 import pandas as pd
 
 from orchestrator.results.evaluation_choice import LAST, chosen_steps
-from search_spaces import with_new_names
 
 Floats = npt.NDArray[np.float64]
 
@@ -58,7 +57,6 @@ class Objective:
     @classmethod
     def from_dict(cls, section: Mapping[str, Any]) -> Self:
         """Read it from a resolved specification (`state.spec["objective"]`); keys it does not need are left alone."""
-        section = with_new_names({"objective": section})["objective"]
         known = {name: section[name] for name in cls.__dataclass_fields__ if name in section}
         return cls(**{**known, "lengths": tuple(section["lengths"])})
 

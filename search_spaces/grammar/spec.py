@@ -14,6 +14,8 @@ from search_spaces.grammar.renamed import with_first_names
 from search_spaces.grammar.space import written_space
 from search_spaces.grammar.values import LARGEST_SEED, Gpus, Lengths, Listed, Modules, Name, Pack, Seeds, Text
 
+PASSIVE = ("name", "description", "resources", "tracking")  # sections that do not change what is computed
+
 Section = dict[str, Any]
 
 
@@ -186,8 +188,7 @@ class SweepSpec(_Strict):
     @property
     def spec_hash(self) -> str:
         """16 hex characters that name what is computed: not the name, description, resources or tracking."""
-        passive = {"name", "description", "resources", "tracking"}
-        kept = {key: value for key, value in self.resolved().items() if key not in passive}
+        kept = {key: value for key, value in self.resolved().items() if key not in PASSIVE}
         text = json.dumps(with_first_names(kept), sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from search_spaces import Problem, load_sweep, with_new_names
-from search_spaces.grammar.renamed import RENAMED, with_first_names
+from search_spaces import Problem, load_sweep
+from search_spaces.grammar.renamed import RENAMED, with_first_names, with_new_names
 from search_spaces.grammar.spec import SweepSpec
 
 Refuse = Callable[..., tuple[Problem, ...]]

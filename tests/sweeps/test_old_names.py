@@ -1,0 +1,138 @@
+"""Sweeps that earlier versions wrote keep their names: in what is published, confirmed, drawn and gone on with."""
+
+import io
+import json
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from mlflow.tracking import MlflowClient
+from rich.console import Console
+
+from orchestrator.confirm import confirm
+from orchestrator.errors import SpecChanged, SweepExists
+from orchestrator.plan.configurations import Configuration
+from orchestrator.plan.recorded import names_today
+from orchestrator.record.curves import read_curves
+from orchestrator.record.kept_weights import kept_weights, load
+from orchestrator.record.records import LEDGER_FILE, read_first_record
+from orchestrator.record.state import SweepState
+from orchestrator.report import artifacts
+from orchestrator.results.confirmed import read_confirmed
+from orchestrator.results.summary import summary
+from orchestrator.running.driver import as_configuration
+from orchestrator.sweep import refuse_existing, resume_sweep
+from orchestrator.tracking.publish import publish
+from search_spaces import load_recorded
+
+OLD = Path(__file__).resolve().parent / "0.1.0"
+SWEEPS = sorted(path.parent for path in OLD.glob("*/events.jsonl"))
+FINISHED = [folder for folder in SWEEPS if folder.with_name(f"{folder.name}.summary.json").exists()]
+
+
+def copied(name: str, to: Path) -> Path:
+    """A sweep to work on, without the confirmation of it."""
+    shutil.copytree(OLD / name, to / name)
+    return to / name
+
+
+def recorded(state: SweepState) -> list[Configuration]:
+    return [as_configuration(found) for found in state.configurations.values()]
+
+
+def quiet() -> Console:
+    return Console(file=io.StringIO(), width=200)
+
+
+@pytest.mark.parametrize("folder", SWEEPS, ids=lambda folder: folder.name)
+def test_todays_names_are_others_and_no_two_configurations_become_one(folder: Path) -> None:
+    state = SweepState.load(folder)
+    names = names_today(recorded(state))
+    assert sorted(names.values()) == sorted(state.configurations)
+    assert not set(names) & set(names.values()), "these sweeps test nothing if the rule is the same"
+
+
+@pytest.mark.parametrize("folder", SWEEPS, ids=lambda folder: folder.name)
+def test_the_specification_is_still_the_same_sweep(folder: Path) -> None:
+    state, spec = SweepState.load(folder), load_recorded(folder / "sweep.yaml")
+    assert state.spec_hash == read_first_record(folder).fields["spec_hash"] == spec.spec_hash
+    with pytest.raises(SweepExists):
+        refuse_existing(spec, folder)
+    with pytest.raises(SpecChanged, match=r"training\.steps"):
+        refuse_existing(load_recorded(folder / "sweep.yaml", ["training.steps=7"]), folder)
+
+
+def test_one_that_was_judged_at_the_best_checkpoint_is_judged_at_the_best_evaluation() -> None:
+    folder = OLD / "judged_at_best"
+    assert read_first_record(folder).fields["spec"]["objective"]["checkpoint"] == "best"
+    state = SweepState.load(folder)
+    assert state.spec["objective"]["evaluation"] == "best" and "checkpoint" not in state.spec["objective"]
+    assert summary(state).objective.evaluation == "best"
+    assert SweepState.load(OLD / "grid").spec["objective"]["evaluation"] == "last"
+    with pytest.raises(SpecChanged, match=r"objective\.evaluation: was 'best', now 'last'"):
+        refuse_existing(load_recorded(folder / "sweep.yaml", ["objective.evaluation=last"]), folder)
+
+
+@pytest.mark.parametrize("name", ["finished", "judged_at_best"])
+def test_resume_of_one_that_has_ended_changes_nothing(name: str, tmp_path: Path) -> None:
+    folder = copied(name, tmp_path)
+    before = (folder / LEDGER_FILE).read_bytes()
+    assert resume_sweep(folder, quiet()).status == "complete"
+    assert (folder / LEDGER_FILE).read_bytes() == before
+    now, then = pd.read_parquet(folder / "curves.parquet"), pd.read_parquet(OLD / name / "curves.parquet")
+    pd.testing.assert_frame_equal(now, then, check_exact=True)
+    drawn = {path.stem.removeprefix("configuration-") for path in (folder / "figures").glob("configuration-*.png")}
+    assert drawn and drawn <= set(SweepState.load(folder).configurations)
+
+
+def test_weights_are_found_under_the_names_of_the_ledger(tmp_path: Path) -> None:
+    folder = copied("kept_weights", tmp_path)
+    state = SweepState.load(folder)
+    assert len(kept_weights(state)) == 4
+    for config_id, found in state.configurations.items():
+        for seed in found.members:
+            assert load(folder, config_id, seed, "ema")["embedding"].shape == (6, 8)
+
+
+def test_a_confirmation_trains_what_it_did_then(tmp_path: Path) -> None:
+    folder = copied("finished", tmp_path)
+    assert confirm(folder, quiet(), top=2, seeds="3", overrides=["resources.scheduler=inline"]).exit_code == 0
+    now, then = (SweepState.load(where / "finished-confirm") for where in (tmp_path, OLD))
+    assert [one.resolved for one in now.configurations.values()] == [
+        one.resolved for one in then.configurations.values()
+    ]
+    assert list(now.configurations) == list(names_today(recorded(then))), "a new sweep names them by today's rule"
+    mine, known = read_curves(now), pd.read_parquet(OLD / "finished-confirm" / "curves.parquet")
+    assert mine["value"].to_numpy().tobytes() == known["value"].to_numpy().tobytes()
+    for state in (SweepState.load(folder), now):
+        (one,) = read_confirmed(summary(state))
+        first = json.loads((OLD / "finished.summary.json").read_text())[:2]
+        assert [row.config_id for row in one.rows] == [row["config_id"] for row in first]
+        assert [row.confirmed.median for row in one.rows] == [found.score for found in then.configurations.values()]
+
+
+@pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning")  # MLflow's own use of it
+def test_a_sweep_and_its_confirmation_are_published_under_their_names(tmp_path: Path) -> None:
+    folders = [copied(name, tmp_path) for name in ("finished", "finished-confirm")]
+    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    for folder in folders:
+        done, state = publish(folder, uri, artifacts=artifacts), SweepState.load(folder)
+        client = MlflowClient(uri)
+        parent = client.get_run(done.parent_run_id)
+        assert parent.data.tags["lengthwise.spec_hash"] == state.spec_hash
+        children = client.search_runs(
+            [parent.info.experiment_id], f"tags.mlflow.parentRunId = '{done.parent_run_id}'", max_results=100
+        )
+        by_name = {run.data.tags["lengthwise.config_id"]: run for run in children}
+        assert set(by_name) == set(state.configurations)
+        for config_id, run in by_name.items():
+            files = {file.path for file in client.list_artifacts(run.info.run_id, "figures")}
+            assert f"figures/configuration-{config_id}.png" in files
+            assert run.data.metrics["score"] == pytest.approx(state.configurations[config_id].score)
+        again = publish(folder, uri, artifacts=artifacts)
+        assert (again.created, again.points) == (0, 0)
+    then = state.provenance["confirms"]["configurations"]
+    assert {name: run.data.metrics["search_score"] for name, run in by_name.items()} == {
+        one["config_id"]: pytest.approx(one["score"][0]) for one in then
+    }
