@@ -16,7 +16,7 @@ from orchestrator.record.state import SweepState
 from orchestrator.results.evaluation_choice import BEST, LAST, at_steps
 from orchestrator.results.objective import Objective, choose
 from orchestrator.statistics.bootstrap import bootstrap_clustered_median
-from trainers.config.member import MemberConfig
+from trainers.config.recorded import recorded_member
 
 MANY, UNITS, FEWEST = 10, 4, 3  # units for resampling, configurations to be units, units for any interval
 
@@ -30,7 +30,7 @@ class Sweep:
         self.name = self.state.name
         self._tables: dict[tuple[str, str, str | int], pd.DataFrame] = {}
         first = next(iter(self.state.configurations.values()))
-        member = MemberConfig.from_dict({**first.resolved, "seed": 0})
+        member = recorded_member(first.resolved, 0)
         self.trained = tuple(s for s in member.evaluated_lengths if s in member.task.trained_lengths)
         self.objective = Objective.from_dict(self.state.spec["objective"])
         self.selection = self.objective.lengths

@@ -11,7 +11,7 @@ from orchestrator.results.last_and_best import compare_last_and_best
 from orchestrator.results.length_groups import length_groups, spans
 from orchestrator.studies.claims import Part, Table, short
 from orchestrator.studies.measures import Effect, Sweep, effect_of_seeds
-from trainers.config.member import MemberConfig
+from trainers.config.recorded import recorded_member
 
 EXACT = "exact_match"
 EVALUATIONS = {BEST: "best evaluation", LAST: "last evaluation"}
@@ -144,7 +144,7 @@ def fluctuation(sweeps: Iterable[Sweep]) -> Table:
         chosen = arms(sweep)
         groups = {}
         for name in chosen.values():
-            member = MemberConfig.from_dict({**sweep.state.configurations[name].resolved, "seed": 0})
+            member = recorded_member(sweep.state.configurations[name].resolved, 0)
             groups[name] = length_groups(member, sweep.selection)
         compared = compare_last_and_best(sweep.curves, sweep.objective, groups, sweep.state.seeds())
         ranges = {one.config_id: one.fluctuation for one in compared}
