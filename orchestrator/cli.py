@@ -10,7 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
-from orchestrator.consoles import aligned, make_console
+from orchestrator import options
+from orchestrator.consoles import aligned, make_console, say
 from orchestrator.errors import LengthwiseError, UserError
 from orchestrator.record.folders import check_storage, default_storage
 
@@ -25,40 +26,22 @@ app = typer.Typer(
 console = make_console()
 errors = make_console(stderr=True)
 
-SweepFile = Annotated[Path, typer.Argument(metavar="FILE", help="A sweep file (YAML).")]
-SweepFolder = Annotated[Path, typer.Argument(metavar="DIR", help="A sweep directory.")]
-Storage = Annotated[
-    Path | None,
-    typer.Option(help="Folder that holds the sweeps; by default sweeps/, inside a Ray job ~/lengthwise-sweeps."),
-]
-TrackingUri = Annotated[str | None, typer.Option(help="MLflow; by default a SQLite file in the storage folder.")]
-Name = Annotated[str | None, typer.Option(help="Name of the sweep instead of the one in the file.")]
-Overrides = Annotated[
-    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Replace a value of the file; may be repeated.")
-]
-
-Imports = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--import", metavar="MODULE", help="A Python module with tasks, models ... of your own; may be repeated."
-    ),
-]
-
 
 @app.command()
 def validate(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Sweep files (YAML).")],
-    overrides: Overrides = None,
-    imports: Imports = None,
+    overrides: options.Overrides = None,
+    imports: options.Imports = None,
 ) -> None:
     """Check sweep files: every line, and every configuration they can draw. Runs nothing and writes nothing."""
+    from orchestrator.plan.soundness import build_sample
     from search_spaces import SweepFileError
 
     wrong = 0
     for file in files:
         try:
             spec = _load(file, overrides, imports=imports)
-            built, warnings = _build_sample(spec)
+            built, warnings = build_sample(spec)
         except SweepFileError as error:
             _complain(_in_full(error))
             wrong += 1
@@ -72,11 +55,11 @@ def validate(
 
 @app.command()
 def plan(
-    file: SweepFile,
-    storage: Storage = None,
-    name: Name = None,
-    overrides: Overrides = None,
-    imports: Imports = None,
+    file: options.SweepFile,
+    storage: options.Storage = None,
+    name: options.Name = None,
+    overrides: options.Overrides = None,
+    imports: options.Imports = None,
     workers: Annotated[int | None, typer.Option(min=1, help="Packs at once; by default what fits here.")] = None,
     working_dir: Annotated[Path, typer.Option(help="What `ray job submit --working-dir` would upload.")] = Path(),
 ) -> None:
@@ -93,14 +76,12 @@ def plan(
 
 @app.command()
 def data(
-    file: SweepFile,
-    overrides: Overrides = None,
-    imports: Imports = None,
+    file: options.SweepFile,
+    overrides: options.Overrides = None,
+    imports: options.Imports = None,
     examples: Annotated[int, typer.Option(min=0, help="How many training inputs to show.")] = 5,
     samples: Annotated[int, typer.Option(min=1, help="Inputs of each histogram.")] = 20_000,
-    lengths: Annotated[
-        str | None, typer.Option(help="Evaluated lengths to measure, such as 5,50; by default up to four.")
-    ] = None,
+    lengths: options.Lengths = None,
     figure: Annotated[Path | None, typer.Option(metavar="PATH.png", help="Also draw the histograms.")] = None,
 ) -> None:
     """Show what a sweep trains and evaluates on: examples, and how hard inputs are. Runs nothing."""
@@ -113,12 +94,12 @@ def data(
 
 @app.command()
 def run(
-    file: SweepFile,
-    storage: Storage = None,
-    tracking_uri: TrackingUri = None,
-    name: Name = None,
-    overrides: Overrides = None,
-    imports: Imports = None,
+    file: options.SweepFile,
+    storage: options.Storage = None,
+    tracking_uri: options.TrackingUri = None,
+    name: options.Name = None,
+    overrides: options.Overrides = None,
+    imports: options.Imports = None,
 ) -> None:
     """Run a sweep from its beginning to its report."""
     spec = _load(file, _with_uri(overrides, tracking_uri), name, imports)
@@ -129,19 +110,11 @@ def run(
 
 @app.command()
 def resume(
-    folder: SweepFolder,
-    tracking_uri: TrackingUri = None,
-    overrides: Overrides = None,
-    retry_failed: Annotated[
-        bool, typer.Option("--retry-failed", help="Also try again packs that died of an error and were given up.")
-    ] = False,
-    accept_code_change: Annotated[
-        bool,
-        typer.Option(
-            "--accept-code-change",
-            help="Go on although a module of your own is missing or has changed since the sweep was begun; recorded.",
-        ),
-    ] = False,
+    folder: options.SweepFolder,
+    tracking_uri: options.TrackingUri = None,
+    overrides: options.Overrides = None,
+    retry_failed: options.RetryFailed = False,
+    accept_code_change: options.AcceptCodeChange = False,
 ) -> None:
     """Go on with a sweep that was interrupted or killed. Only resources and tracking may be changed by --set."""
     from orchestrator.sweep import resume_sweep
@@ -158,13 +131,13 @@ def resume(
 
 @app.command()
 def confirm(
-    folder: SweepFolder,
+    folder: options.SweepFolder,
     top: Annotated[int, typer.Option(help="How many configurations, the first by the sweep's objective.")] = 3,
     seeds: Annotated[str, typer.Option(help="How many fresh seeds, or a list of them: 100,101,102.")] = "10",
     name: Annotated[str | None, typer.Option(help="Name of the confirmation; by default <sweep>-confirm.")] = None,
     allow_unfinished: Annotated[bool, typer.Option(help="Confirm a sweep that is not finished.")] = False,
-    tracking_uri: TrackingUri = None,
-    overrides: Overrides = None,
+    tracking_uri: options.TrackingUri = None,
+    overrides: options.Overrides = None,
 ) -> None:
     """Train the best configurations of a sweep again, on seeds that no selection used. --set: resources, tracking."""
     from orchestrator.confirm import confirm as confirm_sweep
@@ -182,7 +155,7 @@ def confirm(
 
 
 @app.command()
-def status(folder: SweepFolder) -> None:
+def status(folder: options.SweepFolder) -> None:
     """Say where a sweep stands, whether it is running, and its best configuration so far."""
     from orchestrator.record.state import SweepState
     from orchestrator.running.meter import status_rows
@@ -192,11 +165,8 @@ def status(folder: SweepFolder) -> None:
 
 @app.command()
 def report(
-    folder: SweepFolder,
-    maps: Annotated[
-        list[str] | None,
-        typer.Option(metavar="CONFIGURATION", help="Also draw maps of its kept weights; may be repeated."),
-    ] = None,
+    folder: options.SweepFolder,
+    maps: options.Maps = None,
     full: Annotated[bool, typer.Option("--full", help="Print every table.")] = False,
 ) -> None:
     """Draw figures and report of a sweep, finished or not, and print what came out."""
@@ -213,7 +183,7 @@ def report(
 
 
 @app.command()
-def publish(folder: SweepFolder, tracking_uri: TrackingUri = None) -> None:
+def publish(folder: options.SweepFolder, tracking_uri: options.TrackingUri = None) -> None:
     """Bring MLflow up to what the ledger says; may be repeated at any time."""
     from orchestrator.report import artifacts
     from orchestrator.tracking.publish import publish as publish_sweep
@@ -226,7 +196,7 @@ def publish(folder: SweepFolder, tracking_uri: TrackingUri = None) -> None:
 
 @app.command()
 def ui(
-    storage: Storage = None,
+    storage: options.Storage = None,
     tracking_uri: Annotated[str | None, typer.Option(help="Another store of the form sqlite:///FILE.")] = None,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int | None, typer.Option(help="Port; by default a free one.")] = None,
@@ -247,27 +217,13 @@ def list_names(
     kind: Annotated[
         str | None, typer.Argument(help="task, model, position, average or schedule; by default all.")
     ] = None,
-    imports: Imports = None,
+    imports: options.Imports = None,
 ) -> None:
     """Show the names a sweep file can use, with their fields."""
-    from orchestrator.plan.own_code import find, load
-    from trainers.config import registry
-    from trainers.config.descriptions import describe
-    from trainers.errors import nearest
+    from orchestrator.preview.names import lines
 
-    if kind is not None and kind not in registry.KINDS:
-        hint = nearest(kind, registry.KINDS)
-        said = f"there is no kind {kind!r}; allowed: {', '.join(registry.KINDS)}"
-        raise UserError(said + (f"; did you mean {hint}?" if hint else ""))
-    for module in imports or ():
-        load(find(module, [Path.cwd()]))
-    for one in [kind] if kind else registry.KINDS:
-        for found in describe(one):
-            _say(f"{one} {found.name}: {found.summary}")
-            for field, text in found.fields.items():
-                _say(f"    {field}: {text}")
-            if found.metrics:
-                _say("    metrics: " + ", ".join(f"{metric} ({way})" for metric, way in found.metrics.items()))
+    for line in lines(kind, imports or ()):
+        _say(line)
 
 
 @app.command()
@@ -328,23 +284,13 @@ def _load(file: Path, overrides: list[str] | None, name: str | None = None, impo
     return spec
 
 
-def _build_sample(spec: Any) -> tuple[int, list[str]]:
-    """Build every grid point with as many draws as make SAMPLES configurations; how many, and warnings."""
-    from orchestrator.plan.configurations import warnings_for
-    from orchestrator.plan.search import draw_sample
-    from orchestrator.plan.soundness import SAMPLES, configurations_of
-
-    configurations = configurations_of(spec, [(draw.number, draw.values) for draw in draw_sample(spec, SAMPLES)])
-    return len(configurations), warnings_for(spec, configurations[0].member(spec.seeds[0]))
-
-
 def _with_uri(overrides: list[str] | None, uri: str | None) -> list[str]:
     return [*(overrides or ()), *([f"tracking.uri={uri}"] if uri is not None else [])]
 
 
 def _say(text: str) -> None:
-    console.print(text, highlight=False, markup=False, soft_wrap=True)
+    say(console, text)
 
 
 def _complain(text: str) -> None:
-    errors.print(text, highlight=False, markup=False, soft_wrap=True)
+    say(errors, text)

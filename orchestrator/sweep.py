@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from orchestrator.consoles import say
-from orchestrator.deaths import counted, death_sentence
 from orchestrator.errors import LedgerError, SpecChanged, SweepExists
 from orchestrator.plan import search
 from orchestrator.plan.configurations import warnings_for
@@ -34,6 +33,7 @@ from orchestrator.running.meter import Meter
 from orchestrator.running.progress import Progress
 from orchestrator.running.schedulers import opened, refuse_what_cannot_run
 from orchestrator.tracking.publisher import SweepPublishing
+from orchestrator.wording import counted, death_sentence
 from search_spaces import SweepSpec, differences, dump_yaml, load_recorded, parse_recorded
 from trainers.files.atomic_file import write_whole
 
@@ -56,9 +56,8 @@ def run_sweep(spec: SweepSpec, storage: Path, console: Console, origin: Mapping[
     """Run a sweep in a new folder of `storage`; `origin` is added to what the ledger keeps of where it came from.
 
     Raises SweepFileError for anything in the spec that cannot be built, UserError for resources that are not here,
-    SweepExists or SpecChanged when the folder
-    holds a sweep already, LedgerError when it cannot be written. Nothing is written before the first three are ruled
-    out.
+    SweepExists or SpecChanged when the folder holds a sweep already, LedgerError when it cannot be written. Nothing is
+    written before all but the last are ruled out.
     """
     folder = storage / spec.name
     refuse_existing(spec, folder)

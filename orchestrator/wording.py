@@ -1,7 +1,8 @@
-"""How keys and values are written where room is short: tables, legends, run names."""
+"""How keys, values, lengths, times and deaths are written, by terminal, tables, legends and reports alike."""
 
 import math
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 USUAL = {"learning_rate": "lr", "weight_decay": "wd", "batch_size": "batch", "train_length": "train"}
@@ -52,3 +53,38 @@ def three_digits(value: float | None) -> str:
 
 def _close(rounded: float, value: float) -> bool:
     return abs(rounded - value) <= 0.05 * (1 - value)
+
+
+def duration(seconds: float) -> str:
+    """Seconds as a person says them: 42 s, 3 min 20 s, 2 h 05 min."""
+    seconds = round(seconds)
+    if seconds < 60:
+        return f"{seconds} s"
+    minutes, rest = divmod(seconds, 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02d} s"
+    return f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def counted(number: int, noun: str) -> str:
+    """counted(1, "pack") -> "1 pack"; counted(2, "pack") -> "2 packs"."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def death_sentence(errors: Sequence[str], folder: Path) -> str:
+    """How many packs were given up, the last error, and what to do; empty when none was."""
+    if not errors:
+        return ""
+    more = f"details: lengthwise status {folder}; try them again: lengthwise resume {folder} --retry-failed"
+    return f"{counted(len(errors), 'pack')} died: {errors[-1]}; {more}"
+
+
+def spans(numbers: Sequence[int]) -> str:
+    """Lengths or seeds in words: spans((1, 2, 3, 7)) -> "1-3, 7"."""
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs) or "none"

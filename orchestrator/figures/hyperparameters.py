@@ -21,12 +21,11 @@ from matplotlib.ticker import MaxNLocator
 from orchestrator.figures import drawing
 from orchestrator.figures.drawing import FAILED_COLOUR, PALETTE, file_name, printable, spans_decades
 from orchestrator.results.hyperparameter_effects import Effect
-from orchestrator.results.length_groups import spans
 from orchestrator.results.objective import quartiles
 from orchestrator.results.summary import Quartiles, Summary
 from orchestrator.statistics.effects import is_numeric
 from orchestrator.statistics.trend import binned_medians
-from orchestrator.wording import compact_value
+from orchestrator.wording import compact_value, spans
 
 GOLDEN = 0.6180339887
 FAILED_EDGE = 0.975  # height of the crosses, as a fraction of the axes

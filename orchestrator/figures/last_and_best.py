@@ -14,10 +14,9 @@ from matplotlib.ticker import MaxNLocator
 from orchestrator.figures import drawing
 from orchestrator.figures.drawing import PALETTE, printable, spans_decades
 from orchestrator.results.last_and_best import LastAndBest
-from orchestrator.results.length_groups import spans
 from orchestrator.results.median_curves import over_seeds
 from orchestrator.results.summary import Row, Summary
-from orchestrator.wording import compact_value, short_keys
+from orchestrator.wording import compact_value, short_keys, spans
 
 SHOWN = 4
 MARKED = PALETTE[1]

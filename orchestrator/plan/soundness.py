@@ -5,7 +5,7 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from orchestrator.plan.configurations import Configuration, assigned, configure, unmeasured
+from orchestrator.plan.configurations import Configuration, assigned, configure, unmeasured, warnings_for
 from orchestrator.plan.field_checks import check_fields
 from orchestrator.plan.own_code import import_for
 from orchestrator.plan.search import draw, draw_sample, generations
@@ -56,6 +56,15 @@ def _imported(spec: SweepSpec, findings: Findings) -> bool:
             findings.add(problem.key, problem.message, place=spec.place(problem.key))
         return False
     return not findings.doubts("imports")
+
+
+def build_sample(spec: SweepSpec) -> tuple[int, list[str]]:
+    """Build every grid point, with as many draws as make SAMPLES configurations: how many were built, and warnings.
+
+    Raises SweepFileError with every problem found.
+    """
+    built = configurations_of(spec, [(one.number, one.values) for one in draw_sample(spec, SAMPLES)])
+    return len(built), warnings_for(spec, built[0].member(spec.seeds[0]))
 
 
 def configurations_of(spec: SweepSpec, draws: Iterable[tuple[int, Mapping[str, Any]]]) -> list[Configuration]:

@@ -17,8 +17,8 @@ from orchestrator.figures.drawing import PALETTE, drawn_digest, printable, spans
 from orchestrator.plan import search
 from orchestrator.plan.soundness import configurations_of
 from orchestrator.preview.task_data import Example, Histogram, examples, has_measures, histograms
-from orchestrator.results.length_groups import few_lengths, length_groups, spans
-from orchestrator.wording import compact_value, three_digits
+from orchestrator.results.length_groups import few_lengths, length_groups
+from orchestrator.wording import compact_value, spans, three_digits
 from search_spaces import SweepSpec
 from trainers.config.member import MemberConfig
 

@@ -14,7 +14,7 @@ from orchestrator.plan.soundness import check
 from orchestrator.preview.upload import measure
 from orchestrator.record.kept_weights import bytes_per_member
 from orchestrator.running import inline
-from orchestrator.running.progress import duration
+from orchestrator.wording import counted, duration
 from search_spaces import SweepSpec
 from trainers.config.member import MemberConfig
 from trainers.cost import Cost, calibrate, estimate, will_compile
@@ -50,12 +50,12 @@ class Forecast:
     def rows(self) -> list[tuple[str, str]]:
         """Label and text, in order."""
         sizes = sorted(Counter(self.members_per_pack).items(), reverse=True)
-        packs = " and ".join(f"{_count(count, 'pack')} of {_count(size, 'member')}" for size, count in sizes)
+        packs = " and ".join(f"{counted(count, 'pack')} of {counted(size, 'member')}" for size, count in sizes)
         later = f" (and {self.later} more configurations, drawn when scores are known)" if self.later else ""
         return [
             ("configurations", f"{self.configurations}{later}"),
             ("seeds", str(self.seeds)),
-            ("packs", f"{packs} ({_count(self.structures, 'structure')})"),
+            ("packs", f"{packs} ({counted(self.structures, 'structure')})"),
             ("steps", ", ".join(str(step) for step in self.steps)),
             ("parameters", ", ".join(f"{count:,}" for count in self.parameters) + " per member"),
             ("memory", f"about {self.bytes_per_pack / 2**20:,.0f} MiB for the largest pack"),
@@ -68,7 +68,7 @@ class Forecast:
         if self.seconds is None:
             return "not measured: a step is too large for this machine"
         compiled = ", measured uncompiled: compiling takes up to a minute and then saves time" if self.compiles else ""
-        return f"about {duration(self.seconds)} with {_count(self.workers, 'pack')} at once{compiled}"
+        return f"about {duration(self.seconds)} with {counted(self.workers, 'pack')} at once{compiled}"
 
     def _weights(self) -> str:
         size = _size(self.weights_bytes)
@@ -130,14 +130,10 @@ def _cluster(spec: SweepSpec, workers: int | None) -> Cluster:
             )
         return inline.this_process()
     return Cluster(
-        workers=workers or max(1, (psutil.cpu_count() or 1) // spec.resources.cpus),
-        bytes_per_worker=psutil.virtual_memory().total / max(1, workers or (psutil.cpu_count() or 1)),
+        workers=workers or max(1, (psutil.cpucounted() or 1) // spec.resources.cpus),
+        bytes_per_worker=psutil.virtual_memory().total / max(1, workers or (psutil.cpucounted() or 1)),
         description="this machine",
     )
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _size(count: int) -> str:

@@ -6,9 +6,8 @@ from typing import NamedTuple
 
 from orchestrator.report.effect_tables import outcomes
 from orchestrator.report.tables import Columns, interval
-from orchestrator.results.length_groups import spans
 from orchestrator.results.summary import Summary
-from orchestrator.wording import short_keys
+from orchestrator.wording import short_keys, spans
 
 
 class Line(NamedTuple):

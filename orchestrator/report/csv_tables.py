@@ -12,8 +12,8 @@ from typing import Any
 from orchestrator.figures.families import family_names, family_points
 from orchestrator.results.confirmed import Confirmed
 from orchestrator.results.hyperparameter_effects import Partial
-from orchestrator.results.length_groups import spans
 from orchestrator.results.summary import Quartiles, Row, Summary
+from orchestrator.wording import spans
 from trainers.files.atomic_file import write_whole
 
 REPORT_CSV, EFFECTS_CSV, AVERAGES_CSV = "report.csv", "effects.csv", "averages.csv"

@@ -6,9 +6,8 @@ from collections.abc import Iterable
 from orchestrator.report.tables import Columns, curve_name, interval
 from orchestrator.results.evaluation_choice import BEST
 from orchestrator.results.hyperparameter_effects import Effect, Partial
-from orchestrator.results.length_groups import spans
 from orchestrator.results.summary import Summary
-from orchestrator.wording import short_keys, three_digits
+from orchestrator.wording import short_keys, spans, three_digits
 
 
 def outcomes(result: Summary) -> list[tuple[str, tuple[Effect, ...]]]:

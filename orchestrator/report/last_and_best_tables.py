@@ -9,10 +9,9 @@ from collections.abc import Sequence
 from orchestrator.report.tables import Columns, quartiles_cell
 from orchestrator.results.evaluation_choice import BEST, LAST
 from orchestrator.results.last_and_best import AtEvaluation, LastAndBest
-from orchestrator.results.length_groups import spans
 from orchestrator.results.median_curves import Quartiles
 from orchestrator.results.summary import Summary
-from orchestrator.wording import three_digits
+from orchestrator.wording import spans, three_digits
 
 TITLE = "Last evaluation and chosen evaluation"
 NAMES = {LAST: "last", BEST: "chosen"}

@@ -4,12 +4,11 @@ import math
 from collections.abc import Sequence
 
 from orchestrator.consoles import command
-from orchestrator.deaths import death_sentence
 from orchestrator.results.confirmed import Confirmed
 from orchestrator.results.evaluation_choice import BEST
-from orchestrator.results.length_groups import LengthGroups, spans
+from orchestrator.results.length_groups import LengthGroups
 from orchestrator.results.summary import Quartiles, Row, Summary
-from orchestrator.wording import compact_value, short_keys, three_digits
+from orchestrator.wording import compact_value, death_sentence, short_keys, spans, three_digits
 
 
 def headlines(result: Summary) -> list[str]:

@@ -8,8 +8,8 @@ from typing import Any
 from orchestrator.errors import LengthwiseError
 from orchestrator.record.lineage import CONFIRMS, confirmations_of, planned_seeds, relative, searches_of
 from orchestrator.record.state import SweepState
-from orchestrator.results.length_groups import spans
 from orchestrator.results.summary import Quartiles, Row, Summary, summary
+from orchestrator.wording import spans
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,6 @@
 """Which of the evaluated lengths were trained on, which were used to select configurations, and which to test them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -48,14 +48,3 @@ def few_lengths(groups: LengthGroups, present: Iterable[int]) -> tuple[int, ...]
     if test and test[0] not in chosen:
         chosen[int(np.argmin([abs(length - test[0]) for length in chosen]))] = test[0]
     return tuple(sorted({*trained, *chosen})) or tuple(sorted(known))[-FEW:]
-
-
-def spans(numbers: Sequence[int]) -> str:
-    """Lengths or seeds in words: spans((1, 2, 3, 7)) -> "1-3, 7"."""
-    runs: list[list[int]] = []
-    for number in sorted(numbers):
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
-    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs) or "none"

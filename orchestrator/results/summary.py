@@ -20,7 +20,7 @@ from orchestrator.results.average_comparisons import Comparison, compare_average
 from orchestrator.results.evaluation_choice import BEST, Mask, at_steps
 from orchestrator.results.hyperparameter_effects import Effect, effects_on
 from orchestrator.results.last_and_best import LastAndBest, compare_last_and_best
-from orchestrator.results.length_groups import LengthGroups, common_test_lengths, length_groups, spans
+from orchestrator.results.length_groups import LengthGroups, common_test_lengths, length_groups
 from orchestrator.results.median_curves import Band, CurveKey, Quartiles, at_lengths, bands_of
 from orchestrator.results.objective import (
     Objective,
@@ -33,6 +33,7 @@ from orchestrator.results.objective import (
     score_configurations,
     score_members,
 )
+from orchestrator.wording import spans
 from trainers.config.member import MemberConfig
 from trainers.config.recorded import recorded_member
 from trainers.tasks.task import Family

@@ -5,15 +5,11 @@ that was created a moment ago or of one that was killed.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-import pandas as pd
-
-from orchestrator.deaths import counted
 from orchestrator.plan import search
 from orchestrator.plan.configurations import Configuration, configure
 from orchestrator.plan.packs import Packing
@@ -21,14 +17,13 @@ from orchestrator.plan.recorded import as_then, names_today, refuse_changed
 from orchestrator.record import curves as curve_store
 from orchestrator.record import kept_code
 from orchestrator.record import kept_weights as weights
-from orchestrator.record.curves import read_curves
 from orchestrator.record.ledger import Ledger
 from orchestrator.record.parts import ConfigurationState
 from orchestrator.record.records import Record
 from orchestrator.record.state import SweepState
-from orchestrator.results.evaluation_choice import LAST
-from orchestrator.results.objective import as_objective, is_judged, score_configuration, score_members
+from orchestrator.running.scores import Scores
 from orchestrator.running.trainable import encode_work, stuck_file
+from orchestrator.wording import counted
 from search_spaces import SweepSpec
 from trainers.results import Evaluation
 
@@ -44,7 +39,7 @@ class Running:
 
 
 class SweepDriver:
-    """What `orchestrator.running.scheduler.Driver` asks for, over a ledger and the state replayed from it.
+    """What `orchestrator.running.protocol.Driver` asks for, over a ledger and the state replayed from it.
 
     `pack` cuts configurations into packs, leaving out the members it is given; `held` keeps signals away while a
     record is written; `seen` is called with every record, `say` with every sentence for the user, `tick` ten times a
@@ -69,7 +64,7 @@ class SweepDriver:
         self._pack, self._held, self._seen, self._say, self._tick = pack, held, seen, say, tick
         self._queue: deque[str] = deque()
         self._generations = deque(search.generations(spec))
-        self._member_scores: dict[str, dict[int, float]] = {}
+        self._scores = Scores(spec.objective, state)
         self._as_then: SweepSpec | None = None  # with the defaults that the ledger's configurations were built with
         self._names: dict[str, str] = {}  # the config_id in the ledger, by the one that today's code gives
         self._take_up()
@@ -121,8 +116,7 @@ class SweepDriver:
                 **({"weights": weights.as_recorded(found.weights)} if found.weights else {}),
             )
             if found.final:
-                last = self.spec.objective.evaluation == LAST
-                self._keep_scores(self._objective_rows(pack.members, found) if last else self._recorded({pack_id}))
+                self._scores.take_final(pack_id, found)
         if found.weights:
             weights.discard_unnamed(self.state, pack_id)
         self._seconds[pack_id] = found.seconds
@@ -176,7 +170,7 @@ class SweepDriver:
         """Close what only lacks its last record, queue what is unfinished, plan what was drawn and not packed."""
         unscored = [name for name, found in self.state.configurations.items() if not found.finished]
         packs = {member.pack_id for name in unscored for member in self.state.configurations[name].members.values()}
-        self._keep_scores(self._recorded({pack_id for pack_id in packs if _final(self.state.packs[pack_id])}))
+        self._scores.take_recorded({pack_id for pack_id in packs if _final(self.state.packs[pack_id])})
         while self._generations and all(number in self.state.draws for number in self._generations[0]):
             numbers = self._generations.popleft()
             self._plan_packs({self.state.draws[number].config_id for number in numbers}, queue=False)
@@ -266,50 +260,13 @@ class SweepDriver:
         self.running.pop(pack_id, None)
         self._score({config_id for config_id, _ in pack.members})
 
-    def _objective_rows(self, members: Iterable[tuple[str, int]], evaluation: Evaluation) -> pd.DataFrame:
-        """The rows of one evaluation that the objective reads, in the columns of curves.parquet."""
-        objective = self.spec.objective
-        a, k = evaluation.averages.index(objective.average), evaluation.metrics.index(objective.metric)
-        rows = [
-            (name, seed, objective.average, objective.metric, length, evaluation.step, value)
-            for (name, seed), values in zip(members, evaluation.values_MAKL[:, a, k], strict=True)
-            for length, value in zip(evaluation.lengths, values, strict=True)
-        ]
-        return pd.DataFrame(rows, columns=list(curve_store.COLUMNS))
-
-    def _recorded(self, packs: set[str]) -> pd.DataFrame:
-        """The judged curves of packs that have reached their last evaluation, from the ledger."""
-        objective = as_objective(self.spec.objective)
-        only_last = objective.evaluation == LAST
-        return read_curves(self.state, only_last, packs=packs, keep=lambda curves: is_judged(curves, objective))
-
-    def _keep_scores(self, curves: pd.DataFrame) -> None:
-        if len(curves):
-            for name, seed, score in score_members(curves, self.spec.objective).itertuples(index=False):
-                self._member_scores.setdefault(name, {})[int(seed)] = float(score)
-
     def _score(self, names: set[str]) -> None:
         """Record the score of every one of these configurations whose members have all ended."""
-        ended = ("complete", "failed")
         for configuration in sorted(map(self.state.configurations.__getitem__, names), key=lambda found: found.number):
-            name = configuration.config_id
-            members = configuration.members
-            packs = {self.state.packs[member.pack_id].status for member in members.values()}
-            if configuration.finished or len(members) < len(self.spec.seeds) or not packs <= set(ended):
-                continue
-            known = self._member_scores.pop(name, {})
-            scores = [known.get(seed, np.nan) for seed in sorted(members)]
-            scored = score_configuration(name, scores, self.spec.objective)
-            self.record(
-                "score",
-                config_id=name,
-                number=configuration.number,
-                score=None if scored.failed else scored.score,
-                q25=scored.q25,
-                q75=scored.q75,
-                seeds_run=scored.seeds_run,
-                seeds_failed=scored.seeds_failed,
-            )
+            packs = {self.state.packs[member.pack_id].status for member in configuration.members.values()}
+            whole = len(configuration.members) == len(self.spec.seeds) and packs <= {"complete", "failed"}
+            if whole and not configuration.finished:
+                self.record("score", **self._scores.of(configuration))
 
 
 def is_finished(spec: SweepSpec, state: SweepState) -> bool:

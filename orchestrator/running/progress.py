@@ -9,6 +9,8 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from orchestrator.wording import duration
+
 PLAIN_SECONDS = 5.0
 LIVE_SECONDS = 0.25
 
@@ -52,17 +54,6 @@ class Snapshot:
             ("time left", "-" if self.time_left is None else f"about {duration(self.time_left)}"),
             ("phase", self.phase),
         ]
-
-
-def duration(seconds: float) -> str:
-    """Seconds as a person says them: 42 s, 3 min 20 s, 2 h 05 min."""
-    seconds = round(seconds)
-    if seconds < 60:
-        return f"{seconds} s"
-    minutes, rest = divmod(seconds, 60)
-    if minutes < 60:
-        return f"{minutes} min {rest:02d} s"
-    return f"{minutes // 60} h {minutes % 60:02d} min"
 
 
 class Progress:

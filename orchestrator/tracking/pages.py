@@ -16,8 +16,8 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from orchestrator.results.confirmed import Confirmed
-from orchestrator.results.length_groups import spans
 from orchestrator.results.summary import Summary
+from orchestrator.wording import spans
 
 VIEW_TAG = "mlflow.sharedViewState."
 TRAINING_WORKFLOW = "machine_learning"

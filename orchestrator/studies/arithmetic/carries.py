@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 
-from orchestrator.results.length_groups import spans
 from orchestrator.studies.arithmetic.measures import (
     EVALUATIONS,
     Values,
@@ -17,6 +16,7 @@ from orchestrator.studies.arithmetic.measures import (
 )
 from orchestrator.studies.claims import Claim, Part, Table, within
 from orchestrator.studies.measures import Sweep, effect_of_seeds
+from orchestrator.wording import spans
 
 CASCADE, RUN = "exact_match_cascade", "exact_match_run"
 MEASURED = {CASCADE: "task.measured_cascades", RUN: "task.measured_runs"}

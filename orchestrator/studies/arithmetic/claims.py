@@ -7,7 +7,6 @@ beyond them, at the best evaluation, as in the paper, and at the last one. Effec
 from collections.abc import Mapping
 from typing import Any
 
-from orchestrator.results.length_groups import spans
 from orchestrator.studies.arithmetic.carries import cascades, runs, training_sums
 from orchestrator.studies.arithmetic.measures import (
     EVALUATIONS,
@@ -25,6 +24,7 @@ from orchestrator.studies.arithmetic.measures import (
 from orchestrator.studies.arithmetic.ring import ring
 from orchestrator.studies.claims import Claim, Table, plain, within
 from orchestrator.studies.measures import Effect, Sweep, effect_of_seeds
+from orchestrator.wording import spans
 
 SHIFTED = "exact_match_shifted"
 RIGHT = "exact match (every digit and pad of the answer right)"

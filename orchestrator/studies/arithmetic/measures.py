@@ -8,9 +8,10 @@ import pandas as pd
 
 from orchestrator.results.evaluation_choice import BEST, LAST
 from orchestrator.results.last_and_best import compare_last_and_best
-from orchestrator.results.length_groups import length_groups, spans
+from orchestrator.results.length_groups import length_groups
 from orchestrator.studies.claims import Part, Table, short
 from orchestrator.studies.measures import Effect, Sweep, effect_of_seeds
+from orchestrator.wording import spans
 from trainers.config.recorded import recorded_member
 
 EXACT = "exact_match"

@@ -8,13 +8,13 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from orchestrator.results.length_groups import spans
 from orchestrator.studies.arithmetic.carries import CASCADE, RUN, UNIFORM, kinds_of
 from orchestrator.studies.arithmetic.claims import SHIFTED, digits_of
 from orchestrator.studies.arithmetic.measures import EVALUATIONS, EXACT, arms, by_kind, by_seed
 from orchestrator.studies.arithmetic.ring import SETTINGS, Ring, at_positions
 from orchestrator.studies.measures import Sweep
 from orchestrator.studies.pictures import COLOURS, bundle, panels_of, save_all, shade, shade_lengths
+from orchestrator.wording import spans
 
 SEEDS = "median over seeds, single seeds thin"
 

@@ -11,10 +11,10 @@ from itertools import product
 import pandas as pd
 
 from orchestrator.results.evaluation_choice import LAST
-from orchestrator.results.length_groups import spans
 from orchestrator.studies.arithmetic.measures import Values, by_seed, change
 from orchestrator.studies.claims import Claim, Part, Table, plain, within
 from orchestrator.studies.measures import Sweep, effect_of_seeds
+from orchestrator.wording import spans
 
 SETTINGS = {"APE": ("ape", False), "APE + shifts": ("ape", True), "RPE": ("rpe", False)}
 TENTH, CLOSE = 0.1, 0.1  # what counts as near zero, and as near a closed form; chosen here

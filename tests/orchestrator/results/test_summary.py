@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from orchestrator.record.curves import read_curves
-from orchestrator.results.length_groups import LengthGroups, spans
+from orchestrator.results.length_groups import LengthGroups
 from orchestrator.results.summary import summary
+from orchestrator.wording import spans
 
 
 def test_summary_equals_the_numbers_by_hand(small_sweep):

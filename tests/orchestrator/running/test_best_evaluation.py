@@ -16,7 +16,7 @@ from orchestrator.record.ledger import Ledger
 from orchestrator.record.records import LEDGER_FILE
 from orchestrator.record.state import SweepState
 from orchestrator.results.summary import summary
-from orchestrator.running import driver
+from orchestrator.running import scores as scores_module
 from orchestrator.sweep import SPEC_FILE, refuse_existing, resume_sweep
 from search_spaces import dump_yaml, load_sweep
 
@@ -49,7 +49,7 @@ def test_scores_are_those_of_the_best_evaluations(stage, monkeypatch):
         read.append(packs)
         return read_curves(state, final_only, packs=packs, keep=keep)
 
-    monkeypatch.setattr(driver, "read_curves", curves)
+    monkeypatch.setattr(scores_module, "read_curves", curves)
     state = stage("best", *BEST, pack=3).play()
     packs = [{pack_id} for pack_id in state.packs]
     assert len(packs) > 1 and [found for found in read if found] == packs  # each pack once, when it has ended
@@ -98,8 +98,8 @@ def test_killed_resumed_and_reported_again(lengthwise, tiny, tmp_path, wait_for,
     assert (both["chosen_selection_median"] < both["last_selection_median"]).any()
     files = [folder / "report.html", *sorted(folder.glob("*.csv"))]
     before = [path.read_bytes() for path in files]
-    again = lengthwise("report", folder)
-    assert again.returncode == 0, again.stderr
+    again = lengthwise("report", folder, "--full")
+    assert again.returncode == 0 and "Scored here: the chosen evaluation." in again.stdout, again.stdout + again.stderr
     assert [path.read_bytes() for path in files] == before and len(files) >= 4
     changed = lengthwise("resume", folder, "--set", "objective.evaluation=last")
     assert changed.returncode == 2 and "objective.evaluation: was 'best', now 'last'" in changed.stderr

@@ -12,7 +12,8 @@ from orchestrator.preview import upload
 from orchestrator.record import folders as places
 from orchestrator.record.state import SweepState
 from orchestrator.running.interrupts import Interrupts
-from orchestrator.running.progress import Progress, Snapshot, duration
+from orchestrator.running.progress import Progress, Snapshot
+from orchestrator.wording import duration
 
 
 def refused(done: subprocess.CompletedProcess[str], *texts: str) -> None:

@@ -15,18 +15,14 @@ ON_RAY = "resources.scheduler=ray"
 INLINE = ("--set", "resources.scheduler=inline")
 
 
-def workers_of(driver: int) -> list[psutil.Process]:
-    """The Ray actors below a driver."""
-    below = psutil.Process(driver).children(recursive=True)
-    return [one for one in below if "ray::ImplicitFunc" in " ".join(one.cmdline())]
-
-
 def worker_with(pack_id: str, driver: int) -> psutil.Process | None:
-    """The actor that has the pack in hand: its watchdog keeps a file of that name open."""
-    for worker in workers_of(driver):
+    """The Ray actor that has the pack in hand: its watchdog keeps a file of that name open."""
+    for below in psutil.Process(driver).children(recursive=True):
         try:
-            if any(Path(file.path).name == f"{pack_id}.stuck.txt" for file in worker.open_files()):
-                return worker
+            if "ray::ImplicitFunc" not in " ".join(below.cmdline()):
+                continue
+            if any(Path(file.path).name == f"{pack_id}.stuck.txt" for file in below.open_files()):
+                return below
         except psutil.Error:  # it ended as it was looked at
             continue
     return None
@@ -71,7 +67,10 @@ def test_sigterm_is_recorded_without_waiting_for_ray(lengthwise, long_sweep, wai
 
 
 def is_of_ray(process: psutil.Process) -> bool:
-    return process.name() in ("raylet", "gcs_server") or "ray::" in " ".join(process.cmdline())
+    try:
+        return process.name() in ("raylet", "gcs_server") or "ray::" in " ".join(process.cmdline())
+    except psutil.Error:
+        return False
 
 
 def test_a_worker_is_killed_as_often_as_it_may_and_once_more(lengthwise, long_sweep, wait_for, records):

@@ -1,0 +1,39 @@
+"""Arguments and options of the command line: those that several verbs take, and those with much to say."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+SweepFile = Annotated[Path, typer.Argument(metavar="FILE", help="A sweep file (YAML).")]
+SweepFolder = Annotated[Path, typer.Argument(metavar="DIR", help="A sweep directory.")]
+Storage = Annotated[
+    Path | None,
+    typer.Option(help="Folder that holds the sweeps; by default sweeps/, inside a Ray job ~/lengthwise-sweeps."),
+]
+TrackingUri = Annotated[str | None, typer.Option(help="MLflow; by default a SQLite file in the storage folder.")]
+Name = Annotated[str | None, typer.Option(help="Name of the sweep instead of the one in the file.")]
+Overrides = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Replace a value of the file; may be repeated.")
+]
+Imports = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--import", metavar="MODULE", help="A Python module with tasks, models ... of your own; may be repeated."
+    ),
+]
+RetryFailed = Annotated[
+    bool, typer.Option("--retry-failed", help="Also try again packs that died of an error and were given up.")
+]
+AcceptCodeChange = Annotated[
+    bool,
+    typer.Option(
+        "--accept-code-change",
+        help="Go on although a module of your own is missing or has changed since the sweep was begun; recorded.",
+    ),
+]
+Maps = Annotated[
+    list[str] | None,
+    typer.Option(metavar="CONFIGURATION", help="Also draw maps of its kept weights; may be repeated."),
+]
+Lengths = Annotated[str | None, typer.Option(help="Evaluated lengths to measure, such as 5,50; by default up to four.")]

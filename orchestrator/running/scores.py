@@ -1,0 +1,74 @@
+"""Scores while a sweep runs: of members once their pack has its last evaluation, of configurations from theirs."""
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from orchestrator.record.curves import COLUMNS, read_curves
+from orchestrator.record.parts import ConfigurationState
+from orchestrator.record.state import SweepState
+from orchestrator.results.evaluation_choice import LAST
+from orchestrator.results.objective import (
+    ObjectiveLike,
+    as_objective,
+    is_judged,
+    score_configuration,
+    score_members,
+)
+from trainers.results import Evaluation
+
+
+class Scores:
+    """The scores of members that have reached their last evaluation, until their configuration takes them."""
+
+    def __init__(self, objective: ObjectiveLike, state: SweepState) -> None:
+        self._objective, self._state = as_objective(objective), state
+        self._members: dict[str, dict[int, float]] = {}
+
+    def take_final(self, pack_id: str, final: Evaluation) -> None:
+        """Score the members of a pack whose last evaluation has just been recorded."""
+        if self._objective.evaluation == LAST:
+            self._take(self._rows(pack_id, final))  # nothing has to be read for it
+        else:
+            self.take_recorded({pack_id})
+
+    def take_recorded(self, packs: set[str]) -> None:
+        """Score the members of packs that have their last evaluation, from the curves in the ledger."""
+        only_last = self._objective.evaluation == LAST
+        keep = partial(is_judged, objective=self._objective)
+        self._take(read_curves(self._state, only_last, packs=packs, keep=keep))
+
+    def of(self, configuration: ConfigurationState) -> dict[str, Any]:
+        """The fields of the score record of a configuration; a member that never got so far counts as failed."""
+        known = self._members.pop(configuration.config_id, {})
+        scores = [known.get(seed, np.nan) for seed in sorted(configuration.members)]
+        scored = score_configuration(configuration.config_id, scores, self._objective)
+        return {
+            "config_id": configuration.config_id,
+            "number": configuration.number,
+            "score": None if scored.failed else scored.score,
+            "q25": scored.q25,
+            "q75": scored.q75,
+            "seeds_run": scored.seeds_run,
+            "seeds_failed": scored.seeds_failed,
+        }
+
+    def _take(self, curves: pd.DataFrame) -> None:
+        if len(curves):
+            for name, seed, score in score_members(curves, self._objective).itertuples(index=False):
+                self._members.setdefault(name, {})[int(seed)] = float(score)
+
+    def _rows(self, pack_id: str, evaluation: Evaluation) -> pd.DataFrame:
+        """The rows of one evaluation that the objective reads, in the columns of curves.parquet."""
+        objective = self._objective
+        a, k = evaluation.averages.index(objective.average), evaluation.metrics.index(objective.metric)
+        rows = [
+            (name, seed, objective.average, objective.metric, length, evaluation.step, value)
+            for (name, seed), values in zip(
+                self._state.packs[pack_id].members, evaluation.values_MAKL[:, a, k], strict=True
+            )
+            for length, value in zip(evaluation.lengths, values, strict=True)
+        ]
+        return pd.DataFrame(rows, columns=list(COLUMNS))
