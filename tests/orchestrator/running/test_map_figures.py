@@ -144,7 +144,7 @@ def test_the_first_eight_are_drawn_and_others_when_asked_for(stage, monkeypatch,
     drawn = draw_all(result, figures)
     assert [path.name for path in drawn.maps] == [f"maps-{row.config_id}.png" for row in result.rows[:2]]
     assert set(drawn.maps) <= set(drawn.all)
-    cli.report(one.folder, maps=[str(last.number)])
+    cli.report(one.folder, maps=[str(last.number)], full=True)
     said = capsys.readouterr().out
     assert f"Maps: {figures}/maps-{last.config_id}.png" in said
     assert said.count(f"{figures}/maps-") == 4  # three in the list of figures, and the one that was asked for
