@@ -98,7 +98,7 @@ trap stop EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-RAY_USAGE_STATS_ENABLED=0 PATH=$bin:$PATH "$bin/python" -c 'import os, sys; os.setsid(); os.execv(sys.argv[1], sys.argv[1:])' \
+RAY_USAGE_STATS_ENABLED=0 TMPDIR=$files PATH=$bin:$PATH "$bin/python" -c 'import os, sys; os.setsid(); os.execv(sys.argv[1], sys.argv[1:])' \
   "$bin/ray" start --head --block --node-ip-address 127.0.0.1 --port "$gcs_port" \
   --include-dashboard true --dashboard-host 127.0.0.1 --dashboard-port "$dashboard_port" \
   --ray-client-server-port "$client_port" --dashboard-agent-listen-port "$agent_port" \

@@ -7,8 +7,6 @@ leaves through `run_packs` as it was raised.
 import logging
 import os
 import re
-import shutil
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +16,7 @@ from ray.tune.progress_reporter import TrialProgressCallback
 from ray.tune.search import Searcher
 
 from orchestrator.running.protocol import Driver, DriverStopped, guarded, worded
+from orchestrator.running.scratch import scratch_folder
 from orchestrator.running.trainable import run_pack
 
 
@@ -38,8 +37,7 @@ def run_packs(driver: Driver, *, cpus: float, gpus: float, retries: int, slots: 
     )
     for name in ("ray.tune", "ray.train", "ray.air"):
         logging.getLogger(name).setLevel(logging.CRITICAL)  # what goes wrong reaches the driver, in words
-    scratch = tempfile.mkdtemp(prefix="lengthwise-tune-")
-    try:
+    with scratch_folder() as scratch:
         tuner = tune.Tuner(
             tune.with_resources(run_pack, {"cpu": cpus, "gpu": gpus}),
             tune_config=tune.TuneConfig(
@@ -51,17 +49,16 @@ def run_packs(driver: Driver, *, cpus: float, gpus: float, retries: int, slots: 
             ),
             run_config=tune.RunConfig(
                 name="packs",
-                storage_path=scratch,
+                storage_path=str(scratch),
                 callbacks=[Recorder(driver)],
                 failure_config=tune.FailureConfig(max_failures=retries),
                 verbose=0,
             ),
         )
-        tuner.fit()
-    except DriverStopped as stopped:
-        raise stopped.args[0] from None
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+        try:
+            tuner.fit()
+        except DriverStopped as stopped:
+            raise stopped.args[0] from None
 
 
 class _Unsaved:

@@ -52,6 +52,8 @@ def head(lengthwise, tmp_path_factory: pytest.TempPathFactory, wait_for) -> Iter
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN_PATH": str(token),
         "RAY_USAGE_STATS_ENABLED": "0",
+        "TMPDIR": str(home),  # what a killed head leaves in the temp directory
+        "RAY_TMPDIR": "/tmp",  # the paths of its sockets must be short
     }
     port, dashboard, agent_http, agent_grpc, client = free_ports(5)
     command = [str(RAY), "start", "--head", "--block", "--num-cpus=2", "--node-ip-address=127.0.0.1"]

@@ -28,18 +28,21 @@ def worker_with(pack_id: str, driver: int) -> psutil.Process | None:
     return None
 
 
-def test_the_driver_is_killed_and_the_sweep_resumed(lengthwise, long_sweep, wait_for, records):
+def test_the_driver_is_killed_and_the_sweep_resumed(lengthwise, long_sweep, wait_for, records, tmp_path):
     folder = long_sweep.storage / "killed"
-    driver = lengthwise.start(*long_sweep.words("killed", ON_RAY))
+    temp = {"TMPDIR": str(tmp_path), "RAY_TMPDIR": "/tmp"}
+    driver = lengthwise.start(*long_sweep.words("killed", ON_RAY), **temp)
     wait_for(lambda: records(folder, "evaluation"), driver)
     os.kill(driver.pid, signal.SIGKILL)
     driver.wait()
     assert not records(folder, "end")
     finished = {record.fields["pack_id"] for record in records(folder, "pack_end")}
     known = len(records(folder, "evaluation"))
-    done = lengthwise.process("resume", folder)
+    assert list(tmp_path.glob("lengthwise-tune-*"))
+    done = lengthwise.process("resume", folder, **temp)
     assert done.returncode == 0 and "a local Ray with " in done.stdout, done.stdout + done.stderr
     assert not {record.fields["pack_id"] for record in records(folder, "evaluation")[known:]} & finished
+    assert not list(tmp_path.glob("lengthwise-tune-*"))  # its own, and that of the killed driver
     long_sweep.ended_as_if_left_alone(folder)
 
 
