@@ -23,7 +23,8 @@ from orchestrator.record.lineage import CONFIRMS, relative, used_seeds
 from orchestrator.record.records import LEDGER_FILE
 from orchestrator.record.state import SweepState
 from orchestrator.report.files import write_report
-from orchestrator.results.summary import Row, Summary, summary
+from orchestrator.results.summarise import summary
+from orchestrator.results.summary import Row, Summary
 from orchestrator.running.driver import as_configuration
 from orchestrator.wording import spans
 from search_spaces import SweepSpec, differences, dump_yaml, parse_sweep

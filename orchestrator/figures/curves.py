@@ -25,7 +25,8 @@ from orchestrator.figures.maps import map_figures
 from orchestrator.figures.pairs import pair_figures
 from orchestrator.record.lineage import CONFIRMS
 from orchestrator.results.length_groups import LengthGroups
-from orchestrator.results.summary import Band, Row, Summary
+from orchestrator.results.median_curves import Band
+from orchestrator.results.summary import Row, Summary
 from orchestrator.wording import compact_value, short_keys
 
 SHADES: dict[str, dict[str, Any]] = {

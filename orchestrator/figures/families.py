@@ -5,8 +5,7 @@ a number at some length (there are no inputs of its kind) has no point there; a 
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,35 +17,9 @@ from matplotlib.ticker import MaxNLocator
 from orchestrator.figures import drawing
 from orchestrator.figures.drawing import GREY, PALETTE, file_name, printable, spans_decades
 from orchestrator.figures.legend import coloured_and_grey, legend_height, legend_table
+from orchestrator.results.families import FamilyPoint, family_names, family_points
 from orchestrator.results.length_groups import LengthGroups, few_lengths
-from orchestrator.results.objective import quartiles
-from orchestrator.results.summary import Row, Summary
-
-
-@dataclass(frozen=True, kw_only=True)
-class FamilyPoint:
-    """Median and quartiles over the seeds of one configuration, and the values of its seeds that have one."""
-
-    config_id: str
-    index: int
-    length: int
-    median: float
-    q25: float
-    q75: float
-    seeds: dict[int, float]
-    counted: int
-
-
-def family_names(summary: Summary) -> tuple[str, ...]:
-    """The families of all configurations, in the order of the first that has them."""
-    return tuple(dict.fromkeys(name for families in summary.families.values() for name in families))
-
-
-def family_points(summary: Summary, name: str) -> list[FamilyPoint]:
-    """The points of a family by configuration, length and index."""
-    points = (point for row in summary.rows for point in _points(summary, row, name))
-    place = {row.config_id: i for i, row in enumerate(summary.rows)}
-    return sorted(points, key=lambda point: (place[point.config_id], point.length, point.index))
+from orchestrator.results.summary import Summary
 
 
 def family_figures(summary: Summary, folder: Path) -> tuple[Path, ...]:
@@ -95,39 +68,6 @@ def family_figure(summary: Summary, name: str, points: Sequence[FamilyPoint], pa
     about = [summary.name, summary.searched, families[0].label, sorted(metrics), summary.objective_curve, higher]
     listed = [[row.config_id, row.rank, row.score, row.values, row.groups] for row in rows]
     return drawing.save(path, draw, about, listed, points)
-
-
-def _points(summary: Summary, row: Row, name: str) -> Iterator[FamilyPoint]:
-    family = summary.families.get(row.config_id, {}).get(name)
-    policy, lost = summary.objective.failed_seeds, _failed_seeds(summary, row)
-    for index, metric in family.metrics.items() if family else ():
-        band = summary.bands.get((row.config_id, metric, summary.objective.average))
-        worst = {"minimize": math.inf, "maximize": -math.inf}.get(summary.directions[metric])
-        if band is None:
-            continue
-        for i, length in enumerate(band.lengths):
-            seeds = {seed: values[i] for seed, values in band.seeds.items() if not math.isnan(values[i])}
-            counted = [*seeds.values()]
-            if worst is not None and policy == "worst":
-                counted += [worst] * len(lost)
-            if seeds:
-                q25, median, q75 = quartiles(np.array(counted), worst or 0.0)
-                yield FamilyPoint(
-                    config_id=row.config_id,
-                    index=index,
-                    length=length,
-                    median=median,
-                    q25=q25,
-                    q75=q75,
-                    seeds=seeds,
-                    counted=len(counted),
-                )
-
-
-def _failed_seeds(summary: Summary, row: Row) -> list[int]:
-    """The seeds without any number of the objective's curve."""
-    band = summary.bands.get((row.config_id, *summary.objective_curve))
-    return [seed for seed, values in band.seeds.items() if all(map(math.isnan, values))] if band else []
 
 
 def _draw_line(axes: Axes, points: Sequence[FamilyPoint], colour: str | None, *, prominent: bool) -> None:

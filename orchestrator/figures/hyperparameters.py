@@ -21,9 +21,10 @@ from matplotlib.ticker import MaxNLocator
 from orchestrator.figures import drawing
 from orchestrator.figures.drawing import FAILED_COLOUR, PALETTE, file_name, printable, spans_decades
 from orchestrator.results.hyperparameter_effects import Effect
-from orchestrator.results.objective import quartiles
-from orchestrator.results.summary import Quartiles, Summary
+from orchestrator.results.summary import Summary
 from orchestrator.statistics.effects import is_numeric
+from orchestrator.statistics.failed_seeds import worst_value
+from orchestrator.statistics.quartiles import Quartiles, quartiles
 from orchestrator.statistics.trend import binned_medians
 from orchestrator.wording import compact_value, spans
 
@@ -86,11 +87,9 @@ def score_figure(summary: Summary, key: str, path: Path) -> Path:
 
 
 def _panels(summary: Summary, key: str) -> list[Panel]:
-    worst = math.inf if summary.objective.direction == "minimize" else -math.inf
+    worst = worst_value(summary.objective.direction)
     rows = [row for row in summary.rows if row.score is not None and key in row.values]
-    scores = {
-        row.config_id: Quartiles(row.score, row.score_q25, row.score_q75) for row in rows if row.score is not None
-    }
+    scores = {row.config_id: row.scored for row in rows if row.scored is not None}
     wanted = [(summary.score_label, scores, summary.effects)]
     if summary.test_outcomes:
         label = f"mean {summary.judged_name} at test lengths {spans(summary.test_lengths)}"

@@ -14,7 +14,7 @@ from matplotlib.ticker import MaxNLocator
 from orchestrator.figures import drawing
 from orchestrator.figures.drawing import PALETTE, printable, spans_decades
 from orchestrator.results.last_and_best import LastAndBest
-from orchestrator.results.median_curves import over_seeds
+from orchestrator.results.objective import judged_over_seeds
 from orchestrator.results.summary import Row, Summary
 from orchestrator.wording import compact_value, short_keys, spans
 
@@ -64,7 +64,7 @@ def _draw(axes: Axes, one: LastAndBest, seeds: Mapping[int, Sequence[float]], su
         if seed in one.steps:
             at = one.evaluated.index(one.steps[seed])
             axes.plot([steps[at]], [values[at]], "o", color=MARKED, markersize=4, alpha=0.8, zorder=4)
-    medians = [over_seeds(at, summary.objective).median for at in zip(*seeds.values(), strict=True)]
+    medians = [judged_over_seeds(at, summary.objective).median for at in zip(*seeds.values(), strict=True)]
     axes.plot(steps, [m if math.isfinite(m) else math.nan for m in medians], color=PALETTE[0], linewidth=2.0, zorder=3)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
     axes.grid(alpha=0.25, linewidth=0.6)

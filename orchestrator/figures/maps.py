@@ -1,13 +1,8 @@
-"""Maps of kept weights: what a model and its positional encoding show of one trained member, one figure for each.
-
-The models and encodings say what there is to see (`trainers.maps`); nothing here knows any of them. A configuration is
-shown by its median seed, with the weight average that is judged, as they were after the last step.
-"""
+"""Maps of kept weights: one figure for what a model and its positional encoding show of one trained member."""
 
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,25 +18,15 @@ from orchestrator.figures import drawing
 from orchestrator.figures.drawing import PALETTE, printable
 from orchestrator.record.kept_weights import find_configuration
 from orchestrator.record.state import SweepState
-from orchestrator.results.objective import reduced
-from orchestrator.results.summary import Row, Summary, summary
-from orchestrator.wording import compact_value, short_keys
-from trainers.config.recorded import recorded_member
-from trainers.errors import WeightsError
+from orchestrator.results.maps import MemberMaps, maps_of
+from orchestrator.results.summarise import summary
+from orchestrator.results.summary import Row, Summary
 from trainers.maps import Map
 
 FIGURES = "figures"
 FIRST = 8  # configurations by rank that are drawn unasked
 PANELS = 6  # side by side
 WANTED = "wanted by the task"
-
-
-@dataclass(frozen=True, kw_only=True)
-class MemberMaps:
-    """The maps of one member, and how its figure is headed."""
-
-    title: str
-    maps: Mapping[str, Map]
 
 
 def map_figures(result: Summary, folder: Path) -> tuple[Path, ...]:
@@ -79,50 +64,6 @@ def draw_maps(folder: Path, configurations: Sequence[str]) -> list[str]:
         else:
             lines.append(f"Maps: {map_figure(found, folder / FIGURES / _name(row))}")
     return lines
-
-
-def maps_of(result: Summary, row: Row) -> MemberMaps | None:
-    """The maps of a configuration's median seed; None when there are none or its weights were not kept.
-
-    Reads no more of the weights than the maps need. Raises DamagedWeights naming the file.
-    """
-    judged = median_seed(result, row)
-    kept = result.weights.get((row.config_id, judged[0])) if judged else None
-    if judged is None or kept is None:
-        return None
-    seed, count = judged
-    average = result.objective.average
-    try:
-        weights = kept.weights(average)
-        member = recorded_member(weights.member, weights.member["seed"])
-        hook = getattr(member.model, "maps", None)
-        maps = hook(weights, member.task) if hook else {}
-    except WeightsError as error:
-        raise DamagedWeights(str(error)) from error
-    median = "the median one" if count % 2 else "the lower of the two median ones"
-    which = f"{median} of {count} by score" if count > 1 else "the only one with a score"
-    keys = short_keys([key for key in result.searched if key in row.values])
-    values = ", ".join(f"{name} {compact_value(row.values[key])}" for key, name in keys.items())
-    place = f"rank {row.rank}, " if row.rank else ""
-    title = (
-        f"{result.name}: configuration {row.number} ({place}{row.config_id}){': ' if values else ''}{values}\n"
-        f"seed {seed}, {which}; {average} weights after step {weights.step}"
-    )
-    return MemberMaps(title=title, maps=maps) if maps else None
-
-
-def median_seed(result: Summary, row: Row) -> tuple[int, int] | None:
-    """The seed with the median score, the lower of two, and how many seeds have a score; None when none has."""
-    band = result.bands.get((row.config_id, *result.objective_curve))
-    if band is None:
-        return None
-    places = [i for i, length in enumerate(band.lengths) if length in result.objective.lengths]
-    scores = {
-        seed: reduced(np.array([values[i] for i in places]), result.objective.reduce)
-        for seed, values in band.seeds.items()
-    }
-    ordered = sorted((score, seed) for seed, score in scores.items() if not math.isnan(score))
-    return (ordered[(len(ordered) - 1) // 2][1], len(ordered)) if ordered else None
 
 
 def map_figure(found: MemberMaps, path: Path) -> Path:

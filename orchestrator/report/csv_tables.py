@@ -9,10 +9,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from orchestrator.figures.families import family_names, family_points
 from orchestrator.results.confirmed import Confirmed
+from orchestrator.results.families import family_names, family_points
 from orchestrator.results.hyperparameter_effects import Partial
-from orchestrator.results.summary import Quartiles, Row, Summary
+from orchestrator.results.summary import Row, Summary
+from orchestrator.statistics.quartiles import Quartiles
 from orchestrator.wording import spans
 from trainers.files.atomic_file import write_whole
 

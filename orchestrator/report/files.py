@@ -25,8 +25,8 @@ from orchestrator.report.csv_tables import (
 )
 from orchestrator.report.page import page
 from orchestrator.report.terminal import render_terminal
-from orchestrator.results.confirmed import read_confirmed
-from orchestrator.results.summary import Summary, summary
+from orchestrator.results.summarise import summary
+from orchestrator.results.summary import Summary
 from trainers.files.atomic_file import write_whole
 
 REPORT_HTML = "report.html"
@@ -69,7 +69,7 @@ def csv_tables(result: Summary) -> dict[str, Lines]:
     found = {
         EFFECTS_CSV: effect_lines(result) if result.shows_effects else [],
         AVERAGES_CSV: average_lines(result),
-        CONFIRMED_CSV: confirmed_lines(read_confirmed(result)),
+        CONFIRMED_CSV: confirmed_lines(result.confirmed),
         FAMILIES_CSV: family_lines(result),
         EVALUATIONS_CSV: last_and_best_lines(result),
     }

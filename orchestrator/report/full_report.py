@@ -17,7 +17,6 @@ from orchestrator.report.tables import (
     table_title,
     value_columns,
 )
-from orchestrator.results.confirmed import read_confirmed
 from orchestrator.results.summary import Summary
 
 FIRST, FIRST_COMPARED = 20, 5
@@ -52,7 +51,7 @@ class FullReport:
                 yield rich_table("Searched values", {**place, **values})
         if len(result.rows) > self.rows:
             yield Text(f"... and {len(result.rows) - self.rows} more in {REPORT_CSV}", style="dim")
-        for one in read_confirmed(result):
+        for one in result.confirmed:
             yield ""
             yield rich_table("Search score and confirmed score", confirmed_columns(one, "\n"))
             yield prose(f"{one.sentence}.", console, result)

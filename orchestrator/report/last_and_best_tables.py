@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from orchestrator.report.tables import Columns, quartiles_cell
 from orchestrator.results.evaluation_choice import BEST, LAST
 from orchestrator.results.last_and_best import AtEvaluation, LastAndBest
-from orchestrator.results.median_curves import Quartiles
 from orchestrator.results.summary import Summary
+from orchestrator.statistics.quartiles import Quartiles
 from orchestrator.wording import spans, three_digits
 
 TITLE = "Last evaluation and chosen evaluation"

@@ -19,7 +19,6 @@ from orchestrator.report.tables import (
     table_title,
     value_columns,
 )
-from orchestrator.results.confirmed import read_confirmed
 from orchestrator.results.summary import Summary
 
 FIGURES_OF_THE_FIRST = 3
@@ -50,7 +49,7 @@ def page(result: Summary) -> str:
         f"<p class=note>{html.escape(table_title(result))}</p>",
         _html_table(table),
     ]
-    for one in read_confirmed(result):
+    for one in result.confirmed:
         sections += [
             "<h2>Search score and confirmed score</h2>",
             f"<p>{html.escape(one.sentence)}.</p>",

@@ -7,7 +7,8 @@ from orchestrator.consoles import command
 from orchestrator.results.confirmed import Confirmed
 from orchestrator.results.evaluation_choice import BEST
 from orchestrator.results.length_groups import LengthGroups
-from orchestrator.results.summary import Quartiles, Row, Summary
+from orchestrator.results.summary import Row, Summary
+from orchestrator.statistics.quartiles import Quartiles
 from orchestrator.wording import compact_value, death_sentence, short_keys, spans, three_digits
 
 
@@ -17,11 +18,11 @@ def headlines(result: Summary) -> list[str]:
     if not result.rows:
         return lines
     lines += [selection_sentence(result), *first_sentence(result)]
-    if result.threshold is not None:
+    if result.objective.threshold is not None:
         meets = "at most" if result.objective.direction == "minimize" else "at least"
         lines.append(
             f"Reach: the greatest length at which the median of {curve_name(result)}, there and at every shorter "
-            f"length, is {meets} {result.threshold:g}"
+            f"length, is {meets} {result.objective.threshold:g}"
         )
     forms = {row.form for row in result.rows if row.form}
     if len(forms) == 1:
@@ -137,7 +138,7 @@ def result_columns(result: Summary, rows: Sequence[Row], new_line: str) -> Colum
     for group in ("trained", "selection", "test"):
         name = f"{group} {spans(getattr(one, group))}" if one else group
         columns[name] = [quartiles_cell(getattr(row, group), new_line) for row in rows]
-    if result.threshold is not None:
+    if result.objective.threshold is not None:
         columns["reach"] = [
             str(row.generalization_length) if row.generalization_length is not None else "-" for row in rows
         ]

@@ -20,7 +20,6 @@ from orchestrator.report.tables import (
     state_sentence,
     value_columns,
 )
-from orchestrator.results.confirmed import read_confirmed
 from orchestrator.results.summary import Row, Summary
 
 ROWS, EFFECTS, CONFIRMED, NOTES = 6, 6, 3, 3  # shown at most; the rest is counted
@@ -61,7 +60,8 @@ class ShortReport:
 
         columns, left_out = configuration_columns(result, rows[:ROWS], fits)
         meets = "at most" if result.objective.direction == "minimize" else "at least"
-        reach = "" if result.threshold is None else f"; reach: {meets} {result.threshold:g} up to it"
+        threshold = result.objective.threshold
+        reach = "" if threshold is None else f"; reach: {meets} {threshold:g} up to it"
         yield prose(f"Configurations by score (medians over seeds{reach})", console, result, "bold")
         yield rich_table("", columns, tight=True)
         if len(rows) > ROWS:
@@ -83,7 +83,7 @@ class ShortReport:
         yield from (prose(line, console, result) for line in clear_averages(result))
 
     def _confirmed(self, console: Console) -> Iterator[RenderableType]:
-        for one in read_confirmed(self.result):
+        for one in self.result.confirmed:
             yield prose(f"{one.sentence}.", console, self.result)
             lines = [
                 f"  #{row.search_rank}: search score {quartiles_cell(row.search, ' ')}, "

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from orchestrator.statistics import medians as statistics
+from orchestrator.statistics.paired import paired
 
 GROUPS = ("trained", "selection", "test")
 
@@ -54,7 +54,7 @@ def compare_averages(
         for average in averages:
             if average == against or not len(judged):
                 continue
-            row = statistics.paired(scores(average, group), judged)
+            row = paired(scores(average, group), judged)
             found.append(
                 Comparison(
                     group=group,

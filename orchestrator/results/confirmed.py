@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from orchestrator.errors import LengthwiseError
-from orchestrator.record.lineage import CONFIRMS, confirmations_of, planned_seeds, relative, searches_of
+from orchestrator.record.lineage import CONFIRMS
 from orchestrator.record.state import SweepState
-from orchestrator.results.summary import Quartiles, Row, Summary, summary
+from orchestrator.statistics.quartiles import Quartiles
 from orchestrator.wording import spans
 
 
@@ -54,25 +53,6 @@ class Confirmed:
         )
 
 
-def read_confirmed(result: Summary) -> tuple[Confirmed, ...]:
-    """What confirms a sweep among those beside it; for a confirmation, first itself against its search.
-
-    Confirmations whose ledger or curves cannot be read are left out: they say so in their own report.
-    """
-    state = SweepState.load(result.folder)
-    found = []
-    if CONFIRMS in result.provenance:
-        searches = [one.folder for one in searches_of(state)]
-        found.append(_confirmed(state, result, SweepState.load(searches[0]) if searches else None))
-    for one in confirmations_of(state):
-        try:
-            other = SweepState.load(one.folder)
-            found.append(_confirmed(other, summary(other), state))
-        except LengthwiseError:
-            continue
-    return tuple(found)
-
-
 def in_search(state: SweepState) -> list[tuple[Mapping[str, Any], str | None]]:
     """What a confirmation keeps of each configuration of its search, with the config_id that it has here, if drawn.
 
@@ -81,36 +61,3 @@ def in_search(state: SweepState) -> list[tuple[Mapping[str, Any], str | None]]:
     """
     recorded = state.provenance.get(CONFIRMS, {}).get("configurations", ())
     return [(one, state.draws[i].config_id if i in state.draws else None) for i, one in enumerate(recorded)]
-
-
-def _confirmed(state: SweepState, result: Summary, search: SweepState | None) -> Confirmed:
-    """A confirmation from its own summary; `search` tells whether the search was extended onto its seeds since."""
-    confirms, seeds = result.provenance[CONFIRMS], relative(result.folder).seeds
-    rows = {row.config_id: row for row in result.rows}
-    return Confirmed(
-        name=result.name,
-        folder=result.folder,
-        parent=confirms["sweep"],
-        seeds=seeds,
-        again_used=tuple(sorted(set(seeds) & planned_seeds(search))) if search else (),
-        finished=result.finished,
-        of=confirms["of"],
-        rows=tuple(_row(rows.get(name or ""), recorded) for recorded, name in in_search(state)),
-    )
-
-
-def _row(row: Row | None, recorded: Mapping[str, Any]) -> ConfirmedRow:
-    done = row is not None and row.complete
-    return ConfirmedRow(
-        config_id=recorded["config_id"],
-        values=recorded["values"],
-        search_rank=recorded["rank"],
-        search=Quartiles(*recorded["score"]),
-        confirmed=Quartiles(row.score, row.score_q25, row.score_q75)
-        if row is not None and done and row.score is not None
-        else None,
-        search_test=Quartiles(*recorded["test"]) if recorded["test"] else None,
-        confirmed_test=row.test if row is not None and done else None,
-        seeds_run=row.seeds_run if row is not None else 0,
-        seeds_failed=row.seeds_failed if row is not None else 0,
-    )

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.statistics import medians as statistics
+from orchestrator.statistics.effects import effects, partial_effects
+from orchestrator.statistics.importance import importances
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,12 +70,12 @@ class Effect:
 
 def effects_on(values: Mapping[str, Mapping[str, Any]], outcome: Mapping[str, float | None]) -> tuple[Effect, ...]:
     """The effect of every key in `values` (config_id -> dotted key -> value) on an outcome by config_id."""
-    importance = {row["hyperparameter"]: row for row in statistics.importances(values, outcome).to_dict("records")}
+    importance = {row["hyperparameter"]: row for row in importances(values, outcome).to_dict("records")}
     partial: dict[str, list[dict[Any, Any]]] = {}
-    for row in statistics.partial_effects(values, outcome).to_dict("records"):
+    for row in partial_effects(values, outcome).to_dict("records"):
         partial.setdefault(row["hyperparameter"], []).append(row)
     found = []
-    for row in statistics.effects(values, outcome).to_dict("records"):
+    for row in effects(values, outcome).to_dict("records"):
         key = row["hyperparameter"]
         held = partial.get(key, [])
         found.append(

@@ -2,27 +2,24 @@
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from orchestrator.results.evaluation_choice import BEST, LAST
 from orchestrator.results.length_groups import LengthGroups
-from orchestrator.results.median_curves import Quartiles, over_seeds
 from orchestrator.results.objective import (
-    Objective,
     choose,
     is_judged,
+    judged_over_seeds,
     judged_values,
-    quartiles,
     score_configurations,
     score_members,
 )
-
-Floats = npt.NDArray[np.float64]
+from orchestrator.statistics.quartiles import Floats, Quartiles, quartiles
+from search_spaces import Objective
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,9 +65,9 @@ def compare_last_and_best(
     seeds = {config_id: seeds[config_id] for config_id in groups}
     judged, scores, steps = judged_values(curves, objective), {}, {}
     for evaluation in (LAST, BEST):
-        rule = replace(objective, evaluation=evaluation)
+        rule = objective.model_copy(update={"evaluation": evaluation})
         found = score_configurations(score_members(curves, rule, seeds), rule)
-        scores[evaluation] = {one.config_id: Quartiles(one.score, one.q25, one.q75) for one in found}
+        scores[evaluation] = {one.config_id: one.quartiles for one in found}
         steps[evaluation] = _by_configuration(choose(curves, rule))
     tables, values = _by_configuration(curves), _by_configuration(judged)
     return tuple(
@@ -105,9 +102,9 @@ def _compared(
         place[evaluation] = np.array([np.searchsorted(evaluated, here.get(seed, evaluated[-1])) for seed in seeds])
         rows = np.arange(len(seeds))
         at[evaluation] = AtEvaluation(
-            trained=over_seeds(trained[rows, place[evaluation]], objective) if groups.trained else None,
+            trained=judged_over_seeds(trained[rows, place[evaluation]], objective) if groups.trained else None,
             selection=score,
-            test=over_seeds(test[rows, place[evaluation]], objective) if groups.test else None,
+            test=judged_over_seeds(test[rows, place[evaluation]], objective) if groups.test else None,
         )
     alive = ~np.isnan(selection[:, -1])
     rows = np.flatnonzero(alive)
@@ -149,7 +146,4 @@ def _by_seed(seeds: Any, values: Floats) -> dict[int, tuple[float, ...]]:
 def _known(values: Floats) -> Quartiles | None:
     """Quartiles of the values that are numbers, None when there are none."""
     values = values[~np.isnan(values)]
-    if not len(values):
-        return None
-    low, middle, high = quartiles(values)
-    return Quartiles(middle, low, high)
+    return quartiles(values) if len(values) else None

@@ -1,9 +1,6 @@
-"""From the seeds of a configuration to its score: reduce each seed's curve, then take the median under a policy.
+"""From the seeds of a configuration to its score: reduce each seed's curve, then take the median over seeds.
 
-A seed failed when it has no number to show: its value is NaN, or it has none at the last step. Policies:
-worst    a failed seed counts as the worst possible value, so the median is finite while fewer than half failed
-exclude  the median is over the survivors
-fail     one failed seed fails the configuration
+How a failed seed counts, one whose value is NaN or that has none at the last step, is in `statistics.failed_seeds`.
 Whatever the policy, failed seeds are reported, and a configuration without survivors is failed and never best.
 """
 
@@ -12,53 +9,31 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from pydantic import ValidationError
 
-from orchestrator.results.evaluation_choice import LAST, chosen_steps
-
-Floats = npt.NDArray[np.float64]
-
-
-class ObjectiveLike(Protocol):
-    """The attributes of an objective that are read here; `SweepSpec.objective` and `Objective` have them."""
-
-    @property
-    def metric(self) -> str: ...  # noqa: D102
-    @property
-    def average(self) -> str: ...  # noqa: D102
-    @property
-    def lengths(self) -> Sequence[int]: ...  # noqa: D102
-    @property
-    def direction(self) -> str: ...  # noqa: D102
-    @property
-    def reduce(self) -> str: ...  # noqa: D102
-    @property
-    def evaluation(self) -> str: ...  # noqa: D102
-    @property
-    def failed_seeds(self) -> str: ...  # noqa: D102
+from orchestrator.errors import LedgerError
+from orchestrator.results.evaluation_choice import chosen_steps
+from orchestrator.statistics.failed_seeds import over_seeds, score_over_seeds
+from orchestrator.statistics.quartiles import Floats, Quartiles
+from search_spaces import Objective
 
 
-@dataclass(frozen=True, kw_only=True)
-class Objective:
-    """The `objective` section of a sweep file."""
+def recorded_objective(spec: Mapping[str, Any]) -> Objective:
+    """Return the objective of a recorded specification, as `SweepState.spec` has it.
 
-    metric: str
-    average: str
-    lengths: tuple[int, ...]
-    direction: str = "minimize"
-    reduce: str = "mean"
-    evaluation: str = LAST
-    failed_seeds: str = "worst"
-
-    @classmethod
-    def from_dict(cls, section: Mapping[str, Any]) -> Self:
-        """Read it from a resolved specification (`state.spec["objective"]`); keys it does not need are left alone."""
-        known = {name: section[name] for name in cls.__dataclass_fields__ if name in section}
-        return cls(**{**known, "lengths": tuple(section["lengths"])})
+    Raises LedgerError when this version cannot read it.
+    """
+    try:
+        return Objective.model_validate(spec["objective"])
+    except ValidationError as error:
+        fault = error.errors(include_url=False)[0]
+        key = ".".join(map(str, ("objective", *fault["loc"])))
+        raise LedgerError(f"this version cannot read the recorded {key}: {fault['msg']}") from error
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,19 +53,23 @@ class ConfigurationScore:
     seeds_failed: int
     failed: bool
 
+    @property
+    def quartiles(self) -> Quartiles:
+        """The score between its quartiles."""
+        return Quartiles(self.q25, self.score, self.q75)
+
 
 def is_judged(curves: pd.DataFrame, objective: Objective) -> npt.NDArray[np.bool_]:
     """Return which rows are of the metric and average that is judged, at any length."""
     return np.asarray((curves["metric"] == objective.metric) & (curves["average"] == objective.average))
 
 
-def judged_values(curves: pd.DataFrame, objective: ObjectiveLike | Mapping[str, Any]) -> pd.DataFrame:
+def judged_values(curves: pd.DataFrame, objective: Objective) -> pd.DataFrame:
     """Return one row per seed and step (config_id, seed, step, value): its curve reduced over the objective's lengths.
 
     NaN where the curve has one at these lengths. Raises KeyError when the metric or the average has no rows at all, or
     when a length is missing.
     """
-    objective = as_objective(objective)
     rows = curves[is_judged(curves, objective)]
     if len(curves) and not len(rows):
         raise KeyError(f"the curves hold no {objective.metric} of the average {objective.average}")
@@ -106,15 +85,14 @@ def judged_values(curves: pd.DataFrame, objective: ObjectiveLike | Mapping[str, 
     return values.assign(value=_reduce(table.to_numpy(dtype=np.float64), objective.reduce))
 
 
-def choose(curves: pd.DataFrame, objective: ObjectiveLike | Mapping[str, Any]) -> pd.DataFrame:
+def choose(curves: pd.DataFrame, objective: Objective) -> pd.DataFrame:
     """Return the step of each seed that `objective.evaluation` names, with its judged value; see `chosen_steps`."""
-    objective = as_objective(objective)
     return chosen_steps(judged_values(curves, objective), objective.direction, objective.evaluation)
 
 
 def score_members(
     curves: pd.DataFrame,
-    objective: ObjectiveLike | Mapping[str, Any],
+    objective: Objective,
     seeds: Mapping[str, Iterable[int]] | None = None,
 ) -> pd.DataFrame:
     """Return one row per seed (config_id, seed, score): its curve reduced over the objective's lengths.
@@ -133,40 +111,26 @@ def score_members(
     return planned.merge(scores, on=["config_id", "seed"], how="left")
 
 
-def score_configuration(
-    config_id: str, scores: Iterable[float], objective: ObjectiveLike | Mapping[str, Any]
-) -> ConfigurationScore:
+def score_configuration(config_id: str, scores: Iterable[float], objective: Objective) -> ConfigurationScore:
     """Return the score of one configuration from its seeds' scores (NaN = failed seed)."""
-    objective = as_objective(objective)
-    values = np.array(list(scores), dtype=np.float64)
-    alive = values[~np.isnan(values)]
-    seeds_failed = len(values) - len(alive)
-    worst = math.inf * _sign(objective.direction)
-    if objective.failed_seeds == "worst":
-        counted = np.concatenate([alive, np.full(seeds_failed, worst)])
-    elif objective.failed_seeds in ("exclude", "fail"):
-        counted = alive
-    else:
-        raise ValueError(f"failed_seeds is {objective.failed_seeds!r}; allowed: worst, exclude, fail")
-    failed = not len(alive) or (objective.failed_seeds == "fail" and seeds_failed > 0)
-    if failed:
-        q25 = score = q75 = math.nan if objective.failed_seeds == "fail" else worst
-    else:
-        q25, score, q75 = quartiles(counted, worst)
+    found, failed = score_over_seeds(scores, objective.failed_seeds, objective.direction)
     return ConfigurationScore(
         config_id=config_id,
-        score=score,
-        q25=q25,
-        q75=q75,
-        seeds_run=len(values),
-        seeds_failed=seeds_failed,
+        score=found.quartiles.median,
+        q25=found.quartiles.q25,
+        q75=found.quartiles.q75,
+        seeds_run=found.seeds,
+        seeds_failed=found.failed,
         failed=failed,
     )
 
 
-def score_configurations(
-    members: pd.DataFrame, objective: ObjectiveLike | Mapping[str, Any]
-) -> list[ConfigurationScore]:
+def judged_over_seeds(values: Iterable[float], objective: Objective) -> Quartiles:
+    """Return the quartiles of one value of the judged metric for each seed (NaN = failed seed); NaN if all failed."""
+    return over_seeds(values, objective.failed_seeds, objective.direction).quartiles
+
+
+def score_configurations(members: pd.DataFrame, objective: Objective) -> list[ConfigurationScore]:
     """Return the score of every configuration in the rows of `score_members`, in the order they come there."""
     groups = members.groupby("config_id", sort=False, observed=True)["score"]
     return [score_configuration(str(name), values, objective) for name, values in groups]
@@ -176,19 +140,6 @@ def rank(scores: Iterable[ConfigurationScore], direction: str) -> list[Configura
     """Return the scores best first; failed ones come last, ties keep their order."""
     sign = _sign(direction)
     return sorted(scores, key=lambda one: (one.failed, 0.0 if one.failed else sign * one.score))
-
-
-def quartiles(values: Floats, worst: float = math.inf) -> tuple[float, float, float]:
-    """Return q25, median, q75 of values without NaN; needs at least one.
-
-    The usual linear interpolation, `numpy.quantile` to the bit on finite values. Between a finite and an infinite
-    value lies the infinite one, between two opposite infinities the `worst` one, so that NaN never appears.
-    """
-    if np.isfinite(values).all():
-        q25, q75 = np.quantile(values, [0.25, 0.75])
-        return float(q25), float(np.median(values)), float(q75)
-    ordered = np.sort(values)
-    return _between(ordered, 0.25, worst), _between(ordered, 0.5, worst), _between(ordered, 0.75, worst)
 
 
 def generalization_length(
@@ -211,21 +162,6 @@ def area_beyond(lengths: Sequence[int], median_values: Sequence[float], trained_
     return float(np.mean(beyond)) if beyond else math.nan
 
 
-def as_objective(objective: ObjectiveLike | Mapping[str, Any]) -> Objective:
-    """Return the objective as this module's own dataclass, from a mapping or anything with its attributes."""
-    if isinstance(objective, Mapping):
-        return Objective.from_dict(objective)
-    return Objective(
-        metric=objective.metric,
-        average=objective.average,
-        lengths=tuple(objective.lengths),
-        direction=objective.direction,
-        reduce=objective.reduce,
-        evaluation=objective.evaluation,
-        failed_seeds=objective.failed_seeds,
-    )
-
-
 def reduced(values: Floats, how: str) -> float:
     """Return one seed's values, lengths ascending, as one number: their "mean", "max" or "last"; NaN if one is NaN."""
     return float(_reduce(values[None], how)[0])
@@ -243,19 +179,6 @@ def _reduce(values_ML: Floats, how: str) -> Floats:
     if how == "last":
         return np.where(np.isnan(values_ML).any(axis=1), np.nan, values_ML[:, -1])
     raise ValueError(f"reduce is {how!r}; allowed: mean, max, last")
-
-
-def _between(ordered: Floats, fraction: float, worst: float) -> float:
-    place = fraction * (len(ordered) - 1)
-    low, high = float(ordered[math.floor(place)]), float(ordered[math.ceil(place)])
-    if low == high or place == math.floor(place):
-        return low
-    if math.isinf(low) or math.isinf(high):
-        return worst if math.isinf(low) and math.isinf(high) else low if math.isinf(low) else high
-    if fraction == 0.5:
-        return (low + high) / 2
-    weight, step = place - math.floor(place), high - low
-    return low + step * weight if weight < 0.5 else high - step * (1 - weight)  # as numpy.quantile rounds
 
 
 def _sign(direction: str) -> float:

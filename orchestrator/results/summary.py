@@ -1,44 +1,29 @@
 """What a sweep came to, as plain data: ranked configurations and curve bands; tables and figures draw from it."""
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from orchestrator.record.curves import read_curves
-from orchestrator.record.kept_code import import_recorded
-from orchestrator.record.kept_weights import Kept, kept_weights
+from orchestrator.record.kept_weights import Kept
 from orchestrator.record.lineage import CONFIRMS
-from orchestrator.record.parts import ConfigurationState
-from orchestrator.record.state import SweepState
 from orchestrator.results.average_comparisons import Comparison, compare_averages
-from orchestrator.results.evaluation_choice import BEST, Mask, at_steps
+from orchestrator.results.confirmed import Confirmed
+from orchestrator.results.evaluation_choice import BEST
 from orchestrator.results.hyperparameter_effects import Effect, effects_on
-from orchestrator.results.last_and_best import LastAndBest, compare_last_and_best
-from orchestrator.results.length_groups import LengthGroups, common_test_lengths, length_groups
-from orchestrator.results.median_curves import Band, CurveKey, Quartiles, at_lengths, bands_of
-from orchestrator.results.objective import (
-    Objective,
-    area_beyond,
-    choose,
-    generalization_length,
-    is_judged,
-    rank,
-    reduced,
-    score_configurations,
-    score_members,
-)
+from orchestrator.results.last_and_best import LastAndBest
+from orchestrator.results.length_groups import LengthGroups, common_test_lengths
+from orchestrator.results.median_curves import Band, CurveKey, at_lengths
+from orchestrator.results.objective import reduced
+from orchestrator.statistics.quartiles import Quartiles
 from orchestrator.wording import spans
-from trainers.config.member import MemberConfig
-from trainers.config.recorded import recorded_member
+from search_spaces import Objective
 from trainers.tasks.task import Family
-
-__all__ = ["Band", "CurveKey", "Quartiles", "Row", "Summary", "summary"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +54,11 @@ class Row:
     seeds_crashed: int = 0
     form: str = ""
 
+    @property
+    def scored(self) -> Quartiles | None:
+        """The score between its quartiles; None until all seeds have ended."""
+        return None if self.score is None else Quartiles(self.score_q25, self.score, self.score_q75)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:
@@ -85,7 +75,6 @@ class Summary:
     finished: bool
     planned: int
     objective: Objective
-    threshold: float | None
     directions: dict[str, str]
     headline: tuple[str, ...]
     averages: tuple[str, ...]
@@ -99,6 +88,7 @@ class Summary:
     deaths: tuple[str, ...] = ()
     last_and_best: tuple[LastAndBest, ...] = ()
     weights: Mapping[tuple[str, int], Kept] = field(default_factory=dict)
+    read_confirmed: Callable[["Summary"], tuple[Confirmed, ...]] = field(default=lambda of: (), repr=False)
 
     @property
     def objective_curve(self) -> tuple[str, str]:
@@ -158,8 +148,8 @@ class Summary:
         for row in self.rows if self.test_lengths else ():
             band = self.bands.get((row.config_id, *self.objective_curve))
             at = at_lengths(band, self.test_lengths, self.objective) if band and not row.failed else None
-            if row.complete and row.score is not None:
-                found[row.config_id] = at or Quartiles(row.score, row.score_q25, row.score_q75)
+            if row.complete and row.scored is not None:
+                found[row.config_id] = at or row.scored
         return found
 
     @cached_property
@@ -172,6 +162,11 @@ class Summary:
     def comparisons(self) -> tuple[Comparison, ...]:
         """Every weight average against the objective's, on the same trajectories, by group of lengths."""
         return compare_averages(self.averages, self.objective.average, self.objective.direction, self._member_scores)
+
+    @cached_property
+    def confirmed(self) -> tuple[Confirmed, ...]:
+        """What confirms the sweep among those beside it, and what it confirms; read when first asked for, and once."""
+        return self.read_confirmed(self)
 
     def _values(self) -> dict[str, dict[str, Any]]:
         return {
@@ -217,137 +212,3 @@ class Summary:
     def seeds_crashed(self) -> int:
         """Failed members that did not diverge: their packs were given up."""
         return sum(row.seeds_crashed for row in self.rows)
-
-
-def summary(state: SweepState, curves: pd.DataFrame | None = None) -> Summary:
-    """Summarise a sweep, finished or not; `curves` (all of `read_curves(state)`) spares reading them.
-
-    Raises DamagedCurves if a parquet part is not what the ledger names.
-    """
-    import_recorded(state)
-    objective, threshold = Objective.from_dict(state.spec["objective"]), state.spec["objective"].get("threshold")
-    members = {c.config_id: recorded_member(c.resolved, 0) for c in state.configurations.values()}
-    directions = {metric: way for member in members.values() for metric, way in member.task.metrics.items()}
-    headline = _in_order(objective.metric, *(metric for m in members.values() for metric in m.task.headline))
-    averages = _in_order(objective.average, *(average for m in members.values() for average in m.averages))
-    done = {c.config_id for c in state.configurations.values() if _complete(state, c)}
-    needed = partial(_needed, objective)
-    curves = read_curves(state, keep=needed) if curves is None else curves[needed(curves)]
-    curves = curves[curves["config_id"].isin(done)]
-    bands = bands_of(curves[at_steps(curves, choose(curves, objective))], objective, directions)
-    rows = [
-        replace(_row(c, members[c.config_id], bands, objective, threshold), complete=c.config_id in done)
-        for c in state.configurations.values()
-    ]
-    rows = _scored(rows, curves, state, objective)
-    groups = {row.config_id: row.groups for row in rows if row.complete}
-    searched = {key: _domain(state.spec["space"].get(key)) for key in _searched(state)}
-    return Summary(
-        name=state.name,
-        study=state.study,
-        folder=state.folder,
-        status=state.ended or "unfinished",
-        finished=state.ended in ("complete", "failed"),
-        planned=max(_planned(state.spec), len(state.configurations)) if not state.ended else len(state.configurations),
-        objective=objective,
-        threshold=threshold,
-        directions=directions,
-        headline=headline,
-        averages=averages,
-        searched=searched,
-        rows=tuple(rows),
-        bands=bands,
-        pairs=tuple(dict.fromkeys(p for m in members.values() for p in getattr(m.task, "paired_metrics", ()))),
-        families={config_id: getattr(m.task, "families", {}) for config_id, m in members.items()},
-        provenance=state.provenance,
-        notes=tuple(str(conflict) for conflict in state.conflicts),
-        deaths=tuple(error for _, error in state.deaths),
-        last_and_best=compare_last_and_best(curves, objective, groups, state.seeds()),
-        weights=kept_weights(state),
-    )
-
-
-def _needed(objective: Objective, curves: pd.DataFrame) -> Mask:
-    """What a summary reads of whole packs: all of the step that counts, the judged curve of every step."""
-    return at_steps(curves, choose(curves, objective)) | is_judged(curves, objective)
-
-
-def _complete(state: SweepState, configuration: ConfigurationState) -> bool:
-    """Whether every pack with a seed of the configuration has ended: a seed may fail long before its pack ends."""
-    packs = {member.pack_id for member in configuration.members.values()}
-    return bool(packs) and all(state.packs[pack_id].status in ("complete", "failed") for pack_id in packs)
-
-
-def _row(
-    configuration: ConfigurationState,
-    member: MemberConfig,
-    bands: Mapping[CurveKey, Band],
-    objective: Objective,
-    threshold: float | None,
-) -> Row:
-    members = configuration.members.values()
-    groups = length_groups(member, objective.lengths)
-    ended = [m for m in members if m.status in ("complete", "failed")]
-    row = Row(
-        config_id=configuration.config_id,
-        number=configuration.number,
-        values=configuration.values,
-        groups=groups,
-        complete=False,
-        seeds_planned=len(members),
-        seeds_run=len(ended),
-        seeds_failed=sum(m.status == "failed" for m in ended),
-        seeds_crashed=sum(m.status == "failed" and m.failed_at is None for m in ended),
-        form=", ".join(sorted({m.form for m in members if m.form})),
-    )
-    band = bands.get((configuration.config_id, objective.metric, objective.average))
-    if band is None:
-        return row
-    return replace(
-        row,
-        trained=at_lengths(band, groups.trained, objective),
-        selection=at_lengths(band, groups.selection, objective),
-        test=at_lengths(band, groups.test, objective),
-        generalization_length=None
-        if threshold is None
-        else generalization_length(band.lengths, band.median, threshold, objective.direction),
-        area_beyond=area_beyond(band.lengths, band.median, groups.trained) if groups.trained else None,
-    )
-
-
-def _scored(rows: Sequence[Row], curves: pd.DataFrame, state: SweepState, objective: Objective) -> list[Row]:
-    """Rows with score and rank, best first; configurations without all their seeds follow in their own order."""
-    complete = {row.config_id: row for row in rows if row.complete}
-    seeds = {name: seeds for name, seeds in state.seeds().items() if name in complete}
-    scores = score_configurations(score_members(curves, objective, seeds), objective)
-    ranked = []
-    for place, one in enumerate(rank(scores, objective.direction), start=1):
-        row = replace(complete[one.config_id], score_q25=one.q25, score_q75=one.q75, failed=one.failed)
-        ranked.append(replace(row, score=one.score, rank=None if one.failed else place))
-    return [*ranked, *(row for row in rows if not row.complete)]
-
-
-def _searched(state: SweepState) -> list[str]:
-    """Keys that were drawn, in alphabetical order (the ledger keeps no other)."""
-    return sorted({key for configuration in state.configurations.values() for key in configuration.values})
-
-
-def _domain(domain: Any) -> str:
-    """The kind of a domain in a resolved specification: the key of its mapping that is not an option.
-
-    A key without a domain has its values from search.listed.
-    """
-    if domain is None:
-        return "listed"
-    kinds = ("choice", "grid", "uniform", "log_uniform", "one_minus_log_uniform", "int_uniform", "normal")
-    return next((kind for kind in kinds if isinstance(domain, Mapping) and kind in domain), "choice")
-
-
-def _planned(spec: Mapping[str, Any]) -> int:
-    draws = len(spec["search"].get("listed") or ()) or spec["search"].get("configurations") or 1
-    grids = [len(domain["grid"]) for domain in spec["space"].values() if _domain(domain) == "grid"]
-    return int(draws * math.prod(grids))
-
-
-def _in_order(*names: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(names))

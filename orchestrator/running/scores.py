@@ -10,21 +10,16 @@ from orchestrator.record.curves import COLUMNS, read_curves
 from orchestrator.record.parts import ConfigurationState
 from orchestrator.record.state import SweepState
 from orchestrator.results.evaluation_choice import LAST
-from orchestrator.results.objective import (
-    ObjectiveLike,
-    as_objective,
-    is_judged,
-    score_configuration,
-    score_members,
-)
+from orchestrator.results.objective import is_judged, score_configuration, score_members
+from search_spaces import Objective
 from trainers.results import Evaluation
 
 
 class Scores:
     """The scores of members that have reached their last evaluation, until their configuration takes them."""
 
-    def __init__(self, objective: ObjectiveLike, state: SweepState) -> None:
-        self._objective, self._state = as_objective(objective), state
+    def __init__(self, objective: Objective, state: SweepState) -> None:
+        self._objective, self._state = objective, state
         self._members: dict[str, dict[int, float]] = {}
 
     def take_final(self, pack_id: str, final: Evaluation) -> None:

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from scipy import stats
 
-Floats = npt.NDArray[np.float64]
+from orchestrator.statistics.quartiles import Floats
+
 LEVEL = 0.95
 RESAMPLES = 2000
 FEWEST = 4  # with fewer points a resample is constant too often for an interval to mean anything

@@ -11,13 +11,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 from scipy import stats
 
 from orchestrator.statistics.bootstrap import LEVEL, RESAMPLES, spearman
+from orchestrator.statistics.quartiles import Floats
 
-Floats = npt.NDArray[np.float64]
 Values = Mapping[str, Mapping[str, Any]]
 Scores = Mapping[str, float | None]
 

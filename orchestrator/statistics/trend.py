@@ -5,18 +5,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from orchestrator.results.objective import quartiles
+from orchestrator.statistics.quartiles import quartiles
 
 PER_BIN, MOST_BINS = 5, 8
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Bin:
     """`n` neighbouring values: their median, and median and quartiles of the outcome (infinite where failures are)."""
 
     x: float
-    median: float
     q25: float
+    median: float
     q75: float
     n: int
 
@@ -37,5 +37,5 @@ def binned_medians(x: Sequence[float], y: Sequence[float], worst: float = np.inf
     for one in np.unique(place):
         inside = pairs[place == one]
         q25, median, q75 = quartiles(inside[:, 1], worst)
-        found.append(Bin(float(np.median(inside[:, 0])), median, q25, q75, len(inside)))
+        found.append(Bin(x=float(np.median(inside[:, 0])), q25=q25, median=median, q75=q75, n=len(inside)))
     return found if len(values) > 1 else []

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,9 @@ from scipy import stats
 from orchestrator.record.curves import read_curves
 from orchestrator.record.state import SweepState
 from orchestrator.results.evaluation_choice import BEST, LAST, at_steps
-from orchestrator.results.objective import Objective, choose
+from orchestrator.results.objective import choose, recorded_objective
 from orchestrator.statistics.bootstrap import bootstrap_clustered_median
+from orchestrator.statistics.failed_seeds import score_over_seeds
 from trainers.config.recorded import recorded_member
 
 MANY, UNITS, FEWEST = 10, 4, 3  # units for resampling, configurations to be units, units for any interval
@@ -32,7 +33,7 @@ class Sweep:
         first = next(iter(self.state.configurations.values()))
         member = recorded_member(first.resolved, 0)
         self.trained = tuple(s for s in member.evaluated_lengths if s in member.task.trained_lengths)
-        self.objective = Objective.from_dict(self.state.spec["objective"])
+        self.objective = recorded_objective(self.state.spec)
         self.selection = self.objective.lengths
         untouched = {*self.trained, *self.selection}
         self.test = tuple(s for s in member.evaluated_lengths if s not in untouched)
@@ -103,7 +104,7 @@ class Sweep:
     @cached_property
     def _best(self) -> pd.DataFrame:
         """The step of each member at which the objective is best at the selection lengths."""
-        return choose(self.curves, replace(self.objective, evaluation=BEST))
+        return choose(self.curves, self.objective.model_copy(update={"evaluation": BEST}))
 
     def _table(self, metric: str, average: str, at: str | int) -> pd.DataFrame:
         """Members by lengths."""
@@ -128,8 +129,8 @@ class Sweep:
         """Which configuration is best by the objective: on the selection lengths, never on those reported."""
         judged, least = self.objective, self.objective.direction == "minimize"
         rows = self.members(judged.metric, average or judged.average, self.selection, at=judged.evaluation)
-        rows = rows.assign(value=rows["value"].fillna(math.inf if least else -math.inf))
-        scores = rows[rows["config_id"].isin(names)].groupby("config_id")["value"].median()
+        of_seeds = rows[rows["config_id"].isin(names)].groupby("config_id")["value"]
+        scores = of_seeds.agg(lambda values: score_over_seeds(values, judged.failed_seeds, judged.direction)[0].median)
         return str(scores.idxmin() if least else scores.idxmax())
 
 

@@ -9,17 +9,17 @@ import json
 import math
 from collections.abc import Iterable, Iterator, Sequence
 
-import numpy as np
 import pandas as pd
 
 from orchestrator.record.lineage import CONFIRMS
 from orchestrator.record.parts import ConfigurationState
 from orchestrator.record.records import Record
 from orchestrator.record.state import SweepState
-from orchestrator.results.confirmed import Confirmed, in_search, read_confirmed
+from orchestrator.results.confirmed import Confirmed, in_search
 from orchestrator.results.evaluation_choice import at_steps
-from orchestrator.results.objective import choose, is_judged, quartiles
+from orchestrator.results.objective import choose, is_judged
 from orchestrator.results.summary import Row, Summary
+from orchestrator.statistics.failed_seeds import over_seeds
 from orchestrator.tracking.names import EvaluationTimes, flat, milliseconds, name, run_name, sweep_id, unique_names
 from orchestrator.tracking.pages import Charts, description
 from orchestrator.tracking.run_contents import RunContents
@@ -48,7 +48,7 @@ class ContentsOfSweep:
     def parent(self) -> RunContents:
         """The run of the sweep itself."""
         summary, provenance = self.summary, self.state.provenance
-        confirmed = read_confirmed(summary) if summary.finished else ()
+        confirmed = summary.confirmed if summary.finished else ()
         end = next((r for r in reversed(self.records) if r.kind in ("end", "resume")), None)
         ended = end is not None and end.kind == "end"
         tags = self._tags("sweep") | {
@@ -193,14 +193,8 @@ class ContentsOfSweep:
             yield self._progress_key(), step, self._median(seeds, self.summary.objective.direction), time_ms
 
     def _median(self, values: Iterable[float], direction: str) -> float:
-        """The median over seeds by the policy of the objective: a failed seed is the worst, or left out."""
-        array = np.array(list(values), dtype=np.float64)
-        worst = math.inf if direction == "minimize" else -math.inf
-        alive = ~np.isnan(array)
-        if not alive.any():
-            return math.nan
-        counts = self.summary.objective.failed_seeds == "worst"
-        return quartiles(np.where(alive, array, worst) if counts else array[alive], worst)[1]
+        """The median over seeds, NaN for failed ones, by the policy of the objective."""
+        return over_seeds(values, self.summary.objective.failed_seeds, direction).median
 
     def _key(self, metric: str, average: str, statistic: str) -> str:
         return f"{self.label[metric]}/{self.label[average]}/{statistic}"

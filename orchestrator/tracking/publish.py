@@ -16,7 +16,8 @@ from filelock import FileLock, Timeout
 from orchestrator.record.curves import read_curves, write_curves
 from orchestrator.record.records import read_records
 from orchestrator.record.state import SweepState
-from orchestrator.results.summary import Row, summary
+from orchestrator.results.summarise import summary
+from orchestrator.results.summary import Row
 from orchestrator.tracking.artifacts import Artifacts, Files
 from orchestrator.tracking.contents import ContentsOfSweep
 from orchestrator.tracking.pages import chart_view

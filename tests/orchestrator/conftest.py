@@ -14,7 +14,9 @@ from orchestrator.figures import drawing
 from orchestrator.record.curves import read_curves, write_part
 from orchestrator.record.ledger import Ledger
 from orchestrator.record.state import SweepState
-from orchestrator.results.objective import score_configurations, score_members
+from orchestrator.results.objective import recorded_objective, score_configurations, score_members
+from orchestrator.results.summarise import summary
+from orchestrator.results.summary import Summary
 from trainers.config.member import MemberConfig
 from trainers.results import Evaluation
 
@@ -121,8 +123,9 @@ def build_sweep(
                 ledger.append("pack_end", pack_id=pack_id, status=status, error=error, seconds=1.0 + number)
         if ended:
             state = SweepState.load(folder)
-            rows = score_members(read_curves(state), resolved_spec["objective"], state.seeds())
-            scores = score_configurations(rows, resolved_spec["objective"])
+            objective = recorded_objective(state.spec)
+            rows = score_members(read_curves(state), objective, state.seeds())
+            scores = score_configurations(rows, objective)
             for one in scores:
                 number = state.configurations[one.config_id].number
                 score = None if one.failed else one.score
@@ -192,3 +195,50 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     found: dict[str, Any] = {}
     monkeypatch.setattr(drawing, "save", lambda path, draw, *facts: found.setdefault(path.name, draw()) and path)
     return found
+
+
+ADDITION: dict[str, Any] = {
+    "task": {
+        "name": "padded_addition",
+        "width": 8,
+        "train_digits": 2,
+        "measured_cascades": [3, 0, 1],
+        "measured_digits": 2,
+    },
+    "objective.metric": "exact_match",
+    "objective.average": "raw",
+    "objective.lengths": [3, 4],
+    "objective.direction": "maximize",
+    "objective.threshold": 0.5,
+}
+
+
+def accuracy_by_cascade(number: int, seed: int, average: str, metric: str, lengths: np.ndarray, step: int) -> Any:
+    """Falls with cascade, length and number; rises with the seed; no cascade is longer than the number."""
+    stem, _, index = metric.rpartition("_")
+    level = 0.9 - 0.02 * lengths - 0.05 * number + 0.01 * seed - (0.3 if average == "ema" else 0.0)
+    if stem == "exact_match_cascade":
+        return np.where(int(index) <= lengths, level - 0.1 * int(index), np.nan)
+    return level
+
+
+@pytest.fixture
+def accuracy() -> CurveFunction:
+    return accuracy_by_cascade
+
+
+@pytest.fixture
+def additions() -> Callable[..., Summary]:
+    """Build sweeps of additions measured by the cascades in them, and return their summaries."""
+
+    def build(
+        folder: Path,
+        values: Sequence[Mapping[str, Any]] = ({}, {"model.norm": "pre"}),
+        seeds: int = 3,
+        curve: CurveFunction = accuracy_by_cascade,
+        failed: Mapping[tuple[int, int], int] | None = None,
+        **spec: Any,
+    ) -> Summary:
+        return summary(build_sweep(folder, list(values), seeds, curve, failed, spec={**ADDITION, **spec}))
+
+    return build

@@ -19,8 +19,7 @@ from orchestrator.record.ledger import Ledger
 from orchestrator.record.lineage import CONFIRMS, relative, used_seeds
 from orchestrator.record.records import LEDGER_FILE, read_first_record, read_records
 from orchestrator.record.state import SweepState
-from orchestrator.results.confirmed import read_confirmed
-from orchestrator.results.summary import summary
+from orchestrator.results.summarise import summary
 from search_spaces import SweepFileError, parse_sweep
 from trainers.averaging import Ema
 from trainers.config.member import MemberConfig
@@ -254,7 +253,7 @@ def test_a_damaged_sweep_beside_it_is_an_error_for_seeds_and_none_for_reports(se
     (other / LEDGER_FILE).write_bytes(b"not a ledger\n")
     with pytest.raises(DamagedLedger):
         plan_confirmation(state)
-    assert read_confirmed(summary(state)) == ()
+    assert summary(state).confirmed == ()
 
 
 @pytest.mark.parametrize("sweep", ["searched", "searched_by_older_code"])
@@ -270,7 +269,7 @@ def test_both_scores_are_side_by_side_in_both_reports(request, synthetic_sweep, 
     as_confirmation(draft, planned, tmp_path / planned.spec.name)
     child = summary(SweepState.load(tmp_path / planned.spec.name))
     for result in (summary(state), child):
-        (one,) = read_confirmed(result)
+        (one,) = result.confirmed
         assert (one.name, one.parent, one.seeds, one.again_used) == ("searched-confirm", "searched", (3, 4, 5, 6), ())
         first, second = one.rows
         assert [row.config_id for row in one.rows] == [row.config_id for row in summary(state).rows[:2]]
@@ -287,7 +286,7 @@ def test_a_search_extended_onto_the_seeds_takes_the_confirmation_its_worth(searc
     begin(planned, tmp_path)
     shutil.rmtree(state.folder)
     searched(seeds=4)  # as if seed 3 had been added to the search afterwards
-    (one,) = read_confirmed(summary(SweepState.load(state.folder)))
+    (one,) = summary(SweepState.load(state.folder)).confirmed
     assert one.again_used == (3,) and not one.finished
     assert "of which the search has since used 3: not independent of the selection" in one.sentence
 

@@ -19,8 +19,7 @@ from orchestrator.record.kept_weights import kept_weights, load
 from orchestrator.record.records import LEDGER_FILE, read_first_record
 from orchestrator.record.state import SweepState
 from orchestrator.report import artifacts
-from orchestrator.results.confirmed import read_confirmed
-from orchestrator.results.summary import summary
+from orchestrator.results.summarise import summary
 from orchestrator.running.driver import as_configuration
 from orchestrator.sweep import refuse_existing, resume_sweep
 from orchestrator.tracking.publish import publish
@@ -106,7 +105,7 @@ def test_a_confirmation_trains_what_it_did_then(tmp_path: Path) -> None:
     mine, known = read_curves(now), pd.read_parquet(OLD / "finished-confirm" / "curves.parquet")
     assert mine["value"].to_numpy().tobytes() == known["value"].to_numpy().tobytes()
     for state in (SweepState.load(folder), now):
-        (one,) = read_confirmed(summary(state))
+        (one,) = summary(state).confirmed
         first = json.loads((OLD / "finished.summary.json").read_text())[:2]
         assert [row.config_id for row in one.rows] == [row["config_id"] for row in first]
         assert [row.confirmed.median for row in one.rows] == [found.score for found in then.configurations.values()]

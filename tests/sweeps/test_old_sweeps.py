@@ -4,7 +4,6 @@ Each folder below a version is a sweep as that version left it; write.py says ho
 stands beside them. The three functions that come first are all this module knows of the code.
 """
 
-import dataclasses
 import io
 import json
 import shutil
@@ -19,7 +18,7 @@ from rich.console import Console
 from orchestrator.record.curves import read_curves
 from orchestrator.record.state import SweepState
 from orchestrator.report.files import write_report
-from orchestrator.results.summary import summary
+from orchestrator.results.summarise import summary
 from orchestrator.sweep import resume_sweep
 
 HERE = Path(__file__).resolve().parent
@@ -42,7 +41,8 @@ def ranked(folder: Path) -> list[dict[str, Any]]:
     """The rows of the summary of a sweep, in their order."""
     kept = ("config_id", "number", "rank", "score", "score_q25", "score_q75", "seeds_run", "seeds_failed")
     return [
-        {name: getattr(row, name) for name in kept} | {"test": dataclasses.astuple(row.test) if row.test else None}
+        {name: getattr(row, name) for name in kept}
+        | {"test": (row.test.median, row.test.q25, row.test.q75) if row.test else None}
         for row in summary(SweepState.load(folder)).rows
     ]
 

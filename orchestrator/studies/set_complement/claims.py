@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import numpy as np
 from scipy import stats
 
-from orchestrator.statistics import medians as statistics
+from orchestrator.statistics.effects import effects
 from orchestrator.studies.claims import Claim, Part, Table, span
 from orchestrator.studies.measures import Effect, Sweep, against
 from orchestrator.studies.set_complement.averages import averaging, othello
@@ -52,7 +52,7 @@ def dropout(sweep: Sweep, search: Sweep) -> Claim:
         )
         parts = [part, *parts] if chosen == best else [*parts, part]
     drawn, scores = search_scores(search, "raw")
-    found = statistics.effects({name: {keys[0]: values[keys[0]]} for name, values in drawn.items()}, scores).iloc[0]
+    found = effects({name: {keys[0]: values[keys[0]]} for name, values in drawn.items()}, scores).iloc[0]
     correlation = Effect(
         value=found["correlation"], low=found["low"], high=found["high"], n=found["n"], unit="configurations"
     )

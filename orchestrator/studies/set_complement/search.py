@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from orchestrator.statistics import medians as statistics
+from orchestrator.statistics.effects import effects, partial_effects
 from orchestrator.studies.claims import Part, Table, span
 from orchestrator.studies.measures import Effect, Sweep
 from orchestrator.studies.set_complement.measures import TV
@@ -17,8 +17,8 @@ def hyperparameters(search: Sweep) -> list[Table]:
         drawn, scores = search_scores(search, average)
         if average == "raw":  # the searched decay changes nothing there
             drawn = {name: {k: v for k, v in values.items() if ".ema." not in k} for name, values in drawn.items()}
-        alone = statistics.effects(drawn, scores)
-        partial = statistics.partial_effects(drawn, scores)
+        alone = effects(drawn, scores)
+        partial = partial_effects(drawn, scores)
         rows: list[tuple[Any, ...]] = []
         for row in alone.to_dict("records"):
             name = row["hyperparameter"]
@@ -45,7 +45,7 @@ def held_fixed(
 ) -> Part:
     """What one hyperparameter does to the test error of the search when the other ones are held."""
     drawn = {config: {k: v for k, v in values.items() if ".averages." not in k} for config, values in drawn.items()}
-    rows = statistics.partial_effects(drawn, scores)
+    rows = partial_effects(drawn, scores)
     row = rows[(rows["hyperparameter"] == key) & (rows["value"] == value)].iloc[0]
     n = int(row["n"])
     effect = Effect(value=row["coefficient"], low=row["low"], high=row["high"], n=n, unit="configurations")

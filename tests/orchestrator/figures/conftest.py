@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchestrator.results.summary import summary
+from orchestrator.results.summarise import summary
 
 SPACE = {
     "training.learning_rate": {"log_uniform": [1e-4, 1e-2]},

@@ -13,7 +13,7 @@ from orchestrator.figures import curves as figures
 from orchestrator.figures import drawing
 from orchestrator.figures.curves import comparison_figure, draw_all
 from orchestrator.figures.hyperparameters import score_figures
-from orchestrator.results.summary import summary
+from orchestrator.results.summarise import summary
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 from orchestrator.figures import drawing
 from orchestrator.figures import pairs as pair_figures
 from orchestrator.figures.pairs import PairPoint, pair_points
-from orchestrator.results.summary import summary
+from orchestrator.results.summarise import summary
 
 
 def margins(number, seed, average, metric, lengths, step):

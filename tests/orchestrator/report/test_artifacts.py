@@ -5,7 +5,7 @@ from urllib.parse import unquote
 import pytest
 
 from orchestrator.report import artifacts
-from orchestrator.results.summary import summary
+from orchestrator.results.summarise import summary
 from orchestrator.tracking.pages import sweep_links
 
 

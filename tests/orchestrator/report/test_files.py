@@ -12,7 +12,7 @@ from orchestrator.consoles import WIDTH_OF_FILES, WholeConsole
 from orchestrator.record.records import LEDGER_FILE
 from orchestrator.report.files import present, read_summary, write_report
 from orchestrator.report.tables import first_sentence, headlines, selection_sentence
-from orchestrator.results.summary import summary
+from orchestrator.results.summarise import summary
 
 
 class Page(HTMLParser):

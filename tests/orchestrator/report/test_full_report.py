@@ -13,7 +13,7 @@ from orchestrator.record.state import SweepState
 from orchestrator.report.files import read_summary, write_report
 from orchestrator.report.layout import WIDE
 from orchestrator.report.terminal import render_terminal
-from orchestrator.results.summary import summary
+from orchestrator.results.summarise import summary
 
 
 def test_terminal_says_what_was_selected_and_what_was_not_used(small_sweep, full_text):

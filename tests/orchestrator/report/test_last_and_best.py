@@ -18,8 +18,8 @@ from orchestrator.record.state import SweepState
 from orchestrator.report.files import write_report
 from orchestrator.report.layout import WIDE
 from orchestrator.report.terminal import render_terminal
-from orchestrator.results.objective import choose
-from orchestrator.results.summary import summary
+from orchestrator.results.objective import choose, recorded_objective
+from orchestrator.results.summarise import summary
 
 BEST = {"objective.evaluation": "best"}
 MANY = {"evaluation.every": 10}  # ten evaluations of 100 steps
@@ -273,4 +273,4 @@ def test_keep_and_packs_give_the_rows_they_name(both):
 def test_an_unfinished_sweep_chooses_for_what_is_done(tmp_path, synthetic_sweep):
     state = synthetic_sweep(tmp_path / "begun", VALUES, 2, restless, spec=MANY | BEST, ended=False, stop_after_step=50)
     assert summary(state).last_and_best == () and "chosen step" not in text_of(summary(state))
-    assert len(choose(read_curves(state), state.spec["objective"])) == 6
+    assert len(choose(read_curves(state), recorded_objective(state.spec))) == 6

@@ -7,12 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from orchestrator.report import terminal
 from orchestrator.report.clear_effects import clear_averages, clear_columns, clear_sentence
 from orchestrator.report.layout import WIDE
 from orchestrator.report.tables import first_sentence, selection_sentence
 from orchestrator.results.confirmed import Confirmed, ConfirmedRow
-from orchestrator.results.summary import Quartiles, summary
+from orchestrator.results.summarise import summary
+from orchestrator.statistics.quartiles import Quartiles
 from orchestrator.wording import three_digits
 
 SCREEN = 30  # lines
@@ -173,14 +173,14 @@ def test_averages_that_differ_clearly_have_a_line(twelve, short_text):
     assert clear_averages(twelve) == [text] and text in short_text(twelve)  # at 6 and 7 they are equal
 
 
-def test_confirmed_scores_stand_beside_those_of_the_search(twelve, short_text, monkeypatch):
+def test_confirmed_scores_stand_beside_those_of_the_search(twelve, short_text):
     rows = [
         ConfirmedRow(
             config_id=row.config_id,
             values=row.values,
             search_rank=row.rank,
             search=row.selection,
-            confirmed=Quartiles(0.5, 0.4, 0.6) if row.rank < 5 else None,
+            confirmed=Quartiles(q25=0.4, median=0.5, q75=0.6) if row.rank < 5 else None,
             search_test=None,
             confirmed_test=None,
             seeds_run=2,
@@ -198,8 +198,8 @@ def test_confirmed_scores_stand_beside_those_of_the_search(twelve, short_text, m
         of=12,
         rows=(*rows,),
     )
-    monkeypatch.setattr(terminal, "read_confirmed", lambda result: (one,))
-    lines = short_text(twelve, 1000).splitlines()
+    confirmed = replace(twelve, read_confirmed=lambda result: (one,))
+    lines = short_text(confirmed, 1000).splitlines()
     at = lines.index(f"{one.sentence}.")
     first = twelve.rows[0].selection
     score = f"{three_digits(first.median)} [{three_digits(first.q25)}, {three_digits(first.q75)}]"

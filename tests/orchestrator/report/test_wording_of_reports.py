@@ -14,7 +14,7 @@ from orchestrator.report import artifacts
 from orchestrator.report.files import write_report
 from orchestrator.report.tables import first_sentence
 from orchestrator.report.terminal import render_terminal
-from orchestrator.results.summary import summary
+from orchestrator.results.summarise import summary
 from orchestrator.tracking.pages import description
 
 CLAIM = re.compile(r"\bbest\b|\bwinner\b|\boptimal\b", re.IGNORECASE)

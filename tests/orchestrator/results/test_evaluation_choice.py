@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.results.evaluation_choice import at_steps, chosen_steps
-from orchestrator.results.objective import Objective, choose, score_members
+from orchestrator.results.objective import choose, score_members
+from search_spaces import Objective
 
 LENGTHS = (5, 6, 7, 9)
 BASE = Objective(metric="acc", average="ema", lengths=(6, 7), direction="maximize", evaluation="best")
@@ -84,8 +84,8 @@ def equal(one: dict[Any, tuple[int, float]], other: dict[Any, tuple[int, float]]
 
 
 objectives = st.builds(
-    lambda direction, reduce, evaluation, lengths: replace(
-        BASE, direction=direction, reduce=reduce, evaluation=evaluation, lengths=tuple(lengths)
+    lambda direction, reduce, evaluation, lengths: BASE.model_copy(
+        update={"direction": direction, "reduce": reduce, "evaluation": evaluation, "lengths": tuple(lengths)}
     ),
     st.sampled_from(["minimize", "maximize"]),
     st.sampled_from(["mean", "max", "last"]),
@@ -167,7 +167,7 @@ def test_a_seed_that_diverged_is_not_rescued_by_an_earlier_evaluation():
     assert math.isnan(chosen["value"][0]) and chosen["value"][1] == 0.5
     for policy in ("worst", "exclude", "fail"):
         frame = flat({(0, 10): 0.9, (0, 20): math.nan})
-        assert score_members(frame, replace(BASE, failed_seeds=policy))["score"].isna().all()
+        assert score_members(frame, BASE.model_copy(update={"failed_seeds": policy}))["score"].isna().all()
 
 
 def test_a_seed_that_never_reached_the_last_evaluation_has_no_step():

@@ -9,9 +9,7 @@ import pytest
 from orchestrator.report.csv_tables import average_lines, effect_lines
 from orchestrator.report.effect_tables import effect_columns, effect_notes
 from orchestrator.results.hyperparameter_effects import effects_on
-from orchestrator.results.summary import summary
-from orchestrator.statistics import medians as statistics
-from orchestrator.statistics.trend import binned_medians
+from orchestrator.results.summarise import summary
 
 
 def drawn_values(rng, count):
@@ -127,93 +125,3 @@ def test_too_few_configurations_are_said_to_be_too_few(small_sweep):
     assert "n = 6 is too few for the importance of 3 hyperparameters (at least 24)" in said
     for key in result.searched:
         assert key in said
-
-
-@pytest.mark.parametrize(
-    ("count", "keys", "score", "reason"),
-    [
-        (19, ("x", "y"), lambda n: n, "n = 19 is too few for the importance of 2 hyperparameters (at least 20)"),
-        (30, ("x",), lambda n: n, "it is the only one that varies"),
-        (30, ("x", "y"), lambda n: 1.0, "the score is the same everywhere"),
-        (0, (), None, None),
-    ],
-)
-def test_importance_says_why_it_is_missing(count, keys, score, reason):
-    rng = np.random.default_rng(0)
-    values = {f"c{n}": {key: float(rng.random()) for key in keys} for n in range(count)}
-    table = statistics.importances(values, {name: score(n) for n, name in enumerate(values)})
-    assert table["importance"].isna().all() and set(table["reason"]) == ({reason} if reason else set())
-
-
-def test_importance_leaves_out_what_cannot_be_compared_and_takes_infinite_scores():
-    rng = np.random.default_rng(1)
-    values = {
-        f"c{n}": {"x": n % 10, "same": 3, "kind": "abc"[n % 3]} | ({"some": n} if n % 2 else {}) for n in range(30)
-    }
-    scores = {name: math.inf if one["x"] == 9 else one["x"] + 0.1 * rng.normal() for name, one in values.items()}
-    table = statistics.importances(values, {**scores, "c0": None}).set_index("hyperparameter")
-    assert table.loc["same", "reason"] == "it is the same everywhere"
-    assert table.loc["some", "reason"] == "some configurations do not have it"
-    assert table.loc["x", "importance"] > 0.8 and table.loc["x", "n"] == 29
-    assert table.loc["kind", "importance"] == pytest.approx(1 - table.loc["x", "importance"])
-
-
-SWEEPS, PER_SWEEP = 150, 30
-
-
-def test_intervals_hold_zero_in_about_95_of_100_sweeps_without_an_effect():
-    """Binomial bounds around 0.95 for 300 intervals are 0.92 to 0.98; the bootstrap is known to be a little narrow."""
-    rng = np.random.default_rng(11)
-    held = {"correlation": [], "partial": []}
-    for _ in range(SWEEPS):
-        values, scores = sweep_of(rng, effect=0.0)
-        for row in statistics.effects(values, scores, resamples=500).to_dict("records"):
-            held["correlation"].append(row["low"] <= 0 <= row["high"])
-        for row in statistics.partial_effects(values, scores).to_dict("records"):
-            held["partial"].append(row["low"] <= 0 <= row["high"])
-    assert 0.90 <= np.mean(held["correlation"]) <= 0.98
-    assert 0.92 <= np.mean(held["partial"]) <= 0.98
-
-
-def test_intervals_cover_a_planted_effect_and_tell_it_from_none():
-    """The truth is Spearman's correlation in a sweep of 20,000 configurations of the same kind."""
-    rng = np.random.default_rng(12)
-    values, scores = sweep_of(rng, effect=1.0, count=20_000)
-    ranks = [
-        np.argsort(np.argsort(column)) for column in ([one["x"] for one in values.values()], list(scores.values()))
-    ]
-    truth = float(np.corrcoef(ranks)[0, 1])
-    assert 0.5 < truth < 0.8
-    covered, found, false_alarms = [], [], []
-    for _ in range(SWEEPS):
-        values, scores = sweep_of(rng, effect=1.0)
-        x, y = statistics.effects(values, scores, resamples=500).to_dict("records")
-        covered.append(x["low"] <= truth <= x["high"])
-        found.append(x["low"] > 0)
-        false_alarms.append(not y["low"] <= 0 <= y["high"])
-    assert 0.90 <= np.mean(covered) <= 0.99
-    assert np.mean(found) > 0.95 and np.mean(false_alarms) < 0.12
-
-
-def sweep_of(rng, effect, count=PER_SWEEP):
-    x, y = rng.random(count), rng.random(count)
-    score = effect * x + 0.3 * rng.normal(size=count)
-    return {f"c{n}": {"x": x[n], "y": y[n]} for n in range(count)}, {f"c{n}": score[n] for n in range(count)}
-
-
-def test_the_trend_follows_a_bend_that_a_correlation_does_not_see():
-    x = np.linspace(0, 1, 80)
-    y = (x - 0.5) ** 2
-    bins = binned_medians(x, y)
-    assert len(bins) == 8 and sum(one.n for one in bins) == 80
-    medians = [one.median for one in bins]
-    assert medians[0] > medians[3] < medians[7] and medians == sorted(medians[:4], reverse=True) + sorted(medians[4:])
-    inside = y[:10]
-    assert (bins[0].x, bins[0].median) == (pytest.approx(np.median(x[:10])), pytest.approx(np.median(inside)))
-    assert (bins[0].q25, bins[0].q75) == pytest.approx(tuple(np.quantile(inside, [0.25, 0.75])))
-
-
-def test_equal_values_share_a_bin_and_few_have_none():
-    assert binned_medians([1, 2, 3], [1, 2, 3]) == [] == binned_medians([5] * 40, range(40))
-    bins = binned_medians([1] * 30 + [2] * 10, [math.inf] * 3 + [1.0] * 27 + [2.0] * 9 + [math.nan])
-    assert [(one.x, one.median, one.n) for one in bins] == [(1, 1.0, 30), (2, 2.0, 9)]

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,29 +14,29 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from orchestrator.errors import LedgerError
 from orchestrator.record.curves import read_curves
 from orchestrator.record.state import SweepState
 from orchestrator.results.objective import (
     ConfigurationScore,
-    Objective,
     area_beyond,
-    as_objective,
     generalization_length,
-    quartiles,
     rank,
+    recorded_objective,
     score_configuration,
     score_configurations,
     score_members,
 )
+from search_spaces import Objective
 
 finite = st.floats(-1e6, 1e6)
 seeds_scores = st.lists(finite | st.just(math.nan), min_size=1, max_size=9)
 directions = st.sampled_from(["minimize", "maximize"])
-BASE = Objective(metric="tv", average="ema", lengths=(6, 7))
+BASE = Objective(metric="tv", average="ema", lengths=(6, 7), direction="minimize")
 
 
 def objective(**changes: Any) -> Objective:
-    return Objective(**{**asdict(BASE), **changes})
+    return BASE.model_copy(update=changes)
 
 
 def table(rows: list[tuple[str, int, int, int, float]], average: str = "ema", metric: str = "tv") -> pd.DataFrame:
@@ -105,30 +104,23 @@ def test_empty_curves_have_no_scores_but_failed_seeds() -> None:
     assert score_members(CURVES[:0], BASE, seeds={"c0": (0, 1)})["score"].isna().tolist() == [True, True]
 
 
-def test_an_objective_may_be_a_section_of_the_specification() -> None:
-    section = {**asdict(BASE), "lengths": [6, 7], "threshold": 0.1}
-    assert as_objective(section) == BASE
-    assert as_objective(SimpleNamespace(**section)) == BASE
-    pd.testing.assert_frame_equal(score_members(CURVES, section), score_members(CURVES, BASE))
+@pytest.mark.parametrize("written", [{}, {"evaluation": "best"}, {"threshold": 1}, {"failed_seeds": "fail"}])
+def test_an_objective_is_read_from_a_recorded_specification(written: dict[str, Any]) -> None:
+    section = {"metric": "tv", "average": "ema", "lengths": [6, 7], "direction": "minimize", **written}
+    assert recorded_objective({"name": "s", "objective": section}) == objective(**written)
 
 
-@given(st.lists(finite, min_size=1, max_size=12))
-def test_quartiles_of_finite_values_are_numpys(values: list[float]) -> None:
-    q25, median, q75 = quartiles(np.array(values))
-    assert median == np.median(values)
-    assert (q25, q75) == (np.quantile(values, 0.25), np.quantile(values, 0.75))
-    assert q25 <= median <= q75
-
-
-@given(st.lists(finite | st.sampled_from([math.inf, -math.inf]), min_size=1, max_size=12), st.sampled_from([-1, 1]))
-def test_quartiles_with_infinities_are_never_nan_and_in_order(values: list[float], sign: int) -> None:
-    three = quartiles(np.array(values), worst=sign * math.inf)
-    assert not np.isnan(three).any()
-    assert list(three) == sorted(three)
-    low, high = np.quantile(values, [0.25, 0.75], method="lower"), np.quantile(values, [0.25, 0.75], method="higher")
-    for value, below, above in zip((three[0], three[2]), low, high, strict=True):
-        assert below <= value <= above or math.isclose(value, below) or math.isclose(value, above)
-        assert math.isinf(value) == (math.isinf(below) or math.isinf(above)) or value == below
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"direction": "down"}, r"recorded objective\.direction: Input should be 'minimize' or 'maximize'"),
+        ({"weight": 2}, r"recorded objective\.weight: Extra inputs are not permitted"),
+    ],
+)
+def test_an_objective_of_another_format_is_refused_by_name(changes: dict[str, Any], message: str) -> None:
+    section = {"metric": "tv", "average": "ema", "lengths": [6, 7], "direction": "minimize", **changes}
+    with pytest.raises(LedgerError, match=message):
+        recorded_objective({"objective": section})
 
 
 @given(seeds_scores, directions)
@@ -207,6 +199,7 @@ def test_ties_keep_their_order() -> None:
         ({"reduce": "sum"}, "reduce is 'sum'; allowed: mean, max, last"),
         ({"failed_seeds": "drop"}, "failed_seeds is 'drop'; allowed: worst, exclude, fail"),
         ({"direction": "up"}, "direction is 'up'; allowed: minimize, maximize"),
+        ({"evaluation": "first"}, "evaluation is 'first'; allowed: last, best"),
     ],
 )
 def test_unknown_words_are_refused(changes: dict[str, str], message: str) -> None:
@@ -237,9 +230,9 @@ def test_a_sweep_is_scored_from_its_state(
     drawn = [{"training.learning_rate": rate} for rate in (0.001, 0.002, 0.003, 0.004)]
     failed = {(1, 0): 60, (2, 0): 10, (2, 1): 100, (2, 2): 1}
     state = synthetic_sweep(tmp_path / "s", drawn, 3, simple_curve, failed=failed, died=[3])
-    section = state.spec["objective"]
-    scores = score_configurations(score_members(read_curves(state), section, state.seeds()), section)
-    final = score_configurations(score_members(read_curves(state, final_only=True), section), section)
+    judged = recorded_objective(state.spec)
+    scores = score_configurations(score_members(read_curves(state), judged, state.seeds()), judged)
+    final = score_configurations(score_members(read_curves(state, final_only=True), judged), judged)
     assert scores == final  # a dead pack has NaN rows, so its seeds are known to have failed either way
     assert [(one.seeds_run, one.seeds_failed, one.failed) for one in scores] == [
         (3, 0, False), (3, 1, False), (3, 3, True), (3, 3, True),

@@ -7,7 +7,7 @@ import pytest
 
 from orchestrator.record.curves import read_curves
 from orchestrator.results.length_groups import LengthGroups
-from orchestrator.results.summary import summary
+from orchestrator.results.summarise import summary
 from orchestrator.wording import spans
 
 

@@ -15,7 +15,7 @@ from orchestrator.record.curves import read_curves
 from orchestrator.record.ledger import Ledger
 from orchestrator.record.records import LEDGER_FILE
 from orchestrator.record.state import SweepState
-from orchestrator.results.summary import summary
+from orchestrator.results.summarise import summary
 from orchestrator.running import scores as scores_module
 from orchestrator.sweep import SPEC_FILE, refuse_existing, resume_sweep
 from search_spaces import dump_yaml, load_sweep

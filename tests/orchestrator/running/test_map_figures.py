@@ -9,10 +9,11 @@ from orchestrator import cli
 from orchestrator.errors import DamagedWeights, UserError
 from orchestrator.figures import maps as map_figures
 from orchestrator.figures.curves import draw_all
-from orchestrator.figures.maps import draw_maps, maps_of, median_seed
+from orchestrator.figures.maps import draw_maps
 from orchestrator.record.kept_weights import kept_weights, load
 from orchestrator.report.files import write_report
-from orchestrator.results.summary import summary
+from orchestrator.results.maps import maps_of, median_seed
+from orchestrator.results.summarise import summary
 from trainers.files.weights import StoredWeights
 from trainers.maps import Map
 from trainers.models.linear_attention import LinearAttention

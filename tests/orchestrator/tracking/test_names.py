@@ -1,6 +1,6 @@
 """Names that MLflow takes, distinct where the texts are."""
 
-from orchestrator.results.summary import summary
+from orchestrator.results.summarise import summary
 from orchestrator.tracking.names import name, run_name, unique_names
 
 

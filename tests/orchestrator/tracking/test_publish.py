@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from orchestrator import cli
 from orchestrator.record.records import LEDGER_FILE
 from orchestrator.report import artifacts as report
-from orchestrator.results.summary import summary
+from orchestrator.results.summarise import summary
 from orchestrator.tracking.sqlite_store import default_uri
 from orchestrator.tracking.store import TrackingError
 

@@ -1,0 +1,225 @@
+"""From the state of a sweep to its summary: scores, ranks, bands, and what confirms it."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pandas as pd
+
+from orchestrator.errors import LengthwiseError
+from orchestrator.record.curves import read_curves
+from orchestrator.record.kept_code import import_recorded
+from orchestrator.record.kept_weights import kept_weights
+from orchestrator.record.lineage import CONFIRMS, confirmations_of, planned_seeds, relative, searches_of
+from orchestrator.record.parts import ConfigurationState
+from orchestrator.record.state import SweepState
+from orchestrator.results.confirmed import Confirmed, ConfirmedRow, in_search
+from orchestrator.results.evaluation_choice import Mask, at_steps
+from orchestrator.results.last_and_best import compare_last_and_best
+from orchestrator.results.length_groups import length_groups
+from orchestrator.results.median_curves import Band, CurveKey, at_lengths, bands_of
+from orchestrator.results.objective import (
+    area_beyond,
+    choose,
+    generalization_length,
+    is_judged,
+    rank,
+    recorded_objective,
+    score_configurations,
+    score_members,
+)
+from orchestrator.results.summary import Row, Summary
+from orchestrator.statistics.quartiles import Quartiles
+from search_spaces import Objective
+from trainers.config.member import MemberConfig
+from trainers.config.recorded import recorded_member
+
+
+def summary(state: SweepState, curves: pd.DataFrame | None = None) -> Summary:
+    """Summarise a sweep, finished or not; `curves` (all of `read_curves(state)`) spares reading them.
+
+    Raises DamagedCurves if a parquet part is not what the ledger names.
+    """
+    import_recorded(state)
+    objective = recorded_objective(state.spec)
+    members = {c.config_id: recorded_member(c.resolved, 0) for c in state.configurations.values()}
+    directions = {metric: way for member in members.values() for metric, way in member.task.metrics.items()}
+    headline = _in_order(objective.metric, *(metric for m in members.values() for metric in m.task.headline))
+    averages = _in_order(objective.average, *(average for m in members.values() for average in m.averages))
+    done = {c.config_id for c in state.configurations.values() if _complete(state, c)}
+    needed = partial(_needed, objective)
+    curves = read_curves(state, keep=needed) if curves is None else curves[needed(curves)]
+    curves = curves[curves["config_id"].isin(done)]
+    bands = bands_of(curves[at_steps(curves, choose(curves, objective))], objective, directions)
+    rows = [
+        replace(_row(c, members[c.config_id], bands, objective), complete=c.config_id in done)
+        for c in state.configurations.values()
+    ]
+    rows = _scored(rows, curves, state, objective)
+    groups = {row.config_id: row.groups for row in rows if row.complete}
+    searched = {key: _domain(state.spec["space"].get(key)) for key in _searched(state)}
+    return Summary(
+        name=state.name,
+        study=state.study,
+        folder=state.folder,
+        status=state.ended or "unfinished",
+        finished=state.ended in ("complete", "failed"),
+        planned=max(_planned(state.spec), len(state.configurations)) if not state.ended else len(state.configurations),
+        objective=objective,
+        directions=directions,
+        headline=headline,
+        averages=averages,
+        searched=searched,
+        rows=tuple(rows),
+        bands=bands,
+        pairs=tuple(dict.fromkeys(p for m in members.values() for p in getattr(m.task, "paired_metrics", ()))),
+        families={config_id: getattr(m.task, "families", {}) for config_id, m in members.items()},
+        provenance=state.provenance,
+        notes=tuple(str(conflict) for conflict in state.conflicts),
+        deaths=tuple(error for _, error in state.deaths),
+        last_and_best=compare_last_and_best(curves, objective, groups, state.seeds()),
+        weights=kept_weights(state),
+        read_confirmed=partial(_confirmations, state),
+    )
+
+
+def _needed(objective: Objective, curves: pd.DataFrame) -> Mask:
+    """What a summary reads of whole packs: all of the step that counts, the judged curve of every step."""
+    return at_steps(curves, choose(curves, objective)) | is_judged(curves, objective)
+
+
+def _complete(state: SweepState, configuration: ConfigurationState) -> bool:
+    """Whether every pack with a seed of the configuration has ended: a seed may fail long before its pack ends."""
+    packs = {member.pack_id for member in configuration.members.values()}
+    return bool(packs) and all(state.packs[pack_id].status in ("complete", "failed") for pack_id in packs)
+
+
+def _row(
+    configuration: ConfigurationState,
+    member: MemberConfig,
+    bands: Mapping[CurveKey, Band],
+    objective: Objective,
+) -> Row:
+    members = configuration.members.values()
+    groups = length_groups(member, objective.lengths)
+    ended = [m for m in members if m.status in ("complete", "failed")]
+    row = Row(
+        config_id=configuration.config_id,
+        number=configuration.number,
+        values=configuration.values,
+        groups=groups,
+        complete=False,
+        seeds_planned=len(members),
+        seeds_run=len(ended),
+        seeds_failed=sum(m.status == "failed" for m in ended),
+        seeds_crashed=sum(m.status == "failed" and m.failed_at is None for m in ended),
+        form=", ".join(sorted({m.form for m in members if m.form})),
+    )
+    band = bands.get((configuration.config_id, objective.metric, objective.average))
+    if band is None:
+        return row
+    return replace(
+        row,
+        trained=at_lengths(band, groups.trained, objective),
+        selection=at_lengths(band, groups.selection, objective),
+        test=at_lengths(band, groups.test, objective),
+        generalization_length=None
+        if objective.threshold is None
+        else generalization_length(band.lengths, band.median, objective.threshold, objective.direction),
+        area_beyond=area_beyond(band.lengths, band.median, groups.trained) if groups.trained else None,
+    )
+
+
+def _scored(rows: Sequence[Row], curves: pd.DataFrame, state: SweepState, objective: Objective) -> list[Row]:
+    """Rows with score and rank, best first; configurations without all their seeds follow in their own order."""
+    complete = {row.config_id: row for row in rows if row.complete}
+    seeds = {name: seeds for name, seeds in state.seeds().items() if name in complete}
+    scores = score_configurations(score_members(curves, objective, seeds), objective)
+    ranked = []
+    for place, one in enumerate(rank(scores, objective.direction), start=1):
+        row = replace(complete[one.config_id], score_q25=one.q25, score_q75=one.q75, failed=one.failed)
+        ranked.append(replace(row, score=one.score, rank=None if one.failed else place))
+    return [*ranked, *(row for row in rows if not row.complete)]
+
+
+def _searched(state: SweepState) -> list[str]:
+    """Keys that were drawn, in alphabetical order (the ledger keeps no other)."""
+    return sorted({key for configuration in state.configurations.values() for key in configuration.values})
+
+
+def _domain(domain: Any) -> str:
+    """The kind of a domain in a resolved specification: the key of its mapping that is not an option.
+
+    A key without a domain has its values from search.listed.
+    """
+    if domain is None:
+        return "listed"
+    kinds = ("choice", "grid", "uniform", "log_uniform", "one_minus_log_uniform", "int_uniform", "normal")
+    return next((kind for kind in kinds if isinstance(domain, Mapping) and kind in domain), "choice")
+
+
+def _planned(spec: Mapping[str, Any]) -> int:
+    draws = len(spec["search"].get("listed") or ()) or spec["search"].get("configurations") or 1
+    grids = [len(domain["grid"]) for domain in spec["space"].values() if _domain(domain) == "grid"]
+    return int(draws * math.prod(grids))
+
+
+def _in_order(*names: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(names))
+
+
+def _confirmations(state: SweepState, result: Summary) -> tuple[Confirmed, ...]:
+    """What confirms a sweep among those beside it; for a confirmation, first itself against its search.
+
+    Confirmations whose ledger or curves cannot be read are left out: they say so in their own report.
+    """
+    found = []
+    if CONFIRMS in result.provenance:
+        searches = [one.folder for one in searches_of(state)]
+        found.append(_confirmed(state, result, SweepState.load(searches[0]) if searches else None))
+    for one in confirmations_of(state):
+        try:
+            other = SweepState.load(one.folder)
+            found.append(_confirmed(other, summary(other), state))
+        except LengthwiseError:
+            continue
+    return tuple(found)
+
+
+def _confirmed(state: SweepState, result: Summary, search: SweepState | None) -> Confirmed:
+    """A confirmation from its own summary; `search` tells whether the search was extended onto its seeds since."""
+    confirms, seeds = result.provenance[CONFIRMS], relative(result.folder).seeds
+    rows = {row.config_id: row for row in result.rows}
+    return Confirmed(
+        name=result.name,
+        folder=result.folder,
+        parent=confirms["sweep"],
+        seeds=seeds,
+        again_used=tuple(sorted(set(seeds) & planned_seeds(search))) if search else (),
+        finished=result.finished,
+        of=confirms["of"],
+        rows=tuple(_confirmed_row(rows.get(name or ""), recorded) for recorded, name in in_search(state)),
+    )
+
+
+def _confirmed_row(row: Row | None, recorded: Mapping[str, Any]) -> ConfirmedRow:
+    done = row is not None and row.complete
+    return ConfirmedRow(
+        config_id=recorded["config_id"],
+        values=recorded["values"],
+        search_rank=recorded["rank"],
+        search=_quartiles(recorded["score"]),
+        confirmed=row.scored if row is not None and done else None,
+        search_test=_quartiles(recorded["test"]) if recorded["test"] else None,
+        confirmed_test=row.test if row is not None and done else None,
+        seeds_run=row.seeds_run if row is not None else 0,
+        seeds_failed=row.seeds_failed if row is not None else 0,
+    )
+
+
+def _quartiles(recorded: Sequence[float]) -> Quartiles:
+    """Quartiles as the ledger of a confirmation has them: the median comes first."""
+    median, q25, q75 = recorded
+    return Quartiles(q25=q25, median=median, q75=q75)

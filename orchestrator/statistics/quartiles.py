@@ -1,0 +1,54 @@
+"""q25, median and q75 of numbers of which some may be infinite, always in this order."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+FRACTIONS = (0.25, 0.5, 0.75)
+
+
+class Quartiles(NamedTuple):
+    """Median and quartiles; infinite where failed seeds decide them, NaN where there are no values."""
+
+    q25: float
+    median: float
+    q75: float
+
+
+def quartiles(values: Floats, worst: float = math.inf) -> Quartiles:
+    """Return q25, median, q75 of values without NaN; needs at least one.
+
+    The usual linear interpolation, `numpy.quantile` to the bit on finite values. Between a finite and an infinite
+    value lies the infinite one, between two opposite infinities the `worst` one, so that NaN never appears.
+    """
+    ordered, count = np.sort(values)[None], np.array([len(values)])
+    return Quartiles(*(float(one[0]) for one in quartiles_of_rows(ordered, count, np.array([worst]))))
+
+
+def quartiles_of_rows(
+    values_GS: Floats, counted: npt.NDArray[np.int64], worst: Floats
+) -> tuple[Floats, Floats, Floats]:
+    """Return q25, median, q75 of the first `counted` numbers, ascending, of each row; as `quartiles`, row by row."""
+    low, middle, high = (_quantile(values_GS, counted, fraction, worst) for fraction in FRACTIONS)
+    return low, middle, high
+
+
+def _quantile(values_GS: Floats, counted: npt.NDArray[np.int64], fraction: float, worst: Floats) -> Floats:
+    """Return the quantile of the first `counted` numbers, ascending, of each row."""
+    place = fraction * (np.maximum(counted, 1) - 1)
+    below, above = (edge(place).astype(np.int64)[:, None] for edge in (np.floor, np.ceil))
+    low, high = (np.take_along_axis(values_GS, index, axis=1)[:, 0] for index in (below, above))
+    weight = place - below[:, 0]
+    with np.errstate(invalid="ignore"):
+        step = high - low
+        between = np.where(weight < 0.5, low + step * weight, high - step * (1 - weight))  # as numpy.quantile rounds
+        if fraction == 0.5:
+            between = (low + high) / 2  # as numpy.median does
+    between = np.where(np.isinf(high), high, np.where(np.isinf(low), low, between))
+    between = np.where(np.isinf(low) & np.isinf(high), np.where(worst < 0, -np.inf, np.inf), between)
+    return np.asarray(np.where((low == high) | (weight == 0), low, between))

@@ -1,0 +1,99 @@
+"""The one policy for failed seeds: against slow, obvious code, and the same wherever a median over seeds is shown."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.record.state import SweepState
+from orchestrator.results.families import family_points
+from orchestrator.results.summarise import summary
+from orchestrator.statistics.failed_seeds import POLICIES, over_seeds, score_over_seeds, stand_in
+
+values_of_seeds = st.lists(st.floats(-1e6, 1e6) | st.just(math.nan), max_size=9)
+policies = st.sampled_from(POLICIES)
+directions = st.sampled_from(["minimize", "maximize", "none"])
+FAR = {"minimize": 1e12, "maximize": -1e12}
+
+
+@given(values_of_seeds, policies, directions)
+def test_a_median_over_seeds_by_finite_stand_ins(values: list[float], policy: str, direction: str) -> None:
+    """A failed seed is a value far beyond all others, or is not there."""
+    failed = sum(map(math.isnan, values))
+    alive = [value for value in values if not math.isnan(value)]
+    counted = [*alive, *[FAR[direction]] * failed] if policy == "worst" and direction in FAR else alive
+    found = over_seeds(values, policy, direction)
+    assert (found.seeds, found.failed, found.counted) == (len(values), failed, len(counted))
+    if not alive:
+        assert np.isnan(found.quartiles).all()
+        return
+    for got, fraction in zip(found.quartiles, (0.25, 0.5, 0.75), strict=True):
+        expected = np.quantile(counted, fraction)
+        assert got == (math.copysign(math.inf, expected) if abs(expected) > 1e10 else pytest.approx(expected))
+
+
+@given(values_of_seeds, policies, st.sampled_from(["minimize", "maximize"]))
+def test_a_score_is_that_median_unless_the_configuration_failed(
+    values: list[float], policy: str, direction: str
+) -> None:
+    found, failed = score_over_seeds(values, policy, direction)
+    shown = over_seeds(values, policy, direction)
+    lost = sum(map(math.isnan, values))
+    assert failed == (lost == len(values) or (policy == "fail" and lost > 0))
+    assert (found.seeds, found.failed) == (len(values), lost)
+    if not failed:
+        assert found == shown
+    elif policy == "fail":
+        assert np.isnan(found.quartiles).all()
+    else:
+        assert set(found.quartiles) == {math.inf if direction == "minimize" else -math.inf}
+
+
+def test_an_unknown_policy_is_refused_wherever_it_is_used() -> None:
+    for use in (lambda: stand_in("drop", "minimize"), lambda: over_seeds([1.0], "drop", "minimize")):
+        with pytest.raises(ValueError, match="failed_seeds is 'drop'; allowed: worst, exclude, fail"):
+            use()
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("direction", ["minimize", "maximize"])
+def test_score_curves_evaluations_and_families_count_failed_seeds_alike(
+    tmp_path: Path, synthetic_sweep: Callable[..., SweepState], policy: str, direction: str
+) -> None:
+    """Every value of a seed is the same at all lengths, so that every median over seeds is of the same values."""
+    spec = {
+        "task": {"name": "padded_addition", "width": 8, "train_digits": 2, "measured_digits": 2},
+        "objective.metric": "exact_match",
+        "objective.average": "raw",
+        "objective.lengths": [3, 4],
+        "objective.direction": direction,
+        "objective.failed_seeds": policy,
+    }
+    of_seed = [0.5, 0.25, math.nan, 0.125, math.nan]
+    state = synthetic_sweep(
+        tmp_path / "alike",
+        [{}],
+        5,
+        lambda number, seed, average, metric, lengths, step: of_seed[seed] if seed in (0, 1, 3) else 0.0,
+        failed={(0, 2): 10, (0, 4): 60},
+        spec=spec,
+    )
+    result = summary(state)
+    (row,), (both,) = result.rows, result.last_and_best
+    expected = over_seeds(of_seed, policy, direction)
+    score, failed = score_over_seeds(of_seed, policy, direction)
+    np.testing.assert_array_equal(row.scored, score.quartiles)
+    assert row.failed == failed
+    band = result.bands[row.config_id, "exact_match", "raw"]
+    for at in (row.selection, row.trained, row.test, both.last.test, both.best.test):
+        assert at == expected.quartiles
+    assert set(zip(band.q25, band.median, band.q75, strict=True)) == {expected.quartiles}
+    if direction == "maximize":  # as the metrics of the family are
+        for point in family_points(result, "digit"):
+            assert (point.q25, point.median, point.q75) == expected.quartiles and point.counted == expected.counted

@@ -1,0 +1,63 @@
+"""Pairs of scores of the same members against scipy, and pairings too small for a test."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from orchestrator.statistics.paired import paired
+
+inf, nan = math.inf, math.nan
+
+
+def members(values: list[list[float]]) -> pd.Series:
+    pairs = [(f"c{c}", s) for c, row in enumerate(values) for s in range(len(row))]
+    index = pd.MultiIndex.from_tuples(pairs, names=["config_id", "seed"])
+    return pd.Series(list(itertools.chain(*values)), index=index, dtype=np.float64)
+
+
+def test_paired_against_scipy() -> None:
+    rng = np.random.default_rng(0)
+    first = members(rng.normal(size=(6, 5)).tolist())
+    second = first + 0.3 + 0.5 * rng.normal(size=30)
+    second.iloc[3] = nan
+    result = paired(first, second.iloc[::-1])  # matched by label, not by place
+    difference = (first - second).dropna()
+    assert (result["n"], result["configurations"], result["dropped"], result["ties"]) == (29, 6, 1, 0)
+    assert result["median_difference"] == np.median(difference)
+    assert (result["q25"], result["q75"]) == tuple(np.quantile(difference, [0.25, 0.75]))
+    of_configurations = difference.groupby(level=0).median()
+    assert result["wilcoxon_p"] == pytest.approx(stats.wilcoxon(of_configurations).pvalue)
+    below = int((difference < 0).sum())
+    assert (result["first_smaller"], result["second_smaller"]) == (below, 29 - below)
+    assert result["sign_p"] == pytest.approx(stats.binomtest(int((of_configurations < 0).sum()), 6).pvalue)
+    assert result["low"] <= result["median_difference"] <= result["high"] < 0
+    assert result["reason"] is None
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "n", "reason"),
+    [
+        ([[]], [[]], 0, "no member has both scores"),
+        ([[nan, 1.0]], [[1.0, nan]], 0, "no member has both scores"),
+        ([[1.0, 2.0]], [[1.0, 2.0]], 2, "no member differs"),
+        ([[inf], [1.0], [2.0]], [[inf], [1.0], [2.0]], 3, "no member differs"),
+        ([[1.0]], [[2.0]], 1, "n = 1 is too few for an interval (at least 4)"),
+        ([[1.0, inf, -inf, 3.0]], [[2.0, 1.0, 4.0, 3.0]], 4, "n = 1 is too few for an interval (at least 4)"),
+    ],
+)
+def test_small_pairings_say_why(first: list[list[float]], second: list[list[float]], n: int, reason: str) -> None:
+    result = paired(members(first), members(second))
+    assert (result["n"], result["reason"]) == (n, reason)
+    assert math.isnan(result["low"])
+    assert math.isnan(result["wilcoxon_p"]) and math.isnan(result["sign_p"])
+
+
+def test_more_seeds_make_a_pairing_no_surer() -> None:
+    few, many = (paired(members([[0.0] * s] * 3), members([[1.0] * s] * 3)) for s in (1, 50))
+    assert few["sign_p"] == many["sign_p"] == pytest.approx(0.25) and few["wilcoxon_p"] == many["wilcoxon_p"]
