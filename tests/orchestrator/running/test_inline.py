@@ -19,7 +19,7 @@ from orchestrator.preview.forecast import forecast
 from orchestrator.record.curves import read_curves
 from orchestrator.record.records import read_records
 from orchestrator.record.state import SweepState
-from orchestrator.running import inline, schedulers
+from orchestrator.running import inline, schedulers, watchdog
 from orchestrator.running.interrupts import Interrupts
 from search_spaces import load_sweep
 from trainers.config.member import MemberConfig
@@ -66,11 +66,36 @@ def test_a_heartbeat_reaches_the_driver_and_the_display(stage):
     assert phases == ["evaluate"] * 3 and len(ticks) >= 6  # a heartbeat and an evaluation, three times
 
 
-def test_a_pack_that_falls_silent_is_ended_and_given_up_and_the_driver_lives(stage, in_packs):
+class Clock:
+    """What watchdogs take for the time; it stands still, and counts how often a watchdog has looked at it."""
+
+    now, looks = 0.0, 0
+
+    def monotonic(self) -> float:
+        self.looks += threading.current_thread().name == "watchdog"
+        return self.now
+
+    def let(self, seconds: float) -> None:
+        """Let so much time pass, and the watchdog see it."""
+        self.now += seconds
+        before = self.looks
+        while self.looks < before + 2:
+            pass
+
+
+@pytest.fixture
+def clock(monkeypatch) -> Clock:
+    found = Clock()
+    monkeypatch.setattr(watchdog, "time", found)
+    return found
+
+
+def test_a_pack_that_falls_silent_is_ended_and_given_up_and_the_driver_lives(stage, in_packs, clock):
     """It is tried again as often as resources.retries says: what hung once need not hang again."""
-    one = stage("hanging", *ONE, "resources.retries=2", "resources.watchdog_seconds=0.2")
+    one = stage("hanging", *ONE, "resources.retries=2", "resources.watchdog_seconds=7")
 
     def hang(pack_id: str, step: int) -> None:
+        clock.now += 8
         while True:
             pass
 
@@ -79,15 +104,15 @@ def test_a_pack_that_falls_silent_is_ended_and_given_up_and_the_driver_lives(sta
     ((pack_id, error),) = state.deaths
     assert len(state.packs[pack_id].attempts) == 3
     path = one.folder / "checkpoints" / f"{pack_id}.stuck.txt"
-    assert error == f"the watchdog ended it after 0.2 s of silence; where it stood is in {path}"
+    assert error == f"the watchdog ended it after 7 s of silence; where it stood is in {path}"
     assert "in hang" in path.read_text()
     in_packs(lambda pack_id, step: None)
     assert stage("after", *ONE).play().configurations  # the process can train on
 
 
-def test_a_driver_may_take_longer_than_the_watchdog_waits(stage):
-    one, waiting = stage("patient", *ONE, "resources.watchdog_seconds=0.2"), threading.Event()
-    state = one.play(during=lambda pack_id, step: waiting.wait(0.5) and None)
+def test_a_driver_may_take_longer_than_the_watchdog_waits(stage, clock):
+    one = stage("patient", *ONE, "resources.watchdog_seconds=7")
+    state = one.play(during=lambda pack_id, step: clock.let(8))
     assert [pack.status for pack in state.packs.values()] == ["complete"] and not list(one.folder.rglob("*.stuck.txt"))
 
 

@@ -1,0 +1,56 @@
+"""The watchdog of a worker ends its process, and says where it hung; that of this process is tested in test_inline."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from orchestrator.running import watchdog
+from orchestrator.running.watchdog import Watchdog
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+HANGS = """
+import sys, threading
+from pathlib import Path
+from orchestrator.running.watchdog import Watchdog
+
+def hang():
+    threading.Event().wait()
+
+with Watchdog(0.2, Path(sys.argv[1])):
+    try:
+        hang()
+    finally:
+        print("nothing is cleaned up")
+"""
+
+
+def test_a_process_that_hangs_is_ended_and_its_threads_are_written_down(tmp_path: Path) -> None:
+    path = tmp_path / "stuck.txt"
+    done = subprocess.run([sys.executable, "-c", HANGS, path], cwd=REPOSITORY, capture_output=True, text=True)
+    assert done.returncode == 1 and not done.stdout
+    assert "Timeout" in path.read_text() and "in hang" in path.read_text()
+
+
+def test_it_starts_anew_when_it_hears_something_and_sleeps_while_the_worker_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = []
+
+    class Pretended:
+        def dump_traceback_later(self, seconds, exit, file):
+            calls.append(("armed", seconds, exit))
+
+        def cancel_dump_traceback_later(self):
+            calls.append("off")
+
+    monkeypatch.setattr(watchdog, "faulthandler", Pretended())
+    path, armed = tmp_path / "stuck.txt", ("armed", 9.0, True)
+    with Watchdog(9.0, path) as one:
+        assert calls == [armed] and path.exists()
+        one.heard()
+        with one.asleep():
+            assert calls == [armed, armed, "off"]
+        assert calls == [armed, armed, "off", armed]
+    assert calls[-1] == "off" and not path.exists()
