@@ -19,6 +19,9 @@ from orchestrator.record.ledger import Ledger
 from orchestrator.record.lineage import CONFIRMS, relative, used_seeds
 from orchestrator.record.records import LEDGER_FILE, read_first_record, read_records
 from orchestrator.record.state import SweepState
+from orchestrator.report.files import write_report
+from orchestrator.report.terminal import render_terminal
+from orchestrator.results import summarise
 from orchestrator.results.summarise import summary
 from search_spaces import SweepFileError, parse_sweep
 from trainers.averaging import Ema
@@ -289,6 +292,16 @@ def test_a_search_extended_onto_the_seeds_takes_the_confirmation_its_worth(searc
     (one,) = summary(SweepState.load(state.folder)).confirmed
     assert one.again_used == (3,) and not one.finished
     assert "of which the search has since used 3: not independent of the selection" in one.sentence
+
+
+def test_confirmations_are_read_once_for_everything_that_is_written_and_printed(searched, monkeypatch):
+    read = []
+    monkeypatch.setattr(summarise, "confirmations_of", lambda state: read.append(state.name) or [])
+    result = summary(searched())
+    assert read == []  # what nobody looks at is not read
+    write_report(result.folder, result)
+    Console(file=io.StringIO()).print(render_terminal(result, full=True))
+    assert result.confirmed == () and read == ["searched"]
 
 
 def as_confirmation(draft, planned, target):
