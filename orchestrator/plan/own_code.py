@@ -2,8 +2,8 @@
 
 Their tasks, models, positions, averages and schedules register as shipped ones do. A module is looked for beside the
 sweep file, in the current folder, then where Python finds modules. What counts of it is the content of its Python files
-and of those beside it that they import: the ledger keeps its hash, and the sweep folder a copy, from which workers
-import.
+and of those beside it that they import, of an installed package that of its own: the ledger keeps its hash, and the
+sweep folder a copy of what is not installed, from which workers import.
 
 OwnCodeError (a UserError)    a module that cannot be found, read or imported, or is not what it was
 """
@@ -158,7 +158,8 @@ def imported(module: str) -> Source | None:
 def _source(module: str, root: Path, *, installed: bool) -> Source:
     root = root.resolve()
     files = {}
-    for path in _closure(module, root):
+    top = module.partition(".")[0]
+    for path in sorted(_files_of(root, top)) if installed else _closure(top, root):
         try:
             files[path.relative_to(root).as_posix()] = Source.sha256_of(path.read_bytes())
         except OSError as error:
@@ -168,9 +169,9 @@ def _source(module: str, root: Path, *, installed: bool) -> Source:
     return Source(module=module, root=root, installed=installed, files=files)
 
 
-def _closure(module: str, root: Path) -> list[Path]:
+def _closure(top: str, root: Path) -> list[Path]:
     """The files of a module and of the modules beside it that it imports, directly or not."""
-    waiting, tops, files = [module.partition(".")[0]], set[str](), list[Path]()
+    waiting, tops, files = [top], set[str](), list[Path]()
     while waiting:
         top = waiting.pop()
         if top in tops or top in OURS:
