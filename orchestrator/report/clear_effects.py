@@ -57,7 +57,7 @@ def clear_averages(result: Summary) -> list[str]:
     lines = []
     for average in dict.fromkeys(one.average for one in result.comparisons):
         found = [
-            f"{interval(one.difference, one.low, one.high, '+#.3g')} at {lengths[one.group]}"
+            f"{interval(one.difference, one.low, one.high, '+#.3g')} at lengths {lengths[one.group]}"
             for one in result.comparisons
             if one.average == average and one.group in lengths and _excludes_zero(one.low, one.high)
         ]

@@ -1,6 +1,7 @@
-"""What a terminal or a log shows of a sweep, as text."""
+"""What a terminal, a log or a page shows of a sweep."""
 
 import io
+from html.parser import HTMLParser
 
 import pytest
 from rich.console import Console
@@ -34,3 +35,25 @@ def short_text():
         return printed(render_terminal(result), WholeConsole(file=io.StringIO(), **look))
 
     return text
+
+
+class Page(HTMLParser):
+    """Collects what a page refers to and the text it shows."""
+
+    def __init__(self, content):
+        super().__init__()
+        self.tags, self.references, self.text = [], [], []
+        self.feed(content)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.references += [value for key, value in attrs if key in ("src", "href", "srcset", "data", "action")]
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+@pytest.fixture
+def page_of():
+    """The page in a file, parsed."""
+    return lambda path: Page(path.read_text())

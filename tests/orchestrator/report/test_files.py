@@ -1,8 +1,7 @@
-"""The files of a report: a page that needs nothing else, tables of the same numbers, what is unfinished said."""
+"""The files of a report: the same numbers everywhere, what is unfinished said, and what is printed beside them."""
 
 import csv
 import io
-from html.parser import HTMLParser
 
 import pytest
 from typer.testing import CliRunner
@@ -15,35 +14,9 @@ from orchestrator.report.tables import first_sentence, headlines, selection_sent
 from orchestrator.results.summarise import summary
 
 
-class Page(HTMLParser):
-    """Collects what a page refers to and the text it shows."""
-
-    def __init__(self, content):
-        super().__init__()
-        self.tags, self.references, self.text = [], [], []
-        self.feed(content)
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append(tag)
-        self.references += [value for key, value in attrs if key in ("src", "href", "srcset", "data", "action")]
-
-    def handle_data(self, data):
-        self.text.append(data)
-
-
-def test_report_files(small_sweep):
-    page, table = write_report(small_sweep.folder)
-    html = Page(page.read_text())
-    assert "script" not in html.tags and "link" not in html.tags
-    # comparison, three keys, last and best evaluations, margin against its bound, the first three configurations
-    assert len(html.references) == 9
-    assert all(reference.startswith("data:image/png;base64,") for reference in html.references)
-    shown = " ".join(html.text)
+def test_the_table_has_the_numbers_of_the_summary(small_sweep):
+    _, table = write_report(small_sweep.folder)
     result = summary(small_sweep)
-    assert all(row.config_id in shown for row in result.rows)
-    for fact in ("0" * 40, "torch 2.13.0", "lab3", "lengthwise publish", "were not used for selection"):
-        assert fact in shown
-
     with table.open(newline="") as file:
         lines = list(csv.DictReader(file))
     assert [line["config_id"] for line in lines] == [row.config_id for row in result.rows]
@@ -59,19 +32,8 @@ def test_writing_the_report_again_gives_the_same_bytes(small_sweep):
     assert [path.read_bytes() for path in write_report(small_sweep.folder)] == first
 
 
-def test_names_are_text_and_not_markup(tmp_path, synthetic_sweep, simple_curve, full_text):
-    name = "<script>alert(1)</script> [red] & 'x'".replace("/", "")
-    averages = {"<b>raw": {"kind": "raw"}, "ema": {"kind": "ema", "decay": 0.5}}
-    spec = {"training.averages": averages}
-    state = synthetic_sweep(tmp_path / name, [{"model.norm": "none"}], 1, simple_curve, spec=spec)
-    page, _ = write_report(state.folder)
-    parsed = Page(page.read_text())
-    assert not {"script", "b"} & set(parsed.tags) and name in " ".join(parsed.text)
-    assert name in full_text(summary(state), 300)
-
-
 @pytest.mark.parametrize("keep", [1, 2, 3, 6, 9])
-def test_an_unfinished_sweep_says_so(small_sweep, keep, full_text):
+def test_an_unfinished_sweep_says_so(small_sweep, keep, full_text, short_text, page_of):
     ledger = small_sweep.folder / LEDGER_FILE
     lines = ledger.read_bytes().splitlines(keepends=True)
     ledger.write_bytes(b"".join(lines[:keep]))
@@ -81,12 +43,12 @@ def test_an_unfinished_sweep_says_so(small_sweep, keep, full_text):
     assert not result.finished and result.configurations_finished == complete
     assert [row.rank for row in result.rows if row.complete] == list(range(1, complete + 1))
     assert all(row.rank is None and row.score is None for row in result.rows if not row.complete)
-    for text in (full_text(result), " ".join(Page(page.read_text()).text)):
+    for text in (full_text(result), short_text(result), " ".join(page_of(page).text)):
         assert "UNFINISHED" in text and f"{complete} of 6 configurations have all their seeds" in text
     assert table.read_text().startswith("rank" if result.rows else "config_id")
 
 
-def test_equal_scores_have_one_sentence_instead_of_effects(tmp_path, synthetic_sweep, full_text):
+def test_equal_scores_have_one_sentence_instead_of_effects(tmp_path, synthetic_sweep, full_text, short_text):
     values = [{"model.norm": "none"}, {"model.norm": "pre"}]
     said = "have the same score, so effects of hyperparameters are not shown."
     equal = summary(synthetic_sweep(tmp_path / "equal", values, 2, lambda *where: 0.5))
@@ -94,7 +56,7 @@ def test_equal_scores_have_one_sentence_instead_of_effects(tmp_path, synthetic_s
     nowhere = summary(synthetic_sweep(tmp_path / "lost", values, 2, lambda *where: 0.5, lost))
     for result, sentence in ((equal, f"All 2 configurations {said}"), (nowhere, "No configuration has a finite score")):
         text, (page, _) = full_text(result), write_report(result.folder)
-        assert sentence in text and sentence in page.read_text()
+        assert sentence in text and sentence in page.read_text() and sentence in short_text(result)
         assert "Kruskal" not in text and "rank correlation" not in text
         assert not (result.folder / "effects.csv").exists()
     alone = summary(synthetic_sweep(tmp_path / "alone", values[:1], 2, lambda *where: 0.5))

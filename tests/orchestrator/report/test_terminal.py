@@ -169,7 +169,8 @@ def test_keys_without_any_interval_are_named_and_too_few_configurations_say_so(t
 
 def test_averages_that_differ_clearly_have_a_line(twelve, short_text):
     (test,) = (one for one in twelve.comparisons if one.group == "test")
-    text = f"total_variation with raw instead of ema weights: -0.0100 [{test.low:+#.3g}, {test.high:+#.3g}] at 8-11"
+    interval = f"[{test.low:+#.3g}, {test.high:+#.3g}]"
+    text = f"total_variation with raw instead of ema weights: -0.0100 {interval} at lengths 8-11"
     assert clear_averages(twelve) == [text] and text in short_text(twelve)  # at 6 and 7 they are equal
 
 
