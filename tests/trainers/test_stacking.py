@@ -1,6 +1,7 @@
 """The determinism contract: a member alone equals the same member in any pack, bit for bit on CPU."""
 
 import random
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -96,26 +97,30 @@ def test_a_product_does_not_depend_on_its_place_in_a_batch() -> None:
             assert torch.equal(torch.bmm(x[i : i + 1], w[i : i + 1])[0], together[i])
 
 
-def test_alone_equals_packed_compiled(member, recorder) -> None:
+@pytest.fixture(scope="module")
+def five(member) -> tuple[list[MemberConfig], list, list]:
+    """Five members trained by one compiled program, which takes long: the members, their results, the evaluations."""
+    draw, evaluations = random.Random(5), []
+    members = [neighbour(member, draw, training__compile=True) for _ in range(5)]
+    reporter = SimpleNamespace(report=evaluations.append, progress=lambda at: None, notice=lambda text: None)
+    return members, train(members, reporter), evaluations
+
+
+def test_alone_equals_packed_compiled(five, recorder) -> None:
     """Through `train`, which pairs a lone member with a twin when it compiles."""
-    draw = random.Random(5)
-    changes = {"training__compile": True, "training__steps": 50}
-    members = [neighbour(member, draw, **changes) for _ in range(5)]
-    together = train(members, recorder)
+    members, together, evaluations = five
     alone = train(members[3:4], recorder)
     assert together[3].compiled and alone[0].compiled
     assert alone[0].curves == together[3].curves
-    assert recorder.evaluations[0].loss_M[3] == recorder.evaluations[1].loss_M[0]
+    assert evaluations[0].loss_M[3] == recorder.evaluations[0].loss_M[0]
 
 
-def test_compiled_agrees_with_eager(member, recorder) -> None:
-    draw = random.Random(6)
-    members = [neighbour(member, draw) for _ in range(2)]
-    compiled = [
-        MemberConfig.from_dict({**m.to_dict(), "training": {**m.to_dict()["training"], "compile": True}})
-        for m in members
-    ]
-    for one, other in zip(train(members, recorder), train(compiled, recorder), strict=True):
+def test_compiled_agrees_with_eager(five, recorder) -> None:
+    members, compiled, _ = five
+    eager = [m.to_dict() for m in members]
+    eager = [MemberConfig.from_dict({**m, "training": {**m["training"], "compile": False}}) for m in eager]
+    for one, other in zip(train(eager, recorder), compiled, strict=True):
+        assert other.compiled and not one.compiled
         for a, b in zip(one.curves, other.curves, strict=True):
             assert a.values == pytest.approx(b.values, rel=1e-3, abs=1e-3)
 
