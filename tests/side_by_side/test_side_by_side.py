@@ -7,7 +7,8 @@ import pytest
 from cases import COMPILED, EAGER, Member
 from compare import difference
 
-from trainers import MemberConfig, registry
+from trainers import MemberConfig
+from trainers.config import registry
 
 CASES = EAGER | COMPILED
 
