@@ -13,11 +13,13 @@ import hashlib
 import importlib
 import importlib.util
 import json
+import os
 import sys
 import sysconfig
 import traceback
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Self
@@ -102,7 +104,7 @@ def _chosen(module: str, folders: list[Path]) -> Source:
 def find(module: str, folders: Iterable[Path]) -> Source:
     """The files of a module: beside in one of `folders`, else where Python finds it. Raises OwnCodeError."""
     top = module.partition(".")[0]
-    if top in OURS or top in sys.stdlib_module_names:
+    if top in OURS or top in sys.stdlib_module_names or top == "__main__":
         raise OwnCodeError(f"{module}: a module of your own cannot have the name of one of {_owner(top)}")
     looked = []
     for folder in folders:
@@ -116,7 +118,7 @@ def find(module: str, folders: Iterable[Path]) -> Source:
         where = " and among the installed packages" if looked else "the installed packages"
         raise OwnCodeError(f"{module}: there is no such module; looked in {', '.join(looked)}{where}")
     root = Path(origin).resolve().parent
-    return _source(module, root, installed=any(root.is_relative_to(place) for place in _installed_folders()))
+    return _source(module, root, installed=_is_installed(root))
 
 
 def load(source: Source) -> None:
@@ -133,13 +135,14 @@ def load(source: Source) -> None:
     if top in sys.modules and not _lies_in(sys.modules[top], source.root):
         taken = getattr(sys.modules[top], "__file__", None) or "no file"
         raise OwnCodeError(f"{source.module}: this process has imported another module {top} ({taken})")
+    _refuse_other_files(source)
     before = set(sys.modules)
     sys.path.insert(0, str(source.root))
     importlib.invalidate_caches()
     try:
         with registry.all_or_nothing():
             importlib.import_module(source.module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         for name in set(sys.modules) - before:
             if name.partition(".")[0] not in OURS and _lies_in(sys.modules[name], source.root):
                 del sys.modules[name]
@@ -150,6 +153,24 @@ def load(source: Source) -> None:
     _loaded[source.module] = source
 
 
+def _refuse_other_files(source: Source) -> None:
+    """Raise OwnCodeError where this process has imported another file in the place of one of these."""
+    for known in _loaded.values():
+        for name in source.files.keys() & known.files.keys():
+            if source.files[name] != known.files[name]:
+                raise OwnCodeError(
+                    f"{source.module}: {source.root / name} is not the {name} of {known.root} that this process has "
+                    f"imported with {known.module}; use another process for it"
+                )
+    for top in sorted({name.partition("/")[0].removesuffix(".py") for name in source.files} - sys.stdlib_module_names):
+        file = getattr(sys.modules.get(top), "__file__", None)
+        if file is None or _lies_in(sys.modules[top], source.root):
+            continue
+        name = f"{top}/__init__.py" if Path(file).name == "__init__.py" else f"{top}.py"
+        if Source.sha256_of(Path(file).read_bytes()) != source.files.get(name):
+            raise OwnCodeError(f"{source.module}: this process has imported another module {top} ({file})")
+
+
 def imported(module: str) -> Source | None:
     """The files from which this process has imported a module of the user's own."""
     return _loaded.get(module)
@@ -158,8 +179,7 @@ def imported(module: str) -> Source | None:
 def _source(module: str, root: Path, *, installed: bool) -> Source:
     root = root.resolve()
     files = {}
-    top = module.partition(".")[0]
-    for path in sorted(_files_of(root, top)) if installed else _closure(top, root):
+    for path in _closure(module, root, beside=not installed):
         try:
             files[path.relative_to(root).as_posix()] = Source.sha256_of(path.read_bytes())
         except OSError as error:
@@ -169,9 +189,9 @@ def _source(module: str, root: Path, *, installed: bool) -> Source:
     return Source(module=module, root=root, installed=installed, files=files)
 
 
-def _closure(top: str, root: Path) -> list[Path]:
-    """The files of a module and of the modules beside it that it imports, directly or not."""
-    waiting, tops, files = [top], set[str](), list[Path]()
+def _closure(module: str, root: Path, *, beside: bool) -> list[Path]:
+    """The files of a module and, with `beside`, of the modules beside it that it imports, directly or not."""
+    waiting, tops, files = [module.partition(".")[0]], set[str](), list[Path]()
     while waiting:
         top = waiting.pop()
         if top in tops or top in OURS:
@@ -179,8 +199,8 @@ def _closure(top: str, root: Path) -> list[Path]:
         tops.add(top)
         own = list(_files_of(root, top))
         files += own
-        for path in own:
-            waiting += [name for name in _imported_by(path) if _entry(root, name)]
+        for path in own if beside else ():
+            waiting += [name for name in _imported_by(path) if _entry(root, name) or _plain_folder(root, name)]
     return sorted(files)
 
 
@@ -189,10 +209,25 @@ def _entry(folder: Path, top: str) -> bool:
 
 
 def _files_of(root: Path, top: str) -> Iterator[Path]:
-    if (root / top / "__init__.py").is_file():
-        yield from (root / top).rglob("*.py")
-    else:
+    if (not (root / top / "__init__.py").is_file() and (root / f"{top}.py").exists()) or not (root / top).is_dir():
         yield root / f"{top}.py"
+        return
+    seen = set[str]()
+    for folder, folders, names in os.walk(root / top, followlinks=True):
+        if (real := os.path.realpath(folder)) in seen:
+            folders.clear()
+            continue
+        seen.add(real)
+        folders[:] = [name for name in folders if name.isidentifier()]
+        yield from (path for name in names if name.endswith(".py") and (path := Path(folder, name)).is_file())
+
+
+def _plain_folder(root: Path, top: str) -> bool:
+    """Whether importing `top` from `root` gives a folder without `__init__.py`: only where no package has the name."""
+    if not (root / top).is_dir() or top in sys.stdlib_module_names:
+        return False
+    found = PathFinder.find_spec(top)
+    return found is None or found.origin is None
 
 
 def _imported_by(path: Path) -> Iterator[str]:
@@ -222,11 +257,17 @@ def _installed_folders() -> set[Path]:
     return {Path(sysconfig.get_path(name)).resolve() for name in ("purelib", "platlib", "stdlib")}
 
 
+def _is_installed(root: Path) -> bool:
+    """Whether it is a folder of installed packages, of this environment or of one below it."""
+    places = _installed_folders()
+    return root.name in ("site-packages", "dist-packages") or any(root.is_relative_to(place) for place in places)
+
+
 def _owner(top: str) -> str:
     return "lengthwise" if top in OURS else "Python"
 
 
-def _reason(error: Exception, root: Path) -> str:
+def _reason(error: BaseException, root: Path) -> str:
     """The exception in one line, with the last line of the user's own files that it passed."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if Path(frame.filename).is_relative_to(root)]

@@ -56,7 +56,7 @@ def _bring_to_its_end(driver: Driver, pack_id: str, work: str, *, retries: int) 
         guarded(driver.started, pack_id)
         try:
             _train(driver, pack_id, work)
-        except (Exception, PackSilent) as error:
+        except (Exception, SystemExit, PackSilent) as error:
             deaths += 1
             if not isinstance(error, PackSilent):
                 retries = min(retries, deaths)

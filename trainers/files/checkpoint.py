@@ -70,7 +70,8 @@ class Checkpoints:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             write_whole(path, _encode(snapshot, members))
-            for old in self._paths()[:-_KEPT]:
+            mine = [known for known in self._paths() if known.name <= path.name]  # later ones were passed over
+            for old in mine[:-_KEPT]:
                 old.unlink(missing_ok=True)
         except OSError as error:
             raise CheckpointError(f"cannot write checkpoint {path}: {error.strerror or error}") from error
@@ -86,7 +87,7 @@ class Checkpoints:
         for path in reversed(self._paths()):
             try:
                 snapshot, found = _decode(path)
-            except (ValueError, KeyError, TypeError, OSError) as error:
+            except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OSError) as error:
                 notices.append(f"checkpoint {path} is damaged ({error}); falling back to the previous one")
                 continue
             if list(found) != _written(members):

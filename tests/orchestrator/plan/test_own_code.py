@@ -187,3 +187,40 @@ def test_the_contract_is_checked_from_the_command_line(written) -> None:
     assert (good.returncode, good.stdout) == (0, "average own_average: good\n"), good.stderr
     assert bad.returncode == 1 and "docstring does not begin with a sentence" in bad.stdout
     assert none.returncode == 2 and missing.returncode == 2 and "own_nowhere cannot be imported" in missing.stderr
+
+
+def test_a_helper_of_the_same_name_in_another_folder_is_refused(written, tmp_path: Path) -> None:
+    folder = written(own_a="import own_helper\n", own_helper="V = 1\n")
+    load(find("own_a", [folder]))
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "own_b.py").write_text("import own_helper\n")
+    (other / "own_helper.py").write_text("V = 2\n")
+    with pytest.raises(OwnCodeError, match=r"own_helper\.py of .* use another process"):
+        load(find("own_b", [other]))
+    (other / "own_helper.py").write_text("V = 1\n")
+    load(find("own_b", [other]))
+
+
+def test_folders_without_init_and_linked_ones_count_and_broken_links_do_not(written, tmp_path: Path) -> None:
+    folder = written(
+        own_a="import own_plain.tools\nimport own_pack\n", own_plain__in__tools="", own_pack__in____init__=""
+    )
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "deep.py").write_text("")
+    (folder / "own_pack" / "linked").symlink_to(tmp_path / "elsewhere")
+    (folder / "own_pack" / ".#open_in_emacs.py").symlink_to("nobody@nowhere.1")
+    expected = {"own_a.py", "own_plain/tools.py", "own_pack/__init__.py", "own_pack/linked/deep.py"}
+    assert set(find("own_a", [folder]).files) == expected
+
+
+def test_of_an_installed_package_only_its_own_files_count() -> None:
+    source = find("optuna", [])
+    assert source.installed and all(name.startswith("optuna/") for name in source.files)
+
+
+def test_a_module_that_exits_is_named_and_main_is_none(written) -> None:
+    with pytest.raises(OwnCodeError, match="SystemExit: 3"):
+        load(find("own_exit", [written(own_exit="import sys\nsys.exit(3)\n")]))
+    with pytest.raises(OwnCodeError, match="cannot have the name"):
+        find("__main__", [])
