@@ -69,7 +69,7 @@ ui: $(INSTALLED)
 	@exec $(VENV)/bin/lengthwise ui --storage "$(STORAGE)"
 
 test: $(INSTALLED)
-	@$(PYTHON) -m pytest -q -n auto --maxprocesses 4 --dist loadfile
+	@$(PYTHON) -m pytest -q -n auto --maxprocesses 4 --dist worksteal
 
 check: $(INSTALLED)
 	@$(VENV)/bin/ruff check

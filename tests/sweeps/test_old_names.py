@@ -25,6 +25,8 @@ from orchestrator.sweep import refuse_existing, resume_sweep
 from orchestrator.tracking.publish import publish
 from search_spaces import load_recorded
 
+pytestmark = pytest.mark.usefixtures("figures_left_blank")
+
 OLD = Path(__file__).resolve().parent / "0.1.0"
 SWEEPS = sorted(path.parent for path in OLD.glob("*/events.jsonl"))
 FINISHED = [folder for folder in SWEEPS if folder.with_name(f"{folder.name}.summary.json").exists()]
