@@ -15,8 +15,8 @@ from search_spaces import load_sweep
 from trainers.config.member import MemberConfig
 from trainers.results import Evaluation
 
-Invent = Callable[[MemberConfig, tuple[str, ...], int], np.ndarray]
-"""Of a member, its metrics and a step: values (averages, metrics, lengths)."""
+Invent = Callable[[MemberConfig, int, tuple[str, ...], int], np.ndarray]
+"""Of a member, the number of its configuration, its metrics and a step: values (averages, metrics, lengths)."""
 
 
 def pretended_sweep(
@@ -30,6 +30,7 @@ def pretended_sweep(
     drawn = draw_sample(spec, spec.search.configurations or 1)
     every_one = configure(spec, [(draw.number, draw.values) for draw in drawn])
     configurations = {one.config_id: one for one in reversed(every_one)}  # the first of equal ones
+    numbers = {one.config_id: one.number for one in configurations.values()}
     folder = storage / spec.name
     first = {"name": spec.name, "study": spec.study, "spec": spec.resolved(), "spec_hash": spec.spec_hash}
     packs: dict[tuple[object, ...], list[MemberConfig]] = {}
@@ -50,7 +51,9 @@ def pretended_sweep(
             for step in range(steps, 0, -every)[::-1]:
                 evaluation = Evaluation(
                     step=step, final=step == steps, averages=averages, metrics=metrics, lengths=lengths,
-                    values_MAKL=np.stack([invent(member, metrics, step) for member in members]).astype(np.float32),
+                    values_MAKL=np.stack(
+                        [invent(member, numbers[member.config_id], metrics, step) for member in members]
+                    ).astype(np.float32),
                     loss_M=np.zeros(len(members)), failed_at_M=np.full(len(members), -1), seconds=1.0, form="table",
                     compiled=False,
                 )  # fmt: skip

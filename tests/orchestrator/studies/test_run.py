@@ -18,7 +18,7 @@ from search_spaces import load_sweep
 from trainers.config.member import MemberConfig
 
 
-def nothing(member: MemberConfig, metrics: tuple[str, ...], step: int) -> np.ndarray:
+def nothing(member: MemberConfig, number: int, metrics: tuple[str, ...], step: int) -> np.ndarray:
     return np.zeros((len(member.averages), len(metrics), len(member.evaluated_lengths)))
 
 

@@ -18,10 +18,10 @@ FILES = STUDIES["set_complement"].files
 DIAGNOSTICS = ("attention_uniformity", "balance", "table_displacement")
 
 
-def member_values(member: MemberConfig, metrics: tuple[str, ...], step: int, effect: float) -> np.ndarray:
+def member_values(member: MemberConfig, number: int, metrics: tuple[str, ...], step: int, effect: float) -> np.ndarray:
     """(averages, metrics, lengths) of one member: noise, and an effect wherever a claim has one."""
     s = np.array(member.evaluated_lengths, dtype=np.float64)
-    rng = np.random.default_rng([1, member.seed, int(member.config_id, 16)])
+    rng = np.random.default_rng([1, member.seed, number])
     model, task = member.model, member.task
     wide = getattr(model, "width", 99) >= 9 and (getattr(model, "value_width", None) or 99) >= 9
     error = 0.4 + 0.004 * rng.normal() - 4 * effect * model.dropout - effect * (model.norm == "post")
