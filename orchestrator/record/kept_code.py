@@ -61,8 +61,12 @@ def import_to_go_on(state: SweepState, *, accept_change: bool) -> tuple[tuple[So
     sources, notes, faults = [], [], []
     for fields in state.code:
         then = Source.from_recorded(fields)
+        copy = _copy_of(state.folder.resolve(), then)
+        root = copy if then.root.parts[-2:] == copy.parts[-2:] else then.root  # a copy moves with its sweep
         try:
-            now = find(then.module, [then.root])
+            now = find(then.module, [root])
+            if now.root != root.resolve() and now.sha256 != then.sha256 and not then.installed:
+                raise OwnCodeError(f"{then.module} is no longer in {root}, and that in {now.root} is another one")
         except OwnCodeError as error:
             if not accept_change:
                 faults.append(f"{error}; {_kept(state, then)}")

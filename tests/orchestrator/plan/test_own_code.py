@@ -9,6 +9,8 @@ import pytest
 
 from orchestrator.plan import own_code
 from orchestrator.plan.own_code import OwnCodeError, find, import_for, load
+from orchestrator.record.kept_code import import_to_go_on, keep
+from orchestrator.record.state import SweepState
 from search_spaces import SweepFileError, load_sweep, parse_sweep
 from trainers.config import registry
 
@@ -224,3 +226,24 @@ def test_a_module_that_exits_is_named_and_main_is_none(written) -> None:
         load(find("own_exit", [written(own_exit="import sys\nsys.exit(3)\n")]))
     with pytest.raises(OwnCodeError, match="cannot have the name"):
         find("__main__", [])
+
+
+def test_the_copy_that_was_accepted_moves_with_its_sweep_and_no_namesake_counts(
+    written, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = written(own_a="V = 1\n")
+    state = SweepState(tmp_path / "before" / "tiny")
+    state.code = keep(state.folder, [find("own_a", [folder])])
+    (folder / "own_a.py").unlink()
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "own_a.py").write_text("V = 2\n")
+    monkeypatch.syspath_prepend(tmp_path / "other")
+    with pytest.raises(OwnCodeError, match="another one"):
+        import_to_go_on(state, accept_change=False)
+    sources, notes = import_to_go_on(state, accept_change=True)
+    assert sys.modules["own_a"].V == 1 and "the copy in" in notes[0]
+    state.code = keep(state.folder, sources)
+    (tmp_path / "before").rename(tmp_path / "after")
+    state.folder = tmp_path / "after" / "tiny"
+    (source,), notes = import_to_go_on(state, accept_change=False)
+    assert source.root.is_relative_to(tmp_path / "after") and not notes

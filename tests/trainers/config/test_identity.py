@@ -128,7 +128,7 @@ class GrownTask(SetComplement):
 
 
 class GrownModel(AttentionOnly):
-    more: float = setting(0.5, member=True, variant=lambda value: value > 0)
+    more: float = setting(0.5)
 
 
 class GrownDecoder(Decoder):
@@ -140,7 +140,7 @@ class GrownPosition(Rope):
 
 
 class GrownAverage(Ema):
-    more: float = setting(0.5, member=True)
+    more: float = setting(0.5, member=True, variant=lambda value: value > 0)
 
 
 class GrownSchedule(Cosine):

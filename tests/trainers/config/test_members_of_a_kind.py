@@ -54,3 +54,13 @@ def test_what_is_registered_lacks_nothing(kind: str) -> None:
         assert list(missing(kind, registry.lookup(kind, name))) == []
         for member in METHODS[kind]:
             assert callable(getattr(registry.lookup(kind, name), member))
+
+
+@pytest.mark.parametrize("kind", ["task", "model", "position", "schedule"])
+def test_a_member_hyperparameter_that_nothing_hands_on_is_refused(kind: str) -> None:
+    class Own(registry.lookup(kind, registry.names(kind)[0])):  # type: ignore[misc]
+        """One whose field would be the first member's for all of a pack."""
+
+        power: float = setting(1.0, member=True)
+
+    assert any("Own.power is declared with member=True" in said for said in missing(kind, Own))
