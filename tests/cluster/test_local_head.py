@@ -28,9 +28,7 @@ def environment(home: Path, **more: str) -> dict[str, str]:
 
 
 def run_script(home: Path, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [str(SCRIPT), *arguments], env=environment(home, **more), capture_output=True, text=True, timeout=60
-    )
+    return subprocess.run([str(SCRIPT), *arguments], env=environment(home, **more), capture_output=True, text=True)
 
 
 @dataclass
@@ -58,14 +56,14 @@ def head(tmp_path: Path) -> Iterator[Head]:
     with log.open("w") as out:
         process = subprocess.Popen([str(SCRIPT), *SMALL], env=environment(home), stdout=out, stderr=out, text=True)
     try:
-        deadline = time.monotonic() + 150
+        deadline = time.monotonic() + 600
         while "To stop this head" not in log.read_text():
             assert process.poll() is None and time.monotonic() < deadline, log.read_text()
             time.sleep(0.2)
         yield Head(process, log.read_text(), home)
     finally:
         process.terminate()
-        process.wait(timeout=60)
+        process.wait()
 
 
 def descendants(process: subprocess.Popen[str]) -> list[psutil.Process]:
@@ -84,9 +82,7 @@ def test_a_head_answers_only_with_the_token_and_leaves_nothing(head: Head) -> No
     assert line.endswith("--working-dir . -- python -m orchestrator run search_spaces/quickstart.yaml")
     # the printed command, with a smaller job in the place of the sweep and without the upload
     command = line.partition(" --working-dir ")[0] + " -- python -c " + shlex.quote("print(6 * 7, 'came back')")
-    job = subprocess.run(
-        command, shell=True, env=environment(head.home), cwd=head.home, capture_output=True, text=True, timeout=200
-    )
+    job = subprocess.run(command, shell=True, env=environment(head.home), cwd=head.home, capture_output=True, text=True)
     assert job.returncode == 0 and "42 came back" in job.stdout + job.stderr
 
     started = descendants(head.process)
@@ -98,7 +94,7 @@ def test_a_head_answers_only_with_the_token_and_leaves_nothing(head: Head) -> No
     environments = [one.environ() for one in started if "ray" in one.name()]  # empty: a process that is just ending
     assert {one.get("TMPDIR") for one in environments if one} == {str(files[0])}  # with the rest
     head.process.send_signal(signal.SIGTERM)
-    assert head.process.wait(timeout=60) == 128 + signal.SIGTERM
+    assert head.process.wait() == 128 + signal.SIGTERM
     assert not [one for one in started if one.is_running() and one.status() != psutil.STATUS_ZOMBIE]
     assert not any(folder.exists() for folder in files)
     with pytest.raises(requests.ConnectionError):

@@ -78,7 +78,6 @@ def test_a_death_after_any_record_changes_no_score(stage):
         assert scores(one.play()) == wanted, f"after {count} records"
 
 
-@pytest.mark.timeout(1200)
 def test_killed_resumed_and_reported_again(lengthwise, tiny, tmp_path, wait_for, records):
     settings = (*BEST, "training.steps=800", "evaluation.every=80")
     overrides = [part for setting in settings for part in ("--set", setting)]

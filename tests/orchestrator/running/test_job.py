@@ -16,7 +16,6 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.timeout(1200)
 REPOSITORY = Path(__file__).resolve().parents[3]
 RAY = Path(sys.executable).with_name("ray")
 SMALL = ("--set", "training.steps=40", "--set", "search.configurations=1", "--set", "resources.scheduler=ray")

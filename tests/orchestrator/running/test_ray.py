@@ -5,8 +5,6 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from orchestrator.plan.packs import packing
 from orchestrator.plan.soundness import check
 from orchestrator.record.records import read_records
@@ -32,7 +30,6 @@ def story(folder: Path) -> dict[Any, list[str]]:
     return found
 
 
-@pytest.mark.timeout(600)
 def test_ray_and_inline_leave_the_same_ledger_and_the_same_curves(lengthwise, tiny, tmp_path, curves):
     spec = load_sweep(tiny, TWO_PACKS[1::2])
     dying, living = (pack.pack_id for pack in packing(spec, this_process())(check(spec), set()))

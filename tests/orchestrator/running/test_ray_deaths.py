@@ -6,11 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import psutil
-import pytest
 
 from orchestrator.record.state import SweepState
 
-pytestmark = pytest.mark.timeout(1200)
 ON_RAY = "resources.scheduler=ray"
 INLINE = ("--set", "resources.scheduler=inline")
 

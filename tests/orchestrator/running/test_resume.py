@@ -5,12 +5,8 @@ import random
 import signal
 from pathlib import Path
 
-import pytest
-
 from orchestrator.record.records import LEDGER_FILE
 from orchestrator.record.state import SweepState
-
-pytestmark = pytest.mark.timeout(1200)
 
 
 def test_the_driver_is_killed_at_random_moments(lengthwise, long_sweep, wait_for, records):
