@@ -11,7 +11,7 @@ from mlflow.tracking import MlflowClient
 from rich.console import Console
 
 from orchestrator.confirm import confirm
-from orchestrator.errors import SpecChanged, SweepExists
+from orchestrator.errors import SpecChanged, SweepExists, UserError
 from orchestrator.plan.configurations import Configuration
 from orchestrator.plan.recorded import names_today
 from orchestrator.record.curves import read_curves
@@ -24,6 +24,7 @@ from orchestrator.running.driver import as_configuration
 from orchestrator.sweep import refuse_existing, resume_sweep
 from orchestrator.tracking.publish import publish
 from search_spaces import load_recorded
+from trainers.models.attention_only import AttentionOnly
 
 pytestmark = pytest.mark.usefixtures("figures_left_blank")
 
@@ -137,3 +138,16 @@ def test_a_sweep_and_its_confirmation_are_published_under_their_names(tmp_path: 
     assert {name: run.data.metrics["search_score"] for name, run in by_name.items()} == {
         one["config_id"]: pytest.approx(one["score"][0]) for one in then
     }
+
+
+def test_what_was_mended_since_is_not_gone_on_with_but_still_read(tmp_path: Path, monkeypatch) -> None:
+    folders = {name: copied(name, tmp_path) for name in ("interrupted_eager", "finished")}
+    before = {name: (folder / LEDGER_FILE).read_bytes() for name, folder in folders.items()}
+    monkeypatch.setattr(AttentionOnly, "revision", 2)
+    with pytest.raises(UserError, match=r"(?s)cannot be gone on with.*model: attention_only was revision 1 and is rev"):
+        resume_sweep(folders["interrupted_eager"], quiet())
+    with pytest.raises(UserError, match="cannot be confirmed"):
+        confirm(folders["finished"], quiet())
+    assert len(summary(SweepState.load(folders["finished"])).rows) == 6
+    assert resume_sweep(folders["finished"], quiet()).status == "complete", "nothing of it is trained again"
+    assert {name: (folder / LEDGER_FILE).read_bytes() for name, folder in folders.items()} == before
