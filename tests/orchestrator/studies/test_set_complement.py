@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from orchestrator.studies import run
 from orchestrator.studies.measures import Sweep
 from orchestrator.studies.set_complement.claims import all_claims
 from orchestrator.studies.set_complement.page import write_page
@@ -101,3 +102,4 @@ def test_the_gallery_has_every_claim_and_small_pictures(
         assert (tmp_path / picture).stat().st_size < 300_000
     for file in FILES:
         assert file.stem in text
+    assert set(re.findall(r"python -m (\S+)", text)) == {run.__spec__.name}
