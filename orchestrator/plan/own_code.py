@@ -107,7 +107,7 @@ def find(module: str, folders: Iterable[Path]) -> Source:
     if top in OURS or top in sys.stdlib_module_names or top == "__main__":
         raise OwnCodeError(f"{module}: a module of your own cannot have the name of one of {_owner(top)}")
     looked = []
-    for folder in folders:
+    for folder in dict.fromkeys(folders):
         if _entry(folder, top):
             return _source(module, folder, installed=False)
         looked.append(str(folder))

@@ -130,8 +130,8 @@ def _cluster(spec: SweepSpec, workers: int | None) -> Cluster:
             )
         return inline.this_process()
     return Cluster(
-        workers=workers or max(1, (psutil.cpucounted() or 1) // spec.resources.cpus),
-        bytes_per_worker=psutil.virtual_memory().total / max(1, workers or (psutil.cpucounted() or 1)),
+        workers=workers or max(1, (psutil.cpu_count() or 1) // spec.resources.cpus),
+        bytes_per_worker=psutil.virtual_memory().total / max(1, workers or (psutil.cpu_count() or 1)),
         description="this machine",
     )
 

@@ -11,8 +11,9 @@ from search_spaces import load_sweep
 QUICKSTART = Path(__file__).parents[3] / "search_spaces" / "quickstart.yaml"
 
 
-def test_a_small_step_is_measured(tmp_path: Path) -> None:
-    rows = dict(forecast(load_sweep(QUICKSTART, overrides=("evaluation.samples=20",)), 2, tmp_path).rows())
+@pytest.mark.parametrize("workers", [None, 2])
+def test_a_small_step_is_measured(workers: int | None, tmp_path: Path) -> None:
+    rows = dict(forecast(load_sweep(QUICKSTART, overrides=("evaluation.samples=20",)), workers, tmp_path).rows())
     assert rows["time"].startswith("about ") and float(rows["operations"].split()[0]) > 1e10
 
 
