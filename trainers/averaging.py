@@ -10,9 +10,8 @@ evaluate. Its numbers are member hyperparameters: they arrive as tensors of shap
 - norm_matched: the control of BEMA, which lengthens the weights: raw weights with BEMA's norms.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Protocol
-
 import torch
 from torch import Tensor
 
@@ -21,23 +20,26 @@ from trainers.config.settings import Settings, setting
 from trainers.parameters import Layout
 
 
-class Average(Protocol):
-    """What the training loop asks of a weight average. Shapes: weights (M, P), settings in `h` (M, 1)."""
+class Average(Settings, ABC):
+    """Base of every weight average. Shapes: weights (M, P), member hyperparameters in `h` (M, 1)."""
 
+    @abstractmethod
     def start(self, theta: Tensor) -> tuple[Tensor, ...]:
         """The buffers before the first step."""
 
+    @abstractmethod
     def update(
         self, buffers: tuple[Tensor, ...], theta: Tensor, step: Tensor, h: Mapping[str, Tensor]
     ) -> tuple[Tensor, ...]:
         """The buffers after optimiser step `step` (1, 2, ...) arrived at `theta`."""
 
+    @abstractmethod
     def weights(self, buffers: tuple[Tensor, ...], theta: Tensor, layout: Layout) -> Tensor:
         """The weights to evaluate; `layout` says which columns belong to which parameter."""
 
 
 @register("average", "raw")
-class Raw(Settings):
+class Raw(Average):
     """The training weights themselves."""
 
     def start(self, theta: Tensor) -> tuple[Tensor, ...]:
@@ -56,7 +58,7 @@ class Raw(Settings):
 
 
 @register("average", "ema")
-class Ema(Settings):
+class Ema(Average):
     """Exponential moving average with a fixed decay; equal to the training weights until `burn_in`."""
 
     decay: float = setting(low=0.0, high=1.0, member=True, help="weight of the past in each update")
@@ -83,7 +85,7 @@ class Ema(Settings):
 
 
 @register("average", "bema")
-class Bema(Settings):
+class Bema(Average):
     """Bias-corrected exponential moving average (arXiv:2508.00180); defaults are those of the paper."""
 
     kappa: float = setting(

@@ -7,10 +7,9 @@ import torch
 from torch import Tensor
 
 from trainers.config.member import MemberConfig
-from trainers.evaluate import evaluate
+from trainers.evaluate import CELLS_OF_A_ROW_PIECE, evaluate
 from trainers.pack import Pack, State
-from trainers.random import Stream
-from trainers.step import compiles, losses, step_once
+from trainers.step import compiles, losses, noise_of, sampled, step_once
 
 _PEAK = 3  # bytes at the peak of a step over bytes kept for the gradient: 2.7 to 3.3 measured, uncompiled encoders
 
@@ -30,23 +29,25 @@ def estimate(member: MemberConfig) -> Cost:
     pack = Pack([member], torch.device("cpu"))
     width = 8 if member.optimization.dtype == "float64" else 4
     buffers = sum(len(average.start(torch.zeros(1, 1))) for average in pack.averages)
-    batch, positions = member.optimization.batch_size, member.task.train_positions
-    evaluated = 6 * member.evaluation.samples * max(member.evaluated_lengths) * member.task.outputs
-    one, two = (kept_for_backward(pack, rows) for rows in (1, 2))
-    forward = member.model.operations(member.task, batch, positions)
+    rows = -(-member.optimization.batch_size // member.optimization.accumulation)
+    one, two = (kept_for_backward(pack, few) for few in (1, 2))
+    evaluated = 6 * min(CELLS_OF_A_ROW_PIECE, member.evaluation.samples * member.task.positions * member.task.outputs)
+    forward = sum(
+        member.model.operations(member.task, *batch.tokens.shape[1:])
+        for batch in sampled(pack, torch.tensor(1), member.optimization.batch_size)
+    )
     return Cost(
         parameters=pack.layout.size,
         bytes_per_member=width * pack.layout.size * (4 + buffers)
-        + _PEAK * (one + (batch - 1) * (two - one))  # a line in rows: in table form most of it does not depend on them
+        + _PEAK * (one + (rows - 1) * (two - one))  # a line in rows: in table form most of it does not depend on them
         + evaluated // 2,
-        flops_per_step=3.0 * float(forward),
+        flops_per_step=3.0 * forward,
     )
 
 
 def kept_for_backward(pack: Pack, rows: int) -> int:
     """Bytes that the forward pass of so many rows keeps for the gradient, counted by running a one-member pack."""
     step = torch.tensor(1)
-    batch = pack.task.sample(Stream(pack.seeds_S, "data", step), rows).of(pack.index_M)
     theta = torch.zeros(1, pack.layout.size, dtype=getattr(torch, pack.optimization.dtype), requires_grad=True)
     kept: dict[int, int] = {}
 
@@ -56,9 +57,9 @@ def kept_for_backward(pack: Pack, rows: int) -> int:
         return saved
 
     with torch.autograd.graph.saved_tensors_hooks(count, lambda saved: saved):
-        loss = losses(pack, theta, batch, step)
+        found = [losses(pack, theta, batch, noise_of(pack, step)) for batch in sampled(pack, step, rows)]
     kept.pop(theta.untyped_storage().data_ptr(), None)
-    del loss
+    del found
     return sum(kept.values())
 
 

@@ -1,60 +1,113 @@
-"""Curves over lengths for every member and every weight average in one call."""
+"""Curves over lengths for every member and every weight average in one call.
 
-from collections.abc import Mapping
+A batch is evaluated in pieces, some members and some rows at a time; of a row only its scores are kept.
+Shapes: M members, A averages, K metrics, L lengths.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trainers.pack import Pack, State
+from trainers.batch import Batch
+from trainers.forward import Forward
+from trainers.noise import Noise
+from trainers.pack import Pack, State, averaged
 from trainers.random import Stream
+from trainers.tasks.task import Distribution, Evaluated, EvaluationBatch
 
-_CELLS_AT_ONCE = 2**20  # logits evaluated together: 4 MiB in float32, about what a cache holds
+_CELLS_AT_ONCE = 2**20  # logits of several members together: 4 MiB in float32, about what a cache holds
+CELLS_OF_A_ROW_PIECE = 2**26  # logits of one member in a piece of its rows
 OPERATIONS_AT_ONCE = 1e12  # of one member: what large models keep of so many rows fits beside their training state
 
 
 @torch.no_grad()
-def evaluate(pack: Pack, state: State) -> tuple[tuple[str, ...], NDArray[np.float32]]:
-    """Metric names (K) and values (M, averages, K, lengths) of the current weights, NaN for failed members.
+def evaluate(
+    pack: Pack, state: State, history: Sequence[Evaluated] = (), beat: Callable[[], None] = lambda: None
+) -> tuple[tuple[str, ...], NDArray[np.float32]]:
+    """Metric names (K) and values (M, A, K, L) of the current weights, NaN for failed members and where none is.
 
-    The inputs come from each seed's eval stream and are the same at every evaluation.
+    The inputs come from each seed's eval stream and are the same at every evaluation. `history` has the earlier
+    evaluations, ascending; `beat` is called after every piece.
     """
-    names: tuple[str, ...] = ()
-    zero = torch.zeros((), dtype=torch.int64, device=pack.device)
-    column = {length: i for i, length in enumerate(pack.lengths)}
-    values = np.full((len(pack), len(pack.labels), 0, len(pack.lengths)), np.nan, np.float32)
-    for batch, lengths in pack.task.evaluation_batches(
-        Stream(pack.seeds_S, "eval", zero), pack.evaluation.samples, pack.lengths
-    ):
-        cells = batch.tokens[0].numel() * pack.task.outputs
-        chunk = max(1, _CELLS_AT_ONCE // cells)
-        columns = [column[length] for length in lengths]
-        for i, (average, buffers) in enumerate(zip(pack.averages, state.averages, strict=True)):
-            theta = average.weights(buffers, state.theta, pack.layout)
-            for start in range(0, len(pack), chunk):
-                some = slice(start, min(start + chunk, len(pack)))
-                index = torch.arange(some.start, some.stop, device=pack.device)
-                mine = batch.of(index if pack.index_M is None else pack.index_M[some])
-                weights = pack.layout.views(theta[some])
-                scores = pack.task.score(logits(pack, weights, mine.tokens), mine, lengths)
-                scores = {**scores, **pack.model.diagnostics(weights, mine.tokens, lengths)}
-                if not names:
-                    names = tuple(scores)
-                    values = np.full((len(pack), len(pack.labels), len(names), len(pack.lengths)), np.nan, np.float32)
-                for k, name in enumerate(names):
-                    values[some, i, k][:, columns] = scores[name].float().cpu().numpy()
-    derived = pack.task.derived(dict(zip(names, np.moveaxis(values, 2, 0), strict=True)), pack.lengths)
-    values = np.concatenate([values, *(extra.astype(np.float32)[:, :, None] for extra in derived.values())], axis=2)
-    names += tuple(derived)
+    names = tuple(pack.metrics)
+    place, column = ({name: i for i, name in enumerate(of)} for of in (names, pack.lengths))
+    shape = (len(pack), len(pack.labels), len(names), len(pack.lengths))
+    found = torch.full(shape, torch.nan, device=pack.device)
+    weights = averaged(pack, state).values()
+    stream = Stream(pack.seeds_S, "eval", torch.zeros((), dtype=torch.int64, device=pack.device))
+    for test in pack.task.evaluation_batches(stream, pack.evaluation.samples, pack.lengths):
+        columns = torch.tensor([column[length] for length in test.lengths], device=pack.device)
+        each = rows_at_once(pack, test.batch)
+        members = max(1, _CELLS_AT_ONCE // _cells(pack, test.batch, min(each, test.batch.tokens.shape[1])))
+        for i, theta in enumerate(weights):
+            for start in range(0, len(pack), members):
+                some = slice(start, min(start + members, len(pack)))
+                for name, value in _scores(pack, theta, test, some, each, stream, beat).items():
+                    k = place[pack.task.recorded_name(name, test.distribution)]
+                    found[some, i, k].index_copy_(1, columns, value.float())
+    values = found.cpu().numpy()
+    for distribution in pack.task.distributions:
+        _derive(pack, state, history, distribution, values)
     values[state.failed_at.cpu().numpy() >= 0] = np.nan
     return names, values
 
 
-def logits(pack: Pack, weights: Mapping[str, Tensor], tokens_MBT: Tensor) -> Tensor:
-    """Logits (M, B, T, V) without noise, a few rows at a time where a row takes many operations."""
-    each = float(pack.model.operations(pack.task, 1, tokens_MBT.shape[-1]))
-    rows = max(1, int(OPERATIONS_AT_ONCE // max(each, 1.0)))
-    pieces = [pack.model.logits(weights, some, None, pack.form) for some in torch.split(tokens_MBT, rows, dim=1)]
-    found: Tensor = pieces[0] if len(pieces) == 1 else torch.cat(pieces, dim=1)
-    return found
+def _scores(
+    pack: Pack,
+    theta: Tensor,
+    test: EvaluationBatch,
+    some: slice,
+    each: int,
+    stream: Stream,
+    beat: Callable[[], None],
+) -> dict[str, Tensor]:
+    """The metrics (M, L) of some members on a batch, `each` of its rows at a time."""
+    index = torch.arange(some.start, some.stop, device=pack.device) if pack.index_M is None else pack.index_M[some]
+    batch, weights = test.batch.of(index), pack.layout.views(theta[some])
+    total = batch.tokens.shape[1]
+    of_task, of_model = list[Mapping[str, Tensor]](), list[Mapping[str, Tensor]]()
+    for first in range(0, total, each):
+        piece = batch if each >= total else batch.rows(first, min(first + each, total))
+        noise = Noise(stream, index, training=False, first=first, total=total)
+        forward = Forward(pack.model, weights, pack.form, noise)
+        of_task.append(pack.task.scored(forward, piece, test.lengths))
+        of_model.append(pack.model.measured(weights, piece, test.lengths, forward.recorded))
+        beat()
+    found = pack.task.reduce(_joined(of_task), batch, test.lengths)
+    return {**found, **pack.model.reduce(_joined(of_model), weights, test.lengths)}
+
+
+def _joined(pieces: Sequence[Mapping[str, Tensor]]) -> Mapping[str, Tensor]:
+    return pieces[0] if len(pieces) == 1 else {name: torch.cat([p[name] for p in pieces], dim=1) for name in pieces[0]}
+
+
+def rows_at_once(pack: Pack, batch: Batch) -> int:
+    """How many rows of a batch are evaluated together: as many as memory allows for one member, whatever the pack."""
+    operations = pack.model.operations(pack.task, 1, batch.tokens.shape[-1])
+    cells = CELLS_OF_A_ROW_PIECE // _cells(pack, batch, 1)
+    return max(1, min(cells, int(OPERATIONS_AT_ONCE // max(operations, 1.0))))
+
+
+def _cells(pack: Pack, batch: Batch, rows: int) -> int:
+    """Logits of so many rows of one member."""
+    return rows * batch.tokens.shape[-1] * pack.task.outputs
+
+
+def _derive(
+    pack: Pack, state: State, history: Sequence[Evaluated], distribution: Distribution, values: NDArray[np.float32]
+) -> None:
+    """Fill in the metrics of a distribution that follow from the others, at its lengths."""
+    lengths = tuple(length for length in pack.lengths if length in distribution.lengths)
+    columns = [pack.lengths.index(length) for length in lengths]
+    names = {m.base: (k, name) for k, (name, m) in enumerate(pack.metrics.items()) if m.distribution == distribution.name}
+    now = Evaluated(int(state.step), {base: values[:, :, k][..., columns] for base, (k, _) in names.items()})
+    past = [
+        Evaluated(one.step, {base: one.curves[name][..., columns] for base, (_, name) in names.items()})
+        for one in history
+        if all(name in one.curves for _, name in names.values())  # an older version may have recorded others
+    ]
+    for base, curves in pack.task.derived([*past, now], lengths).items():
+        values[:, :, names[base][0], columns] = curves

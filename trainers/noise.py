@@ -1,4 +1,4 @@
-"""Dropout with one probability per member and keyed random masks.
+"""Random numbers of one pass: dropout with one probability per member, and what models draw besides.
 
 Library dropout is not used: compilers may reorder its random numbers, and it takes one probability for all members.
 """
@@ -10,34 +10,49 @@ from torch import Tensor
 
 from trainers.random import Stream
 
+_SITES = 2**20  # more than a model has
+
 
 @dataclass(frozen=True)
-class Dropout:
-    """Noise of one training step for M members, from the dropout stream of their S seeds. rate_M: float64 (M,).
+class Noise:
+    """Noise of a pass of M members, from a stream of their S seeds. rate_M: float64 (M,), None where nothing is dropped.
 
-    `active` is False where every rate is zero: a model may then leave the masks out.
+    `training` is False in evaluation: nothing is dropped then, and only what is random by definition may draw. A pass
+    over some rows of a batch of `total`, beginning with row `first`, has the noise of these rows of the whole batch;
+    `part` tells apart batches of one step.
     """
 
     stream: Stream
     index_M: Tensor | None
-    rate_M: Tensor
-    active: bool = True
+    rate_M: Tensor | None = None
+    training: bool = True
+    first: int = 0
+    total: int | None = None
+    part: int = 0
 
     def keep(self, site: int, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-        """Factors (M, *shape): 0 with the member's rate, else 1 / (1 - rate)."""
-        bits = self._of_members(self.stream.bits(site, shape))
+        """Factors (M, *shape): 0 with the member's rate, else 1 / (1 - rate). The first dimension of shape is rows."""
+        assert self.rate_M is not None
+        bits = self._of_members(self._bits(site, shape))
         rate = self.rate_M.reshape(-1, *[1] * len(shape))
         threshold = (rate * 2.0**32).to(torch.int64)
         scale = (1.0 / (1.0 - rate)).to(dtype)
         return torch.where(bits >= threshold, scale, torch.zeros((), dtype=dtype, device=bits.device))
 
-    def integers(self, site: int, shape: tuple[int, ...], high: int) -> Tensor:
-        """Random integers in [0, high), int64 (M, *shape)."""
-        return self._of_members(self.stream.integers(site, shape, high))
+    def integers(self, site: int, shape: tuple[int, ...], high: int, *, shared: bool = False) -> Tensor:
+        """Random integers in [0, high), int64 (M, *shape); its first dimension is rows, unless all rows share them."""
+        bits = self.stream.bits(site + self.part * _SITES, shape) if shared else self._bits(site, shape)
+        return self._of_members((bits * high) >> 32)
 
     def __call__(self, x: Tensor, site: int) -> Tensor:
-        """`x` (M, ...) with each entry dropped or scaled."""
-        return x * self.keep(site, tuple(x.shape[1:]), x.dtype) if self.active else x
+        """`x` (M, B, ...) with each entry dropped or scaled."""
+        return x if self.rate_M is None else x * self.keep(site, tuple(x.shape[1:]), x.dtype)
+
+    def _bits(self, site: int, shape: tuple[int, ...]) -> Tensor:
+        site = site + self.part * _SITES
+        if self.total is None:
+            return self.stream.bits(site, shape)
+        return self.stream.bits(site, (self.total, *shape[1:]), rows=(self.first, self.first + shape[0]))
 
     def _of_members(self, values: Tensor) -> Tensor:
         return values if self.index_M is None else values[self.index_M]

@@ -32,7 +32,7 @@ class Pack:
         self.task, self.model, self.schedule = first.task, first.model, first.schedule
         self.optimization, self.evaluation = first.optimization, first.evaluation
         self.labels = tuple(first.averages)
-        self.lengths = first.evaluated_lengths
+        self.lengths, self.metrics = first.evaluated_lengths, first.metrics
         self.dtype = torch.float64 if first.optimization.dtype == "float64" else torch.float32
         self.form: str = self.model.form_used(self.task)
         self.layout = Layout(self.model.parameters(self.task))
@@ -44,8 +44,9 @@ class Pack:
         self.h = self._columns([member.optimization for member in members])
         betas = torch.tensor([member.optimization.betas for member in members], dtype=torch.float64, device=device)
         self.h["beta1"], self.h["beta2"] = betas[:, :1], betas[:, 1:]
-        self.model_h = self._columns([member.model for member in members])
-        self.drops = any(getattr(member.model, "dropout", 0.0) > 0 for member in members)
+        rates = self._columns([member.model for member in members]).get("dropout")
+        dropping = rates is not None and any(getattr(member.model, "dropout", 0.0) > 0 for member in members)
+        self.drops = rates[:, 0] if rates is not None and dropping else None
         self.averages = tuple(first.averages[label] for label in self.labels)
         self.average_h = tuple(self._columns([member.averages[label] for member in members]) for label in self.labels)
 
@@ -85,7 +86,7 @@ class State:
     @classmethod
     def initial(cls, pack: Pack) -> "State":
         """The state before the first step: weights from each member's own init stream."""
-        theta = pack.layout.initial(pack.seeds_S, pack.dtype)
+        theta = pack.layout.initial(pack.seeds_S, pack.dtype, pack.model.initial(pack.task, pack.seeds_S))
         theta = theta if pack.index_M is None else theta[pack.index_M]
         count = len(pack)
         return cls(
@@ -131,10 +132,14 @@ def _buffer(label: str, index: int) -> str:
     return f"averages.{label}.{index}"
 
 
-def weights_of(pack: Pack, state: State) -> Mapping[str, Any]:
-    """The weights (M, P) by label: every weight average of the pack, and the training weights as `raw`."""
-    found = {
+def averaged(pack: Pack, state: State) -> dict[str, Tensor]:
+    """The weights (M, P) of every weight average of the pack, by label."""
+    return {
         label: average.weights(buffers, state.theta, pack.layout)
         for label, average, buffers in zip(pack.labels, pack.averages, state.averages, strict=True)
     }
-    return {"raw": state.theta, **found}
+
+
+def weights_of(pack: Pack, state: State) -> Mapping[str, Tensor]:
+    """The weights (M, P) by label: every weight average of the pack, and the training weights as `raw`."""
+    return {"raw": state.theta, **averaged(pack, state)}

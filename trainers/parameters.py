@@ -1,7 +1,7 @@
 """The weights of a pack: one flat (M, P) buffer, with a view for every named parameter."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -67,10 +67,14 @@ class Layout:
         """The inverse of `views`: (M, P)."""
         return torch.cat([views[p.name].reshape(len(views[p.name]), -1) for p in self.parameters], dim=1)
 
-    def initial(self, seeds_S: Tensor, dtype: torch.dtype) -> Tensor:
-        """Initial weights (S, P), drawn from the init stream with one site for each parameter."""
+    def initial(self, seeds_S: Tensor, dtype: torch.dtype, given: Mapping[str, Tensor] | None = None) -> Tensor:
+        """Initial weights (S, P): `given` (S, *shape) by name, else from the init stream, a site for each parameter."""
+        given = given or {}
         stream = Stream(seeds_S, "init", torch.zeros((), dtype=torch.int64, device=seeds_S.device))
-        pieces = [p.initial(stream, site) for site, p in enumerate(self.parameters)]
+        pieces = [
+            given[p.name].reshape(len(seeds_S), -1) if p.name in given else p.initial(stream, site)
+            for site, p in enumerate(self.parameters)
+        ]
         return torch.cat(pieces, dim=1).to(dtype)
 
     def decay_mask(self, device: torch.device) -> Tensor:

@@ -46,8 +46,10 @@ class Stream:
     name: str
     step: Tensor
 
-    def bits(self, site: int, shape: tuple[int, ...]) -> Tensor:
-        """Uniform integers in [0, 2^32), int64 (S, *shape)."""
+    def bits(self, site: int, shape: tuple[int, ...], rows: tuple[int, int] | None = None) -> Tensor:
+        """Uniform integers in [0, 2^32), int64 (S, *shape); of the draw's `rows` (first, last + 1) alone, if given."""
+        if rows is not None:
+            return self._bits_of(rows, site, shape)
         count = math.prod(shape)
         blocks = -(-count // 4)
         seeds = self.seeds_S[:, None]
@@ -57,6 +59,20 @@ class Stream:
         counter = (block, zero + site, self.step, zero + STREAMS[self.name])
         words = philox4x32(counter, (seeds & _MASK, (seeds >> 32) & _MASK))
         return torch.cat(words, dim=1)[:, :count].reshape(len(self.seeds_S), *shape)
+
+    def _bits_of(self, rows: tuple[int, int], site: int, shape: tuple[int, ...]) -> Tensor:
+        """Some rows of `bits`: each word is of the block and lane that it has in the whole draw."""
+        each = math.prod(shape[1:])
+        blocks = -(-shape[0] * each // 4)
+        seeds = self.seeds_S[:, None]
+        zero = self.step ^ self.step
+        place = torch.arange(rows[0] * each, rows[1] * each, dtype=torch.int64, device=seeds.device)[None, :] + zero
+        lane = place // blocks
+        counter = (place - lane * blocks, zero + site, self.step, zero + STREAMS[self.name])
+        found = torch.zeros_like(place)
+        for number, words in enumerate(philox4x32(counter, (seeds & _MASK, (seeds >> 32) & _MASK))):
+            found = torch.where(lane == number, words, found)
+        return found.reshape(len(self.seeds_S), rows[1] - rows[0], *shape[1:])
 
     def uniform(self, site: int, shape: tuple[int, ...]) -> Tensor:
         """Uniform in [0, 1) with 24 bits, float32 (S, *shape)."""

@@ -4,6 +4,7 @@ Every schedule may begin with a linear warm-up over its first `warmup` steps.
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 
 import torch
@@ -14,10 +15,14 @@ from trainers.config.settings import Settings, setting
 from trainers.errors import Problem
 
 
-class Schedule(Settings):
-    """Base of every schedule; each adds `factor(step, steps)`."""
+class Schedule(Settings, ABC):
+    """Base of every schedule."""
 
     warmup: int = setting(0, low=0, help="steps of linear warm-up")
+
+    @abstractmethod
+    def factor(self, step: Tensor, steps: int) -> Tensor:
+        """Factor at `step` (1 for the first update) of `steps`, a float64 scalar."""
 
     def step_problems(self, steps: int) -> Iterator[Problem]:
         """Why this schedule does not fit a training of so many steps."""

@@ -1,15 +1,17 @@
 """One optimiser step of a whole pack: sample, forward, loss, backward, clip, AdamW, averages."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import pairwise
 
 import torch
 from torch import Tensor
 
-from trainers.noise import Dropout
+from trainers.batch import Batch
+from trainers.noise import Noise
 from trainers.optim import adamw, clipped, gradient_descent
 from trainers.pack import Pack, State
 from trainers.random import Stream
-from trainers.tasks.task import Batch
 
 # Compiling takes tens of seconds. It is the default where one member alone would train at least this long uncompiled,
 # by a rough model of one CPU core: so much for starting the kernels of a step, and so many operations a second.
@@ -23,39 +25,78 @@ def compiles(pack: Pack) -> bool:
     if isinstance(wanted, bool):
         return wanted
     forward = pack.model.operations(pack.task, pack.optimization.batch_size, pack.task.train_positions)
-    seconds = _SECONDS_PER_STEP + 3.0 * float(forward) / _OPERATIONS_PER_SECOND
+    seconds = _SECONDS_PER_STEP + 3.0 * forward / _OPERATIONS_PER_SECOND
     return pack.optimization.steps * seconds >= COMPILE_FROM_SECONDS
 
 
-def sampled(pack: Pack, step: Tensor) -> Batch:
-    """The training batch of every member at step `step` (counted from 1): drawn once for each seed."""
-    batch: Batch = pack.task.sample(Stream(pack.seeds_S, "data", step), pack.optimization.batch_size)
-    return batch.of(pack.index_M)
+def sampled(pack: Pack, step: Tensor, rows: int) -> tuple[Batch, ...]:
+    """So many rows that every member trains on at step `step` (counted from 1), drawn once for each seed."""
+    found = pack.task.sample(Stream(pack.seeds_S, "data", step), rows)
+    return tuple(batch.of(pack.index_M) for batch in ((found,) if isinstance(found, Batch) else found))
 
 
-def losses(pack: Pack, theta: Tensor, batch: Batch, step: Tensor) -> Tensor:
-    """The training loss of every member, (M,)."""
-    noise = None
-    if pack.drops or pack.model.random:
-        noise = Dropout(Stream(pack.seeds_S, "dropout", step), pack.index_M, pack.model_h["dropout"][:, 0], pack.drops)
-    loss: Tensor = pack.task.loss(pack.model.logits(pack.layout.views(theta), batch.tokens, noise, pack.form), batch)
-    return loss
+def losses(pack: Pack, theta: Tensor, batch: Batch, noise: Noise | None) -> tuple[Tensor, Tensor]:
+    """Sum and weight of the training loss of every member, (M,) each."""
+    logits = pack.model.logits(pack.layout.views(theta), batch, noise, pack.form)
+    return pack.task.loss(logits, batch)
+
+
+def noise_of(pack: Pack, step: Tensor) -> Noise | None:
+    """What is random in a training step, if anything is."""
+    if pack.drops is None and not pack.model.random:
+        return None
+    return Noise(Stream(pack.seeds_S, "dropout", step), pack.index_M, pack.drops)
 
 
 def step_once(pack: Pack, state: State) -> None:
     """Sample a batch and learn from it."""
-    learn(pack, state, sampled(pack, state.step + 1))
+    learn(pack, state, sampled(pack, state.step + 1, pack.optimization.batch_size))
 
 
-def learn(pack: Pack, state: State, batch: Batch) -> None:
+def gradients(pack: Pack, theta: Tensor, batches: Sequence[Batch], step: Tensor) -> tuple[Tensor, Tensor]:
+    """The gradient (M, P) and the loss (M,) of all rows of `batches`: the sum of their losses over that of weights."""
+    noise = noise_of(pack, step)
+    slices = [
+        (rows, noise and replace(noise, first=first, total=None if rows is batch else count, part=part))
+        for part, batch in enumerate(batches)
+        for count in (batch.tokens.shape[1],)
+        for first, rows in _divided(batch, pack.optimization.accumulation)
+    ]
+    if len(slices) == 1:
+        rows, noise = slices[0]
+
+        def mean(theta: Tensor) -> tuple[Tensor, Tensor]:
+            loss_M, weight_M = losses(pack, theta, rows, noise)
+            loss_M = loss_M / weight_M
+            return loss_M.sum(), loss_M.detach()
+
+        found: tuple[Tensor, Tensor] = torch.func.grad(mean, has_aux=True)(theta)
+        return found
+
+    def summed(theta: Tensor, rows: Batch, noise: Noise | None) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        loss_M, weight_M = losses(pack, theta, rows, noise)
+        return loss_M.sum(), (loss_M.detach(), weight_M.detach())
+
+    gradient, loss_M, weight_M = torch.zeros_like(theta), theta.new_zeros(len(pack)), theta.new_zeros(len(pack))
+    for rows, noise in slices:
+        more, (loss, weight) = torch.func.grad(summed, has_aux=True)(theta, rows, noise)
+        gradient, loss_M, weight_M = gradient + more, loss_M + loss, weight_M + weight
+    return gradient / weight_M[:, None], loss_M / weight_M
+
+
+def _divided(batch: Batch, count: int) -> list[tuple[int, Batch]]:
+    """The batch in at most `count` slices of rows, each with the number of its first row."""
+    total = batch.tokens.shape[1]
+    if count == 1:
+        return [(0, batch)]
+    edges = sorted({total * part // count for part in range(count + 1)})
+    return [(first, batch.rows(first, last)) for first, last in pairwise(edges)]
+
+
+def learn(pack: Pack, state: State, batches: Sequence[Batch]) -> None:
     """Advance `state` in place by one step. A member whose loss, weights or moments become non-finite is frozen."""
-
-    def total(theta: Tensor) -> tuple[Tensor, Tensor]:
-        loss_M = losses(pack, theta, batch, step)
-        return loss_M.sum(), loss_M.detach()
-
     step = state.step + 1
-    gradient, loss_M = torch.func.grad(total, has_aux=True)(state.theta)
+    gradient, loss_M = gradients(pack, state.theta, batches, step)
     if "clip" in pack.h:
         gradient = clipped(gradient, pack.h["clip"])
     rate = pack.h["learning_rate"] * pack.schedule.factor(step, pack.optimization.steps)
@@ -88,5 +129,5 @@ def stepper(pack: Pack) -> Callable[[State], None]:
     if pack.task.compiles:
         whole: Callable[[Pack, State], None] = torch.compile(step_once, dynamic=False, fullgraph=True)
         return lambda state: whole(pack, state)
-    rest: Callable[[Pack, State, Batch], None] = torch.compile(learn, dynamic=False, fullgraph=True)
-    return lambda state: rest(pack, state, sampled(pack, state.step + 1))
+    rest: Callable[[Pack, State, Sequence[Batch]], None] = torch.compile(learn, dynamic=False, fullgraph=True)
+    return lambda state: rest(pack, state, sampled(pack, state.step + 1, pack.optimization.batch_size))

@@ -15,6 +15,7 @@ from trainers.files.weights import write_weights
 from trainers.pack import Pack, State, weights_of
 from trainers.results import Curve, Evaluation, MemberResult, Progress, Reporter, WeightsFile
 from trainers.step import compiles, stepper
+from trainers.tasks.task import Evaluated
 
 _HEARTBEAT_SECONDS = 1.0
 
@@ -115,14 +116,13 @@ class _Run:
             elapsed = time.monotonic() - began
             self.rate = count * self.count / elapsed
             burst = max(1, min(1000, round(0.25 * count / elapsed)))
-            if time.monotonic() - self.last_beat > _HEARTBEAT_SECONDS:
-                self.beat("train")
+            self.beat_if_due("train")
             if self.checkpoints and self.checkpoints.due(self.done):
                 return
 
     def evaluate(self) -> None:
         self.beat("evaluate")
-        metrics, values = evaluate(self.pack, self.state)
+        metrics, values = evaluate(self.pack, self.state, self.history(), self.beat_if_due)
         steps = self.state.loss_steps.cpu().numpy()
         loss = np.where(steps > 0, self.state.loss_sum.cpu().numpy() / np.maximum(steps, 1), np.nan)
         self.state.loss_sum.zero_()
@@ -146,6 +146,14 @@ class _Run:
         self.evaluations.append(evaluation)
         self.reporter.report(evaluation)
 
+    def history(self) -> list[Evaluated]:
+        """The earlier evaluations; the twin of a lone member has its values."""
+        each = np.zeros(len(self.pack), dtype=int) if self.count == 1 else slice(None)
+        return [
+            Evaluated(one.step, {name: one.values_MAKL[each, :, k] for k, name in enumerate(one.metrics)})
+            for one in self.evaluations
+        ]
+
     def keep_weights(self, folder: Path) -> tuple[WeightsFile | None, ...]:
         """Write the weights of every member that has not failed."""
         found, kept = weights_of(self.pack, self.state), list[WeightsFile | None]()
@@ -161,6 +169,10 @@ class _Run:
         assert self.checkpoints is not None
         evaluations = [evaluation.to_bytes() for evaluation in self.evaluations]
         self.checkpoints.save(self.state.snapshot(self.pack, evaluations), self.names)
+
+    def beat_if_due(self, phase: str = "evaluate") -> None:
+        if time.monotonic() - self.last_beat > _HEARTBEAT_SECONDS:
+            self.beat(phase)
 
     def beat(self, phase: str) -> None:
         self.last_beat = time.monotonic()

@@ -46,9 +46,9 @@ def arrays_of(members: list[Member], folder: Path) -> Arrays:
     found: Arrays = {}
     for evaluation in reporter.evaluations:
         at = f"step {evaluation.step}"
-        names = [*evaluation.averages, *evaluation.metrics, *map(str, evaluation.lengths)]
-        found[f"{at}, averages, metrics, lengths"] = np.array(names)
-        found[f"{at}, curves"] = evaluation.values_MAKL
+        found[f"{at}, averages, lengths"] = np.array([*evaluation.averages, *map(str, evaluation.lengths)])
+        for k, metric in enumerate(evaluation.metrics):
+            found[f"{at}, {metric}"] = evaluation.values_MAKL[:, :, k]
         found[f"{at}, loss"] = evaluation.loss_M
         found[f"{at}, failed at"] = evaluation.failed_at_M
     for number, file in enumerate(reporter.evaluations[-1].weights):

@@ -1,43 +1,69 @@
-"""What a registered task or model must have, so that a forgotten member is named before anything runs."""
+"""What a registered class must have, read off the base of its kind, so that what is missing is named before a run."""
 
 from collections.abc import Iterator
 from dataclasses import fields
-from inspect import isroutine
+from inspect import Parameter, getattr_static, isroutine, signature
 from typing import Any
 
-VALUES = {
-    "task": (
-        *("inputs", "outputs", "positions", "train_positions", "trained_lengths", "lengths"),
-        *("metrics", "headline", "compiles"),
-    ),
-    "model": ("random",),
-}
-METHODS = {
-    "task": ("sample", "loss", "evaluation_batches", "score", "derived"),
-    "model": ("task_problems", "form_used", "parameters", "operations", "logits", "diagnostics"),
-}
 HANDED_ON = {("model", "dropout")}  # member hyperparameters that reach the code as tensors, beside those of averages
-OPTIONAL = {"model": ("maps",)}  # methods that need not be there
+COLUMNS = (int, float)  # types of a member hyperparameter of an average: it becomes a column of numbers
+# What of a kind was called or taken otherwise before: a class that has it was written for that, and would be misread.
+BEFORE = {
+    "task": {
+        "score": "`score` is now `rows`, which gives each row's values, and `reduce`, which means over rows by default; "
+        "`loss` gives a sum and its weight, `evaluation_batches` yields EvaluationBatch, `derived` takes a history"
+    },
+    "model": {"diagnostics": "`diagnostics` is now `metrics`, `measured` and `reduce`; `logits` takes the whole batch"},
+}
 
 
-def missing(kind: str, cls: type) -> Iterator[str]:
-    """What `cls` lacks of its kind, one sentence each: a member that is absent, or is no value, or no method."""
+def missing(kind: str, cls: type, base: type, hints: dict[str, Any]) -> Iterator[str]:
+    """What keeps `cls` from being of its kind, one sentence each; `base` is that of the kind, `hints` types by field."""
+    yield from _of_members(kind, cls, hints)
+    if found := [text for name, text in BEFORE.get(kind, {}).items() if hasattr(cls, name) and not hasattr(base, name)]:
+        yield from (f"{cls.__name__} is written for an earlier version: {text}" for text in found)
+        return
+    if not issubclass(cls, base):
+        yield f"{cls.__name__} does not derive from {base.__module__}.{base.__name__}"
+        return
     declared = {item.name for item in fields(cls)}
+    for name in dir(base):
+        if name.startswith("_") or name in declared:
+            continue
+        meant, found_here = getattr_static(base, name), getattr_static(cls, name)
+        if getattr(found_here, "__isabstractmethod__", False):
+            what = "" if isinstance(meant, property) else "method "
+            yield f"{cls.__name__} has no {what}{name}"
+        elif isinstance(meant, property) and isroutine(found_here):
+            yield f"{cls.__name__}.{name} is a method; write @property above it"
+        elif isroutine(meant) and not isroutine(found_here):
+            yield f"{cls.__name__}.{name} is not a method"
+        elif isroutine(meant) and found_here is not meant and (said := _taken_otherwise(meant, found_here)):
+            yield f"{cls.__name__}.{name} {said}"
+
+
+def _of_members(kind: str, cls: type, hints: dict[str, Any]) -> Iterator[str]:
     for item in fields(cls):
-        if item.metadata.get("member") and kind != "average" and (kind, item.name) not in HANDED_ON:
+        if not item.metadata.get("member") or (kind, item.name) in HANDED_ON:
+            continue
+        if kind != "average":
             yield (
                 f"{cls.__name__}.{item.name} is declared with member=True, and nothing hands a {kind} its members' "
                 "values: the first one's would count for all of a pack"
             )
-    for name in VALUES.get(kind, ()):
-        found: Any = getattr(cls, name, None)
-        if not hasattr(cls, name) and name not in declared:
-            yield f"{cls.__name__} has no {name}"
-        elif isroutine(found):
-            yield f"{cls.__name__}.{name} is a method; write @property above it"
-    for name in METHODS.get(kind, ()):
-        if not hasattr(cls, name):
-            yield f"{cls.__name__} has no method {name}"
-    for name in (*METHODS.get(kind, ()), *OPTIONAL.get(kind, ())):
-        if not callable(getattr(cls, name, missing)):
-            yield f"{cls.__name__}.{name} is not a method"
+        elif hints[item.name] not in COLUMNS:
+            yield f"{cls.__name__}.{item.name} is declared with member=True, and only whole or real numbers can be"
+
+
+def _taken_otherwise(meant: Any, found: Any) -> str | None:
+    """What is wrong with the arguments of a method, if it cannot be called as that of the base is."""
+    if isinstance(meant, classmethod | staticmethod) or isinstance(found, classmethod | staticmethod):
+        return None
+    wanted, taken = (list(signature(method).parameters.values()) for method in (meant, found))
+    if any(one.kind is Parameter.VAR_POSITIONAL for one in taken):
+        return None
+    needed = [one for one in taken if one.default is Parameter.empty and one.kind is not Parameter.VAR_KEYWORD]
+    if len(needed) <= len(wanted) <= len(taken):
+        return None
+    given, mine = (", ".join(one.name for one in some[1:]) for some in (wanted, taken))
+    return f"takes ({mine}), and it is called with ({given})"

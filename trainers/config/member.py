@@ -1,14 +1,22 @@
 """MemberConfig: everything one trained model depends on, and what members of a pack must share."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from trainers.config import registry
 from trainers.config.identity import ABSENT_AVERAGES, ABSENT_SCHEDULE, digest, identity, structure
 from trainers.config.settings import Settings, setting
 from trainers.errors import ConfigError, Problem, nearest
+
+if TYPE_CHECKING:
+    from trainers.averaging import Average
+    from trainers.models.model import Model
+    from trainers.schedules import Schedule
+    from trainers.tasks.task import Metric, Task
 
 SECTIONS = ("task", "model", "training", "evaluation", "seed")
 NESTED = ("schedule", "averages")  # the parts of `training` that are no plain numbers
@@ -27,8 +35,17 @@ class Optimization(Settings):
     clip: float | None = setting(
         None, above=0.0, member=True, variant=lambda clip: clip is not None, help="largest gradient norm of a member"
     )
+    accumulation: int = setting(1, low=1, help="slices of a batch that are computed one after the other, for memory")
     dtype: str = setting("float32", choices=("float32", "float64"), help="type of weights and arithmetic")
     compile: bool | str = setting("auto", choices=(True, False, "auto"), help="run the step through torch.compile")
+
+
+    def cross_checks(self) -> Iterator[Problem]:
+        """A problem if a batch has fewer rows than slices."""
+        if self.accumulation > self.batch_size:
+            allowed = f"<= batch_size ({self.batch_size})"
+            message = f"a batch of {self.batch_size} has no {self.accumulation} slices"
+            yield Problem(key="accumulation", given=self.accumulation, message=message, allowed=allowed)
 
 
 class EvaluationConfig(Settings):
@@ -61,11 +78,11 @@ class EvaluationConfig(Settings):
 class MemberConfig:
     """One member: a configuration and a seed. A member's result depends on these values and on nothing else."""
 
-    task: Any
-    model: Any
+    task: Task
+    model: Model
     optimization: Optimization
-    schedule: Any
-    averages: Mapping[str, Any]
+    schedule: Schedule
+    averages: Mapping[str, Average]
     evaluation: EvaluationConfig
     seed: int
 
@@ -171,6 +188,11 @@ class MemberConfig:
             training["averages"] = averages
         sections = {"task": of(self.task), "model": of(self.model), "training": training}
         return sections | ({"evaluation": found} if (found := of(self.evaluation)) else {})
+
+    @cached_property
+    def metrics(self) -> dict[str, Metric]:
+        """Every metric that is recorded, by name."""
+        return self.task.recorded_metrics(self.model.metrics, self.evaluated_lengths)
 
     @property
     def evaluated_lengths(self) -> tuple[int, ...]:

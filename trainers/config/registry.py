@@ -4,19 +4,19 @@ import importlib
 import pkgutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_type_hints
 
 from trainers.config.contract import missing
 from trainers.errors import ConfigError, Problem, nearest
 
 KINDS = ("task", "model", "position", "average", "schedule")
 _classes: dict[str, dict[str, type[Any]]] = {kind: {} for kind in KINDS}
-_homes = {
-    "task": "trainers.tasks",
-    "model": "trainers.models",
-    "position": "trainers.positions",
-    "average": "trainers.averaging",
-    "schedule": "trainers.schedules",
+_homes = {  # of the classes of each kind, and of their base
+    "task": ("trainers.tasks", "trainers.tasks.task", "Task"),
+    "model": ("trainers.models", "trainers.models.model", "Model"),
+    "position": ("trainers.positions", "trainers.positions.position", "Position"),
+    "average": ("trainers.averaging", "trainers.averaging", "Average"),
+    "schedule": ("trainers.schedules", "trainers.schedules", "Schedule"),
 }
 
 S = TypeVar("S", bound=type[Any])
@@ -69,12 +69,19 @@ def lookup(kind: str, name: Any, key: str = "name") -> type[Any]:
                 )
             ]
         )
-    if lacking := list(missing(kind, known[name])):
+    if lacking := list(lacking_of(kind, known[name])):
         module = known[name].__module__
         raise ConfigError(
             Problem(key=key, given=name, message=f"{kind} {name!r} of {module}: {one}") for one in lacking
         )
     return known[name]
+
+
+def lacking_of(kind: str, cls: type[Any]) -> Iterator[str]:
+    """What keeps a class from being of a kind, one sentence each."""
+    _, module, name = _homes[kind]
+    base: type[Any] = getattr(importlib.import_module(module), name)
+    return missing(kind, cls, base, get_type_hints(cls))
 
 
 def build(kind: str, data: Any, *, default_name: str | None = None, name_key: str = "name") -> Any:
@@ -98,7 +105,7 @@ def resolve(
 
 def classes(kind: str) -> dict[str, type[Any]]:
     """The classes of a kind, importing every module of its home and of the folders in it once."""
-    home = importlib.import_module(_homes[kind])
+    home = importlib.import_module(_homes[kind][0])
     if hasattr(home, "__path__"):
         for module in pkgutil.walk_packages(home.__path__, f"{home.__name__}."):
             importlib.import_module(module.name)

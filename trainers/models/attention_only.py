@@ -19,20 +19,23 @@ from collections.abc import Iterator, Mapping
 import torch
 from torch import Tensor
 
+from trainers.batch import Batch
 from trainers.config.registry import register
-from trainers.config.settings import Settings, setting
+from trainers.config.settings import setting
 from trainers.errors import Problem
 from trainers.layers.embedding import embed
 from trainers.layers.linear import linear
 from trainers.layers.norm import layer_norm
-from trainers.noise import Dropout
+from trainers.models.model import Model, Recorded, Recorder
+from trainers.noise import Noise
 from trainers.parameters import Parameter
+from trainers.tasks.task import Task
 
 DROPOUT_SITES = ("embedding", "attention", "residual")
 
 
 @register("model", "attention_only")
-class AttentionOnly(Settings):
+class AttentionOnly(Model):
     """One causal attention head on a residual stream: no MLP, no positions, no biases."""
 
     width: int = setting(32, low=1, help="embedding width d")
@@ -64,11 +67,7 @@ class AttentionOnly(Settings):
                 key="form", given="table", message=f"the table form is not exact with {reason}", allowed="auto or plain"
             )
 
-    def task_problems(self, task: Settings) -> Iterator[Problem]:
-        """No problems: any task of token sequences will do."""
-        return iter(())
-
-    def form_used(self, task: Settings) -> str:
+    def form_used(self, task: Task) -> str:
         """`table` where it is exact (and not declined), else `plain`."""
         return "plain" if self.form == "plain" or self._table_obstacle() else "table"
 
@@ -79,13 +78,18 @@ class AttentionOnly(Settings):
         return f"dropout at {hindering[0]}" if self.dropout > 0 and hindering else None
 
     @property
-    def random(self) -> bool:
-        """Training draws no random numbers besides dropout."""
-        return False
+    def metrics(self) -> Mapping[str, str]:
+        """What it measures of itself, without dropout.
 
-    def parameters(self, task: Settings) -> tuple[Parameter, ...]:
+        attention_uniformity: s times the largest of the s attention weights of the last token, mean over inputs; 1 for
+        uniform attention. From the displacement table D, the same at every length: balance, the standard deviation of
+        the off-diagonal entries, mean over rows; table_displacement, mean off-diagonal minus diagonal, mean over rows.
+        """
+        return dict.fromkeys(("attention_uniformity", "balance", "table_displacement"), "none")
+
+    def parameters(self, task: Task) -> tuple[Parameter, ...]:
         """The matrices of the module docstring, untied."""
-        v_in, v_out, d, k = task.inputs, task.outputs, self.width, self.value_width or self.width  # type: ignore[attr-defined]
+        v_in, v_out, d, k = task.inputs, task.outputs, self.width, self.value_width or self.width
         std = self.init_std
         found = [
             Parameter(name="embedding", shape=(v_in, d), std=std),
@@ -101,33 +105,41 @@ class AttentionOnly(Settings):
             ]
         return tuple(found)
 
-    def operations(self, task: Settings, batch: int, positions: int) -> float:
-        """Operations (twice the multiply-adds) of one forward pass over `batch` rows of `positions` tokens."""
-        v: int = task.outputs  # type: ignore[attr-defined]
+    def operations(self, task: Task, rows: int, positions: int) -> float:
+        """Operations (twice the multiply-adds) of one forward pass over `rows` rows of `positions` tokens."""
+        v = task.outputs
         d, k = self.width, self.value_width or self.width
         tables = 2.0 * v * (2 * d * d + 2 * d * k + 3 * d * v)
         if self.form_used(task) == "table":
-            return tables + 2.0 * batch * positions * (2 * v * v + positions * v)
-        return 2.0 * batch * positions * (2 * d * d + 2 * d * k + d * v + positions * (d + k))
+            return tables + 2.0 * rows * positions * (2 * v * v + positions * v)
+        return 2.0 * rows * positions * (2 * d * d + 2 * d * k + d * v + positions * (d + k))
 
-    def logits(self, weights: Mapping[str, Tensor], tokens_MBT: Tensor, dropout: Dropout | None, form: str) -> Tensor:
-        """Logits (M, B, T, V) at every position; `dropout` is None when evaluating or when every rate is zero."""
+    def logits(
+        self,
+        weights: Mapping[str, Tensor],
+        batch: Batch,
+        noise: Noise | None,
+        form: str,
+        record: Recorder | None = None,
+    ) -> Tensor:
+        """Logits (M, B, T, V) at every position."""
         if form == "table":
-            return self._table_logits(weights, tokens_MBT, dropout)
-        return self._plain_logits(weights, tokens_MBT, dropout)
+            return self._table_logits(weights, batch.tokens, noise)
+        return self._plain_logits(weights, batch.tokens, noise)
 
-    def diagnostics(
-        self, weights: Mapping[str, Tensor], tokens_MBT: Tensor, lengths: tuple[int, ...]
+    def measured(
+        self, weights: Mapping[str, Tensor], batch: Batch, lengths: tuple[int, ...], recorded: Recorded
     ) -> dict[str, Tensor]:
-        """Each (M, len(lengths)), without dropout.
-
-        attention_uniformity: s times the largest of the s attention weights of the last token, mean over inputs; 1 for
-        uniform attention. From the displacement table D, the same at every length: balance, the standard deviation of
-        the off-diagonal entries, mean over rows; table_displacement, mean off-diagonal minus diagonal, mean over rows.
-        """
-        attention = self._attention(self._scores(weights, tokens_MBT), None)
+        """The largest attention weight of each length's last token, (M, B, L)."""
+        attention = self._attention(self._scores(weights, batch.tokens), None)
         at = torch.tensor([s - 1 for s in lengths], device=attention.device)
-        uniformity = attention.index_select(2, at).amax(dim=-1).mean(dim=1) * (at + 1)
+        return {"largest": attention.index_select(2, at).amax(dim=-1)}
+
+    def reduce(
+        self, rows: Mapping[str, Tensor], weights: Mapping[str, Tensor], lengths: tuple[int, ...]
+    ) -> dict[str, Tensor]:
+        """Its metrics, (M, L)."""
+        uniformity = rows["largest"].mean(dim=1) * torch.tensor(lengths, device=rows["largest"].device)
         table = self._displacement(weights)
         size = table.shape[-1]
         eye = torch.eye(size, dtype=torch.bool, device=table.device)
@@ -148,18 +160,18 @@ class AttentionOnly(Settings):
         seen = self._normed(weights, e) if self.norm == "pre" else e
         return torch.bmm(torch.bmm(torch.bmm(seen, weights["value"]), weights["output"]), weights["unembedding"])
 
-    def _drop(self, x: Tensor, site: str, dropout: Dropout | None) -> Tensor:
-        return dropout(x, DROPOUT_SITES.index(site)) if dropout is not None and site in self.dropout_sites else x
+    def _drop(self, x: Tensor, site: str, noise: Noise | None) -> Tensor:
+        return noise(x, DROPOUT_SITES.index(site)) if noise is not None and site in self.dropout_sites else x
 
-    def _attention(self, scores_MBTT: Tensor, dropout: Dropout | None) -> Tensor:
+    def _attention(self, scores_MBTT: Tensor, noise: Noise | None) -> Tensor:
         """Causal softmax over the scores, then dropout of the weights."""
         positions = scores_MBTT.shape[-1]
         causal = torch.ones(positions, positions, dtype=torch.bool, device=scores_MBTT.device).tril()
         weights = torch.softmax(scores_MBTT.masked_fill(~causal, -torch.inf), dim=-1)
-        return self._drop(weights, "attention", dropout)
+        return self._drop(weights, "attention", noise)
 
-    def _plain_logits(self, weights: Mapping[str, Tensor], tokens_MBT: Tensor, dropout: Dropout | None) -> Tensor:
-        x = self._drop(embed(weights["embedding"], tokens_MBT), "embedding", dropout)
+    def _plain_logits(self, weights: Mapping[str, Tensor], tokens_MBT: Tensor, noise: Noise | None) -> Tensor:
+        x = self._drop(embed(weights["embedding"], tokens_MBT), "embedding", noise)
         seen = self._normed(weights, x) if self.norm == "pre" else x
         m, b, t, _ = x.shape
         if self.attention == "softmax":
@@ -167,16 +179,16 @@ class AttentionOnly(Settings):
             scores = torch.matmul(q, k.transpose(-1, -2)) / math.sqrt(self.width)
         else:
             scores = x.new_zeros(m, b, t, t)
-        attended = torch.matmul(self._attention(scores, dropout), linear(seen, weights["value"]))
-        y = x + self._drop(linear(attended, weights["output"]), "residual", dropout)
+        attended = torch.matmul(self._attention(scores, noise), linear(seen, weights["value"]))
+        y = x + self._drop(linear(attended, weights["output"]), "residual", noise)
         return linear(self._normed(weights, y) if self.norm == "post" else y, weights["unembedding"])
 
-    def _table_logits(self, weights: Mapping[str, Tensor], tokens_MBT: Tensor, dropout: Dropout | None) -> Tensor:
+    def _table_logits(self, weights: Mapping[str, Tensor], tokens_MBT: Tensor, noise: Noise | None) -> Tensor:
         e = weights["embedding"]
         m, vocabulary, _ = e.shape
         _, b, t = tokens_MBT.shape
         one_hot = _one_hot(tokens_MBT, vocabulary, e.dtype)
-        attention = self._attention(self._scores(weights, tokens_MBT), dropout)
+        attention = self._attention(self._scores(weights, tokens_MBT), noise)
         mixed = torch.matmul(attention, one_hot)  # attention as weights over token ids
         both = torch.cat([one_hot, mixed], dim=-1).reshape(m, b * t, 2 * vocabulary)
         tables = torch.cat([torch.bmm(e, weights["unembedding"]), self._displacement(weights)], dim=1)

@@ -7,7 +7,7 @@ from torch import Tensor
 from trainers.layers.mlp import mlp
 from trainers.layers.norm import layer_norm
 from trainers.models.attention import attention
-from trainers.noise import Dropout
+from trainers.noise import Noise
 from trainers.parameters import Parameter
 from trainers.positions.position import Position
 
@@ -75,13 +75,13 @@ def block(
     return normed(x, weights, f"{name}.norm2", epsilon) if norm == "post" else x
 
 
-def block_drops(noise: Dropout | None, sites: tuple[str, ...], layer: int) -> Drops:
+def block_drops(noise: Noise | None, sites: tuple[str, ...], layer: int) -> Drops:
     """The three masks of block `layer`, each with a site number of its own, None where dropout does not act."""
     return _mask(noise, sites, layer, 0), _mask(noise, sites, layer, 1), _mask(noise, sites, layer, 2)
 
 
-def _mask(noise: Dropout | None, sites: tuple[str, ...], layer: int, place: int) -> Mask | None:
-    if noise is None or not noise.active or SITES[place] not in sites:
+def _mask(noise: Noise | None, sites: tuple[str, ...], layer: int, place: int) -> Mask | None:
+    if noise is None or noise.rate_M is None or SITES[place] not in sites:
         return None
     site = 1 + len(SITES) * layer + place
     return lambda x: noise(x, site)

@@ -13,42 +13,36 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from trainers.batch import Batch
 from trainers.config.registry import register
-from trainers.config.settings import Settings, setting
+from trainers.config.settings import setting
 from trainers.errors import Problem
 from trainers.maps import Map, Weights, gram
-from trainers.noise import Dropout
+from trainers.models.model import Model, Recorder
+from trainers.noise import Noise
 from trainers.parameters import Parameter
 from trainers.tasks.ring_regression import RingRegression
+from trainers.tasks.task import Task
 
 
 @register("model", "linear_attention")
-class LinearAttention(Settings):
+class LinearAttention(Model):
     """One layer of linear attention for ring regression: a Gram matrix of positions, or one number per difference."""
 
     width: int = setting(200, low=2, help="width d of inputs and positional vectors")
     encoding: str = setting("rpe", choices=("ape", "rpe"), help="absolute or relative positional vectors")
     free_value: bool = setting(False, help="train v of the relative form too, from a random start")
 
-    def task_problems(self, task: Settings) -> Iterator[Problem]:
+    def task_problems(self, task: Task) -> Iterator[Problem]:
         """A problem unless the task is ring regression: no other reads coefficients."""
         if not isinstance(task, RingRegression):
             yield Problem(
                 key="name", given=self.name, message="gives coefficients, not logits", allowed="task ring_regression"
             )
 
-    def form_used(self, task: Settings) -> str:
-        """This model has one form only."""
-        return "plain"
-
-    @property
-    def random(self) -> bool:
-        """Training draws no random numbers."""
-        return False
-
-    def parameters(self, task: Settings) -> tuple[Parameter, ...]:
+    def parameters(self, task: Task) -> tuple[Parameter, ...]:
         """Positional vectors with squared norm about 1, decayed; for RPE also the fixed u, and v where it is free."""
-        n: int = task.inputs  # type: ignore[attr-defined]
+        n = task.inputs
         std = self.width**-0.5
         vectors = Parameter(name="positions", shape=(n, self.width), std=std)
         if self.encoding == "ape":
@@ -56,11 +50,18 @@ class LinearAttention(Settings):
         names = ("u", "v") if self.free_value else ("u",)
         return (vectors, *(Parameter(name=name, shape=(self.width,), std=std, decay=False) for name in names))
 
-    def operations(self, task: Settings, batch: int, positions: int) -> float:
+    def operations(self, task: Task, rows: int, positions: int) -> float:
         """Operations of one forward pass: twice its multiply-adds."""
         return 2.0 * positions * self.width * (positions if self.encoding == "ape" else 1)
 
-    def logits(self, weights: Mapping[str, Tensor], tokens_MBT: Tensor, noise: Dropout | None, form: str) -> Tensor:
+    def logits(
+        self,
+        weights: Mapping[str, Tensor],
+        batch: Batch,
+        noise: Noise | None,
+        form: str,
+        record: Recorder | None = None,
+    ) -> Tensor:
         """Coefficients of <e_1, x_r> and length of the rest, (M, 1, N, 2N)."""
         p = weights["positions"]
         if self.encoding == "ape":
@@ -75,13 +76,7 @@ class LinearAttention(Settings):
         along, beside = v[:, :1, None], torch.linalg.vector_norm(v[:, 1:], dim=1)[:, None, None]
         return torch.cat([a * along, a * beside], dim=-1)[:, None]
 
-    def diagnostics(
-        self, weights: Mapping[str, Tensor], tokens_MBT: Tensor, lengths: tuple[int, ...]
-    ) -> dict[str, Tensor]:
-        """This model measures nothing of itself."""
-        return {}
-
-    def maps(self, weights: Weights, task: Settings) -> Mapping[str, Map]:
+    def maps(self, weights: Weights, task: Task) -> Mapping[str, Map]:
         """Its coefficients of <theta, x_r> beside those of the task: of each pair, or of each offset on the ring."""
         assert isinstance(task, RingRegression)
         target, asked = task.target(torch.float64).numpy(), task.weight(torch.float64).numpy() > 0

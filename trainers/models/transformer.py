@@ -8,19 +8,22 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from trainers.config.settings import Settings, setting
+from trainers.batch import Batch
+from trainers.config.settings import setting
 from trainers.errors import Problem
 from trainers.layers.embedding import embed
 from trainers.layers.linear import linear
 from trainers.maps import Map, Weights
 from trainers.models.attention_only import DROPOUT_SITES
 from trainers.models.block import block, block_drops, block_parameters, norm_parameters, normed
-from trainers.noise import Dropout
+from trainers.models.model import Model, Recorder
+from trainers.noise import Noise
 from trainers.parameters import Parameter
 from trainers.positions.position import Position
+from trainers.tasks.task import Task
 
 
-class Transformer(Settings):
+class Transformer(Model):
     """Embedding, blocks of attention and MLP with GELU, head without bias; biases elsewhere, untied head."""
 
     causal: ClassVar[bool]
@@ -57,16 +60,12 @@ class Transformer(Settings):
                 allowed="distinct sites",
             )
 
-    def task_problems(self, task: Settings) -> Iterator[Problem]:
+    def task_problems(self, task: Task) -> Iterator[Problem]:
         """Problems if the task needs a causal model and this is none, and those of the positional encoding."""
-        if getattr(task, "causal", False) and not self.causal:
+        if task.causal and not self.causal:
             message = "sees the tokens it should predict: this task is scored after every prefix"
             yield Problem(key="name", given=self.name, message=message, allowed="a causal model")
         yield from self.position.task_problems(task)
-
-    def form_used(self, task: Settings) -> str:
-        """This model has one form only."""
-        return "plain"
 
     @property
     def _head_width(self) -> int:
@@ -77,11 +76,11 @@ class Transformer(Settings):
         """Whether training draws random numbers besides dropout."""
         return self.position.random
 
-    def parameters(self, task: Settings) -> tuple[Parameter, ...]:
+    def parameters(self, task: Task) -> tuple[Parameter, ...]:
         """Embedding, positions, blocks, final norm (pre-norm only) and head."""
-        longest: int = task.positions  # type: ignore[attr-defined]
+        longest = task.positions
         width, std = self.width, self.init_std
-        found = [Parameter(name="embedding", shape=(task.inputs, width), std=std, decay=False)]  # type: ignore[attr-defined]
+        found = [Parameter(name="embedding", shape=(task.inputs, width), std=std, decay=False)]
         found += self.position.parameters(longest, width, self.heads, std)
         found += norm_parameters("embedded", width) if self.embedding_norm else ()
         for layer in range(self.layers):
@@ -90,21 +89,29 @@ class Transformer(Settings):
             inner, hidden = self.heads * self._head_width, self.hidden or 4 * width
             found += block_parameters(name, width, inner, hidden, self.norm, std, extra)
         found += norm_parameters("final", width) if self.norm == "pre" else ()
-        found.append(Parameter(name="head", shape=(width, task.outputs), std=std))  # type: ignore[attr-defined]
+        found.append(Parameter(name="head", shape=(width, task.outputs), std=std))
         return tuple(found)
 
-    def operations(self, task: Settings, batch: int, positions: int) -> float:
-        """Operations (twice the multiply-adds) of one forward pass over `batch` rows of `positions` tokens."""
-        outputs: int = task.outputs  # type: ignore[attr-defined]
+    def operations(self, task: Task, rows: int, positions: int) -> float:
+        """Operations (twice the multiply-adds) of one forward pass over `rows` rows of `positions` tokens."""
+        outputs = task.outputs
         inner, hidden = self.heads * self._head_width, self.hidden or 4 * self.width
         each = (
             self.layers * (4 * self.width * inner + 2 * self.width * hidden + 2 * positions * inner)
             + self.width * outputs
         )
-        return 2.0 * batch * positions * each
+        return 2.0 * rows * positions * each
 
-    def logits(self, weights: Mapping[str, Tensor], tokens_MBT: Tensor, noise: Dropout | None, form: str) -> Tensor:
-        """Logits (M, B, T, V) at every position; `noise` is None when evaluating."""
+    def logits(
+        self,
+        weights: Mapping[str, Tensor],
+        batch: Batch,
+        noise: Noise | None,
+        form: str,
+        record: Recorder | None = None,
+    ) -> Tensor:
+        """Logits (M, B, T, V) at every position."""
+        tokens_MBT = batch.tokens
         x = self.position.embed(embed(weights["embedding"], tokens_MBT), tokens_MBT, weights, noise, self.causal)
         x = normed(x, weights, "embedded", self.epsilon) if self.embedding_norm else x
         if noise is not None and "embedding" in self.dropout_sites:
@@ -124,12 +131,6 @@ class Transformer(Settings):
             )
         return linear(normed(x, weights, "final", self.epsilon) if self.norm == "pre" else x, weights["head"])
 
-    def diagnostics(
-        self, weights: Mapping[str, Tensor], tokens_MBT: Tensor, lengths: tuple[int, ...]
-    ) -> dict[str, Tensor]:
-        """This model measures nothing of itself."""
-        return {}
-
-    def maps(self, weights: Weights, task: Settings) -> Mapping[str, Map]:
+    def maps(self, weights: Weights, task: Task) -> Mapping[str, Map]:
         """The maps of the positional encoding."""
         return self.position.maps(weights, task)

@@ -9,7 +9,7 @@ from trainers.config.registry import register
 from trainers.config.settings import Settings, setting
 from trainers.errors import Problem
 from trainers.layers.embedding import embed
-from trainers.noise import Dropout
+from trainers.noise import Noise
 from trainers.parameters import Parameter
 from trainers.positions.position import Position
 
@@ -49,12 +49,12 @@ class Abacus(Position):
         return (Parameter(name="places", shape=(1 + longest + self.max_offset, width), std=std, decay=False),)
 
     def embed(
-        self, x_MBTD: Tensor, tokens_MBT: Tensor, weights: Mapping[str, Tensor], noise: Dropout | None, causal: bool
+        self, x_MBTD: Tensor, tokens_MBT: Tensor, weights: Mapping[str, Tensor], noise: Noise | None, causal: bool
     ) -> Tensor:
         """Adds the vector of each token's place."""
         place = self.places(tokens_MBT, causal)
-        if noise is not None and self.max_offset:
-            offset = noise.integers(_SITE, (1, 1), self.max_offset + 1)
+        if noise is not None and noise.training and self.max_offset:
+            offset = noise.integers(_SITE, (1, 1), self.max_offset + 1, shared=True)
             place = torch.where(place > 0, place + offset, 0)
         return x_MBTD + embed(weights["places"], place)
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from trainers.config.registry import register
 from trainers.config.settings import Settings, setting
 from trainers.maps import Map, Weights, gram
-from trainers.noise import Dropout
+from trainers.noise import Noise
 from trainers.parameters import Parameter
 from trainers.positions.position import Position
 
@@ -38,12 +38,12 @@ class Learned(Position):
         return (Parameter(name="positions", shape=(longest + self.max_offset, width), std=size, decay=False),)
 
     def embed(
-        self, x_MBTD: Tensor, tokens_MBT: Tensor, weights: Mapping[str, Tensor], noise: Dropout | None, causal: bool
+        self, x_MBTD: Tensor, tokens_MBT: Tensor, weights: Mapping[str, Tensor], noise: Noise | None, causal: bool
     ) -> Tensor:
         """Adds the vector of each position."""
         members, batch, length, width = x_MBTD.shape
         table = weights["positions"]
-        if noise is None or not self.max_offset:
+        if noise is None or not noise.training or not self.max_offset:
             return x_MBTD + table[:, None, :length]
         offset = noise.integers(_SITE, (batch,), self.max_offset + 1)
         at = offset[:, :, None] + torch.arange(length, device=x_MBTD.device)

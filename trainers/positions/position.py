@@ -8,7 +8,7 @@ from torch import Tensor
 from trainers.config.settings import Settings
 from trainers.errors import Problem
 from trainers.maps import Map, Weights
-from trainers.noise import Dropout
+from trainers.noise import Noise
 from trainers.parameters import Parameter
 
 
@@ -39,7 +39,7 @@ class Position(Settings):
         return ()
 
     def embed(
-        self, x_MBTD: Tensor, tokens_MBT: Tensor, weights: Mapping[str, Tensor], noise: Dropout | None, causal: bool
+        self, x_MBTD: Tensor, tokens_MBT: Tensor, weights: Mapping[str, Tensor], noise: Noise | None, causal: bool
     ) -> Tensor:
         """Token embeddings with positions added; `noise` is None when evaluating."""
         return x_MBTD

@@ -9,7 +9,7 @@ from torch.nn import functional
 from trainers.config.registry import register
 from trainers.config.settings import Settings, setting
 from trainers.errors import Problem
-from trainers.noise import Dropout
+from trainers.noise import Noise
 from trainers.numerals import FIRST, SECOND, places
 from trainers.parameters import Parameter
 from trainers.positions.pairwise import multiplier_problems, pairwise_scores, pairwise_table
@@ -57,7 +57,7 @@ class Significance(Position):
         return pairwise_table(name, 2 * longest - 1 + self.uniform, head_width, std)
 
     def embed(
-        self, x_MBTD: Tensor, tokens_MBT: Tensor, weights: Mapping[str, Tensor], noise: Dropout | None, causal: bool
+        self, x_MBTD: Tensor, tokens_MBT: Tensor, weights: Mapping[str, Tensor], noise: Noise | None, causal: bool
     ) -> Tensor:
         """Adds the vector of each absolute position."""
         return x_MBTD + weights["positions"][:, None, : x_MBTD.shape[-2]]

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from trainers.config.registry import register
 from trainers.config.settings import setting
-from trainers.noise import Dropout
+from trainers.noise import Noise
 from trainers.positions.position import Position
 
 
@@ -18,7 +18,7 @@ class Sinusoidal(Position):
     base: float = setting(10000.0, above=1.0, help="base of the geometric series of wavelengths")
 
     def embed(
-        self, x_MBTD: Tensor, tokens_MBT: Tensor, weights: Mapping[str, Tensor], noise: Dropout | None, causal: bool
+        self, x_MBTD: Tensor, tokens_MBT: Tensor, weights: Mapping[str, Tensor], noise: Noise | None, causal: bool
     ) -> Tensor:
         """Adds sin(t / base^(2i/D)) at coordinate 2i and the cosine at 2i + 1."""
         length, width = x_MBTD.shape[-2:]

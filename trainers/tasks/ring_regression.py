@@ -3,22 +3,19 @@
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from trainers.batch import Batch
 from trainers.config.registry import register
-from trainers.config.settings import Settings, setting
+from trainers.config.settings import setting
 from trainers.errors import Problem
 from trainers.random import Stream
-from trainers.tasks.task import Batch
-
-Curves = NDArray[np.float32]
+from trainers.tasks.task import EvaluationBatch, Task
 
 
 @register("task", "ring_regression")
-class RingRegression(Settings):
+class RingRegression(Task):
     """Gaussian vectors on a ring of n positions; out, at each position, a fixed combination of its neighbourhood.
 
     y_i = alpha <theta, x_i> + sum_k beta_k (<theta, x_(i-k)> + <theta, x_(i+k)>) with ||theta|| = 1. In training only
@@ -75,11 +72,6 @@ class RingRegression(Settings):
         return 2 * self.ring
 
     @property
-    def positions(self) -> int:
-        """Positions of the ring."""
-        return self.ring
-
-    @property
     def train_positions(self) -> int:
         """Positions of the ring."""
         return self.ring
@@ -99,11 +91,6 @@ class RingRegression(Settings):
     def metrics(self) -> Mapping[str, str]:
         """test_loss: expected squared error at a position, all vectors Gaussian; train_loss: within the window."""
         return {"test_loss": "minimize", "train_loss": "minimize"}
-
-    @property
-    def headline(self) -> tuple[str, ...]:
-        """The metric worth a chart."""
-        return ("test_loss",)
 
     def target(self, dtype: torch.dtype) -> Tensor:
         """T_ir, the coefficient of <theta, x_r> in y_i, (n, n)."""
@@ -133,27 +120,24 @@ class RingRegression(Settings):
         empty = torch.zeros(len(stream.seeds_S), batch, self.ring, dtype=torch.int64, device=stream.seeds_S.device)
         return Batch(empty, empty)
 
-    def loss(self, logits_MBTV: Tensor, batch: Batch) -> Tensor:
-        """Expected squared error summed over the window, (M,)."""
+    def loss(self, logits_MBTV: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Expected squared error summed over the window, and 1, (M,)."""
         errors = self._errors(logits_MBTV)
-        return (errors * self.weight(errors.dtype).to(errors.device)).sum(dim=(1, 2))
+        loss_M = (errors * self.weight(errors.dtype).to(errors.device)).sum(dim=(1, 2))
+        return loss_M, torch.ones_like(loss_M)
 
     def evaluation_batches(
         self, stream: Stream, samples: int, lengths: tuple[int, ...]
-    ) -> Iterator[tuple[Batch, tuple[int, ...]]]:
+    ) -> Iterator[EvaluationBatch]:
         """One empty batch: the expectations are exact."""
-        yield self.sample(stream, 1), lengths
+        yield EvaluationBatch(self.sample(stream, 1), lengths)
 
-    def score(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
-        """Expected squared error at each position, (M, len(lengths))."""
+    def rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
+        """Expected squared error at each position, (M, 1, L): there is one row."""
         errors = self._errors(logits_MBTV)
         at = torch.tensor([length - 1 for length in lengths], device=errors.device)
         trained = errors * self.weight(errors.dtype).to(errors.device)
-        return {"test_loss": errors.sum(dim=2)[:, at], "train_loss": trained.sum(dim=2)[:, at]}
-
-    def derived(self, curves: Mapping[str, Curves], lengths: tuple[int, ...]) -> dict[str, Curves]:
-        """No metric follows from the scores."""
-        return {}
+        return {"test_loss": errors.sum(dim=2)[:, None, at], "train_loss": trained.sum(dim=2)[:, None, at]}
 
     def _distance(self) -> Tensor:
         """Distance on the ring of every pair of positions, int64 (n, n)."""

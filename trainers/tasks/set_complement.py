@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -10,18 +10,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from trainers.batch import Batch
 from trainers.config.registry import register
-from trainers.config.settings import Settings, setting
+from trainers.config.settings import setting
 from trainers.errors import Problem
 from trainers.random import Stream
 from trainers.tasks import uniform
-from trainers.tasks.task import Batch
-
-Curves = NDArray[np.float32]
+from trainers.tasks.task import Evaluated, EvaluationBatch, Task
 
 
 @register("task", "set_complement")
-class SetComplement(Settings):
+class SetComplement(Task):
     """Distinct tokens in; out, at every position, the uniform distribution over the tokens not seen so far.
 
     Tokens are 0..v-1. A training row is the start of a random permutation; position s-1 is the example of length s.
@@ -38,8 +37,7 @@ class SetComplement(Settings):
     train_length: int = setting(5, low=1, help="trained on lengths 1..train_length")
     target: str = setting("sampled", choices=("sampled", "soft"), help="next token, or the whole distribution")
 
-    causal: ClassVar[bool] = True  # scored after every prefix: a model must not see ahead
-    compiles: ClassVar[bool] = True  # whether sampling is compiled with the step
+    compiles: ClassVar[bool] = True
 
     def cross_checks(self) -> Iterator[Problem]:
         """A problem if a training row leaves no token absent."""
@@ -60,16 +58,6 @@ class SetComplement(Settings):
     def outputs(self) -> int:
         """Number of output tokens."""
         return self.vocabulary
-
-    @property
-    def positions(self) -> int:
-        """Positions of the longest input."""
-        return max(self.lengths)
-
-    @property
-    def train_positions(self) -> int:
-        """Positions of a training row."""
-        return self.train_length
 
     @property
     def trained_lengths(self) -> tuple[int, ...]:
@@ -119,18 +107,18 @@ class SetComplement(Settings):
         tokens = rows[..., : self.train_length]
         return Batch(tokens, rows[..., 1:] if self.target == "sampled" else self.targets_of(tokens))
 
-    def loss(self, logits_MBTV: Tensor, batch: Batch) -> Tensor:
-        """Mean cross-entropy of each member over rows and positions, (M,)."""
+    def loss(self, logits_MBTV: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Cross-entropy of each member, summed over rows and positions, and their number, (M,)."""
         logs = torch.log_softmax(logits_MBTV, dim=-1)
         if self.target == "sampled":
             picked = torch.gather(logs, -1, batch.targets[..., None])[..., 0]
         else:
             picked = (logs * batch.targets.to(logs.dtype)).sum(dim=-1)
-        return -picked.mean(dim=(1, 2))
+        return -picked.sum(dim=(1, 2)), torch.full_like(picked[:, 0, 0], picked[0].numel())
 
     def evaluation_batches(
         self, stream: Stream, samples: int, lengths: tuple[int, ...]
-    ) -> Iterator[tuple[Batch, tuple[int, ...]]]:
+    ) -> Iterator[EvaluationBatch]:
         """Batches and the lengths each one measures: every input where there are at most `samples`, else random rows.
 
         Only the set and its last token matter to a model without positions, but the order is drawn at random too.
@@ -138,30 +126,35 @@ class SetComplement(Settings):
         counts = {s: s * math.comb(self.vocabulary, s) for s in lengths}
         sampled = tuple(s for s in lengths if counts[s] > samples)
         if sampled:
-            yield self._evaluation(stream.permutations(0, samples, self.vocabulary, max(sampled))), sampled
+            rows = stream.permutations(0, samples, self.vocabulary, max(sampled))
+            yield EvaluationBatch(self._evaluation(rows), sampled)
         for s in lengths:
             if counts[s] <= samples:
                 rows = torch.tensor(_every_input(self.vocabulary, s), device=stream.seeds_S.device)
-                yield self._evaluation(rows.expand(len(stream.seeds_S), -1, -1)), (s,)
+                yield EvaluationBatch(self._evaluation(rows.expand(len(stream.seeds_S), -1, -1)), (s,))
 
-    def score(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
-        """Each metric at each of `lengths`, (M, len(lengths)), from logits at the positions of `batch`."""
+    def rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
+        """The scores of every row, and the logarithms of what it gives to absent and to other tokens, (M, B, L)."""
         at = torch.tensor([s - 1 for s in lengths], device=logits_MBTV.device)
         absent = ~self._present(batch.tokens).index_select(2, at)
         rows, log_valid, log_invalid = uniform.row_scores(logits_MBTV.index_select(2, at), absent)
-        worst = math.ceil(0.99 * absent.shape[1])
-        odds = torch.logsumexp(log_valid, dim=1) - torch.logsumexp(log_invalid, dim=1)
-        s = at + 1.0
+        return {**rows, "log_valid": log_valid, "log_invalid": log_invalid}
+
+    def reduce(self, rows: Mapping[str, Tensor], batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
+        """Means over rows and the extremes, (M, L)."""
+        s = torch.tensor(lengths, device=batch.tokens.device) + 0.0
+        worst = math.ceil(0.99 * batch.tokens.shape[1])
+        odds = torch.logsumexp(rows["log_valid"], dim=1) - torch.logsumexp(rows["log_invalid"], dim=1)
         return {
-            **{name: row.mean(dim=1) for name, row in rows.items()},
+            **{name: rows[name].mean(dim=1) for name in uniform.METRICS},
             "total_variation_p99": torch.kthvalue(rows["total_variation"], worst, dim=1).values,
             "margin_min": rows["margin"].amin(dim=1),
             "displacement": s * (torch.log(s) - torch.log(self.vocabulary - s) + odds),
         }
 
-    def derived(self, curves: Mapping[str, Curves], lengths: tuple[int, ...]) -> dict[str, Curves]:
-        """Metrics that follow from other lengths, (..., len(lengths)); NaN where lengths 1 and 2 are missing."""
-        worst, s = curves["margin_min"], np.array(lengths)
+    def derived(self, history: Sequence[Evaluated], lengths: tuple[int, ...]) -> dict[str, NDArray[np.float32]]:
+        """Metrics that follow from other lengths; NaN where lengths 1 and 2 are missing."""
+        worst, s = history[-1].curves["margin_min"], np.array(lengths)
         known = [lengths.index(length) for length in (1, 2) if length in lengths]
         c = worst[..., known].min(axis=-1, keepdims=True) if len(known) == 2 else np.full_like(worst[..., :1], np.nan)
         return {"margin_bound": 2 * c / s}

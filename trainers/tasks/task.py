@@ -1,21 +1,70 @@
-"""What a task hands to the engine: batches, and families of metrics."""
+"""What a task is: the base of every task, the batches it hands to the engine, and what its metrics say of themselves.
 
-from collections.abc import Iterable, Mapping
+Shapes: S seeds, M members, B rows, T positions, V output tokens, L lengths.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
+
+from trainers.batch import Batch
+from trainers.config.settings import Settings
+from trainers.random import Stream
+
+if TYPE_CHECKING:
+    from trainers.forward import Forward
+
+Curves = Mapping[str, NDArray[np.float32]]
 
 
 @dataclass(frozen=True)
-class Batch:
-    """tokens (S, B, T) int64 in; targets (S, B, T) int64, or (S, B, T, V) target distributions."""
+class Distribution:
+    """A set of inputs that is evaluated by itself: its name, its lengths, and which of them are trained on.
 
-    tokens: Tensor
-    targets: Tensor
+    The metrics of the first one of a task have their plain names; those of the others are called <metric>.<name>.
+    """
 
-    def of(self, index_M: Tensor | None) -> "Batch":
-        """The batch of each of M members: members with the same seed see the same samples."""
-        return self if index_M is None else Batch(self.tokens[index_M], self.targets[index_M])
+    name: str
+    lengths: tuple[int, ...]
+    trained_lengths: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Metric:
+    """What a recorded metric is: the task's or model's own name for it, the distribution, which way is better.
+
+    direction: minimize, maximize or none. lengths: those it is evaluated at; trained_lengths: those it is trained on.
+    """
+
+    base: str
+    distribution: str
+    direction: str
+    lengths: tuple[int, ...]
+    trained_lengths: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class EvaluationBatch:
+    """Rows that measure some lengths of a distribution ("": the first), for the metrics that the task gives of them."""
+
+    batch: Batch
+    lengths: tuple[int, ...]
+    distribution: str = ""
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """The curves of an earlier or the present evaluation, (M, averages, L) by metric, after `step` steps."""
+
+    step: int
+    curves: Curves
 
 
 @dataclass(frozen=True)
@@ -24,6 +73,152 @@ class Family:
 
     label: str
     metrics: Mapping[int, str]
+
+
+class Task(Settings, ABC):
+    """Base of every task: what it trains on, what it is evaluated on, and its loss and metrics.
+
+    A subclass is a frozen dataclass; its fields are the options of the YAML file.
+    """
+
+    causal: ClassVar[bool] = True  # scored after every prefix: a model must not see ahead
+    compiles: ClassVar[bool] = False  # whether `sample` can be compiled: tensors only, no look at their values
+
+    @property
+    @abstractmethod
+    def inputs(self) -> int:
+        """Number of input tokens."""
+
+    @property
+    @abstractmethod
+    def outputs(self) -> int:
+        """Number of output tokens."""
+
+    @property
+    @abstractmethod
+    def lengths(self) -> tuple[int, ...]:
+        """Lengths that can be evaluated, the trained ones among them; of all distributions together."""
+
+    @property
+    @abstractmethod
+    def trained_lengths(self) -> tuple[int, ...]:
+        """Lengths seen in training."""
+
+    @property
+    @abstractmethod
+    def metrics(self) -> Mapping[str, str]:
+        """Each metric and its better direction: minimize, maximize or none."""
+
+    @abstractmethod
+    def sample(self, stream: Stream, rows: int) -> Batch | tuple[Batch, ...]:
+        """A training batch of every seed of the stream; several where rows differ in width.
+
+        Shapes depend on the settings alone, not on what is drawn.
+        """
+
+    @abstractmethod
+    def loss(self, logits_MBTV: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+        """The sum of what training minimises over the batch, and the weight it is divided by, of each member, (M,)."""
+
+    @abstractmethod
+    def evaluation_batches(
+        self, stream: Stream, samples: int, lengths: tuple[int, ...]
+    ) -> Iterator[EvaluationBatch]:
+        """Batches, each with the lengths it measures; every distribution measures those of `lengths` that it has."""
+
+    @abstractmethod
+    def rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
+        """What each row scores, (M, B, L) by metric, from logits at the positions of `batch`.
+
+        A large batch comes in pieces, some of its rows at a time. What `reduce` makes of them may need other names
+        and trailing shapes.
+        """
+
+    def reduce(self, rows: Mapping[str, Tensor], batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
+        """Each metric, (M, L), of what `rows` gave of the whole batch; their means over rows unless overridden."""
+        return {name: value.mean(dim=1) for name, value in rows.items()}
+
+    def scored(self, forward: Forward, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
+        """`rows` of one pass over the batch, unless overridden: a task may ask a model to go on, token by token."""
+        return self.rows(forward(batch), batch, lengths)
+
+    def derived(self, history: Sequence[Evaluated], lengths: tuple[int, ...]) -> dict[str, NDArray[np.float32]]:
+        """Metrics that follow from the scores so far, (M, averages, L); the last of `history` is the present one.
+
+        It is called for each distribution with the curves at its lengths, by the task's own names.
+        """
+        return {}
+
+    @property
+    def positions(self) -> int:
+        """Positions of the longest input."""
+        return max(self.lengths)
+
+    @property
+    def train_positions(self) -> int:
+        """Positions of a training row."""
+        return max(self.trained_lengths)
+
+    @property
+    def headline(self) -> tuple[str, ...]:
+        """The metrics worth a chart; the first one unless overridden."""
+        return tuple(self.metrics)[:1]
+
+    @property
+    def distributions(self) -> tuple[Distribution, ...]:
+        """The sets of inputs that are evaluated apart; the first is the one trained on."""
+        return (Distribution("", self.lengths, self.trained_lengths),)
+
+    @property
+    def families(self) -> Mapping[str, Family]:
+        """Metrics worth a chart against the number in their name."""
+        return {}
+
+    @property
+    def paired_metrics(self) -> tuple[tuple[str, str], ...]:
+        """Pairs of metrics worth a chart of the first, measured, against the second, predicted."""
+        return ()
+
+    def recorded_name(self, metric: str, distribution: str) -> str:
+        """The name under which a metric of a distribution is recorded."""
+        return metric if distribution in ("", self.distributions[0].name) else f"{metric}.{distribution}"
+
+    def recorded_metrics(self, others: Mapping[str, str], evaluated: Iterable[int]) -> dict[str, Metric]:
+        """Every metric that is recorded, by name: the task's, and `others`, the model's, with their directions."""
+        wanted, found = set(evaluated), dict[str, Metric]()
+        for distribution in self.distributions:
+            lengths = tuple(length for length in sorted(distribution.lengths) if length in wanted)
+            trained = tuple(length for length in lengths if length in distribution.trained_lengths)
+            for base, direction in {**self.metrics, **others}.items():
+                name = self.recorded_name(base, distribution.name)
+                found[name] = Metric(base, distribution.name, direction, lengths, trained)
+        return found
+
+    def shown(self, batch: Batch, row: int) -> tuple[list[str], list[str]]:
+        """Tokens and targets of a row of the first seed in words: ids unless overridden, {} around possible ones."""
+        targets = batch.targets[0, row]
+        tokens = [str(token) for token in batch.tokens[0, row].tolist()]
+        if targets.dim() == 1:
+            return tokens, [str(token) for token in targets.tolist()]
+        possible = [(position > 0).nonzero()[:, 0].tolist() for position in targets]
+        return tokens, ["{" + " ".join(map(str, ids)) + "}" for ids in possible]
+
+    def measures(self, tokens: Tensor) -> dict[str, Tensor]:
+        """How hard each sequence (..., T) is, int64 (...), by measure; for histograms."""
+        return {}
+
+
+def steps_to(
+    history: Sequence[Evaluated], metric: str, threshold: float, direction: str = "maximize"
+) -> NDArray[np.float32]:
+    """The step of the first evaluation at which `metric` was at its threshold or better; infinite until then."""
+    curves = history[-1].curves[metric]
+    reached = np.full(curves.shape, np.inf, np.float32)
+    for past in reversed(history):
+        values = past.curves[metric]
+        there = values >= threshold if direction == "maximize" else values <= threshold
+        reached = np.where(there, np.float32(past.step), reached)
+    return reached
 
 
 def families(**members: tuple[str, str, Iterable[int]]) -> dict[str, Family]:

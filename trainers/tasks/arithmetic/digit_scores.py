@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from trainers.batch import Batch
 from trainers.tasks.arithmetic.operand_layout import IGNORED, answers
-from trainers.tasks.task import Batch
 
 OUTPUTS = 11  # ten digits and the pad
 GENERAL = "exact_match"  # the group of rows that are drawn without a condition
@@ -20,12 +20,7 @@ GENERAL = "exact_match"  # the group of rows that are drawn without a condition
 class GroupedBatch(Batch):
     """A batch whose rows come in groups, one after the other: (metric of their exact match, number of rows)."""
 
-    groups: tuple[tuple[str, int], ...] = ()
-
-    def of(self, index_M: Tensor | None) -> "GroupedBatch":
-        """The batch of each of M members."""
-        some = super().of(index_M)
-        return GroupedBatch(some.tokens, some.targets, groups=self.groups)
+    kinds: tuple[tuple[str, int], ...] = ()
 
 
 def grouped(batches: dict[str, Batch]) -> GroupedBatch:
@@ -33,17 +28,17 @@ def grouped(batches: dict[str, Batch]) -> GroupedBatch:
     return GroupedBatch(
         torch.cat([batch.tokens for batch in batches.values()], dim=1),
         torch.cat([batch.targets for batch in batches.values()], dim=1),
-        groups=tuple((name, batch.tokens.shape[1]) for name, batch in batches.items()),
+        kinds=tuple((name, batch.tokens.shape[1]) for name, batch in batches.items()),
     )
 
 
-def loss(logits_MBTV: Tensor, targets_MBT: Tensor) -> Tensor:
-    """Mean cross-entropy of each member over its supervised positions, (M,)."""
+def loss(logits_MBTV: Tensor, targets_MBT: Tensor) -> tuple[Tensor, Tensor]:
+    """Cross-entropy of each member summed over its supervised positions, and their number, (M,)."""
     logs = torch.log_softmax(logits_MBTV, dim=-1)
     scored = targets_MBT != IGNORED
     picked = torch.gather(logs, -1, torch.where(scored, targets_MBT, 0)[..., None])[..., 0]
     weight = scored.to(logs.dtype)
-    return -(picked * weight).sum(dim=(1, 2)) / weight.sum(dim=(1, 2))
+    return -(picked * weight).sum(dim=(1, 2)), weight.sum(dim=(1, 2))
 
 
 def correct(logits_MBTV: Tensor, targets_MBT: Tensor, width: int) -> Tensor:
@@ -51,21 +46,22 @@ def correct(logits_MBTV: Tensor, targets_MBT: Tensor, width: int) -> Tensor:
     return answers(logits_MBTV.argmax(dim=-1) == targets_MBT, targets_MBT, width)
 
 
-def scores(logits_MBTV: Tensor, batch: GroupedBatch, width: int, metrics: Iterable[str]) -> dict[str, Tensor]:
-    """Each of `metrics`, (M, 1): those over all general rows, and the exact match of every group; else NaN.
+def scores(right: Tensor, batch: GroupedBatch, metrics: Iterable[str]) -> dict[str, Tensor]:
+    """Each of `metrics`, (M, 1), of whether positions are right (M, B, A): over general rows, and of every group.
+
+    A group that the batch lacks has NaN.
 
     exact_match: all supervised positions right, pads included. digit_accuracy: their mean. accuracy_digit_k: the k-th
     one, units first.
     """
-    right = correct(logits_MBTV, batch.targets, width)
     whole = right.all(dim=-1).float()
     found, start = {}, 0
-    for name, rows in batch.groups:
+    for name, rows in batch.kinds:
         found[name] = whole[:, start : start + rows].mean(dim=1)
         if name == GENERAL:
             each = right[:, start : start + rows].float().mean(dim=1)
             found["digit_accuracy"] = each.mean(dim=1)
-            found.update({f"accuracy_digit_{k + 1}": each[:, k] for k in range(width)})
+            found.update({f"accuracy_digit_{k + 1}": each[:, k] for k in range(right.shape[-1])})
         start += rows
     nothing = torch.full_like(whole[:, 0], torch.nan)
     return {name: found.get(name, nothing)[:, None] for name in metrics}

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from trainers.batch import Batch
 from trainers.numerals import FIRST, OPERATOR, PAD, PLUS, SECOND, TEXT, TIMES, Places, places
 from trainers.tasks.arithmetic.digits import read
 from trainers.tasks.fixed_set import Draws
-from trainers.tasks.task import Batch
 
 IGNORED = -100  # target of a position that is neither trained nor scored
 _SYMBOLS = {PAD: "P", PLUS: "+", TIMES: "x", IGNORED: "_"}

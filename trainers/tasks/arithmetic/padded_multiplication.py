@@ -6,18 +6,18 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from trainers.batch import Batch
 from trainers.config.registry import register
 from trainers.config.settings import setting
 from trainers.errors import Problem
 from trainers.numerals import TIMES
 from trainers.random import Stream
-from trainers.tasks.arithmetic import digit_scores
 from trainers.tasks.arithmetic.digit_scores import GENERAL, GroupedBatch
 from trainers.tasks.arithmetic.digits import multiply, of_integers, parallel_multiplication, shifted
 from trainers.tasks.arithmetic.operand_layout import Layout
 from trainers.tasks.arithmetic.padded_numbers import SHIFTED, PaddedNumbers, as_written
 from trainers.tasks.fixed_set import Draws
-from trainers.tasks.task import Batch, Family, families
+from trainers.tasks.task import Family, families
 
 _MULTIPLIER, _NUMBER, _SHIFT, _GAPS, _TEXT = range(5)  # sites of random words
 _SITES = 16  # reserved for one length
@@ -141,13 +141,14 @@ class PaddedMultiplication(PaddedNumbers):
             found[SHIFTED] = self._batch(stream, site + _SITES // 2, samples, self.train_digits, shift)
         return found
 
-    def score(self, logits_MBTV: Tensor, batch: GroupedBatch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
+    def reduce(self, rows: Mapping[str, Tensor], batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
         """Each metric at the one length of the batch, (M, 1)."""
-        found = super().score(logits_MBTV, batch, lengths)
+        found = super().reduce(rows, batch, lengths)
         if self.measured_rounds:
-            rows = batch.groups[0][1]
-            whole = digit_scores.correct(logits_MBTV, batch.targets, self.block).all(dim=-1)[:, :rows]
-            rounds = self.measures(batch.tokens[:, :rows])["rounds"]
+            assert isinstance(batch, GroupedBatch)
+            count = batch.kinds[0][1]
+            whole = rows["right"].all(dim=-1)[:, :count]
+            rounds = self.measures(batch.tokens[:, :count])["rounds"]
             for r, metric in self._groups["rounds"].metrics.items():
                 chosen = rounds == r
                 found[metric] = ((whole & chosen).sum(dim=1) / chosen.sum(dim=1))[:, None]

@@ -8,12 +8,11 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from trainers.config.settings import Settings, setting
+from trainers.batch import Batch
+from trainers.config.settings import setting
 from trainers.errors import Problem
 from trainers.numerals import DIGITS, PAD, Places, places
 from trainers.random import Stream
@@ -22,13 +21,12 @@ from trainers.tasks.arithmetic.digit_scores import GENERAL, OUTPUTS, GroupedBatc
 from trainers.tasks.arithmetic.digits import digit_count, written
 from trainers.tasks.arithmetic.operand_layout import Layout, symbols
 from trainers.tasks.fixed_set import Draws, FixedSet, visited
-from trainers.tasks.task import Batch, Family, families
+from trainers.tasks.task import EvaluationBatch, Family, Task, families
 
-Curves = NDArray[np.float32]
 SHIFTED = "exact_match_shifted"  # the group of training pairs with zeros appended
 
 
-class PaddedNumbers(Settings):
+class PaddedNumbers(Task):
     """Two numbers in, padded on the left to a fixed width; out, at the last positions, all digits of the answer."""
 
     train_digits: int = setting(5, low=1, help="trained on numbers of up to so many digits")
@@ -41,7 +39,6 @@ class PaddedNumbers(Settings):
     causal: ClassVar[bool] = False
     digits: ClassVar[int] = DIGITS
     pad: ClassVar[int] = PAD
-    compiles: ClassVar[bool] = False  # compiling the shuffle of a fixed set takes many minutes
     shift_site: ClassVar[int]  # of the random words that say how many zeros are appended
 
     @property
@@ -110,13 +107,13 @@ class PaddedNumbers(Settings):
 
     @property
     def positions(self) -> int:
-        """Positions of every input."""
-        return self.train_positions
+        """Positions of every row, in training and in evaluation."""
+        return self.layout.positions
 
     @property
     def train_positions(self) -> int:
-        """Positions of every row, in training and in evaluation."""
-        return self.layout.positions
+        """The same."""
+        return self.positions
 
     @property
     def trained_lengths(self) -> tuple[int, ...]:
@@ -174,24 +171,25 @@ class PaddedNumbers(Settings):
             shift = torch.zeros(len(stream.seeds_S), batch, dtype=torch.int64, device=stream.seeds_S.device)
         return self._drawn(draws, batch, shift)
 
-    def loss(self, logits_MBTV: Tensor, batch: Batch) -> Tensor:
-        """Mean cross-entropy of each member over supervised positions, (M,)."""
+    def loss(self, logits_MBTV: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Cross-entropy of each member summed over supervised positions, and their number, (M,)."""
         return digit_scores.loss(logits_MBTV, batch.targets)
 
     def evaluation_batches(
         self, stream: Stream, samples: int, lengths: tuple[int, ...]
-    ) -> Iterator[tuple[Batch, tuple[int, ...]]]:
+    ) -> Iterator[EvaluationBatch]:
         """One batch for each length: `samples` uniform inputs, then the groups that are scored apart."""
         for length in lengths:
-            yield digit_scores.grouped(self._evaluated(stream, samples, length)), (length,)
+            yield EvaluationBatch(digit_scores.grouped(self._evaluated(stream, samples, length)), (length,))
 
-    def score(self, logits_MBTV: Tensor, batch: GroupedBatch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
-        """Each metric at the one length of the batch, (M, 1)."""
-        return digit_scores.scores(logits_MBTV, batch, self.answer_width, self.metrics)
+    def rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
+        """Whether each supervised position is right, units first, bool (M, B, A)."""
+        return {"right": digit_scores.correct(logits_MBTV, batch.targets, self.answer_width)}
 
-    def derived(self, curves: Mapping[str, Curves], lengths: tuple[int, ...]) -> dict[str, Curves]:
-        """No metric follows from the scores."""
-        return {}
+    def reduce(self, rows: Mapping[str, Tensor], batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
+        """Each metric at the one length of the batch, (M, 1); NaN where there are no inputs of its kind."""
+        assert isinstance(batch, GroupedBatch)
+        return digit_scores.scores(rows["right"], batch, self.metrics)
 
 
 def as_written(digits: Tensor) -> Tensor:

@@ -1,26 +1,21 @@
 """Othello: predict the next move of random games (Li et al., arXiv:2210.13382; EMA claim of arXiv:2510.08341)."""
 
 from collections.abc import Iterator, Mapping
-from typing import ClassVar
-
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from trainers.batch import Batch
 from trainers.config.registry import register
-from trainers.config.settings import Settings, setting
+from trainers.config.settings import setting
 from trainers.errors import Problem
 from trainers.random import Stream
 from trainers.tasks import uniform
 from trainers.tasks.othello.reversi import Board
-from trainers.tasks.task import Batch
-
-Curves = NDArray[np.float32]
+from trainers.tasks.task import EvaluationBatch, Task
 
 
 @register("task", "othello")
-class Othello(Settings):
+class Othello(Task):
     """Moves of a random game in; out, after every move, the distribution of the next: uniform over the legal moves.
 
     Tokens: 0 is the pad after a game's end, token i + 1 is the i-th playable square (the four central ones never
@@ -36,9 +31,6 @@ class Othello(Settings):
     board: int = setting(8, choices=(4, 6, 8), help="rows and columns")
     train_moves: int = setting(30, low=2, help="trained on the first moves of each game")
     target: str = setting("sampled", choices=("sampled", "soft"), help="next move, or the whole distribution")
-
-    causal: ClassVar[bool] = True  # scored after every prefix: a model must not see ahead
-    compiles: ClassVar[bool] = False  # sampling looks at its own data: it stays outside the compiled step
 
     def cross_checks(self) -> Iterator[Problem]:
         """A problem if training asks for more moves than a game has."""
@@ -64,16 +56,6 @@ class Othello(Settings):
     def outputs(self) -> int:
         """Number of output tokens, the same as inputs."""
         return self.inputs
-
-    @property
-    def positions(self) -> int:
-        """Positions of the longest input."""
-        return max(self.lengths)
-
-    @property
-    def train_positions(self) -> int:
-        """Positions of a training row."""
-        return self.train_moves - 1
 
     @property
     def trained_lengths(self) -> tuple[int, ...]:
@@ -133,8 +115,8 @@ class Othello(Settings):
         tokens, legal = self.geometry.play(stream, batch, self.train_moves)
         return Batch(tokens[..., :-1], tokens[..., 1:] if self.target == "sampled" else legal[..., 1:])
 
-    def loss(self, logits_MBTV: Tensor, batch: Batch) -> Tensor:
-        """Mean cross-entropy over the moves of each member's batch, pads left out, (M,)."""
+    def loss(self, logits_MBTV: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Cross-entropy summed over the moves of each member's batch, pads left out, and their number, (M,)."""
         logs = torch.log_softmax(logits_MBTV, dim=-1)
         if self.target == "sampled":
             real = batch.targets > 0
@@ -144,28 +126,28 @@ class Othello(Settings):
             real = allowed.any(dim=-1)
             picked = (logs * uniform.uniform_over(allowed)).sum(dim=-1)
         weight = real.to(logs.dtype)
-        return -(picked * weight).sum(dim=(1, 2)) / weight.sum(dim=(1, 2))
+        return -(picked * weight).sum(dim=(1, 2)), weight.sum(dim=(1, 2))
 
     def evaluation_batches(
         self, stream: Stream, samples: int, lengths: tuple[int, ...]
-    ) -> Iterator[tuple[Batch, tuple[int, ...]]]:
+    ) -> Iterator[EvaluationBatch]:
         """One batch of whole games for all lengths; its targets are the legal moves as bits."""
         tokens, legal = self.geometry.play(stream, samples, max(lengths) + 1)
-        yield Batch(tokens[..., :-1], legal[..., 1:]), lengths
+        yield EvaluationBatch(Batch(tokens[..., :-1], legal[..., 1:]), lengths)
 
-    def score(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
-        """Each metric at each of `lengths`, (M, len(lengths))."""
+    def rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
+        """The scores of every game, and whether it is still going on, (M, B, L)."""
         at = torch.tensor([s - 1 for s in lengths], device=logits_MBTV.device)
         allowed = self._allowed(batch.targets.index_select(2, at))
-        going = allowed.any(dim=-1)
         rows, _, _ = uniform.row_scores(logits_MBTV.index_select(2, at), allowed)
-        count = going.sum(dim=1)
-        means = {name: torch.where(going, row, 0.0).sum(dim=1) / count for name, row in rows.items()}
-        return {**means, "games": going.float().mean(dim=1)}
+        return {**rows, "games": allowed.any(dim=-1)}
 
-    def derived(self, curves: Mapping[str, Curves], lengths: tuple[int, ...]) -> dict[str, Curves]:
-        """No metric follows from the scores."""
-        return {}
+    def reduce(self, rows: Mapping[str, Tensor], batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
+        """Means over the games that are going on, and their share."""
+        going = rows["games"]
+        count = going.sum(dim=1)
+        means = {name: torch.where(going, rows[name], 0.0).sum(dim=1) / count for name in uniform.METRICS}
+        return {**means, "games": going.float().mean(dim=1)}
 
     def _allowed(self, legal: Tensor) -> Tensor:
         """Whether each token is a legal move, bool (..., V)."""

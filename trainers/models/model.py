@@ -1,0 +1,137 @@
+"""The base of every model: its parameters, one pass over a batch, and what it measures of itself.
+
+Shapes: M members, B rows, T positions, V output tokens, L lengths.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trainers.batch import Batch
+from trainers.config.settings import Settings
+from trainers.errors import Problem
+from trainers.maps import Map, Weights
+from trainers.noise import Noise
+from trainers.parameters import Parameter
+from trainers.tasks.task import Task
+
+Recorder = Callable[[str, Tensor], None]
+Recorded = Mapping[str, Sequence[Tensor]]
+
+
+class Model(Settings, ABC):
+    """Base of every model. Its weights arrive by name, (M, *shape). A field `dropout` may differ between members."""
+
+    @abstractmethod
+    def parameters(self, task: Task) -> tuple[Parameter, ...]:
+        """What is trained, for this task."""
+
+    @abstractmethod
+    def operations(self, task: Task, rows: int, positions: int) -> float:
+        """Operations (twice the multiply-adds) of one forward pass over `rows` rows of `positions` tokens."""
+
+    @abstractmethod
+    def logits(
+        self,
+        weights: Mapping[str, Tensor],
+        batch: Batch,
+        noise: Noise | None,
+        form: str,
+        record: Recorder | None = None,
+    ) -> Tensor:
+        """Logits (M, B, T, V) at every position; `noise` is None where nothing is random.
+
+        Layers tell `record` what they measure of themselves, if there is one.
+        """
+
+    @property
+    def random(self) -> bool:
+        """Whether training draws random numbers besides dropout."""
+        return False
+
+    @property
+    def metrics(self) -> Mapping[str, str]:
+        """What it measures of itself, and which way is better: minimize, maximize or none."""
+        return {}
+
+    def task_problems(self, task: Task) -> Iterator[Problem]:
+        """Why this model cannot serve that task."""
+        return iter(())
+
+    def form_used(self, task: Task) -> str:
+        """Which of the forms in which it can be computed; one unless overridden."""
+        return "plain"
+
+    def initial(self, task: Task, seeds_S: Tensor) -> Mapping[str, Tensor]:
+        """Initial values (S, *shape) of parameters that are not drawn as they declare, by name; see `Parameter`."""
+        return {}
+
+    def start(
+        self, weights: Mapping[str, Tensor], batch: Batch, width: int, noise: Noise | None, form: str
+    ) -> tuple[Tensor, "Cache"]:
+        """The logits of a batch, and what is kept of it to go on up to `width` positions; here, its tokens."""
+        return self.logits(weights, batch, noise, form), Cache(batch=batch, width=width)
+
+    def extend(
+        self,
+        weights: Mapping[str, Tensor],
+        cache: "Cache",
+        tokens_MBT: Tensor,
+        ids_MBT: Tensor | None,
+        visible_MBK: Tensor | None,
+        noise: Noise | None,
+        form: str,
+    ) -> tuple[Tensor, "Cache"]:
+        """The logits of the tokens that follow, and what is kept of all; here, of a pass over all of them.
+
+        `ids_MBT` are their position ids, if the batch had any; `visible_MBK` says which positions they see, themselves
+        among them. Raises ValueError for `visible_MBK` where nothing is kept but tokens.
+        """
+        if visible_MBK is not None:
+            raise ValueError(f"{self.name} keeps tokens alone: it cannot hide some of them")
+        whole = cache.grown(tokens_MBT, ids_MBT)
+        return self.logits(weights, whole.batch, noise, form)[:, :, -tokens_MBT.shape[-1] :], whole
+
+    def measured(
+        self, weights: Mapping[str, Tensor], batch: Batch, lengths: tuple[int, ...], recorded: Recorded
+    ) -> dict[str, Tensor]:
+        """What each row tells of the model's own metrics, (M, B, ...); `recorded` by its layers in the last pass."""
+        return {}
+
+    def reduce(
+        self, rows: Mapping[str, Tensor], weights: Mapping[str, Tensor], lengths: tuple[int, ...]
+    ) -> dict[str, Tensor]:
+        """Its own metrics, (M, L), of what `measured` gave of the whole batch; means over rows unless overridden."""
+        return {name: value.mean(dim=1) for name, value in rows.items()}
+
+    def maps(self, weights: Weights, task: Task) -> Mapping[str, Map]:
+        """What can be drawn of its trained parameters, of one member; see `trainers.maps`."""
+        return {}
+
+
+@dataclass(frozen=True)
+class Cache:
+    """What is kept of the tokens so far, in order to go on with them, `width` at most."""
+
+    batch: Batch
+    width: int
+    layers: Any = None
+
+    @property
+    def length(self) -> int:
+        """How many tokens there are."""
+        return self.batch.tokens.shape[-1]
+
+    def grown(self, tokens_MBT: Tensor, ids_MBT: Tensor | None, layers: Any = None) -> "Cache":
+        """With more tokens. Raises ValueError beyond its width, and for ids where there were none or none where were."""
+        if self.length + tokens_MBT.shape[-1] > self.width:
+            raise ValueError(f"{self.length} + {tokens_MBT.shape[-1]} tokens are more than the {self.width} to keep")
+        if (ids_MBT is None) != (self.batch.ids is None):
+            raise ValueError("either all tokens have position ids or none")
+        tokens = torch.cat([self.batch.tokens, tokens_MBT], dim=-1)
+        ids = None if ids_MBT is None else torch.cat([self.batch.ids, ids_MBT], dim=-1)  # type: ignore[list-item]
+        return replace(self, batch=replace(self.batch, tokens=tokens, targets=tokens, ids=ids), layers=layers)
