@@ -10,8 +10,8 @@ COLUMNS = (int, float)  # types of a member hyperparameter of an average: it bec
 # What of a kind was called or taken otherwise before: a class that has it was written for that, and would be misread.
 BEFORE = {
     "task": {
-        "score": "`score` is now `rows`, which gives each row's values, and `reduce`, which means over rows by default; "
-        "`loss` gives a sum and its weight, `evaluation_batches` yields EvaluationBatch, `derived` takes a history"
+        "score": "`score` is now `rows`, a value for every row, and `reduce`, by default their means; `loss` gives "
+        "a sum and its weight, `evaluation_batches` yields EvaluationBatch, `derived` takes a history"
     },
     "model": {"diagnostics": "`diagnostics` is now `metrics`, `measured` and `reduce`; `logits` takes the whole batch"},
 }
