@@ -18,10 +18,10 @@ from trainers.maps import Map, Weights
 from trainers.models.attention_only import DROPOUT_SITES
 from trainers.models.block import block, block_drops, block_parameters, norm_parameters, normed
 from trainers.models.kept import Kept, KeptTokens
-from trainers.models.model import Cache, Model, Recorded, Recorder
+from trainers.models.model import Cache, Model, Recorded
 from trainers.noise import Noise
 from trainers.parameters import Parameter
-from trainers.positions.context import Pass
+from trainers.positions.context import Pass, Recorder
 from trainers.positions.position import Position, Sizes
 from trainers.tasks.task import Task
 

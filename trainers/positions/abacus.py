@@ -54,7 +54,7 @@ class Abacus(Position):
     def embed(self, x_MBTD: Tensor, seen: Pass) -> Tensor:
         """Adds the vector of each token's place."""
         place = seen.of_queries(self.places(seen.tokens, seen.causal, seen.visible, seen.groups))
-        if seen.training and self.max_offset:
+        if seen.noise is not None and seen.training and self.max_offset:
             offset = seen.noise.integers(EMBED_SITE, (1, 1), self.max_offset + 1, shared=True)
             place = torch.where(place > 0, place + offset, 0)
         return x_MBTD + embed(seen.weights["places"], place)

@@ -40,7 +40,7 @@ class Learned(Position):
     def embed(self, x_MBTD: Tensor, seen: Pass) -> Tensor:
         """Adds the vector of each position."""
         offset = None
-        if seen.training and self.max_offset:
+        if seen.noise is not None and seen.training and self.max_offset:
             offset = seen.noise.integers(EMBED_SITE, (x_MBTD.shape[1],), self.max_offset + 1)
         return x_MBTD + of_positions(seen.weights["positions"], seen, offset)
 

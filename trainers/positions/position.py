@@ -18,7 +18,7 @@ from trainers.positions.context import Context, Pass, Scores
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
-    """What parameters are declared for: inputs of up to `longest` positions, a model of D = `width`, H heads of width E.
+    """What parameters are declared for: inputs of up to `longest` positions, a model of width D, H heads of width E.
 
     std: the standard deviation of the model's initial matrix entries.
     """
