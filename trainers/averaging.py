@@ -12,6 +12,7 @@ evaluate. Its numbers are member hyperparameters: they arrive as tensors of shap
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+
 import torch
 from torch import Tensor
 

@@ -102,7 +102,9 @@ def _derive(
     """Fill in the metrics of a distribution that follow from the others, at its lengths."""
     lengths = tuple(length for length in pack.lengths if length in distribution.lengths)
     columns = [pack.lengths.index(length) for length in lengths]
-    names = {m.base: (k, name) for k, (name, m) in enumerate(pack.metrics.items()) if m.distribution == distribution.name}
+    names = {
+        m.base: (k, name) for k, (name, m) in enumerate(pack.metrics.items()) if m.distribution == distribution.name
+    }
     now = Evaluated(int(state.step), {base: values[:, :, k][..., columns] for base, (k, _) in names.items()})
     past = [
         Evaluated(one.step, {base: one.curves[name][..., columns] for base, (_, name) in names.items()})

@@ -15,7 +15,7 @@ _SITES = 2**20  # more than a model has
 
 @dataclass(frozen=True)
 class Noise:
-    """Noise of a pass of M members, from a stream of their S seeds. rate_M: float64 (M,), None where nothing is dropped.
+    """Noise of a pass of M members, from a stream of their S seeds. rate_M: float64 (M,); None: nothing is dropped.
 
     `training` is False in evaluation: nothing is dropped then, and only what is random by definition may draw. A pass
     over some rows of a batch of `total`, beginning with row `first`, has the noise of these rows of the whole batch;

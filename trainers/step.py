@@ -31,8 +31,8 @@ def compiles(pack: Pack) -> bool:
 
 def sampled(pack: Pack, step: Tensor, rows: int) -> tuple[Batch, ...]:
     """So many rows that every member trains on at step `step` (counted from 1), drawn once for each seed."""
-    found = pack.task.sample(Stream(pack.seeds_S, "data", step), rows)
-    return tuple(batch.of(pack.index_M) for batch in ((found,) if isinstance(found, Batch) else found))
+    stream = Stream(pack.seeds_S, "data", step)
+    return tuple(batch.of(pack.index_M) for batch in pack.task.training_batches(stream, rows))
 
 
 def losses(pack: Pack, theta: Tensor, batch: Batch, noise: Noise | None) -> tuple[Tensor, Tensor]:

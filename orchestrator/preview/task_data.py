@@ -1,20 +1,20 @@
 """What a member trains and is evaluated on: examples as text, and how often each value of a measure of its task occurs.
 
-A task that says how hard an input is has `measures(tokens)`: int64 per input, by name. A task whose tokens can be read
-has `shown(batch, row)`: a row's tokens and targets as words.
+A task says how hard inputs are by `measures(tokens)`, and what a row means by `shown(batch, row)`.
 """
 
+import itertools
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from trainers.config.member import MemberConfig
 from trainers.random import Stream
+from trainers.tasks.task import Task
 
 TRAINING = "training"
 ROWS_AT_ONCE = 10_000
@@ -45,7 +45,7 @@ class Histogram:
 
 def has_measures(member: MemberConfig) -> bool:
     """Whether the task of a member has measures."""
-    return hasattr(member.task, "measures")
+    return type(member.task).measures is not Task.measures
 
 
 def examples(member: MemberConfig, count: int) -> list[Example]:
@@ -53,13 +53,15 @@ def examples(member: MemberConfig, count: int) -> list[Example]:
     found: list[Example] = []
     rows = member.optimization.batch_size
     for step in range(1, -(-count // rows) + 1):
-        batch = member.task.sample(_stream(member, "data", step), rows)
-        found += [_shown(member.task, batch, row) for row in range(min(rows, count - len(found)))]
+        batches = member.task.training_batches(_stream(member, "data", step), rows)
+        shown = (member.task.shown(batch, row) for batch in batches for row in range(batch.tokens.shape[1]))
+        found += list(itertools.islice(shown, count - len(found)))
     return found[:1] if all(example == found[0] for example in found) else found
 
 
 def histograms(member: MemberConfig, lengths: Iterable[int], samples: int) -> dict[str, list[Histogram]]:
-    """Histograms by measure: of the first `samples` training inputs, and of as many of each evaluated length.
+    """Histograms by measure: of the first `samples` training inputs, and of as many of each evaluated length of the
+    distribution that is trained on.
 
     Evaluation batches may end with inputs of one kind that are scored apart; those are left out.
     """
@@ -73,15 +75,16 @@ def histograms(member: MemberConfig, lengths: Iterable[int], samples: int) -> di
 
 def _training(member: MemberConfig, samples: int) -> Iterator[Tensor]:
     for step in range(1, math.ceil(samples / ROWS_AT_ONCE) + 1):
-        batch = member.task.sample(_stream(member, "data", step), ROWS_AT_ONCE)
-        yield batch.tokens[0, : samples - (step - 1) * ROWS_AT_ONCE]
+        for batch in member.task.training_batches(_stream(member, "data", step), ROWS_AT_ONCE):
+            yield batch.tokens[0, : samples - (step - 1) * ROWS_AT_ONCE]
 
 
 def _evaluation(member: MemberConfig, length: int, samples: int) -> Iterator[Tensor]:
     for step, start in enumerate(range(0, samples, ROWS_AT_ONCE)):
         rows = min(ROWS_AT_ONCE, samples - start)
-        for batch, _ in member.task.evaluation_batches(_stream(member, "eval", step), rows, (length,)):
-            yield batch.tokens[0, :rows]
+        for test in member.task.evaluation_batches(_stream(member, "eval", step), rows, (length,)):
+            if test.distribution in ("", member.task.distributions[0].name):
+                yield test.batch.tokens[0, :rows]
 
 
 def _counted(member: MemberConfig, pieces: Iterable[Tensor]) -> dict[str, Counter[int]]:
@@ -94,19 +97,3 @@ def _counted(member: MemberConfig, pieces: Iterable[Tensor]) -> dict[str, Counte
 
 def _stream(member: MemberConfig, name: str, step: int) -> Stream:
     return Stream(torch.tensor([member.seed]), name, torch.tensor(step))
-
-
-def _shown(task: Any, batch: Any, row: int) -> Example:
-    """As the task shows it, or token ids; of a target distribution the tokens that are possible."""
-    if hasattr(task, "shown"):
-        tokens, targets = task.shown(batch, row)
-        return list(tokens), list(targets)
-    targets = batch.targets[0, row]
-    if targets.dim() == 1:
-        return _ids(batch.tokens[0, row].tolist()), _ids(targets.tolist())
-    possible = [(position > 0).nonzero()[:, 0].tolist() for position in targets]
-    return _ids(batch.tokens[0, row].tolist()), ["{" + " ".join(_ids(ids)) + "}" for ids in possible]
-
-
-def _ids(values: Sequence[int]) -> list[str]:
-    return [str(value) for value in values]

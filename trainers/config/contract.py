@@ -10,17 +10,17 @@ COLUMNS = (int, float)  # types of a member hyperparameter of an average: it bec
 # What of a kind was called or taken otherwise before: a class that has it was written for that, and would be misread.
 BEFORE = {
     "task": {
-        "score": "`score` is now `rows`, which gives each row's values, and `reduce`, which means over rows by default; "
-        "`loss` gives a sum and its weight, `evaluation_batches` yields EvaluationBatch, `derived` takes a history"
+        "score": "`score` is now `rows`, a value for every row, and `reduce`, by default their means; `loss` gives "
+        "a sum and its weight, `evaluation_batches` yields EvaluationBatch, `derived` takes a history"
     },
     "model": {"diagnostics": "`diagnostics` is now `metrics`, `measured` and `reduce`; `logits` takes the whole batch"},
 }
 
 
-def missing(kind: str, cls: type, base: type, hints: dict[str, Any]) -> Iterator[str]:
-    """What keeps `cls` from being of its kind, one sentence each; `base` is that of the kind, `hints` types by field."""
+def missing(kind: str, cls: type[Any], base: type[Any], hints: dict[str, Any]) -> Iterator[str]:
+    """What keeps `cls` from being of its kind, one sentence each; `base` is the kind's, `hints` are types by field."""
     yield from _of_members(kind, cls, hints)
-    if found := [text for name, text in BEFORE.get(kind, {}).items() if hasattr(cls, name) and not hasattr(base, name)]:
+    if found := [text for name, text in BEFORE.get(kind, {}).items() if hasattr(cls, name)]:
         yield from (f"{cls.__name__} is written for an earlier version: {text}" for text in found)
         return
     if not issubclass(cls, base):
@@ -42,7 +42,7 @@ def missing(kind: str, cls: type, base: type, hints: dict[str, Any]) -> Iterator
             yield f"{cls.__name__}.{name} {said}"
 
 
-def _of_members(kind: str, cls: type, hints: dict[str, Any]) -> Iterator[str]:
+def _of_members(kind: str, cls: type[Any], hints: dict[str, Any]) -> Iterator[str]:
     for item in fields(cls):
         if not item.metadata.get("member") or (kind, item.name) in HANDED_ON:
             continue

@@ -39,7 +39,6 @@ class Optimization(Settings):
     dtype: str = setting("float32", choices=("float32", "float64"), help="type of weights and arithmetic")
     compile: bool | str = setting("auto", choices=(True, False, "auto"), help="run the step through torch.compile")
 
-
     def cross_checks(self) -> Iterator[Problem]:
         """A problem if a batch has fewer rows than slices."""
         if self.accumulation > self.batch_size:
@@ -197,8 +196,8 @@ class MemberConfig:
     @property
     def evaluated_lengths(self) -> tuple[int, ...]:
         """The lengths at which curves are measured, ascending."""
-        chosen = self.task.lengths if self.evaluation.lengths == "all" else self.evaluation.lengths
-        return tuple(sorted(chosen))
+        chosen = self.evaluation.lengths
+        return tuple(sorted(self.task.lengths if isinstance(chosen, str) else chosen))
 
 
 def _optimization(numbers: Mapping[str, Any]) -> Optimization:

@@ -133,7 +133,7 @@ class Cache:
         return self.batch.tokens.shape[-1]
 
     def grown(self, tokens_MBT: Tensor, ids_MBT: Tensor | None) -> "Cache":
-        """With more tokens. Raises ValueError beyond its width, and where neither all tokens nor none have ids."""
+        """With more tokens. Raises ValueError beyond its width, and where only some tokens have position ids."""
         if self.length + tokens_MBT.shape[-1] > self.width:
             raise ValueError(f"{self.length} + {tokens_MBT.shape[-1]} tokens are more than the {self.width} to keep")
         if (ids_MBT is None) != (self.batch.ids is None):

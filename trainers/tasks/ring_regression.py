@@ -126,9 +126,7 @@ class RingRegression(Task):
         loss_M = (errors * self.weight(errors.dtype).to(errors.device)).sum(dim=(1, 2))
         return loss_M, torch.ones_like(loss_M)
 
-    def evaluation_batches(
-        self, stream: Stream, samples: int, lengths: tuple[int, ...]
-    ) -> Iterator[EvaluationBatch]:
+    def evaluation_batches(self, stream: Stream, samples: int, lengths: tuple[int, ...]) -> Iterator[EvaluationBatch]:
         """One empty batch: the expectations are exact."""
         yield EvaluationBatch(self.sample(stream, 1), lengths)
 

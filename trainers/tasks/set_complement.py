@@ -116,9 +116,7 @@ class SetComplement(Task):
             picked = (logs * batch.targets.to(logs.dtype)).sum(dim=-1)
         return -picked.sum(dim=(1, 2)), torch.full_like(picked[:, 0, 0], picked[0].numel())
 
-    def evaluation_batches(
-        self, stream: Stream, samples: int, lengths: tuple[int, ...]
-    ) -> Iterator[EvaluationBatch]:
+    def evaluation_batches(self, stream: Stream, samples: int, lengths: tuple[int, ...]) -> Iterator[EvaluationBatch]:
         """Batches and the lengths each one measures: every input where there are at most `samples`, else random rows.
 
         Only the set and its last token matter to a model without positions, but the order is drawn at random too.

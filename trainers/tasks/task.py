@@ -116,14 +116,17 @@ class Task(Settings, ABC):
         Shapes depend on the settings alone, not on what is drawn.
         """
 
+    def training_batches(self, stream: Stream, rows: int) -> tuple[Batch, ...]:
+        """What `sample` gives, as batches."""
+        found = self.sample(stream, rows)
+        return found if isinstance(found, tuple) else (found,)
+
     @abstractmethod
     def loss(self, logits_MBTV: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
         """The sum of what training minimises over the batch, and the weight it is divided by, of each member, (M,)."""
 
     @abstractmethod
-    def evaluation_batches(
-        self, stream: Stream, samples: int, lengths: tuple[int, ...]
-    ) -> Iterator[EvaluationBatch]:
+    def evaluation_batches(self, stream: Stream, samples: int, lengths: tuple[int, ...]) -> Iterator[EvaluationBatch]:
         """Batches, each with the lengths it measures; every distribution measures those of `lengths` that it has."""
 
     @abstractmethod

@@ -1,15 +1,25 @@
-"""A class that lacks a member of its kind is refused by name when it is asked for."""
+"""A class that lacks a member of its kind, or was written for an earlier version, is refused by name."""
 
+import importlib
+import re
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from torch import Tensor
 
+from trainers.averaging import Ema
 from trainers.config import registry
-from trainers.config.contract import METHODS, VALUES, missing
 from trainers.config.member import MemberConfig
+from trainers.config.registry import lacking_of
 from trainers.config.settings import Settings, setting
 from trainers.errors import ConfigError
+from trainers.positions.position import Position
+from trainers.tasks.task import Task
+
+EARLIER = Path(__file__).parent / "task_of_0_1_0.py.txt"
 
 
 @pytest.fixture
@@ -17,43 +27,86 @@ def half_a_task() -> Iterator[type[Settings]]:
     """A task with a method in the place of a property, and little else."""
 
     @registry.register("task", "half")
-    class Half(Settings):
+    class Half(Task):
         """Half a task."""
 
         inputs: int = setting(help="a field without a default is a value too")
         outputs: int = setting(4, help="so is one with")
         compiles = False
-        loss = 0.5
+        loss = 0.5  # type: ignore[assignment]
 
-        def lengths(self) -> tuple[int, ...]:
+        def lengths(self) -> tuple[int, ...]:  # type: ignore[override]
             return (1, 2)
 
-        def sample(self, stream: Any, batch: int) -> Any:
+        def sample(self, stream: Any, rows: int) -> Any:
             return None
+
+        def rows(self, logits: Tensor, batch: Any) -> Any:  # type: ignore[override]
+            return {}
 
     yield Half
     registry._classes["task"].pop("half")
 
 
-def test_every_absent_or_mistaken_member_is_named(half_a_task: type[Settings]) -> None:
+def refused(name: str) -> list[str]:
     with pytest.raises(ConfigError) as caught:
-        MemberConfig.from_dict({"task": {"name": "half"}, "model": {"name": "attention_only"}})
+        MemberConfig.from_dict({"task": {"name": name}, "model": {"name": "attention_only"}})
     found = [problem for problem in caught.value.problems if problem.key.startswith("task")]
     assert {problem.key for problem in found} == {"task.name"}
-    said = [problem.message.split(": ", 1)[1] for problem in found]
+    assert all(f"task {name!r} of " in problem.message for problem in found)
+    return [problem.message.split(": ", 1)[1] for problem in found]
+
+
+def test_every_absent_or_mistaken_member_is_named(half_a_task: type[Settings]) -> None:
+    said = refused("half")
     assert "Half.lengths is a method; write @property above it" in said
     assert "Half.loss is not a method" in said
-    assert {"Half has no metrics", "Half has no positions", "Half has no method derived"} <= set(said)
-    assert not any(name in text for text in said for name in ("inputs", "outputs", "compiles", "sample"))
-    assert f"task 'half' of {__name__}" in found[0].message
+    assert "Half.rows takes (logits, batch), and it is called with (logits_MBTV, batch, lengths)" in said
+    assert {"Half has no metrics", "Half has no trained_lengths", "Half has no method evaluation_batches"} <= set(said)
+    assert not any(re.search(rf"\b{name}\b", text) for text in said for name in ("inputs", "outputs", "compiles"))
 
 
-@pytest.mark.parametrize("kind", VALUES)
+def test_a_task_of_an_earlier_version_is_refused_with_what_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The example task of the README of 0.1.0; its imports alone were changed since, with the modules they name."""
+    (tmp_path / "my_tasks_of_0_1_0.py").write_text(EARLIER.read_text())
+    monkeypatch.syspath_prepend(tmp_path)
+    try:
+        importlib.import_module("my_tasks_of_0_1_0")
+        (said,) = refused("running_maximum")
+    finally:
+        registry._classes["task"].pop("running_maximum", None)
+        sys.modules.pop("my_tasks_of_0_1_0", None)
+    assert said.startswith("RunningMaximum is written for an earlier version: `score` is now `rows`")
+    assert all(method in said for method in ("`loss`", "`evaluation_batches`", "`derived`"))
+
+
+def test_a_position_of_an_earlier_version_is_refused_with_the_method() -> None:
+    class Old(Position):
+        """Takes what the hook was given before."""
+
+        def score(self, q: Tensor, tokens: Tensor, weights: Any, name: str, causal: bool) -> Tensor | None:  # type: ignore[override]
+            return None
+
+    assert any(
+        said.startswith("Old.score takes (q, tokens, weights, name, causal), and it is called with (")
+        for said in lacking_of("position", Old)
+    )
+
+
+def test_a_class_of_another_base_is_refused() -> None:
+    class Loose(Settings):
+        """Derives from nothing that says what a task is."""
+
+    assert list(lacking_of("task", Loose)) == ["Loose does not derive from trainers.tasks.task.Task"]
+
+
+@pytest.mark.parametrize("kind", registry.KINDS)
 def test_what_is_registered_lacks_nothing(kind: str) -> None:
+    assert registry.names(kind)
     for name in registry.names(kind):
-        assert list(missing(kind, registry.lookup(kind, name))) == []
-        for member in METHODS[kind]:
-            assert callable(getattr(registry.lookup(kind, name), member))
+        assert list(lacking_of(kind, registry.lookup(kind, name))) == []
 
 
 @pytest.mark.parametrize("kind", ["task", "model", "position", "schedule"])
@@ -63,4 +116,16 @@ def test_a_member_hyperparameter_that_nothing_hands_on_is_refused(kind: str) -> 
 
         power: float = setting(1.0, member=True)
 
-    assert any("Own.power is declared with member=True" in said for said in missing(kind, Own))
+    assert any("Own.power is declared with member=True" in said for said in lacking_of(kind, Own))
+
+
+def test_a_member_hyperparameter_of_an_average_is_a_number() -> None:
+    class Own(Ema):
+        """Two that become columns, and two that cannot."""
+
+        power: float = setting(1.0, member=True)
+        count: int = setting(1, member=True)
+        pair: tuple[float, ...] = setting((1.0,), member=True)
+        perhaps: float | None = setting(None, member=True)
+
+    assert [said.split()[0] for said in lacking_of("average", Own)] == ["Own.pair", "Own.perhaps"]

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from trainers import MemberConfig, train
+from trainers.check import mean_loss, scores_of
 from trainers.errors import ConfigError
 from trainers.pack import Pack, State
 from trainers.step import step_once
@@ -51,9 +52,9 @@ def test_loss_is_the_mean_squared_error_over_sampled_inputs() -> None:
     member = ring_member(task={"ring": 9, "window": 4, "betas": [0.5, 0.25]}, encoding="rpe", width=6, free_value=True)
     pack = Pack([member], CPU)
     weights = pack.layout.views(State.initial(pack).theta)
-    logits = pack.model.logits(weights, torch.zeros(1, 1, 9, dtype=torch.int64), None, "plain")
-    batch, lengths = next(iter(task.evaluation_batches(_stream(), 1, task.lengths)))
-    scores = task.score(logits, batch, lengths)
+    logits = pack.model.logits(weights, task.sample(_stream(), 1), None, "plain")
+    test = next(iter(task.evaluation_batches(_stream(), 1, task.lengths)))
+    scores = scores_of(task, logits, test.batch, test.lengths)
     draw = np.random.default_rng(0)
     x = draw.normal(size=(40_000, 9, 6))
     p, u, v = (weights[name][0].numpy() for name in ("positions", "u", "v"))
@@ -73,7 +74,7 @@ def test_loss_is_the_mean_squared_error_over_sampled_inputs() -> None:
         for k, coefficient in enumerate((2.0, 0.5, 0.25))
     )
     errors = ((((windowed @ v) @ matrix.T - target) ** 2) * inside).sum(1).mean()
-    assert float(task.loss(logits, batch)) == pytest.approx(errors, rel=0.05)
+    assert float(mean_loss(task, logits, test.batch)) == pytest.approx(errors, rel=0.05)
 
 
 def _stream():
@@ -107,7 +108,7 @@ def test_gradient_of_the_relative_form() -> None:
     a = views["positions"][0] @ views["u"][0]
     batch = pack.task.sample(_stream(), 1)
     gradient = torch.func.grad(
-        lambda t: pack.task.loss(pack.model.logits(pack.layout.views(t), batch.tokens, None, "plain"), batch).sum()
+        lambda t: mean_loss(pack.task, pack.model.logits(pack.layout.views(t), batch, None, "plain"), batch).sum()
     )(theta)
     got = pack.layout.views(gradient)["positions"][0]
     for k in range(-25, 26):

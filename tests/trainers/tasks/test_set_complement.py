@@ -7,13 +7,15 @@ import pytest
 import scipy.stats
 import torch
 
+from trainers.batch import Batch
+from trainers.check import mean_loss, scores_of
 from trainers.config.member import MemberConfig
 from trainers.evaluate import evaluate
 from trainers.models.attention_only import AttentionOnly
-from trainers.noise import Dropout
+from trainers.noise import Noise
 from trainers.pack import Pack, State
 from trainers.random import Stream
-from trainers.step import losses, sampled, step_once
+from trainers.step import gradients, sampled, step_once
 from trainers.tasks.set_complement import SetComplement
 
 CPU = torch.device("cpu")
@@ -21,6 +23,10 @@ CPU = torch.device("cpu")
 
 def data_stream(seeds: list[int], step: int = 1) -> Stream:
     return Stream(torch.tensor(seeds), "data", torch.tensor(step))
+
+
+def batch_of(tokens: torch.Tensor) -> Batch:
+    return Batch(tokens, tokens)
 
 
 def test_next_token_is_uniform_on_the_complement() -> None:
@@ -52,8 +58,8 @@ def test_loss_of_the_exact_distribution_is_the_floor(v: int, length: int, floor:
     task = SetComplement(vocabulary=v, train_length=length, target=target)
     batch = task.sample(data_stream([0]), 200)
     logits = torch.log(task.targets_of(batch.tokens).clamp_min(1e-30))
-    assert float(task.loss(logits, batch)) == pytest.approx(floor, abs=1e-4)
-    assert float(task.loss(torch.zeros_like(logits), batch)) == pytest.approx(math.log(v), abs=1e-5)
+    assert float(mean_loss(task, logits, batch)) == pytest.approx(floor, abs=1e-4)
+    assert float(mean_loss(task, torch.zeros_like(logits), batch)) == pytest.approx(math.log(v), abs=1e-5)
 
 
 def closed_form_invalid_mass(v: int, delta: float, s: int) -> float:
@@ -116,9 +122,9 @@ def test_analytic_solution_has_the_closed_form_at_every_length(form: str) -> Non
 
 def test_uniform_guess_has_its_known_scores() -> None:
     task = SetComplement(vocabulary=10, train_length=3)
-    for batch, lengths in task.evaluation_batches(data_stream([0]), 300, task.lengths):
-        scores = task.score(torch.zeros(1, *batch.tokens.shape[1:], 10), batch, lengths)
-        for i, s in enumerate(lengths):
+    for test in task.evaluation_batches(data_stream([0]), 300, task.lengths):
+        scores = scores_of(task, torch.zeros(1, *test.batch.tokens.shape[1:], 10), test.batch, test.lengths)
+        for i, s in enumerate(test.lengths):
             assert float(scores["total_variation"][0, i]) == pytest.approx(s / 10, abs=1e-6)
             assert float(scores["kl"][0, i]) == pytest.approx(math.log(10 / (10 - s)), abs=1e-5)
 
@@ -126,9 +132,9 @@ def test_uniform_guess_has_its_known_scores() -> None:
 def test_evaluation_uses_every_input_where_there_are_few() -> None:
     task = SetComplement(vocabulary=6, train_length=2)
     covered = {}
-    for batch, lengths in task.evaluation_batches(data_stream([0]), 50, task.lengths):
-        for s in lengths:
-            rows = batch.tokens[0, :, :s].tolist()
+    for test in task.evaluation_batches(data_stream([0]), 50, task.lengths):
+        for s in test.lengths:
+            rows = test.batch.tokens[0, :, :s].tolist()
             covered[s] = {(frozenset(row), row[-1]) for row in rows}, len(rows)
     assert sorted(covered) == [1, 2, 3, 4, 5]
     for s, (inputs, rows) in covered.items():
@@ -140,12 +146,12 @@ def test_scores_against_a_slow_reference() -> None:
     task = SetComplement(vocabulary=7, train_length=3)
     stream = data_stream([3])
     generator = torch.Generator().manual_seed(0)
-    for batch, lengths in task.evaluation_batches(stream, 30, (2, 4)):
-        logits = 3 * torch.randn(1, *batch.tokens.shape[1:], 7, generator=generator)
-        scores = task.score(logits, batch, lengths)
-        for i, s in enumerate(lengths):
+    for test in task.evaluation_batches(stream, 30, (2, 4)):
+        logits = 3 * torch.randn(1, *test.batch.tokens.shape[1:], 7, generator=generator)
+        scores = scores_of(task, logits, test.batch, test.lengths)
+        for i, s in enumerate(test.lengths):
             rows = []
-            for row, logit in zip(batch.tokens[0].tolist(), logits[0, :, s - 1].double().numpy(), strict=True):
+            for row, logit in zip(test.batch.tokens[0].tolist(), logits[0, :, s - 1].double().numpy(), strict=True):
                 p = np.exp(logit - np.logaddexp.reduce(logit))
                 present, absent = row[:s], [v for v in range(7) if v not in row[:s]]
                 q = np.array([0 if v in present else 1 / (7 - s) for v in range(7)])
@@ -196,11 +202,11 @@ def test_table_form_equals_plain_form(member, changes) -> None:
     plain, table = packs(member, **changes)
     assert (plain.form, table.form) == ("plain", "table")
     state, one = State.initial(plain), torch.tensor(1)
-    gradients = [
-        torch.func.grad(lambda theta, pack=pack: losses(pack, theta, sampled(pack, one), one).sum())(state.theta)
+    found = [
+        gradients(pack, state.theta, sampled(pack, one, pack.optimization.batch_size), one)[0]
         for pack in (plain, table)
     ]
-    assert float((gradients[0] - gradients[1]).norm() / gradients[0].norm()) < 1e-6
+    assert float((found[0] - found[1]).norm() / found[0].norm()) < 1e-6
     states = [State.initial(plain), State.initial(table)]
     for pack, mine in zip((plain, table), states, strict=True):
         for _ in range(40):
@@ -216,8 +222,9 @@ def test_table_logits_equal_plain_logits_in_float32(member, changes) -> None:
     weights = one.layout.views(State.initial(one).theta.float())
     tokens = data_stream([0, 1]).permutations(0, 9, 8, 7)
     rates = torch.tensor([0.3, 0.5], dtype=torch.float64)
-    dropout = Dropout(Stream(torch.tensor([0, 1]), "dropout", torch.tensor(4)), None, rates) if one.drops else None
-    logits = [pack.model.logits(weights, tokens, dropout, pack.form) for pack in (one, two)]
+    drops = None if one.drops is None else rates
+    noise = Noise(Stream(torch.tensor([0, 1]), "dropout", torch.tensor(4)), None, drops)
+    logits = [pack.model.logits(weights, batch_of(tokens), noise, pack.form) for pack in (one, two)]
     torch.testing.assert_close(*logits, atol=1e-5, rtol=1e-5)
 
 
@@ -258,7 +265,7 @@ def test_plain_model_against_a_slow_reference(norm: str, form: str) -> None:
         ]
 
     row = [4, 0, 3, 5]
-    logits = model.logits(weights, torch.tensor([[row]]), None, model.form_used(task))[0, 0].numpy()
+    logits = model.logits(weights, batch_of(torch.tensor([[row]])), None, model.form_used(task))[0, 0].numpy()
     x = w["embedding"][row]
     seen = normed(x) if norm == "pre" else x
     for t in range(4):
@@ -272,8 +279,8 @@ def test_plain_model_against_a_slow_reference(norm: str, form: str) -> None:
 def test_order_of_earlier_tokens_does_not_matter(member) -> None:
     pack = Pack([member()], CPU)
     weights = pack.layout.views(State.initial(pack).theta)
-    one = pack.model.logits(weights, torch.tensor([[[1, 2, 3, 4, 5]]]), None, pack.form)[0, 0, -1]
-    two = pack.model.logits(weights, torch.tensor([[[4, 1, 3, 2, 5]]]), None, pack.form)[0, 0, -1]
+    one = pack.model.logits(weights, batch_of(torch.tensor([[[1, 2, 3, 4, 5]]])), None, pack.form)[0, 0, -1]
+    two = pack.model.logits(weights, batch_of(torch.tensor([[[4, 1, 3, 2, 5]]])), None, pack.form)[0, 0, -1]
     torch.testing.assert_close(one, two)
 
 
@@ -287,15 +294,15 @@ def test_each_dropout_site_is_its_own_switch(sites) -> None:
     weights = layout.views(layout.initial(torch.tensor([0]), torch.float32))
     seen: list[int] = []
 
-    class Spy(Dropout):
+    class Spy(Noise):
         def __call__(self, x, site):
             seen.append(site)
             return super().__call__(x, site)
 
     spy = Spy(Stream(torch.tensor([0]), "dropout", torch.tensor(1)), None, torch.tensor([0.5], dtype=torch.float64))
-    dropped = model.logits(weights, torch.tensor([[[0, 1, 2]]]), spy, "plain")
+    dropped = model.logits(weights, batch_of(torch.tensor([[[0, 1, 2]]])), spy, "plain")
     assert [("embedding", "attention", "residual")[site] for site in sorted(seen)] == sites
-    assert not torch.allclose(dropped, model.logits(weights, torch.tensor([[[0, 1, 2]]]), None, "plain"))
+    assert not torch.allclose(dropped, model.logits(weights, batch_of(torch.tensor([[[0, 1, 2]]])), None, "plain"))
 
 
 def test_radon_bound_on_the_width() -> None:
@@ -314,7 +321,7 @@ def test_radon_bound_on_the_width() -> None:
     for seed in range(20):
         weights = layout.views(5 * layout.initial(torch.tensor([seed]), torch.float64))
         weights = {**weights, "unembedding": torch.tensor(u)[None]}
-        logits = model.logits(weights, present, None, "table")[0, 0, -1].numpy()
+        logits = model.logits(weights, batch_of(present), None, "table")[0, 0, -1].numpy()
         assert logits[null < -1e-9].min() <= logits[null > 1e-9].max() + 1e-9
 
 
@@ -323,7 +330,9 @@ def test_attention_uniformity_against_a_slow_reference(member) -> None:
     weights = pack.layout.views(State.initial(pack).theta)
     w = {name: view[0].double().numpy() for name, view in weights.items()}
     rows = data_stream([0]).permutations(0, 5, 8, 6)
-    got = pack.model.diagnostics(weights, rows, (1, 4, 6))["attention_uniformity"][0]
+    got = pack.model.reduce(pack.model.measured(weights, batch_of(rows), (1, 4, 6), {}), weights, (1, 4, 6))[
+        "attention_uniformity"
+    ][0]
     for i, s in enumerate((1, 4, 6)):
         found = []
         for row in rows[0].tolist():

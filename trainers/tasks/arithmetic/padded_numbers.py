@@ -175,9 +175,7 @@ class PaddedNumbers(Task):
         """Cross-entropy of each member summed over supervised positions, and their number, (M,)."""
         return digit_scores.loss(logits_MBTV, batch.targets)
 
-    def evaluation_batches(
-        self, stream: Stream, samples: int, lengths: tuple[int, ...]
-    ) -> Iterator[EvaluationBatch]:
+    def evaluation_batches(self, stream: Stream, samples: int, lengths: tuple[int, ...]) -> Iterator[EvaluationBatch]:
         """One batch for each length: `samples` uniform inputs, then the groups that are scored apart."""
         for length in lengths:
             yield EvaluationBatch(digit_scores.grouped(self._evaluated(stream, samples, length)), (length,))

@@ -1,6 +1,7 @@
 """Othello: predict the next move of random games (Li et al., arXiv:2210.13382; EMA claim of arXiv:2510.08341)."""
 
 from collections.abc import Iterator, Mapping
+
 import torch
 from torch import Tensor
 
@@ -128,9 +129,7 @@ class Othello(Task):
         weight = real.to(logs.dtype)
         return -(picked * weight).sum(dim=(1, 2)), weight.sum(dim=(1, 2))
 
-    def evaluation_batches(
-        self, stream: Stream, samples: int, lengths: tuple[int, ...]
-    ) -> Iterator[EvaluationBatch]:
+    def evaluation_batches(self, stream: Stream, samples: int, lengths: tuple[int, ...]) -> Iterator[EvaluationBatch]:
         """One batch of whole games for all lengths; its targets are the legal moves as bits."""
         tokens, legal = self.geometry.play(stream, samples, max(lengths) + 1)
         yield EvaluationBatch(Batch(tokens[..., :-1], legal[..., 1:]), lengths)

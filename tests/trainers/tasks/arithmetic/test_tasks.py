@@ -8,6 +8,7 @@ import pytest
 import scipy.stats
 import torch
 
+from trainers.check import mean_loss, scores_of
 from trainers.errors import ConfigError
 from trainers.numerals import FIRST, NO_ROLE, OPERATOR, PAD, PLUS, SECOND, TEXT, TIMES
 from trainers.random import Stream
@@ -54,7 +55,8 @@ def rows(task: Task, batch: Any) -> list[tuple[int, int, int]]:
 
 def evaluated(task: Task, samples: int = 50, lengths: tuple[int, ...] | None = None) -> dict[int, Any]:
     chosen = task.lengths if lengths is None else lengths
-    return {at[0]: b for b, at in task.evaluation_batches(stream(name="eval", step=0), samples, chosen)}
+    tests = task.evaluation_batches(stream(name="eval", step=0), samples, chosen)
+    return {test.lengths[0]: test.batch for test in tests}
 
 
 def perfect(batch: Any, outputs: int = 11) -> torch.Tensor:
@@ -229,7 +231,7 @@ def test_zero_shift_appends_equally_many_zeros_and_uses_all_shifts() -> None:
 def test_shifted_evaluation_is_training_data_at_that_length() -> None:
     task = PaddedAddition(width=8, train_digits=3, zero_shift=True)
     for length, batch in evaluated(task, 30).items():
-        groups = dict(batch.groups)
+        groups = dict(batch.kinds)
         assert ("exact_match_shifted" in groups) == (length >= 3)
         if length >= 3:
             shifted_rows = rows(task, batch)[30:]
@@ -366,8 +368,8 @@ def test_words_of_a_fixed_set_differ_by_seed_index_and_site_and_from_streams() -
 )
 def test_right_answers_score_one_and_impossible_groups_are_nan(task: Task) -> None:
     for length, batch in evaluated(task, 60).items():
-        assert float(task.loss(perfect(batch), batch)) < 0.01
-        scores = task.score(perfect(batch), batch, (length,))
+        assert float(mean_loss(task, perfect(batch), batch)) < 0.01
+        scores = scores_of(task, perfect(batch), batch, (length,))
         assert list(scores) == list(task.metrics)
         for name, score in scores.items():
             assert score.shape == (1, 1)
@@ -384,7 +386,7 @@ def test_right_answers_score_one_and_impossible_groups_are_nan(task: Task) -> No
 def test_groups_have_the_chain_in_their_name_and_are_scored_apart() -> None:
     task = PaddedAddition(width=5, train_digits=2, measured_cascades=(2, 0), measured_runs=(3,), measured_samples=40)
     batch = evaluated(task, 60, (4,))[4]
-    assert batch.groups == (
+    assert batch.kinds == (
         ("exact_match", 60),
         ("exact_match_cascade_2", 40),
         ("exact_match_cascade_0", 40),
@@ -395,7 +397,7 @@ def test_groups_have_the_chain_in_their_name_and_are_scored_apart() -> None:
     assert (measures["run"][0, 140:] == 3).all()
     logits = perfect(batch)
     logits[:, 60:70, -1] = -logits[:, 60:70, -1]
-    scores = task.score(logits, batch, (4,))
+    scores = scores_of(task, logits, batch, (4,))
     assert float(scores["exact_match_cascade_2"]) == 0.75
     assert all(float(score) == 1.0 for name, score in scores.items() if name != "exact_match_cascade_2")
 
@@ -407,7 +409,7 @@ def test_one_wrong_digit_costs_its_position_and_the_match() -> None:
     wrong = (batch.targets[:, :20, -3] + 1) % 11  # the third digit, units first
     logits[:, :20, -3] = 9.0 * torch.nn.functional.one_hot(wrong, 11)
     logits[:, :10, 2] = 50.0 * torch.nn.functional.one_hot(torch.tensor(3), 11)  # ignored: changes nothing
-    scores = {name: float(score) for name, score in task.score(logits, batch, (3,)).items()}
+    scores = {name: float(score) for name, score in scores_of(task, logits, batch, (3,)).items()}
     assert scores == pytest.approx(
         {"exact_match": 0.6, "digit_accuracy": 1 - 0.4 / 5, "accuracy_digit_3": 0.6}
         | {f"accuracy_digit_{k}": 1.0 for k in (1, 2, 4, 5)}
@@ -422,17 +424,17 @@ def test_the_loss_is_torchs_cross_entropy_and_blind_to_ignored_positions(task: T
         torch.nn.functional.cross_entropy(logits[m].flatten(0, 1), batch.targets[m].flatten(), ignore_index=-100)
         for m in range(2)
     ]
-    torch.testing.assert_close(task.loss(logits, batch), torch.stack(expected))
+    torch.testing.assert_close(mean_loss(task, logits, batch), torch.stack(expected))
     noise = torch.where((batch.targets == IGNORED)[..., None], 5 * torch.rand_like(logits), 0.0)
-    torch.testing.assert_close(task.loss(logits + noise, batch), torch.stack(expected))
+    torch.testing.assert_close(mean_loss(task, logits + noise, batch), torch.stack(expected))
 
 
 def test_groups_follow_members_that_share_a_seed() -> None:
     task = PaddedAddition(width=4, train_digits=2, measured_cascades=(1,), measured_samples=10)
-    batch, _ = next(iter(task.evaluation_batches(stream(1, 2, name="eval", step=0), 20, (3,))))
+    batch = next(iter(task.evaluation_batches(stream(1, 2, name="eval", step=0), 20, (3,)))).batch
     members = batch.of(torch.tensor([1, 0, 1]))
-    assert torch.equal(members.tokens, batch.tokens[[1, 0, 1]]) and members.groups == batch.groups
-    assert task.score(perfect(members), members, (3,))["exact_match_cascade_1"].shape == (3, 1)
+    assert torch.equal(members.tokens, batch.tokens[[1, 0, 1]]) and members.kinds == batch.kinds
+    assert scores_of(task, perfect(members), members, (3,))["exact_match_cascade_1"].shape == (3, 1)
 
 
 def test_a_length_is_measured_on_the_same_inputs_whatever_else_is_measured() -> None:
@@ -453,7 +455,7 @@ def test_rounds_are_scored_apart() -> None:
     two = task.measures(batch.tokens)["rounds"] == 2
     assert 0 < int(two.sum()) < 300
     logits = torch.where(two[..., None, None], -perfect(batch), perfect(batch))
-    scores = {name: float(score) for name, score in task.score(logits, batch, (4,)).items()}
+    scores = {name: float(score) for name, score in scores_of(task, logits, batch, (4,)).items()}
     assert [scores[f"exact_match_rounds_{r}"] for r in (1, 2, 3)] == [1.0, 0.0, 1.0]
     assert scores["exact_match"] == pytest.approx(1 - float(two.float().mean()))
 

@@ -7,6 +7,7 @@ import pytest
 import scipy.stats
 import torch
 
+from trainers.check import mean_loss, scores_of
 from trainers.random import Stream
 from trainers.tasks.othello.othello import Othello
 from trainers.tasks.othello.reversi import Board, perft, successors
@@ -164,20 +165,18 @@ def test_loss_leaves_pads_out_and_soft_is_the_mean_of_sampled() -> None:
     assert int((batch.targets == 0).sum()) > 0
     logits = torch.randn(1, 500, 11, 13, generator=torch.Generator().manual_seed(0))
     changed = torch.where((batch.targets == 0)[..., None], 100 * torch.rand_like(logits), logits)
-    torch.testing.assert_close(task.loss(logits, batch), task.loss(changed, batch))
+    torch.testing.assert_close(mean_loss(task, logits, batch), mean_loss(task, changed, batch))
     constant = torch.randn(13, generator=torch.Generator().manual_seed(1)).expand(1, 500, 11, 13)
-    assert float(soft.loss(constant, soft.sample(stream, 500))) == pytest.approx(
-        float(task.loss(constant, batch)), abs=0.05
+    assert float(mean_loss(soft, constant, soft.sample(stream, 500))) == pytest.approx(
+        float(mean_loss(task, constant, batch)), abs=0.05
     )
 
 
 def test_exact_predictions_score_zero_after_every_move() -> None:
     task = Othello(board=6, train_moves=16)
-    for batch, lengths in task.evaluation_batches(
-        Stream(torch.tensor([0]), "eval", torch.tensor(0)), 200, task.lengths
-    ):
-        logits = torch.where(task._allowed(batch.targets), 0.0, -60.0)
-        scores = task.score(logits, batch, lengths)
+    for test in task.evaluation_batches(Stream(torch.tensor([0]), "eval", torch.tensor(0)), 200, task.lengths):
+        logits = torch.where(task._allowed(test.batch.targets), 0.0, -60.0)
+        scores = scores_of(task, logits, test.batch, test.lengths)
         going = scores["games"][0] > 0
         for name, best in {"total_variation": 0, "invalid_mass": 0, "invalid_top1": 0, "kl": 0, "margin": 60}.items():
             torch.testing.assert_close(
