@@ -51,19 +51,21 @@ def attention(
 
 
 def attention_weights(context: Context, scores: Scores | None) -> Tensor:
-    """Softmax of the scores over the keys that a query may see, (M, B, H, T, K); zero where none is kept."""
+    """Softmax of the scores over the keys that a query may see, (M, B, H, T, K); zero where none is kept.
+
+    torch sums in float32 where scores are narrower.
+    """
     given = scores or Scores()
     found = context.products() if given.logits is None else given.logits
     if given.bias is not None:  # found + bias; inductor would take a sum for the mask of its own attention, and fail
         found = torch.sub(found, given.bias, alpha=-1)
-    allowed, dtype = context.allowed, found.dtype
-    found = found.float() if torch.finfo(dtype).bits < 32 else found
+    allowed = context.allowed
     if given.keep is None:
         found = found if allowed is None else found.masked_fill(~allowed, -torch.inf)
-        return torch.softmax(found, dim=-1).to(dtype)
+        return torch.softmax(found, dim=-1)
     dropped = ~given.keep if allowed is None else ~(given.keep & allowed)
     found = found.masked_fill(dropped, torch.finfo(found.dtype).min)  # not -inf: a row of them alone would be NaN
-    return torch.softmax(found, dim=-1).masked_fill(dropped, 0.0).to(dtype)
+    return torch.softmax(found, dim=-1).masked_fill(dropped, 0.0)
 
 
 def _mixed(context: Context, position: Position, drop: Drop | None) -> Tensor:

@@ -6,10 +6,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from trainers.models.model import Model
 from trainers.noise import Noise
+from trainers.parameters import Layout
 from trainers.positions.context import Context, Pass
 from trainers.positions.position import Position, Sizes
 from trainers.random import Stream
+from trainers.tasks.task import Task
 
 
 def pass_of(tokens: Tensor, weights: Mapping[str, Tensor], causal: bool, **more: Any) -> Pass:
@@ -41,3 +44,15 @@ def noise(*seeds: int, step: int = 1, rate: float | None = None, training: bool 
     """The noise of a training step of these seeds, with one rate of dropout for all."""
     rates = None if rate is None else torch.full((len(seeds),), rate, dtype=torch.float64)
     return Noise(Stream(torch.tensor(seeds), "dropout", torch.tensor(step)), None, rates, training, **rows)
+
+
+def drawn(model: Model, task: Task, members: int = 2, size: float = 0.4) -> dict[str, Tensor]:
+    """Weights far from their initial values, by name, float64."""
+    layout = Layout(model.parameters(task))
+    theta = torch.randn(members, layout.size, generator=torch.Generator().manual_seed(8), dtype=torch.float64)
+    return layout.views(size * theta)
+
+
+def tokens_of(shape: tuple[int, ...], high: int, seed: int = 0) -> Tensor:
+    """Random tokens."""
+    return torch.randint(0, high, shape, generator=torch.Generator().manual_seed(seed))
