@@ -26,9 +26,10 @@ from trainers.errors import Problem
 from trainers.layers.embedding import embed
 from trainers.layers.linear import linear
 from trainers.layers.norm import layer_norm
-from trainers.models.model import Model, Recorded, Recorder
+from trainers.models.model import Model, Recorded
 from trainers.noise import Noise
 from trainers.parameters import Parameter
+from trainers.positions.context import Recorder
 from trainers.tasks.task import Task
 
 DROPOUT_SITES = ("embedding", "attention", "residual")
