@@ -104,8 +104,7 @@ def run(
 ) -> None:
     """Run a sweep from its beginning to its report."""
     spec = _load(file, _with_uri(overrides, tracking_uri), name, imports)
-    if spec.resources.scheduler == "local":
-        host.begin()
+    host.begin_for(spec.resources)
     from orchestrator.sweep import run_sweep
 
     raise typer.Exit(run_sweep(spec, storage or default_storage(), console).exit_code)

@@ -31,10 +31,12 @@ from orchestrator.running.driver import SweepDriver, as_configuration, is_finish
 from orchestrator.running.interrupts import EXIT_CODE, Interrupts
 from orchestrator.running.meter import Meter
 from orchestrator.running.progress import Progress
-from orchestrator.running.schedulers import opened, refuse_what_cannot_run
+from orchestrator.running.schedulers import chosen, opened, refuse_what_cannot_run
 from orchestrator.tracking.publisher import SweepPublishing
 from orchestrator.wording import counted, death_sentence
 from search_spaces import SweepSpec, differences, dump_yaml, load_recorded, parse_recorded
+from trainers.config.member import MemberConfig
+from trainers.config.recorded import recorded_member
 from trainers.files.atomic_file import write_whole
 
 if TYPE_CHECKING:
@@ -79,7 +81,8 @@ def run_sweep(spec: SweepSpec, storage: Path, console: Console, origin: Mapping[
         _write_spec(spec.resolved(), folder)
         keep(folder, sources)
         say(console, f"sweep {spec.name} in {folder.resolve()}")
-        return _drive(spec, ledger, SweepState.load(folder), console)
+        examples = [one.member(spec.seeds[0]) for one in configurations]
+        return _drive(spec, ledger, SweepState.load(folder), console, examples)
 
 
 def resume_sweep(
@@ -127,7 +130,8 @@ def resume_sweep(
         say(console, f"sweep {spec.name} in {folder.resolve()}: {share}")
         if going_on:
             state.apply(ledger.append("resume", provenance=provenance(), **code))
-        return _drive(spec, ledger, state, console)
+        known = state.configurations.values() if going_on else ()
+        return _drive(spec, ledger, state, console, [recorded_member(one.resolved, 0) for one in known])
 
 
 def refuse_existing(spec: SweepSpec, folder: Path) -> None:
@@ -153,8 +157,10 @@ def _reopen(ledger: Ledger, state: SweepState, console: Console) -> None:
         say(console, "no pack has died; there is nothing to try again")
 
 
-def _drive(spec: SweepSpec, ledger: Ledger, state: SweepState, console: Console) -> Outcome:
-    """From a ledger to the end of its sweep, or to the signal that interrupts it."""
+def _drive(
+    spec: SweepSpec, ledger: Ledger, state: SweepState, console: Console, examples: Sequence[MemberConfig]
+) -> Outcome:
+    """From a ledger to the end of its sweep, or to the signal that interrupts it; its members are like `examples`."""
     progress, meter, publishing = (
         Progress(console, spec.name),
         Meter(state),
@@ -169,7 +175,8 @@ def _drive(spec: SweepSpec, ledger: Ledger, state: SweepState, console: Console)
 
         try:
             if not is_finished(spec, state):
-                with opened(spec.resources) as scheduler:
+                name, _ = chosen(spec, examples or [one.member(spec.seeds[0]) for one in check(spec)])
+                with opened(name, spec.resources) as scheduler:
                     interrupts.install()  # ray.init has put its own handlers in their place
                     cluster = scheduler.cluster
                     progress.say(f"{cluster.description}: up to {counted(cluster.workers, 'pack')} at once")

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from trainers.batch import Batch
+from trainers.config.member import MemberConfig
 from trainers.noise import Noise
 from trainers.optim import adamw, clipped, gradient_descent
 from trainers.pack import Pack, State
@@ -22,11 +23,13 @@ _SECONDS_PER_STEP, _OPERATIONS_PER_SECOND = 5e-4, 2e10
 def compiles(pack: Pack) -> bool:
     """Whether the step is compiled: as asked for, or by the work of one member, never by what else is in the pack."""
     wanted = pack.optimization.compile
-    if isinstance(wanted, bool):
-        return wanted
-    forward = pack.model.operations(pack.task, pack.optimization.batch_size, pack.task.train_positions)
-    seconds = _SECONDS_PER_STEP + 3.0 * forward / _OPERATIONS_PER_SECOND
-    return pack.optimization.steps * seconds >= COMPILE_FROM_SECONDS
+    return wanted if isinstance(wanted, bool) else rough_seconds(pack.members[0]) >= COMPILE_FROM_SECONDS
+
+
+def rough_seconds(member: MemberConfig) -> float:
+    """How long a member alone would train on one CPU core, uncompiled: from its operations, without measuring."""
+    forward = member.model.operations(member.task, member.optimization.batch_size, member.task.train_positions)
+    return member.optimization.steps * (_SECONDS_PER_STEP + 3.0 * forward / _OPERATIONS_PER_SECOND)
 
 
 def sampled(pack: Pack, step: Tensor, rows: int) -> tuple[Batch, ...]:

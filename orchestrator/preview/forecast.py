@@ -14,6 +14,7 @@ from orchestrator.plan.soundness import check
 from orchestrator.preview.upload import measure
 from orchestrator.record.kept_weights import bytes_per_member
 from orchestrator.running import inline
+from orchestrator.running.schedulers import chosen
 from orchestrator.wording import counted, duration
 from search_spaces import SweepSpec
 from trainers.config.member import MemberConfig
@@ -36,6 +37,7 @@ class Forecast:
     members_per_pack: tuple[int, ...]
     structures: int
     steps: tuple[int, ...]
+    scheduler: str
     workers: int
     seconds: float | None
     operations: float
@@ -61,6 +63,7 @@ class Forecast:
             ("memory", f"about {self.bytes_per_pack / 2**20:,.0f} MiB for the largest pack"),
             ("weights", self._weights()),
             ("operations", f"{self.operations:.2g} in training"),
+            ("scheduler", self.scheduler),
             ("time", self._time()),
         ]
 
@@ -82,6 +85,7 @@ def forecast(spec: SweepSpec, workers: int | None, working_dir: Path) -> Forecas
     """
     configurations = check(spec)
     here = _cluster(spec, workers)
+    scheduler, why = chosen(spec, [configuration.member(spec.seeds[0]) for configuration in configurations])
     packs = packing(spec, here)(configurations, set())
     by_id = {configuration.config_id: configuration for configuration in configurations}
     examples = {pack.structural_key: by_id[pack.members[0][0]].member(pack.members[0][1]) for pack in packs}
@@ -108,8 +112,9 @@ def forecast(spec: SweepSpec, workers: int | None, working_dir: Path) -> Forecas
         members_per_pack=tuple(len(pack.members) for pack in packs),
         structures=len(examples),
         steps=tuple(sorted({pack.steps for pack in packs})),
+        scheduler=f"{scheduler}: {why}",
         workers=here.workers,
-        seconds=START_SECONDS[spec.resources.scheduler] + whole * makespan(seconds, here.workers) if seconds else None,
+        seconds=START_SECONDS[scheduler] + whole * makespan(seconds, here.workers) if seconds else None,
         operations=whole * sum(work),
         bytes_per_pack=max(costs[pack.structural_key].bytes_per_member * len(pack.members) for pack in packs),
         parameters=tuple(sorted({cost.parameters for cost in costs.values()})),

@@ -1,11 +1,14 @@
 """The process that forks local workers, seen from the driver. Imports little, so that it can begin before the rest."""
 
+import os
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection
+
+from search_spaces import Resources
 
 
 class Host:
@@ -43,9 +46,21 @@ class Host:
 _begun: list[Host] = []
 
 
-def begin() -> None:
-    """Begin a host for the next `hosted` block: it imports while the command does."""
-    _begun.append(Host())
+def begin_for(resources: Resources) -> None:
+    """Begin a host for the next `hosted` block where there may be one: it imports while the command does."""
+    if resources.scheduler == "local" or may_be_local(resources):
+        _begun.append(Host())
+
+
+def may_be_local(resources: Resources) -> bool:
+    """Whether `auto` may come out as local: there is no cluster to join, and no GPU is needed."""
+    return resources.scheduler == "auto" and not resources.gpus and not os.environ.get("RAY_ADDRESS")
+
+
+def end_unused() -> None:
+    """End a host that was begun and is not needed."""
+    while _begun:
+        _begun.pop().close()
 
 
 @contextmanager

@@ -1,14 +1,19 @@
 """Which scheduler runs the packs of a sweep. Ray is imported only where `resources.scheduler` asks for it."""
 
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from orchestrator.plan import search
 from orchestrator.plan.packs import Cluster
 from orchestrator.running import inline, local
-from orchestrator.running.host import hosted
+from orchestrator.running.host import end_unused, hosted, may_be_local
 from orchestrator.running.protocol import Driver
-from search_spaces import Resources
+from orchestrator.wording import duration
+from search_spaces import Resources, SweepSpec
+from trainers.config.member import MemberConfig
+from trainers.step import rough_seconds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,22 +24,42 @@ class Scheduler:
     run: Callable[[Driver], None]
 
 
+LOCAL_UP_TO_SECONDS = 120.0  # of training by a rough estimate; from there on the start of Ray is hardly felt
+
+
+def chosen(spec: SweepSpec, examples: Sequence[MemberConfig]) -> tuple[str, str]:
+    """Which scheduler runs a sweep whose members are like `examples`, and why, in words."""
+    resources = spec.resources
+    if resources.scheduler != "auto":
+        return resources.scheduler, "as resources.scheduler says"
+    if address := os.environ.get("RAY_ADDRESS"):
+        return "ray", f"RAY_ADDRESS is {address}"
+    if resources.gpus:
+        return "ray", "packs need a GPU"
+    workers = local.this_machine(resources.cpus).workers
+    each = sum(map(rough_seconds, examples)) / len(examples)
+    seconds = each * search.total(spec) * len(spec.seeds) / workers
+    if seconds > LOCAL_UP_TO_SECONDS:
+        return "ray", f"training may take {duration(seconds)}, more than {duration(LOCAL_UP_TO_SECONDS)}"
+    return "local", f"training will take less than {duration(LOCAL_UP_TO_SECONDS)}"
+
+
 def refuse_what_cannot_run(resources: Resources) -> None:
     """Raise UserError for resources that are known not to be there, before anything is written or started."""
     if resources.scheduler == "inline":
         inline.refuse_what_is_not_here(resources.cpus, resources.gpus)
-    elif resources.scheduler == "local":
+    elif resources.scheduler == "local" or may_be_local(resources):
         local.refuse_what_is_not_here(resources.cpus, resources.gpus)
 
 
 @contextmanager
-def opened(resources: Resources) -> Iterator[Scheduler]:
-    """The scheduler that was asked for, started, and ended afterwards. Raises UserError where it cannot be."""
-    if resources.scheduler == "inline":
+def opened(name: str, resources: Resources) -> Iterator[Scheduler]:
+    """The scheduler of that name, started, and ended afterwards. Raises UserError where it cannot be."""
+    if name == "inline":
         here = inline.this_process()
         yield Scheduler(cluster=here, run=lambda driver: inline.run_packs(driver, retries=resources.retries))
         return
-    if resources.scheduler == "local":
+    if name == "local":
         machine = local.this_machine(resources.cpus)
         with hosted() as host:
             yield Scheduler(
@@ -42,6 +67,7 @@ def opened(resources: Resources) -> Iterator[Scheduler]:
                 run=lambda driver: local.run_packs(driver, host, workers=machine.workers, retries=resources.retries),
             )
         return
+    end_unused()
     from orchestrator.running import ray_session, scheduler
 
     with ray_session.connected(resources.cpus, resources.gpus) as cluster:

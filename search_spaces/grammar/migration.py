@@ -12,6 +12,7 @@ from search_spaces.grammar.renamed import with_new_names
 
 MEANT: dict[str, Any] = {
     "objective.evaluation": "last",
+    "resources.scheduler": "ray",
 }
 """By dotted key, two levels deep, what a specification without it means."""
 

@@ -25,7 +25,7 @@ def test_defaults(sweep_file: Write, valid_text: str) -> None:
     assert resolved["resources"] == {
         "cpus": 1,
         "gpus": 0.0,
-        "scheduler": "ray",
+        "scheduler": "auto",
         "pack": "auto",
         "checkpoint_seconds": 30.0,
         "checkpoint_steps": None,

@@ -10,12 +10,13 @@ import psutil
 import pytest
 
 from orchestrator.errors import UserError
+from orchestrator.plan.soundness import check
 from orchestrator.record.curves import read_curves
 from orchestrator.record.state import SweepState
 from orchestrator.running import local
 from orchestrator.running.host import hosted
-from orchestrator.running.schedulers import refuse_what_cannot_run
-from search_spaces import Resources
+from orchestrator.running.schedulers import chosen, refuse_what_cannot_run
+from search_spaces import Resources, load_sweep, parse_recorded
 
 LOCAL = "resources.scheduler=local"
 INLINE = ("--set", "resources.scheduler=inline")
@@ -172,3 +173,39 @@ def test_what_the_driver_raises_leaves_as_it_was_raised(tmp_path):
 def test_what_this_machine_does_not_have_is_refused(changes, said):
     with pytest.raises(UserError, match=said):
         refuse_what_cannot_run(Resources(scheduler="local", **changes))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "address", "name", "why"),
+    [
+        ((), None, "local", "training will take less than 2 min"),
+        (("training.steps=1000000",), None, "ray", "training may take "),
+        (("seeds=100000",), None, "ray", "more than 2 min"),
+        (("resources.gpus=1",), None, "ray", "packs need a GPU"),
+        ((), "ray://head:10001", "ray", "RAY_ADDRESS is ray://head:10001"),
+        (("resources.scheduler=ray",), None, "ray", "as resources.scheduler says"),
+        (("resources.scheduler=local", "training.steps=1000000"), None, "local", "as resources.scheduler says"),
+    ],
+)
+def test_auto_is_ray_for_a_cluster_a_gpu_and_long_training(tiny, monkeypatch, overrides, address, name, why):
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    if address:
+        monkeypatch.setenv("RAY_ADDRESS", address)
+    spec = load_sweep(tiny, ["resources.scheduler=auto", *overrides])
+    found, said = chosen(spec, [one.member(0) for one in check(spec)])
+    assert found == name and why in said
+
+
+def test_a_sweep_that_says_nothing_is_chosen_for_and_one_recorded_before_means_ray(tiny, tmp_path):
+    tiny.write_text(tiny.read_text().replace("scheduler: inline, ", ""))
+    spec = load_sweep(tiny)
+    assert spec.resources.scheduler == "auto"
+    recorded = spec.resolved()
+    del recorded["resources"]["scheduler"]
+    assert parse_recorded(recorded, "a ledger").resources.scheduler == "ray"
+
+
+def test_auto_runs_here_without_ray(lengthwise, tiny, tmp_path):
+    done = lengthwise.process("run", tiny, "--storage", tmp_path, "--set", "resources.scheduler=auto")
+    assert done.returncode == 0, done.stderr
+    assert "this machine with " in done.stdout and "a local Ray" not in done.stdout
