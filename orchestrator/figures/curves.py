@@ -100,7 +100,8 @@ def comparison_figure(summary: Summary, path: Path) -> Path:
                         _mark_unreached(axes, of[row.config_id], PALETTE[place % len(PALETTE)])
             _curve_axes(axes, every, [band.lengths for band in of.values()])
             if len(bands) > 1:
-                axes.set_xlabel(printable(f"length ({metric})"))
+                judged = ", judged" if metric == summary.objective.metric else ""
+                axes.set_xlabel(printable(f"length ({metric}{judged})"))
         first = figure.axes[0]
         crosses = f" (×: {NOT_REACHED})" if summary.unreached & bands.keys() else ""
         first.set_ylabel(printable(f"{summary.judged_name}, median over seeds{crosses}"))

@@ -108,7 +108,7 @@ def test_a_confirmation_trains_what_it_did_then(tmp_path: Path) -> None:
     mine, known = read_curves(now), pd.read_parquet(OLD / "finished-confirm" / "curves.parquet")
     known["config_id"] = known["config_id"].map(dict(zip(then.configurations, now.configurations, strict=True)))
     keys = ["config_id", "seed", "average", "metric", "length", "step"]
-    both = [curves.astype({key: str for key in keys}).sort_values(keys, ignore_index=True) for curves in (mine, known)]
+    both = [curves.astype(dict.fromkeys(keys, str)).sort_values(keys, ignore_index=True) for curves in (mine, known)]
     pd.testing.assert_frame_equal(*both, check_exact=True)  # the order of metrics is not kept
     for state in (SweepState.load(folder), now):
         (one,) = summary(state).confirmed
