@@ -6,7 +6,7 @@ its line of the sweep file, and not by a worker an hour later.
 
 import copy
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from search_spaces import Problem, SweepFileError, SweepSpec
@@ -26,10 +26,11 @@ class Configuration:
     values: dict[str, Any]
     resolved: dict[str, Any]
     duplicate_of: str | None = None
+    built: MemberConfig | None = field(default=None, compare=False, repr=False)  # of seed 0, where it was just built
 
     def member(self, seed: int) -> MemberConfig:
         """The member of this configuration with a seed."""
-        return recorded_member(self.resolved, seed)
+        return replace(self.built, seed=seed) if self.built else recorded_member(self.resolved, seed)
 
 
 def configure(
@@ -61,6 +62,7 @@ def configure(
                 values=dict(values),
                 resolved=resolved,
                 duplicate_of=duplicate_of,
+                built=member,
             )
         )
     if problems:

@@ -13,6 +13,8 @@ from orchestrator.confirm import confirm
 from orchestrator.plan.soundness import build_sample
 from orchestrator.preview.forecast import forecast
 from orchestrator.record.curves import read_curves
+from orchestrator.record.ledger import Ledger
+from orchestrator.record.records import LEDGER_FILE, Record, encode, read_records
 from orchestrator.record.state import SweepState
 from orchestrator.report import artifacts
 from orchestrator.report.files import write_report
@@ -53,6 +55,30 @@ def test_lengths_go_by_the_metric_and_what_it_lacks_is_no_failed_seed(ran):
     assert row.score == pytest.approx(
         last[(last["metric"] == "accuracy.hard") & (last["length"] == 3)]["value"].median()
     )
+
+
+def test_a_pack_that_died_is_lost_at_the_lengths_of_its_metrics_alone(ran):
+    folder = ran("resources.pack=4")
+    state, kept = SweepState.load(folder), []
+    dead = next(reversed(state.packs.values()))
+    for record in read_records(folder):
+        later = record.kind in ("score", "end") or record.fields.get("step", 0) > 30 or record.kind == "pack_end"
+        if not (later and record.fields.get("pack_id", dead.pack_id) == dead.pack_id):
+            kept.append(encode(Record(len(kept), record.time, record.kind, record.fields)))
+    (folder / LEDGER_FILE).write_bytes(b"".join(kept))
+    with Ledger.open(folder) as ledger:
+        ledger.append("pack_end", pack_id=dead.pack_id, status="failed", error="died", seconds=1.0)
+    state = SweepState.load(folder)
+    curves = read_curves(state)
+    for name, _ in dead.members:
+        lost = curves[(curves["config_id"] == name) & (curves["step"] == 60)]
+        assert len(lost) and lost["value"].isna().all()
+        for ending, lengths in LENGTHS.items():
+            assert set(lost[lost["metric"] == f"accuracy{ending}"]["length"]) == lengths
+    rows = {row.config_id: row for row in summary(state).rows}
+    assert len({name for name, _ in dead.members}) == 2
+    assert all(rows[name].failed and rows[name].seeds_crashed == 2 for name, _ in dead.members)
+    assert sum(row.failed for row in rows.values()) == 2
 
 
 def test_on_the_trained_distribution_test_lengths_lie_beyond_the_trained_ones(ran):
