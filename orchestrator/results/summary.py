@@ -94,7 +94,8 @@ class Summary:
         """Every recorded metric by name; of one that differs between configurations that of the first which has it."""
         found: dict[str, Metric] = {}
         for one in self.measured.values():
-            found = {**one.metrics, **found}
+            for name, metric in one.metrics.items():
+                found.setdefault(name, metric)
         return found
 
     @cached_property
