@@ -14,6 +14,7 @@ from orchestrator import options
 from orchestrator.consoles import aligned, make_console, say
 from orchestrator.errors import LengthwiseError, UserError
 from orchestrator.record.folders import check_storage, default_storage
+from orchestrator.running import host
 
 DEBUG_VARIABLE = "LENGTHWISE_DEBUG"
 
@@ -104,6 +105,8 @@ def run(
 ) -> None:
     """Run a sweep from its beginning to its report."""
     spec = _load(file, _with_uri(overrides, tracking_uri), name, imports)
+    if spec.resources.scheduler == "local":
+        host.begin()
     from orchestrator.sweep import run_sweep
 
     raise typer.Exit(run_sweep(spec, storage or default_storage(), console).exit_code)

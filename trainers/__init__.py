@@ -1,6 +1,7 @@
 """Train one pack of members as one stacked program. Needs torch and numpy alone.
 
-`train(members, reporter)` is the whole interface; `MemberConfig.from_dict` builds what it takes.
+`train(members, reporter)` is the whole interface; `MemberConfig.from_dict` builds what it takes. The others are what
+tasks and models of your own are written with.
 
 Importing this package asks MKL for results that do not depend on how a matrix lies in memory or on the processor's
 generation (MKL_CBWR): without it a member's products differ in the last bit with its place in a pack.
@@ -10,9 +11,33 @@ import os
 
 os.environ.setdefault("MKL_CBWR", "AVX2,STRICT")
 
+from trainers.batch import Batch
 from trainers.config.member import MemberConfig
+from trainers.config.registry import register
+from trainers.config.settings import setting
 from trainers.files.checkpoint import Checkpoints
+from trainers.models.model import Model
+from trainers.random import Stream
 from trainers.results import Curve, Evaluation, MemberResult, Progress, Reporter
+from trainers.tasks.task import Distribution, EvaluationBatch, Task, steps_to
 from trainers.train import train
 
-__all__ = ["Checkpoints", "Curve", "Evaluation", "MemberConfig", "MemberResult", "Progress", "Reporter", "train"]
+__all__ = [
+    "Batch",
+    "Checkpoints",
+    "Curve",
+    "Distribution",
+    "Evaluation",
+    "EvaluationBatch",
+    "MemberConfig",
+    "MemberResult",
+    "Model",
+    "Progress",
+    "Reporter",
+    "Stream",
+    "Task",
+    "register",
+    "setting",
+    "steps_to",
+    "train",
+]

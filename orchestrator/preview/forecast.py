@@ -24,7 +24,7 @@ CALIBRATIONS = 3  # structures that are measured; the time of others follows fro
 PATIENCE = 1e12  # operations of a step, in all its members, up to which it is measured: a minute on one core
 MEMORY_SHARE = 0.5  # of what is free, up to which a step is measured
 _UNITS = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
-START_SECONDS = {"ray": 12.0, "inline": 5.0}  # Ray and its workers, and the report at the end
+START_SECONDS = {"ray": 12.0, "local": 6.0, "inline": 5.0}  # Ray and its workers, and the report at the end
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,6 @@ worker that dies takes this process with it; an exception in a pack costs only t
 """
 
 import os
-import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -16,7 +15,7 @@ from threadpoolctl import threadpool_limits
 
 from orchestrator.errors import UserError
 from orchestrator.plan.packs import Cluster
-from orchestrator.running.protocol import Driver, DriverStopped, guarded, worded
+from orchestrator.running.protocol import Driver, DriverStopped, explain, guarded
 from orchestrator.running.trainable import CACHE_VARIABLE, decode_work, make_stuck_file, train_pack, use_inductor_cache
 from orchestrator.running.watchdog import LocalWatchdog, PackSilent
 from trainers.results import Evaluation, Progress
@@ -121,8 +120,3 @@ class _Reporter:
         with self._watchdog.asleep():
             guarded(call, self._pack_id, what)
             guarded(self._driver.tick)
-
-
-def explain(error: BaseException) -> str:
-    """What ended a pack, in one line, and the line of code where it was raised."""
-    return worded(error, [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)])

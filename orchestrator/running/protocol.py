@@ -1,5 +1,6 @@
-"""What a scheduler asks a driver and tells it, and how a death is worded. Both schedulers stand behind this; no Ray."""
+"""What a scheduler asks a driver and tells it, and how a death is worded. All schedulers stand behind this; no Ray."""
 
+import traceback
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -48,6 +49,11 @@ def guarded(call: Callable[..., Any], *arguments: Any) -> Any:
         return call(*arguments)
     except Exception as error:
         raise DriverStopped(error) from error
+
+
+def explain(error: BaseException) -> str:
+    """What ended a pack, in one line, and the line of code where it was raised."""
+    return worded(error, [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)])
 
 
 def worded(error: BaseException, places: Sequence[tuple[str, Any]]) -> str:

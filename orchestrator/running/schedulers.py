@@ -5,7 +5,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from orchestrator.plan.packs import Cluster
-from orchestrator.running import inline
+from orchestrator.running import inline, local
+from orchestrator.running.host import hosted
 from orchestrator.running.protocol import Driver
 from search_spaces import Resources
 
@@ -22,6 +23,8 @@ def refuse_what_cannot_run(resources: Resources) -> None:
     """Raise UserError for resources that are known not to be there, before anything is written or started."""
     if resources.scheduler == "inline":
         inline.refuse_what_is_not_here(resources.cpus, resources.gpus)
+    elif resources.scheduler == "local":
+        local.refuse_what_is_not_here(resources.cpus, resources.gpus)
 
 
 @contextmanager
@@ -30,6 +33,14 @@ def opened(resources: Resources) -> Iterator[Scheduler]:
     if resources.scheduler == "inline":
         here = inline.this_process()
         yield Scheduler(cluster=here, run=lambda driver: inline.run_packs(driver, retries=resources.retries))
+        return
+    if resources.scheduler == "local":
+        machine = local.this_machine(resources.cpus)
+        with hosted() as host:
+            yield Scheduler(
+                cluster=machine,
+                run=lambda driver: local.run_packs(driver, host, workers=machine.workers, retries=resources.retries),
+            )
         return
     from orchestrator.running import ray_session, scheduler
 

@@ -82,10 +82,11 @@ class Resources(_Strict):
 
     cpus: int = Field(default=1, ge=1, description="CPU cores for each pack.")
     gpus: Gpus = Field(default=0.0, description="GPUs for each pack: 0, a fraction up to 1, or a whole number.")
-    scheduler: Literal["ray", "inline"] = Field(
+    scheduler: Literal["ray", "local", "inline"] = Field(
         default="ray",
-        description="ray: packs run side by side in workers, here or on a cluster. inline: one after the other in the "
-        "process of the command itself, without Ray: for tests, very short sweeps and debugging.",
+        description="ray: packs run side by side in workers, here or on a cluster. local: side by side in processes of "
+        "this machine, without Ray, which starts sooner. inline: one after the other in the process of the command "
+        "itself, for tests and debugging.",
     )
     pack: Pack = Field(default="auto", description="Members trained together as one program: auto, or a number.")
     checkpoint_seconds: float | None = Field(

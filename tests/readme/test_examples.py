@@ -144,7 +144,7 @@ def test_a_task_of_a_page_keeps_the_contract_and_trains(tmp_path: Path) -> None:
     training = {"steps": 2, "batch_size": 4, "learning_rate": 0.01, "compile": False}
     sections = {"task": {"name": "running_maximum"}, "model": model, "training": training}
     results = trainers.train([MemberConfig.from_dict({**sections, "evaluation": {"samples": 10}})], Silent())
-    assert {"accuracy", "error"} <= {curve.metric for curve in results[0].curves}
+    assert "accuracy" in {curve.metric for curve in results[0].curves}
 
 
 class Silent:

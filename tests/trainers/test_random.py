@@ -70,6 +70,15 @@ def test_a_draw_is_the_documented_counter(seed, name, step, site, count) -> None
         assert value == reference_philox((i % blocks, site, step, STREAMS[name]), key)[i // blocks]
 
 
+@given(st.integers(1, 9), st.integers(1, 5), st.integers(1, 4), st.data())
+def test_rows_of_a_draw_are_those_of_the_whole(rows, width, depth, data) -> None:
+    whole = stream([3, 2**40], "dropout", 7).bits(2, (rows, width, depth))
+    first = data.draw(st.integers(0, rows - 1))
+    last = data.draw(st.integers(first + 1, rows))
+    some = stream([3, 2**40], "dropout", 7).bits(2, (rows, width, depth), rows=(first, last))
+    assert torch.equal(some, whole[:, first:last])
+
+
 def test_a_seed_draws_the_same_alone_and_among_others() -> None:
     assert torch.equal(stream([4]).bits(0, (3, 5))[0], stream([9, 4, 1]).bits(0, (3, 5))[1])
 

@@ -51,6 +51,15 @@ def test_heartbeats(member, recorder) -> None:
     assert recorder.beats[-1].phase == "evaluate" and recorder.beats[-1].member_steps_per_second > 0
 
 
+def test_the_heart_beats_after_every_piece_of_an_evaluation(member, recorder, monkeypatch) -> None:
+    """A long evaluation is not taken for one that hangs."""
+    monkeypatch.setattr(sys.modules["trainers.train"], "_HEARTBEAT_SECONDS", 0.0)
+    monkeypatch.setattr(evaluation, "CELLS_OF_A_ROW_PIECE", 8 * 7 * 10)  # ten rows of seven positions
+    train([member(), member(1)], recorder)
+    evaluating = [beat for beat in recorder.beats if beat.phase == "evaluate"]
+    assert len(evaluating) >= 2 * 7 and {beat.step for beat in evaluating} == {50}
+
+
 def test_evaluation_bytes_round_trip(member, recorder) -> None:
     train([member(), member(1, training__learning_rate=1e38)], recorder)
     one = recorder.evaluations[0]

@@ -1,50 +1,110 @@
-"""Stacked multi-head attention. Shapes: M member, B batch, H head, T position, K head width, D width."""
+"""Stacked multi-head attention.
 
-import math
-from collections.abc import Callable, Mapping
+Shapes: M members, B rows, T queries, K keys, H heads, E head width, D model width.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from trainers.layers.linear import linear
+from trainers.models.kept import Kept
+from trainers.positions.context import Context, Pass, Recorder, Scores
 from trainers.positions.position import Position
+
+Drop = Callable[[Tensor, int], Tensor]
+QUERIES_AT_ONCE = 128  # where there are groups: their mask has an entry for each row, query and key
 
 
 def attention(
     x_MBTD: Tensor,
-    tokens_MBT: Tensor,
-    weights: Mapping[str, Tensor],
+    seen: Pass,
     *,
     name: str,
+    layer: int,
     heads: int,
-    causal: bool,
     position: Position,
-    drop: Callable[[Tensor], Tensor] | None = None,
+    drop: Drop | None = None,
+    kept: Kept | None = None,
 ) -> Tensor:
-    """Self-attention with weights `<name>.qkv` (D, 3HK) and `<name>.output` (HK, D) and their biases, (M, B, T, D).
+    """Self-attention with weights `<name>.qkv` (D, 3HE) and `<name>.output` (HE, D) and biases, if any, (M, B, T, D).
 
-    `drop` acts on the attention weights; without it and without a score term the fused kernel is used, with the
-    members folded into its batch. The position may look at the tokens.
+    `drop` acts on the attention weights of a chunk, whose number it is told. Where it is None and the encoding leaves
+    the scores alone, the fused kernel is used, with the members folded into its batch. `kept` has earlier keys.
     """
     m, b, t, _ = x_MBTD.shape
+    weights = seen.weights
     width = weights[f"{name}.output"].shape[-2] // heads
-    qkv = linear(x_MBTD, weights[f"{name}.qkv"], weights[f"{name}.qkv_bias"]).reshape(m, b, t, 3, heads, width)
+    qkv = linear(x_MBTD, weights[f"{name}.qkv"], weights.get(f"{name}.qkv_bias")).reshape(m, b, t, 3, heads, width)
     q, k, v = (part.transpose(2, 3) for part in qkv.unbind(dim=3))
-    q, k = position.rotate(q, k)
-    bias = position.score(q, tokens_MBT, weights, name, causal)
-    if bias is None and drop is None:
-        shape = (m * b, heads, t, width)
-        q, k, v = q.reshape(shape), k.reshape(shape), v.reshape(shape)
-        mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=causal).reshape(m, b, heads, t, -1)
-    else:
-        scores = torch.matmul(q, k.mT) / math.sqrt(width)
-        if bias is not None:  # scores + bias; inductor would take a sum for the mask of its own attention, and fail
-            scores = torch.sub(scores, bias, alpha=-1)
-        if causal:
-            ahead = torch.ones(t, t, dtype=torch.bool, device=scores.device).triu(1)
-            scores = scores.masked_fill(ahead, -torch.inf)
-        probabilities = torch.softmax(scores, dim=-1)
-        mixed = torch.matmul(probabilities if drop is None else drop(probabilities), v)
+    context = Context(**vars(seen), name=name, layer=layer, x=x_MBTD, q=q, k=k, v=v, state={})
+    q, k = position.rotate(context)
+    context = replace(context, q=q, k=k)
+    context = replace(context, state=position.key_state(context))
+    context = context if kept is None else kept.with_earlier(context)
+    mixed = _mixed(context, position, drop) if seen.groups is None else _in_chunks(context, position, drop)
     together = mixed.transpose(2, 3).reshape(m, b, t, heads * width)
-    return linear(together, weights[f"{name}.output"], weights[f"{name}.output_bias"])
+    return linear(together, weights[f"{name}.output"], weights.get(f"{name}.output_bias"))
+
+
+def attention_weights(context: Context, scores: Scores | None) -> Tensor:
+    """Softmax of the scores over the keys that a query may see, (M, B, H, T, K); zero where none is kept.
+
+    torch sums in float32 where scores are narrower.
+    """
+    given = scores or Scores()
+    found = context.products() if given.logits is None else given.logits
+    if given.bias is not None:  # found + bias; inductor would take a sum for the mask of its own attention, and fail
+        found = torch.sub(found, given.bias, alpha=-1)
+    allowed = context.allowed
+    if given.keep is None:
+        found = found if allowed is None else found.masked_fill(~allowed, -torch.inf)
+        return torch.softmax(found, dim=-1)
+    dropped = ~given.keep if allowed is None else ~(given.keep & allowed)
+    found = found.masked_fill(dropped, torch.finfo(found.dtype).min)  # not -inf: a row of them alone would be NaN
+    return torch.softmax(found, dim=-1).masked_fill(dropped, 0.0)
+
+
+def _mixed(context: Context, position: Position, drop: Drop | None) -> Tensor:
+    """The mixed values (M, B, H, T, E)."""
+    scores = position.score(context)
+    if scores is None and drop is None and not position.mixes:
+        return _fused(context)
+    found = attention_weights(context, scores)
+    found = found if drop is None else drop(found, context.chunk)
+    mixed = torch.matmul(found, context.v)
+    added = position.mix(context, found)
+    return mixed if added is None else mixed + added
+
+
+def _fused(context: Context) -> Tensor:
+    m, b, h, t, width = context.q.shape
+    q, k, v = (part.reshape(m * b, h, -1, width) for part in (context.q, context.k, context.v))
+    if t == k.shape[2] and context.groups is None and context.visible is None:
+        mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=context.causal)
+    else:
+        allowed = context.allowed
+        if allowed is not None and allowed.dim() > 2:
+            allowed = allowed.reshape(m * b, 1, t, -1)
+        mixed = functional.scaled_dot_product_attention(q, k, v, attn_mask=allowed)
+    return mixed.reshape(m, b, h, t, -1)
+
+
+def _in_chunks(context: Context, position: Position, drop: Drop | None) -> Tensor:
+    """`_mixed` of some queries at a time; what they record is joined again."""
+    recorded: dict[str, list[Tensor]] = {}
+
+    def keep(name: str, value: Tensor) -> None:
+        recorded.setdefault(name, []).append(value)
+
+    recorder: Recorder | None = keep if context.recording else None
+    mixed = []
+    for chunk, start in enumerate(range(0, context.count, QUERIES_AT_ONCE)):
+        stop = min(start + QUERIES_AT_ONCE, context.count)
+        mixed.append(_mixed(context.part(start, stop, chunk, recorder), position, drop))
+    for name, values in recorded.items():
+        context.record(name, torch.cat(values, dim=-1))
+    return torch.cat(mixed, dim=3)

@@ -1,18 +1,19 @@
 """Stacked transformer block: attention and MLP on a residual stream, with norms before, after or nowhere."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from torch import Tensor
 
 from trainers.layers.mlp import mlp
 from trainers.layers.norm import layer_norm
-from trainers.models.attention import attention
+from trainers.models.attention import Drop, attention
+from trainers.models.kept import Kept
 from trainers.noise import Noise
 from trainers.parameters import Parameter
+from trainers.positions.context import CHUNK_SITES, Pass
 from trainers.positions.position import Position
 
-Mask = Callable[[Tensor], Tensor]
-Drops = tuple[Mask | None, Mask | None, Mask | None]
+Drops = tuple[Drop | None, Drop | None, Drop | None]
 SITES = ("attention", "residual", "residual")  # of the three masks of a block, in order
 
 
@@ -52,27 +53,27 @@ def normed(x: Tensor, weights: Mapping[str, Tensor], name: str, epsilon: float =
 
 def block(
     x: Tensor,
-    tokens: Tensor,
-    weights: Mapping[str, Tensor],
+    seen: Pass,
     *,
     name: str,
+    layer: int,
     heads: int,
     norm: str,
-    causal: bool,
     position: Position,
     drops: Drops,
     epsilon: float = 1e-5,
+    kept: Kept | None = None,
 ) -> Tensor:
-    """One block on (M, B, T, D) of tokens (M, B, T). `drops` act on the attention weights and on the two branches."""
+    """One block on (M, B, T, D) of the queries of a pass. `drops` act on the attention weights and on both branches."""
     on_weights, on_attention, on_mlp = drops
-    seen = normed(x, weights, f"{name}.norm1", epsilon) if norm == "pre" else x
-    branch = attention(seen, tokens, weights, name=name, heads=heads, causal=causal, position=position, drop=on_weights)
-    x = x + (branch if on_attention is None else on_attention(branch))
-    x = normed(x, weights, f"{name}.norm1", epsilon) if norm == "post" else x
-    seen = normed(x, weights, f"{name}.norm2", epsilon) if norm == "pre" else x
-    branch = mlp(seen, weights, name)
-    x = x + (branch if on_mlp is None else on_mlp(branch))
-    return normed(x, weights, f"{name}.norm2", epsilon) if norm == "post" else x
+    read = normed(x, seen.weights, f"{name}.norm1", epsilon) if norm == "pre" else x
+    branch = attention(read, seen, name=name, layer=layer, heads=heads, position=position, drop=on_weights, kept=kept)
+    x = x + (branch if on_attention is None else on_attention(branch, 0))
+    x = normed(x, seen.weights, f"{name}.norm1", epsilon) if norm == "post" else x
+    read = normed(x, seen.weights, f"{name}.norm2", epsilon) if norm == "pre" else x
+    branch = mlp(read, seen.weights, name)
+    x = x + (branch if on_mlp is None else on_mlp(branch, 0))
+    return normed(x, seen.weights, f"{name}.norm2", epsilon) if norm == "post" else x
 
 
 def block_drops(noise: Noise | None, sites: tuple[str, ...], layer: int) -> Drops:
@@ -80,8 +81,8 @@ def block_drops(noise: Noise | None, sites: tuple[str, ...], layer: int) -> Drop
     return _mask(noise, sites, layer, 0), _mask(noise, sites, layer, 1), _mask(noise, sites, layer, 2)
 
 
-def _mask(noise: Noise | None, sites: tuple[str, ...], layer: int, place: int) -> Mask | None:
+def _mask(noise: Noise | None, sites: tuple[str, ...], layer: int, place: int) -> Drop | None:
     if noise is None or noise.rate_M is None or SITES[place] not in sites:
         return None
     site = 1 + len(SITES) * layer + place
-    return lambda x: noise(x, site)
+    return lambda x, chunk: noise(x, site + CHUNK_SITES * chunk)

@@ -18,9 +18,10 @@ from trainers.config.registry import register
 from trainers.config.settings import setting
 from trainers.errors import Problem
 from trainers.maps import Map, Weights, gram
-from trainers.models.model import Model, Recorder
+from trainers.models.model import Model
 from trainers.noise import Noise
 from trainers.parameters import Parameter
+from trainers.positions.context import Recorder
 from trainers.tasks.ring_regression import RingRegression
 from trainers.tasks.task import Task
 

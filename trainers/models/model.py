@@ -4,7 +4,7 @@ Shapes: M members, B rows, T positions, V output tokens, L lengths.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,9 +17,9 @@ from trainers.errors import Problem
 from trainers.maps import Map, Weights
 from trainers.noise import Noise
 from trainers.parameters import Parameter
+from trainers.positions.context import Recorder
 from trainers.tasks.task import Task
 
-Recorder = Callable[[str, Tensor], None]
 Recorded = Mapping[str, Sequence[Tensor]]
 
 
@@ -89,10 +89,13 @@ class Model(Settings, ABC):
         """The logits of the tokens that follow, and what is kept of all; here, of a pass over all of them.
 
         `ids_MBT` are their position ids, if the batch had any; `visible_MBK` says which positions they see, themselves
-        among them. Raises ValueError for `visible_MBK` where nothing is kept but tokens.
+        among them; `cache` is not to be used again. Where nothing is kept but tokens, raises ValueError for
+        `visible_MBK`, and after a batch with groups: the tokens that follow have none.
         """
         if visible_MBK is not None:
             raise ValueError(f"{self.name} keeps tokens alone: it cannot hide some of them")
+        if cache.batch.groups is not None:
+            raise ValueError(f"{self.name} keeps tokens alone: it cannot tell the groups of those that follow")
         whole = cache.grown(tokens_MBT, ids_MBT)
         return self.logits(weights, whole.batch, noise, form)[:, :, -tokens_MBT.shape[-1] :], whole
 
@@ -115,18 +118,21 @@ class Model(Settings, ABC):
 
 @dataclass(frozen=True)
 class Cache:
-    """What is kept of the tokens so far, in order to go on with them, `width` at most."""
+    """What is kept of the tokens so far, in order to go on with them, `width` at most.
+
+    batch: the tokens, and their ids if they have any. kept: what else a model has of them, its own affair.
+    """
 
     batch: Batch
     width: int
-    layers: Any = None
+    kept: Any = None
 
     @property
     def length(self) -> int:
         """How many tokens there are."""
         return self.batch.tokens.shape[-1]
 
-    def grown(self, tokens_MBT: Tensor, ids_MBT: Tensor | None, layers: Any = None) -> "Cache":
+    def grown(self, tokens_MBT: Tensor, ids_MBT: Tensor | None) -> "Cache":
         """With more tokens. Raises ValueError beyond its width, and where only some tokens have position ids."""
         if self.length + tokens_MBT.shape[-1] > self.width:
             raise ValueError(f"{self.length} + {tokens_MBT.shape[-1]} tokens are more than the {self.width} to keep")
@@ -134,4 +140,4 @@ class Cache:
             raise ValueError("either all tokens have position ids or none")
         tokens = torch.cat([self.batch.tokens, tokens_MBT], dim=-1)
         ids = None if ids_MBT is None else torch.cat([self.batch.ids, ids_MBT], dim=-1)  # type: ignore[list-item]
-        return replace(self, batch=replace(self.batch, tokens=tokens, targets=tokens, ids=ids), layers=layers)
+        return replace(self, batch=replace(self.batch, tokens=tokens, targets=tokens, ids=ids))

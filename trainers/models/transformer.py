@@ -4,8 +4,9 @@ Shapes: M member, B batch, T position, D width, V vocabulary.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
+import torch
 from torch import Tensor
 
 from trainers.batch import Batch
@@ -14,12 +15,14 @@ from trainers.errors import Problem
 from trainers.layers.embedding import embed
 from trainers.layers.linear import linear
 from trainers.maps import Map, Weights
-from trainers.models.attention_only import DROPOUT_SITES
 from trainers.models.block import block, block_drops, block_parameters, norm_parameters, normed
-from trainers.models.model import Model, Recorder
+from trainers.models.dropout import SITES, dropout_rate, dropout_sites, site_problems
+from trainers.models.kept import Kept, KeptTokens
+from trainers.models.model import Cache, Model, Recorded
 from trainers.noise import Noise
 from trainers.parameters import Parameter
-from trainers.positions.position import Position
+from trainers.positions.context import Pass, Recorder
+from trainers.positions.position import Position, Sizes
 from trainers.tasks.task import Task
 
 
@@ -39,10 +42,8 @@ class Transformer(Model):
         "pre", choices=("none", "pre", "post"), help="layer norm before each branch, after each sum, or nowhere"
     )
     position: Position = setting("nope", kind="position", help="positional encoding, by name or as {name: ...}")
-    dropout: float = setting(
-        0.0, low=0.0, below=1.0, member=True, variant=lambda rate: rate > 0, help="dropout probability"
-    )
-    dropout_sites: tuple[str, ...] = setting(DROPOUT_SITES, choices=DROPOUT_SITES, help="where dropout acts")
+    dropout: float = dropout_rate()
+    dropout_sites: tuple[str, ...] = dropout_sites(SITES)
     init_std: float = setting(0.02, above=0.0, help="standard deviation of initial matrix entries")
 
     def cross_checks(self) -> Iterator[Problem]:
@@ -52,13 +53,7 @@ class Transformer(Model):
             yield Problem(key="heads", given=self.heads, message=message, allowed="a divisor of width, or a head_width")
         else:
             yield from self.position.head_problems(self.heads, self._head_width)
-        if len(set(self.dropout_sites)) != len(self.dropout_sites):
-            yield Problem(
-                key="dropout_sites",
-                given=list(self.dropout_sites),
-                message="names a site twice",
-                allowed="distinct sites",
-            )
+        yield from site_problems(self.dropout_sites)
 
     def task_problems(self, task: Task) -> Iterator[Problem]:
         """Problems if the task needs a causal model and this is none, and those of the positional encoding."""
@@ -76,16 +71,21 @@ class Transformer(Model):
         """Whether training draws random numbers besides dropout."""
         return self.position.random
 
+    @property
+    def metrics(self) -> Mapping[str, str]:
+        """What the positional encoding records of itself."""
+        return self.position.metrics
+
     def parameters(self, task: Task) -> tuple[Parameter, ...]:
         """Embedding, positions, blocks, final norm (pre-norm only) and head."""
-        longest = task.positions
         width, std = self.width, self.init_std
+        sizes = Sizes(longest=task.positions, width=width, heads=self.heads, head_width=self._head_width, std=std)
         found = [Parameter(name="embedding", shape=(task.inputs, width), std=std, decay=False)]
-        found += self.position.parameters(longest, width, self.heads, std)
+        found += self.position.parameters(sizes)
         found += norm_parameters("embedded", width) if self.embedding_norm else ()
         for layer in range(self.layers):
             name = f"block{layer}"
-            extra = self.position.layer_parameters(name, longest, self.heads, self._head_width, std)
+            extra = self.position.layer_parameters(name, sizes)
             inner, hidden = self.heads * self._head_width, self.hidden or 4 * width
             found += block_parameters(name, width, inner, hidden, self.norm, std, extra)
         found += norm_parameters("final", width) if self.norm == "pre" else ()
@@ -111,25 +111,102 @@ class Transformer(Model):
         record: Recorder | None = None,
     ) -> Tensor:
         """Logits (M, B, T, V) at every position."""
-        tokens_MBT = batch.tokens
-        x = self.position.embed(embed(weights["embedding"], tokens_MBT), tokens_MBT, weights, noise, self.causal)
+        m, b, t = batch.tokens.shape
+        ids = self.position.place(batch.ids, (m, b, t), noise)
+        return self._logits(self._pass(weights, batch.tokens, 0, t, ids, noise, groups=batch.groups, recorder=record))
+
+    def start(
+        self, weights: Mapping[str, Tensor], batch: Batch, width: int, noise: Noise | None, form: str
+    ) -> tuple[Tensor, Cache]:
+        """Logits and cache of a batch. Raises ValueError for more tokens than `width`."""
+        if not self._keeps:
+            return super().start(weights, batch, width, noise, form)
+        m, b, t = batch.tokens.shape
+        if t > width:
+            raise ValueError(f"{t} tokens are more than the {width} to keep")
+        kept = KeptTokens.empty(self.layers, width, self.position.place(batch.ids, (m, b, width), noise))
+        ids = None if kept.ids is None else kept.ids[..., :t]
+        seen = self._pass(weights, batch.tokens, 0, t, ids, noise, groups=batch.groups)
+        return self._logits(seen, kept.layers), Cache(batch=batch, width=width, kept=kept)
+
+    def extend(
+        self,
+        weights: Mapping[str, Tensor],
+        cache: Cache,
+        tokens_MBT: Tensor,
+        ids_MBT: Tensor | None,
+        visible_MBK: Tensor | None,
+        noise: Noise | None,
+        form: str,
+    ) -> tuple[Tensor, Cache]:
+        """Logits of the tokens that follow, and the cache of all. A cache is used up: what it has is written over."""
+        if not self._keeps:
+            return super().extend(weights, cache, tokens_MBT, ids_MBT, visible_MBK, noise, form)
+        grown, kept = cache.grown(tokens_MBT, ids_MBT), cache.kept
+        first, last = cache.length, grown.length
+        if ids_MBT is not None:
+            shape = (*tokens_MBT.shape[:2], cache.width)
+            kept.ids[..., first:last] = self.position.place(ids_MBT, shape, noise)
+        ids = None if kept.ids is None else kept.ids[..., :last]
+        visible = None if visible_MBK is None else visible_MBK[..., :last]
+        seen = self._pass(weights, grown.batch.tokens, first, last - first, ids, noise, visible=visible)
+        return self._logits(seen, kept.layers), grown
+
+    @property
+    def _keeps(self) -> bool:
+        """Whether what it has of a token stays what it is when others follow."""
+        return self.causal and not self.position.looks_ahead
+
+    def _pass(
+        self,
+        weights: Mapping[str, Tensor],
+        tokens: Tensor,
+        first: int,
+        count: int,
+        ids: Tensor | None,
+        noise: Noise | None,
+        **more: Any,
+    ) -> Pass:
+        return Pass(
+            tokens=tokens, weights=weights, causal=self.causal, first=first, count=count, ids=ids, noise=noise, **more
+        )
+
+    def _logits(self, seen: Pass, kept: tuple[Kept, ...] | None = None) -> Tensor:
+        """The logits (M, B, T, V) of the queries of a pass."""
+        weights, noise = seen.weights, seen.noise
+        x = self.position.embed(embed(weights["embedding"], seen.of_queries(seen.tokens)), seen)
         x = normed(x, weights, "embedded", self.epsilon) if self.embedding_norm else x
         if noise is not None and "embedding" in self.dropout_sites:
             x = noise(x, 0)
         for layer in range(self.layers):
             x = block(
                 x,
-                tokens_MBT,
-                weights,
+                seen,
                 name=f"block{layer}",
+                layer=layer,
                 heads=self.heads,
                 norm=self.norm,
-                causal=self.causal,
                 position=self.position,
                 drops=block_drops(noise, self.dropout_sites, layer),
                 epsilon=self.epsilon,
+                kept=kept[layer] if kept else None,
             )
         return linear(normed(x, weights, "final", self.epsilon) if self.norm == "pre" else x, weights["head"])
+
+    def measured(
+        self, weights: Mapping[str, Tensor], batch: Batch, lengths: tuple[int, ...], recorded: Recorded
+    ) -> dict[str, Tensor]:
+        """What the encoding recorded, mean over layers and heads, (M, B, L): at each length's last position.
+
+        Of a batch that measures one length alone, the mean over its positions.
+        """
+        found = {}
+        for name in self.metrics:
+            if name in recorded:
+                rows_MBT = torch.stack([value.mean(dim=2) for value in recorded[name]]).mean(dim=0)
+                at = rows_MBT.unbind(dim=-1) if len(lengths) > 1 else ()
+                found[name] = torch.stack([at[s - 1] for s in lengths], -1) if at else rows_MBT.mean(-1, keepdim=True)
+        return found
 
     def maps(self, weights: Weights, task: Task) -> Mapping[str, Map]:
         """The maps of the positional encoding."""

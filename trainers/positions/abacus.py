@@ -1,19 +1,18 @@
 """Abacus embeddings: a trained vector for the place within a run of digits (McLeish et al., arXiv:2405.17399)."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from trainers.config.registry import register
 from trainers.config.settings import Settings, setting
 from trainers.errors import Problem
 from trainers.layers.embedding import embed
-from trainers.noise import Noise
 from trainers.parameters import Parameter
-from trainers.positions.position import Position
-
-_SITE = 1000  # of the random offset in the dropout stream, beyond the sites of any model
+from trainers.positions.context import EMBED_SITE, Pass
+from trainers.positions.position import Position, Sizes
 
 
 @register("position", "abacus")
@@ -44,22 +43,28 @@ class Abacus(Position):
         elif self.pads and pad != digits:
             yield Problem(key="position.pads", given=True, message="the task has no pad next to its digits")
 
-    def parameters(self, longest: int, width: int, heads: int, std: float) -> tuple[Parameter, ...]:
+    def parameters(self, sizes: Sizes) -> tuple[Parameter, ...]:
         """Vector 0, and enough for the longest run shifted by the greatest offset."""
-        return (Parameter(name="places", shape=(1 + longest + self.max_offset, width), std=std, decay=False),)
+        return (
+            Parameter(
+                name="places", shape=(1 + sizes.longest + self.max_offset, sizes.width), std=sizes.std, decay=False
+            ),
+        )
 
-    def embed(
-        self, x_MBTD: Tensor, tokens_MBT: Tensor, weights: Mapping[str, Tensor], noise: Noise | None, causal: bool
-    ) -> Tensor:
+    def embed(self, x_MBTD: Tensor, seen: Pass) -> Tensor:
         """Adds the vector of each token's place."""
-        place = self.places(tokens_MBT, causal)
-        if noise is not None and noise.training and self.max_offset:
-            offset = noise.integers(_SITE, (1, 1), self.max_offset + 1, shared=True)
+        place = seen.of_queries(self.places(seen.tokens, seen.causal, seen.visible, seen.groups))
+        if seen.noise is not None and seen.training and self.max_offset:
+            offset = seen.noise.integers(EMBED_SITE, (1, 1), self.max_offset + 1, shared=True)
             place = torch.where(place > 0, place + offset, 0)
-        return x_MBTD + embed(weights["places"], place)
+        return x_MBTD + embed(seen.weights["places"], place)
 
-    def places(self, tokens: Tensor, causal: bool) -> Tensor:
+    def places(
+        self, tokens: Tensor, causal: bool, visible: Tensor | None = None, groups: Tensor | None = None
+    ) -> Tensor:
         """The place of each of the tokens (..., T) in its run of digits, 0 outside, int64.
+
+        A run has visible tokens alone, and ends where those of two groups meet that do not see each other.
 
         >>> Abacus().places(torch.tensor([10, 8, 7, 11, 4, 0, 5]), causal=False).tolist()
         [0, 2, 1, 0, 3, 2, 1]
@@ -67,7 +72,14 @@ class Abacus(Position):
         [0, 1, 2, 0, 1, 2, 3]
         """
         run = tokens < self.digits + self.pads
+        run = run if visible is None else run & visible
         run = run if causal else run.flip(-1)
         at = torch.arange(1, run.shape[-1] + 1, device=run.device)
-        place = at - torch.where(run, 0, at).cummax(dim=-1).values  # since the last token outside
+        outside = torch.where(run, 0, at)
+        if groups is not None:
+            own = groups if causal else groups.flip(-1)
+            before = functional.pad(own[..., :-1], (1, 0))
+            apart = (own != before) & (own != 0) & (before != 0)
+            outside = torch.where(run & apart, at - 1, outside)
+        place = at - outside.cummax(dim=-1).values  # since the last token outside
         return place if causal else place.flip(-1)

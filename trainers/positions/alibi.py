@@ -1,12 +1,10 @@
 """ALiBi: scores fall linearly with distance (Press et al., arXiv:2108.12409)."""
 
-from collections.abc import Mapping
-
 import torch
-from torch import Tensor
 
 from trainers.config.registry import register
-from trainers.positions.position import Position, differences
+from trainers.positions.context import Context, Scores
+from trainers.positions.position import Position
 
 
 @register("position", "alibi")
@@ -17,10 +15,8 @@ class Alibi(Position):
     are no powers of two the authors' code interleaves the slopes of two powers; here the formula holds for all.
     """
 
-    def score(
-        self, q_MBHTK: Tensor, tokens_MBT: Tensor, weights: Mapping[str, Tensor], name: str, causal: bool
-    ) -> Tensor:
-        """-m_h |i - j|, (H, T, T)."""
-        heads, length = q_MBHTK.shape[2:4]
-        slopes = 2.0 ** (-8.0 * torch.arange(1, heads + 1, device=q_MBHTK.device, dtype=torch.float64) / heads)
-        return (-slopes[:, None, None] * differences(length, q_MBHTK.device).abs()).to(q_MBHTK.dtype)
+    def score(self, context: Context) -> Scores:
+        """A bias of -m_h |i - j|."""
+        q, heads = context.q, context.q.shape[2]
+        slopes = 2.0 ** (-8.0 * torch.arange(1, heads + 1, device=q.device, dtype=torch.float64) / heads)
+        return Scores(bias=(-slopes[:, None, None] * context.differences().abs()).to(q.dtype))

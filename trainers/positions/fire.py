@@ -1,14 +1,13 @@
 """FIRE: a trained function of distance relative to position (Li et al., arXiv:2310.04418)."""
 
-from collections.abc import Mapping
-
 import torch
 from torch import Tensor
 
 from trainers.config.registry import register
 from trainers.config.settings import setting
 from trainers.parameters import Parameter, uniform_parameter
-from trainers.positions.position import Position, differences
+from trainers.positions.context import Context, Scores
+from trainers.positions.position import Position, Sizes
 
 _EPSILON = 1e-6
 
@@ -27,35 +26,33 @@ class Fire(Position):
     threshold: float = setting(512.0, above=0.0, help="initial L: up to this position distances are not normalised")
     hidden: int = setting(32, low=1, help="hidden width of the MLP")
 
-    def layer_parameters(
-        self, name: str, longest: int, heads: int, head_width: int, std: float
-    ) -> tuple[Parameter, ...]:
+    def layer_parameters(self, name: str, sizes: Sizes) -> tuple[Parameter, ...]:
         """MLP with uniform initial values as of torch.nn.Linear, c = 0.1, and the factor of L; only matrices decay."""
         side = self.hidden**-0.5
         return (
             uniform_parameter(f"{name}.fire_in", (1, self.hidden), -1.0, 1.0),
             uniform_parameter(f"{name}.fire_in_bias", (self.hidden,), -1.0, 1.0, decay=False),
-            uniform_parameter(f"{name}.fire_out", (self.hidden, heads), -side, side),
-            uniform_parameter(f"{name}.fire_out_bias", (heads,), -side, side, decay=False),
+            uniform_parameter(f"{name}.fire_out", (self.hidden, sizes.heads), -side, side),
+            uniform_parameter(f"{name}.fire_out_bias", (sizes.heads,), -side, side, decay=False),
             Parameter(name=f"{name}.fire_c", shape=(1,), std=0.0, mean=0.1, decay=False),
             Parameter(name=f"{name}.fire_factor", shape=(1,), std=0.0, mean=1.0, decay=False),
         )
 
-    def score(
-        self, q_MBHTK: Tensor, tokens_MBT: Tensor, weights: Mapping[str, Tensor], name: str, causal: bool
-    ) -> Tensor:
-        """The MLP's value for each head, (M, 1, H, T, T)."""
-        own = {key: weights[f"{name}.fire_{key}"] for key in ("in", "in_bias", "out", "out_bias", "c", "factor")}
+    def score(self, context: Context) -> Scores:
+        """A bias of the MLP's value for each head."""
+        keys, dtype = ("in", "in_bias", "out", "out_bias", "c", "factor"), context.q.dtype
+        own = {key: context.weights[f"{context.name}.fire_{key}"] for key in keys}
         c, limit = own["c"][:, :, None], (self.threshold * own["factor"]).abs()[:, :, None]
-        length, device = q_MBHTK.shape[-2], q_MBHTK.device
-        distance = differences(length, device).abs().to(q_MBHTK.dtype)
-        at = torch.arange(length, device=device, dtype=q_MBHTK.dtype)
-        last = at[:, None] if causal else torch.maximum(at[:, None], at[None, :])
+        distance = context.differences().abs().to(dtype)
+        query, key = context.query_ids.to(dtype)[..., :, None], context.key_ids.to(dtype)[..., None, :]
+        last = query if context.causal else torch.maximum(query, key)
+        if context.ids is not None:
+            distance, last = distance.flatten(1, 3), last.flatten(1, 2)  # rows and queries together
         ratio = _psi(c, distance) / (_psi(c, torch.maximum(last, limit)) + _EPSILON)
         # Written out: the bits of a product with one column depend on how many members there are.
         hidden = torch.relu(ratio[:, None] * own["in"][:, 0, :, None, None] + own["in_bias"][:, :, None, None])
         out = torch.bmm(own["out"].mT, hidden.flatten(2)) + own["out_bias"][:, :, None]
-        return out.reshape(len(out), 1, -1, length, length)
+        return Scores(bias=out.reshape(*out.shape[:2], -1, context.count, distance.shape[-1]).transpose(1, 2))
 
 
 def _psi(c: Tensor, x: Tensor) -> Tensor:

@@ -1,13 +1,11 @@
 """KERPLE in its logarithmic form: scores fall with the logarithm of distance (Chi et al., arXiv:2205.09921)."""
 
-from collections.abc import Mapping
-
 import torch
-from torch import Tensor
 
 from trainers.config.registry import register
 from trainers.parameters import Parameter, uniform_parameter
-from trainers.positions.position import Position, differences
+from trainers.positions.context import Context, Scores
+from trainers.positions.position import Position, Sizes
 
 _LEAST = 0.01  # of both parameters
 
@@ -20,17 +18,14 @@ class Kerple(Position):
     models are causal. A bidirectional model sees how far a key is, and not on which side.
     """
 
-    def parameters(self, longest: int, width: int, heads: int, std: float) -> tuple[Parameter, ...]:
+    def parameters(self, sizes: Sizes) -> tuple[Parameter, ...]:
         """Two numbers for each head, without weight decay."""
         return (
-            uniform_parameter("kerple.r1", (heads,), 0.0, 2.0, decay=False),
-            uniform_parameter("kerple.r2", (heads,), 0.0, 1.0, decay=False),
+            uniform_parameter("kerple.r1", (sizes.heads,), 0.0, 2.0, decay=False),
+            uniform_parameter("kerple.r2", (sizes.heads,), 0.0, 1.0, decay=False),
         )
 
-    def score(
-        self, q_MBHTK: Tensor, tokens_MBT: Tensor, weights: Mapping[str, Tensor], name: str, causal: bool
-    ) -> Tensor:
-        """-r1 log(1 + r2 |i - j|), (M, 1, H, T, T)."""
-        r1, r2 = (weights[f"kerple.{key}"].clamp(min=_LEAST)[:, None, :, None, None] for key in ("r1", "r2"))
-        distance = differences(q_MBHTK.shape[-2], q_MBHTK.device).abs().to(q_MBHTK.dtype)
-        return -r1 * torch.log1p(r2 * distance)
+    def score(self, context: Context) -> Scores:
+        """A bias of -r1 log(1 + r2 |i - j|)."""
+        r1, r2 = (context.weights[f"kerple.{key}"].clamp(min=_LEAST)[:, None, :, None, None] for key in ("r1", "r2"))
+        return Scores(bias=-r1 * torch.log1p(r2 * context.differences().abs().to(context.q.dtype)))

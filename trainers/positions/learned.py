@@ -9,11 +9,9 @@ from torch import Tensor
 from trainers.config.registry import register
 from trainers.config.settings import Settings, setting
 from trainers.maps import Map, Weights, gram
-from trainers.noise import Noise
 from trainers.parameters import Parameter
-from trainers.positions.position import Position
-
-_SITE = 1000  # of the random offsets in the dropout stream, beyond the sites of any model
+from trainers.positions.context import EMBED_SITE, Pass
+from trainers.positions.position import Position, Sizes
 
 
 @register("position", "learned")
@@ -32,23 +30,19 @@ class Learned(Position):
         """Whether training draws random offsets."""
         return self.max_offset > 0
 
-    def parameters(self, longest: int, width: int, heads: int, std: float) -> tuple[Parameter, ...]:
+    def parameters(self, sizes: Sizes) -> tuple[Parameter, ...]:
         """The table; enough rows for a shifted row of the longest input."""
-        size = self.init_std if self.init_std is not None else std
-        return (Parameter(name="positions", shape=(longest + self.max_offset, width), std=size, decay=False),)
+        size = self.init_std if self.init_std is not None else sizes.std
+        return (
+            Parameter(name="positions", shape=(sizes.longest + self.max_offset, sizes.width), std=size, decay=False),
+        )
 
-    def embed(
-        self, x_MBTD: Tensor, tokens_MBT: Tensor, weights: Mapping[str, Tensor], noise: Noise | None, causal: bool
-    ) -> Tensor:
+    def embed(self, x_MBTD: Tensor, seen: Pass) -> Tensor:
         """Adds the vector of each position."""
-        members, batch, length, width = x_MBTD.shape
-        table = weights["positions"]
-        if noise is None or not noise.training or not self.max_offset:
-            return x_MBTD + table[:, None, :length]
-        offset = noise.integers(_SITE, (batch,), self.max_offset + 1)
-        at = offset[:, :, None] + torch.arange(length, device=x_MBTD.device)
-        at = at.expand(members, -1, -1).reshape(members, -1, 1).expand(-1, -1, width)
-        return x_MBTD + torch.gather(table, 1, at).reshape(members, batch, length, width)
+        offset = None
+        if seen.noise is not None and seen.training and self.max_offset:
+            offset = seen.noise.integers(EMBED_SITE, (x_MBTD.shape[1],), self.max_offset + 1)
+        return x_MBTD + of_positions(seen.weights["positions"], seen, offset)
 
     def maps(self, weights: Weights, task: Settings) -> Mapping[str, Map]:
         """The products of the vectors, and which pairs of them training has seen."""
@@ -56,3 +50,13 @@ class Learned(Position):
         seen = np.arange(len(table)) < task.train_positions + self.max_offset  # type: ignore[attr-defined]
         trained = np.outer(seen, seen)
         return {"gram": gram(table, group="products of the position vectors", label="position", trained=trained)}
+
+
+def of_positions(table_MPD: Tensor, seen: Pass, offset_MB: Tensor | None = None) -> Tensor:
+    """The vector of each query's position id, plus its row's offset if there is one, (M, B or 1, T, D)."""
+    if seen.ids is None and offset_MB is None:
+        return table_MPD[:, None, seen.first : seen.first + seen.count]  # the gradient of a look-up has other bits
+    at = seen.query_ids if offset_MB is None else offset_MB[:, :, None] + seen.query_ids
+    members, width = len(table_MPD), table_MPD.shape[-1]
+    index = at.expand(members, -1, -1).reshape(members, -1, 1).expand(-1, -1, width)
+    return torch.gather(table_MPD, 1, index).reshape(members, -1, seen.count, width)

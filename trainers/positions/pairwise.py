@@ -16,18 +16,19 @@ from trainers.config.settings import Settings
 from trainers.errors import Problem
 from trainers.maps import Array, Map, Weights
 from trainers.parameters import Parameter
+from trainers.positions.position import Sizes
 
 
-def pairwise_table(name: str, rows: int, head_width: int, std: float) -> tuple[Parameter, ...]:
+def pairwise_table(name: str, rows: int, sizes: Sizes) -> tuple[Parameter, ...]:
     """The table of layer `name`; weight decay acts on it."""
-    return (Parameter(name=f"{name}.pairs", shape=(rows, head_width), std=std),)
+    return (Parameter(name=f"{name}.pairs", shape=(rows, sizes.head_width), std=sizes.std),)
 
 
 def pairwise_scores(q_MBHTK: Tensor, table_MRK: Tensor, rows: Tensor) -> Tensor:
-    """q_i . table[rows_ij] / sqrt(K), (M, B, H, T, T); `rows` (T, T), or broadcastable to (M, B, H, T, T)."""
+    """q_i . table[rows_ij] / sqrt(K) for each query i and key j; `rows` (T, J), or broadcastable to (M, B, H, T, J)."""
     m, b, h, t, k = q_MBHTK.shape
     against = torch.bmm(q_MBHTK.reshape(m, b * h * t, k), table_MRK.mT).reshape(m, b, h, t, -1)
-    return torch.gather(against, -1, rows.expand(m, b, h, t, t)) / math.sqrt(k)
+    return torch.gather(against, -1, rows.expand(m, b, h, t, rows.shape[-1])) / math.sqrt(k)
 
 
 def multiplier_problems(uniform: int, task: Settings) -> Iterator[Problem]:

@@ -1,8 +1,11 @@
-"""The hooks of a positional encoding, each doing nothing until overridden, and what most encodings start from."""
+"""The hooks of a positional encoding, each doing nothing until overridden.
+
+Shapes: M members, B rows, T queries, K keys, H heads, E head width, D model width.
+"""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from trainers.config.settings import Settings
@@ -10,15 +13,49 @@ from trainers.errors import Problem
 from trainers.maps import Map, Weights
 from trainers.noise import Noise
 from trainers.parameters import Parameter
+from trainers.positions.context import Context, Pass, Scores
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sizes:
+    """What parameters are declared for: inputs of up to `longest` positions, a model of width D, H heads of width E.
+
+    std: the standard deviation of the model's initial matrix entries.
+    """
+
+    longest: int
+    width: int
+    heads: int
+    head_width: int
+    std: float
 
 
 class Position(Settings):
-    """Base of every positional encoding. Shapes: M member, B batch, T position, D width, H head, K head width."""
+    """Base of every positional encoding.
+
+    In a forward pass `place` and `embed` are called once; then in every layer `rotate` and `key_state`, whose results
+    may be cached, `score`, and `mix`.
+    """
 
     @property
     def random(self) -> bool:
         """Whether training draws random numbers for it."""
         return False
+
+    @property
+    def looks_ahead(self) -> bool:
+        """Whether what it does to a token depends on later tokens, so that nothing of earlier ones can be cached."""
+        return False
+
+    @property
+    def mixes(self) -> bool:
+        """Whether `mix` adds anything: whether it is overridden, unless a class that wraps another says more."""
+        return type(self).mix is not Position.mix
+
+    @property
+    def metrics(self) -> Mapping[str, str]:
+        """What it records of itself, and which way is better: minimize, maximize or none."""
+        return {}
 
     def head_problems(self, heads: int, head_width: int) -> Iterator[Problem]:
         """Why this encoding cannot serve so many heads of that width."""
@@ -28,41 +65,42 @@ class Position(Settings):
         """Why this encoding cannot serve that task."""
         return iter(())
 
-    def parameters(self, longest: int, width: int, heads: int, std: float) -> tuple[Parameter, ...]:
-        """Trained parameters that all layers share, for inputs of up to `longest` positions."""
+    def parameters(self, sizes: Sizes) -> tuple[Parameter, ...]:
+        """Trained parameters that all layers share."""
         return ()
 
-    def layer_parameters(
-        self, name: str, longest: int, heads: int, head_width: int, std: float
-    ) -> tuple[Parameter, ...]:
+    def layer_parameters(self, name: str, sizes: Sizes) -> tuple[Parameter, ...]:
         """Trained parameters of the attention layer `name` alone."""
         return ()
 
-    def embed(
-        self, x_MBTD: Tensor, tokens_MBT: Tensor, weights: Mapping[str, Tensor], noise: Noise | None, causal: bool
-    ) -> Tensor:
-        """Token embeddings with positions added; `noise` is None when evaluating."""
+    def place(self, ids_MBT: Tensor | None, shape: tuple[int, int, int], noise: Noise | None) -> Tensor | None:
+        """The position ids to go by, int64 (M, B, T) in place of those given; None means 0, 1, 2...
+
+        `shape` is (M, B, positions), of all positions there will be: more than T where a pass is to be gone on with.
+        For ids of None the result has that shape, or is None. `noise` is there in evaluation, too.
+        """
+        return ids_MBT
+
+    def embed(self, x_MBTD: Tensor, seen: Pass) -> Tensor:
+        """Token embeddings with positions added."""
         return x_MBTD
 
-    def rotate(self, q_MBHTK: Tensor, k_MBHTK: Tensor) -> tuple[Tensor, Tensor]:
-        """Queries and keys with positions worked in."""
-        return q_MBHTK, k_MBHTK
+    def rotate(self, context: Context) -> tuple[Tensor, Tensor]:
+        """Queries and keys (M, B, H, T, E) of the queries' tokens with positions worked in."""
+        return context.q, context.k
 
-    def score(
-        self, q_MBHTK: Tensor, tokens_MBT: Tensor, weights: Mapping[str, Tensor], name: str, causal: bool
-    ) -> Tensor | None:
-        """What layer `name` adds to its scaled attention scores, broadcastable to (M, B, H, T, T), or None.
+    def key_state(self, context: Context) -> Mapping[str, Tensor]:
+        """Numbers of the queries' tokens as keys, (M, B, H, T) by name; they come back in `context.state`."""
+        return {}
 
-        `causal`: whether later keys are masked, so that nothing of i < j matters.
-        """
+    def score(self, context: Context) -> Scores | None:
+        """What becomes of this layer's attention scores; None: nothing."""
+        return None
+
+    def mix(self, context: Context, attention_MBHTK: Tensor) -> Tensor | None:
+        """What is added to the mixed values of each query, (M, B, H, T, E), by its attention weights; None: nothing."""
         return None
 
     def maps(self, weights: Weights, task: Settings) -> Mapping[str, Map]:
         """What can be drawn of its trained parameters, of one member; see `trainers.maps`."""
         return {}
-
-
-def differences(length: int, device: torch.device) -> Tensor:
-    """i - j of query i and key j, int64 (T, T)."""
-    at = torch.arange(length, device=device)
-    return at[:, None] - at[None, :]

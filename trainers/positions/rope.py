@@ -8,6 +8,7 @@ from torch import Tensor
 from trainers.config.registry import register
 from trainers.config.settings import setting
 from trainers.errors import Problem
+from trainers.positions.context import Context
 from trainers.positions.position import Position
 
 
@@ -22,13 +23,14 @@ class Rope(Position):
         if head_width % 2:
             yield Problem(key="position", given="rope", message=f"rope needs an even head width, not {head_width}")
 
-    def rotate(self, q_MBHTK: Tensor, k_MBHTK: Tensor) -> tuple[Tensor, Tensor]:
+    def rotate(self, context: Context) -> tuple[Tensor, Tensor]:
         """Coordinates i and i + K/2 turn by position * base^(-2i/K)."""
-        length, width = q_MBHTK.shape[-2:]
-        turns = self.base ** (-torch.arange(0, width, 2, device=q_MBHTK.device, dtype=torch.float64) / width)
-        angle = torch.arange(length, device=q_MBHTK.device, dtype=torch.float64)[:, None] * turns
-        cos, sin = torch.cos(angle).to(q_MBHTK.dtype), torch.sin(angle).to(q_MBHTK.dtype)
-        return _turned(q_MBHTK, cos, sin), _turned(k_MBHTK, cos, sin)
+        q, width = context.q, context.q.shape[-1]
+        turns = self.base ** (-torch.arange(0, width, 2, device=q.device, dtype=torch.float64) / width)
+        angle = context.query_ids.to(torch.float64)[..., None] * turns
+        angle = angle if context.ids is None else angle[:, :, None]
+        cos, sin = torch.cos(angle).to(q.dtype), torch.sin(angle).to(q.dtype)
+        return _turned(q, cos, sin), _turned(context.k, cos, sin)
 
 
 def _turned(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:

@@ -2,14 +2,13 @@
 
 from collections.abc import Mapping
 
-from torch import Tensor
-
 from trainers.config.registry import register
 from trainers.config.settings import Settings
 from trainers.maps import Map, Weights
 from trainers.parameters import Parameter
+from trainers.positions.context import Context, Scores
 from trainers.positions.pairwise import pairwise_maps, pairwise_scores, pairwise_table
-from trainers.positions.position import Position, differences
+from trainers.positions.position import Position, Sizes
 
 
 @register("position", "rpe")
@@ -20,19 +19,15 @@ class Rpe(Position):
     `relative_key` option of the BERT implementation it builds on.
     """
 
-    def layer_parameters(
-        self, name: str, longest: int, heads: int, head_width: int, std: float
-    ) -> tuple[Parameter, ...]:
+    def layer_parameters(self, name: str, sizes: Sizes) -> tuple[Parameter, ...]:
         """2 longest - 1 vectors."""
-        return pairwise_table(name, 2 * longest - 1, head_width, std)
+        return pairwise_table(name, 2 * sizes.longest - 1, sizes)
 
-    def score(
-        self, q_MBHTK: Tensor, tokens_MBT: Tensor, weights: Mapping[str, Tensor], name: str, causal: bool
-    ) -> Tensor:
-        """q_i . p_(i-j) / sqrt(K)."""
-        table = weights[f"{name}.pairs"]
-        rows = differences(q_MBHTK.shape[-2], q_MBHTK.device) + table.shape[1] // 2  # none is clipped
-        return pairwise_scores(q_MBHTK, table, rows)
+    def score(self, context: Context) -> Scores:
+        """A bias of q_i . p_(i-j) / sqrt(K)."""
+        table = context.weights[f"{context.name}.pairs"]
+        rows = context.differences() + table.shape[1] // 2  # none is clipped
+        return Scores(bias=pairwise_scores(context.q, table, rows))
 
     def maps(self, weights: Weights, task: Settings) -> Mapping[str, Map]:
         """The vectors of every layer by difference, and their norms."""

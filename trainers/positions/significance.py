@@ -1,6 +1,6 @@
 """Added heads that see two numbers by digit significance, wherever they stand (Sabbaghi et al., arXiv:2406.01895)."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
@@ -9,11 +9,12 @@ from torch.nn import functional
 from trainers.config.registry import register
 from trainers.config.settings import Settings, setting
 from trainers.errors import Problem
-from trainers.noise import Noise
 from trainers.numerals import FIRST, SECOND, places
 from trainers.parameters import Parameter
+from trainers.positions.context import Context, Pass, Scores
+from trainers.positions.learned import of_positions
 from trainers.positions.pairwise import multiplier_problems, pairwise_scores, pairwise_table
-from trainers.positions.position import Position
+from trainers.positions.position import Position, Sizes
 
 
 @register("position", "significance")
@@ -32,6 +33,11 @@ class Significance(Position):
     ordinary: int | None = setting(None, low=0, help="first heads, without pairwise vectors; null: half of the heads")
     uniform: int = setting(0, low=0, help="multiplier digits with a vector for all queries; 0: significance alone")
 
+    @property
+    def looks_ahead(self) -> bool:
+        """It does: significance counts from the right."""
+        return True
+
     def head_problems(self, heads: int, head_width: int) -> Iterator[Problem]:
         """A problem if no head is left to see significance."""
         if self.ordinary is not None and self.ordinary >= heads:
@@ -46,41 +52,35 @@ class Significance(Position):
         elif self.uniform:
             yield from multiplier_problems(self.uniform, task)
 
-    def parameters(self, longest: int, width: int, heads: int, std: float) -> tuple[Parameter, ...]:
+    def parameters(self, sizes: Sizes) -> tuple[Parameter, ...]:
         """The absolute positions."""
-        return (Parameter(name="positions", shape=(longest, width), std=std, decay=False),)
+        return (Parameter(name="positions", shape=(sizes.longest, sizes.width), std=sizes.std, decay=False),)
 
-    def layer_parameters(
-        self, name: str, longest: int, heads: int, head_width: int, std: float
-    ) -> tuple[Parameter, ...]:
+    def layer_parameters(self, name: str, sizes: Sizes) -> tuple[Parameter, ...]:
         """2 longest - 1 vectors of differences (with text the outermost are never used), then the uniform ones."""
-        return pairwise_table(name, 2 * longest - 1 + self.uniform, head_width, std)
+        return pairwise_table(name, 2 * sizes.longest - 1 + self.uniform, sizes)
 
-    def embed(
-        self, x_MBTD: Tensor, tokens_MBT: Tensor, weights: Mapping[str, Tensor], noise: Noise | None, causal: bool
-    ) -> Tensor:
+    def embed(self, x_MBTD: Tensor, seen: Pass) -> Tensor:
         """Adds the vector of each absolute position."""
-        return x_MBTD + weights["positions"][:, None, : x_MBTD.shape[-2]]
+        return x_MBTD + of_positions(seen.weights["positions"], seen)
 
-    def score(
-        self, q_MBHTK: Tensor, tokens_MBT: Tensor, weights: Mapping[str, Tensor], name: str, causal: bool
-    ) -> Tensor:
-        """q_i . p_ij / sqrt(K) for pairs of number tokens in the added heads, else 0."""
-        table = weights[f"{name}.pairs"]
-        ordinary = q_MBHTK.shape[2] // 2 if self.ordinary is None else self.ordinary
-        rows, paired = self._rows(tokens_MBT, table.shape[1] - self.uniform)
-        scores = pairwise_scores(q_MBHTK[:, :, ordinary:], table, rows[:, :, None])
+    def score(self, context: Context) -> Scores:
+        """A bias of q_i . p_ij / sqrt(K) for pairs of number tokens in the added heads, else of 0."""
+        table = context.weights[f"{context.name}.pairs"]
+        ordinary = context.q.shape[2] // 2 if self.ordinary is None else self.ordinary
+        rows, paired = self._rows(context, table.shape[1] - self.uniform)
+        scores = pairwise_scores(context.q[:, :, ordinary:], table, rows[:, :, None])
         scores = torch.where(paired[:, :, None], scores, 0.0)
-        return functional.pad(scores, (0, 0, 0, 0, ordinary, 0))
+        return Scores(bias=functional.pad(scores, (0, 0, 0, 0, ordinary, 0)))
 
-    def _rows(self, tokens_MBT: Tensor, relative: int) -> tuple[Tensor, Tensor]:
-        """The row of each pair in a table of `relative` differences, and whether it has one, both (M, B, T, T)."""
-        at = places(tokens_MBT)
+    def _rows(self, context: Context, relative: int) -> tuple[Tensor, Tensor]:
+        """The row of each pair in a table of `relative` differences, and whether it has one, of queries and keys."""
+        at = places(context.tokens)
         first, second = at.role == FIRST, at.role == SECOND
         virtual = torch.where(first, at.significance + second.sum(dim=-1, keepdim=True) + 1, at.significance)
-        rows = virtual[..., None, :] - virtual[..., :, None] + relative // 2
+        rows = virtual[..., None, :] - context.of_queries(virtual)[..., :, None] + relative // 2
         if self.uniform:
             rows = torch.where(first[..., None, :], relative + at.significance[..., None, :] - 1, rows)
         number = first | second
-        paired = number[..., :, None] & number[..., None, :]
+        paired = context.of_queries(number)[..., :, None] & number[..., None, :]
         return torch.where(paired, rows, 0), paired

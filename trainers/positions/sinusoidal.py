@@ -1,13 +1,11 @@
 """Fixed sinusoidal positions (Vaswani et al., arXiv:1706.03762)."""
 
-from collections.abc import Mapping
-
 import torch
 from torch import Tensor
 
 from trainers.config.registry import register
 from trainers.config.settings import setting
-from trainers.noise import Noise
+from trainers.positions.context import Pass
 from trainers.positions.position import Position
 
 
@@ -17,12 +15,10 @@ class Sinusoidal(Position):
 
     base: float = setting(10000.0, above=1.0, help="base of the geometric series of wavelengths")
 
-    def embed(
-        self, x_MBTD: Tensor, tokens_MBT: Tensor, weights: Mapping[str, Tensor], noise: Noise | None, causal: bool
-    ) -> Tensor:
+    def embed(self, x_MBTD: Tensor, seen: Pass) -> Tensor:
         """Adds sin(t / base^(2i/D)) at coordinate 2i and the cosine at 2i + 1."""
-        length, width = x_MBTD.shape[-2:]
+        width = x_MBTD.shape[-1]
         even = torch.arange(0, width, 2, device=x_MBTD.device, dtype=torch.float64)
-        angle = torch.arange(length, device=x_MBTD.device, dtype=torch.float64)[:, None] * self.base ** (-even / width)
-        waves = torch.stack([torch.sin(angle), torch.cos(angle)], dim=-1).reshape(length, -1)[:, :width]
+        angle = seen.query_ids.to(torch.float64)[..., None] * self.base ** (-even / width)
+        waves = torch.stack([torch.sin(angle), torch.cos(angle)], dim=-1).flatten(-2)[..., :width]
         return x_MBTD + waves.to(x_MBTD.dtype)

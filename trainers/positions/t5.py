@@ -1,7 +1,7 @@
 """T5's biases: a trained number for each head and bucket of distances (Raffel et al., arXiv:1910.10683)."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
@@ -10,7 +10,8 @@ from trainers.config.registry import register
 from trainers.config.settings import setting
 from trainers.errors import Problem
 from trainers.parameters import Parameter
-from trainers.positions.position import Position, differences
+from trainers.positions.context import Context, Scores
+from trainers.positions.position import Position, Sizes
 
 
 @register("position", "t5")
@@ -36,18 +37,16 @@ class T5(Position):
             allowed = f"> buckets / 2 ({self.buckets // 2})"
             yield Problem(key="max_distance", given=self.max_distance, message=message, allowed=allowed)
 
-    def parameters(self, longest: int, width: int, heads: int, std: float) -> tuple[Parameter, ...]:
+    def parameters(self, sizes: Sizes) -> tuple[Parameter, ...]:
         """One number for each head and bucket, without weight decay."""
-        return (Parameter(name="buckets", shape=(heads, self.buckets), std=std, decay=False),)
+        return (Parameter(name="buckets", shape=(sizes.heads, self.buckets), std=sizes.std, decay=False),)
 
-    def score(
-        self, q_MBHTK: Tensor, tokens_MBT: Tensor, weights: Mapping[str, Tensor], name: str, causal: bool
-    ) -> Tensor:
-        """The bias of the bucket of i - j, (M, 1, H, T, T)."""
-        table, length = weights["buckets"], q_MBHTK.shape[-2]
-        rows = self.bucket(differences(length, q_MBHTK.device), causal)
-        bias = torch.gather(table, -1, rows.reshape(-1).expand(*table.shape[:2], -1))
-        return bias.reshape(len(table), 1, -1, length, length)
+    def score(self, context: Context) -> Scores:
+        """The bias of the bucket of i - j."""
+        table, rows = context.weights["buckets"], self.bucket(context.differences(), context.causal)
+        index = rows.reshape(1 if context.ids is None else len(rows), 1, -1).expand(*table.shape[:2], -1)
+        bias = torch.gather(table, -1, index).reshape(*table.shape[:2], -1, *rows.shape[-2:])
+        return Scores(bias=bias.transpose(1, 2))
 
     def bucket(self, difference: Tensor, causal: bool) -> Tensor:
         """The bucket of each i - j, int64; later keys share bucket 0 in a causal model, which masks them."""

@@ -3,15 +3,15 @@
 from collections.abc import Iterator, Mapping
 
 import torch
-from torch import Tensor
 
 from trainers.config.registry import register
 from trainers.config.settings import Settings, setting
 from trainers.errors import Problem
 from trainers.maps import Map, Weights
 from trainers.parameters import Parameter
+from trainers.positions.context import Context, Scores
 from trainers.positions.pairwise import multiplier_problems, pairwise_maps, pairwise_scores, pairwise_table
-from trainers.positions.position import Position, differences
+from trainers.positions.position import Position, Sizes
 
 
 @register("position", "upe")
@@ -29,22 +29,19 @@ class Upe(Position):
         """A problem unless there are as many uniform positions as the task has multiplier digits."""
         return multiplier_problems(self.uniform, task)
 
-    def layer_parameters(
-        self, name: str, longest: int, heads: int, head_width: int, std: float
-    ) -> tuple[Parameter, ...]:
+    def layer_parameters(self, name: str, sizes: Sizes) -> tuple[Parameter, ...]:
         """2 longest - 1 relative vectors, then one for each multiplier digit, units first."""
-        return pairwise_table(name, 2 * longest - 1 + self.uniform, head_width, std)
+        return pairwise_table(name, 2 * sizes.longest - 1 + self.uniform, sizes)
 
-    def score(
-        self, q_MBHTK: Tensor, tokens_MBT: Tensor, weights: Mapping[str, Tensor], name: str, causal: bool
-    ) -> Tensor:
-        """q_i . c_j / sqrt(K) for keys j of the multiplier, else q_i . p_(i-j) / sqrt(K)."""
-        table = weights[f"{name}.pairs"]
+    def score(self, context: Context) -> Scores:
+        """A bias of q_i . c_j / sqrt(K) for keys j of the multiplier, else of q_i . p_(i-j) / sqrt(K)."""
+        table = context.weights[f"{context.name}.pairs"]
         relative = table.shape[1] - self.uniform
-        rows = differences(q_MBHTK.shape[-2], q_MBHTK.device) + relative // 2
-        key = torch.arange(q_MBHTK.shape[-2], device=q_MBHTK.device)
+        rows = context.differences() + relative // 2
+        key = context.key_ids if context.ids is None else context.key_ids[:, :, None, None, :]
         own = relative + self.uniform - 1 - key  # the first position is the most significant digit
-        return pairwise_scores(q_MBHTK, table, torch.where(key < self.uniform, own.clamp(min=0), rows))
+        rows = torch.where(key < self.uniform, own.clamp(min=0), rows)
+        return Scores(bias=pairwise_scores(context.q, table, rows))
 
     def maps(self, weights: Weights, task: Settings) -> Mapping[str, Map]:
         """The vectors of every layer by difference, those of the multiplier digits, and their norms."""

@@ -5,11 +5,14 @@ import pytest
 import torch
 from torch import nn
 
+from tests.trainers.positions.passes import layer_of, noise, pass_of, sizes
+from trainers.batch import Batch
 from trainers.evaluate import evaluate
 from trainers.models.decoder import Decoder
 from trainers.models.encoder import Encoder
 from trainers.pack import Pack, State
 from trainers.parameters import Layout
+from trainers.positions.learned import Learned
 from trainers.positions.rope import Rope
 from trainers.step import stepper
 from trainers.tasks.set_complement import SetComplement
@@ -17,6 +20,7 @@ from trainers.tasks.set_complement import SetComplement
 CPU = torch.device("cpu")
 TASK = SetComplement(vocabulary=9, train_length=4)
 TOKENS = torch.tensor([[[1, 5, 2, 8, 0], [3, 4, 7, 6, 1]]])
+BATCH = Batch(TOKENS, TOKENS)
 
 
 def decoder_member(member, seed: int, **changes):
@@ -64,22 +68,16 @@ def test_equals_torch_transformer_with_copied_weights(kind, norm: str) -> None:
     if norm == "pre":
         x = nn.functional.layer_norm(x, (8,), w["final_gain"], w["final_bias"], epsilon)
     expected = x @ w["head"]
-    got = model.logits({name: value[None] for name, value in w.items()}, TOKENS, None, "plain")[0]
+    got = model.logits({name: value[None] for name, value in w.items()}, BATCH, None, "plain")[0]
     torch.testing.assert_close(got, expected.detach(), rtol=1e-9, atol=1e-9)
 
 
-def test_fused_attention_equals_written_out_attention(member) -> None:
+def test_fused_attention_equals_written_out_attention() -> None:
     """Dropout of rate zero at the attention weights takes the written-out path."""
-    from trainers.noise import Dropout
-    from trainers.random import Stream
-
     model = Decoder(layers=2, width=8, heads=2)
     weights = weights_of(model)
-    noise = Dropout(
-        Stream(torch.tensor([0]), "dropout", torch.tensor(1)), None, torch.zeros(1, dtype=torch.float64), True
-    )
     torch.testing.assert_close(
-        model.logits(weights, TOKENS, noise, "plain"), model.logits(weights, TOKENS, None, "plain")
+        model.logits(weights, BATCH, noise(0, rate=0.0), "plain"), model.logits(weights, BATCH, None, "plain")
     )
 
 
@@ -89,8 +87,8 @@ def test_fused_attention_equals_written_out_attention(member) -> None:
 def test_later_tokens_do_not_change_earlier_logits(position: str) -> None:
     model = Decoder(layers=2, width=8, heads=2, position=position)
     weights = weights_of(model)
-    long = model.logits(weights, TOKENS, None, "plain")
-    short = model.logits(weights, TOKENS[..., :3], None, "plain")
+    long = model.logits(weights, BATCH, None, "plain")
+    short = model.logits(weights, Batch(TOKENS[..., :3], TOKENS[..., :3]), None, "plain")
     torch.testing.assert_close(long[:, :, :3], short)
 
 
@@ -99,7 +97,7 @@ def test_rope_scores_depend_on_distance_alone() -> None:
     q, k = (
         torch.randn(1, 1, 1, 1, 6, generator=generator, dtype=torch.float64).expand(1, 1, 1, 9, 6) for _ in range(2)
     )
-    q, k = Rope().rotate(q, k)
+    q, k = Rope().rotate(layer_of(q, {}, k=k))
     scores = (q @ k.mT)[0, 0, 0]
     for distance in range(-8, 9):
         line = torch.diagonal(scores, distance)
@@ -109,26 +107,21 @@ def test_rope_scores_depend_on_distance_alone() -> None:
 
 def test_rope_is_a_rotation_by_position_times_frequency() -> None:
     x = torch.tensor([1.0, 0.0, 0.0, 0.0], dtype=torch.float64).expand(1, 1, 1, 7, 4)
-    turned = Rope(base=100.0).rotate(x, x)[0][0, 0, 0]
+    turned = Rope(base=100.0).rotate(layer_of(x, {}))[0][0, 0, 0]
     for t in range(7):
         torch.testing.assert_close(turned[t], torch.tensor([np.cos(t), 0.0, np.sin(t), 0.0]))
 
 
-def test_learned_positions_and_their_offsets(member) -> None:
-    from trainers.noise import Dropout
-    from trainers.positions.learned import Learned
-    from trainers.random import Stream
-
+def test_learned_positions_and_their_offsets() -> None:
     position = Learned(max_offset=3)
-    (parameter,) = position.parameters(8, 4, 2, 0.02)
+    (parameter,) = position.parameters(sizes(8, 2, 2, width=4))
     assert parameter.shape == (11, 4)
     table = torch.arange(11.0)[None, :, None].expand(1, 11, 4).contiguous()
     x, tokens = torch.zeros(1, 50, 5, 4), torch.zeros(1, 50, 5, dtype=torch.int64)
-    assert position.embed(x, tokens, {"positions": table}, None, True)[0, 0, :, 0].tolist() == [0, 1, 2, 3, 4]
-    noise = Dropout(
-        Stream(torch.tensor([0]), "dropout", torch.tensor(1)), None, torch.zeros(1, dtype=torch.float64), False
-    )
-    shifted = position.embed(x, tokens, {"positions": table}, noise, True)[0, :, :, 0]
+    for still in (None, noise(0, training=False)):
+        seen = pass_of(tokens, {"positions": table}, True, noise=still)
+        assert position.embed(x, seen)[0, 0, :, 0].tolist() == [0, 1, 2, 3, 4]
+    shifted = position.embed(x, pass_of(tokens, {"positions": table}, True, noise=noise(0)))[0, :, :, 0]
     assert set(shifted[:, 0].tolist()) == {0, 1, 2, 3}
     torch.testing.assert_close(shifted - shifted[:, :1], torch.arange(5.0).expand(50, 5))
 

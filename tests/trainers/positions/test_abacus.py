@@ -6,21 +6,15 @@ import random
 import pytest
 import torch
 
+from tests.trainers.positions.passes import noise, pass_of, sizes
 from trainers.config.member import MemberConfig
-from trainers.noise import Dropout
 from trainers.numerals import PAD, PLUS
 from trainers.pack import Pack, State
 from trainers.positions import abacus
 from trainers.positions.abacus import Abacus
-from trainers.random import Stream
 from trainers.step import step_once
 from trainers.tasks.arithmetic.padded_addition import PaddedAddition
 from trainers.tasks.set_complement import SetComplement
-
-
-def noise(step: int, *seeds: int) -> Dropout:
-    rate = torch.zeros(len(seeds), dtype=torch.float64)
-    return Dropout(Stream(torch.tensor(seeds), "dropout", torch.tensor(step)), None, rate, False)
 
 
 def test_places_of_a_worked_example() -> None:
@@ -48,11 +42,11 @@ def test_places_count_along_each_run(causal: bool) -> None:
 
 def test_each_token_gets_the_vector_of_its_place() -> None:
     position = Abacus(max_offset=3)
-    (parameter,) = position.parameters(9, 4, 2, 0.02)
+    (parameter,) = position.parameters(sizes(9, 2, 2, width=4))
     assert parameter.shape == (9 + 1 + 3, 4) and not parameter.decay
     table = torch.arange(2 * 13.0).reshape(2, 13, 1).expand(2, 13, 4).contiguous()
     tokens = torch.tensor([PAD, 8, 7, PLUS, 4, 0, 5]).expand(2, 1, 7)
-    got = position.embed(torch.zeros(2, 1, 7, 4), tokens, {"places": table}, None, False)[:, 0, :, 0]
+    got = position.embed(torch.zeros(2, 1, 7, 4), pass_of(tokens, {"places": table}, False))[:, 0, :, 0]
     assert got.tolist() == [[0, 2, 1, 0, 3, 2, 1], [13, 15, 14, 13, 16, 15, 14]]
 
 
@@ -62,7 +56,8 @@ def test_training_shifts_the_places_of_a_whole_batch() -> None:
     tokens = torch.tensor([PAD, 8, 7, PLUS, 4, 0, 5]).expand(2, 6, 7)
     plain, seen = torch.tensor([0, 2, 1, 0, 3, 2, 1]), set()
     for step in range(60):
-        got = position.embed(torch.zeros(2, 6, 7, 4), tokens, {"places": table}, noise(step, 4, 9), False)[..., 0]
+        training = pass_of(tokens, {"places": table}, False, noise=noise(4, 9, step=step))
+        got = position.embed(torch.zeros(2, 6, 7, 4), training)[..., 0]
         offsets = got[:, 0, 1] - 2
         for member in range(2):
             expected = torch.where(plain > 0, plain + offsets[member], 0)

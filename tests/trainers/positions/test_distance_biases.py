@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from tests.trainers.positions.passes import bias_of, pass_of, sizes
+from trainers.batch import Batch
 from trainers.config import registry
 from trainers.errors import ConfigError
 from trainers.models import attention as attention_module
@@ -27,17 +29,17 @@ POSITIONS = {"t5": T5(), "alibi": Alibi(), "kerple": Kerple(), "fire": Fire(thre
 def drawn(position, seed: int = 0, longest: int = T) -> dict[str, torch.Tensor]:
     """Weights of M members near their initial values."""
     parameters = [
-        *position.parameters(longest, 8, H, 0.5),
-        *position.layer_parameters("block0", longest, H, K, 0.5),
+        *position.parameters(sizes(longest, H, K, 0.5)),
+        *position.layer_parameters("block0", sizes(longest, H, K, 0.5)),
     ]
-    layout = Layout([*parameters, *Alibi().parameters(1, 1, 1, 1.0)])
+    layout = Layout(parameters)
     return layout.views(layout.initial(torch.arange(M) + 10 * seed, torch.float64)) if parameters else {}
 
 
 def bias(position, weights, causal: bool, length: int = T) -> torch.Tensor:
     """(M, H, T, T): these do not depend on queries, rows or tokens."""
     q = torch.full((M, B, H, length, K), torch.nan, dtype=torch.float64)
-    found = position.score(q, TOKENS, weights, "block0", causal)
+    found = bias_of(position, q, weights, causal)
     return found.expand(M, B, H, length, length)[:, 0]
 
 
@@ -93,7 +95,7 @@ def test_t5_refuses_buckets_that_cannot_be_halved_twice() -> None:
     ("heads", "slopes"), [(8, [1 / 2, 1 / 4, 1 / 8, 1 / 16, 1 / 32, 1 / 64, 1 / 128, 1 / 256]), (2, [1 / 16, 1 / 256])]
 )
 def test_alibi_falls_by_its_slopes(heads: int, slopes: list[float]) -> None:
-    got = Alibi().score(torch.zeros(1, 1, heads, T, K, dtype=torch.float64), TOKENS, {}, "block0", False)
+    got = bias_of(Alibi(), torch.zeros(1, 1, heads, T, K, dtype=torch.float64), {})
     for h in range(heads):
         for i in range(T):
             for j in range(T):
@@ -113,7 +115,7 @@ def test_kerple_falls_by_the_logarithm_and_clamps() -> None:
 
 
 def test_kerple_starts_uniform() -> None:
-    layout = Layout(Kerple().parameters(T, 8, 4000, 0.5))
+    layout = Layout(Kerple().parameters(sizes(T, 4000, K)))
     views = layout.views(layout.initial(torch.tensor([3]), torch.float64))
     for name, high in (("kerple.r1", 2.0), ("kerple.r2", 1.0)):
         values = views[name].numpy() / high
@@ -152,7 +154,7 @@ def test_fire_starts_at_the_numbers_of_its_paper() -> None:
     for name, side in ("in", 1.0), ("in_bias", 1.0), ("out", 32**-0.5), ("out_bias", 32**-0.5):
         size = weights[f"block0.fire_{name}"].abs().max()
         assert 0.4 * side < size < side
-    decays = {p.name.removeprefix("block0.fire_") for p in Fire().layer_parameters("block0", T, H, K, 1.0) if p.decay}
+    decays = {p.name.removeprefix("block0.fire_") for p in Fire().layer_parameters("block0", sizes(T, H, K)) if p.decay}
     assert decays == {"in", "out"}
 
 
@@ -183,12 +185,13 @@ def test_members_do_not_mix_and_the_bias_is_added_to_scaled_scores(name: str, ca
         for key, shape in shapes.items()
     }
     x = torch.randn(M, B, T, 8, generator=generator, dtype=torch.float64)
-    options = {"name": "block0", "heads": H, "causal": causal, "position": position}
-    together = attention(x, TOKENS, weights, **options)
+    options = {"name": "block0", "layer": 0, "heads": H, "position": position}
+    together = attention(x, pass_of(TOKENS, weights, causal), **options)
     added = bias(position, weights, causal)
     for m in range(M):
         alone = {key: value[m : m + 1] for key, value in weights.items()}
-        torch.testing.assert_close(attention(x[m : m + 1], TOKENS[:1], alone, **options), together[m : m + 1])
+        solo = attention(x[m : m + 1], pass_of(TOKENS[:1], alone, causal), **options)
+        torch.testing.assert_close(solo, together[m : m + 1])
         qkv = x[m] @ weights["block0.qkv"][m] + weights["block0.qkv_bias"][m]
         q, k, v = (part.unflatten(-1, (H, K)).transpose(1, 2) for part in qkv.chunk(3, dim=-1))
         scores = q @ k.mT / math.sqrt(K) + added[m]
@@ -207,7 +210,8 @@ def test_a_bias_that_is_not_trained_compiles() -> None:
     x, position = torch.randn(M, B, T, 8, generator=generator), Alibi()
 
     def total(weights: dict[str, torch.Tensor]) -> torch.Tensor:
-        return attention(x, TOKENS, weights, name="block0", heads=H, causal=False, position=position).square().sum()
+        seen = pass_of(TOKENS, weights, False)
+        return attention(x, seen, name="block0", layer=0, heads=H, position=position).square().sum()
 
     eager = torch.func.grad(total)(weights)
     compiled = torch.compile(torch.func.grad(total), fullgraph=True)(weights)
@@ -228,7 +232,7 @@ def test_the_fused_kernel_is_used_where_nothing_is_added(monkeypatch, name: str)
     task = PaddedAddition(width=3, train_digits=2)
     layout = Layout(model.parameters(task))
     tokens = torch.tensor([[[10, 1, 2, 11, 10, 10, 7]]])
-    model.logits(layout.views(layout.initial(torch.tensor([0]), torch.float32)), tokens, None, "plain")
+    model.logits(layout.views(layout.initial(torch.tensor([0]), torch.float32)), Batch(tokens, tokens), None, "plain")
     adds = {"rpe", "upe", "significance", *POSITIONS}
     assert len(calls) == (0 if name in adds else 2)
 

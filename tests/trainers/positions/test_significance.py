@@ -8,7 +8,9 @@ import pytest
 import torch
 from torch.nn import functional
 
+from tests.trainers.positions.passes import bias_of, pass_of, sizes
 from trainers import numerals, train
+from trainers.batch import Batch
 from trainers.config.member import MemberConfig
 from trainers.evaluate import evaluate
 from trainers.models.attention import attention
@@ -44,14 +46,14 @@ def queries(rows: int, heads: int = 3, length: int = LONGEST) -> torch.Tensor:
 
 
 def table(position, heads: int = 3, longest: int = LONGEST) -> dict[str, torch.Tensor]:
-    (parameter,) = position.layer_parameters("block0", longest, heads, K, 0.02)
+    (parameter,) = position.layer_parameters("block0", sizes(longest, heads, K))
     generator = torch.Generator().manual_seed(1)
     return {parameter.name: torch.randn(M, *parameter.shape, generator=generator, dtype=torch.float64)}
 
 
 def scored(position, q, tokens, weights) -> torch.Tensor:
     every = torch.tensor(tokens).expand(M, -1, -1)
-    return position.score(q, every, weights, "block0", False).expand(*q.shape[:-1], q.shape[-2])
+    return bias_of(position, q, weights, tokens=every).expand(*q.shape[:-1], q.shape[-2])
 
 
 SEQUENCES = [
@@ -133,7 +135,7 @@ def test_without_text_it_is_rpe_or_upe_on_pairs_of_numbers(position, plain, sign
 
 def test_the_table_learns_and_decays_but_only_where_pairs_are() -> None:
     position = Significance(ordinary=1)
-    (parameter,) = position.layer_parameters("block0", LONGEST, 3, K, 0.02)
+    (parameter,) = position.layer_parameters("block0", sizes(LONGEST, 3, K))
     assert parameter.decay and parameter.shape == (2 * LONGEST - 1, K)
     weights = {name: value.requires_grad_() for name, value in table(position).items()}
     scored(position, queries(1), [SEQUENCES[3][0]], weights).square().sum().backward()
@@ -208,7 +210,7 @@ def test_heads_of_a_width_of_their_own_attend_one_by_one() -> None:
     w = {key: torch.randn(1, *shape, generator=generator, dtype=torch.float64) for key, shape in shapes.items()}
     x = torch.randn(1, 2, 4, width, generator=generator, dtype=torch.float64)
     tokens = torch.zeros(1, 2, 4, dtype=torch.int64)
-    got = attention(x, tokens, w, name="a", heads=heads, causal=False, position=Learned())
+    got = attention(x, pass_of(tokens, w, False), name="a", layer=0, heads=heads, position=Learned())
     expected = w["a.output_bias"][0].expand_as(x)
     for head in range(heads):
         q, k, v = (
@@ -263,8 +265,9 @@ def test_without_the_output_of_its_added_heads_it_is_a_model_with_absolute_posit
             parts = value.chunk(3, dim=-1)
             own[name] = torch.cat([part[..., :6] for part in parts], dim=-1)
     tokens = torch.tensor([[SEQUENCES[0][0] + [TEXT] * 6]])
+    batch = Batch(tokens, tokens)
     torch.testing.assert_close(
-        both.logits(views, tokens, None, "plain"), alone.logits(own, tokens, None, "plain"), rtol=1e-9, atol=1e-9
+        both.logits(views, batch, None, "plain"), alone.logits(own, batch, None, "plain"), rtol=1e-9, atol=1e-9
     )
 
 

@@ -1,0 +1,63 @@
+"""A local worker: trains one pack after the other and sends what is found over its connection.
+
+A message is a kind (one byte) and its content: E an evaluation (bytes), P progress, N a notice, D the pack is done,
+X an exception in words (all JSON or text in UTF-8). The answer to E is one byte, sent when the driver has recorded it.
+"""
+
+import json
+import os
+import time
+from dataclasses import asdict
+from multiprocessing.connection import Connection
+
+from orchestrator.running.protocol import explain
+from orchestrator.running.trainable import HEARTBEAT_SECONDS, decode_work, make_stuck_file, train_pack
+from orchestrator.running.watchdog import Watchdog
+from trainers.results import Evaluation, Progress
+
+
+def serve(descriptor: int) -> None:
+    """Train what comes, until the other end is closed."""
+    import torch
+
+    connection: Connection[bytes, bytes] = Connection(descriptor)
+    try:
+        while True:
+            work = decode_work(connection.recv_bytes().decode())
+            torch.set_num_threads(max(1, int(work["cpus"])))
+            try:
+                with Watchdog(work["watchdog_seconds"], make_stuck_file(work)) as watchdog:
+                    train_pack(work, PipeReporter(connection, watchdog))
+            except (EOFError, ConnectionError):
+                raise
+            except (Exception, SystemExit) as error:
+                connection.send_bytes(b"X" + explain(error).encode())
+            else:
+                connection.send_bytes(b"D")
+    except (EOFError, ConnectionError):
+        os._exit(0)  # nobody is left to tell
+
+
+class PipeReporter:
+    """Sends what `trainers.train` reports."""
+
+    def __init__(self, connection: "Connection[bytes, bytes]", watchdog: Watchdog) -> None:
+        self._connection, self._watchdog = connection, watchdog
+        self._last = float("-inf")
+
+    def report(self, evaluation: Evaluation) -> None:
+        """Send an evaluation; returns when the driver has recorded it."""
+        with self._watchdog.asleep():
+            self._connection.send_bytes(b"E" + evaluation.to_bytes())
+            self._connection.recv_bytes()
+
+    def progress(self, progress: Progress) -> None:
+        """Feed the watchdog, and send where the pack is when a second has passed."""
+        self._watchdog.heard()
+        if time.monotonic() - self._last >= HEARTBEAT_SECONDS:
+            self._connection.send_bytes(b"P" + json.dumps(asdict(progress)).encode())
+            self._last = time.monotonic()
+
+    def notice(self, text: str) -> None:
+        """A sentence for the user."""
+        self._connection.send_bytes(b"N" + text.encode())

@@ -1,0 +1,174 @@
+"""Packs in processes of this machine: the curves of this process, and deaths of worker, host and driver."""
+
+import json
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from orchestrator.errors import UserError
+from orchestrator.record.curves import read_curves
+from orchestrator.record.state import SweepState
+from orchestrator.running import local
+from orchestrator.running.host import hosted
+from orchestrator.running.schedulers import refuse_what_cannot_run
+from search_spaces import Resources
+
+LOCAL = "resources.scheduler=local"
+INLINE = ("--set", "resources.scheduler=inline")
+
+
+def hosts(driver: int) -> list[psutil.Process]:
+    """The hosts of a driver, and the workers that they have forked."""
+    found = []
+    for one in psutil.Process(driver).children(recursive=True):
+        try:
+            if "orchestrator.running.worker_host" in " ".join(one.cmdline()):
+                found.append(one)
+        except psutil.Error:  # it has ended
+            continue
+    return found
+
+
+def worker_with(pack_id: str, driver: int) -> psutil.Process | None:
+    """The worker that has the pack in hand: its watchdog keeps a file of that name open."""
+    for one in hosts(driver):
+        try:
+            if any(Path(file.path).name == f"{pack_id}.stuck.txt" for file in one.open_files()):
+                return one
+        except psutil.Error:  # it ended as it was looked at
+            continue
+    return None
+
+
+def test_the_curves_are_those_of_packs_in_this_process(lengthwise, tiny, tmp_path):
+    found = {}
+    for scheduler in ("local", "inline"):
+        storage = tmp_path / scheduler
+        words = ("run", tiny, "--storage", storage, "--set", f"resources.scheduler={scheduler}")
+        done = lengthwise(*words)
+        assert done.returncode == 0, done.stderr
+        found[scheduler] = read_curves(SweepState.load(storage / "tiny"))
+    order = ["config_id", "seed", "average", "metric", "length", "step"]
+    one, other = (frame.sort_values(order).reset_index(drop=True) for frame in found.values())
+    assert one.equals(other[one.columns]) and len(one)
+
+
+def test_a_worker_is_killed_as_often_as_it_may_and_once_more(lengthwise, long_sweep, wait_for, records):
+    """One pack loses its worker once and is brought to its end; another loses it twice and is given up."""
+    folder = long_sweep.storage / "worker"
+    driver = lengthwise.start(*long_sweep.words("worker", LOCAL, "resources.retries=1"))
+    unlucky = wait_for(lambda: records(folder, "evaluation"), driver)[0].fields["pack_id"]
+    kill_the_worker(unlucky, driver, wait_for, records, folder)
+    doomed = wait_for(
+        lambda: next((p for p in unfinished(folder, unlucky) if worker_with(p, driver.pid)), None), driver
+    )
+    for _ in range(2):
+        kill_the_worker(doomed, driver, wait_for, records, folder)
+    out, err = driver.communicate()
+    assert driver.returncode == 0, err
+    state = SweepState.load(folder)
+    assert {pack.pack_id for pack in state.packs.values() if pack.status == "failed"} == {doomed}
+    assert f"pack {unlucky}: {local.DIED}" in out and "given up after 2 attempts" in out
+    again = lengthwise("resume", folder, "--retry-failed", *INLINE)
+    assert again.returncode == 0, again.stderr
+    long_sweep.ended_as_if_left_alone(folder, ends=5)
+
+
+def unfinished(folder: Path, but: str) -> list[str]:
+    packs = SweepState.load(folder).packs.values()
+    return [pack.pack_id for pack in packs if pack.status in ("planned", "running") and pack.pack_id != but]
+
+
+def kill_the_worker(pack_id: str, driver, wait_for: Callable, records: Callable, folder: Path) -> None:
+    """Kill whichever worker has the pack, and wait until the driver has recorded it."""
+
+    def attempts() -> int:
+        return sum(record.fields["pack_id"] == pack_id for record in records(folder, "attempt"))
+
+    before = attempts()
+    wait_for(lambda: worker_with(pack_id, driver.pid), driver).kill()
+    wait_for(lambda: attempts() > before, driver)
+
+
+def test_the_host_is_killed_and_its_workers_live_or_are_replaced(lengthwise, long_sweep, wait_for, records):
+    folder = long_sweep.storage / "host"
+    driver = lengthwise.start(*long_sweep.words("host", LOCAL))
+    wait_for(lambda: records(folder, "evaluation"), driver)
+    for one in hosts(driver.pid):
+        one.kill()
+    _, err = driver.communicate()
+    assert driver.returncode == 0, err
+    long_sweep.ended_as_if_left_alone(folder)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT], ids=lambda number: number.name)
+def test_workers_end_with_their_driver_and_the_sweep_is_resumed(lengthwise, long_sweep, wait_for, records, number):
+    folder = long_sweep.storage / number.name
+    driver = lengthwise.start(*long_sweep.words(number.name, LOCAL))
+    wait_for(lambda: records(folder, "evaluation"), driver)
+    left = hosts(driver.pid)
+    assert len(left) > 1
+    os.kill(driver.pid, number)
+    out, err = driver.communicate()
+    assert not psutil.wait_procs(left, timeout=60)[1], "the workers outlive their driver"
+    if number == signal.SIGINT:
+        assert driver.returncode == 130 and "Traceback" not in out + err
+        assert f"lengthwise resume {folder}" in out
+    done = lengthwise("resume", folder, *INLINE)
+    assert done.returncode == 0, done.stderr
+    long_sweep.ended_as_if_left_alone(folder)
+
+
+class Packs:
+    """A driver with one pack that cannot be trained."""
+
+    def __init__(self, work: str) -> None:
+        self.told: list[tuple[str, ...]] = []
+        self._packs = [("p1", work)]
+
+    def next_pack(self) -> tuple[str, str] | None:
+        return self._packs.pop() if self._packs else None
+
+    def all_handed_out(self) -> bool:
+        return not self._packs
+
+    def tick(self) -> None: ...
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *what: self.told.append((name, *what))
+
+
+def test_an_exception_is_tried_once_more_and_told_with_its_place(tmp_path):
+    from orchestrator.running.trainable import encode_work
+
+    wrong = encode_work(
+        [{"task": {"name": "nothing"}}], [("c", 0)], cpus=1, watchdog_seconds=60, folder=str(tmp_path), pack_id="p1"
+    )
+    driver = Packs(wrong)
+    with hosted() as host:
+        local.run_packs(driver, host, workers=2, retries=5)
+    assert [name for name, *_ in driver.told] == ["started", "retried", "started", "failed"]
+    assert "KeyError: 'code'" in driver.told[-1][2] and ".py:" in driver.told[-1][2]
+    assert json.dumps(driver.told)
+
+
+def test_what_the_driver_raises_leaves_as_it_was_raised(tmp_path):
+    class Broken(Packs):
+        def next_pack(self) -> tuple[str, str] | None:
+            raise OSError("the disk is full")
+
+    with pytest.raises(OSError, match="the disk is full"), hosted() as host:
+        local.run_packs(Broken(""), host, workers=1, retries=0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [({"gpus": 1}, "local has no GPUs to share out"), ({"cpus": 4096}, "a pack needs 4096 CPUs; this machine has")],
+)
+def test_what_this_machine_does_not_have_is_refused(changes, said):
+    with pytest.raises(UserError, match=said):
+        refuse_what_cannot_run(Resources(scheduler="local", **changes))

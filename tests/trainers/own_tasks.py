@@ -1,0 +1,190 @@
+"""Throw-away tasks and models, one for each thing that the engine must be able to say and that no shipped one says."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
+
+from trainers.batch import Batch
+from trainers.config.settings import setting
+from trainers.forward import Forward
+from trainers.models.model import Model, Recorder
+from trainers.noise import Noise
+from trainers.parameters import Parameter
+from trainers.random import Stream
+from trainers.tasks.task import Distribution, Evaluated, EvaluationBatch, Task, steps_to
+
+TOKENS = 7
+
+
+class Last(Task):
+    """Random tokens in, the token before the last out; only the last position counts."""
+
+    train_length: int = setting(4, low=2)
+    inputs = outputs = TOKENS
+    lengths = (2, 4, 6, 8)
+    trained_lengths = (2, 4)
+    metrics: ClassVar[Mapping[str, str]] = {"accuracy": "maximize"}
+
+    def batch_of(self, tokens: Tensor) -> Batch:
+        targets = torch.cat([tokens[..., :1], tokens[..., :-1]], dim=-1)
+        weight = torch.zeros_like(tokens, dtype=torch.float32)
+        weight[..., -1] = 1.0
+        return Batch(tokens, targets, weight=weight)
+
+    def sample(self, stream: Stream, rows: int) -> Batch | tuple[Batch, ...]:
+        return self.batch_of(stream.integers(0, (rows, self.train_length), TOKENS))
+
+    def loss(self, logits_MBTV: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+        assert batch.weight is not None
+        logs = torch.log_softmax(logits_MBTV, dim=-1)
+        picked = torch.gather(logs, -1, batch.targets[..., None])[..., 0]
+        weight = batch.weight.to(picked.dtype)
+        return -(picked * weight).sum(dim=(1, 2)), weight.sum(dim=(1, 2))
+
+    def evaluation_batches(self, stream: Stream, samples: int, lengths: tuple[int, ...]) -> Iterator[EvaluationBatch]:
+        for length in lengths:
+            yield EvaluationBatch(self.batch_of(stream.integers(length, (samples, length), TOKENS)), (length,))
+
+    def rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
+        right = logits_MBTV[:, :, -1].argmax(dim=-1) == batch.targets[:, :, -1]
+        return {"accuracy": right.float()[..., None]}
+
+
+class Ragged(Last):
+    """How many positions of a row count is random; or rows come in two widths, as two batches."""
+
+    two: bool = setting(False)
+
+    def sample(self, stream: Stream, rows: int) -> Batch | tuple[Batch, ...]:
+        if self.two:
+            half = rows // 2
+            short = self.batch_of(stream.integers(0, (half, 2), TOKENS))
+            return short, self.batch_of(stream.integers(1, (rows - half, self.train_length), TOKENS))
+        batch = self.batch_of(stream.integers(0, (rows, self.train_length), TOKENS))
+        counted = stream.integers(1, (rows, 1), self.train_length + 1)
+        return replace(batch, weight=(torch.arange(self.train_length) < counted).float())
+
+
+class Sets(Last):
+    """Three sets of inputs: the one trained on, one of few tokens at the same lengths, and a long one."""
+
+    metrics: ClassVar[Mapping[str, str]] = {"accuracy": "maximize", "spread": "none", "error": "minimize"}
+    lengths = (2, 4, 8, 16)
+    distributions = (
+        Distribution("iid", (2, 4), (2, 4)),
+        Distribution("few", (2, 4, 8)),
+        Distribution("long", (8, 16)),
+    )
+
+    def evaluation_batches(self, stream: Stream, samples: int, lengths: tuple[int, ...]) -> Iterator[EvaluationBatch]:
+        for number, (name, tokens) in enumerate({"iid": TOKENS, "few": 2, "long": TOKENS}.items()):
+            for length in lengths:
+                if length in self.distributions[number].lengths:
+                    drawn = stream.integers(100 * number + length, (samples, length), tokens)
+                    yield EvaluationBatch(self.batch_of(drawn), (length,), name)
+                    yield EvaluationBatch(Spread(drawn, drawn), (length,), name)
+
+    def rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
+        if isinstance(batch, Spread):  # a second batch of the same length, with a metric of its own
+            return {"tokens": batch.tokens}
+        return super().rows(logits_MBTV, batch, lengths)
+
+    def reduce(self, rows: Mapping[str, Tensor], batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
+        if isinstance(batch, Spread):
+            return {"spread": rows["tokens"].amax(dim=(1, 2))[:, None].float()}
+        return super().reduce(rows, batch, lengths)
+
+    def derived(self, history: Sequence[Evaluated], lengths: tuple[int, ...]) -> dict[str, NDArray[np.float32]]:
+        return {"error": 1 - history[-1].curves["accuracy"]}
+
+
+@dataclass(frozen=True)
+class Spread(Batch):
+    """Rows of which the largest token is asked."""
+
+
+class Timed(Last):
+    """The step at which the accuracy first reached its threshold."""
+
+    threshold: float = setting(0.5)
+    metrics: ClassVar[Mapping[str, str]] = {"accuracy": "maximize", "steps_to_accuracy": "minimize"}
+
+    def derived(self, history: Sequence[Evaluated], lengths: tuple[int, ...]) -> dict[str, NDArray[np.float32]]:
+        return {"steps_to_accuracy": steps_to(history, "accuracy", self.threshold)}
+
+
+class Spoken(Last):
+    """The model says what follows the first two tokens, greedily, and is right when it repeats them in turn."""
+
+    metrics: ClassVar[Mapping[str, str]] = {"exact_match": "maximize", "said": "none"}
+
+    def scored(self, forward: Forward, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
+        (length,) = lengths
+        prompt = Batch(batch.tokens[..., :2], batch.tokens[..., :2])
+        logits, cache = forward.start(prompt, length + 1)
+        said = [logits[:, :, -1:].argmax(dim=-1)]
+        for _ in range(length - 2):
+            logits, cache = forward.extend(cache, said[-1])
+            said.append(logits.argmax(dim=-1))
+        found = torch.cat(said, dim=-1)
+        wanted = batch.tokens[..., torch.arange(length - 1) % 2]
+        return {"exact_match": (found == wanted).all(dim=-1).float()[..., None], "said": found.float().mean(-1, True)}
+
+
+class Staged(Last):
+    """Rows whose tokens depend on the stage of their member."""
+
+    def sample(self, stream: Stream, rows: int, stage_M: Tensor | None = None) -> Batch:
+        top = torch.full_like(stream.seeds_S, 2) if stage_M is None else 2 + stage_M
+        words = stream.bits(0, (rows, self.train_length))
+        return self.batch_of((words * top[:, None, None]) >> 32)
+
+
+class Corpus(Last):
+    """Windows of a text that is kept outside, here an array on disk that is mapped into memory."""
+
+    path: str = setting("")
+
+    def sample(self, stream: Stream, rows: int) -> Batch:
+        text = torch.from_numpy(np.load(self.path, mmap_mode="c"))
+        start = stream.integers(0, (rows, 1), len(text) - self.train_length + 1)
+        return self.batch_of(text[start + torch.arange(self.train_length)].long())
+
+
+class Bag(Model):
+    """One vector for each token and position, summed over what was seen; no dropout, but random numbers in training."""
+
+    shaken: bool = setting(False)
+
+    @property
+    def random(self) -> bool:
+        return self.shaken
+
+    def parameters(self, task: Task) -> tuple[Parameter, ...]:
+        return (
+            Parameter(name="vectors", shape=(TOKENS, TOKENS), std=0.3),
+            Parameter(name="scale", shape=(1,), std=0.0, mean=1.0),
+        )
+
+    def operations(self, task: Task, rows: int, positions: int) -> float:
+        return 2.0 * rows * positions * TOKENS
+
+    def logits(
+        self,
+        weights: Mapping[str, Tensor],
+        batch: Batch,
+        noise: Noise | None,
+        form: str,
+        record: Recorder | None = None,
+    ) -> Tensor:
+        one_hot = functional.one_hot(batch.tokens, TOKENS).to(weights["vectors"].dtype)
+        found = torch.einsum("mbtv,mvw->mbtw", one_hot, weights["vectors"]).cumsum(dim=2)
+        if noise is not None and noise.training and self.shaken:
+            found = found + noise.integers(5, (found.shape[1], 1, TOKENS), 3).to(found.dtype)
+        return found * weights["scale"][:, None, None]

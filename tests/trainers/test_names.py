@@ -1,0 +1,51 @@
+"""The loop, attention, evaluation and everything that runs sweeps know no task, model or encoding by name."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from trainers.config import registry
+
+ROOT = Path(__file__).parents[2]
+KINDS = ("task", "model", "position")
+NAMES = {name for kind in KINDS for name in registry.names(kind)}
+HOMES = {registry.lookup(kind, name).__module__ for kind in KINDS for name in registry.names(kind)}
+SHARED = ("attention", "block", "model", "transformer")  # of the models, what several of them are made of
+
+
+def modules() -> Iterator[Path]:
+    yield from (ROOT / "trainers").glob("*.py")
+    yield from (ROOT / "trainers" / "config").glob("*.py")
+    yield from (ROOT / "trainers" / "files").glob("*.py")
+    yield from (ROOT / "trainers" / "models" / f"{name}.py" for name in SHARED)
+    yield ROOT / "trainers" / "tasks" / "task.py"
+    yield ROOT / "trainers" / "positions" / "position.py"
+    for path in (ROOT / "orchestrator").rglob("*.py"):
+        if "studies" not in path.parts:  # the pages of the studies are about single tasks
+            yield path
+
+
+def named(path: Path) -> Iterator[str]:
+    """What a module imports from the homes of registered classes, and its strings that are registered names."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module in HOMES:
+            yield f"line {node.lineno} imports from {node.module}"
+        elif isinstance(node, ast.Import):
+            yield from (f"line {node.lineno} imports {one.name}" for one in node.names if one.name in HOMES)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in NAMES:
+            yield f"line {node.lineno} says {node.value!r}"
+
+
+@pytest.mark.parametrize("path", sorted(modules()), ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_module_names_no_task_model_or_encoding(path: Path) -> None:
+    default = "nope" if path.name == "transformer.py" else None  # the default of the field `position`
+    assert [said for said in named(path) if default is None or repr(default) not in said] == []
+
+
+def test_what_would_be_found_is_found(tmp_path: Path) -> None:
+    path = tmp_path / "module.py"
+    path.write_text("from trainers.positions.rope import Rope\nif name == 'othello': pass\n")
+    assert list(named(path)) == ["line 1 imports from trainers.positions.rope", "line 2 says 'othello'"]
