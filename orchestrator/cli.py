@@ -42,14 +42,15 @@ def validate(
     for file in files:
         try:
             spec = _load(file, overrides, imports=imports)
-            built, warnings = build_sample(spec)
+            sample = build_sample(spec)
         except SweepFileError as error:
             _complain(_in_full(error))
             wrong += 1
             continue
-        for warning in warnings:
+        for warning in sample.warnings:
             _say(f"warning: {warning}")
-        _say(f"{file}: good; {built} configurations were built")
+        evaluated = f"; evaluated at lengths {sample.evaluated}" if sample.evaluated else ""
+        _say(f"{file}: good; {sample.built} configurations were built{evaluated}")
     if wrong:
         raise typer.Exit(2)
 

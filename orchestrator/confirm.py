@@ -163,11 +163,13 @@ def _chosen(result: Summary, top: int) -> list[Row]:
     if top < 1:
         raise UserError(f"--top {top} confirms nothing; allowed: a number from 1 to {len(good)}")
     if top > len(good):
-        failed = result.configurations_finished - len(good)
-        waiting = result.planned - result.configurations_finished
-        why = ", ".join(
-            [f"{failed} failed"] * bool(failed) + [f"{waiting} have not ended"] * bool(waiting) or ["it has no more"]
-        )
+        ended = [row for row in result.rows if row.complete and row not in good]
+        counts = {
+            "failed": sum(row.failed for row in ended),
+            "have no finite score": sum(not row.failed for row in ended),
+            "have not ended": result.planned - result.configurations_finished,
+        }
+        why = ", ".join(f"{count} {what}" for what, count in counts.items() if count) or "it has no more"
         allowed = f"a number from 1 to {len(good)}" if good else "nothing: there is none to confirm"
         raise UserError(
             f"--top {top}: {len(good)} configurations of {result.name} succeeded ({why}); allowed: {allowed}"

@@ -10,7 +10,8 @@ LengthwiseError                 printed as one message without a traceback; exit
 │   ├── DamagedLedger           its bytes are not what was written
 │   └── NewerLedger             it was written by a newer version
 ├── DamagedCurves               a parquet part is missing or is not what the ledger says it is
-└── DamagedWeights              a file of kept weights is missing or is not what the ledger says it is
+├── DamagedWeights              a file of kept weights is missing or is not what the ledger says it is
+└── NoMaps                      the classes that know what kept weights mean are gone or have changed
 """
 
 from __future__ import annotations
@@ -75,3 +76,7 @@ class DamagedCurves(LengthwiseError):  # noqa: N818
 
 class DamagedWeights(LengthwiseError):  # noqa: N818
     """A file of kept weights is missing or differs from the checksum in the ledger; names the file."""
+
+
+class NoMaps(LengthwiseError):  # noqa: N818
+    """Kept weights cannot be drawn: the class of their model or task is gone, or takes other values today."""

@@ -4,7 +4,6 @@
 the ledger before anything else hears of it.
 """
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -220,10 +219,9 @@ def _finish(
     """Say how it ended, then draw everything that can be drawn again."""
     from orchestrator.report.files import present  # matplotlib is slow to import, and drawing comes last
 
-    scores = [found.score for found in state.configurations.values()]
-    succeeded = sum(score is not None and math.isfinite(score) for score in scores)
+    succeeded = sum(found.succeeded for found in state.configurations.values())
     status = "complete" if succeeded else "failed"
-    message = f"{succeeded} of {len(scores)} configurations succeeded"
+    message = f"{succeeded} of {len(state.configurations)} configurations succeeded"
     deaths = death_sentence([error for _, error in state.deaths], ledger.folder)
     if state.ended not in ("complete", "failed"):
         with interrupts.held():

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+NOT_REACHED = "not reached"  # an infinite value of a metric that counts until something is reached
 USUAL = {"learning_rate": "lr", "weight_decay": "wd", "batch_size": "batch", "train_length": "train"}
 
 
@@ -42,12 +43,15 @@ def compact_value(value: Any) -> str:
     return text.replace("e-0", "e-").replace("e+0", "e")
 
 
-def three_digits(value: float | None) -> str:
-    """A measured number with three significant digits, for columns: three_digits(0.019) -> "0.0190"."""
+def three_digits(value: float | None, infinite: str = "inf") -> str:
+    """A measured number with three significant digits, for columns: three_digits(0.019) -> "0.0190".
+
+    `infinite` is how infinity is written.
+    """
     if value is None or math.isnan(value):
         return "-"
     if math.isinf(value):
-        return "inf" if value > 0 else "-inf"
+        return infinite if value > 0 else "-inf"
     return f"{value:#.3g}".rstrip(".")
 
 

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogFormatterSciNotation, MaxNLocator, NullFormatter
 
 from orchestrator.figures import drawing
-from orchestrator.figures.drawing import GREY, PALETTE, printable, spans_decades
+from orchestrator.figures.drawing import EDGE, GREY, PALETTE, printable, spans_decades
 from orchestrator.figures.families import family_figures
 from orchestrator.figures.hyperparameters import score_figures
 from orchestrator.figures.last_and_best import last_and_best_figure
@@ -27,7 +27,7 @@ from orchestrator.record.lineage import CONFIRMS
 from orchestrator.results.length_groups import LengthGroups
 from orchestrator.results.median_curves import Band
 from orchestrator.results.summary import Row, Summary
-from orchestrator.wording import compact_value, short_keys
+from orchestrator.wording import NOT_REACHED, compact_value, short_keys
 
 SHADES: dict[str, dict[str, Any]] = {
     "trained": {"facecolor": "#E6E9ED", "linewidth": 0},
@@ -70,59 +70,102 @@ def draw_all(summary: Summary, folder: Path) -> Drawn:
 
 
 def comparison_figure(summary: Summary, path: Path) -> Path:
-    """The objective's curve of every configuration: the first in colour with band and seeds, the rest grey medians."""
-    metric, average = summary.objective_curve
-    rows = [row for row in summary.rows if (row.config_id, metric, average) in summary.bands]
+    """The objective's curve of every configuration: the first in colour with band and seeds, the rest grey medians.
+
+    A panel for each distribution that the judged metric has.
+    """
+    average = summary.objective.average
+    rows = [row for row in summary.rows if (row.config_id, *summary.objective_curve) in summary.bands]
     coloured, grey = coloured_and_grey(rows)
-    bands = {row.config_id: summary.bands[row.config_id, metric, average] for row in rows}
+    bands: dict[str, dict[str, Band]] = {}
+    for metric in summary.distributions:
+        found = {row.config_id: summary.bands.get((row.config_id, metric, average)) for row in rows}
+        if of_metric := {config_id: band for config_id, band in found.items() if band}:
+            bands[metric] = of_metric
+    every = [band for of_metric in bands.values() for band in of_metric.values()]
 
     def draw() -> Figure:
-        figure = Figure(figsize=(8.0, 4.6 + legend_height(coloured, grey)), layout="constrained")
-        axes = figure.add_subplot()
-        _shade(axes, rows[0].groups, labels=True)
-        for row in grey:
-            axes.plot(*_line(bands[row.config_id]), color=GREY, linewidth=0.7, alpha=0.6, zorder=2)
-        for place, row in reversed(list(enumerate(coloured))):
-            _draw_band(axes, bands[row.config_id], PALETTE[place % len(PALETTE)], prominent=place == 0)
-        _curve_axes(axes, list(bands.values()), [band.lengths for band in bands.values()])
-        axes.set_ylabel(printable(f"{summary.judged_name}, median over seeds"))
-        axes.set_title(printable(_comparison_title(summary, len(rows))), fontsize=10, loc="left", pad=16)
+        width = 8.0 if len(bands) == 1 else 0.8 + 4.4 * len(bands)
+        figure = Figure(figsize=(width, 4.6 + legend_height(coloured, grey)), layout="constrained")
+        grid = figure.subplots(1, len(bands), squeeze=False, sharey=True)[0]
+        for axes, (metric, of) in zip(grid, bands.items(), strict=True):
+            _shade(axes, summary.groups(next(row for row in rows if row.config_id in of), metric), labels=True)
+            for row in grey:
+                if row.config_id in of:
+                    axes.plot(*_line(of[row.config_id]), color=GREY, linewidth=0.7, alpha=0.6, zorder=2)
+            for place, row in reversed(list(enumerate(coloured))):
+                if row.config_id in of:
+                    _draw_band(axes, of[row.config_id], PALETTE[place % len(PALETTE)], prominent=place == 0)
+                    if metric in summary.unreached:
+                        _mark_unreached(axes, of[row.config_id], PALETTE[place % len(PALETTE)])
+            _curve_axes(axes, every, [band.lengths for band in of.values()])
+            if len(bands) > 1:
+                judged = ", judged" if metric == summary.objective.metric else ""
+                axes.set_xlabel(printable(f"length ({metric}{judged})"))
+        first = figure.axes[0]
+        crosses = f" (×: {NOT_REACHED})" if summary.unreached & bands.keys() else ""
+        first.set_ylabel(printable(f"{summary.judged_name}, median over seeds{crosses}"))
+        first.set_title(printable(_comparison_title(summary, len(rows))), fontsize=10, loc="left", pad=16)
         legend_table(figure, summary, coloured, grey)
         return figure
 
-    facts = [_band_facts(band) for band in bands.values()]
-    about = [summary.name, summary.searched, summary.finished, summary.configurations_finished]
-    return drawing.save(path, draw, about, [[_row_facts(row), row.groups] for row in rows], facts)
+    facts = [[metric, *map(_band_facts, of.values())] for metric, of in bands.items()]
+    about = [summary.name, summary.searched, summary.finished, summary.configurations_finished, summary.judged_name]
+    about.append(sorted(summary.unreached & bands.keys()))
+    groups = [[summary.groups(row, metric) for metric, of in bands.items() if row.config_id in of] for row in rows]
+    return drawing.save(path, draw, about, [_row_facts(row) for row in rows], groups, facts)
 
 
 def configuration_figure(summary: Summary, row: Row, path: Path) -> Path:
-    """One configuration: a panel per headline metric (rows) and average (columns)."""
+    """One configuration: a panel per headline metric (rows) and average (columns).
+
+    The distributions of a metric are rows of one scale.
+    """
     panels = {(m, a): summary.bands.get((row.config_id, m, a)) for m in summary.headline for a in summary.averages}
+    shown = [m for m in summary.headline if any(panels[m, a] for a in summary.averages)]
+    bases = {metric: summary.metrics[metric].base for metric in shown}
+    groups = {metric: summary.groups(row, metric) for metric in shown}
 
     def draw() -> Figure:
-        height, width = len(summary.headline), len(summary.averages)
+        height, width = len(shown), len(summary.averages)
         figure = Figure(figsize=(1.2 + 3.1 * width, 0.9 + 2.1 * height), layout="constrained")
-        grid = figure.subplots(height, width, squeeze=False, sharex=True, sharey="row")
-        for i, metric in enumerate(summary.headline):
-            shown = [band for average in summary.averages if (band := panels[metric, average]) is not None]
+        grid = figure.subplots(height, width, squeeze=False, sharex=True)
+        lengths = [band.lengths for band in panels.values() if band]
+        for i, metric in enumerate(shown):
+            first = grid[[bases[m] for m in shown].index(bases[metric])][0]
+            same = [band for (m, _), band in panels.items() if band and bases[m] == bases[metric]]
             for j, average in enumerate(summary.averages):
                 axes, band = grid[i][j], panels[metric, average]
+                if axes is not first:
+                    axes.sharey(first)
+                    axes.tick_params(labelleft=j == 0)
                 if band is None:
                     axes.set_visible(False)
                     continue
-                _shade(axes, row.groups, labels=False)
+                _shade(axes, groups[metric], labels=False)
                 _draw_band(axes, band, PALETTE[j % len(PALETTE)], prominent=True)
-                _curve_axes(axes, shown, [band.lengths])
+                if metric in summary.unreached:
+                    _mark_unreached(axes, band, PALETTE[j % len(PALETTE)])
+                _curve_axes(axes, same, lengths)
                 axes.set_xlabel("length" if i == height - 1 else "")
-                axes.set_ylabel(printable(metric) if j == 0 else "")
+                crosses = f"\n(×: {NOT_REACHED})" if metric in summary.unreached else ""
+                axes.set_ylabel(printable(f"{metric}{crosses}") if j == 0 else "")
                 if i == 0:
                     axes.set_title(printable(average), fontsize=10)
         seeds = f"{row.seeds_run} seeds" + (f", {row.seeds_failed} failed" if row.seeds_failed else "")
         figure.suptitle(printable(f"{row.config_id} ({seeds})\n{_values(row, summary.searched)}"), fontsize=9)
         return figure
 
-    facts = [_band_facts(band) if band else None for band in panels.values()]
-    return drawing.save(path, draw, [_row_facts(replace(row, rank=None)), row.groups], facts)
+    about = [_row_facts(replace(row, rank=None)), summary.searched, sorted(summary.unreached), groups]
+    facts = [[panel, _band_facts(band)] for panel, band in panels.items() if band]
+    return drawing.save(path, draw, about, facts)
+
+
+def _mark_unreached(axes: Axes, band: Band, colour: str) -> None:
+    """Crosses at the upper edge where the median is infinite: so few seeds have reached what the metric asks for."""
+    lengths = [length for length, median in zip(band.lengths, band.median, strict=True) if math.isinf(median)]
+    edge = axes.get_xaxis_transform()
+    axes.plot(lengths, [EDGE] * len(lengths), "x", color=colour, markersize=6, transform=edge, zorder=6)
 
 
 def _line(band: Band) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:

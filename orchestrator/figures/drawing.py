@@ -26,6 +26,7 @@ from trainers.files.atomic_file import write_whole
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D31", "#000000")
 GREY = "#9A9A9A"
 FAILED_COLOUR = "#B00020"
+EDGE = 0.975  # height of crosses for what has no finite value, as a fraction of the axes
 DECADES_FOR_LOG = 2.0
 PACKAGE = Path(__file__).parents[1]
 DECIDING = ("figures", "results", "statistics", "wording.py")  # of the package: what a figure shows follows from these

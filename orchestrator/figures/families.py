@@ -33,13 +33,15 @@ def family_figures(summary: Summary, folder: Path) -> tuple[Path, ...]:
 
 def family_figure(summary: Summary, name: str, points: Sequence[FamilyPoint], path: Path) -> Path:
     """The metrics of a family against their numbers, one panel per length; the first configuration with its band."""
-    families = [families[name] for families in summary.families.values() if name in families]
+    families = [one.families[name] for one in summary.measured.values() if name in one.families]
     metrics = {metric for family in families for metric in family.metrics.values()}
     rows = [row for row in summary.rows if (row.config_id, *summary.objective_curve) in summary.bands]
     coloured, grey = coloured_and_grey(rows)
     colours = {row.config_id: PALETTE[i % len(PALETTE)] for i, row in enumerate(coloured)}
-    lengths = few_lengths(rows[0].groups, {point.length for point in points})
-    higher = all(summary.directions[metric] == "maximize" for metric in metrics)
+    own = ((row, metric) for row in rows for metric in sorted(metrics))
+    groups = next(summary.groups(*one) for one in own if one[1] in summary.measured[one[0].config_id].metrics)
+    lengths = few_lengths(groups, {point.length for point in points})
+    higher = all(summary.metrics[metric].direction == "maximize" for metric in metrics)
 
     def draw() -> Figure:
         size = (max(6.4, 0.8 + 2.6 * len(lengths)), 3.4 + legend_height(coloured, grey))
@@ -49,7 +51,7 @@ def family_figure(summary: Summary, name: str, points: Sequence[FamilyPoint], pa
             for row in reversed(rows):
                 mine = [point for point in points if (point.config_id, point.length) == (row.config_id, length)]
                 _draw_line(axes, mine, colours.get(row.config_id), prominent=row is rows[0])
-            axes.set_title(f"length {length} ({_group(rows[0].groups, length)})", fontsize=9)
+            axes.set_title(f"length {length} ({_group(groups, length)})", fontsize=9)
             axes.set_xlabel(printable(families[0].label))
             axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8, min_n_ticks=1))
             axes.grid(alpha=0.25, linewidth=0.6)
@@ -66,8 +68,8 @@ def family_figure(summary: Summary, name: str, points: Sequence[FamilyPoint], pa
         return figure
 
     about = [summary.name, summary.searched, families[0].label, sorted(metrics), summary.objective_curve, higher]
-    listed = [[row.config_id, row.rank, row.score, row.values, row.groups] for row in rows]
-    return drawing.save(path, draw, about, listed, points)
+    listed = [[row.config_id, row.rank, row.score, row.values] for row in rows]
+    return drawing.save(path, draw, about, groups, listed, points)
 
 
 def _draw_line(axes: Axes, points: Sequence[FamilyPoint], colour: str | None, *, prominent: bool) -> None:

@@ -19,7 +19,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from orchestrator.figures import drawing
-from orchestrator.figures.drawing import FAILED_COLOUR, PALETTE, file_name, printable, spans_decades
+from orchestrator.figures.drawing import EDGE, FAILED_COLOUR, PALETTE, file_name, printable, spans_decades
 from orchestrator.results.hyperparameter_effects import Effect
 from orchestrator.results.summary import Summary
 from orchestrator.statistics.effects import is_numeric
@@ -29,7 +29,6 @@ from orchestrator.statistics.trend import binned_medians
 from orchestrator.wording import compact_value, spans
 
 GOLDEN = 0.6180339887
-FAILED_EDGE = 0.975  # height of the crosses, as a fraction of the axes
 TREND_COLOUR = "#333333"
 FEWEST_FOR_A_BOX = 4
 
@@ -65,6 +64,7 @@ def score_figures(summary: Summary, folder: Path) -> dict[str, Path]:
 def score_figure(summary: Summary, key: str, path: Path) -> Path:
     """Outcomes (median and quartiles over seeds) of every configuration against one hyperparameter."""
     panels, domain = _panels(summary, key), summary.searched[key]
+    none = "no finite outcome" if summary.infinite == "inf" else summary.infinite
     numeric = domain not in ("choice", "grid") and is_numeric([dot.value for dot in panels[0].dots])
 
     def draw() -> Figure:
@@ -78,12 +78,12 @@ def score_figure(summary: Summary, key: str, path: Path) -> Path:
             _room_for_failed(axes, panel)
             axes.set_ylabel(printable(panel.label), fontsize=9)
             axes.set_title(printable(panel.effect.sentence if panel.effect else ""), fontsize=9, loc="left")
-        _legend(figure, panels, numeric)
+        _legend(figure, panels, numeric, none)
         drawing.label_log_axes(figure)
         return figure
 
     facts = [[panel.label, panel.dots, panel.effect.sentence if panel.effect else ""] for panel in panels]
-    return drawing.save(path, draw, key, domain, facts)
+    return drawing.save(path, draw, key, domain, none, facts)
 
 
 def _panels(summary: Summary, key: str) -> list[Panel]:
@@ -155,7 +155,7 @@ def _point(axes: Axes, x: float, dot: Dot) -> None:
     at, colour = dot.outcome, PALETTE[1] if dot.first else PALETTE[0]
     if not math.isfinite(at.median):
         edge = axes.get_xaxis_transform()
-        axes.plot([x], [FAILED_EDGE], "x", color=FAILED_COLOUR, markersize=7, transform=edge, clip_on=False)
+        axes.plot([x], [EDGE], "x", color=FAILED_COLOUR, markersize=7, transform=edge, clip_on=False)
         return
     axes.plot([x, x], [_finite(at.q25, at.median), _finite(at.q75, at.median)], color=colour, linewidth=1, alpha=0.45)
     size: dict[str, Any] = {"markersize": 11, "zorder": 5} if dot.first else {"markersize": 5, "zorder": 3}
@@ -178,7 +178,7 @@ def _room_for_failed(axes: Axes, panel: Panel) -> None:
         axes.set_ylim(low, high + 0.12 * (high - low) if linear else high * (high / low) ** 0.12)
 
 
-def _legend(figure: Figure, panels: Sequence[Panel], numeric: bool) -> None:
+def _legend(figure: Figure, panels: Sequence[Panel], numeric: bool, none: str) -> None:
     handles: list[Any] = [
         Line2D([], [], marker="o", linestyle="-", linewidth=1, color=PALETTE[0], markersize=5),
         Line2D([], [], marker="*", linestyle="", color=PALETTE[1], markersize=10),
@@ -193,7 +193,7 @@ def _legend(figure: Figure, panels: Sequence[Panel], numeric: bool) -> None:
         names.append("median; box: quartiles of the configurations")
     if failed := max(sum(not math.isfinite(dot.outcome.median) for dot in panel.dots) for panel in panels):
         handles.append(Line2D([], [], marker="x", linestyle="", color=FAILED_COLOUR, markersize=7))
-        names.append(f"no finite outcome ({failed})")
+        names.append(f"{none} ({failed})")
     columns = 4 if len(panels) > 1 else 2
     figure.legend(
         handles, names, loc="outside lower center", fontsize=7.5, frameon=False, ncols=columns, handletextpad=0.4

@@ -33,7 +33,7 @@ def legend_table(figure: Figure, summary: Summary, coloured: Sequence[Row], grey
     lines = [
         [
             f"{row.rank}." if row.rank else "-",
-            three_digits(row.score),
+            three_digits(row.score, summary.infinite),
             *(compact_value(row.values[key]) if key in row.values else "-" for key in keys),
         ]
         for row in coloured

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpec
 from matplotlib.ticker import MaxNLocator
 
-from orchestrator.errors import DamagedWeights, UserError
+from orchestrator.errors import DamagedWeights, NoMaps, UserError
 from orchestrator.figures import drawing
 from orchestrator.figures.drawing import PALETTE, printable
 from orchestrator.record.kept_weights import find_configuration
@@ -30,26 +30,26 @@ WANTED = "wanted by the task"
 
 
 def map_figures(result: Summary, folder: Path) -> tuple[Path, ...]:
-    """Figures of the configurations ranked first, and of others that have one already; damaged weights have none."""
+    """Figures of the configurations ranked first, and of others that have one; what cannot be drawn is left out."""
     return tuple(path for row in _shown(result, folder) if (path := _figure(result, row, folder)))
 
 
-def damaged_maps(result: Summary) -> tuple[str, ...]:
-    """What is wrong with the weights that `map_figures` draws into the sweep's figures, naming each file."""
+def undrawn_maps(result: Summary) -> tuple[str, ...]:
+    """Why weights have no map among the sweep's figures: each damaged file, or the class that is gone."""
     found = []
     for row in _shown(result, result.folder / FIGURES):
         try:
             maps_of(result, row)
-        except DamagedWeights as error:
+        except (DamagedWeights, NoMaps) as error:
             found.append(str(error))
-    return tuple(found)
+    return tuple(dict.fromkeys(found))
 
 
 def draw_maps(folder: Path, configurations: Sequence[str]) -> list[str]:
     """Draw maps of these configurations (config_id or number) into the sweep's figures; returns a line for each.
 
-    Raises UserError for a configuration that is not there and where no weights were kept, DamagedWeights, and what
-    reading the sweep raises.
+    Raises UserError for a configuration that is not there and where no weights were kept, DamagedWeights, NoMaps, and
+    what reading the sweep raises.
     """
     state = SweepState.load(folder)
     chosen = [find_configuration(state, one).config_id for one in configurations]
@@ -105,8 +105,8 @@ def _shown(result: Summary, folder: Path) -> list[Row]:
 def _figure(result: Summary, row: Row, folder: Path) -> Path | None:
     try:
         found = maps_of(result, row)
-    except DamagedWeights:
-        return None  # `damaged_maps` says so
+    except (DamagedWeights, NoMaps):
+        return None  # `undrawn_maps` says so
     return map_figure(found, folder / _name(row)) if found else None
 
 

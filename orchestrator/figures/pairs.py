@@ -48,11 +48,11 @@ def pair_points(summary: Summary, measured: str, predicted: str) -> list[PairPoi
         ]
         if bands[0] is None or bands[1] is None:
             continue
+        trained = summary.groups(row, measured).trained
         second = dict(zip(bands[1].lengths, bands[1].median, strict=True))
         for length, value in zip(bands[0].lengths, bands[0].median, strict=True):
             if length in second and math.isfinite(value) and math.isfinite(second[length]):
-                trained = length in row.groups.trained
-                points.append(PairPoint(row.config_id, length, second[length], value, trained))
+                points.append(PairPoint(row.config_id, length, second[length], value, length in trained))
     return points
 
 

@@ -6,7 +6,7 @@ its line of the sweep file, and not by a worker an hour later.
 
 import copy
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from search_spaces import Problem, SweepFileError, SweepSpec
@@ -14,6 +14,7 @@ from search_spaces.grammar.findings import SECTIONS
 from trainers.config.member import MemberConfig
 from trainers.config.recorded import recorded_member
 from trainers.errors import ConfigError, nearest
+from trainers.tasks.task import Metric
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,10 +26,11 @@ class Configuration:
     values: dict[str, Any]
     resolved: dict[str, Any]
     duplicate_of: str | None = None
+    built: MemberConfig | None = field(default=None, compare=False, repr=False)  # of seed 0, where it was just built
 
     def member(self, seed: int) -> MemberConfig:
         """The member of this configuration with a seed."""
-        return recorded_member(self.resolved, seed)
+        return replace(self.built, seed=seed) if self.built else recorded_member(self.resolved, seed)
 
 
 def configure(
@@ -60,6 +62,7 @@ def configure(
                 values=dict(values),
                 resolved=resolved,
                 duplicate_of=duplicate_of,
+                built=member,
             )
         )
     if problems:
@@ -103,9 +106,9 @@ def _source(spec: SweepSpec, key: str) -> str:
 
 
 def unmeasured(
-    spec: SweepSpec, metrics: Iterable[str], averages: Iterable[str], lengths: Sequence[int]
+    spec: SweepSpec, metrics: Mapping[str, Metric], averages: Iterable[str], lengths: Sequence[int]
 ) -> list[Problem]:
-    """What the objective names that is not among what a configuration measures."""
+    """What the objective names that is not among what a configuration measures, which is evaluated at `lengths`."""
     objective = spec.objective
     measured: list[tuple[str, Any, tuple[str, ...], str]] = [
         ("metric", objective.metric, tuple(metrics), "metric of this task"),
@@ -123,15 +126,17 @@ def unmeasured(
         for key, given, allowed, what in measured
         if given not in allowed
     ]
-    absent = [length for length in objective.lengths if length not in lengths]
+    own = metrics[objective.metric].lengths if objective.metric in metrics else tuple(lengths)
+    absent = [length for length in objective.lengths if length not in own]
     if absent:
+        of = f" for {objective.metric}" if len(own) < len(lengths) else ""
         problems.append(
             Problem(
                 where=spec.where("objective.lengths"),
                 key="objective.lengths",
-                message=f"{', '.join(map(str, absent))} not among the lengths that are evaluated",
+                message=f"{', '.join(map(str, absent))} not among the lengths that are evaluated{of}",
                 given=list(objective.lengths),
-                allowed=", ".join(map(str, lengths)),
+                allowed=", ".join(map(str, own)) or "none is",
             )
         )
     return problems
@@ -140,7 +145,7 @@ def unmeasured(
 def _objective_problems(spec: SweepSpec, member: MemberConfig) -> list[Problem]:
     """What the objective asks for that this configuration does not have."""
     objective = spec.objective
-    problems = unmeasured(spec, member.task.metrics, member.averages, member.evaluated_lengths)
+    problems = unmeasured(spec, member.metrics, member.averages, member.evaluated_lengths)
     every, steps = member.evaluation.every, member.optimization.steps
     if objective.evaluation == "best" and (every is None or every >= steps):
         given = "is not given" if every is None else f"is {every}"
@@ -160,11 +165,12 @@ def warnings_for(spec: SweepSpec, member: MemberConfig) -> list[str]:
     """What is allowed in the objective but seldom meant."""
     objective = spec.objective
     found = []
-    trained = [length for length in objective.lengths if length in member.task.trained_lengths]
+    judged = member.metrics[objective.metric]
+    trained = [length for length in objective.lengths if length in judged.trained_lengths]
     if trained:
         listed = ", ".join(map(str, trained))
         found.append(f"{spec.where('objective.lengths')}: objective.lengths includes trained lengths ({listed})")
-    better = member.task.metrics[objective.metric]
+    better = judged.direction
     if better != objective.direction:
         which = "has no better direction" if better == "none" else f"is better when it is {better}d"
         found.append(

@@ -1,11 +1,13 @@
 """Everything that is wrong with a sweep file, in one round: its grammar, its values, and what is wrong between them."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from typing import Any
 
 from orchestrator.plan.configurations import Configuration, assigned, configure, unmeasured, warnings_for
+from orchestrator.plan.distributions import evaluated_sets, further_distributions
 from orchestrator.plan.field_checks import check_fields
 from orchestrator.plan.own_code import import_for
 from orchestrator.plan.search import draw, draw_sample, generations
@@ -58,13 +60,25 @@ def _imported(spec: SweepSpec, findings: Findings) -> bool:
     return not findings.doubts("imports")
 
 
-def build_sample(spec: SweepSpec) -> tuple[int, list[str]]:
-    """Build every grid point, with as many draws as make SAMPLES configurations: how many were built, and warnings.
+@dataclass(frozen=True, kw_only=True)
+class Sample:
+    """How many configurations were built, what is seldom meant, and the lengths evaluated where they have several
+    distributions (that of the first configuration)."""
+
+    built: int
+    warnings: list[str]
+    evaluated: str | None
+
+
+def build_sample(spec: SweepSpec) -> Sample:
+    """Build every grid point, with as many draws as make SAMPLES configurations.
 
     Raises SweepFileError with every problem found.
     """
     built = configurations_of(spec, [(one.number, one.values) for one in draw_sample(spec, SAMPLES)])
-    return len(built), warnings_for(spec, built[0].member(spec.seeds[0]))
+    member = built[0].member(spec.seeds[0])
+    evaluated = evaluated_sets(member) if further_distributions(member) else None
+    return Sample(built=len(built), warnings=warnings_for(spec, member), evaluated=evaluated)
 
 
 def configurations_of(spec: SweepSpec, draws: Iterable[tuple[int, Mapping[str, Any]]]) -> list[Configuration]:
@@ -121,9 +135,17 @@ def _unmeasured(spec: SweepSpec, draws: Iterable[tuple[int, Mapping[str, Any]]])
             evaluated = EvaluationConfig.from_mapping(sections["evaluation"]).lengths
         except ConfigError:
             continue
-        lengths = task.lengths if isinstance(evaluated, str) else sorted(evaluated)
-        return unmeasured(spec, task.metrics, averages, lengths)
+        lengths = sorted(task.lengths) if isinstance(evaluated, str) else sorted(evaluated)
+        return unmeasured(spec, task.recorded_metrics(_of_model(sections["model"]), lengths), averages, lengths)
     return []
+
+
+def _of_model(section: Any) -> Mapping[str, str]:
+    """The metrics of the model itself, with their directions; none where it cannot be built."""
+    try:
+        return dict(registry.build("model", section).metrics)
+    except ConfigError:
+        return {}
 
 
 def _can_be_built(spec: SweepSpec, findings: Findings) -> bool:

@@ -15,8 +15,10 @@ from orchestrator.errors import UserError
 from orchestrator.figures import drawing
 from orchestrator.figures.drawing import PALETTE, drawn_digest, printable, spans_decades
 from orchestrator.plan import search
+from orchestrator.plan.distributions import evaluated_sets
 from orchestrator.plan.soundness import configurations_of
 from orchestrator.preview.task_data import Example, Histogram, examples, has_measures, histograms
+from orchestrator.record.measured import Measured
 from orchestrator.results.length_groups import few_lengths, length_groups
 from orchestrator.wording import compact_value, spans, three_digits
 from search_spaces import SweepSpec
@@ -41,7 +43,7 @@ def data_view(
     lines = [*_heading(spec, member, first.values), *example_lines(examples(member, count))]
     if not has_measures(member):
         return [*lines, NO_MEASURES.format(member.task.name)]
-    groups = length_groups(member, spec.objective.lengths)
+    groups = length_groups(Measured.of(member), spec.objective)
     found = histograms(member, chosen or few_lengths(groups, member.evaluated_lengths), samples)
     tables: list[str | Table] = []
     for measure, sets in found.items():
@@ -120,7 +122,7 @@ def _heading(spec: SweepSpec, member: MemberConfig, values: dict[str, Any]) -> l
     which = f"configuration 0 of {search.total(spec)} ({drawn})" if drawn else "its only configuration"
     return [
         f"{spec.name}: task {member.task.name}, {which}, seed {member.seed}",
-        f"trained on lengths {spans(member.task.trained_lengths)}, evaluated at {spans(member.evaluated_lengths)}",
+        f"trained on lengths {spans(member.task.trained_lengths)}, evaluated at {evaluated_sets(member)}",
         "",
     ]
 
@@ -138,7 +140,7 @@ def _lengths(member: MemberConfig, asked: str | None) -> tuple[int, ...]:
 
 
 def _example(member: MemberConfig) -> str:
-    return ",".join(map(str, sorted({max(member.task.trained_lengths), max(member.task.lengths)})))
+    return ",".join(map(str, sorted({*member.task.trained_lengths[-1:], max(member.task.lengths)})))
 
 
 def _check(member: MemberConfig, lengths: str | None, figure: Path | None) -> None:

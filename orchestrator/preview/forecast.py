@@ -8,6 +8,7 @@ import psutil
 
 from orchestrator.errors import UserError
 from orchestrator.plan import search
+from orchestrator.plan.distributions import evaluated_sets, further_distributions
 from orchestrator.plan.own_code import import_for
 from orchestrator.plan.packs import Cluster, Pack, makespan, packing
 from orchestrator.plan.soundness import check
@@ -29,7 +30,10 @@ START_SECONDS = {"ray": 12.0, "local": 6.0, "inline": 5.0}  # Ray and its worker
 
 @dataclass(frozen=True, kw_only=True)
 class Forecast:
-    """A plan in numbers. `seconds` are of the sweep on so many `workers`, None where this machine cannot tell."""
+    """A plan in numbers. `seconds` are of the sweep on so many `workers`, None where this machine cannot tell.
+
+    `evaluated`: the lengths by distribution, None where there is but one.
+    """
 
     configurations: int
     seeds: int
@@ -47,6 +51,7 @@ class Forecast:
     keeps_weights: bool
     later: int
     compiles: bool
+    evaluated: str | None
     warnings: tuple[str, ...]
 
     def rows(self) -> list[tuple[str, str]]:
@@ -59,6 +64,7 @@ class Forecast:
             ("seeds", str(self.seeds)),
             ("packs", f"{packs} ({counted(self.structures, 'structure')})"),
             ("steps", ", ".join(str(step) for step in self.steps)),
+            *([("evaluated at", self.evaluated)] if self.evaluated else []),
             ("parameters", ", ".join(f"{count:,}" for count in self.parameters) + " per member"),
             ("memory", f"about {self.bytes_per_pack / 2**20:,.0f} MiB for the largest pack"),
             ("weights", self._weights()),
@@ -122,6 +128,7 @@ def forecast(spec: SweepSpec, workers: int | None, working_dir: Path) -> Forecas
         keeps_weights=spec.resources.keep_weights,
         later=later,
         compiles=any(will_compile(member) for member in examples.values()),
+        evaluated=next((evaluated_sets(one) for one in examples.values() if further_distributions(one)), None),
         warnings=tuple(warnings),
     )
 

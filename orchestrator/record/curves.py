@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from orchestrator.errors import DamagedCurves, LedgerError
+from orchestrator.record.measured import measured_lengths
 from orchestrator.record.parts import PackState
 from orchestrator.record.state import SweepState
 
@@ -86,9 +87,10 @@ def read_curves(
     """Return every curve of the sweep, tidy: config_id, seed, average, metric, length, step, value.
 
     Rows of failed members are NaN. A pack that died before its end has NaN rows at its last step, so that its members
-    are not mistaken for ones that never were. `final_only` keeps each pack's last step alone, `packs` those of these
-    pack_ids; `keep` says which rows are kept of so many packs at a time as fit in memory. Rows come by configuration
-    number, seed and step, whatever order the packs ran in; config_id, average and metric are categories. Raises
+    are not mistaken for ones that never were. A metric has no rows at lengths that it does not have. `final_only` keeps
+    each pack's last step alone, `packs` those of these pack_ids; `keep` says which rows are kept of so many packs at a
+    time as fit in memory. Rows come by configuration number, seed and step, whatever order the packs ran in; config_id,
+    average and metric are categories. Raises
     DamagedCurves naming the file that is missing or not what the ledger says.
     """
     order = {name: configuration.number for name, configuration in state.configurations.items()}
@@ -105,6 +107,7 @@ def read_curves(
         ]
         if pack.status == "failed" and not _has_final(pack):
             parts.append(_lost(state, pack))
+        parts = [_measured(state, pack, part) for part in parts]
         waiting += parts
         rows += sum(part.num_rows for part in parts)
         if rows >= _ROWS_AT_ONCE:
@@ -128,6 +131,20 @@ def _kept(tables: list[Any], keep: Keep | None) -> list[Any]:
         return tables
     table = pa.concat_tables(tables).unify_dictionaries()
     return [table.filter(pa.array(keep(table.to_pandas())))]
+
+
+def _measured(state: SweepState, pack: PackState, table: Any) -> Any:
+    """Return the rows at lengths that their metric has: a pack reports NaN at the others, and no seed failed there."""
+    names = {state.configurations[name].measured for name, _ in pack.members} - {None}
+    lengths_of = measured_lengths(state.measured[name] for name in names if name)
+    if not lengths_of:
+        return table
+    metric, length = table.column("metric").combine_chunks(), table.column("length").to_numpy()
+    code, kept = metric.indices.to_numpy(), np.ones(table.num_rows, dtype=bool)
+    for index, name in enumerate(metric.dictionary.to_pylist()):
+        if name in lengths_of:
+            kept &= (code != index) | np.isin(length, list(lengths_of[name]))
+    return table.filter(pa.array(kept))
 
 
 def _has_final(pack: PackState) -> bool:

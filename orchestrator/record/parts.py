@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -26,15 +27,31 @@ class MemberState:
 
 @dataclass
 class ConfigurationState:
-    """One configuration with its members by seed; `score` is None until `finished`, and stays None if it failed."""
+    """One configuration with its members by seed; `score` is None until `finished`, and stays None if it failed.
+
+    `measured` names what it measures, in `SweepState.measured`; None in ledgers that do not say it.
+    `seeds_failed` counts the seeds that the score takes for failed.
+    """
 
     config_id: str
     number: int
     values: dict[str, Any]
     resolved: dict[str, Any]
+    measured: str | None = None
     members: dict[int, MemberState] = field(default_factory=dict)
     score: float | None = None
+    seeds_failed: int = 0
     finished: bool = False
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether its score says what its seeds did: it is finite, or infinite though fewer than half of them failed.
+
+        The second is a step that was never reached, and no failure.
+        """
+        if self.score is None or math.isnan(self.score):
+            return False
+        return math.isfinite(self.score) or 2 * self.seeds_failed < len(self.members)
 
 
 @dataclass

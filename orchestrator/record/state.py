@@ -35,6 +35,7 @@ class SweepState:
         self.ended: str | None = None
         self.message: str | None = None
         self.configurations: dict[str, ConfigurationState] = {}
+        self.measured: dict[str, dict[str, Any]] = {}
         self.draws: dict[int, Draw] = {}
         self.packs: dict[str, PackState] = {}
         self.conflicts: list[Conflict] = []
@@ -110,7 +111,10 @@ class SweepState:
 
     def _configuration(self, record: Record) -> None:
         fields = record.fields
-        number, name = fields["number"], fields["config_id"]
+        number, name, measured = fields["number"], fields["config_id"], fields.get("measured")
+        self.measured |= fields.get("measured_in_full", {})
+        if measured is not None and measured not in self.measured:
+            raise self._damage(record, f"configuration {number} measures {measured}, and no record says what that is")
         known = self.draws.get(number)
         if known is not None:
             if known.config_id != name:
@@ -119,7 +123,7 @@ class SweepState:
         self.draws[number] = Draw(number, name, fields["values"], fields["duplicate_of"])
         first = self.configurations.get(name)
         if first is None:
-            self.configurations[name] = ConfigurationState(name, number, fields["values"], fields["resolved"])
+            self.configurations[name] = ConfigurationState(name, number, fields["values"], fields["resolved"], measured)
         elif number < first.number:
             first.number, first.values = number, fields["values"]
 
@@ -209,6 +213,8 @@ class SweepState:
         configuration = self.configurations[name]
         if not configuration.finished:
             configuration.finished, configuration.score = True, score
+            lost = sum(member.status == "failed" for member in configuration.members.values())
+            configuration.seeds_failed = record.fields.get("seeds_failed", lost)
 
     def _pack_of(self, record: Record) -> PackState:
         pack = self.packs.get(record.fields["pack_id"])

@@ -155,6 +155,8 @@ def _configuration(result: Summary, row: Row) -> dict[str, Any]:
     line |= {"score": _number(row.score), "score_q25": _number(row.score_q25), "score_q75": _number(row.score_q75)}
     for group, at in (("trained", row.trained), ("selection", row.selection), ("test", row.test)):
         line |= {f"{group}_{name}": value for name, value in _quartiles(at)}
+    for metric, group in dict.fromkeys(one for other in result.rows for one in other.beside):
+        line |= {f"{metric}_{group}_{name}": value for name, value in _quartiles(row.beside.get((metric, group)))}
     return line | {
         "generalization_length": "" if row.generalization_length is None else row.generalization_length,
         "area_beyond": _number(row.area_beyond),

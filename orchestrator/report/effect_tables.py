@@ -40,7 +40,7 @@ def effect_columns(result: Summary, full_names: bool = True, gap: str = " ", sep
         "rank correlation [95 %]": [_alone(effect, gap) for effect, _, _ in lines],
         f"{SLOPE} [95 %]": [_held_fixed(effect, gap, separator) for effect, _, _ in lines],
         "importance": [_share(effect.importance) for effect, _, _ in lines],
-        "median by value": [_by_value(effect, separator) for effect, _, _ in lines],
+        "median by value": [_by_value(effect, separator, result.infinite) for effect, _, _ in lines],
     }
     return {name: cells for name, cells in columns.items() if set(cells) != {"-"}}
 
@@ -118,8 +118,10 @@ def _held_fixed(effect: Effect, gap: str, separator: str) -> str:
     return separator.join(map(one, effect.partial)) or "-"
 
 
-def _by_value(effect: Effect, separator: str) -> str:
-    pairs = [f"{value}: {three_digits(m)} (n = {effect.counts[value]})" for value, m in effect.medians.items()]
+def _by_value(effect: Effect, separator: str, infinite: str) -> str:
+    pairs = [
+        f"{value}: {three_digits(m, infinite)} (n = {effect.counts[value]})" for value, m in effect.medians.items()
+    ]
     return separator.join(pairs) if 0 < len(pairs) < effect.n else "-"
 
 

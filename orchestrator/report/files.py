@@ -5,7 +5,7 @@ from pathlib import Path
 from rich.console import Console
 
 from orchestrator.consoles import command, say
-from orchestrator.figures.maps import damaged_maps
+from orchestrator.figures.maps import undrawn_maps
 from orchestrator.record.state import SweepState
 from orchestrator.report.csv_tables import (
     AVERAGES_CSV,
@@ -40,7 +40,7 @@ def present(folder: Path, console: Console, *, full: bool = False) -> None:
     result = read_summary(folder)
     html, table = write_report(folder, result)
     console.print(render_terminal(result, full=full))
-    ends = ["", *(f"no maps: {line}" for line in damaged_maps(result)), f"Report: {html}"]
+    ends = ["", *(f"no maps: {line}" for line in undrawn_maps(result)), f"Report: {html}"]
     ends += [f"Table: {table}"] if full else [f"All tables: {command('report', folder)} --full"]
     say(console, "\n".join(ends))
 

@@ -53,7 +53,7 @@ class FullReport:
             yield Text(f"... and {len(result.rows) - self.rows} more in {REPORT_CSV}", style="dim")
         for one in result.confirmed:
             yield ""
-            yield rich_table("Search score and confirmed score", confirmed_columns(one, "\n"))
+            yield rich_table("Search score and confirmed score", confirmed_columns(result, one, "\n"))
             yield prose(f"{one.sentence}.", console, result)
         if result.shows_effects:
             yield ""

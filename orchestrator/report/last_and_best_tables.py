@@ -24,8 +24,8 @@ def last_and_best_columns(result: Summary, shown: Sequence[LastAndBest], new_lin
     def cells(evaluation: str, group: str) -> list[str]:
         found = [_of(getattr(one, evaluation), group) for one in shown]
         if new_line is None:
-            return [three_digits(at.median if at else None) for at in found]
-        return [quartiles_cell(at, new_line) for at in found]
+            return [three_digits(at.median if at else None, result.infinite) for at in found]
+        return [quartiles_cell(at, new_line, result.infinite) for at in found]
 
     groups = ("selection", "test") if new_line is None else ("trained", "selection", "test")
     return {

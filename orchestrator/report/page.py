@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from orchestrator.figures.curves import configuration_figure, draw_all
-from orchestrator.figures.maps import damaged_maps
+from orchestrator.figures.maps import undrawn_maps
 from orchestrator.report.effect_tables import comparison_columns, comparison_note, effect_columns, effect_notes
 from orchestrator.report.last_and_best_tables import TITLE, last_and_best_columns, last_and_best_notes
 from orchestrator.report.tables import (
@@ -53,7 +53,7 @@ def page(result: Summary) -> str:
         sections += [
             "<h2>Search score and confirmed score</h2>",
             f"<p>{html.escape(one.sentence)}.</p>",
-            _html_table(confirmed_columns(one, "\n")),
+            _html_table(confirmed_columns(result, one, "\n")),
         ]
     if result.shows_effects:
         scores = "".join(_image(path, f"outcome against {key}") for key, path in drawn.scores.items())
@@ -82,9 +82,9 @@ def page(result: Summary) -> str:
         sections += ["<h2>Measured against predicted</h2>", *(_image(path, path.stem) for path in drawn.pairs)]
     if drawn.families:
         sections += ["<h2>Families of metrics</h2>", *(_image(path, path.stem) for path in drawn.families)]
-    damaged = damaged_maps(result)
-    if drawn.maps or damaged:
-        sections += ["<h2>Maps of the weights</h2>", *(f"<p>{html.escape(line)}</p>" for line in damaged)]
+    undrawn = undrawn_maps(result)
+    if drawn.maps or undrawn:
+        sections += ["<h2>Maps of the weights</h2>", *(f"<p>{html.escape(line)}</p>" for line in undrawn)]
         sections += [_image(path, path.stem) for path in drawn.maps]
     if own:
         sections += ["<h2>The first configurations in detail</h2>", *(_image(path, path.stem) for path in own)]

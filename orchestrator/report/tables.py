@@ -62,7 +62,8 @@ def selection_sentence(result: Summary) -> str:
         f"Selected by {metric} of the {average} average, {objective.reduce} over lengths {spans(objective.lengths)}, "
         + ("each seed at the evaluation they choose, " if objective.evaluation == BEST else "")
         + f"median over seeds ({objective.direction}); {unused}"
-        + (f"; trained on {spans(one.trained)}" if one else "")
+        + (f"; trained on {spans(one.trained)}" if one and one.trained else "")
+        + (f"; no length of {metric} was trained on" if one and not one.trained else "")
     )
 
 
@@ -82,12 +83,14 @@ def first_sentence(result: Summary, code: str = "") -> list[str]:
     head = f"Best{so_far} on {chosen}: {code}{row.config_id}{code} with score {three_digits(row.score)}{tied}"
     if row.test is not None and row.groups.test:
         lengths = spans(row.groups.test)
-        tail = f"on the test lengths {lengths}, not used to select it: {quartiles_cell(row.test, ' ')}"
+        tail = f"on the test lengths {lengths}, not used to select it: {quartiles_cell(row.test, ' ', result.infinite)}"
     else:
         tail = "it has no test lengths, so nothing tells how good it is on others"
     trained = ""
     if row.trained is not None and row.groups.trained:
-        trained = f"on the trained lengths {spans(row.groups.trained)}: {quartiles_cell(row.trained, ' ')}; "
+        trained = (
+            f"on the trained lengths {spans(row.groups.trained)}: {quartiles_cell(row.trained, ' ', result.infinite)}; "
+        )
     return [f"{head} ({_values(row, result)}); {trained}{tail}"]
 
 
@@ -131,13 +134,26 @@ def value_columns(result: Summary, rows: Sequence[Row]) -> Columns:
     }
 
 
-def result_columns(result: Summary, rows: Sequence[Row], new_line: str) -> Columns:
-    """Score, median and quartiles (parted by `new_line`) at trained, selection and test lengths, reach, seeds."""
-    one = _common_groups(result)
-    columns: Columns = {"score": [three_digits(row.score) for row in rows]}
+def result_columns(result: Summary, rows: Sequence[Row], new_line: str, *, lengths: bool = True) -> Columns:
+    """Score, median and quartiles (parted by `new_line`) at trained, selection and test lengths, reach, seeds.
+
+    After these the judged metric on other distributions. Headings name the `lengths`, where all rows have the same.
+    """
+
+    def heading(group: str, of: set[LengthGroups], metric: str = "") -> str:
+        name = f"{metric} {group}".strip()
+        return f"{name} {spans(getattr(of.pop(), group))}" if lengths and len(of) == 1 else name
+
+    columns: Columns = {"score": [three_digits(row.score, result.infinite) for row in rows]}
+    every = {row.groups for row in result.rows}
     for group in ("trained", "selection", "test"):
-        name = f"{group} {spans(getattr(one, group))}" if one else group
-        columns[name] = [quartiles_cell(getattr(row, group), new_line) for row in rows]
+        if group != "trained" or any(groups.trained for groups in every):
+            cells = [quartiles_cell(getattr(row, group), new_line, result.infinite) for row in rows]
+            columns[heading(group, set(every))] = cells
+    for metric, group in dict.fromkeys(one for row in result.rows for one in row.beside):
+        having = {result.groups(row, metric) for row in result.rows if (metric, group) in row.beside}
+        cells = [quartiles_cell(row.beside.get((metric, group)), new_line, result.infinite) for row in rows]
+        columns[heading(group, having, metric)] = cells
     if result.objective.threshold is not None:
         columns["reach"] = [
             str(row.generalization_length) if row.generalization_length is not None else "-" for row in rows
@@ -157,16 +173,20 @@ def _common_groups(result: Summary) -> LengthGroups | None:
     return groups.pop() if len(groups) == 1 else None
 
 
-def confirmed_columns(one: Confirmed, new_line: str) -> Columns:
+def confirmed_columns(result: Summary, one: Confirmed, new_line: str) -> Columns:
     """Search score beside confirmed score, at the selection and at the test lengths."""
+
+    def cells(of: Sequence[Quartiles | None]) -> list[str]:
+        return [quartiles_cell(at, new_line, result.infinite) for at in of]
+
     names = short_keys(list(dict.fromkeys(key for row in one.rows for key in row.values)))
     return {
         "search #": [str(row.search_rank) for row in one.rows],
         "configuration": [row.config_id for row in one.rows],
-        "search score": [quartiles_cell(row.search, new_line) for row in one.rows],
-        "confirmed score": [quartiles_cell(row.confirmed, new_line) for row in one.rows],
-        "test, search": [quartiles_cell(row.search_test, new_line) for row in one.rows],
-        "test, confirmed": [quartiles_cell(row.confirmed_test, new_line) for row in one.rows],
+        "search score": cells([row.search for row in one.rows]),
+        "confirmed score": cells([row.confirmed for row in one.rows]),
+        "test, search": cells([row.search_test for row in one.rows]),
+        "test, confirmed": cells([row.confirmed_test for row in one.rows]),
         "seeds": [str(row.seeds_run) for row in one.rows],
         "failed": [str(row.seeds_failed) for row in one.rows],
         "searched values": [
@@ -183,11 +203,12 @@ def interval(value: float, low: float, high: float, form: str, gap: str = " ") -
     return f"{value:{form}}" if math.isnan(low) else f"{value:{form}}{gap}[{low:{form}}, {high:{form}}]"
 
 
-def quartiles_cell(at: Quartiles | None, new_line: str) -> str:
-    """Median and quartiles, parted by `new_line`; "-" where there are none."""
+def quartiles_cell(at: Quartiles | None, new_line: str, infinite: str = "inf") -> str:
+    """Median and quartiles, parted by `new_line`, infinity in words; "-" where there are none."""
     if at is None or math.isnan(at.median):
         return "-"
-    return f"{three_digits(at.median)}{new_line}[{three_digits(at.q25)}, {three_digits(at.q75)}]"
+    q25, median, q75 = (three_digits(value, infinite) for value in at)
+    return f"{median}{new_line}[{q25}, {q75}]"
 
 
 def _values(row: Row, result: Summary) -> str:

@@ -86,8 +86,8 @@ class ShortReport:
         for one in self.result.confirmed:
             yield prose(f"{one.sentence}.", console, self.result)
             lines = [
-                f"  #{row.search_rank}: search score {quartiles_cell(row.search, ' ')}, "
-                f"confirmed score {quartiles_cell(row.confirmed, ' ')}"
+                f"  #{row.search_rank}: search score {quartiles_cell(row.search, ' ', self.result.infinite)}, "
+                f"confirmed score {quartiles_cell(row.confirmed, ' ', self.result.infinite)}"
                 for row in one.rows
             ]
             yield from (prose(line, console, self.result) for line in _cut(lines, CONFIRMED, CONFIRMED_CSV))
@@ -101,7 +101,7 @@ def configuration_columns(
     What gives way first are the quartiles, then the config_id, then values.
     """
     place, values = place_columns(rows), value_columns(result, rows)
-    results = {name.partition(" ")[0]: cells for name, cells in result_columns(result, rows, " ").items()}
+    results = result_columns(result, rows, " ", lengths=False)
     hidden = {"seeds", "form"}
     hidden |= {"score"} if result.objective.reduce == "mean" else set()  # it is the median at the selection lengths
     hidden |= set() if result.seeds_failed else {"failed"}

@@ -28,7 +28,7 @@ class FamilyPoint:
 
 def family_names(summary: Summary) -> tuple[str, ...]:
     """The families of all configurations, in the order of the first that has them."""
-    return tuple(dict.fromkeys(name for families in summary.families.values() for name in families))
+    return tuple(dict.fromkeys(name for one in summary.measured.values() for name in one.families))
 
 
 def family_points(summary: Summary, name: str) -> list[FamilyPoint]:
@@ -39,7 +39,7 @@ def family_points(summary: Summary, name: str) -> list[FamilyPoint]:
 
 
 def _points(summary: Summary, row: Row, name: str) -> Iterator[FamilyPoint]:
-    family = summary.families.get(row.config_id, {}).get(name)
+    family = summary.measured[row.config_id].families.get(name)
     policy, lost = summary.objective.failed_seeds, _failed_seeds(summary, row)
     for index, metric in family.metrics.items() if family else ():
         band = summary.bands.get((row.config_id, metric, summary.objective.average))
@@ -48,7 +48,9 @@ def _points(summary: Summary, row: Row, name: str) -> Iterator[FamilyPoint]:
         for i, length in enumerate(band.lengths):
             seeds = {seed: values[i] for seed, values in band.seeds.items() if not math.isnan(values[i])}
             if seeds:
-                found = over_seeds([*seeds.values(), *(math.nan for _ in lost)], policy, summary.directions[metric])
+                found = over_seeds(
+                    [*seeds.values(), *(math.nan for _ in lost)], policy, summary.metrics[metric].direction
+                )
                 yield FamilyPoint(
                     config_id=row.config_id,
                     index=index,

@@ -1,18 +1,24 @@
-"""Which of the evaluated lengths were trained on, which were used to select configurations, and which to test them."""
+"""Which lengths of a metric were trained on, which were used to select configurations, and which test them.
+
+Every metric has lengths of its own. Trained are those that its distribution is trained on, selection those of the
+objective, for metrics of the distribution that the objective is on. Test lengths are the others beyond the longest
+trained one; of a distribution that is not trained on, all others.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
-from trainers.config.member import MemberConfig
+from orchestrator.record.measured import Measured
+from search_spaces import Objective
 
 FEW = 4
 
 
 @dataclass(frozen=True, kw_only=True)
 class LengthGroups:
-    """The evaluated lengths of a configuration; `test` is beyond the trained ones and not used for selection."""
+    """The evaluated lengths of a metric; `test` is beyond the trained ones and not used for selection."""
 
     every: tuple[int, ...]
     trained: tuple[int, ...]
@@ -20,14 +26,16 @@ class LengthGroups:
     test: tuple[int, ...]
 
 
-def length_groups(member: MemberConfig, selection: Iterable[int]) -> LengthGroups:
-    """The groups of one configuration; `selection` are the lengths of the objective."""
-    every, trained, chosen = tuple(member.evaluated_lengths), member.task.trained_lengths, set(selection)
+def length_groups(measured: Measured, objective: Objective, metric: str | None = None) -> LengthGroups:
+    """The groups of a metric of a configuration, by default of the one that is judged."""
+    judged, of = measured.metrics[objective.metric], measured.metrics[metric or objective.metric]
+    selection = tuple(sorted(objective.lengths)) if of.distribution == judged.distribution else ()
+    longest = measured.longest_trained.get(of.distribution)
     return LengthGroups(
-        every=every,
-        trained=tuple(length for length in every if length in trained),
-        selection=tuple(sorted(chosen)),
-        test=tuple(length for length in every if length > max(trained) and length not in chosen),
+        every=of.lengths,
+        trained=of.trained_lengths,
+        selection=selection,
+        test=tuple(s for s in of.lengths if (longest is None or s > longest) and s not in selection),
     )
 
 

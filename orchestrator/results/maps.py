@@ -10,12 +10,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from orchestrator.errors import DamagedWeights
+from orchestrator.errors import DamagedWeights, NoMaps
+from orchestrator.plan.own_code import OwnCodeError
 from orchestrator.results.objective import reduced
 from orchestrator.results.summary import Row, Summary
 from orchestrator.wording import compact_value, short_keys
 from trainers.config.recorded import recorded_member
-from trainers.errors import WeightsError
+from trainers.errors import ConfigError, WeightsError
 from trainers.maps import Map
 
 
@@ -30,7 +31,8 @@ class MemberMaps:
 def maps_of(result: Summary, row: Row) -> MemberMaps | None:
     """The maps of a configuration's median seed; None when there are none or its weights were not kept.
 
-    Reads no more of the weights than the maps need. Raises DamagedWeights naming the file.
+    Reads no more of the weights than the maps need. Raises DamagedWeights naming the file, NoMaps where the classes of
+    the sweep cannot be built any more: nothing else of a report needs them.
     """
     judged = median_seed(result, row)
     kept = result.weights.get((row.config_id, judged[0])) if judged else None
@@ -40,11 +42,14 @@ def maps_of(result: Summary, row: Row) -> MemberMaps | None:
     average = result.objective.average
     try:
         weights = kept.weights(average)
+        result.import_code()
         member = recorded_member(weights.member, weights.member["seed"])
-        hook = getattr(member.model, "maps", None)
-        maps = hook(weights, member.task) if hook else {}
+        maps = member.model.maps(weights, member.task)
     except WeightsError as error:
         raise DamagedWeights(str(error)) from error
+    except (OwnCodeError, ConfigError) as error:
+        why = error.problems[0] if isinstance(error, ConfigError) else error
+        raise NoMaps(f"the kept weights cannot be drawn without the classes they were trained with: {why}") from error
     median = "the median one" if count % 2 else "the lower of the two median ones"
     which = f"{median} of {count} by score" if count > 1 else "the only one with a score"
     keys = short_keys([key for key in result.searched if key in row.values])

@@ -13,12 +13,14 @@ from orchestrator.record.curves import read_curves
 from orchestrator.record.kept_code import import_recorded
 from orchestrator.record.kept_weights import kept_weights
 from orchestrator.record.lineage import CONFIRMS, confirmations_of, planned_seeds, relative, searches_of
+from orchestrator.record.measured import Measured
 from orchestrator.record.parts import ConfigurationState
 from orchestrator.record.state import SweepState
 from orchestrator.results.confirmed import Confirmed, ConfirmedRow, in_search
 from orchestrator.results.evaluation_choice import Mask, at_steps
 from orchestrator.results.last_and_best import compare_last_and_best
 from orchestrator.results.length_groups import length_groups
+from orchestrator.results.measured import measured_by
 from orchestrator.results.median_curves import Band, CurveKey, at_lengths, bands_of
 from orchestrator.results.objective import (
     area_beyond,
@@ -33,8 +35,6 @@ from orchestrator.results.objective import (
 from orchestrator.results.summary import Row, Summary
 from orchestrator.statistics.quartiles import Quartiles
 from search_spaces import Objective
-from trainers.config.member import MemberConfig
-from trainers.config.recorded import recorded_member
 
 
 def summary(state: SweepState, curves: pd.DataFrame | None = None) -> Summary:
@@ -42,19 +42,15 @@ def summary(state: SweepState, curves: pd.DataFrame | None = None) -> Summary:
 
     Raises DamagedCurves if a parquet part is not what the ledger names.
     """
-    import_recorded(state)
-    objective = recorded_objective(state.spec)
-    members = {c.config_id: recorded_member(c.resolved, 0) for c in state.configurations.values()}
-    directions = {metric: way for member in members.values() for metric, way in member.task.metrics.items()}
-    headline = _in_order(objective.metric, *(metric for m in members.values() for metric in m.task.headline))
-    averages = _in_order(objective.average, *(average for m in members.values() for average in m.averages))
+    objective, measured = recorded_objective(state.spec), measured_by(state)
+    directions = {name: metric.direction for one in measured.values() for name, metric in one.metrics.items()}
     done = {c.config_id for c in state.configurations.values() if _complete(state, c)}
     needed = partial(_needed, objective)
     curves = read_curves(state, keep=needed) if curves is None else curves[needed(curves)]
     curves = curves[curves["config_id"].isin(done)]
     bands = bands_of(curves[at_steps(curves, choose(curves, objective))], objective, directions)
     rows = [
-        replace(_row(c, members[c.config_id], bands, objective), complete=c.config_id in done)
+        replace(_row(c, measured[c.config_id], bands, objective), complete=c.config_id in done)
         for c in state.configurations.values()
     ]
     rows = _scored(rows, curves, state, objective)
@@ -68,19 +64,16 @@ def summary(state: SweepState, curves: pd.DataFrame | None = None) -> Summary:
         finished=state.ended in ("complete", "failed"),
         planned=max(_planned(state.spec), len(state.configurations)) if not state.ended else len(state.configurations),
         objective=objective,
-        directions=directions,
-        headline=headline,
-        averages=averages,
+        measured=measured,
         searched=searched,
         rows=tuple(rows),
         bands=bands,
-        pairs=tuple(dict.fromkeys(p for m in members.values() for p in getattr(m.task, "paired_metrics", ()))),
-        families={config_id: getattr(m.task, "families", {}) for config_id, m in members.items()},
         provenance=state.provenance,
         notes=tuple(str(conflict) for conflict in state.conflicts),
         deaths=tuple(error for _, error in state.deaths),
         last_and_best=compare_last_and_best(curves, objective, groups, state.seeds()),
         weights=kept_weights(state),
+        import_code=partial(import_recorded, state),
         read_confirmed=partial(_confirmations, state),
     )
 
@@ -98,12 +91,12 @@ def _complete(state: SweepState, configuration: ConfigurationState) -> bool:
 
 def _row(
     configuration: ConfigurationState,
-    member: MemberConfig,
+    measured: Measured,
     bands: Mapping[CurveKey, Band],
     objective: Objective,
 ) -> Row:
     members = configuration.members.values()
-    groups = length_groups(member, objective.lengths)
+    groups = length_groups(measured, objective)
     ended = [m for m in members if m.status in ("complete", "failed")]
     row = Row(
         config_id=configuration.config_id,
@@ -125,11 +118,28 @@ def _row(
         trained=at_lengths(band, groups.trained, objective),
         selection=at_lengths(band, groups.selection, objective),
         test=at_lengths(band, groups.test, objective),
+        beside=_beside(configuration.config_id, measured, bands, objective),
         generalization_length=None
         if objective.threshold is None
         else generalization_length(band.lengths, band.median, objective.threshold, objective.direction),
         area_beyond=area_beyond(band.lengths, band.median, groups.trained) if groups.trained else None,
     )
+
+
+def _beside(
+    config_id: str, measured: Measured, bands: Mapping[CurveKey, Band], objective: Objective
+) -> dict[tuple[str, str], Quartiles]:
+    """The judged metric on the other distributions, at their trained and their test lengths."""
+    base, found = measured.metrics[objective.metric].base, {}
+    for name, metric in measured.metrics.items():
+        band = bands.get((config_id, name, objective.average))
+        if metric.base != base or name == objective.metric or band is None:
+            continue
+        groups = length_groups(measured, objective, name)
+        for group, lengths in (("trained", groups.trained), ("test", groups.test)):
+            if at := at_lengths(band, lengths, objective):
+                found[name, group] = at
+    return found
 
 
 def _scored(rows: Sequence[Row], curves: pd.DataFrame, state: SweepState, objective: Objective) -> list[Row]:
@@ -164,10 +174,6 @@ def _planned(spec: Mapping[str, Any]) -> int:
     draws = len(spec["search"].get("listed") or ()) or spec["search"].get("configurations") or 1
     grids = [len(domain["grid"]) for domain in spec["space"].values() if _domain(domain) == "grid"]
     return int(draws * math.prod(grids))
-
-
-def _in_order(*names: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(names))
 
 
 def _confirmations(state: SweepState, result: Summary) -> tuple[Confirmed, ...]:

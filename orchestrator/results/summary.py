@@ -12,25 +12,27 @@ import pandas as pd
 
 from orchestrator.record.kept_weights import Kept
 from orchestrator.record.lineage import CONFIRMS
+from orchestrator.record.measured import Measured
 from orchestrator.results.average_comparisons import Comparison, compare_averages
 from orchestrator.results.confirmed import Confirmed
 from orchestrator.results.evaluation_choice import BEST
 from orchestrator.results.hyperparameter_effects import Effect, effects_on
 from orchestrator.results.last_and_best import LastAndBest
-from orchestrator.results.length_groups import LengthGroups, common_test_lengths
+from orchestrator.results.length_groups import LengthGroups, common_test_lengths, length_groups
 from orchestrator.results.median_curves import Band, CurveKey, at_lengths
 from orchestrator.results.objective import reduced
 from orchestrator.statistics.quartiles import Quartiles
-from orchestrator.wording import spans
+from orchestrator.wording import NOT_REACHED, spans
 from search_spaces import Objective
-from trainers.tasks.task import Family
+from trainers.tasks.task import Metric
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
     """One configuration. What needs all its seeds (score, rank, quartiles) is None until they have ended.
 
-    Of the `seeds_failed` the `seeds_crashed` were lost with a pack that was given up; the others diverged.
+    Of the `seeds_failed` the `seeds_crashed` were lost with a pack that was given up; the others diverged. `beside` has
+    the judged metric on other distributions, at their trained and their test lengths, by metric and group.
     """
 
     config_id: str
@@ -46,6 +48,7 @@ class Row:
     trained: Quartiles | None = None
     selection: Quartiles | None = None
     test: Quartiles | None = None
+    beside: Mapping[tuple[str, str], Quartiles] = field(default_factory=dict)
     generalization_length: int | None = None
     area_beyond: float | None = None
     seeds_planned: int = 0
@@ -64,8 +67,7 @@ class Row:
 class Summary:
     """A sweep's results; `rows` by score, unfinished configurations last.
 
-    `pairs` are the metrics of the task to be drawn against each other, (measured, predicted); `families` has those of
-    every configuration to be drawn against the number in their name; `deaths` the error of every pack given up.
+    `measured` says what each configuration measures; `deaths` has the error of every pack given up.
     """
 
     name: str
@@ -75,20 +77,69 @@ class Summary:
     finished: bool
     planned: int
     objective: Objective
-    directions: dict[str, str]
-    headline: tuple[str, ...]
-    averages: tuple[str, ...]
+    measured: Mapping[str, Measured]
     searched: dict[str, str]
     rows: tuple[Row, ...]
     bands: dict[CurveKey, Band]
-    pairs: tuple[tuple[str, str], ...]
-    families: dict[str, Mapping[str, Family]]
     provenance: dict[str, Any]
     notes: tuple[str, ...]
     deaths: tuple[str, ...] = ()
     last_and_best: tuple[LastAndBest, ...] = ()
     weights: Mapping[tuple[str, int], Kept] = field(default_factory=dict)
+    import_code: Callable[[], None] = field(default=lambda: None, repr=False)
     read_confirmed: Callable[["Summary"], tuple[Confirmed, ...]] = field(default=lambda of: (), repr=False)
+
+    @cached_property
+    def metrics(self) -> dict[str, Metric]:
+        """Every recorded metric by name; of one that differs between configurations that of the first which has it."""
+        found: dict[str, Metric] = {}
+        for one in self.measured.values():
+            for name, metric in one.metrics.items():
+                found.setdefault(name, metric)
+        return found
+
+    @cached_property
+    def headline(self) -> tuple[str, ...]:
+        """The metrics worth a chart: the judged one, then those the tasks name, each on all of its distributions."""
+        named = (name for one in self.measured.values() for name in one.headline)
+        every = (name for base in named for name, one in self.metrics.items() if base in (one.base, name))
+        return tuple(dict.fromkeys([self.objective.metric, *self.distributions, *every]))
+
+    @cached_property
+    def pairs(self) -> tuple[tuple[str, str], ...]:
+        """The metrics to be drawn against each other, (measured, predicted)."""
+        return tuple(dict.fromkeys(pair for one in self.measured.values() for pair in one.pairs))
+
+    @cached_property
+    def averages(self) -> tuple[str, ...]:
+        """The weight averages, the judged one first."""
+        every = (average for one in self.measured.values() for average in one.averages)
+        return tuple(dict.fromkeys([self.objective.average, *every]))
+
+    @cached_property
+    def distributions(self) -> tuple[str, ...]:
+        """The judged metric on every distribution, in the order of the task."""
+        judged = self.metrics.get(self.objective.metric)
+        return tuple(name for name, one in self.metrics.items() if judged and one.base == judged.base)
+
+    @cached_property
+    def unreached(self) -> frozenset[str]:
+        """Metrics that a seed has not reached: smaller is better, and its own value is infinite (steps to a level)."""
+        falling = {name for name, one in self.metrics.items() if one.direction == "minimize"}
+        return frozenset(
+            metric
+            for (_, metric, _), band in self.bands.items()
+            if metric in falling and any(math.inf in values for values in band.seeds.values())
+        )
+
+    @property
+    def infinite(self) -> str:
+        """How an infinite value of the judged metric is written."""
+        return NOT_REACHED if self.objective.metric in self.unreached else "inf"
+
+    def groups(self, row: Row, metric: str) -> LengthGroups:
+        """The length groups of a metric of a configuration."""
+        return length_groups(self.measured[row.config_id], self.objective, metric)
 
     @property
     def objective_curve(self) -> tuple[str, str]:

@@ -18,6 +18,7 @@ from orchestrator.record import curves as curve_store
 from orchestrator.record import kept_code
 from orchestrator.record import kept_weights as weights
 from orchestrator.record.ledger import Ledger
+from orchestrator.record.measured import measured_fields
 from orchestrator.record.parts import ConfigurationState
 from orchestrator.record.records import Record
 from orchestrator.record.state import SweepState
@@ -207,6 +208,7 @@ class SweepDriver:
                 values=configuration.values,
                 resolved=configuration.resolved,
                 duplicate_of=configuration.duplicate_of,
+                **measured_fields(configuration.member(self.spec.seeds[0]), self.state.measured),
             )
         self._plan_packs({self.state.draws[number].config_id for number in numbers}, queue=True)
 

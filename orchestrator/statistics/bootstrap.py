@@ -93,7 +93,10 @@ def bootstrap_clustered_median(
     if not n:
         return Estimate(value=None, interval=None, n=0, level=level, reason="no values")
     everything = np.concatenate(list(clusters))
-    value = float(np.median(everything))
+    with np.errstate(invalid="ignore"):  # NaN between opposite infinities, as in `bootstrap_median`
+        value = float(np.median(everything))
+    if math.isnan(value):
+        return Estimate(value=None, interval=None, n=n, level=level, reason="the middle lies between two infinities")
     if n < FEWEST:
         return Estimate(value=value, interval=None, n=n, level=level, reason=_too_few(n))
     counts = np.random.default_rng(seed).multinomial(n, np.full(n, 1 / n), resamples)

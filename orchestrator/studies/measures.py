@@ -14,10 +14,10 @@ from scipy import stats
 from orchestrator.record.curves import read_curves
 from orchestrator.record.state import SweepState
 from orchestrator.results.evaluation_choice import BEST, LAST, at_steps
+from orchestrator.results.measured import measured_by
 from orchestrator.results.objective import choose, recorded_objective
 from orchestrator.statistics.bootstrap import bootstrap_clustered_median
 from orchestrator.statistics.failed_seeds import score_over_seeds
-from trainers.config.recorded import recorded_member
 
 MANY, UNITS, FEWEST = 10, 4, 3  # units for resampling, configurations to be units, units for any interval
 
@@ -30,16 +30,16 @@ class Sweep:
         self.state = SweepState.load(folder)
         self.name = self.state.name
         self._tables: dict[tuple[str, str, str | int], pd.DataFrame] = {}
-        first = next(iter(self.state.configurations.values()))
-        member = recorded_member(first.resolved, 0)
-        self.trained = tuple(s for s in member.evaluated_lengths if s in member.task.trained_lengths)
+        self.measured = measured_by(self.state)
         self.objective = recorded_objective(self.state.spec)
         self.selection = self.objective.lengths
-        untouched = {*self.trained, *self.selection}
-        self.test = tuple(s for s in member.evaluated_lengths if s not in untouched)
-        self.lengths = member.evaluated_lengths
-        self.averages = tuple(member.averages)
-        self.steps = member.optimization.steps
+        first = next(iter(self.state.configurations.values()))
+        of_first = self.measured[first.config_id]
+        judged = of_first.metrics[self.objective.metric]
+        self.trained, self.lengths = judged.trained_lengths, judged.lengths
+        self.test = tuple(s for s in self.lengths if s not in {*self.trained, *self.selection})
+        self.averages = of_first.averages
+        self.steps: int = first.resolved["training"]["steps"]
 
     @cached_property
     def curves(self) -> pd.DataFrame:

@@ -153,12 +153,19 @@ def test_an_interrupted_sweep_is_resumed_to_the_same_curves(original: Path, tmp_
     curves, known = read_curves(state), pd.read_parquet(original.with_name(f"{original.name}.resumed.parquet"))
     assert len(curves) == len(known)
     known["config_id"] = [names[name] for name in known["config_id"]]
+    names_as_text = dict.fromkeys(("config_id", "average", "metric"), str)
+    curves, known = (of.astype(names_as_text).sort_values(KEYS) for of in (curves, known))  # metrics in any order
     for key in KEYS:
         assert curves[key].tolist() == known[key].tolist()
     if tolerance:
         np.testing.assert_allclose(curves["value"], known["value"], rtol=tolerance, atol=tolerance)
     else:
         assert curves["value"].to_numpy().tobytes() == known["value"].to_numpy().tobytes()
+    told = {found.config_id for found in state.configurations.values() if found.measured is not None}
+    assert told == set(state.configurations) - set(before.configurations), "what is new says what it measures"
+    rows, (page, _) = ranked(folder), reported(folder)
+    assert {row["config_id"]: row["score"] for row in rows} == {draw.config_id: draw.score for draw in draws}
+    assert all(name in page.read_text() for name in state.configurations)
     if (folder / "weights").exists():
         named_files = {
             file["name"]

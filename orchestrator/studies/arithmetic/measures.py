@@ -12,7 +12,6 @@ from orchestrator.results.length_groups import length_groups
 from orchestrator.studies.claims import Part, Table, short
 from orchestrator.studies.measures import Effect, Sweep, effect_of_seeds
 from orchestrator.wording import spans
-from trainers.config.recorded import recorded_member
 
 EXACT = "exact_match"
 EVALUATIONS = {BEST: "best evaluation", LAST: "last evaluation"}
@@ -143,10 +142,7 @@ def fluctuation(sweeps: Iterable[Sweep]) -> Table:
     rows = []
     for sweep in sweeps:
         chosen = arms(sweep)
-        groups = {}
-        for name in chosen.values():
-            member = recorded_member(sweep.state.configurations[name].resolved, 0)
-            groups[name] = length_groups(member, sweep.selection)
+        groups = {name: length_groups(sweep.measured[name], sweep.objective) for name in chosen.values()}
         compared = compare_last_and_best(sweep.curves, sweep.objective, groups, sweep.state.seeds())
         ranges = {one.config_id: one.fluctuation for one in compared}
         for arm, name in chosen.items():

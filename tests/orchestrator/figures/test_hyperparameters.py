@@ -3,7 +3,7 @@
 import pytest
 from scipy.stats import spearmanr
 
-from orchestrator.figures import hyperparameters as hyperparameter_figures
+from orchestrator.figures.drawing import EDGE
 from orchestrator.figures.hyperparameters import score_figures
 
 KEYS = ("training.learning_rate", "training.batch_size", "training.averages.ema.decay")
@@ -40,7 +40,7 @@ def test_failed_configurations_stand_at_the_edge_and_the_best_is_a_star(eleven, 
     stars = [line for line in axes.lines if line.get_marker() == "*"]
     failed = next(row for row in eleven.rows if row.failed)
     assert [line.get_xdata()[0] for line in crosses] == [failed.values["training.learning_rate"]]
-    assert crosses[0].get_ydata() == [hyperparameter_figures.FAILED_EDGE]
+    assert crosses[0].get_ydata() == [EDGE]
     assert [(line.get_xdata()[0], line.get_ydata()[0]) for line in stars] == [
         (eleven.rows[0].values["training.learning_rate"], eleven.rows[0].score)
     ]

@@ -113,6 +113,8 @@ def test_small_medians_say_why_there_is_no_interval() -> None:
     assert bootstrap_median([1.0, 2.0, 3.0, inf, inf]).value == 3.0
     assert bootstrap_median([4.0] * 5).interval == (4.0, 4.0)
     assert bootstrap_clustered_median([]).reason == "no values"
+    apart = [np.array([inf, -inf])] * 5  # one average reached what the other did not
+    assert bootstrap_clustered_median(apart).reason == "the middle lies between two infinities"
 
 
 def test_the_same_seed_gives_the_same_interval() -> None:

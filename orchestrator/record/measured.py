@@ -1,0 +1,113 @@
+"""What a configuration measures, in the words of the ledger: a reader needs no class of its task or model.
+
+The record of a configuration names what it measures by digest, under `measured`. The first one with a new digest has
+all of it too, under `measured_in_full`. Versions that do not know these fields read the ledger as before, and build the
+classes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    from trainers.config.member import MemberConfig
+    from trainers.tasks.task import Family, Metric
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """What the members of a configuration report: evaluated lengths, averages, and every recorded metric by name.
+
+    `longest_trained`: of each distribution that has trained lengths the longest, evaluated or not; the distribution
+    of the first metric is the one trained on. `headline`: the metrics worth a chart, by base. `families`, `pairs`:
+    metrics to be drawn against the number in their name, and (measured, predicted) against each other.
+    """
+
+    lengths: tuple[int, ...]
+    averages: tuple[str, ...]
+    metrics: Mapping[str, Metric]
+    longest_trained: Mapping[str, int]
+    headline: tuple[str, ...]
+    families: Mapping[str, Family]
+    pairs: tuple[tuple[str, str], ...]
+
+    @classmethod
+    def of(cls, member: MemberConfig) -> Self:
+        """What a member measures, by the classes of today."""
+        task = member.task
+        return cls(
+            lengths=member.evaluated_lengths,
+            averages=tuple(member.averages),
+            metrics=member.metrics,
+            longest_trained={one.name: max(one.trained_lengths) for one in task.distributions if one.trained_lengths},
+            headline=tuple(task.headline),
+            families=task.families,
+            pairs=tuple(task.paired_metrics),
+        )
+
+    def recorded(self) -> dict[str, Any]:
+        """What the ledger keeps; metrics with the same distribution and lengths stand together."""
+        sets = []
+        for (distribution, lengths, trained), group in itertools.groupby(self.metrics.items(), _set_of):
+            of_set = {"distribution": distribution, "lengths": list(lengths), "trained_lengths": list(trained)}
+            sets.append({**of_set, "metrics": {name: [metric.base, metric.direction] for name, metric in group}})
+        return {
+            "lengths": list(self.lengths),
+            "averages": list(self.averages),
+            "sets": sets,
+            "longest_trained": dict(self.longest_trained),
+            "headline": list(self.headline),
+            "families": {
+                name: {"label": family.label, "metrics": [list(item) for item in family.metrics.items()]}
+                for name, family in self.families.items()
+            },
+            "pairs": [list(pair) for pair in self.pairs],
+        }
+
+    @classmethod
+    def from_recorded(cls, fields: Mapping[str, Any]) -> Self:
+        """Read back what `recorded` gave."""
+        from trainers.tasks.task import Family, Metric  # brings torch, which reading a ledger does without
+
+        return cls(
+            lengths=tuple(fields["lengths"]),
+            averages=tuple(fields["averages"]),
+            metrics={
+                name: Metric(base, one["distribution"], way, tuple(one["lengths"]), tuple(one["trained_lengths"]))
+                for one in fields["sets"]
+                for name, (base, way) in one["metrics"].items()
+            },
+            longest_trained=dict(fields["longest_trained"]),
+            headline=tuple(fields["headline"]),
+            families={
+                name: Family(family["label"], dict(family["metrics"])) for name, family in fields["families"].items()
+            },
+            pairs=tuple((measured, predicted) for measured, predicted in fields["pairs"]),
+        )
+
+
+def measured_fields(member: MemberConfig, known: Iterable[str]) -> dict[str, Any]:
+    """What the record of a member's configuration says of what it measures; in full unless the digest is `known`."""
+    recorded = Measured.of(member).recorded()
+    name = hashlib.sha256(json.dumps(recorded).encode()).hexdigest()[:12]
+    return {"measured": name} | ({} if name in known else {"measured_in_full": {name: recorded}})
+
+
+def measured_lengths(recorded: Iterable[Mapping[str, Any]]) -> dict[str, set[int]]:
+    """The lengths of each metric in what was recorded, of those that lack some of the evaluated lengths."""
+    found: dict[str, set[int]] = {}
+    for fields in recorded:
+        for one in fields["sets"]:
+            if len(one["lengths"]) < len(fields["lengths"]):
+                found |= {name: set(one["lengths"]) for name in one["metrics"]}
+    return found
+
+
+def _set_of(item: tuple[str, Metric]) -> tuple[str, tuple[int, ...], tuple[int, ...]]:
+    metric = item[1]
+    return metric.distribution, metric.lengths, metric.trained_lengths

@@ -1,0 +1,59 @@
+"""Sweeps of a task with three test sets, which is a module of the user's own."""
+
+import io
+import shutil
+import sys
+from collections.abc import Callable
+from contextlib import redirect_stdout
+from pathlib import Path
+
+import pytest
+
+from orchestrator import cli
+
+SWEEP = """name: sets
+study: tests
+imports: [three_sets]
+task: {name: three_sets}
+model: {name: attention_only, width: 8, value_width: 8}
+training: {steps: 60, batch_size: 16, learning_rate: 0.01, compile: false, averages: {raw: {}, ema: {decay: 0.5}}}
+space:
+  training.learning_rate: {grid: [0.0001, 0.01, 0.02, 0.04]}
+seeds: 2
+evaluation: {every: 10, samples: 200}
+objective: {metric: accuracy.hard, average: raw, lengths: [3], direction: maximize}
+resources: {scheduler: inline}
+tracking: {enabled: false}
+"""
+
+
+@pytest.fixture
+def study(tmp_path: Path, own_code_forgotten: None) -> Path:
+    """The file of a sweep over four learning rates, judged on the harder set, with the module of its task beside it."""
+    folder = tmp_path / "study"
+    folder.mkdir()
+    shutil.copy(Path(__file__).with_name("three_sets.py"), folder)
+    (folder / "sets.yaml").write_text(SWEEP)
+    return folder / "sets.yaml"
+
+
+@pytest.fixture
+def ran(study: Path, run_inline: Callable[..., Path], figures_left_blank: None) -> Callable[..., Path]:
+    """ran("key=value", ...) runs it, figures left blank."""
+    return lambda *overrides, name=None: run_inline(study, *overrides, name=name)
+
+
+@pytest.fixture
+def lengthwise_says(monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+    """lengthwise_says("validate", FILE) runs a verb here and returns what it prints."""
+
+    def said(*words: object) -> str:
+        monkeypatch.setattr(sys, "argv", ["lengthwise", *map(str, words)])
+        out = io.StringIO()
+        monkeypatch.setattr(cli.console, "_file", out)
+        with redirect_stdout(out), pytest.raises(SystemExit):
+            cli.main()
+            sys.exit(0)
+        return " ".join(out.getvalue().split())
+
+    return said

@@ -1,0 +1,166 @@
+"""A sweep that is judged on a test set of its own: groups of lengths, tables, MLflow, confirmation."""
+
+import io
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from mlflow.tracking import MlflowClient
+from rich.console import Console
+
+from orchestrator.confirm import confirm
+from orchestrator.plan.soundness import build_sample
+from orchestrator.preview.forecast import forecast
+from orchestrator.record.curves import read_curves
+from orchestrator.record.ledger import Ledger
+from orchestrator.record.records import LEDGER_FILE, Record, encode, read_records
+from orchestrator.record.state import SweepState
+from orchestrator.report import artifacts
+from orchestrator.report.files import write_report
+from orchestrator.report.tables import headlines
+from orchestrator.report.terminal import render_terminal
+from orchestrator.results.length_groups import LengthGroups
+from orchestrator.results.summarise import summary
+from orchestrator.tracking.publish import publish
+from search_spaces import SweepFileError, load_sweep
+
+LENGTHS = {"": {1, 2, 3, 4}, ".hard": {3, 4}, ".long": {5, 6, 7}}
+
+
+def test_lengths_go_by_the_metric_and_what_it_lacks_is_no_failed_seed(ran):
+    folder = ran()
+    state = SweepState.load(folder)
+    curves, result = read_curves(state), summary(state)
+    for name, ending in {"accuracy": "", "steps_to_accuracy.hard": ".hard", "error.long": ".long"}.items():
+        assert set(curves[curves["metric"] == name]["length"]) == LENGTHS[ending]
+    accuracy = curves[curves["metric"].astype(str).str.match(r"(accuracy|error)(\.|$)")]
+    assert len(accuracy) and not accuracy["value"].isna().any()
+    assert (result.seeds_run, result.seeds_failed) == (8, 0)
+    row = result.rows[0]
+    assert row.groups == LengthGroups(every=(3, 4), trained=(), selection=(3,), test=(4,))
+    assert result.groups(row, "accuracy") == LengthGroups(
+        every=(1, 2, 3, 4), trained=(1, 2, 3), selection=(), test=(4,)
+    )
+    assert result.groups(row, "accuracy.long") == LengthGroups(
+        every=(5, 6, 7), trained=(), selection=(), test=(5, 6, 7)
+    )
+    assert (row.trained, row.area_beyond) == (None, None)
+    assert list(row.beside) == [("accuracy", "trained"), ("accuracy", "test"), ("accuracy.long", "test")]
+    assert result.headline[:3] == ("accuracy.hard", "accuracy", "accuracy.long")
+    assert result.distributions == ("accuracy", "accuracy.hard", "accuracy.long")
+    last = curves[(curves["step"] == 60) & (curves["average"] == "raw") & (curves["config_id"] == row.config_id)]
+    long = last[last["metric"] == "accuracy.long"].groupby("seed")["value"].mean()
+    assert row.beside["accuracy.long", "test"].median == pytest.approx(long.median())
+    assert row.score == pytest.approx(
+        last[(last["metric"] == "accuracy.hard") & (last["length"] == 3)]["value"].median()
+    )
+
+
+def test_a_pack_that_died_is_lost_at_the_lengths_of_its_metrics_alone(ran):
+    folder = ran("resources.pack=4")
+    state, kept = SweepState.load(folder), []
+    dead = next(reversed(state.packs.values()))
+    for record in read_records(folder):
+        later = record.kind in ("score", "end") or record.fields.get("step", 0) > 30 or record.kind == "pack_end"
+        if not (later and record.fields.get("pack_id", dead.pack_id) == dead.pack_id):
+            kept.append(encode(Record(len(kept), record.time, record.kind, record.fields)))
+    (folder / LEDGER_FILE).write_bytes(b"".join(kept))
+    with Ledger.open(folder) as ledger:
+        ledger.append("pack_end", pack_id=dead.pack_id, status="failed", error="died", seconds=1.0)
+    state = SweepState.load(folder)
+    curves = read_curves(state)
+    for name, _ in dead.members:
+        lost = curves[(curves["config_id"] == name) & (curves["step"] == 60)]
+        assert len(lost) and lost["value"].isna().all()
+        for ending, lengths in LENGTHS.items():
+            assert set(lost[lost["metric"] == f"accuracy{ending}"]["length"]) == lengths
+    rows = {row.config_id: row for row in summary(state).rows}
+    assert len({name for name, _ in dead.members}) == 2
+    assert all(rows[name].failed and rows[name].seeds_crashed == 2 for name, _ in dead.members)
+    assert sum(row.failed for row in rows.values()) == 2
+
+
+def test_on_the_trained_distribution_test_lengths_lie_beyond_the_trained_ones(ran):
+    folder = ran("objective.metric=accuracy", "objective.lengths=[2]", "evaluation.lengths=[1, 2, 4, 5]")
+    (groups,) = {row.groups for row in summary(SweepState.load(folder)).rows}
+    assert groups == LengthGroups(every=(1, 2, 4), trained=(1, 2), selection=(2,), test=(4,))
+
+
+def test_the_report_shows_every_distribution_by_name(ran):
+    folder = ran()
+    page, table = write_report(folder)
+    result = summary(SweepState.load(folder))
+    said = io.StringIO()
+    Console(file=said, width=200).print(render_terminal(result))
+    assert "no length of accuracy.hard was trained on" in " ".join(headlines(result))
+    for words in ("accuracy.long test 5-7", "accuracy trained 1-3", "selection 3"):
+        assert words in page.read_text(), words
+    for words in ("accuracy.long test", "accuracy trained", "accuracy test"):
+        assert words in said.getvalue(), words
+    assert "trained none" not in page.read_text()
+    rows = pd.read_csv(table, dtype={"config_id": str}).set_index("config_id")
+    for row in result.rows:
+        assert rows.loc[row.config_id, "accuracy_trained_median"] == row.beside["accuracy", "trained"].median
+        assert rows.loc[row.config_id, "accuracy.long_test_q75"] == row.beside["accuracy.long", "test"].q75
+
+
+@pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning")  # MLflow's own use of it
+def test_mlflow_and_a_confirmation_have_the_distributions(ran, tmp_path):
+    folder = ran("space={training.learning_rate: {grid: [0.0001, 0.02]}}")
+    quiet = Console(file=io.StringIO())
+    assert confirm(folder, quiet, top=1, seeds="3", overrides=["resources.scheduler=inline"]).exit_code == 0
+    first, found = (summary(SweepState.load(tmp_path / name)).rows[0] for name in ("sets", "sets-confirm"))
+    assert (found.groups, found.seeds_run, found.config_id) == (first.groups, 3, first.config_id)
+    (confirmed,) = summary(SweepState.load(folder)).confirmed
+    assert confirmed.rows[0].confirmed.median == found.score
+    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    done = publish(folder, uri, artifacts=artifacts)
+    client, result = MlflowClient(uri), summary(SweepState.load(folder))
+    parent = client.get_run(done.parent_run_id)
+    children = client.search_runs([parent.info.experiment_id], f"tags.mlflow.parentRunId = '{done.parent_run_id}'")
+    assert len(children) == 2
+    for run in children:
+        config_id = run.data.tags["lengthwise.config_id"]
+        for metric, lengths in {f"accuracy{ending}": lengths for ending, lengths in LENGTHS.items()}.items():
+            points = client.get_metric_history(run.info.run_id, f"{metric}/ema/median")
+            assert {point.step for point in points} == lengths
+            band = result.bands[config_id, metric, "ema"]
+            assert sorted((p.step, p.value) for p in points) == list(zip(band.lengths, band.median, strict=True))
+        never = [v for b in result.bands.items() if b[0][0] == config_id for v in b[1].median if math.isinf(v)]
+        reached = client.get_metric_history(run.info.run_id, "steps_to_accuracy.hard/raw/median")
+        assert all(np.isfinite(point.value) and point.value <= 60 for point in reached)
+        assert (run.data.tags["lengthwise.values_left_out"] == "0") == (not never)
+    again = publish(folder, uri, artifacts=artifacts)
+    assert (again.created, again.points) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        (["objective.metric=accuracy.hrad"], "did you mean accuracy.hard?"),
+        (["objective.lengths=[2]"], "2 not among the lengths that are evaluated for accuracy.hard"),
+        (["objective.lengths=[2]"], "allowed: 3, 4"),
+        (["objective.metric=accuracy.long", "evaluation.lengths=[1, 2, 3]"], "allowed: none is"),
+        (["objective.metric=balance.hrad", "model.width=-1"], "'balance.hrad' is no metric"),
+    ],
+)
+def test_what_a_distribution_does_not_have_is_refused(study, overrides, said):
+    with pytest.raises(SweepFileError) as refused:
+        build_sample(load_sweep(study, overrides))
+    assert said in str(refused.value)
+
+
+def test_a_metric_of_the_model_is_known_on_every_distribution(study):
+    with pytest.raises(SweepFileError) as refused:
+        build_sample(load_sweep(study, ["objective.metric=balance.hard", "training.batch_size=0"]))
+    assert "metric" not in str(refused.value), "another fault must not hide that the model measures it"
+    assert build_sample(load_sweep(study, ["objective.metric=balance.hard"])).built == 4
+
+
+def test_plan_and_validate_name_the_distributions(study, lengthwise_says):
+    assert "evaluated at lengths 1-4; hard: 3-4; long: 5-7" in lengthwise_says("validate", study)
+    (line,) = [
+        text for label, text in forecast(load_sweep(study), None, study.parent).rows() if label == "evaluated at"
+    ]
+    assert line == "1-4; hard: 3-4; long: 5-7"

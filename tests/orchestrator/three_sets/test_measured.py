@@ -1,0 +1,146 @@
+"""What a ledger says of what its configurations measure: once, read without any class, and beside older records."""
+
+import json
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from orchestrator.errors import DamagedLedger
+from orchestrator.figures.maps import undrawn_maps
+from orchestrator.plan import own_code
+from orchestrator.record.ledger import Ledger
+from orchestrator.record.measured import Measured, measured_fields
+from orchestrator.record.records import LEDGER_FILE, Record, encode, read_records
+from orchestrator.record.state import SweepState
+from orchestrator.report import artifacts
+from orchestrator.report.files import present, write_report
+from orchestrator.results import measured, summarise
+from orchestrator.results.summarise import summary
+from orchestrator.running.meter import status_rows
+from orchestrator.sweep import resume_sweep
+from orchestrator.tracking.publish import publish
+from search_spaces import load_sweep
+from trainers.config import registry
+from trainers.config.member import MemberConfig
+
+SHIPPED = {
+    "set_complement": {"name": "set_complement", "vocabulary": 8},
+    "padded_addition": {"name": "padded_addition", "width": 8, "train_digits": 2, "measured_cascades": [3, 0]},
+}
+
+
+@pytest.fixture
+def forget(own_code_forgotten: None) -> Callable[[Path], None]:
+    """forget(folder): the module is gone, and the copy in the sweep's folder fails when it is imported."""
+
+    def gone(folder: Path) -> None:
+        shutil.rmtree(folder.parent / "study")
+        for copy in (folder / "code").rglob("*.py"):
+            copy.write_text("raise RuntimeError('gone')\n")
+        registry._classes["task"].pop("three_sets")
+        sys.modules.pop("three_sets")
+        own_code._loaded.clear()
+
+    return gone
+
+
+def of(task: dict) -> Measured:
+    model = {"name": "attention_only", "width": 8, "value_width": 8}
+    training = {"steps": 4, "batch_size": 4, "learning_rate": 0.1}
+    return Measured.of(MemberConfig.from_dict({"task": task, "model": model, "training": training, "seed": 0}))
+
+
+@pytest.mark.parametrize("task", SHIPPED.values(), ids=SHIPPED)
+def test_what_is_recorded_is_read_back_equal(task):
+    known = of(task)
+    assert Measured.from_recorded(json.loads(json.dumps(known.recorded()))) == known
+    assert known.metrics and known.headline and (known.families or known.pairs)
+
+
+def test_it_is_written_once_whatever_the_number_of_configurations(ran):
+    folder = ran()
+    records = [r for r in read_records(folder) if r.kind == "configuration"]
+    (name,) = {record.fields["measured"] for record in records}
+    assert [list(record.fields.get("measured_in_full", {})) for record in records] == [[name], [], [], []]
+    state = SweepState.load(folder)
+    member = load_and_build(folder)
+    assert state.measured == {name: Measured.of(member).recorded()}
+    more = [measured_fields(member, state.measured) for _ in range(1000)]
+    assert len(json.dumps(more)) < 0.1 * sum(len(json.dumps(record.fields)) for record in records) / 4 * 1000
+
+
+def load_and_build(folder: Path) -> MemberConfig:
+    spec = load_sweep(folder.parent / "study" / "sets.yaml")
+    found = next(iter(SweepState.load(folder).configurations.values()))
+    return MemberConfig.from_dict({**found.resolved, "seed": spec.seeds[0]})
+
+
+def test_a_configuration_whose_description_is_nowhere_is_damage(tmp_path):
+    fields = {"number": 0, "config_id": "a", "values": {}, "resolved": {}, "duplicate_of": None, "measured": "b"}
+    first = {"name": "s", "study": "t", "spec": {}, "spec_hash": "", "provenance": {}}
+    with Ledger.create(tmp_path / "s", first) as ledger:
+        ledger.append("configuration", **fields)
+    with pytest.raises(DamagedLedger, match="no record says what that is"):
+        SweepState.load(tmp_path / "s")
+
+
+@pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning")  # MLflow's own use of it
+def test_everything_is_read_when_the_task_is_gone_and_its_copy_cannot_be_imported(ran, forget, tmp_path, capsys):
+    folder = ran("resources.keep_weights=true")
+    before = summary(SweepState.load(folder))
+    forget(folder)
+    state = SweepState.load(folder)
+    result = summary(state)
+    assert repr((result.rows, result.bands)) == repr((before.rows, before.bands))
+    assert result.measured == before.measured
+    page, _ = write_report(folder)
+    (line,) = undrawn_maps(result)
+    assert "cannot be drawn without the classes" in line and "three_sets" in line and "\n" not in line
+    assert line.partition(":")[0] in page.read_text()
+    present(folder, Console(width=400))
+    assert capsys.readouterr().out.count("no maps: ") == 1
+    assert dict(status_rows(state))["seeds"] == "8/8"
+    published = publish(folder, f"sqlite:///{tmp_path / 'm.db'}", artifacts=artifacts)
+    assert published.completed == 4
+
+
+def test_a_sweep_begun_by_an_older_version_and_gone_on_with_reports_the_same(ran, tmp_path, forget):
+    """Two configurations were recorded without what they measure, two are recorded by the version of today."""
+    folder = ran()
+    whole = summary(SweepState.load(folder))
+    old = []
+    for record in read_records(folder):
+        if record.kind == "configuration" and record.fields["number"] > 1:
+            break
+        fields = {key: value for key, value in record.fields.items() if not key.startswith("measured")}
+        old.append(encode(Record(record.seq, record.time, record.kind, fields)))
+    shutil.rmtree(folder / "curves")
+    (folder / LEDGER_FILE).write_bytes(b"".join(old))
+    assert resume_sweep(folder, Console(quiet=True)).exit_code == 0
+    state = SweepState.load(folder)
+    assert [found.measured is None for found in state.configurations.values()] == [True, True, False, False]
+    again = summary(state)
+    assert repr(again.bands) == repr(whole.bands) and again.measured == whole.measured  # NaN is not equal to itself
+    assert [(row.config_id, row.score, row.groups, row.beside) for row in again.rows] == [
+        (row.config_id, row.score, row.groups, row.beside) for row in whole.rows
+    ]
+    write_report(folder)
+    forget(folder)
+    with pytest.raises(own_code.OwnCodeError, match="three_sets"):  # of the first two nothing else knows
+        summary(state)
+
+
+def test_a_report_of_a_new_sweep_builds_no_class(ran, monkeypatch):
+    folder = ran()
+
+    def refused(*_):
+        raise AssertionError("a class was built")
+
+    monkeypatch.setattr(measured, "recorded_member", refused)
+    monkeypatch.setattr(measured, "import_recorded", refused)
+    monkeypatch.setattr(summarise, "import_recorded", refused)
+    write_report(folder)
