@@ -70,18 +70,30 @@ def gradients(pack: Pack, theta: Tensor, batches: Sequence[Batch], step: Tensor)
             loss_M = loss_M / weight_M
             return loss_M.sum(), loss_M.detach()
 
-        found: tuple[Tensor, Tensor] = torch.func.grad(mean, has_aux=True)(theta)
-        return found
-
-    def summed(theta: Tensor, rows: Batch, noise: Noise | None) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        loss_M, weight_M = losses(pack, theta, rows, noise)
-        return loss_M.sum(), (loss_M.detach(), weight_M.detach())
+        return _differentiated(mean, theta)
 
     gradient, loss_M, weight_M = torch.zeros_like(theta), theta.new_zeros(len(pack)), theta.new_zeros(len(pack))
     for rows, noise in slices:
-        more, (loss, weight) = torch.func.grad(summed, has_aux=True)(theta, rows, noise)
-        gradient, loss_M, weight_M = gradient + more, loss_M + loss, weight_M + weight
+
+        def summed(theta: Tensor, rows: Batch = rows, noise: Noise | None = noise) -> tuple[Tensor, Tensor]:
+            loss_M, weight_M = losses(pack, theta, rows, noise)
+            return loss_M.sum(), torch.stack([loss_M.detach(), weight_M.detach()])
+
+        more, both = _differentiated(summed, theta)
+        gradient, loss_M, weight_M = gradient + more, loss_M + both[0], weight_M + both[1]
     return gradient / weight_M[:, None], loss_M / weight_M
+
+
+def _differentiated(function: Callable[[Tensor], tuple[Tensor, Tensor]], theta: Tensor) -> tuple[Tensor, Tensor]:
+    """The gradient of the first of what `function` gives, and the second."""
+    if torch.compiler.is_compiling():
+        found: tuple[Tensor, Tensor] = torch.func.grad(function, has_aux=True)(theta)
+        return found
+    # The same bits without torch.func, which imports symbolic algebra for more than a second.
+    with torch.enable_grad():
+        at = theta.detach().requires_grad_()
+        value, beside = function(at)
+        return torch.autograd.grad(value, at)[0], beside
 
 
 def _divided(batch: Batch, count: int) -> list[tuple[int, Batch]]:

@@ -26,13 +26,12 @@ from trainers.errors import Problem
 from trainers.layers.embedding import embed
 from trainers.layers.linear import linear
 from trainers.layers.norm import layer_norm
+from trainers.models.dropout import SITES, dropout_rate, dropout_sites, site_problems
 from trainers.models.model import Model, Recorded
 from trainers.noise import Noise
 from trainers.parameters import Parameter
 from trainers.positions.context import Recorder
 from trainers.tasks.task import Task
-
-DROPOUT_SITES = ("embedding", "attention", "residual")
 
 
 @register("model", "attention_only")
@@ -45,10 +44,8 @@ class AttentionOnly(Model):
         "none", choices=("none", "pre", "post"), help="layer norm: before attention, or after the residual sum"
     )
     attention: str = setting("softmax", choices=("softmax", "constant"), help="learned scores, or equal weights 1/s")
-    dropout: float = setting(
-        0.0, low=0.0, below=1.0, member=True, variant=lambda rate: rate > 0, help="dropout probability"
-    )
-    dropout_sites: tuple[str, ...] = setting(("attention",), choices=DROPOUT_SITES, help="where dropout acts")
+    dropout: float = dropout_rate()
+    dropout_sites: tuple[str, ...] = dropout_sites(("attention",))
     init_std: float = setting(0.1, above=0.0, help="standard deviation of every initial matrix entry")
     form: str = setting(
         "auto", choices=("auto", "plain", "table"), help="how logits are computed; auto: table where it is exact"
@@ -56,13 +53,7 @@ class AttentionOnly(Model):
 
     def cross_checks(self) -> Iterator[Problem]:
         """Problems if a dropout site is named twice, or the table form asked for where it is not exact."""
-        if len(set(self.dropout_sites)) != len(self.dropout_sites):
-            yield Problem(
-                key="dropout_sites",
-                given=list(self.dropout_sites),
-                message="names a site twice",
-                allowed="distinct sites",
-            )
+        yield from site_problems(self.dropout_sites)
         if self.form == "table" and (reason := self._table_obstacle()):
             yield Problem(
                 key="form", given="table", message=f"the table form is not exact with {reason}", allowed="auto or plain"
@@ -162,7 +153,7 @@ class AttentionOnly(Model):
         return torch.bmm(torch.bmm(torch.bmm(seen, weights["value"]), weights["output"]), weights["unembedding"])
 
     def _drop(self, x: Tensor, site: str, noise: Noise | None) -> Tensor:
-        return noise(x, DROPOUT_SITES.index(site)) if noise is not None and site in self.dropout_sites else x
+        return noise(x, SITES.index(site)) if noise is not None and site in self.dropout_sites else x
 
     def _attention(self, scores_MBTT: Tensor, noise: Noise | None) -> Tensor:
         """Causal softmax over the scores, then dropout of the weights."""

@@ -4,6 +4,7 @@ from typing import ClassVar
 
 from trainers.config.registry import register
 from trainers.config.settings import setting
+from trainers.models.dropout import dropout_rate
 from trainers.models.transformer import Transformer
 
 
@@ -23,6 +24,4 @@ class Encoder(Transformer):
     norm: str = setting(
         "post", choices=("none", "pre", "post"), help="layer norm before each branch, after each sum, or nowhere"
     )
-    dropout: float = setting(
-        0.1, low=0.0, below=1.0, member=True, variant=lambda rate: rate > 0, help="dropout probability"
-    )
+    dropout: float = dropout_rate(0.1)

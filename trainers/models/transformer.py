@@ -15,8 +15,8 @@ from trainers.errors import Problem
 from trainers.layers.embedding import embed
 from trainers.layers.linear import linear
 from trainers.maps import Map, Weights
-from trainers.models.attention_only import DROPOUT_SITES
 from trainers.models.block import block, block_drops, block_parameters, norm_parameters, normed
+from trainers.models.dropout import SITES, dropout_rate, dropout_sites, site_problems
 from trainers.models.kept import Kept, KeptTokens
 from trainers.models.model import Cache, Model, Recorded
 from trainers.noise import Noise
@@ -42,10 +42,8 @@ class Transformer(Model):
         "pre", choices=("none", "pre", "post"), help="layer norm before each branch, after each sum, or nowhere"
     )
     position: Position = setting("nope", kind="position", help="positional encoding, by name or as {name: ...}")
-    dropout: float = setting(
-        0.0, low=0.0, below=1.0, member=True, variant=lambda rate: rate > 0, help="dropout probability"
-    )
-    dropout_sites: tuple[str, ...] = setting(DROPOUT_SITES, choices=DROPOUT_SITES, help="where dropout acts")
+    dropout: float = dropout_rate()
+    dropout_sites: tuple[str, ...] = dropout_sites(SITES)
     init_std: float = setting(0.02, above=0.0, help="standard deviation of initial matrix entries")
 
     def cross_checks(self) -> Iterator[Problem]:
@@ -55,13 +53,7 @@ class Transformer(Model):
             yield Problem(key="heads", given=self.heads, message=message, allowed="a divisor of width, or a head_width")
         else:
             yield from self.position.head_problems(self.heads, self._head_width)
-        if len(set(self.dropout_sites)) != len(self.dropout_sites):
-            yield Problem(
-                key="dropout_sites",
-                given=list(self.dropout_sites),
-                message="names a site twice",
-                allowed="distinct sites",
-            )
+        yield from site_problems(self.dropout_sites)
 
     def task_problems(self, task: Task) -> Iterator[Problem]:
         """Problems if the task needs a causal model and this is none, and those of the positional encoding."""

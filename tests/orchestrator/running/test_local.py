@@ -1,4 +1,4 @@
-"""Packs in processes of this machine: the same curves as in this process, and every death of worker, host and driver."""
+"""Packs in processes of this machine: the curves of this process, and deaths of worker, host and driver."""
 
 import json
 import os

@@ -1,0 +1,25 @@
+"""Dropout as the models have it: one probability for each member, at the sites that are named."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from trainers.config.settings import setting
+from trainers.errors import Problem
+
+SITES = ("embedding", "attention", "residual")
+
+
+def dropout_rate(default: float = 0.0) -> Any:
+    """The field `dropout`, which may differ between the members of a pack."""
+    return setting(default, low=0.0, below=1.0, member=True, variant=lambda rate: rate > 0, help="dropout probability")
+
+
+def dropout_sites(default: tuple[str, ...]) -> Any:
+    """The field `dropout_sites`."""
+    return setting(default, choices=SITES, help="where dropout acts")
+
+
+def site_problems(sites: tuple[str, ...]) -> Iterator[Problem]:
+    """A problem if a site is named twice."""
+    if len(set(sites)) != len(sites):
+        yield Problem(key="dropout_sites", given=list(sites), message="names a site twice", allowed="distinct sites")
