@@ -145,6 +145,9 @@ class MemberConfig:
             yield problem.under("training.schedule")
         for problem in self.model.task_problems(self.task):
             yield problem.under("model")
+        if both := sorted(self.task.metrics.keys() & self.model.metrics.keys()):
+            message = f"{self.model.name} measures {', '.join(both)} of itself, and so does the task {self.task.name}"
+            yield Problem(key="model.name", given=self.model.name, message=message, allowed="names of its own")
         for length in self.evaluation.lengths if self.evaluation.lengths != "all" else ():
             if length not in self.task.lengths:
                 allowed = f"{min(self.task.lengths)} to {max(self.task.lengths)}"
