@@ -171,3 +171,10 @@ def test_a_model_without_groups_refuses_a_batch_with_some(pack) -> None:
     mine = pack(Grouped(), AttentionOnly(width=8))
     with pytest.raises(ValueError, match="cannot tell the groups"):
         step_once(mine, State.initial(mine))
+
+
+def test_a_model_with_a_square_table_refuses_a_task_with_other_outputs(sections) -> None:
+    """It would train to its first evaluation, and end there."""
+    task = {"name": "padded_addition", "width": 4, "train_digits": 2}
+    with pytest.raises(ConfigError, match="measures a square table of tokens, and the task has 13 inputs, 11 outputs"):
+        MemberConfig.from_dict(sections(task=task))

@@ -60,6 +60,14 @@ class AttentionOnly(Model):
                 key="form", given="table", message=f"the table form is not exact with {reason}", allowed="auto or plain"
             )
 
+    def task_problems(self, task: Task) -> Iterator[Problem]:
+        """A problem unless the task has as many outputs as inputs: the displacement table has a diagonal."""
+        if task.inputs != task.outputs:
+            message = (
+                f"measures a square table of tokens, and the task has {task.inputs} inputs, {task.outputs} outputs"
+            )
+            yield Problem(key="name", given=self.name, message=message, allowed="a task with as many of both")
+
     def form_used(self, task: Task) -> str:
         """`table` where it is exact (and not declined), else `plain`."""
         return "plain" if self.form == "plain" or self._table_obstacle() else "table"

@@ -179,12 +179,22 @@ def test_a_compiled_step_with_every_hook(member, monkeypatch) -> None:
     torch.testing.assert_close(states[1].loss_sum, states[0].loss_sum, rtol=1e-4, atol=1e-4)
 
 
+class Counted(Position):
+    """Scores by how many tokens of a kind there are, later ones too."""
+
+    @property
+    def looks_ahead(self) -> bool:
+        return True
+
+    def score(self, context: Context) -> Scores:
+        count = (context.tokens < 5).sum(dim=-1)[..., None, None, None]
+        return Scores(bias=(count * context.differences()).to(context.q.dtype) / 10)
+
+
 @pytest.mark.parametrize("causal", [False, True])
 def test_chunks_of_an_encoding_that_looks_ahead_have_all_tokens(monkeypatch, causal: bool) -> None:
-    """Significance counts from the right: what it says of a token must not depend on where a chunk ends."""
-    model = (Decoder if causal else Encoder)(layers=1, width=8, heads=2, position="significance", dropout=0.0)
+    model = (Decoder if causal else Encoder)(layers=1, width=8, heads=2, position=Counted(), dropout=0.0)
     weights, tokens = drawn(model, TASK), tokens_of((M, B, 9), 10)
-    tokens[..., 2] = 12  # the operator
     batch = Batch(tokens, tokens, groups=torch.tensor([0, 0, 0, 1, 1, 1, 2, 2, 2]).expand_as(tokens))
     whole = model.logits(weights, batch, None, "plain")
     monkeypatch.setattr(attention_module, "QUERIES_AT_ONCE", 2)
