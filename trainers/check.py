@@ -20,12 +20,11 @@ from torch import Tensor
 from trainers.batch import Batch
 from trainers.config import registry
 from trainers.config.descriptions import describe_class
+from trainers.config.member import DIRECTIONS
 from trainers.config.settings import Settings
 from trainers.errors import ConfigError
 from trainers.random import Stream
 from trainers.tasks.task import Evaluated, Task
-
-DIRECTIONS = {"minimize", "maximize", "none"}
 
 
 def contract_problems(kind: str, name: str) -> Iterator[str]:
@@ -51,8 +50,8 @@ def _description_problems(kind: str, cls: type[Settings]) -> Iterator[str]:
     if not described.summary.endswith("."):
         yield "its docstring does not begin with a sentence on one line"
     yield from (f"field {field} has no help" for field, text in described.fields.items() if not text.split(" (")[0])
-    if kind == "task" and not set(described.metrics.values()) <= DIRECTIONS:
-        yield f"its metrics have directions other than {', '.join(sorted(DIRECTIONS))}"
+    if kind == "task" and not set(described.metrics.values()) <= set(DIRECTIONS):
+        yield f"its metrics have directions other than {', '.join(DIRECTIONS)}"
 
 
 def _example_problems(kind: str, cls: type[Any]) -> Iterator[str]:

@@ -178,3 +178,15 @@ def test_a_model_with_a_square_table_refuses_a_task_with_other_outputs(sections)
     task = {"name": "padded_addition", "width": 4, "train_digits": 2}
     with pytest.raises(ConfigError, match="measures a square table of tokens, and the task has 13 inputs, 11 outputs"):
         MemberConfig.from_dict(sections(task=task))
+
+
+def test_a_metric_has_one_of_three_directions(sections) -> None:
+    class Up(AttentionOnly):
+        metrics: ClassVar[Mapping[str, str]] = {"height": "up"}
+
+    registry.register("model", "up")(Up)
+    try:
+        with pytest.raises(ConfigError, match=r"model.name: the better direction of height is 'up'; allowed: minimize"):
+            MemberConfig.from_dict(sections(model__name="up"))
+    finally:
+        registry._classes["model"].pop("up")
