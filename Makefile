@@ -12,7 +12,7 @@ STORAGE := $(or $(LENGTHWISE_STORAGE),sweeps)
 QUICKSTART := search_spaces/quickstart.yaml
 SWEEP := $(STORAGE)/quickstart
 
-.PHONY: help install sweep ui test check bench studies
+.PHONY: help install sweep ui test check bench gpu studies
 
 help:
 	@echo "make install   .venv with the versions of constraints.txt"
@@ -21,6 +21,7 @@ help:
 	@echo "make test      the tests"
 	@echo "make check     ruff, mypy, import-linter"
 	@echo "make bench     the benchmarks"
+	@echo "make gpu       what a GPU must show: equal to the CPU, and how fast (8 minutes)"
 	@echo "make studies   the small sweeps of the studies, and the gallery; of one: STUDY=set_complement (15 minutes)"
 	@echo "               or STUDY=arithmetic (about an hour)"
 
@@ -79,6 +80,9 @@ check: $(INSTALLED)
 
 bench: $(INSTALLED)
 	@$(PYTHON) tests/benchmarks/run.py
+
+gpu: $(INSTALLED)
+	@$(PYTHON) tests/gpu/run.py
 
 studies: $(INSTALLED)
 	@$(PYTHON) -m orchestrator.studies.run $(addprefix --study ,$(STUDY)) --storage "$(STORAGE)"

@@ -20,7 +20,7 @@ from orchestrator.results.confirmed import Confirmed, ConfirmedRow, in_search
 from orchestrator.results.evaluation_choice import Mask, at_steps
 from orchestrator.results.last_and_best import compare_last_and_best
 from orchestrator.results.length_groups import length_groups
-from orchestrator.results.measured import measured_by
+from orchestrator.results.measured_by import measured_by
 from orchestrator.results.median_curves import Band, CurveKey, at_lengths, bands_of
 from orchestrator.results.objective import (
     area_beyond,

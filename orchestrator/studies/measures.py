@@ -14,7 +14,7 @@ from scipy import stats
 from orchestrator.record.curves import read_curves
 from orchestrator.record.state import SweepState
 from orchestrator.results.evaluation_choice import BEST, LAST, at_steps
-from orchestrator.results.measured import measured_by
+from orchestrator.results.measured_by import measured_by
 from orchestrator.results.objective import choose, recorded_objective
 from orchestrator.statistics.bootstrap import bootstrap_clustered_median
 from orchestrator.statistics.failed_seeds import score_over_seeds

@@ -31,7 +31,7 @@ class AttentionOnly(nn.Module):
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         x = self.embedding(tokens)
         scores = self.query(x) @ self.key(x).transpose(1, 2) / math.sqrt(x.shape[-1])
-        causal = torch.ones(tokens.shape[1], tokens.shape[1], dtype=torch.bool).tril()
+        causal = torch.ones(tokens.shape[1], tokens.shape[1], dtype=torch.bool, device=tokens.device).tril()
         weights = functional.dropout(scores.masked_fill(~causal, -torch.inf).softmax(-1), self.dropout, self.training)
         return self.unembedding(x + self.output(weights @ self.value(x)))
 
@@ -39,15 +39,15 @@ class AttentionOnly(nn.Module):
 class Trainer:
     """Trains seeds one by one; the module is kept between them so that a compiled one is compiled once."""
 
-    def __init__(self, work: Workload, compiled: bool) -> None:
-        self.work = work
+    def __init__(self, work: Workload, compiled: bool, device: str = "cpu") -> None:
+        self.work, self.device = work, device
         self.models: dict[float, Any] = {}
         self.compiled = compiled
         torch.set_num_threads(1)  # faster than two for models this small
 
     def model(self, dropout: float) -> tuple[AttentionOnly, Any]:
         if dropout not in self.models:
-            plain = AttentionOnly(self.work.vocabulary, self.work.width, dropout)
+            plain = AttentionOnly(self.work.vocabulary, self.work.width, dropout).to(self.device)
             self.models[dropout] = (plain, torch.compile(plain, dynamic=False) if self.compiled else plain)
         return self.models[dropout]
 
@@ -55,15 +55,15 @@ class Trainer:
         """Curves after the last step, and when each evaluation ended."""
         work = self.work
         rate, decay, dropout, ema = work.configurations[configuration]
-        generator = torch.Generator().manual_seed(seed)
+        generator = torch.Generator(self.device).manual_seed(seed)
         torch.manual_seed(seed)
         plain, model = self.model(dropout)
         plain.reset(generator)
         average = [parameter.detach().clone() for parameter in plain.parameters()]
         optimizer = torch.optim.AdamW(plain.parameters(), lr=rate, weight_decay=decay, betas=(0.9, 0.99))
-        curves, times, loss_sum = {}, [], torch.zeros(())
+        curves, times, loss_sum = {}, [], torch.zeros((), device=self.device)
         for step in range(1, work.steps + 1):
-            rows = torch.rand(work.batch_size, work.vocabulary, generator=generator).argsort(1)
+            rows = torch.rand(work.batch_size, work.vocabulary, generator=generator, device=self.device).argsort(1)
             logits = model(rows[:, : work.train_length])
             loss = functional.cross_entropy(
                 logits.reshape(-1, work.vocabulary), rows[:, 1 : work.train_length + 1].reshape(-1)
@@ -82,7 +82,7 @@ class Trainer:
     def curve(self, model: AttentionOnly, weights: list[torch.Tensor] | None) -> list[float]:
         """Mean total variation at lengths 1..v-1."""
         v = self.work.vocabulary
-        rows = torch.rand(self.work.samples, v).argsort(1)[:, : v - 1]
+        rows = torch.rand(self.work.samples, v, device=self.device).argsort(1)[:, : v - 1]
         model.eval()
         if weights is None:
             logits = model(rows)

@@ -6,13 +6,12 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from trainers.batch import Batch
 from trainers.config.registry import register
 from trainers.config.settings import setting
 from trainers.constants import constant
 from trainers.errors import Problem
 from trainers.random import Stream
-from trainers.tasks.task import EvaluationBatch, Task
+from trainers.tasks.task import Batch, EvaluationBatch, Task
 
 _CPU = torch.device("cpu")
 

@@ -10,14 +10,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trainers.batch import Batch
 from trainers.config.registry import register
 from trainers.config.settings import setting
 from trainers.constants import constant
 from trainers.errors import Problem
 from trainers.random import Stream
 from trainers.tasks import uniform
-from trainers.tasks.task import Evaluated, EvaluationBatch, Task
+from trainers.tasks.task import Batch, Evaluated, EvaluationBatch, Task
 
 
 @register("task", "set_complement")

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trainers.batch import Batch
+from trainers.batch import Batch as Batch
 from trainers.config.settings import Settings
 from trainers.random import Stream
 

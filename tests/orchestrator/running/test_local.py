@@ -197,9 +197,10 @@ def test_auto_is_ray_for_a_cluster_a_gpu_and_long_training(tiny, monkeypatch, ov
 
 
 def test_a_sweep_that_says_nothing_is_chosen_for_and_one_recorded_before_means_ray(tiny, tmp_path):
+    inline = load_sweep(tiny)
     tiny.write_text(tiny.read_text().replace("scheduler: inline, ", ""))
     spec = load_sweep(tiny)
-    assert spec.resources.scheduler == "auto"
+    assert spec.resources.scheduler == "auto" and spec.spec_hash == inline.spec_hash
     recorded = spec.resolved()
     del recorded["resources"]["scheduler"]
     assert parse_recorded(recorded, "a ledger").resources.scheduler == "ray"

@@ -18,7 +18,7 @@ from orchestrator.record.records import LEDGER_FILE, Record, encode, read_record
 from orchestrator.record.state import SweepState
 from orchestrator.report import artifacts
 from orchestrator.report.files import present, write_report
-from orchestrator.results import measured, summarise
+from orchestrator.results import measured_by, summarise
 from orchestrator.results.summarise import summary
 from orchestrator.running.meter import status_rows
 from orchestrator.sweep import resume_sweep
@@ -140,7 +140,7 @@ def test_a_report_of_a_new_sweep_builds_no_class(ran, monkeypatch):
     def refused(*_):
         raise AssertionError("a class was built")
 
-    monkeypatch.setattr(measured, "recorded_member", refused)
-    monkeypatch.setattr(measured, "import_recorded", refused)
+    monkeypatch.setattr(measured_by, "recorded_member", refused)
+    monkeypatch.setattr(measured_by, "import_recorded", refused)
     monkeypatch.setattr(summarise, "import_recorded", refused)
     write_report(folder)

@@ -16,6 +16,7 @@ from trainers.models.attention_only import AttentionOnly
 from trainers.models.decoder import Decoder
 from trainers.models.encoder import Encoder
 from trainers.models.model import Model
+from trainers.positions.fire import Fire
 from trainers.positions.position import Position
 from trainers.tasks.arithmetic.padded_multiplication import PaddedMultiplication
 
@@ -30,7 +31,8 @@ OWN = {
     "randomized learned": Randomized(base="learned"),
     "randomized everything": Randomized(base=Everything()),
 }
-SHIPPED = {name: name for name in registry.names("position") if name != "significance"}
+SHIPPED: dict[str, str | Position] = {name: name for name in registry.names("position") if name != "significance"}
+SHIPPED["fire"] = Fire(threshold=3.0)
 POSITIONS: dict[str, str | Position] = {**SHIPPED, **OWN}
 IDS = {"default": None, "restarting": [0, 1, 2, 3, 3, 4, 3, 4, 5]}
 

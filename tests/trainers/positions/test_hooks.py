@@ -189,7 +189,7 @@ def test_biases_are_optional() -> None:
 
 
 BASES: dict[str, str | dict] = {
-    name: {"name": name, **({"uniform": 1} if name == "upe" else {})}
+    name: {"name": name, **({"threshold": 2.0} if name == "fire" else {})}
     for name in registry.names("position")
     if name not in ("abacus", "significance")  # they do not go by ids, or by tokens as well
 }
@@ -205,6 +205,16 @@ def test_random_positions_out_of_just_enough_are_the_base(base, causal: bool) ->
     expected = plain.logits(weights, Batch(tokens, tokens), None, "plain")
     got = random.logits(weights, Batch(tokens, tokens), noise(0, 1), "plain")
     torch.testing.assert_close(got, expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("base", BASES.values(), ids=BASES)
+def test_tokens_in_another_order_with_their_ids_are_the_same_tokens(base) -> None:
+    model = Encoder(layers=2, width=D, heads=H, position=base)
+    weights, order = drawn(model, TASK), torch.tensor([4, 2, 0, 5, 1, 3])
+    plain = model.logits(weights, Batch(TOKENS, TOKENS), None, "plain")
+    moved = TOKENS[..., order]
+    got = model.logits(weights, Batch(moved, moved, ids=order.expand(M, B, T)), None, "plain")
+    torch.testing.assert_close(got, plain[:, :, order], rtol=1e-12, atol=1e-12)
 
 
 def test_random_positions_are_drawn_in_tests_too_a_row_at_a_time() -> None:

@@ -7,7 +7,6 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from trainers.batch import Batch
 from trainers.config.registry import register
 from trainers.config.settings import setting
 from trainers.errors import Problem
@@ -19,7 +18,7 @@ from trainers.tasks.arithmetic.digits import add, carry_run, cascade_length, dig
 from trainers.tasks.arithmetic.operand_layout import Layout
 from trainers.tasks.arithmetic.padded_numbers import SHIFTED, PaddedNumbers, as_written
 from trainers.tasks.fixed_set import Draws
-from trainers.tasks.task import Family, families
+from trainers.tasks.task import Batch, Family, families
 
 _PAIRS, _KIND, _MIXTURE, _SHIFT, _GAPS, _TEXT = range(6)  # sites of random words
 _SITES, _GROUPS = 8, 1024  # sites reserved for one group of evaluation rows, and groups for one length

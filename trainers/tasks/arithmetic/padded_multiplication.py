@@ -6,7 +6,6 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from trainers.batch import Batch
 from trainers.config.registry import register
 from trainers.config.settings import setting
 from trainers.errors import Problem
@@ -17,7 +16,7 @@ from trainers.tasks.arithmetic.digits import multiply, of_integers, parallel_mul
 from trainers.tasks.arithmetic.operand_layout import Layout
 from trainers.tasks.arithmetic.padded_numbers import SHIFTED, PaddedNumbers, as_written
 from trainers.tasks.fixed_set import Draws
-from trainers.tasks.task import Family, families
+from trainers.tasks.task import Batch, Family, families
 
 _MULTIPLIER, _NUMBER, _SHIFT, _GAPS, _TEXT = range(5)  # sites of random words
 _SITES = 16  # reserved for one length
