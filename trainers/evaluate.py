@@ -21,6 +21,7 @@ from trainers.tasks.task import Distribution, Evaluated, EvaluationBatch
 
 _CELLS_AT_ONCE = 2**20  # logits of several members together: 4 MiB in float32, about what a cache holds
 CELLS_OF_A_ROW_PIECE = 2**26  # logits of one member in a piece of its rows
+PAIRS_OF_A_ROW_PIECE = 2**27  # of positions: attention scores of one head, 512 MiB in float32
 OPERATIONS_AT_ONCE = 1e12  # of one member: what large models keep of so many rows fits beside their training state
 
 
@@ -101,10 +102,11 @@ def _scores(
     index = torch.arange(some.start, some.stop, device=pack.device) if pack.index_M is None else pack.index_M[some]
     batch, weights = test.batch.of(index), pack.layout.views(theta[some])
     total = batch.tokens.shape[1]
+    apart = Stream(stream.seeds_S, "dropout", stream.step)  # of step 0, before training: not what the inputs are of
     of_task, of_model = list[Mapping[str, Tensor]](), list[Mapping[str, Tensor]]()
     for first in range(0, total, each):
         piece = batch if each >= total else batch.rows(first, min(first + each, total))
-        noise = Noise(stream, index, training=False, first=first, total=total)
+        noise = Noise(apart, index, training=False, first=first, total=total)
         forward = Forward(pack.model, weights, pack.form, noise)
         of_task.append(pack.task.scored(forward, piece, test.lengths))
         of_model.append(pack.model.measured(weights, piece, test.lengths, forward.recorded))
@@ -121,7 +123,8 @@ def rows_at_once(pack: Pack, batch: Batch) -> int:
     """How many rows of a batch are evaluated together: as many as memory allows for one member, whatever the pack."""
     operations = pack.model.operations(pack.task, 1, batch.tokens.shape[-1])
     cells = CELLS_OF_A_ROW_PIECE // _cells(pack, batch, 1)
-    return max(1, min(cells, int(OPERATIONS_AT_ONCE // max(operations, 1.0))))
+    pairs = PAIRS_OF_A_ROW_PIECE // batch.tokens.shape[-1] ** 2
+    return max(1, min(cells, pairs, int(OPERATIONS_AT_ONCE // max(operations, 1.0))))
 
 
 def _cells(pack: Pack, batch: Batch, rows: int) -> int:

@@ -15,7 +15,7 @@ from trainers.config import registry
 from trainers.config.member import MemberConfig
 from trainers.cost import estimate
 from trainers.errors import ConfigError
-from trainers.evaluate import evaluate
+from trainers.evaluate import evaluate, rows_at_once
 from trainers.models.attention_only import AttentionOnly
 from trainers.models.decoder import Decoder
 from trainers.models.model import Model
@@ -190,3 +190,28 @@ def test_a_metric_has_one_of_three_directions(sections) -> None:
             MemberConfig.from_dict(sections(model__name="up"))
     finally:
         registry._classes["model"].pop("up")
+
+
+def test_what_a_model_draws_in_tests_is_not_what_the_inputs_are_made_of(pack) -> None:
+    """At whatever site: a task numbers its sites as it likes, and so does a model."""
+    drawn: list[Tensor] = []
+
+    class Drawing(Bag):
+        def logits(self, weights, batch, noise, form, record=None):
+            drawn.append(noise.integers(4, tuple(batch.tokens.shape[1:]), TOKENS))
+            return super().logits(weights, batch, noise, form, record)
+
+    mine = pack(Last(), Drawing())
+    evaluate(mine, State.initial(mine))
+    stream = Stream(mine.seeds_S, "eval", torch.tensor(0))
+    inputs = [test.batch.tokens for test in mine.task.evaluation_batches(stream, 64, (4,))]
+    own = next(one for one in drawn if one.shape == inputs[0].shape)
+    assert not torch.equal(own, inputs[0])
+
+
+def test_pieces_of_long_rows_are_as_small_as_their_attention(pack) -> None:
+    """Narrow models on long rows: few operations, few logits, and scores of every pair of positions."""
+    mine = pack(Last(), Decoder(layers=1, width=8, heads=8, position="alibi"))
+    for length, most in ((256, 2048), (1024, 128), (2**14, 1)):
+        tokens = torch.zeros(1, 1, length, dtype=torch.int64)
+        assert rows_at_once(mine, Batch(tokens, tokens)) == most
