@@ -20,12 +20,11 @@ from torch import Tensor
 from trainers.batch import Batch
 from trainers.config import registry
 from trainers.config.descriptions import describe_class
+from trainers.config.member import DIRECTIONS
 from trainers.config.settings import Settings
 from trainers.errors import ConfigError
 from trainers.random import Stream
 from trainers.tasks.task import Evaluated, Task
-
-DIRECTIONS = {"minimize", "maximize", "none"}
 
 
 def contract_problems(kind: str, name: str) -> Iterator[str]:
@@ -51,8 +50,8 @@ def _description_problems(kind: str, cls: type[Settings]) -> Iterator[str]:
     if not described.summary.endswith("."):
         yield "its docstring does not begin with a sentence on one line"
     yield from (f"field {field} has no help" for field, text in described.fields.items() if not text.split(" (")[0])
-    if kind == "task" and not set(described.metrics.values()) <= DIRECTIONS:
-        yield f"its metrics have directions other than {', '.join(sorted(DIRECTIONS))}"
+    if kind == "task" and not set(described.metrics.values()) <= set(DIRECTIONS):
+        yield f"its metrics have directions other than {', '.join(DIRECTIONS)}"
 
 
 def _example_problems(kind: str, cls: type[Any]) -> Iterator[str]:
@@ -80,6 +79,9 @@ def _task_problems(task: Task) -> Iterator[str]:
         yield f"trained lengths {sorted(absent)} are not among its lengths"
     if absent := {length for one in task.distributions for length in one.lengths} ^ set(task.lengths):
         yield f"lengths {sorted(absent)} are not those of its distributions together"
+    if len({one.name for one in task.distributions}) < len(task.distributions):
+        yield f"distributions share a name: {', '.join(repr(one.name) for one in task.distributions)}"
+        return
     yield from _evaluation_problems(task)
 
 
@@ -99,6 +101,9 @@ def _sample_problems(task: Task) -> Iterator[str]:
     for batch in drawn:
         if int(batch.tokens.max()) >= task.inputs or int(batch.tokens.min()) < 0:
             yield f"tokens are not in 0..{task.inputs - 1}, which `inputs` says"
+            return
+        if batch.tokens.shape[2] > task.positions:
+            yield f"training rows have {batch.tokens.shape[2]} tokens, and `positions` says {task.positions} at most"
         given = task.loss(torch.zeros(*batch.tokens.shape, task.outputs), batch)
         if not isinstance(given, tuple) or [tuple(one.shape) for one in given] != [(2,), (2,)]:
             yield "loss does not give a sum and its weight, each of shape (members,)"
@@ -116,6 +121,8 @@ def _evaluation_problems(task: Task) -> Iterator[str]:
         name = test.distribution or first
         if not set(test.lengths) <= names.get(name, set()):
             yield f"evaluation_batches measures lengths {list(test.lengths)} of {name!r}, which it does not have"
+        if test.batch.tokens.shape[2] > task.positions:
+            yield f"test rows have {test.batch.tokens.shape[2]} tokens, and `positions` says {task.positions} at most"
         try:
             logits = torch.randn(1, *test.batch.tokens.shape[1:], task.outputs)
             scores = scores_of(task, logits, test.batch, test.lengths)
@@ -126,7 +133,10 @@ def _evaluation_problems(task: Task) -> Iterator[str]:
                 yield f"reduce gives {metric}, which is not among its metrics"
             if value.shape != (1, len(test.lengths)):
                 yield f"{metric} has shape {tuple(value.shape)}, not (1 member, {len(test.lengths)} lengths)"
-            found |= {(name, metric, length) for length in test.lengths}
+            mine = {(name, metric, length) for length in test.lengths}
+            if mine & found:
+                yield f"{metric} at lengths {list(test.lengths)} comes of two batches; one holds all rows of a length"
+            found |= mine
     for name, lengths in names.items():
         measured = {metric for of, metric, _ in found if of == name}
         if any({at for of, named, at in found if (of, named) == (name, metric)} != lengths for metric in measured):

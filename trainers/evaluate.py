@@ -4,7 +4,7 @@ A batch is evaluated in pieces, some members and some rows at a time; of a row o
 Shapes: M members, A averages, K metrics, L lengths.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 import torch
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from trainers.batch import Batch
+from trainers.constants import constant
 from trainers.forward import Forward
 from trainers.noise import Noise
 from trainers.pack import Pack, State, averaged
@@ -20,6 +21,7 @@ from trainers.tasks.task import Distribution, Evaluated, EvaluationBatch
 
 _CELLS_AT_ONCE = 2**20  # logits of several members together: 4 MiB in float32, about what a cache holds
 CELLS_OF_A_ROW_PIECE = 2**26  # logits of one member in a piece of its rows
+PAIRS_OF_A_ROW_PIECE = 2**27  # of positions: attention scores of one head, 512 MiB in float32
 OPERATIONS_AT_ONCE = 1e12  # of one member: what large models keep of so many rows fits beside their training state
 
 
@@ -30,22 +32,28 @@ def evaluate(
     """Metric names (K) and values (M, A, K, L) of the current weights, NaN for failed members and where none is.
 
     The inputs come from each seed's eval stream and are the same at every evaluation. `history` has the earlier
-    evaluations, ascending; `beat` is called after every piece.
+    evaluations, ascending; `beat` is called after every piece. Raises ValueError for a batch of a distribution or
+    length that was not asked for, a metric that is not declared, and one that two batches give at the same length.
     """
     names = tuple(pack.metrics)
     place, column = ({name: i for i, name in enumerate(of)} for of in (names, pack.lengths))
     shape = (len(pack), len(pack.labels), len(names), len(pack.lengths))
     found = torch.full(shape, torch.nan, device=pack.device)
     weights = averaged(pack, state).values()
+    filed = set[tuple[str, str, int]]()
     stream = Stream(pack.seeds_S, "eval", torch.zeros((), dtype=torch.int64, device=pack.device))
     for test in pack.task.evaluation_batches(stream, pack.evaluation.samples, pack.lengths):
-        columns = torch.tensor([column[length] for length in test.lengths], device=pack.device)
+        _refuse_lengths(pack, test)
+        columns = constant(tuple(column[length] for length in test.lengths), pack.device)
         each = rows_at_once(pack, test.batch)
         members = max(1, _CELLS_AT_ONCE // _cells(pack, test.batch, min(each, test.batch.tokens.shape[1])))
         for i, theta in enumerate(weights):
             for start in range(0, len(pack), members):
                 some = slice(start, min(start + members, len(pack)))
-                for name, value in _scores(pack, theta, test, some, each, stream, beat).items():
+                scores = _scores(pack, theta, test, some, each, stream, beat)
+                if i == start == 0:
+                    _refuse_scores(pack, test, scores, filed)
+                for name, value in scores.items():
                     k = place[pack.task.recorded_name(name, test.distribution)]
                     found[some, i, k].index_copy_(1, columns, value.float())
     values = found.cpu().numpy()
@@ -53,6 +61,32 @@ def evaluate(
         _derive(pack, state, history, distribution, values)
     values[state.failed_at.cpu().numpy() >= 0] = np.nan
     return names, values
+
+
+def _refuse_lengths(pack: Pack, test: EvaluationBatch) -> None:
+    named = {one.name: one for one in pack.task.distributions}
+    one = named.get(test.distribution or pack.task.distributions[0].name)
+    if one is None:
+        raise ValueError(f"{pack.task.name} has no distribution {test.distribution!r}; allowed: {[*named]}")
+    allowed = [length for length in pack.lengths if length in one.lengths]
+    if wrong := [length for length in test.lengths if length not in allowed]:
+        of = f"distribution {one.name!r}" if one.name else "evaluation"
+        raise ValueError(f"{pack.task.name}: a batch measures lengths {wrong} of its {of}; allowed: {allowed}")
+
+
+def _refuse_scores(pack: Pack, test: EvaluationBatch, scores: Iterable[str], filed: set[tuple[str, str, int]]) -> None:
+    for name in scores:
+        if pack.task.recorded_name(name, test.distribution) not in pack.metrics:
+            declared = ", ".join([*pack.task.metrics, *pack.model.metrics])
+            raise ValueError(f"{pack.task.name} or its model gives {name}, which is no metric; declared: {declared}")
+        mine = {(test.distribution, name, length) for length in test.lengths if name in pack.task.metrics}
+        if mine & filed:
+            lengths = sorted(length for *_, length in mine & filed)
+            raise ValueError(
+                f"{pack.task.name} gives {name} at lengths {lengths} of two batches: the second would replace the "
+                "first; one batch holds all rows of a length, and comes in pieces where it is large"
+            )
+        filed |= mine
 
 
 def _scores(
@@ -68,10 +102,11 @@ def _scores(
     index = torch.arange(some.start, some.stop, device=pack.device) if pack.index_M is None else pack.index_M[some]
     batch, weights = test.batch.of(index), pack.layout.views(theta[some])
     total = batch.tokens.shape[1]
+    apart = Stream(stream.seeds_S, "dropout", stream.step)  # of step 0, before training: not what the inputs are of
     of_task, of_model = list[Mapping[str, Tensor]](), list[Mapping[str, Tensor]]()
     for first in range(0, total, each):
         piece = batch if each >= total else batch.rows(first, min(first + each, total))
-        noise = Noise(stream, index, training=False, first=first, total=total)
+        noise = Noise(apart, index, training=False, first=first, total=total)
         forward = Forward(pack.model, weights, pack.form, noise)
         of_task.append(pack.task.scored(forward, piece, test.lengths))
         of_model.append(pack.model.measured(weights, piece, test.lengths, forward.recorded))
@@ -88,7 +123,8 @@ def rows_at_once(pack: Pack, batch: Batch) -> int:
     """How many rows of a batch are evaluated together: as many as memory allows for one member, whatever the pack."""
     operations = pack.model.operations(pack.task, 1, batch.tokens.shape[-1])
     cells = CELLS_OF_A_ROW_PIECE // _cells(pack, batch, 1)
-    return max(1, min(cells, int(OPERATIONS_AT_ONCE // max(operations, 1.0))))
+    pairs = PAIRS_OF_A_ROW_PIECE // batch.tokens.shape[-1] ** 2
+    return max(1, min(cells, pairs, int(OPERATIONS_AT_ONCE // max(operations, 1.0))))
 
 
 def _cells(pack: Pack, batch: Batch, rows: int) -> int:

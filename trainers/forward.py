@@ -17,7 +17,7 @@ from trainers.noise import Noise
 class Forward:
     """The models of M members with the weights of one average, (M, *shape) by name.
 
-    noise: the evaluation stream of the rows at hand; nothing is dropped. recorded: what the layers recorded of
+    noise: what is random in a test of the rows at hand; nothing is dropped. recorded: what the layers recorded of
     themselves in the last whole pass.
     """
 

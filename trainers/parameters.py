@@ -68,8 +68,16 @@ class Layout:
         return torch.cat([views[p.name].reshape(len(views[p.name]), -1) for p in self.parameters], dim=1)
 
     def initial(self, seeds_S: Tensor, dtype: torch.dtype, given: Mapping[str, Tensor] | None = None) -> Tensor:
-        """Initial weights (S, P): `given` (S, *shape) by name, else from the init stream, a site for each parameter."""
-        given = given or {}
+        """Initial weights (S, P): `given` (S, *shape) by name, else from the init stream, a site for each parameter.
+
+        Raises ValueError where what is given is no parameter, or has another shape.
+        """
+        given, wanted = given or {}, {name: (len(seeds_S), *shape) for name, shape in self.shapes}
+        for name, value in given.items():
+            if name not in wanted:
+                raise ValueError(f"initial values of {name}, which is no parameter; allowed: {', '.join(wanted)}")
+            if tuple(value.shape) != wanted[name]:
+                raise ValueError(f"initial values of {name} of shape {tuple(value.shape)}; allowed: {wanted[name]}")
         stream = Stream(seeds_S, "init", torch.zeros((), dtype=torch.int64, device=seeds_S.device))
         pieces = [
             given[p.name].reshape(len(seeds_S), -1) if p.name in given else p.initial(stream, site)

@@ -39,9 +39,12 @@ def sampled(pack: Pack, step: Tensor, rows: int) -> tuple[Batch, ...]:
 
 
 def losses(pack: Pack, theta: Tensor, batch: Batch, noise: Noise | None) -> tuple[Tensor, Tensor]:
-    """Sum and weight of the training loss of every member, (M,) each."""
+    """Sum and weight of the training loss of every member, (M,) each. Raises ValueError if the task gives others."""
     logits = pack.model.logits(pack.layout.views(theta), batch, noise, pack.form)
-    return pack.task.loss(logits, batch)
+    found = pack.task.loss(logits, batch)
+    if not isinstance(found, tuple) or any(one.shape != theta.shape[:1] for one in found):  # two losses unpack, too
+        raise ValueError(f"{pack.task.name}: loss gives no tuple of a sum and its weight, each of shape (members,)")
+    return found
 
 
 def noise_of(pack: Pack, step: Tensor) -> Noise | None:

@@ -119,10 +119,10 @@ def comparison_figure(summary: Summary, path: Path) -> Path:
 def configuration_figure(summary: Summary, row: Row, path: Path) -> Path:
     """One configuration: a panel per headline metric (rows) and average (columns).
 
-    The distributions of a metric are rows of one scale.
+    The distributions of a metric are rows of one scale. Without any curve the panels are empty.
     """
     panels = {(m, a): summary.bands.get((row.config_id, m, a)) for m in summary.headline for a in summary.averages}
-    shown = [m for m in summary.headline if any(panels[m, a] for a in summary.averages)]
+    shown = [m for m in summary.headline if any(panels[m, a] for a in summary.averages)] or list(summary.headline)
     bases = {metric: summary.metrics[metric].base for metric in shown}
     groups = {metric: summary.groups(row, metric) for metric in shown}
 

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from orchestrator.errors import UserError
 from orchestrator.plan.configurations import Configuration
 from search_spaces import SweepSpec
 from trainers.config.member import MemberConfig
@@ -47,6 +48,21 @@ class Pack:
         return cls(pack_id=pack_id, structural_key=structural_key, members=tuple(members), steps=steps)
 
 
+def cost_of(member: MemberConfig) -> Cost:
+    """What a member costs. Raises UserError where its task and model cannot take a step."""
+    try:
+        return estimate(member)
+    except Exception as error:
+        said = (str(error).strip().splitlines() or [""])[-1]
+        own = sorted({type(one).__module__ for one in (member.task, member.model)})
+        own = [module for module in own if not module.startswith("trainers.")]
+        look = f"; python -m trainers.check {' '.join(own)} may say why" if own else ""
+        raise UserError(
+            f"task {member.task.name} and model {member.model.name} cannot take a step: {type(error).__name__}: "
+            f"{said}{look}"
+        ) from error
+
+
 def packing(spec: SweepSpec, cluster: Cluster) -> Packing:
     """How this sweep cuts configurations into packs on that cluster, leaving out the members it is given as done."""
     costs: dict[str, Cost] = {}
@@ -54,7 +70,7 @@ def packing(spec: SweepSpec, cluster: Cluster) -> Packing:
 
     def cost(member: MemberConfig) -> Cost:
         if member.structural_key not in costs:
-            costs[member.structural_key] = estimate(member)
+            costs[member.structural_key] = cost_of(member)
         return costs[member.structural_key]
 
     def capacity(member: MemberConfig) -> int:

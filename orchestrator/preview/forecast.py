@@ -10,7 +10,7 @@ from orchestrator.errors import UserError
 from orchestrator.plan import search
 from orchestrator.plan.distributions import evaluated_sets, further_distributions
 from orchestrator.plan.own_code import import_for
-from orchestrator.plan.packs import Cluster, Pack, makespan, packing
+from orchestrator.plan.packs import Cluster, Pack, cost_of, makespan, packing
 from orchestrator.plan.soundness import check
 from orchestrator.preview.upload import measure
 from orchestrator.record.kept_weights import bytes_per_member
@@ -19,7 +19,7 @@ from orchestrator.running.schedulers import chosen
 from orchestrator.wording import counted, duration
 from search_spaces import SweepSpec
 from trainers.config.member import MemberConfig
-from trainers.cost import Cost, calibrate, estimate, will_compile
+from trainers.cost import Cost, calibrate, will_compile
 
 CALIBRATIONS = 3  # structures that are measured; the time of others follows from their operations
 PATIENCE = 1e12  # operations of a step, in all its members, up to which it is measured: a minute on one core
@@ -95,7 +95,7 @@ def forecast(spec: SweepSpec, workers: int | None, working_dir: Path) -> Forecas
     packs = packing(spec, here)(configurations, set())
     by_id = {configuration.config_id: configuration for configuration in configurations}
     examples = {pack.structural_key: by_id[pack.members[0][0]].member(pack.members[0][1]) for pack in packs}
-    costs = {key: estimate(member) for key, member in examples.items()}
+    costs = {key: cost_of(member) for key, member in examples.items()}
     kept = {key: bytes_per_member(member, costs[key]) for key, member in examples.items()}
     work = [costs[pack.structural_key].flops_per_step * len(pack.members) * pack.steps for pack in packs]
     seconds = _seconds(packs, examples, costs)

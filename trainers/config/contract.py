@@ -27,6 +27,11 @@ def missing(kind: str, cls: type[Any], base: type[Any], hints: dict[str, Any]) -
         yield f"{cls.__name__} does not derive from {base.__module__}.{base.__name__}"
         return
     declared = {item.name for item in fields(cls)}
+    if kind == "model" and any(item.name == "dropout" and not _is_rate(item) for item in fields(cls)):
+        yield (
+            f"{cls.__name__}.dropout is not declared with trainers.models.dropout.dropout_rate(): it would not reach "
+            "the model as its members have it"
+        )
     for name in dir(base):
         if name.startswith("_") or name in declared:
             continue
@@ -34,7 +39,7 @@ def missing(kind: str, cls: type[Any], base: type[Any], hints: dict[str, Any]) -
         if getattr(found_here, "__isabstractmethod__", False):
             what = "" if isinstance(meant, property) else "method "
             yield f"{cls.__name__} has no {what}{name}"
-        elif isinstance(meant, property) and isroutine(found_here):
+        elif not isroutine(meant) and isroutine(found_here):
             yield f"{cls.__name__}.{name} is a method; write @property above it"
         elif isroutine(meant) and not isroutine(found_here):
             yield f"{cls.__name__}.{name} is not a method"
@@ -59,11 +64,19 @@ def _taken_otherwise(meant: Any, found: Any) -> str | None:
     """What is wrong with the arguments of a method, if it cannot be called as that of the base is."""
     if isinstance(meant, classmethod | staticmethod) or isinstance(found, classmethod | staticmethod):
         return None
-    wanted, taken = (list(signature(method).parameters.values()) for method in (meant, found))
-    if any(one.kind is Parameter.VAR_POSITIONAL for one in taken):
+    wanted, named = (list(signature(method).parameters.values()) for method in (meant, found))
+    taken = [one for one in named if one.kind in (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)]
+    needed = [one for one in taken if one.default is Parameter.empty]
+    by_name = [one for one in named if one.kind is Parameter.KEYWORD_ONLY and one.default is Parameter.empty]
+    enough = len(wanted) <= len(taken) or any(one.kind is Parameter.VAR_POSITIONAL for one in named)
+    if not by_name and len(needed) <= len(wanted) and enough:
         return None
-    needed = [one for one in taken if one.default is Parameter.empty and one.kind is not Parameter.VAR_KEYWORD]
-    if len(needed) <= len(wanted) <= len(taken):
-        return None
-    given, mine = (", ".join(one.name for one in some[1:]) for some in (wanted, taken))
+    given, mine = (", ".join(one.name for one in some[1:]) for some in (wanted, named))
+    if by_name:
+        return f"takes {', '.join(one.name for one in by_name)} by name alone, and it is called with ({given}) in order"
     return f"takes ({mine}), and it is called with ({given})"
+
+
+def _is_rate(item: Any) -> bool:
+    """Whether a field is one whose values reach a model, and which packs have zero and not zero apart."""
+    return bool(item.metadata.get("member")) and item.metadata.get("variant") is not None

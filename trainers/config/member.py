@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from trainers.tasks.task import Metric, Task
 
 SECTIONS = ("task", "model", "training", "evaluation", "seed")
+DIRECTIONS = ("minimize", "maximize", "none")  # of metrics
 NESTED = ("schedule", "averages")  # the parts of `training` that are no plain numbers
 
 
@@ -145,6 +146,14 @@ class MemberConfig:
             yield problem.under("training.schedule")
         for problem in self.model.task_problems(self.task):
             yield problem.under("model")
+        for name, direction in {**self.task.metrics, **self.model.metrics}.items():
+            if direction not in DIRECTIONS:
+                message = f"the better direction of {name} is {direction!r}"
+                key = "task.name" if name in self.task.metrics else "model.name"
+                yield Problem(key=key, given=direction, message=message, allowed=", ".join(DIRECTIONS))
+        if both := sorted(self.task.metrics.keys() & self.model.metrics.keys()):
+            message = f"{self.model.name} measures {', '.join(both)} of itself, and so does the task {self.task.name}"
+            yield Problem(key="model.name", given=self.model.name, message=message, allowed="names of its own")
         for length in self.evaluation.lengths if self.evaluation.lengths != "all" else ():
             if length not in self.task.lengths:
                 allowed = f"{min(self.task.lengths)} to {max(self.task.lengths)}"

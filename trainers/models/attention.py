@@ -56,7 +56,10 @@ def attention_weights(context: Context, scores: Scores | None) -> Tensor:
     torch sums in float32 where scores are narrower.
     """
     given = scores or Scores()
-    found = context.products() if given.logits is None else given.logits
+    if given.logits is None:
+        found = context.products()
+    else:  # whole, since what drops weights and what mixes them goes by rows and heads
+        found = given.logits.expand(*context.q.shape[:-1], context.k.shape[-2])
     if given.bias is not None:  # found + bias; inductor would take a sum for the mask of its own attention, and fail
         found = torch.sub(found, given.bias, alpha=-1)
     allowed = context.allowed
@@ -104,7 +107,7 @@ def _in_chunks(context: Context, position: Position, drop: Drop | None) -> Tenso
     mixed = []
     for chunk, start in enumerate(range(0, context.count, QUERIES_AT_ONCE)):
         stop = min(start + QUERIES_AT_ONCE, context.count)
-        mixed.append(_mixed(context.part(start, stop, chunk, recorder), position, drop))
+        mixed.append(_mixed(context.part(start, stop, chunk, recorder, position.looks_ahead), position, drop))
     for name, values in recorded.items():
         context.record(name, torch.cat(values, dim=-1))
     return torch.cat(mixed, dim=3)

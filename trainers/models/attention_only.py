@@ -22,6 +22,7 @@ from torch import Tensor
 from trainers.batch import Batch
 from trainers.config.registry import register
 from trainers.config.settings import setting
+from trainers.constants import constant
 from trainers.errors import Problem
 from trainers.layers.embedding import embed
 from trainers.layers.linear import linear
@@ -58,6 +59,14 @@ class AttentionOnly(Model):
             yield Problem(
                 key="form", given="table", message=f"the table form is not exact with {reason}", allowed="auto or plain"
             )
+
+    def task_problems(self, task: Task) -> Iterator[Problem]:
+        """A problem unless the task has as many outputs as inputs: the displacement table has a diagonal."""
+        if task.inputs != task.outputs:
+            message = (
+                f"measures a square table of tokens, and the task has {task.inputs} inputs, {task.outputs} outputs"
+            )
+            yield Problem(key="name", given=self.name, message=message, allowed="a task with as many of both")
 
     def form_used(self, task: Task) -> str:
         """`table` where it is exact (and not declined), else `plain`."""
@@ -114,7 +123,9 @@ class AttentionOnly(Model):
         form: str,
         record: Recorder | None = None,
     ) -> Tensor:
-        """Logits (M, B, T, V) at every position."""
+        """Logits (M, B, T, V) at every position. Raises ValueError for a batch with groups, which it cannot tell."""
+        if batch.groups is not None:
+            raise ValueError(f"{self.name} cannot tell the groups of a batch; use a decoder")
         if form == "table":
             return self._table_logits(weights, batch.tokens, noise)
         return self._plain_logits(weights, batch.tokens, noise)
@@ -124,18 +135,18 @@ class AttentionOnly(Model):
     ) -> dict[str, Tensor]:
         """The largest attention weight of each length's last token, (M, B, L)."""
         attention = self._attention(self._scores(weights, batch.tokens), None)
-        at = torch.tensor([s - 1 for s in lengths], device=attention.device)
+        at = constant(tuple(s - 1 for s in lengths), attention.device)
         return {"largest": attention.index_select(2, at).amax(dim=-1)}
 
     def reduce(
         self, rows: Mapping[str, Tensor], weights: Mapping[str, Tensor], lengths: tuple[int, ...]
     ) -> dict[str, Tensor]:
         """Its metrics, (M, L)."""
-        uniformity = rows["largest"].mean(dim=1) * torch.tensor(lengths, device=rows["largest"].device)
+        uniformity = rows["largest"].mean(dim=1) * constant(lengths, rows["largest"].device)
         table = self._displacement(weights)
         size = table.shape[-1]
-        eye = torch.eye(size, dtype=torch.bool, device=table.device)
-        off = table.masked_select(~eye).reshape(len(table), size, size - 1).float()
+        after = table.flatten(1)[:, 1:].reshape(len(table), size - 1, size + 1)  # each row ends in a diagonal entry
+        off = after[..., :-1].reshape(len(table), size, size - 1).float()
         displacement = (off.mean(dim=-1) - table.diagonal(dim1=1, dim2=2).float()).mean(dim=1)
         return {
             "attention_uniformity": uniformity,

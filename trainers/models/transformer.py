@@ -144,7 +144,7 @@ class Transformer(Model):
             return super().extend(weights, cache, tokens_MBT, ids_MBT, visible_MBK, noise, form)
         grown, kept = cache.grown(tokens_MBT, ids_MBT), cache.kept
         first, last = cache.length, grown.length
-        if ids_MBT is not None:
+        if ids_MBT is not None and kept.ids is not None:
             shape = (*tokens_MBT.shape[:2], cache.width)
             kept.ids[..., first:last] = self.position.place(ids_MBT, shape, noise)
         ids = None if kept.ids is None else kept.ids[..., :last]

@@ -125,8 +125,8 @@ class Context(Pass):
             raise ValueError(f"site {place} of {self.name}; allowed: 0..{_EACH - 1}")
         return _OF_LAYERS + _EACH * self.layer + place + CHUNK_SITES * self.chunk
 
-    def part(self, start: int, stop: int, chunk: int, recorder: Recorder | None) -> "Context":
-        """The queries start..stop-1 of a whole pass, with the keys that they may see at all."""
+    def part(self, start: int, stop: int, chunk: int, recorder: Recorder | None, ahead: bool) -> "Context":
+        """The queries start..stop-1 of a whole pass, with the keys that they may see at all; `ahead`: with all."""
         own = replace(
             self,
             first=start,
@@ -136,7 +136,7 @@ class Context(Pass):
             x=self.x[:, :, start:stop],
             q=self.q[:, :, :, start:stop],
         )
-        if not self.causal:
+        if ahead or not self.causal:
             return own
         return replace(
             own,

@@ -8,9 +8,12 @@ from torch import Tensor
 
 from trainers.config.registry import register
 from trainers.config.settings import setting
+from trainers.constants import constant
 from trainers.errors import Problem
 from trainers.random import Stream
 from trainers.tasks.task import Batch, EvaluationBatch, Task
+
+_CPU = torch.device("cpu")
 
 
 @register("task", "ring_regression")
@@ -91,19 +94,17 @@ class RingRegression(Task):
         """test_loss: expected squared error at a position, all vectors Gaussian; train_loss: within the window."""
         return {"test_loss": "minimize", "train_loss": "minimize"}
 
-    def target(self, dtype: torch.dtype) -> Tensor:
+    def target(self, dtype: torch.dtype, device: torch.device = _CPU) -> Tensor:
         """T_ir, the coefficient of <theta, x_r> in y_i, (n, n)."""
-        by_distance = torch.zeros(self.ring, dtype=dtype)
-        by_distance[0] = self.alpha
-        by_distance[1 : len(self.betas) + 1] = torch.tensor(self.betas, dtype=dtype)
-        return by_distance[self._distance()]
+        far = (0.0,) * (self.ring - 1 - len(self.betas))
+        return constant((self.alpha, *self.betas, *far), device, dtype)[self._distance(device)]
 
-    def weight(self, dtype: torch.dtype) -> Tensor:
+    def weight(self, dtype: torch.dtype, device: torch.device = _CPU) -> Tensor:
         """How much each pair of positions counts in the training loss, (n, n)."""
         if self.augmented:
-            return (self.window - self._distance()).clamp(min=0).to(dtype) / self.ring
-        inside = torch.zeros(self.ring, dtype=dtype)
-        inside[[length - 1 for length in self.trained_lengths]] = 1.0
+            return (self.window - self._distance(device)).clamp(min=0).to(dtype) / self.ring
+        inside = torch.zeros(self.ring, dtype=dtype, device=device)
+        inside[self.trained_lengths[0] - 1 : self.trained_lengths[-1]] = 1.0
         return inside[:, None] * inside[None, :]
 
     def shown(self, batch: Batch, row: int) -> tuple[list[str], list[str]]:
@@ -122,7 +123,7 @@ class RingRegression(Task):
     def loss(self, logits_MBTV: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
         """Expected squared error summed over the window, and 1, (M,)."""
         errors = self._errors(logits_MBTV)
-        loss_M = (errors * self.weight(errors.dtype).to(errors.device)).sum(dim=(1, 2))
+        loss_M = (errors * self.weight(errors.dtype, errors.device)).sum(dim=(1, 2))
         return loss_M, torch.ones_like(loss_M)
 
     def evaluation_batches(self, stream: Stream, samples: int, lengths: tuple[int, ...]) -> Iterator[EvaluationBatch]:
@@ -132,17 +133,17 @@ class RingRegression(Task):
     def rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
         """Expected squared error at each position, (M, 1, L): there is one row."""
         errors = self._errors(logits_MBTV)
-        at = torch.tensor([length - 1 for length in lengths], device=errors.device)
-        trained = errors * self.weight(errors.dtype).to(errors.device)
+        at = constant(tuple(length - 1 for length in lengths), errors.device)
+        trained = errors * self.weight(errors.dtype, errors.device)
         return {"test_loss": errors.sum(dim=2)[:, None, at], "train_loss": trained.sum(dim=2)[:, None, at]}
 
-    def _distance(self) -> Tensor:
+    def _distance(self, device: torch.device) -> Tensor:
         """Distance on the ring of every pair of positions, int64 (n, n)."""
-        at = torch.arange(self.ring)
+        at = torch.arange(self.ring, device=device)
         apart = (at[:, None] - at[None, :]).abs()
         return torch.minimum(apart, self.ring - apart)
 
     def _errors(self, logits_MBTV: Tensor) -> Tensor:
         """E of the squared error that x_r contributes to y_i, (M, n, n): off along theta, all of it beside theta."""
         along, beside = logits_MBTV[:, 0].chunk(2, dim=-1)
-        return (along - self.target(along.dtype).to(along.device)) ** 2 + beside**2
+        return (along - self.target(along.dtype, along.device)) ** 2 + beside**2

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from trainers.config.registry import register
 from trainers.config.settings import setting
+from trainers.constants import constant
 from trainers.errors import Problem
 from trainers.random import Stream
 from trainers.tasks import uniform
@@ -127,19 +128,19 @@ class SetComplement(Task):
             yield EvaluationBatch(self._evaluation(rows), sampled)
         for s in lengths:
             if counts[s] <= samples:
-                rows = torch.tensor(_every_input(self.vocabulary, s), device=stream.seeds_S.device)
+                rows = constant(_every_input(self.vocabulary, s), stream.seeds_S.device)
                 yield EvaluationBatch(self._evaluation(rows.expand(len(stream.seeds_S), -1, -1)), (s,))
 
     def rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
         """The scores of every row, and the logarithms of what it gives to absent and to other tokens, (M, B, L)."""
-        at = torch.tensor([s - 1 for s in lengths], device=logits_MBTV.device)
+        at = constant(tuple(s - 1 for s in lengths), logits_MBTV.device)
         absent = ~self._present(batch.tokens).index_select(2, at)
         rows, log_valid, log_invalid = uniform.row_scores(logits_MBTV.index_select(2, at), absent)
         return {**rows, "log_valid": log_valid, "log_invalid": log_invalid}
 
     def reduce(self, rows: Mapping[str, Tensor], batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
         """Means over rows and the extremes, (M, L)."""
-        s = torch.tensor(lengths, device=batch.tokens.device) + 0.0
+        s = constant(lengths, batch.tokens.device) + 0.0
         worst = math.ceil(0.99 * batch.tokens.shape[1])
         odds = torch.logsumexp(rows["log_valid"], dim=1) - torch.logsumexp(rows["log_invalid"], dim=1)
         return {
@@ -165,9 +166,9 @@ class SetComplement(Task):
         return (tokens[..., None] == ids).cumsum(dim=-2) > 0
 
 
-def _every_input(vocabulary: int, length: int) -> list[tuple[int, ...]]:
+def _every_input(vocabulary: int, length: int) -> tuple[tuple[int, ...], ...]:
     """Every set of `length` tokens with every choice of its last one."""
-    rows = []
+    rows = list[tuple[int, ...]]()
     for chosen in itertools.combinations(range(vocabulary), length):
         rows += [chosen[:i] + chosen[i + 1 :] + (chosen[i],) for i in range(length)]
-    return rows
+    return tuple(rows)

@@ -117,9 +117,10 @@ class Task(Settings, ABC):
         """
 
     def training_batches(self, stream: Stream, rows: int) -> tuple[Batch, ...]:
-        """What `sample` gives, as batches."""
+        """What `sample` gives, as batches: those that have rows, where there are too few for every width."""
         found = self.sample(stream, rows)
-        return found if isinstance(found, tuple) else (found,)
+        batches = (found,) if isinstance(found, Batch) else tuple(found)
+        return tuple(batch for batch in batches if batch.tokens.shape[1])
 
     @abstractmethod
     def loss(self, logits_MBTV: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
@@ -139,7 +140,9 @@ class Task(Settings, ABC):
 
     def reduce(self, rows: Mapping[str, Tensor], batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
         """Each metric, (M, L), of what `rows` gave of the whole batch; their means over rows unless overridden."""
-        return {name: value.mean(dim=1) for name, value in rows.items()}
+        return {
+            name: (value if value.is_floating_point() else value.float()).mean(dim=1) for name, value in rows.items()
+        }
 
     def scored(self, forward: Forward, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
         """`rows` of one pass over the batch, unless overridden: a task may ask a model to go on, token by token."""

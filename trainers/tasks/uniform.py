@@ -29,7 +29,7 @@ def row_scores(logits: Tensor, allowed: Tensor) -> tuple[dict[str, Tensor], Tens
     logits = logits.float()
     target = uniform_over(allowed)
     logs = torch.log_softmax(logits, dim=-1)
-    infinity = torch.tensor(torch.inf, device=logits.device)
+    infinity = torch.full((), torch.inf, device=logits.device)
     log_valid = torch.logsumexp(torch.where(allowed, logs, -infinity), dim=-1)
     log_invalid = torch.logsumexp(torch.where(allowed, -infinity, logs), dim=-1)
     within = torch.where(allowed, torch.exp(logs - log_valid[..., None]), torch.zeros_like(logs))

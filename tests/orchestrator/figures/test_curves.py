@@ -1,5 +1,7 @@
 """Curves of configurations: the medians, bands and seeds of the ledger, groups of lengths, the table of values."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -79,6 +81,13 @@ def test_a_sweep_whose_every_seed_failed_is_drawn(tmp_path, synthetic_sweep, sim
     drawn = draw_all(result, tmp_path / "figures")
     configuration_figure(result, result.rows[0], tmp_path / "figures" / "one.png")
     assert drawn.comparison is not None and set(drawn.scores) == set(draws(1)[0])
+
+
+def test_a_configuration_without_curves_has_empty_panels(small_sweep, drawn, tmp_path):
+    """Its pack died; what is published of it has a figure all the same."""
+    result = summary(small_sweep)
+    configuration_figure(replace(result, bands={}), result.rows[0], tmp_path / "one.png")
+    assert drawn["one.png"].axes and not any(axes.get_visible() for axes in drawn["one.png"].axes)
 
 
 def test_runs_of_lengths():

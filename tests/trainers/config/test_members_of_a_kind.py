@@ -10,12 +10,14 @@ from typing import Any
 import pytest
 from torch import Tensor
 
+from tests.trainers.own_tasks import Last
 from trainers.averaging import Ema
 from trainers.config import registry
 from trainers.config.member import MemberConfig
 from trainers.config.registry import lacking_of
 from trainers.config.settings import Settings, setting
 from trainers.errors import ConfigError
+from trainers.models.decoder import Decoder
 from trainers.positions.position import Position
 from trainers.tasks.task import Task
 
@@ -129,3 +131,42 @@ def test_a_member_hyperparameter_of_an_average_is_a_number() -> None:
         perhaps: float | None = setting(None, member=True)
 
     assert [said.split()[0] for said in lacking_of("average", Own)] == ["Own.pair", "Own.perhaps"]
+
+
+def test_a_rate_of_dropout_that_would_not_reach_the_model_is_refused() -> None:
+    class Fixed(Decoder):
+        """No member hyperparameter: the noise of the engine never hears of it."""
+
+        dropout: float = setting(0.5)
+
+    class Mixed(Decoder):
+        """Zero and not zero in one pack: a member alone would be computed otherwise than beside others."""
+
+        dropout: float = setting(0.5, member=True)
+
+    assert [one for cls in (Decoder, Fixed, Mixed) for one in lacking_of("model", cls)] == [
+        f"{name}.dropout is not declared with trainers.models.dropout.dropout_rate(): it would not reach the model as "
+        "its members have it"
+        for name in ("Fixed", "Mixed")
+    ]
+
+
+def test_arguments_by_name_alone_and_methods_for_values_are_refused() -> None:
+    class Named(Last):
+        def rows(self, logits_MBTV: Tensor, *, batch: Any, lengths: Any) -> Any:  # type: ignore[override]
+            return {}
+
+        def loss(self, logits_MBTV: Tensor, batch: Any, *, smoothing: float = 0.0) -> Any:
+            return super().loss(logits_MBTV, batch)
+
+        def reduce(self, rows: Any, batch: Any, **more: Any) -> Any:  # type: ignore[override]
+            return {}
+
+        def compiles(self) -> bool:  # type: ignore[override]
+            return False
+
+    assert list(lacking_of("task", Named)) == [
+        "Named.compiles is a method; write @property above it",
+        "Named.reduce takes (rows, batch, more), and it is called with (rows, batch, lengths)",
+        "Named.rows takes batch, lengths by name alone, and it is called with (logits_MBTV, batch, lengths) in order",
+    ]

@@ -120,8 +120,8 @@ def test_models_that_keep_nothing_encode_again(model) -> None:
     _, cache = forward.start(Batch(tokens, tokens), WIDTH)
     with pytest.raises(ValueError, match="cannot hide some"):
         forward.extend(cache, tokens[..., :1], visible_MBK=torch.ones(M, B, WIDTH, dtype=torch.bool))
-    _, cache = forward.start(Batch(tokens, tokens, groups=torch.zeros_like(tokens)), WIDTH)
     with pytest.raises(ValueError, match="cannot tell the groups"):
+        _, cache = forward.start(Batch(tokens, tokens, groups=torch.zeros_like(tokens)), WIDTH)
         forward.extend(cache, tokens[..., :1])
 
 
@@ -134,3 +134,16 @@ def test_too_many_tokens_and_ids_of_some_are_refused() -> None:
         forward.extend(cache, batch.tokens[..., :2])
     with pytest.raises(ValueError, match="all tokens have position ids or none"):
         forward.extend(cache, *part(batch_of(ids=IDS["restarting"]), 0, 1))
+
+
+def test_an_encoding_may_leave_the_ids_it_is_given() -> None:
+    """Its tokens are then at 0, 1, 2... also where a pass goes on."""
+
+    class Blind(Position):
+        def place(self, ids_MBT, shape, noise):
+            return None
+
+    forward = forward_of(Decoder(layers=1, width=8, heads=2, position=Blind()))
+    batch = batch_of(ids=IDS["restarting"])
+    whole = forward(batch)
+    torch.testing.assert_close(torch.cat(list(gone_on(forward, batch, (4, 5, 9))), dim=2), whole)

@@ -18,8 +18,10 @@ from trainers.models.decoder import Decoder
 from trainers.models.encoder import Encoder
 from trainers.pack import Pack, State
 from trainers.positions.alibi import Alibi
+from trainers.positions.context import Context, Scores
+from trainers.positions.position import Position
 from trainers.random import Stream
-from trainers.step import gradients, step_once, stepper
+from trainers.step import gradients, sampled, step_once, stepper
 from trainers.tasks.arithmetic.padded_multiplication import PaddedMultiplication
 
 CPU = torch.device("cpu")
@@ -175,3 +177,56 @@ def test_a_compiled_step_with_every_hook(member, monkeypatch) -> None:
     assert int(states[1].failed_at.max()) == -1 and TOKENS == pack.task.outputs
     torch.testing.assert_close(states[1].theta, states[0].theta, rtol=1e-3, atol=1e-4)
     torch.testing.assert_close(states[1].loss_sum, states[0].loss_sum, rtol=1e-4, atol=1e-4)
+
+
+class Counted(Position):
+    """Scores by how many tokens of a kind there are, later ones too."""
+
+    @property
+    def looks_ahead(self) -> bool:
+        return True
+
+    def score(self, context: Context) -> Scores:
+        count = (context.tokens < 5).sum(dim=-1)[..., None, None, None]
+        return Scores(bias=(count * context.differences()).to(context.q.dtype) / 10)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_chunks_of_an_encoding_that_looks_ahead_have_all_tokens(monkeypatch, causal: bool) -> None:
+    model = (Decoder if causal else Encoder)(layers=1, width=8, heads=2, position=Counted(), dropout=0.0)
+    weights, tokens = drawn(model, TASK), tokens_of((M, B, 9), 10)
+    batch = Batch(tokens, tokens, groups=torch.tensor([0, 0, 0, 1, 1, 1, 2, 2, 2]).expand_as(tokens))
+    whole = model.logits(weights, batch, None, "plain")
+    monkeypatch.setattr(attention_module, "QUERIES_AT_ONCE", 2)
+    torch.testing.assert_close(model.logits(weights, batch, None, "plain"), whole)
+
+
+class Anywhere(Position):
+    """Scores by position alone, the same for all rows."""
+
+    def score(self, context: Context) -> Scores:
+        return Scores(logits=-context.differences().to(context.q.dtype))
+
+
+def test_scores_that_are_the_same_for_all_rows_are_dropped_row_by_row(member) -> None:
+    """Also where the rows come in slices: the masks are those of the whole batch."""
+    model = Decoder(layers=1, width=8, heads=2, position=Anywhere(), dropout=0.5, dropout_sites=("attention",))
+    plain = member(training__batch_size=6, training__dtype="float64")
+    found = []
+    for count in (1, 3):
+        optimization = replace(plain.optimization, accumulation=count)
+        pack = Pack([replace(plain, task=Last(), model=model, optimization=optimization)], CPU)
+        step, theta = torch.tensor(1), State.initial(pack).theta
+        found.append(gradients(pack, theta, sampled(pack, step, 6), step)[0])
+    torch.testing.assert_close(*found)
+    seen: list[Tensor] = []
+
+    def drop(x: Tensor, chunk: int) -> Tensor:
+        seen.append(x)
+        return x
+
+    weights, x = drawn(model, TASK), torch.randn(M, B, 5, 8, dtype=torch.float64)
+    tokens = torch.zeros(M, B, 5, dtype=torch.int64)
+    given = pass_of(tokens, weights, True)
+    attention(x, given, name="block0", layer=0, heads=2, position=Anywhere(), drop=drop)
+    assert seen[0].shape == (M, B, 2, 5, 5)

@@ -14,13 +14,14 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
+from trainers.constants import constant
 from trainers.tasks.fixed_set import Draws
 
 CHAINS = ("cascade", "run")
 FREE = -1  # the class without a condition
-_PAIRS = [
+_PAIRS = tuple(
     (i, j) for low, high in ((10, 18), (9, 9), (0, 8)) for i in range(10) for j in range(10) if low <= i + j <= high
-]
+)
 _SIZES = (45, 10, 45)
 _OFFSETS = (0, 45, 55)
 
@@ -38,9 +39,9 @@ def draw(
     Every class must be possible (`count` > 0) or FREE. Uses words at `site`.
     """
     device = which_SB.device
-    table = torch.tensor(_thresholds(chain, classes, digits), device=device)
-    wanted = torch.tensor(classes, device=device)[which_SB]
-    offsets, sizes = torch.tensor(_OFFSETS, device=device), torch.tensor(_SIZES, device=device)
+    table = _table(chain, classes, digits, device)
+    wanted = constant(classes, device)[which_SB]
+    offsets, sizes = constant(_OFFSETS, device), constant(_SIZES, device)
     words = draws.bits(site, (batch, digits, 2))
     k, reached = torch.zeros_like(wanted), (wanted == 0).long()
     chosen = []
@@ -54,15 +55,21 @@ def draw(
             k = torch.where(kind == 0, k + 1, 0)
         k = k.clamp(max=table.shape[2] - 1)  # only FREE gets here
         reached = torch.where(k == wanted, 1, reached)
-    pairs = torch.tensor(_PAIRS, device=device)[torch.stack(chosen, dim=-1)]
+    pairs = constant(_PAIRS, device)[torch.stack(chosen, dim=-1)]
     return pairs[..., 0], pairs[..., 1]
 
 
 def draw_without_carries(draws: Draws, site: int, batch: int, digits: int) -> tuple[Tensor, Tensor]:
     """Two numbers (S, B, digits) each, every pair of digits uniform among the 55 that sum to at most 9."""
     words = draws.bits(site, (batch, digits))
-    pairs = torch.tensor(_PAIRS[_SIZES[0] :], device=words.device)[(words * sum(_SIZES[1:])) >> 32]
+    pairs = constant(_PAIRS[_SIZES[0] :], words.device)[(words * sum(_SIZES[1:])) >> 32]
     return pairs[..., 0], pairs[..., 1]
+
+
+@lru_cache(maxsize=256)
+def _table(chain: str, classes: tuple[int, ...], digits: int, device: torch.device) -> Tensor:
+    """`_thresholds` where they are needed."""
+    return torch.tensor(_thresholds(chain, classes, digits), device=device)
 
 
 @lru_cache(maxsize=256)

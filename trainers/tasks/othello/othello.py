@@ -8,6 +8,7 @@ from torch import Tensor
 
 from trainers.config.registry import register
 from trainers.config.settings import setting
+from trainers.constants import constant
 from trainers.errors import Problem
 from trainers.random import Stream
 from trainers.tasks import uniform
@@ -138,7 +139,7 @@ class Othello(Task):
 
     def rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
         """The scores of every game, and whether it is still going on, (M, B, L)."""
-        at = torch.tensor([s - 1 for s in lengths], device=logits_MBTV.device)
+        at = constant(tuple(s - 1 for s in lengths), logits_MBTV.device)
         allowed = self._allowed(batch.targets.index_select(2, at))
         rows, _, _ = uniform.row_scores(logits_MBTV.index_select(2, at), allowed)
         return {**rows, "games": allowed.any(dim=-1)}

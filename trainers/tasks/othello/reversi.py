@@ -11,6 +11,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from trainers.constants import constant
 from trainers.random import Stream
 
 
@@ -59,7 +60,7 @@ class Board:
 
     def directions(self, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
         """`_steps` as int64 tensors (8,)."""
-        left, right, landing = (torch.tensor(values, device=device) for values in self._steps)
+        left, right, landing = (constant(tuple(values), device) for values in self._steps)
         return left, right, landing
 
     def _shift(self, x: Tensor, steps: tuple[Tensor, Tensor, Tensor]) -> Tensor:
@@ -98,7 +99,7 @@ class Board:
 
     def squares(self, bits: Tensor) -> Tensor:
         """Which playable squares are set, bool (..., playable)."""
-        at = torch.tensor(self.playable, device=bits.device)
+        at = constant(self.playable, bits.device)
         return ((bits[..., None] >> at) & 1).bool()
 
     def play(self, stream: Stream, games: int, moves: int) -> tuple[Tensor, Tensor]:
@@ -109,14 +110,14 @@ class Board:
         """
         device, seeds = stream.seeds_S.device, len(stream.seeds_S)
         steps = self.directions(device)
-        at = torch.tensor(self.playable, device=device)
+        at = constant(self.playable, device)
         black, white = (torch.full((seeds, games), bits, dtype=torch.int64, device=device) for bits in self.start)
         own, other = black, white
         words = stream.bits(0, (moves, games))
         tokens, legals = [], []
         for index in range(moves):
             legal = self.legal(own, other, steps)
-            if bool((legal == 0).any()):
+            if device.type != "cpu" or bool((legal == 0).any()):  # to look would make a GPU's host wait
                 passed = legal == 0
                 own, other = torch.where(passed, other, own), torch.where(passed, own, other)
                 legal = torch.where(passed, self.legal(own, other, steps), legal)

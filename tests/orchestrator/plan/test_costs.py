@@ -1,0 +1,37 @@
+"""What a member costs, where its task and its model cannot take a step together."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from torch import Tensor
+
+from orchestrator.errors import UserError
+from orchestrator.plan.packs import cost_of
+from trainers.batch import Batch
+from trainers.config.member import MemberConfig
+from trainers.cost import estimate
+from trainers.tasks.set_complement import SetComplement
+
+PLAIN: dict[str, Any] = {
+    "task": {"name": "set_complement", "vocabulary": 8, "train_length": 3},
+    "model": {"name": "attention_only", "width": 8},
+    "training": {"steps": 5, "batch_size": 4, "learning_rate": 0.01},
+}
+
+
+class Meant(SetComplement):
+    """Gives a mean loss."""
+
+    def loss(self, logits_MBTV: Tensor, batch: Batch) -> Any:
+        return super().loss(logits_MBTV, batch)[0]
+
+
+def test_a_step_that_fails_is_said_with_the_classes_and_the_module_to_check() -> None:
+    member = MemberConfig.from_dict(PLAIN)
+    assert cost_of(member) == estimate(member)
+    with pytest.raises(UserError) as caught:
+        cost_of(replace(member, task=Meant(vocabulary=8, train_length=3)))
+    said = str(caught.value)
+    assert said.startswith("task set_complement and model attention_only cannot take a step: ValueError: ")
+    assert said.endswith(f"; python -m trainers.check {__name__} may say why")

@@ -1,0 +1,68 @@
+"""What would make the host wait for a GPU, looked for on the CPU: numbers that are read, constants that are copied."""
+
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from trainers.evaluate import evaluate
+from trainers.pack import Pack, State
+from trainers.step import step_once
+
+READ = ("_local_scalar_dense", "nonzero", "masked_select", "equal", "is_nonzero")
+COPIED = ("lift_fresh",)  # what torch.tensor ends with
+# Functions that may wait: one looks at the end of an evaluation, one on a CPU alone.
+MAY = {"_derive", "play"}
+TASKS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "set_complement": ({"vocabulary": 8, "train_length": 3}, {"name": "attention_only", "width": 8}),
+    "othello": (
+        {"board": 4, "train_moves": 5, "target": "soft"},
+        {"name": "decoder", "layers": 1, "width": 8, "heads": 2, "dropout": 0.1, "position": "t5"},
+    ),
+    "padded_addition": (
+        {"width": 4, "train_digits": 2, "measured_cascades": [0, 1], "measured_samples": 9, "text_tokens": 2},
+        {"name": "encoder", "layers": 1, "width": 8, "heads": 2, "position": "significance"},
+    ),
+    "padded_multiplication": (
+        {"multiplier_digits": 1, "number_digits": 4, "train_digits": 2, "zero_shift": True, "fixed_set": 20},
+        {"name": "encoder", "layers": 1, "width": 8, "heads": 2, "position": "upe"},
+    ),
+    "ring_regression": ({"ring": 8, "window": 4}, {"name": "linear_attention", "width": 8}),
+}
+
+
+class Watch(TorchDispatchMode):
+    """Keeps the function and line of everything that reads a number or copies a constant."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: set[str] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func.__name__.partition(".")[0] in READ + COPIED:
+            ours = [frame for frame in traceback.extract_stack() if "/trainers/" in frame.filename]
+            frame = next(frame for frame in reversed(ours) if "/tests/" not in frame.filename)
+            if frame.name not in MAY and "] = " not in str(frame.line):  # a number written into a slice is no copy
+                self.seen.add(f"{frame.filename}:{frame.lineno} {frame.line}")
+        return func(*args, **(kwargs or {}))
+
+
+def waits(call: Callable[[], Any]) -> set[str]:
+    call()  # constants are copied once
+    with Watch() as watch:
+        call()
+    return watch.seen
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_neither_a_step_nor_an_evaluation_waits(member, name: str) -> None:
+    task, model = TASKS[name]
+    labels = {"raw": {}, "ema": {"decay": 0.9}, "bema": {}, "norm_matched": {}}
+    changes = {"task": {"name": name, **task}, "model": model, "training__averages": labels}
+    pack = Pack([member(seed, **changes) for seed in (0, 1, 0)], torch.device("cpu"))
+    state = State.initial(pack)
+    assert waits(lambda: step_once(pack, state)) == set()
+    assert waits(lambda: evaluate(pack, state)) == set()

@@ -1,0 +1,19 @@
+"""Numbers that are needed as a tensor, copied to their device once: with a copy in each call the host would wait."""
+
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def constant(values: tuple[Any, ...], device: torch.device, dtype: torch.dtype | None = None) -> Tensor:
+    """A tensor of nested tuples of numbers, which is not to be changed; a compiled program has it as its own."""
+    if torch.compiler.is_compiling():
+        return torch.tensor(values, dtype=dtype, device=device)
+    return _kept(values, device, dtype)
+
+
+@lru_cache(maxsize=1024)
+def _kept(values: tuple[Any, ...], device: torch.device, dtype: torch.dtype | None) -> Tensor:
+    return torch.tensor(values, dtype=dtype, device=device)
