@@ -33,7 +33,8 @@ def evaluate(
 
     The inputs come from each seed's eval stream and are the same at every evaluation. `history` has the earlier
     evaluations, ascending; `beat` is called after every piece. Raises ValueError for a batch of a distribution or
-    length that was not asked for, a metric that is not declared, and one that two batches give at the same length.
+    length that was not asked for, a metric that is not declared or
+    never given, and one that two batches give at the same length.
     """
     names = tuple(pack.metrics)
     place, column = ({name: i for i, name in enumerate(of)} for of in (names, pack.lengths))
@@ -57,8 +58,13 @@ def evaluate(
                     k = place[pack.task.recorded_name(name, test.distribution)]
                     found[some, i, k].index_copy_(1, columns, value.float())
     values = found.cpu().numpy()
+    given = {pack.task.recorded_name(name, distribution) for distribution, name, _ in filed}
     for distribution in pack.task.distributions:
-        _derive(pack, state, history, distribution, values)
+        derived = _derive(pack, state, history, distribution, values)
+        given |= {pack.task.recorded_name(name, distribution.name) for name in derived}
+    measured = {name for name, metric in pack.metrics.items() if metric.lengths and metric.base in pack.task.metrics}
+    if nowhere := sorted(measured - given):
+        raise ValueError(f"{pack.task.name} declares {', '.join(nowhere)}, and neither reduce nor derived gives it")
     values[state.failed_at.cpu().numpy() >= 0] = np.nan
     return names, values
 
@@ -134,8 +140,8 @@ def _cells(pack: Pack, batch: Batch, rows: int) -> int:
 
 def _derive(
     pack: Pack, state: State, history: Sequence[Evaluated], distribution: Distribution, values: NDArray[np.float32]
-) -> None:
-    """Fill in the metrics of a distribution that follow from the others, at its lengths."""
+) -> tuple[str, ...]:
+    """Fill in the metrics of a distribution that follow from the others, at its lengths; returns their names."""
     lengths = tuple(length for length in pack.lengths if length in distribution.lengths)
     columns = [pack.lengths.index(length) for length in lengths]
     names = {
@@ -147,5 +153,11 @@ def _derive(
         for one in history
         if all(name in one.curves for _, name in names.values())  # an older version may have recorded others
     ]
-    for base, curves in pack.task.derived([*past, now], lengths).items():
+    found = pack.task.derived([*past, now], lengths)
+    for base, curves in found.items():
+        if base not in names:
+            raise ValueError(
+                f"{pack.task.name}: derived gives {base}, which is no metric; declared: {', '.join(names)}"
+            )
         values[:, :, names[base][0], columns] = curves
+    return tuple(found)

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 from dataclasses import fields
-from inspect import Parameter, getattr_static, isroutine, signature
+from difflib import get_close_matches
+from inspect import Parameter, getattr_static, isfunction, isroutine, signature
 from typing import Any
 
 HANDED_ON = {("model", "dropout")}  # member hyperparameters that reach the code as tensors, beside those of averages
@@ -27,6 +28,10 @@ def missing(kind: str, cls: type[Any], base: type[Any], hints: dict[str, Any]) -
         yield f"{cls.__name__} does not derive from {base.__module__}.{base.__name__}"
         return
     declared = {item.name for item in fields(cls)}
+    for item in fields(cls):
+        if "bounds" not in item.metadata:
+            yield f"{cls.__name__}.{item.name} is declared without setting(...): it would be no option of the YAML file"
+    yield from _misspelt(cls, base)
     if kind == "model" and any(item.name == "dropout" and not _is_rate(item) for item in fields(cls)):
         yield (
             f"{cls.__name__}.dropout is not declared with trainers.models.dropout.dropout_rate(): it would not reach "
@@ -75,6 +80,17 @@ def _taken_otherwise(meant: Any, found: Any) -> str | None:
     if by_name:
         return f"takes {', '.join(one.name for one in by_name)} by name alone, and it is called with ({given}) in order"
     return f"takes ({mine}), and it is called with ({given})"
+
+
+def _misspelt(cls: type[Any], base: type[Any]) -> Iterator[str]:
+    """Methods that nothing calls and that are nearly called as one of the base is."""
+    known = {name for name in dir(base) if not name.startswith("_")}
+    methods = {name: value for name, value in vars(cls).items() if isfunction(value)}
+    called = {name for value in methods.values() for name in value.__code__.co_names}
+    for name in methods:
+        close = get_close_matches(name, known, 1, 0.85)
+        if close and not name.startswith("_") and name not in known | called:
+            yield f"{cls.__name__}.{name} is called by nothing; did you mean {close[0]}?"
 
 
 def _is_rate(item: Any) -> bool:

@@ -25,9 +25,12 @@ S = TypeVar("S", bound=type[Any])
 def register(kind: str, name: str) -> Callable[[S], S]:
     """Class decorator: `@register("task", "set_complement")`. A second class of that name is a ValueError."""
 
+    if kind not in _classes:
+        raise ValueError(f"nothing is registered as {kind!r}; allowed: {', '.join(KINDS)}")
+
     def add(cls: S) -> S:
-        if name in _classes[kind]:
-            raise ValueError(f"{kind} {name!r} is registered twice")
+        if (known := _classes[kind].get(name)) is not None:
+            raise ValueError(f"{kind} {name!r} is registered twice: {known.__module__} has one of this name")
         _classes[kind][name] = cls
         cls.name = name
         return cls

@@ -218,6 +218,8 @@ def steps_to(
     history: Sequence[Evaluated], metric: str, threshold: float, direction: str = "maximize"
 ) -> NDArray[np.float32]:
     """The step of the first evaluation at which `metric` was at its threshold or better; infinite until then."""
+    if metric not in history[-1].curves:
+        raise ValueError(f"steps to {metric}, which is no metric; allowed: {', '.join(history[-1].curves)}")
     curves = history[-1].curves[metric]
     reached = np.full(curves.shape, np.inf, np.float32)
     for past in reversed(history):

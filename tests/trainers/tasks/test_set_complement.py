@@ -8,7 +8,6 @@ import scipy.stats
 import torch
 
 from trainers.batch import Batch
-from trainers.check import mean_loss, scores_of
 from trainers.config.member import MemberConfig
 from trainers.evaluate import evaluate
 from trainers.models.attention_only import AttentionOnly
@@ -17,6 +16,7 @@ from trainers.pack import Pack, State
 from trainers.random import Stream
 from trainers.step import gradients, sampled, step_once
 from trainers.tasks.set_complement import SetComplement
+from trainers.trial import mean_loss, scores_of
 
 CPU = torch.device("cpu")
 

@@ -8,7 +8,6 @@ import pytest
 import scipy.stats
 import torch
 
-from trainers.check import mean_loss, scores_of
 from trainers.errors import ConfigError
 from trainers.numerals import FIRST, NO_ROLE, OPERATOR, PAD, PLUS, SECOND, TEXT, TIMES
 from trainers.random import Stream
@@ -18,6 +17,7 @@ from trainers.tasks.arithmetic.operand_layout import IGNORED
 from trainers.tasks.arithmetic.padded_addition import PaddedAddition
 from trainers.tasks.arithmetic.padded_multiplication import PaddedMultiplication
 from trainers.tasks.fixed_set import FixedSet, visited
+from trainers.trial import mean_loss, scores_of
 
 Task = PaddedAddition | PaddedMultiplication
 
