@@ -10,7 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from trainers.evaluate import evaluate
 from trainers.pack import Pack, State
-from trainers.step import step_once
+from trainers.step import learn, sampled, step_once
 
 READ = ("_local_scalar_dense", "nonzero", "masked_select", "equal", "is_nonzero")
 COPIED = ("lift_fresh",)  # what torch.tensor ends with
@@ -66,3 +66,15 @@ def test_neither_a_step_nor_an_evaluation_waits(member, name: str) -> None:
     state = State.initial(pack)
     assert waits(lambda: step_once(pack, state)) == set()
     assert waits(lambda: evaluate(pack, state)) == set()
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_a_step_is_one_program(member, name: str) -> None:
+    """The compiler can follow it from end to end; what it would make of it is not asked."""
+    task, model = TASKS[name]
+    pack = Pack([member(0, task={"name": name, **task}, model=model)] * 2, torch.device("cpu"))
+    states = [State.initial(pack), State.initial(pack)]
+    batches = sampled(pack, torch.tensor(1), 4)
+    torch.compile(learn, fullgraph=True, backend="eager")(pack, states[0], batches)
+    learn(pack, states[1], batches)
+    torch.testing.assert_close(states[0].theta, states[1].theta)

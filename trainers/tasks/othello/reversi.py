@@ -26,7 +26,7 @@ class Board:
 
     n: int
 
-    @cached_property
+    @property  # not cached: a compiled step cannot enter the lock of cached_property
     def start(self) -> tuple[int, int]:
         """Bits of black (moves first) and white: the right diagonal of the centre is black's."""
         h, n = self.n // 2, self.n
@@ -35,7 +35,7 @@ class Board:
             _signed(1 << (n * (h - 1) + h - 1) | 1 << (n * h + h)),
         )
 
-    @cached_property
+    @property
     def playable(self) -> tuple[int, ...]:
         """The squares that are empty at the start, ascending: token i + 1 is playable[i]; token 0 is the pad."""
         black, white = self.start
@@ -110,7 +110,8 @@ class Board:
         """
         device, seeds = stream.seeds_S.device, len(stream.seeds_S)
         steps = self.directions(device)
-        at = constant(self.playable, device)
+        playable = self.playable
+        at = constant(playable, device)
         black, white = (torch.full((seeds, games), bits, dtype=torch.int64, device=device) for bits in self.start)
         own, other = black, white
         words = stream.bits(0, (moves, games))
@@ -126,7 +127,7 @@ class Board:
             count = ranks[..., -1]
             wanted = (words[:, index] * count) >> 32
             chosen = (ranks == wanted[..., None] + 1) & (allowed == 1)
-            token = (chosen * torch.arange(1, len(self.playable) + 1, device=device)).sum(dim=-1)
+            token = (chosen * torch.arange(1, len(playable) + 1, device=device)).sum(dim=-1)
             over = count == 0
             move = torch.where(over, 0, torch.ones_like(own) << at[(token - 1).clamp(min=0)])
             turned = self.flips(own, other, move, steps)
