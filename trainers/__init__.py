@@ -1,7 +1,7 @@
 """Train one pack of members as one stacked program. Needs torch and numpy alone.
 
 `train(members, reporter)` is the whole interface; `MemberConfig.from_dict` builds what it takes. The others are what
-tasks and models of your own are written with.
+tasks, models and encodings of your own are written with.
 
 Importing this package asks MKL for results that do not depend on how a matrix lies in memory or on the processor's
 generation (MKL_CBWR): without it a member's products differ in the last bit with its place in a pack.
@@ -17,6 +17,9 @@ from trainers.config.registry import register
 from trainers.config.settings import setting
 from trainers.files.checkpoint import Checkpoints
 from trainers.models.model import Model
+from trainers.parameters import Parameter
+from trainers.positions.context import Context, Pass, Scores
+from trainers.positions.position import Position, Sizes
 from trainers.random import Stream
 from trainers.results import Curve, Evaluation, MemberResult, Progress, Reporter
 from trainers.tasks.task import Distribution, EvaluationBatch, Task, steps_to
@@ -25,6 +28,7 @@ from trainers.train import train
 __all__ = [
     "Batch",
     "Checkpoints",
+    "Context",
     "Curve",
     "Distribution",
     "Evaluation",
@@ -32,8 +36,13 @@ __all__ = [
     "MemberConfig",
     "MemberResult",
     "Model",
+    "Parameter",
+    "Pass",
+    "Position",
     "Progress",
     "Reporter",
+    "Scores",
+    "Sizes",
     "Stream",
     "Task",
     "register",

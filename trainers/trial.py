@@ -111,12 +111,12 @@ def _tensors(one: Batch, two: Batch) -> Iterator[tuple[Tensor, Tensor]]:
 def _evaluation_problems(task: Task) -> Iterator[str]:
     names = {one.name: set(one.lengths) for one in task.distributions}
     first, found = task.distributions[0].name, set[tuple[str, str, int]]()
+    elsewhere, twice, widest = dict[str, set[int]](), dict[str, set[int]](), 0
     for test in task.evaluation_batches(Stream(torch.tensor([3]), "eval", torch.tensor(0)), 8, task.lengths):
         name = test.distribution or first
-        if not set(test.lengths) <= names.get(name, set()):
-            yield f"evaluation_batches measures lengths {list(test.lengths)} of {name!r}, which it does not have"
-        if test.batch.tokens.shape[2] > task.positions:
-            yield f"test rows have {test.batch.tokens.shape[2]} tokens, and `positions` says {task.positions} at most"
+        if strange := set(test.lengths) - names.get(name, set()):
+            elsewhere.setdefault(name, set()).update(strange)
+        widest = max(widest, test.batch.tokens.shape[2])
         try:
             logits = torch.randn(1, *test.batch.tokens.shape[1:], task.outputs)
             scores = scores_of(task, logits, test.batch, test.lengths)
@@ -129,8 +129,14 @@ def _evaluation_problems(task: Task) -> Iterator[str]:
                 yield f"{metric} has shape {tuple(value.shape)}, not (1 member, {len(test.lengths)} lengths)"
             mine = {(name, metric, length) for length in test.lengths}
             if mine & found:
-                yield f"{metric} at lengths {list(test.lengths)} comes of two batches; one holds all rows of a length"
+                twice.setdefault(metric, set()).update(test.lengths)
             found |= mine
+    if widest > task.positions:
+        yield f"test rows have up to {widest} tokens, and `positions` says {task.positions}"
+    for name, lengths in elsewhere.items():
+        yield f"evaluation_batches measures lengths {sorted(lengths)} of {name!r}, which it does not have"
+    for metric, lengths in twice.items():
+        yield f"{metric} at lengths {sorted(lengths)} comes of two batches; one holds all rows of a length"
     for name, lengths in names.items():
         measured = {metric for of, metric, _ in found if of == name}
         if any({at for of, named, at in found if (of, named) == (name, metric)} != lengths for metric in measured):

@@ -11,6 +11,7 @@ from orchestrator.plan.distributions import evaluated_sets, further_distribution
 from orchestrator.plan.field_checks import check_fields
 from orchestrator.plan.own_code import import_for
 from orchestrator.plan.search import draw, draw_sample, generations
+from orchestrator.plan.trials import try_own_code
 from search_spaces import Grid, Problem, SweepFileError, SweepSpec, read_sweep
 from search_spaces.grammar.findings import SECTIONS, Findings, within
 from search_spaces.grammar.space import MAX_GRID_POINTS
@@ -89,6 +90,8 @@ def configurations_of(spec: SweepSpec, draws: Iterable[tuple[int, Mapping[str, A
     import_for(spec)
     findings = spec.findings()
     built = _collect(spec, draws, findings)
+    findings.raise_any()
+    try_own_code(spec, built, findings)
     findings.raise_any()
     return built
 

@@ -1,0 +1,62 @@
+"""Code of the user's own, tried with the settings of a sweep before anything is written: a step, and an evaluation."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from orchestrator.plan.configurations import Configuration
+from search_spaces import SweepSpec
+from search_spaces.grammar.findings import Findings
+from trainers.config.member import MemberConfig
+from trainers.config.settings import Settings
+from trainers.trial import member_problems, task_problems, told
+
+STRUCTURES = 3  # that are tried of a sweep
+ROWS = 3  # of a batch, and samples of a length
+
+
+def try_own_code(spec: SweepSpec, configurations: Iterable[Configuration], findings: Findings) -> None:
+    """Record what is wrong with tasks, models and encodings from `imports`; those of `trainers` are known to work."""
+    members: dict[str, MemberConfig] = {}
+    for configuration in configurations if spec.imports else ():
+        member = configuration.member(spec.seeds[0])
+        members.setdefault(member.structural_key, member)
+        if len(members) == STRUCTURES:
+            break
+    said = dict.fromkeys(problem for member in members.values() for problem in _problems(member))
+    for key, message in said:
+        findings.add(key, message, place=spec.place(key))
+
+
+def _problems(member: MemberConfig) -> list[tuple[str, str]]:
+    """Dotted key and sentence of everything that is wrong."""
+    task = member.task
+    if found := told(lambda: task_problems(task)) if _own(task) else []:
+        return [("task.name", f"task {task.name}: {one}") for one in found]
+    if not any(map(_own, (task, member.model, *_within(member.model)))):
+        return []
+    names = [member.model.name, *(one.name for one in _within(member.model))]
+    return [
+        ("model.name", f"model {' with '.join(names)}: {one}") for one in told(lambda: member_problems(_small(member)))
+    ]
+
+
+def _small(member: MemberConfig) -> dict[str, Any]:
+    """The sections of a member that takes one short step and is evaluated on little."""
+    sections = member.to_dict()
+    few = min(ROWS, member.optimization.batch_size)
+    accumulation = min(member.optimization.accumulation, few)
+    training = {"batch_size": few, "accumulation": accumulation, "compile": False}
+    return {
+        **sections,
+        "training": {**sections["training"], **training},
+        "evaluation": {**sections["evaluation"], "samples": ROWS},
+    }
+
+
+def _own(settings: Settings) -> bool:
+    return not type(settings).__module__.startswith("trainers.")
+
+
+def _within(settings: Settings) -> list[Settings]:
+    """The registered classes that the fields of another hold."""
+    return [value for value in vars(settings).values() if isinstance(value, Settings)]

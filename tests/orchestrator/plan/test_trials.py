@@ -1,0 +1,129 @@
+"""Own tasks, models and encodings are tried with the settings of the sweep before anything is written."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from orchestrator.consoles import make_console
+from orchestrator.plan.soundness import build_sample, load_checked
+from orchestrator.sweep import run_sweep
+from search_spaces import SweepFileError
+
+TASK = '''
+import torch
+from trainers import Batch, EvaluationBatch, Task, register, setting
+
+
+@register("task", "own_echo")
+class Echo(Task):
+    """The tokens themselves."""
+
+    longest: int = setting(4, low=1, help="evaluated up to this length")
+    inputs = outputs = 5
+    trained_lengths = (1, 2)
+    lengths = property(lambda self: tuple(range(1, self.longest + 1)))
+    metrics = property(lambda self: {"accuracy": "maximize"})
+
+    def batch_of(self, tokens):
+        return Batch(tokens, tokens)
+
+    def sample(self, stream, rows):
+        return self.batch_of(stream.integers(0, (rows, 2), 5))
+
+    def loss(self, logits_MBTV, batch):
+        logs = torch.log_softmax(logits_MBTV, dim=-1)
+        picked = torch.gather(logs, -1, batch.targets[..., None])[..., 0]
+        return -picked.sum(dim=(1, 2)), torch.full_like(picked[:, 0, 0], picked[0].numel())
+
+    def evaluation_batches(self, stream, samples, lengths):
+        yield EvaluationBatch(self.batch_of(stream.integers(0, (samples, max(lengths)), 5)), lengths)
+
+    def rows(self, logits_MBTV, batch, lengths):
+        right = logits_MBTV.argmax(dim=-1) == batch.targets
+        return {"accuracy": right[..., [s - 1 for s in lengths]].float()}
+'''
+POSITION = '''
+from trainers import Position, Scores, register
+
+
+@register("position", "own_slope")
+class Slope(Position):
+    """Scores fall with distance."""
+
+    def score(self, context):
+        return Scores(bias=-context.differences().abs().to(context.q.dtype))
+'''
+SWEEP = """
+name: own
+study: tests
+imports: [own_echo]
+task: {name: own_echo}
+model: {name: decoder, layers: 1, width: 8, heads: 2, position: own_slope}
+training: {steps: 2, batch_size: 4, learning_rate: 0.01, compile: false}
+space: {training.learning_rate: {uniform: [0.001, 0.01]}}
+search: {configurations: 1}
+seeds: 2
+evaluation: {samples: 4}
+objective: {metric: accuracy, average: raw, lengths: [3], direction: maximize}
+resources: {scheduler: inline}
+tracking: {enabled: false}
+"""
+
+
+@pytest.fixture
+def own(tmp_path: Path, own_code_forgotten: None) -> Callable[..., Path]:
+    """The sweep file, with each pair (text, instead) replaced in the module beside it."""
+
+    def write(*changes: tuple[str, str]) -> Path:
+        text = TASK + POSITION
+        for old, new in changes:
+            assert text.count(old) == 1
+            text = text.replace(old, new)
+        (tmp_path / "own_echo.py").write_text(text)
+        (tmp_path / "own.yaml").write_text(SWEEP)
+        return tmp_path / "own.yaml"
+
+    return write
+
+
+def test_code_that_works_is_good(own) -> None:
+    assert build_sample(load_checked(own())).built == 1
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (
+            "return -picked.sum(dim=(1, 2)), torch.full_like(picked[:, 0, 0], picked[0].numel())",
+            "return -picked.mean(dim=(1, 2))",
+            "task.name: task own_echo: loss does not give a sum and its weight",
+        ),
+        (
+            '{"accuracy": "maximize"}',
+            '{"accuracy": "maximize", "error": "minimize"}',
+            "task.name: task own_echo: reduce and derived together do not give the metrics that it declares: error",
+        ),
+        ("outputs = 5", "outputs = 4", "task.name: task own_echo: tokens are not in 0..3"),
+        (
+            "bias=-context.differences()",
+            "bias=-context.differences()[:-1]",
+            "model.name: model decoder with own_slope: RuntimeError when it was tried",
+        ),
+        ("context.q.dtype", "context.q.type", r"TypeError when it was tried: .* \(.*own_echo.py:\d+, score\)"),
+    ],
+    ids=["loss", "metric", "tokens", "bias", "argument"],
+)
+def test_what_fails_is_said_before_a_folder_is_there(own, tmp_path, old, new, said) -> None:
+    spec = load_checked(own((old, new)))
+    with pytest.raises(SweepFileError, match=said):
+        run_sweep(spec, tmp_path / "sweeps", make_console())
+    assert not (tmp_path / "sweeps").exists()
+
+
+def test_it_is_the_settings_of_the_sweep_that_are_tried(own, tmp_path) -> None:
+    """By default the trained lengths are among those evaluated; with this setting they are not."""
+    path = own()
+    path.write_text(SWEEP.replace("{name: own_echo}", "{name: own_echo, longest: 1}").replace("[3]", "[1]"))
+    with pytest.raises(SweepFileError, match=r"task own_echo: trained lengths \[2\] are not among its lengths"):
+        build_sample(load_checked(path))
