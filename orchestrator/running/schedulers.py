@@ -25,6 +25,7 @@ class Scheduler:
 
 
 LOCAL_UP_TO_SECONDS = 120.0  # of training by a rough estimate; from there on the start of Ray is hardly felt
+_LIMIT = f"{LOCAL_UP_TO_SECONDS / 60:g} min"
 
 
 def chosen(spec: SweepSpec, examples: Sequence[MemberConfig]) -> tuple[str, str]:
@@ -40,8 +41,8 @@ def chosen(spec: SweepSpec, examples: Sequence[MemberConfig]) -> tuple[str, str]
     each = sum(map(rough_seconds, examples)) / len(examples)
     seconds = each * search.total(spec) * len(spec.seeds) / workers
     if seconds > LOCAL_UP_TO_SECONDS:
-        return "ray", f"training may take {duration(seconds)}, more than {duration(LOCAL_UP_TO_SECONDS)}"
-    return "local", f"training will take less than {duration(LOCAL_UP_TO_SECONDS)}"
+        return "ray", f"training is reckoned at {duration(seconds)} by its operations, more than {_LIMIT}"
+    return "local", f"training is reckoned at less than {_LIMIT} by its operations"
 
 
 def refuse_what_cannot_run(resources: Resources) -> None:

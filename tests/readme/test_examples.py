@@ -1,5 +1,6 @@
 """Every block of YAML and Python in a README is loaded, run, or quoted from a file."""
 
+import importlib
 import re
 import shlex
 import subprocess
@@ -24,7 +25,7 @@ from trainers.config.member import MemberConfig
 from trainers.results import Evaluation, Progress
 
 QUICKSTART = ROOT / "search_spaces" / "quickstart.yaml"
-TASK, QUOTED = '@register("task"', '@register("average"'
+TASK, POSITION, QUOTED = '@register("task"', '@register("position"', '@register("average"'
 
 
 def source() -> dict[str, Any]:
@@ -147,6 +148,15 @@ def test_a_task_of_a_page_keeps_the_contract_and_trains(tmp_path: Path) -> None:
     assert "accuracy" in {curve.metric for curve in results[0].curves}
 
 
+@pytest.mark.usefixtures("own_code_forgotten")
+def test_an_encoding_of_a_page_keeps_the_contract(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (text,) = [text for text in page("trainers/README.md").blocks("python") if POSITION in text]
+    (tmp_path / "readme_positions.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.import_module("readme_positions")
+    assert list(contract_problems("position", "windowed")) == []
+
+
 class Silent:
     def report(self, evaluation: Evaluation) -> None: ...
 
@@ -155,7 +165,7 @@ class Silent:
     def notice(self, text: str) -> None: ...
 
 
-@pytest.mark.parametrize("text", python_blocks(TASK, QUOTED, without=True))
+@pytest.mark.parametrize("text", python_blocks(TASK, POSITION, QUOTED, without=True))
 def test_python_of_a_page_runs(text: str, sandbox: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a folder that has the sweeps and files the examples name."""
     monkeypatch.chdir(sandbox)

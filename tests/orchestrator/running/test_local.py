@@ -178,8 +178,8 @@ def test_what_this_machine_does_not_have_is_refused(changes, said):
 @pytest.mark.parametrize(
     ("overrides", "address", "name", "why"),
     [
-        ((), None, "local", "training will take less than 2 min"),
-        (("training.steps=1000000",), None, "ray", "training may take "),
+        ((), None, "local", "training is reckoned at less than 2 min"),
+        (("training.steps=1000000",), None, "ray", "training is reckoned at "),
         (("seeds=100000",), None, "ray", "more than 2 min"),
         (("resources.gpus=1",), None, "ray", "packs need a GPU"),
         ((), "ray://head:10001", "ray", "RAY_ADDRESS is ray://head:10001"),
