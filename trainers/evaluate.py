@@ -148,10 +148,10 @@ def _derive(
         m.base: (k, name) for k, (name, m) in enumerate(pack.metrics.items()) if m.distribution == distribution.name
     }
     now = Evaluated(int(state.step), {base: values[:, :, k][..., columns] for base, (k, _) in names.items()})
+    unknown = np.full_like(values[:, :, 0], np.nan)  # what an older version has not recorded
     past = [
-        Evaluated(one.step, {base: one.curves[name][..., columns] for base, (_, name) in names.items()})
+        Evaluated(one.step, {base: one.curves.get(name, unknown)[..., columns] for base, (_, name) in names.items()})
         for one in history
-        if all(name in one.curves for _, name in names.values())  # an older version may have recorded others
     ]
     found = pack.task.derived([*past, now], lengths)
     for base, curves in found.items():

@@ -179,6 +179,22 @@ def test_the_history_survives_a_restart(member, recorder, tmp_path) -> None:
     assert [curve.values for curve in again[0].curves] == [curve.values for curve in whole[0].curves]
 
 
+def test_an_evaluation_that_an_older_version_recorded_is_part_of_the_history(member) -> None:
+    """It may lack a metric: the others count, and what it lacks is not known."""
+    seen: list[list[Evaluated]] = []
+
+    class Kept(Timed):
+        def derived(self, history, lengths):
+            seen.append(list(history))
+            return super().derived(history, lengths)
+
+    pack = pack_of(member, Kept(), Bag())
+    old = Evaluated(5, {"accuracy": np.ones((2, 2, 4), np.float32)})
+    names, values = evaluate(pack, State.initial(pack), [old])
+    assert (values[:, :, names.index("steps_to_accuracy")] == 5).all()
+    assert np.isnan(seen[0][0].curves["steps_to_accuracy"]).all()
+
+
 def test_steps_to_counts_down_where_less_is_better() -> None:
     history = [Evaluated(step, {"loss": np.full((1, 1, 1), value)}) for step, value in ((5, 3.0), (10, 1.0), (15, 2.0))]
     assert steps_to(history, "loss", 1.5, "minimize").item() == 10
