@@ -18,14 +18,20 @@ import torch
 from trainers.config import registry
 from trainers.config.descriptions import describe_class
 from trainers.config.member import DIRECTIONS
-from trainers.config.settings import Settings
+from trainers.config.settings import Settings, settings_fields
 from trainers.errors import ConfigError
 from trainers.trial import member_problems, task_problems, told
 
 TINY = {"name": "set_complement", "vocabulary": 6, "train_length": 4}
+SIZES = {"layers": 2, "width": 8, "heads": 2}
 TRAINING = {"steps": 2, "batch_size": 3, "learning_rate": 0.01, "compile": False}
 SMALL: dict[str, Callable[[str], dict[str, Any]]] = {  # what a class of a kind is tried in
-    "model": lambda name: {"task": TINY, "model": {"name": name}, "training": TRAINING, "evaluation": {"samples": 3}},
+    "model": lambda name: {
+        "task": TINY,
+        "model": {"name": name, **_few(registry.lookup("model", name))},
+        "training": TRAINING,
+        "evaluation": {"samples": 3},
+    },
     "position": lambda name: {
         "task": TINY,
         "model": {"name": "decoder", "layers": 2, "width": 8, "heads": 2, "position": name},
@@ -33,6 +39,11 @@ SMALL: dict[str, Callable[[str], dict[str, Any]]] = {  # what a class of a kind 
         "evaluation": {"samples": 3},
     },
 }
+
+
+def _few(cls: type[Any]) -> dict[str, int]:
+    """Sizes to try a model in, of those that it has."""
+    return {item.name: SIZES[item.name] for item in settings_fields(cls) if item.name in SIZES}
 
 
 def contract_problems(kind: str, name: str) -> Iterator[str]:

@@ -60,14 +60,6 @@ class AttentionOnly(Model):
                 key="form", given="table", message=f"the table form is not exact with {reason}", allowed="auto or plain"
             )
 
-    def task_problems(self, task: Task) -> Iterator[Problem]:
-        """A problem unless the task has as many outputs as inputs: the displacement table has a diagonal."""
-        if task.inputs != task.outputs:
-            message = (
-                f"measures a square table of tokens, and the task has {task.inputs} inputs, {task.outputs} outputs"
-            )
-            yield Problem(key="name", given=self.name, message=message, allowed="a task with as many of both")
-
     def form_used(self, task: Task) -> str:
         """`table` where it is exact (and not declined), else `plain`."""
         return "plain" if self.form == "plain" or self._table_obstacle() else "table"
@@ -141,10 +133,13 @@ class AttentionOnly(Model):
     def reduce(
         self, rows: Mapping[str, Tensor], weights: Mapping[str, Tensor], lengths: tuple[int, ...]
     ) -> dict[str, Tensor]:
-        """Its metrics, (M, L)."""
+        """Its metrics, (M, L); those of the table are NaN where there are not as many outputs as inputs."""
         uniformity = rows["largest"].mean(dim=1) * constant(lengths, rows["largest"].device)
         table = self._displacement(weights)
         size = table.shape[-1]
+        if table.shape[1] != size:  # no diagonal
+            nothing = torch.full_like(uniformity, torch.nan)
+            return {"attention_uniformity": uniformity, "balance": nothing, "table_displacement": nothing}
         after = table.flatten(1)[:, 1:].reshape(len(table), size - 1, size + 1)  # each row ends in a diagonal entry
         off = after[..., :-1].reshape(len(table), size, size - 1).float()
         displacement = (off.mean(dim=-1) - table.diagonal(dim1=1, dim2=2).float()).mean(dim=1)

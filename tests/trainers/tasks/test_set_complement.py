@@ -342,6 +342,17 @@ def test_attention_uniformity_against_a_slow_reference(member) -> None:
         assert float(got[i]) == pytest.approx(np.mean(found), rel=1e-4)
 
 
+def test_a_task_with_other_outputs_than_inputs_has_no_diagonal(member) -> None:
+    task = {"name": "padded_addition", "width": 3, "train_digits": 2}
+    pack = Pack([member(seed, task=task) for seed in (0, 1)], CPU)
+    state = State.initial(pack)
+    step_once(pack, state)
+    names, values = evaluate(pack, state)
+    found = {name: values[:, :, k] for k, name in enumerate(names)}
+    assert np.isfinite(found["attention_uniformity"]).all() and np.isfinite(found["exact_match"]).all()
+    assert np.isnan(found["balance"]).all() and np.isnan(found["table_displacement"]).all()
+
+
 def test_margin_bound_needs_lengths_one_and_two(member, recorder) -> None:
     from trainers import train
 
