@@ -173,13 +173,6 @@ def test_a_model_without_groups_refuses_a_batch_with_some(pack) -> None:
         step_once(mine, State.initial(mine))
 
 
-def test_a_model_with_a_square_table_refuses_a_task_with_other_outputs(sections) -> None:
-    """It would train to its first evaluation, and end there."""
-    task = {"name": "padded_addition", "width": 4, "train_digits": 2}
-    with pytest.raises(ConfigError, match="measures a square table of tokens, and the task has 13 inputs, 11 outputs"):
-        MemberConfig.from_dict(sections(task=task))
-
-
 def test_a_metric_has_one_of_three_directions(sections) -> None:
     class Up(AttentionOnly):
         metrics: ClassVar[Mapping[str, str]] = {"height": "up"}
