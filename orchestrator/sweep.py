@@ -80,7 +80,7 @@ def run_sweep(spec: SweepSpec, storage: Path, console: Console, origin: Mapping[
         _write_spec(spec.resolved(), folder)
         keep(folder, sources)
         say(console, f"sweep {spec.name} in {folder.resolve()}")
-        examples = [one.member(spec.seeds[0]) for one in configurations]
+        examples = (one.member(spec.seeds[0]) for one in configurations)
         return _drive(spec, ledger, SweepState.load(folder), console, examples)
 
 
@@ -129,8 +129,15 @@ def resume_sweep(
         say(console, f"sweep {spec.name} in {folder.resolve()}: {share}")
         if going_on:
             state.apply(ledger.append("resume", provenance=provenance(), **code))
-        known = state.configurations.values() if going_on else ()
-        return _drive(spec, ledger, state, console, [recorded_member(one.resolved, 0) for one in known])
+        return _drive(spec, ledger, state, console, _recorded_members(spec, state))
+
+
+def _recorded_members(spec: SweepSpec, state: SweepState) -> Iterator[MemberConfig]:
+    """A member of each recorded configuration; where there is none yet, of each that will be drawn first."""
+    if state.configurations:
+        yield from (recorded_member(one.resolved, 0) for one in state.configurations.values())
+    else:
+        yield from (one.member(spec.seeds[0]) for one in check(spec))
 
 
 def refuse_existing(spec: SweepSpec, folder: Path) -> None:
@@ -157,7 +164,7 @@ def _reopen(ledger: Ledger, state: SweepState, console: Console) -> None:
 
 
 def _drive(
-    spec: SweepSpec, ledger: Ledger, state: SweepState, console: Console, examples: Sequence[MemberConfig]
+    spec: SweepSpec, ledger: Ledger, state: SweepState, console: Console, examples: Iterator[MemberConfig]
 ) -> Outcome:
     """From a ledger to the end of its sweep, or to the signal that interrupts it; its members are like `examples`."""
     progress, meter, publishing = (
@@ -174,7 +181,7 @@ def _drive(
 
         try:
             if not is_finished(spec, state):
-                name, _ = chosen(spec, examples or [one.member(spec.seeds[0]) for one in check(spec)])
+                name, _ = chosen(spec, examples)
                 with opened(name, spec.resources) as scheduler:
                     interrupts.install()  # ray.init has put its own handlers in their place
                     cluster = scheduler.cluster

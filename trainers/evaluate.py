@@ -33,15 +33,15 @@ def evaluate(
 
     The inputs come from each seed's eval stream and are the same at every evaluation. `history` has the earlier
     evaluations, ascending; `beat` is called after every piece. Raises ValueError for a batch of a distribution or
-    length that was not asked for, a metric that is not declared or
-    never given, and one that two batches give at the same length.
+    length that was not asked for, a metric that is not declared or never given, and one that two batches give at the
+    same length.
     """
     names = tuple(pack.metrics)
     place, column = ({name: i for i, name in enumerate(of)} for of in (names, pack.lengths))
     shape = (len(pack), len(pack.labels), len(names), len(pack.lengths))
     found = torch.full(shape, torch.nan, device=pack.device)
     weights = averaged(pack, state).values()
-    filed = set[tuple[str, str, int]]()
+    filed = set[tuple[str, int]]()
     stream = Stream(pack.seeds_S, "eval", torch.zeros((), dtype=torch.int64, device=pack.device))
     for test in pack.task.evaluation_batches(stream, pack.evaluation.samples, pack.lengths):
         _refuse_lengths(pack, test)
@@ -58,7 +58,7 @@ def evaluate(
                     k = place[pack.task.recorded_name(name, test.distribution)]
                     found[some, i, k].index_copy_(1, columns, value.float())
     values = found.cpu().numpy()
-    given = {pack.task.recorded_name(name, distribution) for distribution, name, _ in filed}
+    given = {name for name, _ in filed}
     for distribution in pack.task.distributions:
         derived = _derive(pack, state, history, distribution, values)
         given |= {pack.task.recorded_name(name, distribution.name) for name in derived}
@@ -80,14 +80,15 @@ def _refuse_lengths(pack: Pack, test: EvaluationBatch) -> None:
         raise ValueError(f"{pack.task.name}: a batch measures lengths {wrong} of its {of}; allowed: {allowed}")
 
 
-def _refuse_scores(pack: Pack, test: EvaluationBatch, scores: Iterable[str], filed: set[tuple[str, str, int]]) -> None:
+def _refuse_scores(pack: Pack, test: EvaluationBatch, scores: Iterable[str], filed: set[tuple[str, int]]) -> None:
     for name in scores:
-        if pack.task.recorded_name(name, test.distribution) not in pack.metrics:
+        recorded = pack.task.recorded_name(name, test.distribution)
+        if recorded not in pack.metrics:
             declared = ", ".join([*pack.task.metrics, *pack.model.metrics])
             raise ValueError(f"{pack.task.name} or its model gives {name}, which is no metric; declared: {declared}")
-        mine = {(test.distribution, name, length) for length in test.lengths if name in pack.task.metrics}
+        mine = {(recorded, length) for length in test.lengths if name in pack.task.metrics}
         if mine & filed:
-            lengths = sorted(length for *_, length in mine & filed)
+            lengths = sorted(length for _, length in mine & filed)
             raise ValueError(
                 f"{pack.task.name} gives {name} at lengths {lengths} of two batches: the second would replace the "
                 "first; one batch holds all rows of a length, and comes in pieces where it is large"

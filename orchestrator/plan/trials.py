@@ -1,6 +1,7 @@
 """Code of the user's own, tried with the settings of a sweep before anything is written: a step, and an evaluation."""
 
 from collections.abc import Iterable
+from itertools import islice
 from typing import Any
 
 from orchestrator.plan.configurations import Configuration
@@ -10,14 +11,14 @@ from trainers.config.member import MemberConfig
 from trainers.config.settings import Settings
 from trainers.trial import member_problems, task_problems, told
 
-STRUCTURES = 3  # that are tried of a sweep
+STRUCTURES, CONFIGURATIONS = 3, 50  # that are tried of a sweep, among so many
 ROWS = 3  # of a batch, and samples of a length
 
 
 def try_own_code(spec: SweepSpec, configurations: Iterable[Configuration], findings: Findings) -> None:
     """Record what is wrong with tasks, models and encodings from `imports`; those of `trainers` are known to work."""
     members: dict[str, MemberConfig] = {}
-    for configuration in configurations if spec.imports else ():
+    for configuration in islice(configurations, CONFIGURATIONS) if spec.imports else ():
         member = configuration.member(spec.seeds[0])
         members.setdefault(member.structural_key, member)
         if len(members) == STRUCTURES:

@@ -91,7 +91,7 @@ def forecast(spec: SweepSpec, workers: int | None, working_dir: Path) -> Forecas
     """
     configurations = check(spec)
     here = _cluster(spec, workers)
-    scheduler, why = chosen(spec, [configuration.member(spec.seeds[0]) for configuration in configurations])
+    scheduler, why = chosen(spec, (configuration.member(spec.seeds[0]) for configuration in configurations))
     packs = packing(spec, here)(configurations, set())
     by_id = {configuration.config_id: configuration for configuration in configurations}
     examples = {pack.structural_key: by_id[pack.members[0][0]].member(pack.members[0][1]) for pack in packs}

@@ -1,5 +1,6 @@
 """The process that forks local workers, seen from the driver. Imports little, so that it can begin before the rest."""
 
+import atexit
 import os
 import socket
 import subprocess
@@ -37,6 +38,11 @@ class Host:
             socket.send_fds(self._control, [b"w"], [theirs.fileno()])
         return Connection(mine.detach())
 
+    def kill(self) -> None:
+        """End it at once; it has no workers."""
+        self._process.kill()
+        self.close()
+
     def close(self) -> None:
         """End it and its workers."""
         self._control.close()
@@ -50,6 +56,7 @@ def begin_for(resources: Resources) -> None:
     """Begin a host for the next `hosted` block where there may be one: it imports while the command does."""
     if resources.scheduler == "local" or may_be_local(resources):
         _begun.append(Host())
+        atexit.register(end_unused)  # of a command that is refused
 
 
 def may_be_local(resources: Resources) -> bool:
@@ -58,9 +65,9 @@ def may_be_local(resources: Resources) -> bool:
 
 
 def end_unused() -> None:
-    """End a host that was begun and is not needed."""
+    """End a host that was begun and is not needed, without waiting until it has imported."""
     while _begun:
-        _begun.pop().close()
+        _begun.pop().kill()
 
 
 @contextmanager

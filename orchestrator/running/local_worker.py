@@ -7,6 +7,8 @@ X an exception in words (all JSON or text in UTF-8). The answer to E is one byte
 import json
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from multiprocessing.connection import Connection
 
@@ -28,14 +30,16 @@ def serve(descriptor: int) -> None:
             try:
                 with Watchdog(work["watchdog_seconds"], make_stuck_file(work)) as watchdog:
                     train_pack(work, PipeReporter(connection, watchdog))
-            except (EOFError, ConnectionError):
-                raise
             except (Exception, SystemExit) as error:
                 connection.send_bytes(b"X" + explain(error).encode())
             else:
                 connection.send_bytes(b"D")
-    except (EOFError, ConnectionError):
+    except (DriverGone, EOFError, OSError):
         os._exit(0)  # nobody is left to tell
+
+
+class DriverGone(BaseException):
+    """The other end of the connection is closed. No exception of a pack, which may meet ends of files of its own."""
 
 
 class PipeReporter:
@@ -47,7 +51,7 @@ class PipeReporter:
 
     def report(self, evaluation: Evaluation) -> None:
         """Send an evaluation; returns when the driver has recorded it."""
-        with self._watchdog.asleep():
+        with self._watchdog.asleep(), _other_end():
             self._connection.send_bytes(b"E" + evaluation.to_bytes())
             self._connection.recv_bytes()
 
@@ -55,9 +59,20 @@ class PipeReporter:
         """Feed the watchdog, and send where the pack is when a second has passed."""
         self._watchdog.heard()
         if time.monotonic() - self._last >= HEARTBEAT_SECONDS:
-            self._connection.send_bytes(b"P" + json.dumps(asdict(progress)).encode())
+            with _other_end():
+                self._connection.send_bytes(b"P" + json.dumps(asdict(progress)).encode())
             self._last = time.monotonic()
 
     def notice(self, text: str) -> None:
         """A sentence for the user."""
-        self._connection.send_bytes(b"N" + text.encode())
+        with _other_end():
+            self._connection.send_bytes(b"N" + text.encode())
+
+
+@contextmanager
+def _other_end() -> Iterator[None]:
+    """Raise DriverGone where the connection has ended."""
+    try:
+        yield
+    except (EOFError, OSError) as error:
+        raise DriverGone from error

@@ -1,9 +1,11 @@
 """Which scheduler runs the packs of a sweep. Ray is imported only where `resources.scheduler` asks for it."""
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
+from statistics import mean
 
 from orchestrator.plan import search
 from orchestrator.plan.packs import Cluster
@@ -24,12 +26,13 @@ class Scheduler:
     run: Callable[[Driver], None]
 
 
+EXAMPLES = 50  # members that stand for a sweep
 LOCAL_UP_TO_SECONDS = 120.0  # of training by a rough estimate; from there on the start of Ray is hardly felt
 _LIMIT = f"{LOCAL_UP_TO_SECONDS / 60:g} min"
 
 
-def chosen(spec: SweepSpec, examples: Sequence[MemberConfig]) -> tuple[str, str]:
-    """Which scheduler runs a sweep whose members are like `examples`, and why, in words."""
+def chosen(spec: SweepSpec, examples: Iterable[MemberConfig]) -> tuple[str, str]:
+    """Which scheduler runs a sweep whose members are like the first EXAMPLES of `examples`, and why, in words."""
     resources = spec.resources
     if resources.scheduler != "auto":
         return resources.scheduler, "as resources.scheduler says"
@@ -38,8 +41,7 @@ def chosen(spec: SweepSpec, examples: Sequence[MemberConfig]) -> tuple[str, str]
     if resources.gpus:
         return "ray", "packs need a GPU"
     workers = local.this_machine(resources.cpus).workers
-    each = sum(map(rough_seconds, examples)) / len(examples)
-    seconds = each * search.total(spec) * len(spec.seeds) / workers
+    seconds = mean(map(rough_seconds, islice(examples, EXAMPLES))) * search.total(spec) * len(spec.seeds) / workers
     if seconds > LOCAL_UP_TO_SECONDS:
         return "ray", f"training is reckoned at {duration(seconds)} by its operations, more than {_LIMIT}"
     return "local", f"training is reckoned at less than {_LIMIT} by its operations"

@@ -231,7 +231,7 @@ def test_a_corpus_is_read_where_it_lies(member, recorder, tmp_path) -> None:
     assert sum(file.stat().st_size for file in folder.iterdir()) < text.nbytes / 10
 
 
-@pytest.mark.parametrize("cls", [Last, Sets, Timed], ids=lambda cls: cls.__name__)
+@pytest.mark.parametrize("cls", [Last, Sets, Timed, Spoken], ids=lambda cls: cls.__name__)
 def test_what_these_tasks_are_is_a_contract_that_is_kept(cls) -> None:
     registry.register("task", "throw_away")(cls)
     try:

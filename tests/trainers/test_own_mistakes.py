@@ -173,6 +173,21 @@ def test_a_model_without_groups_refuses_a_batch_with_some(pack) -> None:
         step_once(mine, State.initial(mine))
 
 
+def test_the_first_distribution_has_two_names_and_one_place(pack) -> None:
+    """A batch without a name and one of the first name measure the same: the second would replace the first."""
+
+    class Both(Sets):
+        def evaluation_batches(self, stream, samples, lengths):
+            for test in super().evaluation_batches(stream, samples, lengths):
+                yield test
+                if test.distribution == "iid" and type(test.batch) is Batch:
+                    yield replace(test, distribution="")
+
+    mine = pack(Both())
+    with pytest.raises(ValueError, match=r"gives accuracy at lengths .* of two batches"):
+        evaluate(mine, State.initial(mine))
+
+
 def test_a_metric_has_one_of_three_directions(sections) -> None:
     class Up(AttentionOnly):
         metrics: ClassVar[Mapping[str, str]] = {"height": "up"}

@@ -3,8 +3,9 @@
 import json
 import os
 import signal
+import threading
 from collections.abc import Callable
-from pathlib import Path
+from multiprocessing import Pipe
 
 import psutil
 import pytest
@@ -13,36 +14,24 @@ from orchestrator.errors import UserError
 from orchestrator.plan.soundness import check
 from orchestrator.record.curves import read_curves
 from orchestrator.record.state import SweepState
-from orchestrator.running import local
+from orchestrator.running import host, local, local_worker
 from orchestrator.running.host import hosted
-from orchestrator.running.schedulers import chosen, refuse_what_cannot_run
+from orchestrator.running.schedulers import EXAMPLES, chosen, refuse_what_cannot_run
+from orchestrator.running.trainable import encode_work
 from search_spaces import Resources, load_sweep, parse_recorded
+from tests.orchestrator.running.deaths import INLINE, holding, killed_as_often_as_it_may_and_once_more, with_words
 
 LOCAL = "resources.scheduler=local"
-INLINE = ("--set", "resources.scheduler=inline")
 
 
 def hosts(driver: int) -> list[psutil.Process]:
     """The hosts of a driver, and the workers that they have forked."""
-    found = []
-    for one in psutil.Process(driver).children(recursive=True):
-        try:
-            if "orchestrator.running.worker_host" in " ".join(one.cmdline()):
-                found.append(one)
-        except psutil.Error:  # it has ended
-            continue
-    return found
+    return with_words(driver, "orchestrator.running.worker_host")
 
 
 def worker_with(pack_id: str, driver: int) -> psutil.Process | None:
-    """The worker that has the pack in hand: its watchdog keeps a file of that name open."""
-    for one in hosts(driver):
-        try:
-            if any(Path(file.path).name == f"{pack_id}.stuck.txt" for file in one.open_files()):
-                return one
-        except psutil.Error:  # it ended as it was looked at
-            continue
-    return None
+    """The worker that has the pack in hand."""
+    return holding(pack_id, hosts(driver))
 
 
 def test_the_curves_are_those_of_packs_in_this_process(lengthwise, tiny, tmp_path):
@@ -59,40 +48,7 @@ def test_the_curves_are_those_of_packs_in_this_process(lengthwise, tiny, tmp_pat
 
 
 def test_a_worker_is_killed_as_often_as_it_may_and_once_more(lengthwise, long_sweep, wait_for, records):
-    """One pack loses its worker once and is brought to its end; another loses it twice and is given up."""
-    folder = long_sweep.storage / "worker"
-    driver = lengthwise.start(*long_sweep.words("worker", LOCAL, "resources.retries=1"))
-    unlucky = wait_for(lambda: records(folder, "evaluation"), driver)[0].fields["pack_id"]
-    kill_the_worker(unlucky, driver, wait_for, records, folder)
-    doomed = wait_for(
-        lambda: next((p for p in unfinished(folder, unlucky) if worker_with(p, driver.pid)), None), driver
-    )
-    for _ in range(2):
-        kill_the_worker(doomed, driver, wait_for, records, folder)
-    out, err = driver.communicate()
-    assert driver.returncode == 0, err
-    state = SweepState.load(folder)
-    assert {pack.pack_id for pack in state.packs.values() if pack.status == "failed"} == {doomed}
-    assert f"pack {unlucky}: {local.DIED}" in out and "given up after 2 attempts" in out
-    again = lengthwise("resume", folder, "--retry-failed", *INLINE)
-    assert again.returncode == 0, again.stderr
-    long_sweep.ended_as_if_left_alone(folder, ends=5)
-
-
-def unfinished(folder: Path, but: str) -> list[str]:
-    packs = SweepState.load(folder).packs.values()
-    return [pack.pack_id for pack in packs if pack.status in ("planned", "running") and pack.pack_id != but]
-
-
-def kill_the_worker(pack_id: str, driver, wait_for: Callable, records: Callable, folder: Path) -> None:
-    """Kill whichever worker has the pack, and wait until the driver has recorded it."""
-
-    def attempts() -> int:
-        return sum(record.fields["pack_id"] == pack_id for record in records(folder, "attempt"))
-
-    before = attempts()
-    wait_for(lambda: worker_with(pack_id, driver.pid), driver).kill()
-    wait_for(lambda: attempts() > before, driver)
+    killed_as_often_as_it_may_and_once_more(LOCAL, worker_with, lengthwise, long_sweep, wait_for, records)
 
 
 def test_the_host_is_killed_and_its_workers_live_or_are_replaced(lengthwise, long_sweep, wait_for, records):
@@ -144,17 +100,54 @@ class Packs:
 
 
 def test_an_exception_is_tried_once_more_and_told_with_its_place(tmp_path):
-    from orchestrator.running.trainable import encode_work
-
     wrong = encode_work(
         [{"task": {"name": "nothing"}}], [("c", 0)], cpus=1, watchdog_seconds=60, folder=str(tmp_path), pack_id="p1"
     )
     driver = Packs(wrong)
-    with hosted() as host:
-        local.run_packs(driver, host, workers=2, retries=5)
+    with hosted() as ours:
+        local.run_packs(driver, ours, workers=2, retries=5)
     assert [name for name, *_ in driver.told] == ["started", "retried", "started", "failed"]
     assert "KeyError: 'code'" in driver.told[-1][2] and ".py:" in driver.told[-1][2]
     assert json.dumps(driver.told)
+
+
+def test_an_end_of_file_in_a_pack_is_an_exception_of_its_own(tmp_path, monkeypatch):
+    """It is not taken for the end of the driver, nor the worker for dead."""
+
+    def train_pack(work, reporter):
+        raise EOFError("the corpus ends early")
+
+    monkeypatch.setattr(local_worker, "train_pack", train_pack)
+    mine, theirs = Pipe()
+    work = encode_work([], [], cpus=1, watchdog_seconds=60, folder=str(tmp_path), pack_id="p1")
+    codes: list[int] = []
+    monkeypatch.setattr(local_worker.os, "_exit", codes.append)
+    thread = threading.Thread(target=local_worker.serve, args=(os.dup(theirs.fileno()),))
+    thread.start()
+    theirs.close()
+    mine.send_bytes(work.encode())
+    assert mine.recv_bytes().startswith(b"XEOFError: the corpus ends early")
+    mine.close()
+    thread.join(60)
+    assert codes == [0], "the end of the driver ends the worker"
+
+
+def test_a_host_that_is_not_needed_is_ended_at_once(monkeypatch):
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    host.begin_for(Resources())
+    (begun,) = host._begun
+    host.end_unused()
+    assert begun._process.returncode == -signal.SIGKILL and not host._begun
+    host.begin_for(Resources(scheduler="ray"))
+    assert not host._begun
+
+
+def test_a_few_members_stand_for_a_sweep(tiny):
+    spec = load_sweep(tiny, ["resources.scheduler=auto"])
+    (one, *_) = (found.member(0) for found in check(spec))
+    taken = iter([one] * 1000)
+    chosen(spec, taken)
+    assert len(list(taken)) == 1000 - EXAMPLES
 
 
 def test_what_the_driver_raises_leaves_as_it_was_raised(tmp_path):
@@ -162,8 +155,8 @@ def test_what_the_driver_raises_leaves_as_it_was_raised(tmp_path):
         def next_pack(self) -> tuple[str, str] | None:
             raise OSError("the disk is full")
 
-    with pytest.raises(OSError, match="the disk is full"), hosted() as host:
-        local.run_packs(Broken(""), host, workers=1, retries=0)
+    with pytest.raises(OSError, match="the disk is full"), hosted() as ours:
+        local.run_packs(Broken(""), ours, workers=1, retries=0)
 
 
 @pytest.mark.parametrize(

@@ -2,28 +2,17 @@
 
 import os
 import signal
-from collections.abc import Callable
-from pathlib import Path
 
 import psutil
 
-from orchestrator.record.state import SweepState
+from tests.orchestrator.running.deaths import INLINE, holding, killed_as_often_as_it_may_and_once_more, with_words
 
 ON_RAY = "resources.scheduler=ray"
-INLINE = ("--set", "resources.scheduler=inline")
 
 
 def worker_with(pack_id: str, driver: int) -> psutil.Process | None:
-    """The Ray actor that has the pack in hand: its watchdog keeps a file of that name open."""
-    for below in psutil.Process(driver).children(recursive=True):
-        try:
-            if "ray::ImplicitFunc" not in " ".join(below.cmdline()):
-                continue
-            if any(Path(file.path).name == f"{pack_id}.stuck.txt" for file in below.open_files()):
-                return below
-        except psutil.Error:  # it ended as it was looked at
-            continue
-    return None
+    """The Ray actor that has the pack in hand."""
+    return holding(pack_id, with_words(driver, "ray::ImplicitFunc"))
 
 
 def test_the_driver_is_killed_and_the_sweep_resumed(lengthwise, long_sweep, wait_for, records, tmp_path):
@@ -75,42 +64,4 @@ def is_of_ray(process: psutil.Process) -> bool:
 
 
 def test_a_worker_is_killed_as_often_as_it_may_and_once_more(lengthwise, long_sweep, wait_for, records):
-    """One pack loses its worker once and is brought to its end; another loses it twice and is given up."""
-    folder = long_sweep.storage / "worker"
-    driver = lengthwise.start(*long_sweep.words("worker", ON_RAY, "resources.retries=1"))
-    unlucky = wait_for(lambda: records(folder, "evaluation"), driver)[0].fields["pack_id"]
-    kill_the_worker(unlucky, driver, wait_for, records, folder)
-    doomed = wait_for(
-        lambda: next((p for p in unfinished(folder, unlucky) if worker_with(p, driver.pid)), None), driver
-    )
-    for _ in range(2):
-        kill_the_worker(doomed, driver, wait_for, records, folder)
-    out, err = driver.communicate()
-    assert driver.returncode == 0, err
-    state = SweepState.load(folder)
-    assert {pack.pack_id for pack in state.packs.values() if pack.status == "failed"} == {doomed}
-    assert [len(state.packs[one].attempts) for one in (unlucky, doomed)] == [1, 2]
-    assert f"pack {unlucky}: the worker process died: " in out and "given up after 2 attempts" in out
-    again = lengthwise("resume", folder, "--retry-failed", *INLINE)
-    assert again.returncode == 0, again.stderr
-    long_sweep.ended_as_if_left_alone(folder, ends=5)
-
-
-def unfinished(folder: Path, but: str) -> list[str]:
-    packs = SweepState.load(folder).packs.values()
-    return [pack.pack_id for pack in packs if pack.status in ("planned", "running") and pack.pack_id != but]
-
-
-def in_hand(packs: list[str], driver: int) -> str | None:
-    return next((pack_id for pack_id in packs if worker_with(pack_id, driver)), None)
-
-
-def kill_the_worker(pack_id: str, driver, wait_for: Callable, records: Callable, folder: Path) -> None:
-    """Kill whichever worker has the pack, and wait until the driver has recorded it."""
-
-    def attempts() -> int:
-        return sum(record.fields["pack_id"] == pack_id for record in records(folder, "attempt"))
-
-    before = attempts()
-    wait_for(lambda: worker_with(pack_id, driver.pid), driver).kill()
-    wait_for(lambda: attempts() > before, driver)
+    killed_as_often_as_it_may_and_once_more(ON_RAY, worker_with, lengthwise, long_sweep, wait_for, records)

@@ -1,0 +1,72 @@
+"""The death of workers, the same under every scheduler that has any."""
+
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+
+from orchestrator.record.state import SweepState
+
+INLINE = ("--set", "resources.scheduler=inline")
+Find = Callable[[str, int], psutil.Process | None]
+
+
+def with_words(driver: int, words: str) -> list[psutil.Process]:
+    """The processes below a driver that have these words in their command."""
+    found = []
+    for one in psutil.Process(driver).children(recursive=True):
+        with suppress(psutil.Error):  # it ended as it was looked at
+            if words in " ".join(one.cmdline()):
+                found.append(one)
+    return found
+
+
+def holding(pack_id: str, processes: Iterable[psutil.Process]) -> psutil.Process | None:
+    """The one that has the pack in hand: its watchdog keeps a file of that name open."""
+    for one in processes:
+        with suppress(psutil.Error):
+            if any(Path(file.path).name == f"{pack_id}.stuck.txt" for file in one.open_files()):
+                return one
+    return None
+
+
+def killed_as_often_as_it_may_and_once_more(
+    scheduler: str, worker_with: Find, lengthwise, long_sweep, wait_for, records
+) -> None:
+    """One pack loses its worker once and is brought to its end; another loses it twice and is given up."""
+    folder = long_sweep.storage / "worker"
+    driver = lengthwise.start(*long_sweep.words("worker", scheduler, "resources.retries=1"))
+
+    def kill_the_worker(pack_id: str) -> None:
+        """Kill whichever worker has the pack, and wait until the driver has recorded it."""
+
+        def attempts() -> int:
+            return sum(record.fields["pack_id"] == pack_id for record in records(folder, "attempt"))
+
+        before = attempts()
+        wait_for(lambda: worker_with(pack_id, driver.pid), driver).kill()
+        wait_for(lambda: attempts() > before, driver)
+
+    unlucky = wait_for(lambda: records(folder, "evaluation"), driver)[0].fields["pack_id"]
+    kill_the_worker(unlucky)
+    doomed = wait_for(
+        lambda: next((p for p in unfinished(folder, unlucky) if worker_with(p, driver.pid)), None), driver
+    )
+    for _ in range(2):
+        kill_the_worker(doomed)
+    out, err = driver.communicate()
+    assert driver.returncode == 0, err
+    state = SweepState.load(folder)
+    assert {pack.pack_id for pack in state.packs.values() if pack.status == "failed"} == {doomed}
+    assert [len(state.packs[one].attempts) for one in (unlucky, doomed)] == [1, 2]
+    assert f"pack {unlucky}: the worker process died: " in out and "given up after 2 attempts" in out
+    again = lengthwise("resume", folder, "--retry-failed", *INLINE)
+    assert again.returncode == 0, again.stderr
+    long_sweep.ended_as_if_left_alone(folder, ends=5)
+
+
+def unfinished(folder: Path, but: str) -> list[str]:
+    """The packs that have not ended, without one."""
+    packs = SweepState.load(folder).packs.values()
+    return [pack.pack_id for pack in packs if pack.status in ("planned", "running") and pack.pack_id != but]

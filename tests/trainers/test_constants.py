@@ -1,0 +1,14 @@
+"""Constants are copied to a device once, and have the type that was asked for."""
+
+import torch
+
+from trainers.constants import constant
+
+CPU = torch.device("cpu")
+
+
+def test_equal_numbers_of_other_types_are_told_apart() -> None:
+    whole, real = constant((1, 2), CPU), constant((1.0, 2.0), CPU, torch.float32)
+    assert (whole.dtype, real.dtype) == (torch.int64, torch.float32)
+    assert constant((1.0, 2.0), CPU).dtype == torch.int64
+    assert constant((1, 2), CPU) is whole and constant(((1, 2), (3, 4)), CPU).shape == (2, 2)
