@@ -6,10 +6,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from trainers.ahead import Ahead
 from trainers.config.member import MemberConfig
 from trainers.evaluate import CELLS_OF_A_ROW_PIECE, evaluate
 from trainers.pack import Pack, State
-from trainers.step import compiles, losses, noise_of, sampled, step_once
+from trainers.step import compiles, learn, losses, noise_of, sampled
 
 _PEAK = 3  # bytes at the peak of a step over bytes kept for the gradient: 2.7 to 3.3 measured, uncompiled encoders
 
@@ -89,13 +90,16 @@ def _pack(member: MemberConfig, members: int) -> Pack:
 
 
 def _seconds_per_step(pack: Pack, seconds: float) -> float:
-    state = State.initial(pack)
-    step_once(pack, state)
+    state, ahead = State.initial(pack), Ahead(pack)
+    learn(pack, state, ahead.batches(0, 1))
+    began = time.monotonic()
+    batches = ahead.batches(1, 1 + ahead.most)
+    drawing = (time.monotonic() - began) / ahead.most
     began, count = time.monotonic(), 0
     while count == 0 or time.monotonic() - began < seconds:
-        step_once(pack, state)
+        learn(pack, state, batches)
         count += 1
-    return (time.monotonic() - began) / count
+    return drawing + (time.monotonic() - began) / count
 
 
 def will_compile(member: MemberConfig) -> bool:

@@ -138,14 +138,17 @@ def learn(pack: Pack, state: State, batches: Sequence[Batch]) -> None:
     state.step.copy_(step)
 
 
-def stepper(pack: Pack) -> Callable[[State], None]:
-    """The step to call in the loop, compiled or not."""
+def learner(pack: Pack) -> Callable[[State, Sequence[Batch]], None]:
+    """`learn` as it is called in the loop, compiled or not."""
     if not compiles(pack):
-        return lambda state: step_once(pack, state)
+        return lambda state, batches: learn(pack, state, batches)
     torch._dynamo.config.recompile_limit = 1024  # one process trains packs of many structures in turn
     torch._dynamo.config.accumulated_recompile_limit = 1024
-    if pack.task.compiles:
-        whole: Callable[[Pack, State], None] = torch.compile(step_once, dynamic=False, fullgraph=True)
-        return lambda state: whole(pack, state)
-    rest: Callable[[Pack, State, Sequence[Batch]], None] = torch.compile(learn, dynamic=False, fullgraph=True)
-    return lambda state: rest(pack, state, sampled(pack, state.step + 1, pack.optimization.batch_size))
+    compiled: Callable[[Pack, State, Sequence[Batch]], None] = torch.compile(learn, dynamic=False, fullgraph=True)
+    return lambda state, batches: compiled(pack, state, batches)
+
+
+def stepper(pack: Pack) -> Callable[[State], None]:
+    """One whole step, compiled or not, on a batch that is drawn for it alone."""
+    learning = learner(pack)
+    return lambda state: learning(state, sampled(pack, state.step + 1, pack.optimization.batch_size))
