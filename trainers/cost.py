@@ -29,7 +29,7 @@ def estimate(member: MemberConfig) -> Cost:
     """What a member costs; memory is counted on one row and on two, without training."""
     pack = Pack([member], torch.device("cpu"))
     width = 8 if member.optimization.dtype == "float64" else 4
-    buffers = sum(len(average.start(torch.zeros(1, 1))) for average in pack.averages)
+    buffers = sum(len(average.start(torch.zeros(1, 1))) for average in pack.sources)
     rows = -(-member.optimization.batch_size // member.optimization.accumulation)
     one, two = (kept_for_backward(pack, few) for few in (1, 2))
     evaluated = 6 * min(CELLS_OF_A_ROW_PIECE, member.evaluation.samples * member.task.positions * member.task.outputs)

@@ -122,20 +122,34 @@ def learn(pack: Pack, state: State, batches: Sequence[Batch]) -> None:
         theta, m, v = adamw(state.theta, gradient, state.m, state.v, step, rate, pack.decay_mask, pack.h)
     else:
         theta, m, v = gradient_descent(state.theta, gradient, rate, pack.decay_mask, pack.h), state.m, state.v
-    finite = torch.isfinite(loss_M) & torch.isfinite((theta.abs() + v).sum(dim=1))
+    finite = torch.isfinite(loss_M) & torch.isfinite(theta.abs().add_(v).sum(dim=1))
     alive = (state.failed_at < 0) & finite
-    on = alive[:, None]
-    theta = torch.where(on, theta, state.theta)
-    for average, buffers, h in zip(pack.averages, state.averages, pack.average_h, strict=True):
-        for buffer, updated in zip(buffers, average.update(buffers, theta, step, h), strict=True):
-            buffer.copy_(torch.where(on, updated, buffer))
-    state.theta.copy_(theta)
-    state.m.copy_(torch.where(on, m, state.m))
-    state.v.copy_(torch.where(on, v, state.v))
+    on = None if _everyone(alive) else alive[:, None]
+    _take(on, state.theta, theta)
+    _take(on, state.m, m)
+    _take(on, state.v, v)
+    for source, buffers, h in zip(pack.sources, state.averages, pack.source_h, strict=True):
+        for buffer, updated in zip(buffers, source.update(buffers, state.theta, step, h), strict=True):
+            _take(on, buffer, updated)
     state.loss_sum.add_(torch.where(alive, loss_M.double(), 0.0))
     state.loss_steps.add_(alive)
     state.failed_at.copy_(torch.where((state.failed_at < 0) & ~finite, step, state.failed_at))
     state.step.copy_(step)
+
+
+def _everyone(alive_M: Tensor) -> bool:
+    """Whether it is known that no member has failed; to look would make a GPU's host wait."""
+    return not torch.compiler.is_compiling() and alive_M.device.type == "cpu" and bool(alive_M.all())
+
+
+def _take(on: Tensor | None, kept: Tensor, new: Tensor) -> None:
+    """Write what is new over what was kept, where a member is `on` (M, 1); None: in all members."""
+    if new is kept:
+        return
+    if on is None:
+        kept.copy_(new)
+    else:
+        torch.where(on, new, kept, out=kept)
 
 
 def learner(pack: Pack) -> Callable[[State, Sequence[Batch]], None]:
