@@ -53,7 +53,7 @@ class Pack:
         distinct = list(dict.fromkeys(sources))
         self.buffers_at = tuple(distinct.index(source) for source in sources)  # by label, its place among the sources
         self.sources = tuple(of[0] for of in distinct)
-        self.source_h = tuple(self._average_columns(of) for of in distinct)
+        self.average_h = tuple(self._average_columns(of) for of in distinct)
 
     def __len__(self) -> int:
         return len(self.members)

@@ -46,11 +46,6 @@ class Stream:
     name: str
     step: Tensor
 
-    @property
-    def steps(self) -> Tensor:
-        """The step, to be broadcast to (S, ...): () or (S, 1)."""
-        return self.step[:, None] if self.step.dim() else self.step
-
     def bits(self, site: int, shape: tuple[int, ...], rows: tuple[int, int] | None = None) -> Tensor:
         """Uniform integers in [0, 2^32), int64 (S, *shape); of the draw's `rows` (first, last + 1) alone, if given."""
         if rows is not None:
@@ -59,7 +54,7 @@ class Stream:
         blocks = -(-count // 4)
         seeds = self.seeds_S[:, None]
         # Inductor would carry constant multiples of an index in 32 bits; added to data, the index is an int64 like any.
-        step = self.steps
+        step = self.step[:, None] if self.step.dim() else self.step
         zero = step ^ step
         block = torch.arange(blocks, dtype=torch.int64, device=seeds.device)[None, :] + zero
         counter = (block, zero + site, step, zero + STREAMS[self.name])
@@ -71,7 +66,7 @@ class Stream:
         each = math.prod(shape[1:])
         blocks = -(-shape[0] * each // 4)
         seeds = self.seeds_S[:, None]
-        step = self.steps
+        step = self.step[:, None] if self.step.dim() else self.step
         zero = step ^ step
         place = torch.arange(rows[0] * each, rows[1] * each, dtype=torch.int64, device=seeds.device)[None, :] + zero
         lane = place // blocks

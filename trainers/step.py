@@ -128,7 +128,7 @@ def learn(pack: Pack, state: State, batches: Sequence[Batch]) -> None:
     _take(on, state.theta, theta)
     _take(on, state.m, m)
     _take(on, state.v, v)
-    for source, buffers, h in zip(pack.sources, state.averages, pack.source_h, strict=True):
+    for source, buffers, h in zip(pack.sources, state.averages, pack.average_h, strict=True):
         for buffer, updated in zip(buffers, source.update(buffers, state.theta, step, h), strict=True):
             _take(on, buffer, updated)
     state.loss_sum.add_(torch.where(alive, loss_M.double(), 0.0))

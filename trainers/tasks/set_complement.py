@@ -159,8 +159,10 @@ class SetComplement(Task):
 
     def _present(self, tokens: Tensor) -> Tensor:
         """Whether each token has occurred up to each position, bool (S, B, T, V)."""
-        ids = torch.arange(self.vocabulary, device=tokens.device)
-        return (tokens[..., None] == ids).cumsum(dim=-2) > 0
+        place = torch.arange(tokens.shape[-1], device=tokens.device)
+        never = place.new_full((*tokens.shape[:-1], self.vocabulary), tokens.shape[-1])
+        first = never.scatter_reduce(-1, tokens, place.expand_as(tokens), "amin")
+        return first[..., None, :] <= place[:, None]
 
 
 def _every_input(vocabulary: int, length: int) -> tuple[tuple[int, ...], ...]:
