@@ -40,9 +40,9 @@ def adamw(
     h: weight_decay, beta1, beta2, epsilon, each (M, 1) float64.
     """
     dtype = theta.dtype
-    beta1, beta2 = h["beta1"], h["beta2"]
-    correction1 = 1.0 - beta1 ** step.double()
-    correction2 = torch.sqrt(1.0 - beta2 ** step.double())
+    beta1, beta2, t = h["beta1"], h["beta2"], step.double()
+    correction1 = 1.0 - beta1**t
+    correction2 = torch.sqrt(1.0 - beta2**t)
     # Written into what is new in here: the bits of m + (1 - beta1) (gradient - m) and so on, in less memory.
     m = (gradient - m).mul_((1.0 - beta1).to(dtype)).add_(m)
     v = (v * beta2.to(dtype)).add_(((1.0 - beta2).to(dtype) * gradient).mul_(gradient))

@@ -122,8 +122,8 @@ def learn(pack: Pack, state: State, batches: Sequence[Batch]) -> None:
         theta, m, v = adamw(state.theta, gradient, state.m, state.v, step, rate, pack.decay_mask, pack.h)
     else:
         theta, m, v = gradient_descent(state.theta, gradient, rate, pack.decay_mask, pack.h), state.m, state.v
-    finite = torch.isfinite(loss_M) & torch.isfinite(theta.abs().add_(v).sum(dim=1))
-    alive = (state.failed_at < 0) & finite
+    loss_M, going_M = loss_M.double(), state.failed_at < 0
+    alive = going_M & torch.isfinite(loss_M + theta.abs().add_(v).sum(dim=1))
     on = None if _everyone(alive) else alive[:, None]
     _take(on, state.theta, theta)
     _take(on, state.m, m)
@@ -131,9 +131,9 @@ def learn(pack: Pack, state: State, batches: Sequence[Batch]) -> None:
     for source, buffers, h in zip(pack.sources, state.averages, pack.average_h, strict=True):
         for buffer, updated in zip(buffers, source.update(buffers, state.theta, step, h), strict=True):
             _take(on, buffer, updated)
-    state.loss_sum.add_(torch.where(alive, loss_M.double(), 0.0))
+    state.loss_sum.add_(torch.where(alive, loss_M, 0.0))
     state.loss_steps.add_(alive)
-    state.failed_at.copy_(torch.where((state.failed_at < 0) & ~finite, step, state.failed_at))
+    state.failed_at.copy_(torch.where(going_M ^ alive, step, state.failed_at))
     state.step.copy_(step)
 
 
