@@ -32,7 +32,7 @@ class Ahead:
         self._first = self._last = 0  # the steps that are drawn: first + 1 to last
 
     def batches(self, done: int, stop: int) -> tuple[Batch, ...]:
-        """What the step after `done` steps trains on, (M, B, ...); where it is not drawn yet, with none after `stop`."""
+        """What the step after `done` steps trains on, (M, B, ...). What is drawn for it ends with the step `stop`."""
         if not self._first <= done < self._last:
             self._first, self._last = done, min(done + self.most, stop)
             self._drawn = _drawn(self.pack.task, self.pack.seeds_S, self._first, self._last, self.rows)
@@ -79,7 +79,9 @@ def _equal(some: Sequence[Batch], others: Sequence[Batch]) -> bool:
     """Whether batches are the same, to the last bit and in everything else that they hold."""
     if [type(one) for one in some] != [type(one) for one in others]:
         return False
-    pairs = (pair for two in zip(some, others, strict=True) for pair in zip(*(vars(b).values() for b in two), strict=True))
+    pairs = (
+        pair for two in zip(some, others, strict=True) for pair in zip(*(vars(b).values() for b in two), strict=True)
+    )
     return all(_same(*pair) for pair in pairs)
 
 

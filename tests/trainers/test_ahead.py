@@ -1,4 +1,4 @@
-"""Batches of several steps in one draw are those of one step at a time, whatever the task and wherever training stops."""
+"""Batches of several steps in one draw are those of one step at a time, for every task, wherever training stops."""
 
 import sys
 from collections.abc import Sequence
@@ -116,7 +116,7 @@ def test_a_draw_of_many_steps_has_the_batches_of_each(member, task: Any, seeds: 
     one_by_one.most = 1
     many = Ahead(pack)
     many.most = 3
-    for done in (0, 1, 2, 3, 4, 7, 8):  # two whole draws, and one in the middle of which another run begins
+    for done in (0, 1, 2, 3, 4, 7, 8, 1):  # whole draws, one that begins elsewhere, and back
         wanted = sampled(pack, torch.tensor(done + 1), pack.optimization.batch_size)
         same(one_by_one.batches(done, 100), wanted)
         same(many.batches(done, 100), wanted)
@@ -156,7 +156,9 @@ def test_nothing_is_drawn_beyond_a_stop(member, recorder, monkeypatch) -> None:
 
 def test_a_draw_is_bounded(member, monkeypatch) -> None:
     few, many = (Ahead(packed(member, Last(), training__batch_size=rows)).most for rows in (16, 2000))
-    assert few == ahead.MOST_STEPS and many == ahead.CELLS // (3 * 4 * 2000 * 3)  # tokens, targets, weight of 4 positions
+    assert few == ahead.MOST_STEPS and many == ahead.CELLS // (
+        3 * 4 * 2000 * 3
+    )  # tokens, targets, weight of 4 positions
     assert Ahead(packed(member, Last(), training__batch_size=10**6)).most == 1
 
 
@@ -175,7 +177,9 @@ def test_training_is_the_same_however_far_ahead(member, recorder, monkeypatch, t
             assert mine.loss_M.tobytes() == theirs.loss_M.tobytes()
 
 
-def test_a_pack_resumed_in_the_middle_of_a_draw_goes_on_with_the_same_batches(member, recorder, tmp_path, monkeypatch) -> None:
+def test_a_pack_resumed_in_the_middle_of_a_draw_goes_on_with_the_same_batches(
+    member, recorder, tmp_path, monkeypatch
+) -> None:
     class EndsError(Exception):
         pass
 

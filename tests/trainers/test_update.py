@@ -68,7 +68,12 @@ def test_averages_have_the_bits_of_their_formulas_idle_or_not(t: int) -> None:
     ema, anchor, average, theta = torch.randn(4, 3, 80, generator=torch.Generator().manual_seed(4))
     numbers = {"decay": column(0.9, 0.5, 0.0), "kappa": column(0.5, -1.0, 0.3), "eta": column(0.2, 0.1, -1.0)}
     numbers |= {"rho": column(10.0, 2.0, 3.0), "gamma": column(1.0, 2.0, 0.5)}
-    for burn_in, period in (((0, 0, 0), (1, 1, 1)), ((0, 3, 2), (1, 1, 2)), ((0, 0, 0), (1, 2, 3)), ((2, 0, 9), (1, 1, 1))):
+    for burn_in, period in (
+        ((0, 0, 0), (1, 1, 1)),
+        ((0, 3, 2), (1, 1, 2)),
+        ((0, 0, 0), (1, 2, 3)),
+        ((2, 0, 9), (1, 1, 1)),
+    ):
         h = {**numbers, "burn_in": torch.tensor(burn_in)[:, None], "update_period": torch.tensor(period)[:, None]}
         short = {name: value for name, value in h.items() if not (value == Ema.idle.get(name, -1)).all()}
         after = t - h["burn_in"]
@@ -78,12 +83,16 @@ def test_averages_have_the_bits_of_their_formulas_idle_or_not(t: int) -> None:
         moved = ema * (1.0 - beta).float() + theta * beta.float()
         corrected = moved + alpha.float() * (theta - anchor)
         burning, due = after <= 0, after % h["update_period"] == 0
-        wanted = [torch.where(burning, theta, torch.where(due, new, old)) for new, old in ((moved, ema), (corrected, average))]
+        wanted = [
+            torch.where(burning, theta, torch.where(due, new, old)) for new, old in ((moved, ema), (corrected, average))
+        ]
         for given in (h, short):
             got = Bema().update((ema, anchor, average), theta, torch.tensor(t), given)
             assert torch.equal(got[0], wanted[0]) and torch.equal(got[2], wanted[1])
             assert torch.equal(got[1], torch.where(burning, theta, anchor))
-            assert torch.equal(Ema(decay=0.5).update((ema,), theta, torch.tensor(t), given)[0], plain_ema(ema, theta, t, h))
+            assert torch.equal(
+                Ema(decay=0.5).update((ema,), theta, torch.tensor(t), given)[0], plain_ema(ema, theta, t, h)
+            )
 
 
 class Passes(TorchDispatchMode):
@@ -195,4 +204,14 @@ def test_a_failed_member_keeps_its_whole_state(member) -> None:
         step_once(alone, other)
     assert all(torch.equal(*two) for two in zip(before, of(state, 1), strict=True))
     assert all(torch.equal(*two) for two in zip(of(other, 0), of(state, 0), strict=True))
+    state.failed_at[0] = 2  # it is healthy, and frozen all the same
+    before = of(state, 0)
+    step_once(pack, state)
+    assert all(torch.equal(*two) for two in zip(before, of(state, 0), strict=True)) and int(state.failed_at[0]) == 2
+
+
+def test_who_goes_on_is_counted(member) -> None:
+    pack = packed(member)
+    state = State.initial(pack)
+    step_once(pack, state)
     assert int(state.failed_at[0]) == -1 and int(state.loss_steps[0]) == int(state.step)

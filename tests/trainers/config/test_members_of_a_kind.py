@@ -66,7 +66,9 @@ def test_every_absent_or_mistaken_member_is_named(half_a_task: type[Settings]) -
     assert "Half.loss is not a method" in said
     assert "Half.rows takes (logits, batch), and it is called with (logits_MBTV, batch, lengths)" in said
     assert {"Half has no metrics", "Half has no trained_lengths", "Half has no method evaluation_batches"} <= set(said)
-    assert not any(re.search(rf"\b{name}\b", text) for text in said for name in ("inputs", "outputs", "causal", "compiles"))
+    assert not any(
+        re.search(rf"\b{name}\b", text) for text in said for name in ("inputs", "outputs", "causal", "compiles")
+    )
 
 
 def test_a_task_of_an_earlier_version_is_refused_with_what_changed(

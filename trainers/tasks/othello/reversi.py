@@ -1,9 +1,8 @@
 """Vectorised Othello on n x n boards: one int64 of bits for each side, any number of games at once.
 
-Square index = n * row + column. A disc bitboard has bit `square` set. Four directions, which go
-up, and their opposites are a trailing dimension each, so that legal moves of all games come from a few dozen elementwise
-operations. Everything is torch and runs on any
-device. `own` is the side to move.
+Square index = n * row + column. A disc bitboard has bit `square` set. Four directions, which go up, and their opposites
+are a trailing dimension each, so that legal moves of all games come from a few dozen elementwise operations. Everything
+is torch and runs on any device. `own` is the side to move.
 """
 
 from dataclasses import dataclass
@@ -46,7 +45,7 @@ class Board:
     def _steps(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
         """Four distances in bits, and where a disc may land that goes so far up (left shift), or down (right shift).
 
-        The right shift of an int64 copies the sign bit downwards; those squares are no landing squares either.
+        The right shift of an int64 copies the sign bit downwards, to squares where no disc lands that comes from above.
         """
         n, ways = self.n, ((0, 1), (1, -1), (1, 0), (1, 1))
         amounts = tuple(n * row + column for row, column in ways)
@@ -56,10 +55,7 @@ class Board:
             return sum(1 << square for square in on_board)
 
         up = tuple(_signed(landing(row, column)) for row, column in ways)
-        down = tuple(
-            _signed(landing(-row, -column) & (2 ** (64 - by) - 1))
-            for (row, column), by in zip(ways, amounts, strict=True)
-        )
+        down = tuple(_signed(landing(-row, -column)) for row, column in ways)
         return amounts, up, down
 
     def directions(self, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
