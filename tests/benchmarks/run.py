@@ -15,6 +15,7 @@ import json
 import os
 import platform
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,11 @@ sys.path.insert(0, str(HERE))
 
 import overhead  # noqa: E402
 import throughput  # noqa: E402
+
+
+def there(arms: Sequence[str], jax: str | None) -> list[str]:
+    """The arms that can run."""
+    return [arm for arm in arms if jax or arm != "J-vmap"]
 
 
 def main() -> None:
@@ -45,10 +51,12 @@ def main() -> None:
     pages: list[str] = []
     for part in parts:
         if part == "whole":
-            found[part] = throughput.whole(asked.rounds, jax=bool(asked.jax), long=asked.long)
+            found[part] = throughput.whole(asked.rounds, there(throughput.DECIDING, asked.jax))
+            if asked.long:
+                found[part] += throughput.whole(1, there(throughput.LONG, asked.jax), "W1_LONG")
             pages.append(throughput.whole_page(found[part]))
         elif part == "steady":
-            found[part] = throughput.steady(jax=bool(asked.jax))
+            found[part] = throughput.steady({name: there(arms, asked.jax) for name, arms in throughput.ALL.items()})
             pages.append(throughput.steady_page(found[part]))
         else:
             found[part] = overhead.measured()

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +17,13 @@ import psutil
 from workloads import WORKLOADS, Workload
 
 HERE = Path(__file__).resolve().parent
-REFERENCE = "B-eager"
 DECIDING = ("B-eager", "B-compiled", "C-reused", "J-vmap", "L-auto", "L-ray")
 LONG = ("B-eager", "J-vmap", "L-auto")
-ALL = ("B-eager", "B-compiled", "C-reused", "J-vmap")
-OURS = {
-    "W1": ("D-eager", "D-compiled", "E-eager", "E-compiled", "F-eager", "F-compiled"),
-    "W2": ("E-eager", "F-eager", "F-compiled"),
-    "W3": ("E-eager", "E-compiled"),
+_SCRIPTS = ("B-eager", "B-compiled", "C-reused")
+ALL = {
+    "W1": (*_SCRIPTS, "J-vmap", *(f"{way}-{how}" for way in "DEF" for how in ("eager", "compiled"))),
+    "W2": (*_SCRIPTS, "J-vmap", "E-eager", "F-eager", "F-compiled"),
+    "W3": (*_SCRIPTS, "E-eager", "E-compiled"),
 }
 Row = dict[str, Any]
 
@@ -96,22 +95,18 @@ class Checked:
                 assert gap <= spread + 0.005, f"{arm} {average} {c}: medians {gap:.4f} apart, quartiles {spread:.4f}"
 
 
-def whole(rounds: int, *, jax: bool, long: bool = False) -> list[Row]:
-    """Whole runs of W1 in turns: every arm with empty caches, and lengthwise once more with what it then has."""
+def whole(rounds: int, arms: Sequence[str], name: str = "W1") -> list[Row]:
+    """Whole runs in turns: every arm with empty caches, and lengthwise once more with what it then has."""
     rows, check = list[Row](), Checked()
-    plan = [("W1", DECIDING, rounds)] + ([("W1_LONG", LONG, 1)] if long else [])
-    for name, arms, count in plan:
-        for turn in range(count):
-            for arm in arms:
-                if arm == "J-vmap" and not jax:
-                    continue
-                with tempfile.TemporaryDirectory(prefix="bench-cache-") as cache:
-                    for caches in ("empty", "filled") if arm == "L-auto" else ("empty",):
-                        found = run_arm(arm, name, Path(cache))
-                        check(WORKLOADS[name], found)
-                        kept = {key: found[key] for key in ("workload", "arm", "wall", "load")}
-                        rows.append({**kept, "round": turn, "caches": caches, **_phases(found)})
-                        print(f"{name} round {turn + 1} {arm}, caches {caches}: {found['wall']:.1f} s", flush=True)
+    for turn in range(rounds):
+        for arm in arms:
+            with tempfile.TemporaryDirectory(prefix="bench-cache-") as cache:
+                for caches in ("empty", "filled") if arm == "L-auto" else ("empty",):
+                    found = run_arm(arm, name, Path(cache))
+                    check(WORKLOADS[name], found)
+                    kept = {key: found[key] for key in ("workload", "arm", "wall", "load")}
+                    rows.append({**kept, "round": turn, "caches": caches, **_phases(found)})
+                    print(f"{name} round {turn + 1} {arm}, caches {caches}: {found['wall']:.1f} s", flush=True)
     return rows
 
 
@@ -121,14 +116,12 @@ def _phases(found: Row) -> Row:
     return {"first": min(times) - found["began"], "rest": found["began"] + found["wall"] - max(times)}
 
 
-def steady(*, jax: bool) -> list[Row]:
-    """One round of every arm of W1, W2 and W3."""
+def steady(arms_of: Mapping[str, Sequence[str]]) -> list[Row]:
+    """One round of the arms of each work."""
     rows, check = list[Row](), Checked()
     with tempfile.TemporaryDirectory(prefix="bench-cache-") as cache:
-        for name, ours in OURS.items():
-            for arm in (*ALL, *ours):
-                if arm == "J-vmap" and (not jax or WORKLOADS[name].layers):
-                    continue
+        for name, arms in arms_of.items():
+            for arm in arms:
                 found = run_arm(arm, name, Path(cache))
                 check(WORKLOADS[name], found)
                 kept = {key: found[key] for key in ("workload", "arm", "wall", "largest", "load")}
