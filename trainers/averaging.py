@@ -167,11 +167,9 @@ class NormMatched(Bema):
     @property
     def source(self) -> Average:
         """BEMA with the same numbers, unless a subclass keeps something else."""
-        return (
-            self
-            if type(self) is not NormMatched
-            else Bema(**{item.name: getattr(self, item.name) for item in settings_fields(Bema)})
-        )
+        if type(self) is not NormMatched:
+            return self
+        return Bema(**{item.name: getattr(self, item.name) for item in settings_fields(Bema)})
 
     def weights(self, buffers: tuple[Tensor, ...], theta: Tensor, layout: Layout) -> Tensor:
         """Raw weights with BEMA's norm for each parameter; parameters of norm zero stay as they are."""
