@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from trainers.ahead import Ahead
 from trainers.evaluate import evaluate
 from trainers.pack import Pack, State
 from trainers.step import learn, sampled, step_once
@@ -66,6 +67,15 @@ def test_neither_a_step_nor_an_evaluation_waits(member, name: str) -> None:
     state = State.initial(pack)
     assert waits(lambda: step_once(pack, state)) == set()
     assert waits(lambda: evaluate(pack, state)) == set()
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_batches_of_several_steps_are_drawn_without_waiting(member, name: str) -> None:
+    task, model = TASKS[name]
+    pack = Pack([member(seed, task={"name": name, **task}, model=model) for seed in (0, 1, 0)], torch.device("cpu"))
+    drawn = Ahead(pack)
+    drawn.most = 3
+    assert waits(lambda: [drawn.batches(done, 8) for done in range(8)]) == set()
 
 
 @pytest.mark.parametrize("name", TASKS)
