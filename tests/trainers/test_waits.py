@@ -75,7 +75,7 @@ def test_batches_of_several_steps_are_drawn_without_waiting(member, name: str) -
     pack = Pack([member(seed, task={"name": name, **task}, model=model) for seed in (0, 1, 0)], torch.device("cpu"))
     drawn = Ahead(pack)
     drawn.most = 3
-    assert waits(lambda: [drawn.batches(done, 8) for done in range(8)]) == set()
+    assert waits(lambda: [drawn.batches(done, 7) for done in range(7)]) == set()
 
 
 @pytest.mark.parametrize("name", TASKS)
