@@ -18,6 +18,7 @@ from trainers.errors import PackError
 from trainers.files.checkpoint import Snapshot
 from trainers.files.stored_state import fitted
 from trainers.parameters import Layout
+from trainers.tasks.task import EvaluationBatch
 
 
 class Pack:
@@ -49,6 +50,7 @@ class Pack:
         self.drops = rates[:, 0] if rates is not None and dropping else None
         self.averages = tuple(first.averages[label] for label in self.labels)
         self.average_h = tuple(self._columns([member.averages[label] for member in members]) for label in self.labels)
+        self.kept_inputs: tuple[EvaluationBatch, ...] | None = None  # see trainers.evaluation_inputs
 
     def __len__(self) -> int:
         return len(self.members)
