@@ -27,14 +27,13 @@ from trainers.errors import Problem
 from trainers.layers.embedding import embed
 from trainers.layers.linear import linear
 from trainers.layers.norm import layer_norm
+from trainers.masked import below_largest, exponentials_
 from trainers.models.dropout import SITES, dropout_rate, dropout_sites, site_problems
 from trainers.models.model import Model, Recorded
 from trainers.noise import Noise
 from trainers.parameters import Parameter
 from trainers.positions.context import Recorder
 from trainers.tasks.task import Task
-
-_FAR = 2.0**126  # takes a score below every other one, and is less than half of the largest float32
 
 
 @register("model", "attention_only")
@@ -211,19 +210,18 @@ class AttentionOnly(Model):
         e = weights["embedding"]
         (m, vocabulary, _), (_, b, t) = e.shape, tokens_MBT.shape
         scores = self._score_table(weights) if self.attention == "softmax" else e.new_zeros(m, vocabulary, vocabulary)
-        tokens_M1TB = tokens_MBT.mT[:, None]
-        last = e.new_zeros(m, vocabulary, t, b).scatter_(1, tokens_M1TB, 1.0)
+        last = e.new_zeros(m, vocabulary, t, b).scatter_(1, tokens_MBT.mT[:, None], 1.0)
         times = last.cumsum(dim=2).flatten(2)
-        last, seen = last.flatten(2), times.clamp(max=1.0)
-        found = torch.bmm(scores.mT, last).sub_(1.0 - seen, alpha=_FAR)
-        found = found.sub_(found.amax(dim=1, keepdim=True)).mul_(seen).exp_().mul_(times)
+        of_last = torch.cat([scores, torch.bmm(e, weights["unembedding"])], dim=2).mT
+        found, logits = torch.bmm(of_last, last.flatten(2)).split([vocabulary, len(of_last[0]) - vocabulary], dim=1)
+        _, below = below_largest(found, (1.0 - times).clamp_(min=0.0), dim=1)
+        found = exponentials_(below, times)
         sums = found.sum(dim=1, keepdim=True)
         if record is not None:
             record("tokens", tokens_MBT)
             record("largest", sums.reciprocal().reshape(m, t, b).mT)  # the largest one is 1 before it is divided
-        tables = torch.cat([torch.bmm(e, weights["unembedding"]), self._displacement(weights)], dim=1)
-        both = torch.cat([last, found.div_(sums)], dim=1)
-        return torch.bmm(tables.mT, both).reshape(m, -1, t, b).permute(0, 3, 2, 1)
+        logits = logits.baddbmm(self._displacement(weights).mT, found.div_(sums))
+        return logits.unflatten(2, (t, b)).permute(0, 3, 2, 1)
 
     def _scores(self, weights: Mapping[str, Tensor], tokens_MBT: Tensor) -> Tensor:
         """Attention scores by table look-up, (M, B, T, T)."""
