@@ -19,6 +19,7 @@ from trainers.errors import PackError
 from trainers.files.checkpoint import Snapshot
 from trainers.files.stored_state import fitted
 from trainers.parameters import Layout
+from trainers.tasks.task import EvaluationBatch
 
 
 class Pack:
@@ -54,6 +55,7 @@ class Pack:
         self.buffers_at = tuple(distinct.index(source) for source in sources)  # by label, its place among the sources
         self.sources = tuple(of[0] for of in distinct)
         self.average_h = tuple(self._average_columns(of) for of in distinct)
+        self.kept_inputs: tuple[EvaluationBatch, ...] | None = None  # see trainers.evaluation_inputs
 
     def __len__(self) -> int:
         return len(self.members)
