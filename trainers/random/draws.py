@@ -1,4 +1,4 @@
-"""Who computes a draw: the C library on a CPU, an operator around it in a compiled program, torch code elsewhere."""
+"""Who computes a draw: draws.c on a CPU, as operators that the compiler need not look into; torch code elsewhere."""
 
 import torch
 from torch import Tensor
@@ -9,9 +9,8 @@ from trainers.random import library, native, reference
 def words(seeds_S: Tensor, step: Tensor, stream: int, site: int, count: int, part: tuple[int, int] | None) -> Tensor:
     """The `count` words of a draw of every seed, int64 (S, count); of words first..last-1 alone, if `part` is given."""
     if _in_c(seeds_S):
-        first, last = part or (0, count)
-        draw = _operator if torch.compiler.is_compiling() else native.words
-        return draw(seeds_S, step, stream, site, count, first, last)
+        found: Tensor = torch.ops.lengthwise.words.default(seeds_S, step, stream, site, count, *(part or (0, count)))
+        return found
     if part is None:
         return reference.words(seeds_S, step, stream, site, count)
     return reference.some_words(seeds_S, step, stream, site, count, part)
@@ -19,28 +18,50 @@ def words(seeds_S: Tensor, step: Tensor, stream: int, site: int, count: int, par
 
 def sequential(words_STB: Tensor, n: int) -> Tensor:
     """Permutations of 0..n-1 begun, one entry after another: words (S, take, batch), int64 (S, batch, take)."""
-    here = _in_c(words_STB) and not torch.compiler.is_compiling()
-    return native.sequential(words_STB, n) if here else reference.sequential(words_STB, n)
+    if _in_c(words_STB):
+        found: Tensor = torch.ops.lengthwise.sequential.default(words_STB, n)
+        return found
+    return reference.sequential(words_STB, n)
 
 
 def order(words_SBN: Tensor, take: int) -> Tensor:
     """The places of the `take` smallest words of each row, ascending, the earlier of equal ones first."""
-    here = _in_c(words_SBN) and not torch.compiler.is_compiling()
-    return native.order(words_SBN, take) if here else reference.order(words_SBN, take)
+    if _in_c(words_SBN):
+        found: Tensor = torch.ops.lengthwise.order.default(words_SBN, take)
+        return found
+    return reference.order(words_SBN, take)
 
 
 def _in_c(given: Tensor) -> bool:
-    """Whether the library computes what is drawn from this tensor: a plain one, on a CPU."""
-    if given.device.type != "cpu":
-        return False
-    if torch.compiler.is_compiling():
-        return library.available()
-    return type(given) is Tensor and library.available()
+    return given.device.type == "cpu" and library.available()
 
 
-_operator = torch.library.custom_op("lengthwise::words", native.words, mutates_args=())
-
-
-@_operator.register_fake
-def _(seeds_S: Tensor, step: Tensor, stream: int, site: int, count: int, first: int, last: int) -> Tensor:
+def _words_shape(
+    seeds_S: Tensor, step: Tensor, stream: int, site: int, count: int, first: int, last: int
+) -> Tensor:
     return seeds_S.new_empty((seeds_S.shape[0], last - first))
+
+
+def _sequential_shape(words_STB: Tensor, n: int) -> Tensor:
+    seeds, take, batch = words_STB.shape
+    return words_STB.new_empty((seeds, batch, take))
+
+
+def _order_shape(words_SBN: Tensor, take: int) -> Tensor:
+    return words_SBN.new_empty((*words_SBN.shape[:-1], take))
+
+
+# Not torch.library.custom_op: a call of one of its operators costs 8 us more, as much as all else of a small draw.
+_operators = torch.library.Library("lengthwise", "DEF")
+_operators.define(
+    "words(Tensor seeds, Tensor step, int stream, int site, SymInt count, SymInt first, SymInt last) -> Tensor"
+)
+_operators.define("sequential(Tensor words, SymInt n) -> Tensor")
+_operators.define("order(Tensor words, SymInt take) -> Tensor")
+for _name, _computed, _shape in (
+    ("words", native.words, _words_shape),
+    ("sequential", native.sequential, _sequential_shape),
+    ("order", native.order, _order_shape),
+):
+    _operators.impl(_name, _computed, "CPU")
+    torch.library.register_fake(f"lengthwise::{_name}", _shape, lib=_operators)
