@@ -144,8 +144,5 @@ def stepper(pack: Pack) -> Callable[[State], None]:
         return lambda state: step_once(pack, state)
     torch._dynamo.config.recompile_limit = 1024  # one process trains packs of many structures in turn
     torch._dynamo.config.accumulated_recompile_limit = 1024
-    if pack.task.compiles:
-        whole: Callable[[Pack, State], None] = torch.compile(step_once, dynamic=False, fullgraph=True)
-        return lambda state: whole(pack, state)
-    rest: Callable[[Pack, State, Sequence[Batch]], None] = torch.compile(learn, dynamic=False, fullgraph=True)
-    return lambda state: rest(pack, state, sampled(pack, state.step + 1, pack.optimization.batch_size))
+    compiled: Callable[[Pack, State, Sequence[Batch]], None] = torch.compile(learn, dynamic=False, fullgraph=True)
+    return lambda state: compiled(pack, state, sampled(pack, state.step + 1, pack.optimization.batch_size))

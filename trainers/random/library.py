@@ -6,7 +6,6 @@ cannot be written each process makes its own. Without a compiler that works the 
 """
 
 import ctypes
-import functools
 import hashlib
 import os
 import platform
@@ -15,6 +14,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -39,34 +39,48 @@ class _Unusable(Exception):
     """Why there is no library, in words."""
 
 
-@torch.compiler.assume_constant_result
+@dataclass
+class _Outcome:
+    """What came of looking for the library: nothing yet, the library, or why there is none."""
+
+    tried: bool = False
+    library: ctypes.CDLL | None = None
+    why: str | None = None
+
+
+_outcome = _Outcome()  # a plain object, of which a compiler that reads `available` need only look at the fields
+
+
 def available() -> bool:
-    """Whether numbers are drawn in C here; the first call makes or loads the library, or finds that it cannot."""
-    return _outcome()[0] is not None
+    """Whether numbers are drawn in C here; the first call makes or loads the library, or finds that it cannot.
+
+    While a program is compiled nothing is looked for, which no compiler could follow: what is known by then holds.
+    """
+    if not _outcome.tried and not torch.compiler.is_compiling():
+        _look()
+    return _outcome.library is not None
 
 
 def loaded() -> ctypes.CDLL:
     """The library. Call only where it is `available`."""
-    library, _ = _outcome()
-    assert library is not None
-    return library
+    assert _outcome.library is not None
+    return _outcome.library
 
 
 def said() -> str | None:
     """What a person should know of the library: that it could not be made, and what that costs. None: all is well."""
-    _, why = _outcome()
-    return why and (
-        f"random numbers are drawn by torch, ten times slower and to the same bits: {why}; with a C compiler (cc, gcc, "
-        "clang or $CC) a small library would be made"
+    return _outcome.why and (
+        f"random numbers are drawn by torch, ten times slower and to the same bits: {_outcome.why}; with a C compiler "
+        "(cc, gcc, clang or $CC) a small library would be made"
     )
 
 
-@functools.cache
-def _outcome() -> tuple[ctypes.CDLL | None, str | None]:
+def _look() -> None:
     try:
-        return _opened(), None
+        _outcome.library = _opened()
     except (_Unusable, OSError) as error:
-        return None, str(error)
+        _outcome.why = str(error)
+    _outcome.tried = True
 
 
 def _opened() -> ctypes.CDLL:
