@@ -31,6 +31,10 @@ class Batch:
         """The rows first..last-1."""
         return self._each(lambda tensor: tensor[:, first:last])
 
+    def tensors(self) -> list[Tensor]:
+        """The tensors that there are."""
+        return [tensor for tensor in vars(self).values() if isinstance(tensor, Tensor)]
+
     def _each(self, change: Callable[[Tensor], Tensor]) -> Self:
         changed = {name: change(value) for name, value in vars(self).items() if isinstance(value, Tensor)}
         return replace(self, **changed)

@@ -19,7 +19,8 @@ from orchestrator.running.schedulers import chosen
 from orchestrator.wording import counted, duration
 from search_spaces import SweepSpec
 from trainers.config.member import MemberConfig
-from trainers.cost import Cost, calibrate, will_compile
+from trainers.compiling import compiles
+from trainers.cost import Cost, calibrate
 
 CALIBRATIONS = 3  # structures that are measured; the time of others follows from their operations
 PATIENCE = 1e12  # operations of a step, in all its members, up to which it is measured: a minute on one core
@@ -127,7 +128,7 @@ def forecast(spec: SweepSpec, workers: int | None, working_dir: Path) -> Forecas
         weights_bytes=round(whole * sum(kept[pack.structural_key] * len(pack.members) for pack in packs)),
         keeps_weights=spec.resources.keep_weights,
         later=later,
-        compiles=any(will_compile(member) for member in examples.values()),
+        compiles=any(compiles(member) for member in examples.values()),
         evaluated=next((evaluated_sets(one) for one in examples.values() if further_distributions(one)), None),
         warnings=tuple(warnings),
     )

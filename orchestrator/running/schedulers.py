@@ -15,7 +15,7 @@ from orchestrator.running.protocol import Driver
 from orchestrator.wording import duration
 from search_spaces import Resources, SweepSpec
 from trainers.config.member import MemberConfig
-from trainers.step import rough_seconds
+from trainers.compiling import rough_seconds
 
 
 @dataclass(frozen=True, kw_only=True)
