@@ -46,7 +46,7 @@ class Pack:
         self.indexed = (self.seeds_S.repeat(2) if len(seeds) == 1 else self.seeds_S, torch.tensor(order, device=device))
         self.h = self._columns([member.optimization for member in members])
         betas = torch.tensor([member.optimization.betas for member in members], dtype=torch.float64, device=device)
-        self.h["beta1"], self.h["beta2"] = betas[:, :1], betas[:, 1:]
+        self.h["beta1"], self.h["beta2"] = (beta.contiguous() for beta in (betas[:, :1], betas[:, 1:]))
         rates = self._columns([member.model for member in members]).get("dropout")
         dropping = rates is not None and any(getattr(member.model, "dropout", 0.0) > 0 for member in members)
         self.drops = rates[:, 0] if rates is not None and dropping else None
