@@ -41,6 +41,14 @@ def compiles(member: MemberConfig, *, from_seconds: float = COMPILE_FROM_SECONDS
     return wanted if isinstance(wanted, bool) else rough_seconds(member) >= from_seconds
 
 
+def why(member: MemberConfig) -> str:
+    """Whether the step is compiled and what decides it, in words."""
+    if isinstance(member.optimization.compile, bool):
+        return f"{'yes' if member.optimization.compile else 'no'}, as training.compile says"
+    alone = f"one member alone would train about {rough_seconds(member):.1f} s uncompiled"
+    return f"{'yes' if compiles(member) else 'no'}: {alone}, and from {COMPILE_FROM_SECONDS:.1f} s on it is worth it"
+
+
 def rough_seconds(member: MemberConfig) -> float:
     """How long a member alone would train on one CPU core, uncompiled: from its operations, without measuring."""
     forward = member.model.operations(member.task, member.optimization.batch_size, member.task.train_positions)
