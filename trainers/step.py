@@ -14,6 +14,7 @@ from trainers.optim import adamw, clipped, gradient_descent
 from trainers.pack import Pack, State
 from trainers.random import Stream
 
+
 def sampled(pack: Pack, step: Tensor, rows: int) -> tuple[Batch, ...]:
     """So many rows that every member trains on at step `step` (counted from 1), drawn once for each seed."""
     stream = Stream(pack.seeds_S, "data", step)
@@ -61,7 +62,11 @@ def gradients(pack: Pack, theta: Tensor, batches: Sequence[Batch], step: Tensor)
 
         return _differentiated(mean, theta)
 
-    gradient, loss_M, weight_M = torch.zeros_like(theta), theta.new_zeros(theta.shape[0]), theta.new_zeros(theta.shape[0])
+    gradient, loss_M, weight_M = (
+        torch.zeros_like(theta),
+        theta.new_zeros(theta.shape[0]),
+        theta.new_zeros(theta.shape[0]),
+    )
     for rows, noise in slices:
 
         def summed(theta: Tensor, rows: Batch = rows, noise: Noise | None = noise) -> tuple[Tensor, Tensor]:
@@ -132,9 +137,13 @@ def stepper(
         return lambda state: step_once(pack, state)
     run = program(learn, pack.device.type)
     few = pack.of_few()
-    state = State.initial(few)
-    batches = sampled(few, state.step + 1, pack.optimization.batch_size)
+    state, batches = State.initial(few), batches_of_program(few, torch.zeros((), dtype=torch.int64, device=pack.device))
     any_size([*few.tensors(), *state.tensors(), *(tensor for batch in batches for tensor in batch.tensors())])
     with once(f"{pack.members[0].structural_key} {pack.device.type} {torch.get_num_threads()}", waiting):
         run(few, state, batches)
-    return lambda state: run(pack, state, sampled(pack, state.step + 1, pack.optimization.batch_size))
+    return lambda state: run(pack, state, batches_of_program(pack, state.step))
+
+
+def batches_of_program(pack: Pack, done: Tensor) -> list[Batch]:
+    """The batches after so many steps, as one program has them that serves all packs."""
+    return [batch.in_one_piece() for batch in sampled(pack, done + 1, pack.optimization.batch_size)]

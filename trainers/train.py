@@ -14,8 +14,8 @@ from trainers.evaluate import evaluate
 from trainers.files.checkpoint import Checkpoints
 from trainers.files.weights import write_weights
 from trainers.pack import Pack, State, weights_of
-from trainers.results import Curve, Evaluation, MemberResult, Progress, Reporter, WeightsFile
 from trainers.random import said
+from trainers.results import Curve, Evaluation, MemberResult, Progress, Reporter, WeightsFile
 from trainers.step import stepper
 from trainers.tasks.task import Evaluated
 

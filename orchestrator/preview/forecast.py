@@ -18,8 +18,8 @@ from orchestrator.running import inline
 from orchestrator.running.schedulers import chosen
 from orchestrator.wording import counted, duration
 from search_spaces import SweepSpec
+from trainers.compiling import compiles
 from trainers.config.member import MemberConfig
-from trainers.compiling import compiles, why
 from trainers.cost import Cost, calibrate
 
 CALIBRATIONS = 3  # structures that are measured; the time of others follows from their operations

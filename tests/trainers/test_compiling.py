@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from trainers.compiling import compiles, once, rough_seconds, why
+from trainers.compiling import any_size, compiles, once, rough_seconds, why
 from trainers.pack import Pack, State
-from trainers.step import learn, sampled
+from trainers.step import batches_of_program, learn
 
 CPU = torch.device("cpu")
 
@@ -87,17 +87,15 @@ def test_one_program_serves_packs_of_all_sizes(member, changes, accumulation) ->
     compiled = torch.compile(
         learn, dynamic=False, fullgraph=True, backend=lambda graph, _: calls.append(graph) or graph.forward
     )
-    from trainers.compiling import any_size
-
     first = Pack([member(0, **changes)] * 2, CPU).of_few()
     state = State.initial(first)
-    batches = sampled(first, state.step + 1, first.optimization.batch_size)
+    batches = batches_of_program(first, state.step)
     any_size([*first.tensors(), *state.tensors(), *(tensor for batch in batches for tensor in batch.tensors())])
     compiled(first, state, batches)
     for seeds in [(0, 0), (0, 1), (4, 1, 1, 2), (1, 2, 3, 4, 5)]:
         pack = Pack([member(seed, **changes) for seed in seeds], CPU)
         one, other = State.initial(pack), State.initial(pack)
-        batches = sampled(pack, one.step + 1, pack.optimization.batch_size)
+        batches = batches_of_program(pack, one.step)
         compiled(pack, one, batches)
         learn(pack, other, batches)
         torch.testing.assert_close(one.theta, other.theta)

@@ -85,7 +85,11 @@ def test_a_gradient_and_a_compiler_see_an_operator() -> None:
 
 def drawn(cache: Path, **environment: str) -> dict:
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM], check=True, capture_output=True, text=True, env=surroundings(cache, environment)
+        [sys.executable, "-c", PROGRAM],
+        check=True,
+        capture_output=True,
+        text=True,
+        env=surroundings(cache, environment),
     )
     return json.loads(done.stdout)
 
@@ -105,9 +109,7 @@ def test_without_a_compiler_the_torch_code_draws_the_same_and_says_what_is_lost(
 
 def test_processes_that_make_it_at_once_leave_one_whole_library(tmp_path) -> None:
     command = [sys.executable, "-c", PROGRAM]
-    started = [
-        subprocess.Popen(command, stdout=subprocess.PIPE, env=surroundings(tmp_path, {})) for _ in range(3)
-    ]
+    started = [subprocess.Popen(command, stdout=subprocess.PIPE, env=surroundings(tmp_path, {})) for _ in range(3)]
     assert all(json.loads(one.communicate()[0])["c"] for one in started)
     assert [path.suffix for path in (tmp_path / "lengthwise" / "native").iterdir()] == [".so"]
 

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,8 @@ from trainers.config.member import MemberConfig
 from trainers.cost import calibrate, estimate, kept_for_backward
 from trainers.errors import CheckpointError, PackError
 from trainers.pack import Pack, State
+from trainers.step import stepper
+from trainers.train import _compiled
 
 
 def test_evaluations_come_when_asked_for(member, recorder) -> None:
@@ -178,10 +181,10 @@ def test_a_resumed_pack_keeps_the_form_of_its_checkpoint(member, recorder, tmp_p
     train_module = sys.modules["trainers.train"]
     monkeypatch.setattr(train_module, "stepper", lambda pack, *_: stepper(pack, False))
     folder = Checkpoints(folder=tmp_path, every_steps=40)
-    members = [member(seed, training__compile="auto") for seed in (1, 2)]
+    members = [member(seed, training__compile="auto", evaluation__every=20) for seed in (1, 2)]
     monkeypatch.setattr(train_module, "compiles", lambda member, **_: compiled)
     train(members, recorder, checkpoints=folder)
-    (newest, *_) = reversed(sorted(tmp_path.glob("*.ckpt")))
+    newest = max(tmp_path.glob("*.ckpt"))
     assert json.loads(newest.read_bytes().partition(b"\n")[0])["compiled"] is compiled
     monkeypatch.setattr(train_module, "compiles", lambda member, **_: not compiled)
     assert {one.compiled for one in train(members, recorder, checkpoints=Checkpoints(folder=tmp_path))} == {compiled}

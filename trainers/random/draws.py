@@ -36,9 +36,7 @@ def _in_c(given: Tensor) -> bool:
     return given.device.type == "cpu" and library.available()
 
 
-def _words_shape(
-    seeds_S: Tensor, step: Tensor, stream: int, site: int, count: int, first: int, last: int
-) -> Tensor:
+def _words_shape(seeds_S: Tensor, step: Tensor, stream: int, site: int, count: int, first: int, last: int) -> Tensor:
     return seeds_S.new_empty((seeds_S.shape[0], last - first))
 
 
