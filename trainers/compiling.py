@@ -8,7 +8,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -17,10 +17,10 @@ from trainers.config.member import MemberConfig
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
-# A new program takes 10 to 15 s of one CPU core, one that is cached 3 s, and halves the time of training (set complement
-# of 20 tokens, width 32, 32 members). Compiling is the default where one member alone would train at least so long
-# uncompiled, by a rough model of one CPU core: so much for starting the kernels of a step, and so many operations a
-# second. Measured with tests/benchmarks/compile_cost.py.
+# A new program takes about 15 s of one CPU core, one that is cached 4 s, and training then takes half the time (set
+# complement of 20 tokens, width 32, 32 members; `python tests/benchmarks/compile_cost.py`). Compiling is the default
+# where one member alone would train at least so long uncompiled, by a rough model of one CPU core: so much for starting
+# the kernels of a step, and so many operations a second.
 COMPILE_FROM_SECONDS = 1.0
 COMPILED_BEFORE_FROM_SECONDS = 2.0  # what 0.1.0 went by; its checkpoints do not name their form
 _SECONDS_PER_STEP, _OPERATIONS_PER_SECOND = 5e-4, 2e10
@@ -65,8 +65,8 @@ def program(function: _Function, device: str) -> _Function:
         options["cpp.vec_isa_ok"] = True  # else it is found out by compiling for six seconds
     known = set(torch._inductor.list_options())
     options = {name: value for name, value in options.items() if name in known}
-    compiled: _Function = torch.compile(function, dynamic=False, fullgraph=True, options=options)
-    return compiled
+    compiled: Any = torch.compile(function, dynamic=False, fullgraph=True, options=options)
+    return cast(_Function, compiled)
 
 
 def any_size(tensors: Sequence[Tensor]) -> None:

@@ -134,8 +134,8 @@ def forecast(spec: SweepSpec, workers: int | None, working_dir: Path) -> Forecas
         weights_bytes=round(whole * sum(kept[pack.structural_key] * len(pack.members) for pack in packs)),
         keeps_weights=spec.resources.keep_weights,
         later=later,
-        compiles=any(compiles(member) for member in examples.values()),
-        compiled=tuple(dict.fromkeys(why(member) for member in examples.values())),
+        compiles=any(compiling.compiles(member) for member in examples.values()),
+        compiled=tuple(dict.fromkeys(compiling.why(member) for member in examples.values())),
         evaluated=next((evaluated_sets(one) for one in examples.values() if further_distributions(one)), None),
         warnings=tuple(warnings),
     )

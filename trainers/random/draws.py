@@ -1,5 +1,7 @@
 """Who computes a draw: draws.c on a CPU, as operators that the compiler need not look into; torch code elsewhere."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -50,7 +52,7 @@ def _order_shape(words_SBN: Tensor, take: int) -> Tensor:
 
 
 # Not torch.library.custom_op: a call of one of its operators costs 8 us more, as much as all else of a small draw.
-_operators = torch.library.Library("lengthwise", "DEF")
+_operators: Any = torch.library.Library("lengthwise", "DEF")  # type: ignore[no-untyped-call]
 _operators.define(
     "words(Tensor seeds, Tensor step, int stream, int site, SymInt count, SymInt first, SymInt last) -> Tensor"
 )

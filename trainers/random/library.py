@@ -35,7 +35,7 @@ _KNOWN = (
 )
 
 
-class _Unusable(Exception):
+class _UnusableError(Exception):
     """Why there is no library, in words."""
 
 
@@ -78,7 +78,7 @@ def said() -> str | None:
 def _look() -> None:
     try:
         _outcome.library = _opened()
-    except (_Unusable, OSError) as error:
+    except (_UnusableError, OSError) as error:
         _outcome.why = str(error)
     _outcome.tried = True
 
@@ -105,7 +105,7 @@ def _compiler() -> list[str]:
     for command in [wanted] if wanted else [[name] for name in _COMPILERS]:
         if found := shutil.which(command[0]):
             return [found, *command[1:]]
-    raise _Unusable(f"no C compiler is found ({' '.join(wanted) or ', '.join(_COMPILERS)})")
+    raise _UnusableError(f"no C compiler is found ({' '.join(wanted) or ', '.join(_COMPILERS)})")
 
 
 def _key(source: bytes, compiler: Sequence[str]) -> str:
@@ -133,11 +133,11 @@ def _made(compiler: Sequence[str], folder: Path) -> Path:
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
         except (subprocess.SubprocessError, OSError) as error:
-            raise _Unusable(f"{shlex.join(compiler)} cannot be run ({error})") from error
+            raise _UnusableError(f"{shlex.join(compiler)} cannot be run ({error})") from error
         if done.returncode == 0 and path.exists():
             return path
         why = why or next(iter(done.stderr.strip().splitlines()), f"exit status {done.returncode}")
-    raise _Unusable(f"{shlex.join(compiler)} cannot compile {_SOURCE.name} ({why})")
+    raise _UnusableError(f"{shlex.join(compiler)} cannot compile {_SOURCE.name} ({why})")
 
 
 def _checked(path: Path) -> ctypes.CDLL:
@@ -150,7 +150,7 @@ def _checked(path: Path) -> ctypes.CDLL:
     for name in ("words", "sequential", "order"):
         getattr(library, f"lengthwise_{name}").restype = None
     if not _right(library):
-        raise _Unusable(f"{path} computes other numbers than it should")
+        raise _UnusableError(f"{path} computes other numbers than it should")
     return library
 
 
