@@ -18,7 +18,7 @@ from orchestrator.running import inline
 from orchestrator.running.schedulers import chosen
 from orchestrator.wording import counted, duration
 from search_spaces import SweepSpec
-from trainers.compiling import compiles
+from trainers import compiling
 from trainers.config.member import MemberConfig
 from trainers.cost import Cost, calibrate
 
