@@ -3,7 +3,6 @@
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import ClassVar
 
 import numpy as np
 import torch
@@ -36,8 +35,6 @@ class SetComplement(Task):
     vocabulary: int = setting(20, low=3, help="number of tokens v")
     train_length: int = setting(5, low=1, help="trained on lengths 1..train_length")
     target: str = setting("sampled", choices=("sampled", "soft"), help="next token, or the whole distribution")
-
-    compiles: ClassVar[bool] = True
 
     def cross_checks(self) -> Iterator[Problem]:
         """A problem if a training row leaves no token absent."""
