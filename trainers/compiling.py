@@ -107,7 +107,8 @@ def once(key: str, waiting: Callable[[], None]) -> Iterator[None]:
             except OSError:
                 break
         if done.exists():
-            fcntl.flock(file, fcntl.LOCK_UN)
+            with contextlib.suppress(OSError):
+                fcntl.flock(file, fcntl.LOCK_UN)
         yield
         with contextlib.suppress(OSError):
             done.touch()

@@ -11,12 +11,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from trainers import train
 from trainers.random import Stream, library, native, reference
 
 REPOSITORY = Path(__file__).parents[2]
 seed = st.integers(-(2**63), 2**63 - 1)
 PROGRAM = """
 import json, torch
+from trainers import train
 from trainers.random import Stream, library, said
 stream = Stream(torch.tensor([3, 2**40]), "data", torch.tensor(5))
 found = [stream.bits(1, (7,)), stream.permutations(2, 3, 9, 4), stream.permutations(3, 2, 30, 20)]
@@ -105,6 +107,13 @@ def test_without_a_compiler_the_torch_code_draws_the_same_and_says_what_is_lost(
         assert without["found"] == with_c["found"] and not without["c"]
         assert why in without["said"] and "ten times slower" in without["said"]
     assert with_c["c"] and with_c["said"] is None
+
+
+def test_a_run_says_once_that_there_is_no_library(member, recorder, monkeypatch) -> None:
+    monkeypatch.setattr(library, "_outcome", library._Outcome(tried=True, why="no C compiler is found"))
+    for _ in range(2):
+        train([member()], recorder)
+    assert len(recorder.notices) == 1 and "no C compiler is found" in recorder.notices[0]
 
 
 def test_processes_that_make_it_at_once_leave_one_whole_library(tmp_path) -> None:

@@ -46,6 +46,7 @@ class _Outcome:
     tried: bool = False
     library: ctypes.CDLL | None = None
     why: str | None = None
+    told: bool = False
 
 
 _outcome = _Outcome()  # a plain object, of which a compiler that reads `available` need only look at the fields
@@ -68,8 +69,11 @@ def loaded() -> ctypes.CDLL:
 
 
 def said() -> str | None:
-    """What a person should know of the library: that it could not be made, and what that costs. None: all is well."""
-    return _outcome.why and (
+    """What a person should know of the library, once in a process: that there is none, and what that costs."""
+    if _outcome.why is None or _outcome.told:
+        return None
+    _outcome.told = True
+    return (
         f"random numbers are drawn by torch, ten times slower and to the same bits: {_outcome.why}; with a C compiler "
         "(cc, gcc, clang or $CC) a small library would be made"
     )
