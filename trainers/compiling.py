@@ -119,10 +119,10 @@ def _vectors_work() -> bool:
     """Whether the C++ compiler makes the widest vectors that an x86 has, so that torch need not try them one by one."""
     if platform.machine() != "x86_64" or platform.system() != "Linux":
         return False
-    from torch._inductor.cpp_builder import get_cpp_compiler
-
     try:
+        from torch._inductor.cpp_builder import get_cpp_compiler
+
         command = [get_cpp_compiler(), *_ISA_FLAGS, "-c", "-x", "c++", "-", "-o", "/dev/null"]
         return subprocess.run(command, input=_ISA_TRIAL, capture_output=True, timeout=60, check=False).returncode == 0
-    except (OSError, RuntimeError, subprocess.SubprocessError):
+    except (ImportError, OSError, RuntimeError, subprocess.SubprocessError):
         return False
