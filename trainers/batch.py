@@ -35,6 +35,14 @@ class Batch:
         """The rows first..last-1."""
         return self._each(lambda tensor: tensor[:, first:last])
 
+    def in_one_piece(self) -> Self:
+        """The same, with tensors that lie in memory as those of any other batch of these shapes."""
+        return self._each(Tensor.contiguous)
+
+    def tensors(self) -> list[Tensor]:
+        """The tensors that there are."""
+        return [tensor for tensor in vars(self).values() if isinstance(tensor, Tensor)]
+
     def _each(self, change: Callable[[Tensor], Tensor]) -> Self:
         changed = {name: change(value) for name, value in vars(self).items() if isinstance(value, Tensor)}
         return replace(self, **changed)

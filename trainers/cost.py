@@ -10,7 +10,7 @@ from trainers.ahead import Ahead
 from trainers.config.member import MemberConfig
 from trainers.evaluate import CELLS_OF_A_ROW_PIECE, evaluate
 from trainers.pack import Pack, State
-from trainers.step import compiles, learn, losses, noise_of, sampled
+from trainers.step import learn, losses, noise_of, sampled
 
 _PEAK = 3  # bytes at the peak of a step over bytes kept for the gradient: 2.7 to 3.3 measured, uncompiled encoders
 
@@ -68,7 +68,7 @@ def calibrate(member: MemberConfig, members: int, seconds: float = 2.0) -> float
     """Measured seconds per step of a pack of `members` members like this one, its share of the evaluations included.
 
     On one thread, as packs run, and always uncompiled, since compiling would take longer than the answer is worth: an
-    upper bound where the real run compiles (`will_compile`).
+    upper bound where the real run compiles (`compiling.compiles`).
     """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -100,8 +100,3 @@ def _seconds_per_step(pack: Pack, seconds: float) -> float:
         learn(pack, state, batches)
         count += 1
     return drawing + (time.monotonic() - began) / count
-
-
-def will_compile(member: MemberConfig) -> bool:
-    """Whether the step of this member's packs is compiled."""
-    return compiles(Pack([member], torch.device("cpu")))

@@ -4,6 +4,7 @@ Shapes: M members, S distinct seeds, P parameters of one member.
 """
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -19,6 +20,7 @@ from trainers.errors import PackError
 from trainers.files.checkpoint import Snapshot
 from trainers.files.stored_state import fitted
 from trainers.parameters import Layout
+from trainers.tasks.task import EvaluationBatch
 
 
 class Pack:
@@ -42,9 +44,11 @@ class Pack:
         self.seeds_S = torch.tensor(seeds, dtype=torch.int64, device=device)
         order = [seeds.index(member.seed) for member in members]
         self.index_M = None if order == list(range(len(seeds))) else torch.tensor(order, device=device)
+        # The same as a compiled program has it that serves all packs: never one seed alone, never without an index.
+        self.indexed = (self.seeds_S.repeat(2) if len(seeds) == 1 else self.seeds_S, torch.tensor(order, device=device))
         self.h = self._columns([member.optimization for member in members])
         betas = torch.tensor([member.optimization.betas for member in members], dtype=torch.float64, device=device)
-        self.h["beta1"], self.h["beta2"] = betas[:, :1], betas[:, 1:]
+        self.h["beta1"], self.h["beta2"] = (beta.contiguous() for beta in (betas[:, :1], betas[:, 1:]))
         rates = self._columns([member.model for member in members]).get("dropout")
         dropping = rates is not None and any(getattr(member.model, "dropout", 0.0) > 0 for member in members)
         self.drops = rates[:, 0] if rates is not None and dropping else None
@@ -54,9 +58,26 @@ class Pack:
         self.buffers_at = tuple(distinct.index(source) for source in sources)  # by label, its place among the sources
         self.sources = tuple(of[0] for of in distinct)
         self.average_h = tuple(self._average_columns(of) for of in distinct)
+        self.kept_inputs: tuple[EvaluationBatch, ...] | None = None  # see trainers.evaluation_inputs
 
     def __len__(self) -> int:
         return len(self.members)
+
+    def of_few(self) -> "Pack":
+        """A pack like this one, of its first member three times."""
+        few, place = copy(self), torch.zeros(3, dtype=torch.int64, device=self.device)
+        few.members = (self.members[0],) * 3
+        few.seeds_S = torch.tensor([self.members[0].seed], dtype=torch.int64, device=self.device)
+        few.index_M, few.indexed = place, (few.seeds_S.repeat(2), place)
+        few.h = {name: column[place] for name, column in self.h.items()}
+        few.average_h = tuple({name: column[place] for name, column in h.items()} for h in self.average_h)
+        few.drops = None if self.drops is None else self.drops[place]
+        return few
+
+    def tensors(self) -> list[Tensor]:
+        """What differs between its members, and their seeds: tensors whose first dimension is M or S."""
+        columns = [column for h in (self.h, *self.average_h) for column in h.values()]
+        return [*columns, *self.indexed, *([] if self.drops is None else [self.drops])]
 
     def _columns(self, settings: Sequence[Settings]) -> dict[str, Tensor]:
         """Every scalar member hyperparameter as a column (M, 1): float64, or int64 where all values are integers."""
@@ -112,10 +133,19 @@ class State:
             loss_steps=torch.zeros(count, dtype=torch.int64, device=pack.device),
         )
 
-    def snapshot(self, pack: Pack, evaluations: Sequence[bytes]) -> Snapshot:
-        """What a checkpoint keeps of a pack in this state, and of its evaluations so far."""
+    def tensors(self) -> list[Tensor]:
+        """Every tensor; the first dimension of all but `step` is M."""
+        plain = [value for value in vars(self).values() if isinstance(value, Tensor)]
+        return [*plain, *(buffer for buffers in self.averages for buffer in buffers)]
+
+    def snapshot(self, pack: Pack, evaluations: Sequence[bytes], compiled: bool | None = None) -> Snapshot:
+        """What a checkpoint keeps of a pack in this state, of its evaluations so far and of how it is computed."""
         return Snapshot(
-            step=int(self.step), arrays=self._arrays(pack), evaluations=evaluations, parameters=pack.layout.shapes
+            step=int(self.step),
+            arrays=self._arrays(pack),
+            evaluations=evaluations,
+            parameters=pack.layout.shapes,
+            compiled=compiled,
         )
 
     def restored(self, stored: Snapshot, pack: Pack) -> "State":

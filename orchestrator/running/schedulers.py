@@ -14,8 +14,8 @@ from orchestrator.running.host import end_unused, hosted, may_be_local
 from orchestrator.running.protocol import Driver
 from orchestrator.wording import duration
 from search_spaces import Resources, SweepSpec
+from trainers.compiling import rough_seconds
 from trainers.config.member import MemberConfig
-from trainers.step import rough_seconds
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -130,9 +130,8 @@ class SetComplement(Task):
 
     def rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
         """The scores of every row, and the logarithms of what it gives to absent and to other tokens, (M, B, L)."""
-        at = constant(tuple(s - 1 for s in lengths), logits_MBTV.device)
-        absent = ~self._present(batch.tokens).index_select(2, at)
-        rows, log_valid, log_invalid = uniform.row_scores(logits_MBTV.index_select(2, at), absent)
+        absent = torch.ceil(uniform.classes_first(batch.targets, lengths))
+        rows, log_valid, log_invalid = uniform.row_scores(uniform.classes_first(logits_MBTV, lengths), absent)
         return {**rows, "log_valid": log_valid, "log_invalid": log_invalid}
 
     def reduce(self, rows: Mapping[str, Tensor], batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:

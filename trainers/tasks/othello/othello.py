@@ -138,7 +138,8 @@ class Othello(Task):
         """The scores of every game, and whether it is still going on, (M, B, L)."""
         at = constant(tuple(s - 1 for s in lengths), logits_MBTV.device)
         allowed = self._allowed(batch.targets.index_select(2, at))
-        rows, _, _ = uniform.row_scores(logits_MBTV.index_select(2, at), allowed)
+        first = uniform.classes_first(allowed, tuple(range(1, len(lengths) + 1)))
+        rows, _, _ = uniform.row_scores(uniform.classes_first(logits_MBTV, lengths), first)
         return {**rows, "games": allowed.any(dim=-1)}
 
     def reduce(self, rows: Mapping[str, Tensor], batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
