@@ -8,7 +8,10 @@ import hashlib
 import io
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -32,6 +35,34 @@ PACKAGE = Path(__file__).parents[1]
 DECIDING = ("figures", "results", "statistics", "wording.py")  # of the package: what a figure shows follows from these
 
 
+@dataclass(frozen=True)
+class Drawing:
+    """A figure that is to be in a file, and the digest of all that it follows from."""
+
+    path: Path
+    draw: Callable[[], Figure]
+    digest: str
+
+    def is_there(self) -> bool:
+        """Whether the file holds this very figure."""
+        return drawn_digest(self.path) == self.digest
+
+    def make(self) -> None:
+        """Draw and write it."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        content = io.BytesIO()
+        figure = self.draw()
+        figure.set_dpi(150)
+        if figure.axes and figure.get_layout_engine() is None:
+            arrange(figure)
+        # What savefig does but for a pass that draws nothing and costs as much as the one that draws.
+        FigureCanvasAgg(figure).print_png(content, metadata={"Software": None, "lengthwise": self.digest})
+        write_whole(self.path, [content.getvalue()])
+
+
+_put_off: ContextVar[list[Drawing] | None] = ContextVar("_put_off", default=None)
+
+
 def save(path: Path, draw: Callable[[], Figure], *facts: Any) -> Path:
     """Draw and write, unless `path` already holds the figure of the same facts drawn by the same code.
 
@@ -39,18 +70,25 @@ def save(path: Path, draw: Callable[[], Figure], *facts: Any) -> Path:
     """
     code = f"{digest_of_sources(PACKAGE, DECIDING)} {digest_of_sources(Path(draw.__code__.co_filename))}"
     written = json.dumps(facts, sort_keys=True, default=repr)
-    digest = hashlib.sha256(f"{mpl.__version__}\n{code}\n{written}".encode()).hexdigest()
-    if drawn_digest(path) != digest:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        content = io.BytesIO()
-        figure = draw()
-        figure.set_dpi(150)
-        if figure.axes and figure.get_layout_engine() is None:
-            arrange(figure)
-        # What savefig does but for a pass that draws nothing and costs as much as the one that draws.
-        FigureCanvasAgg(figure).print_png(content, metadata={"Software": None, "lengthwise": digest})
-        write_whole(path, [content.getvalue()])
+    drawing = Drawing(path, draw, hashlib.sha256(f"{mpl.__version__}\n{code}\n{written}".encode()).hexdigest())
+    if not drawing.is_there():
+        waiting = _put_off.get()
+        if waiting is None:
+            drawing.make()
+        else:
+            waiting.append(drawing)
     return path
+
+
+@contextmanager
+def put_off() -> Iterator[list[Drawing]]:
+    """Draw nothing in this block: what `save` is asked for there, and is not in its file yet, is listed instead."""
+    waiting: list[Drawing] = []
+    before = _put_off.set(waiting)
+    try:
+        yield waiting
+    finally:
+        _put_off.reset(before)
 
 
 @cache
