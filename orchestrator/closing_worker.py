@@ -9,7 +9,7 @@ import io
 import json
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from functools import partial
 from multiprocessing.connection import Connection, wait
@@ -32,7 +32,8 @@ def serve(descriptor: int) -> None:
     connection: Connection[bytes, bytes] = Connection(descriptor)
     try:
         request = json.loads(connection.recv_bytes())
-        {"prepare": _prepare, "publish": _publish, "close": _close}[request.pop("do")](connection, **request)
+        answers: dict[str, Callable[..., None]] = {"prepare": _prepare, "publish": _publish, "close": _close}
+        answers[request.pop("do")](connection, **request)
     except (EOFError, OSError):
         os._exit(1)  # the driver is gone
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.axis import Axis
+from matplotlib.axis import Axis, YAxis
 from matplotlib.backends.backend_agg import FigureCanvasAgg, RendererAgg
 from matplotlib.figure import Figure
 from matplotlib.text import Text
@@ -62,12 +62,12 @@ def label_log_axes(figure: Figure) -> None:
 def _most_labels(axis: Axis) -> float:
     """More labels than these touch each other, however short they are."""
     box = axis.axes.bbox
-    return 2 + (box.width if axis.axis_name == "x" else box.height) / (0.17 * axis.axes.figure.dpi)
+    return 2 + (box.height if isinstance(axis, YAxis) else box.width) / (0.17 * axis.axes.figure.dpi)
 
 
 def _labelled(axis: Axis) -> bool:
     """Whether the ticks of an axis have labels: of several axes that share theirs only one may."""
-    return bool(axis.get_tick_params().get("labelleft" if axis.axis_name == "y" else "labelbottom", True))
+    return bool(axis.get_tick_params().get("labelleft" if isinstance(axis, YAxis) else "labelbottom", True))
 
 
 def _labels_apart(axis: Axis) -> bool:
@@ -124,8 +124,8 @@ def _room(figure: Figure, axes: Axes, renderer: RendererAgg) -> tuple[float, flo
             axis.set_label_coords(*MIDDLES[side], transform=place)
             size = label.get_window_extent(renderer)
             room[side] = away + (size.width if side in (LEFT, RIGHT) else size.height) / dpi
-    for text in _texts(axes):
-        room[ABOVE] = max(room[ABOVE], (text.get_window_extent(renderer).y1 - inner.y1) / dpi)
+    for written in _texts(axes):
+        room[ABOVE] = max(room[ABOVE], (written.get_window_extent(renderer).y1 - inner.y1) / dpi)
     return room[LEFT], room[RIGHT], room[BELOW], room[ABOVE]
 
 
@@ -136,8 +136,8 @@ def _texts(axes: Axes) -> Iterator[Text]:
 
 def _place(figure: Figure, edges: Sequence[float], rooms: dict[Axes, tuple[float, float, float, float]]) -> None:
     """Share what the edges of the figure and the room around panels leave among columns and rows, by their ratios."""
-    grid = figure.axes[0].get_subplotspec().get_gridspec()
-    spans = {axes: axes.get_subplotspec() for axes in figure.axes}
+    spans = {axes: span for axes in figure.axes if (span := axes.get_subplotspec()) is not None}
+    grid = spans[figure.axes[0]].get_gridspec()
     shares = []
     for count, ratios, length, before, after in (
         (grid.ncols, grid.get_width_ratios(), figure.get_figwidth(), LEFT, RIGHT),
@@ -150,7 +150,7 @@ def _place(figure: Figure, edges: Sequence[float], rooms: dict[Axes, tuple[float
             margins[span.stop - 1, 1] = max(margins[span.stop - 1, 1], room[after])
         margins += PAD / 2
         left = max(length - edges[before] - edges[after] - margins.sum(), 0.3 * length)
-        lengths = left * np.array(ratios, dtype=float) / sum(ratios)
+        lengths = left * np.array(ratios, dtype=float) / np.sum(ratios)
         starts = edges[before] + np.cumsum(margins.sum(axis=1) + lengths) - lengths - margins[:, 1]
         shares.append((starts / length, lengths / length))
     (x, widths), (y, heights) = shares
