@@ -136,7 +136,7 @@ def _texts(axes: Axes) -> Iterator[Text]:
 
 def _place(figure: Figure, edges: Sequence[float], rooms: dict[Axes, tuple[float, float, float, float]]) -> None:
     """Share what the edges of the figure and the room around panels leave among columns and rows, by their ratios."""
-    spans = {axes: span for axes in figure.axes if (span := axes.get_subplotspec()) is not None}
+    spans = {axes: spec for axes in figure.axes if (spec := axes.get_subplotspec()) is not None}
     grid = spans[figure.axes[0]].get_gridspec()
     shares = []
     for count, ratios, length, before, after in (
@@ -154,7 +154,7 @@ def _place(figure: Figure, edges: Sequence[float], rooms: dict[Axes, tuple[float
         starts = edges[before] + np.cumsum(margins.sum(axis=1) + lengths) - lengths - margins[:, 1]
         shares.append((starts / length, lengths / length))
     (x, widths), (y, heights) = shares
-    for axes, spec in spans.items():
-        columns, rows = spec.colspan, spec.rowspan
+    for axes, place in spans.items():
+        columns, rows = place.colspan, place.rowspan
         right, foot = x[columns.stop - 1] + widths[columns.stop - 1], y[rows.stop - 1] + heights[rows.stop - 1]
         axes.set_position((x[columns.start], 1.0 - foot, right - x[columns.start], foot - y[rows.start]))
