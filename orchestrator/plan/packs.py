@@ -17,6 +17,7 @@ LARGEST_PACK = 64  # beyond this a stacked step gains little and a lost worker c
 WORTHWHILE = 0.1  # the sweep must end so much sooner for more packs to be made: each starts and compiles by itself
 SNAP = 0.1  # how much of a pack may move to its neighbour to keep the seeds of a configuration together
 STEP_FLOPS_CPU, STEP_FLOPS_GPU = 1.5e7, 1.0e10  # operations in the 2 ms that a step takes however few its members
+EVALUATED = 0.1  # what a row of an evaluation costs of one that is trained on: no gradient, and much of it is shared
 MEMORY_SHARE = 0.5  # of what a worker has, for the members of one pack
 
 Packing = Callable[[list[Configuration], set[tuple[str, int]]], "list[Pack]"]
@@ -79,13 +80,20 @@ def packing(spec: SweepSpec, cluster: Cluster) -> Packing:
         fits = int(MEMORY_SHARE * cluster.bytes_per_worker / max(1, cost(member).bytes_per_member))
         return max(1, min(LARGEST_PACK, fits))
 
+    def work(member: MemberConfig, count: float) -> float:
+        steps, evaluation = member.optimization.steps, member.evaluation
+        evaluations = math.ceil(steps / evaluation.every) if evaluation.every else 1
+        rows = evaluation.samples * len(member.evaluated_lengths) * len(member.averages) * evaluations
+        trained = steps + EVALUATED * rows / member.optimization.batch_size
+        return per_step * steps + cost(member).flops_per_step * count * trained
+
     def pack(configurations: list[Configuration], done: set[tuple[str, int]]) -> list[Pack]:
         return make_packs(
             configurations,
             spec.seeds,
             workers=cluster.workers,
             capacity=capacity,
-            work=lambda member, count: (per_step + cost(member).flops_per_step * count) * member.optimization.steps,
+            work=work,
             even=spec.resources.pack == "auto",
             done=done,
         )
