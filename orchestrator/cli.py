@@ -3,6 +3,7 @@
 Exit codes: 0 done, 1 ran and failed, 2 bad input, 130 interrupted.
 """
 
+import gc
 import os
 import sys
 from pathlib import Path
@@ -109,8 +110,10 @@ def run(
     if not (storage / spec.name).exists():  # otherwise it is refused, or there is much to read first
         ray_start.begin_for(spec.resources)
         host.begin_for(spec.resources)
+    gc.disable()  # nothing that is imported is garbage, and looking for some takes a tenth of the time
     from orchestrator.sweep import run_sweep
 
+    gc.enable()
     raise typer.Exit(run_sweep(spec, storage, console).exit_code)
 
 
