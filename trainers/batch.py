@@ -27,6 +27,10 @@ class Batch:
         """The batch of each of M members: members with the same seed see the same samples."""
         return self if index_M is None else self._each(lambda tensor: tensor[index_M])
 
+    def seeds(self, first: int, last: int) -> Self:
+        """The seeds first..last-1, as views."""
+        return self._each(lambda tensor: tensor[first:last])
+
     def rows(self, first: int, last: int) -> Self:
         """The rows first..last-1."""
         return self._each(lambda tensor: tensor[:, first:last])

@@ -5,6 +5,7 @@ Shapes: M members, A averages, K metrics, L lengths.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -13,13 +14,13 @@ from torch import Tensor
 
 from trainers.batch import Batch
 from trainers.constants import constant
+from trainers.evaluation_inputs import evaluation_inputs, evaluation_stream
 from trainers.forward import Forward
 from trainers.noise import Noise
 from trainers.pack import Pack, State, averaged
-from trainers.random import Stream
 from trainers.tasks.task import Distribution, Evaluated, EvaluationBatch
 
-_CELLS_AT_ONCE = 2**20  # logits of several members together: 4 MiB in float32, about what a cache holds
+CELLS_AT_ONCE = 2**18  # logits of several members together on a CPU: 1 MiB in float32, a few of which a cache holds
 CELLS_OF_A_ROW_PIECE = 2**26  # logits of one member in a piece of its rows
 PAIRS_OF_A_ROW_PIECE = 2**27  # of positions: attention scores of one head, 512 MiB in float32
 OPERATIONS_AT_ONCE = 1e12  # of one member: what large models keep of so many rows fits beside their training state
@@ -38,26 +39,24 @@ def evaluate(
     """
     names = tuple(pack.metrics)
     place, column = ({name: i for i, name in enumerate(of)} for of in (names, pack.lengths))
-    shape = (len(pack), len(pack.labels), len(names), len(pack.lengths))
+    shape = (len(pack.labels) * len(pack), len(names), len(pack.lengths))
     found = torch.full(shape, torch.nan, device=pack.device)
-    weights = averaged(pack, state).values()
+    weights = tuple(averaged(pack, state).values())
     filed = set[tuple[str, int]]()
-    stream = Stream(pack.seeds_S, "eval", torch.zeros((), dtype=torch.int64, device=pack.device))
-    for test in pack.task.evaluation_batches(stream, pack.evaluation.samples, pack.lengths):
+    for test in evaluation_inputs(pack):
         _refuse_lengths(pack, test)
         columns = constant(tuple(column[length] for length in test.lengths), pack.device)
         each = rows_at_once(pack, test.batch)
-        members = max(1, _CELLS_AT_ONCE // _cells(pack, test.batch, min(each, test.batch.tokens.shape[1])))
-        for i, theta in enumerate(weights):
-            for start in range(0, len(pack), members):
-                some = slice(start, min(start + members, len(pack)))
-                scores = _scores(pack, theta, test, some, each, stream, beat)
-                if i == start == 0:
-                    _refuse_scores(pack, test, scores, filed)
-                for name, value in scores.items():
-                    k = place[pack.task.recorded_name(name, test.distribution)]
-                    found[some, i, k].index_copy_(1, columns, value.float())
-    values = found.cpu().numpy()
+        count = _at_once(pack, test.batch, each)
+        for first in range(0, len(found), count):
+            some = range(first, min(first + count, len(found)))
+            scores = _scores(pack, weights, test, some, each, beat)
+            if first == 0:
+                _refuse_scores(pack, test, scores, filed)
+            for name, value in scores.items():
+                k = place[pack.task.recorded_name(name, test.distribution)]
+                found[some.start : some.stop, k].index_copy_(1, columns, value.float())
+    values = found.unflatten(0, (-1, len(pack))).transpose(0, 1).contiguous().cpu().numpy()
     given = {name for name, _ in filed}
     for distribution in pack.task.distributions:
         derived = _derive(pack, state, history, distribution, values)
@@ -98,18 +97,29 @@ def _refuse_scores(pack: Pack, test: EvaluationBatch, scores: Iterable[str], fil
 
 def _scores(
     pack: Pack,
-    theta: Tensor,
+    averages: Sequence[Tensor],
     test: EvaluationBatch,
-    some: slice,
+    some: range,
     each: int,
-    stream: Stream,
     beat: Callable[[], None],
 ) -> dict[str, Tensor]:
-    """The metrics (M, L) of some members on a batch, `each` of its rows at a time."""
-    index = torch.arange(some.start, some.stop, device=pack.device) if pack.index_M is None else pack.index_M[some]
-    batch, weights = test.batch.of(index), pack.layout.views(theta[some])
+    """The metrics (M, L) of some members on a batch, `each` of its rows at a time.
+
+    All members with one average come before those with the next: they are one pass where they are few.
+    """
+    slices = [
+        (max(some.start - first, 0), max(some.stop - first, 0))
+        for first in range(0, len(averages) * len(pack), len(pack))
+    ]
+    theta = [
+        weights[low:high] for weights, (low, high) in zip(averages, slices, strict=True) if low < min(high, len(pack))
+    ]
+    weights = pack.layout.views(theta[0] if len(theta) == 1 else torch.cat(theta))
+    index = torch.arange(some.start, some.stop, device=pack.device) % len(pack)
+    index = index if pack.index_M is None else pack.index_M[index]
+    batch = test.batch.of(index)
     total = batch.tokens.shape[1]
-    apart = Stream(stream.seeds_S, "dropout", stream.step)  # of step 0, before training: not what the inputs are of
+    apart = replace(evaluation_stream(pack), name="dropout")  # of step 0, before training: not what the inputs are of
     of_task, of_model = list[Mapping[str, Tensor]](), list[Mapping[str, Tensor]]()
     for first in range(0, total, each):
         piece = batch if each >= total else batch.rows(first, min(first + each, total))
@@ -120,6 +130,12 @@ def _scores(
         beat()
     found = pack.task.reduce(_joined(of_task), batch, test.lengths)
     return {**found, **pack.model.reduce(_joined(of_model), weights, test.lengths)}
+
+
+def _at_once(pack: Pack, batch: Batch, rows: int) -> int:
+    """How many members are evaluated together on so many rows of a batch."""
+    cells = CELLS_AT_ONCE if pack.device.type == "cpu" else CELLS_OF_A_ROW_PIECE
+    return max(1, cells // _cells(pack, batch, min(rows, batch.tokens.shape[1])))
 
 
 def _joined(pieces: Sequence[Mapping[str, Tensor]]) -> Mapping[str, Tensor]:

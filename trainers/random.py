@@ -40,7 +40,7 @@ def philox4x32(
 
 @dataclass(frozen=True)
 class Stream:
-    """The random numbers of S seeds in one named stream at one step."""
+    """The random numbers of S seeds in one named stream at one step: () int64, or (S,) with a step for each seed."""
 
     seeds_S: Tensor
     name: str
@@ -54,9 +54,10 @@ class Stream:
         blocks = -(-count // 4)
         seeds = self.seeds_S[:, None]
         # Inductor would carry constant multiples of an index in 32 bits; added to data, the index is an int64 like any.
-        zero = self.step ^ self.step
+        step = self.step[:, None] if self.step.dim() else self.step
+        zero = step ^ step
         block = torch.arange(blocks, dtype=torch.int64, device=seeds.device)[None, :] + zero
-        counter = (block, zero + site, self.step, zero + STREAMS[self.name])
+        counter = (block, zero + site, step, zero + STREAMS[self.name])
         words = philox4x32(counter, (seeds & _MASK, (seeds >> 32) & _MASK))
         return torch.cat(words, dim=1)[:, :count].reshape(len(self.seeds_S), *shape)
 
@@ -65,10 +66,11 @@ class Stream:
         each = math.prod(shape[1:])
         blocks = -(-shape[0] * each // 4)
         seeds = self.seeds_S[:, None]
-        zero = self.step ^ self.step
+        step = self.step[:, None] if self.step.dim() else self.step
+        zero = step ^ step
         place = torch.arange(rows[0] * each, rows[1] * each, dtype=torch.int64, device=seeds.device)[None, :] + zero
         lane = place // blocks
-        counter = (place - lane * blocks, zero + site, self.step, zero + STREAMS[self.name])
+        counter = (place - lane * blocks, zero + site, step, zero + STREAMS[self.name])
         found = torch.zeros_like(place)
         for number, words in enumerate(philox4x32(counter, (seeds & _MASK, (seeds >> 32) & _MASK))):
             found = torch.where(lane == number, words, found)

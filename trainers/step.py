@@ -122,30 +122,47 @@ def learn(pack: Pack, state: State, batches: Sequence[Batch]) -> None:
         theta, m, v = adamw(state.theta, gradient, state.m, state.v, step, rate, pack.decay_mask, pack.h)
     else:
         theta, m, v = gradient_descent(state.theta, gradient, rate, pack.decay_mask, pack.h), state.m, state.v
-    finite = torch.isfinite(loss_M) & torch.isfinite((theta.abs() + v).sum(dim=1))
-    alive = (state.failed_at < 0) & finite
-    on = alive[:, None]
-    theta = torch.where(on, theta, state.theta)
-    for average, buffers, h in zip(pack.averages, state.averages, pack.average_h, strict=True):
-        for buffer, updated in zip(buffers, average.update(buffers, theta, step, h), strict=True):
-            buffer.copy_(torch.where(on, updated, buffer))
-    state.theta.copy_(theta)
-    state.m.copy_(torch.where(on, m, state.m))
-    state.v.copy_(torch.where(on, v, state.v))
-    state.loss_sum.add_(torch.where(alive, loss_M.double(), 0.0))
+    loss_M, going_M = loss_M.double(), state.failed_at < 0
+    alive = going_M & torch.isfinite(loss_M + theta.abs().add_(v).sum(dim=1))
+    on = None if _everyone(alive) else alive[:, None]
+    _take(on, state.theta, theta)
+    _take(on, state.m, m)
+    _take(on, state.v, v)
+    for source, buffers, h in zip(pack.sources, state.averages, pack.average_h, strict=True):
+        for buffer, updated in zip(buffers, source.update(buffers, state.theta, step, h), strict=True):
+            _take(on, buffer, updated)
+    state.loss_sum.add_(torch.where(alive, loss_M, 0.0))
     state.loss_steps.add_(alive)
-    state.failed_at.copy_(torch.where((state.failed_at < 0) & ~finite, step, state.failed_at))
+    state.failed_at.copy_(torch.where(going_M ^ alive, step, state.failed_at))
     state.step.copy_(step)
 
 
-def stepper(pack: Pack) -> Callable[[State], None]:
-    """The step to call in the loop, compiled or not."""
+def _everyone(alive_M: Tensor) -> bool:
+    """Whether it is known that no member has failed; to look would make a GPU's host wait."""
+    return not torch.compiler.is_compiling() and alive_M.device.type == "cpu" and bool(alive_M.all())
+
+
+def _take(on: Tensor | None, kept: Tensor, new: Tensor) -> None:
+    """Write what is new over what was kept, where a member is `on` (M, 1); None: in all members."""
+    if new is kept:
+        return
+    if on is None:
+        kept.copy_(new)
+    else:
+        torch.where(on, new, kept, out=kept)
+
+
+def learner(pack: Pack) -> Callable[[State, Sequence[Batch]], None]:
+    """`learn` as it is called in the loop, compiled or not."""
     if not compiles(pack):
-        return lambda state: step_once(pack, state)
+        return lambda state, batches: learn(pack, state, batches)
     torch._dynamo.config.recompile_limit = 1024  # one process trains packs of many structures in turn
     torch._dynamo.config.accumulated_recompile_limit = 1024
-    if pack.task.compiles:
-        whole: Callable[[Pack, State], None] = torch.compile(step_once, dynamic=False, fullgraph=True)
-        return lambda state: whole(pack, state)
-    rest: Callable[[Pack, State, Sequence[Batch]], None] = torch.compile(learn, dynamic=False, fullgraph=True)
-    return lambda state: rest(pack, state, sampled(pack, state.step + 1, pack.optimization.batch_size))
+    compiled: Callable[[Pack, State, Sequence[Batch]], None] = torch.compile(learn, dynamic=False, fullgraph=True)
+    return lambda state, batches: compiled(pack, state, batches)
+
+
+def stepper(pack: Pack) -> Callable[[State], None]:
+    """One whole step, compiled or not, on a batch that is drawn for it alone."""
+    learning = learner(pack)
+    return lambda state: learning(state, sampled(pack, state.step + 1, pack.optimization.batch_size))

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from trainers.ahead import Ahead
 from trainers.config.member import MemberConfig
 from trainers.errors import PackError
 from trainers.evaluate import evaluate
@@ -14,7 +15,7 @@ from trainers.files.checkpoint import Checkpoints
 from trainers.files.weights import write_weights
 from trainers.pack import Pack, State, weights_of
 from trainers.results import Curve, Evaluation, MemberResult, Progress, Reporter, WeightsFile
-from trainers.step import compiles, stepper
+from trainers.step import compiles, learner
 from trainers.tasks.task import Evaluated
 
 _HEARTBEAT_SECONDS = 1.0
@@ -61,7 +62,7 @@ class _Run:
     ) -> None:
         self.pack, self.names, self.count = pack, names, count
         self.reporter, self.checkpoints, self.weights = reporter, checkpoints, weights
-        self.step_pack, self.compiled = stepper(pack), compiles(pack)
+        self.learn, self.compiled, self.ahead = learner(pack), compiles(pack), Ahead(pack)
         self.state, self.done = State.initial(pack), 0
         self.evaluations: list[Evaluation] = []
         self.started, self.spent, self.last_beat, self.rate = time.monotonic(), 0.0, 0.0, 0.0
@@ -108,8 +109,8 @@ class _Run:
         while self.done < stop:
             began = time.monotonic()
             count = min(burst, stop - self.done)
-            for _ in range(count):
-                self.step_pack(self.state)
+            for done in range(self.done, self.done + count):
+                self.learn(self.state, self.ahead.batches(done, stop))
             if self.pack.device.type != "cpu":
                 torch.accelerator.synchronize()
             self.done += count

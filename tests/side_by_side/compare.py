@@ -1,10 +1,11 @@
-"""Train every case with two revisions and compare curves and weights bit for bit, on one CPU core.
+"""Train every case with two revisions: weights and losses are equal bit for bit, curves to rounding, on one CPU core.
 
     python tests/side_by_side/compare.py --before REVISION [--only TEXT] [--compiled]
 
 The code before is REVISION, in a git worktree that goes away again; the code now is this checkout as it stands,
-uncommitted changes included. The cases, and the script that trains them, are those of this checkout for both. Prints a
-line for each case; exits 1 when one differs.
+uncommitted changes included. The cases, and the script that trains them, are those of this checkout for both. A value of
+a curve may be off by ABSOLUTE or by RELATIVE, one of a metric in TIMES_LENGTH by as much times its length. Prints a line
+for each case, and the largest difference of each metric that moved; exits 1 when one differs by more.
 """
 
 import argparse
@@ -25,6 +26,9 @@ REPOSITORY = HERE.parents[1]
 
 Arrays = Mapping[str, NDArray[Any]]
 
+ABSOLUTE, RELATIVE = 2e-6, 1e-5
+TIMES_LENGTH = {"displacement"}  # a logarithm of odds times the length
+
 
 def main() -> int:
     """Train with both, compare, say."""
@@ -41,11 +45,13 @@ def main() -> int:
         now = trained(REPOSITORY, folder / "now", options)
     if not before and not now:
         raise SystemExit(f"no case has {asked.only!r} in its name")
-    differing = 0
+    differing, moved = 0, dict[str, float]()
     for name in dict.fromkeys([*before, *now]):
-        found = difference(before.get(name, {}), now.get(name, {}))
+        found = difference(before.get(name, {}), now.get(name, {}), moved)
         differing += found is not None
         print(f"{name}: {found or 'equal'}")
+    for metric, most in sorted(moved.items()):
+        print(f"{metric}: off by {most:.1e} at most")
     print(f"{differing} of {len(before.keys() | now.keys())} cases differ from {asked.before}")
     return 1 if differing else 0
 
@@ -79,24 +85,45 @@ def trained(code: Path, folder: Path, options: list[str]) -> dict[str, dict[str,
     return found
 
 
-def difference(before: Arrays, now: Arrays) -> str | None:
-    """The first array that is not the same, bit for bit, and where; None when all are."""
+def difference(before: Arrays, now: Arrays, moved: dict[str, float]) -> str | None:
+    """The first array that is not the same, and where; None when all are.
+
+    What curves are off by goes into `moved`, the most for each metric: the curves are the arrays named curve METRIC.
+    """
     for name in dict.fromkeys([*before, *now]):
         if name not in before or name not in now:
             return f"{name}: only {'before' if name in before else 'now'}"
         old, new = before[name], now[name]
         if old.dtype != new.dtype or old.shape != new.shape:
             return f"{name}: {old.dtype}{list(old.shape)} before, {new.dtype}{list(new.shape)} now"
-        if old.tobytes() != new.tobytes():
-            return f"{name}: {_first(old, new)}"
+        metric = name.rpartition("curve ")[2] if "curve " in name else None
+        same = _bits(old) == _bits(new) if metric is None else _near(old, new, before["lengths"], metric, moved)
+        if not same.all():
+            return f"{name}: {_first(old, new, same)}"
     return None
 
 
-def _first(old: NDArray[Any], new: NDArray[Any]) -> str:
+def _bits(array: NDArray[Any]) -> NDArray[Any]:
+    """Every number of an array as its bytes."""
+    return np.frombuffer(array.tobytes(), f"V{array.dtype.itemsize}").reshape(array.shape)
+
+
+def _near(
+    old: NDArray[Any], new: NDArray[Any], lengths: NDArray[Any], metric: str, moved: dict[str, float]
+) -> NDArray[np.bool_]:
+    """Where a curve (..., L) is what it was, or off by rounding."""
+    equal = (old == new) | (np.isnan(old) & np.isnan(new))
+    with np.errstate(invalid="ignore"):  # one infinity from another
+        off = np.where(equal, 0.0, np.abs(new.astype(np.float64) - old))
+    if off.any():
+        moved[metric] = max(moved.get(metric, 0.0), float(np.nanmax(off)))
+    allowed = np.maximum(ABSOLUTE, RELATIVE * np.abs(old)) * (lengths if metric in TIMES_LENGTH else 1)
+    return equal | (np.isfinite(off) & (off <= allowed))
+
+
+def _first(old: NDArray[Any], new: NDArray[Any], same: NDArray[np.bool_]) -> str:
     """Where two arrays of one shape first differ, and in how many places."""
-    width = old.dtype.itemsize
-    bits = [np.frombuffer(array.tobytes(), f"V{width}") for array in (old, new)]
-    places = np.flatnonzero(bits[0] != bits[1])
+    places = np.flatnonzero(~same)
     at = tuple(map(int, np.unravel_index(places[0], old.shape)))
     return f"{len(places)} of {old.size} differ, first at {list(at)}: {old[at]!s} before, {new[at]!s} now"
 

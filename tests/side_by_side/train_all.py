@@ -43,12 +43,12 @@ def arrays_of(members: list[Member], folder: Path) -> Arrays:
     """Every curve, loss and failure of a pack, and the kept weights of its members, by names that say which."""
     reporter = Kept()
     train([MemberConfig.from_dict(member) for member in members], reporter, weights=folder)
-    found: Arrays = {}
+    found: Arrays = {"lengths": np.array(reporter.evaluations[0].lengths)}
     for evaluation in reporter.evaluations:
         at = f"step {evaluation.step}"
         found[f"{at}, averages, lengths"] = np.array([*evaluation.averages, *map(str, evaluation.lengths)])
         for k, metric in enumerate(evaluation.metrics):
-            found[f"{at}, {metric}"] = evaluation.values_MAKL[:, :, k]
+            found[f"{at}, curve {metric}"] = evaluation.values_MAKL[:, :, k]
         found[f"{at}, loss"] = evaluation.loss_M
         found[f"{at}, failed at"] = evaluation.failed_at_M
     for number, file in enumerate(reporter.evaluations[-1].weights):

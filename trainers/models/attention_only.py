@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from trainers.batch import Batch
 from trainers.config.registry import register
@@ -27,6 +28,7 @@ from trainers.errors import Problem
 from trainers.layers.embedding import embed
 from trainers.layers.linear import linear
 from trainers.layers.norm import layer_norm
+from trainers.masked import below_largest, exponentials_
 from trainers.models.dropout import SITES, dropout_rate, dropout_sites, site_problems
 from trainers.models.model import Model, Recorded
 from trainers.noise import Noise
@@ -118,17 +120,20 @@ class AttentionOnly(Model):
         """Logits (M, B, T, V) at every position. Raises ValueError for a batch with groups, which it cannot tell."""
         if batch.groups is not None:
             raise ValueError(f"{self.name} cannot tell the groups of a batch; use a decoder")
-        if form == "table":
+        if form != "table":
+            return self._plain_logits(weights, batch.tokens, noise, record)
+        if noise is None or noise.training:
             return self._table_logits(weights, batch.tokens, noise)
-        return self._plain_logits(weights, batch.tokens, noise)
+        return self._logits_by_token(weights, batch.tokens, record)
 
     def measured(
         self, weights: Mapping[str, Tensor], batch: Batch, lengths: tuple[int, ...], recorded: Recorded
     ) -> dict[str, Tensor]:
         """The largest attention weight of each length's last token, (M, B, L)."""
-        attention = self._attention(self._scores(weights, batch.tokens), None)
-        at = constant(tuple(s - 1 for s in lengths), attention.device)
-        return {"largest": attention.index_select(2, at).amax(dim=-1)}
+        passes = zip(recorded.get("tokens", ()), recorded.get("largest", ()), strict=True)
+        found = [largest for tokens, largest in passes if tokens is batch.tokens]  # not of a pass over other rows
+        largest_MBT = found[0] if found else self._attention(self._scores(weights, batch.tokens), None).amax(dim=-1)
+        return {"largest": largest_MBT.index_select(2, constant(tuple(s - 1 for s in lengths), largest_MBT.device))}
 
     def reduce(
         self, rows: Mapping[str, Tensor], weights: Mapping[str, Tensor], lengths: tuple[int, ...]
@@ -168,7 +173,9 @@ class AttentionOnly(Model):
         weights = torch.softmax(scores_MBTT.masked_fill(~causal, -torch.inf), dim=-1)
         return self._drop(weights, "attention", noise)
 
-    def _plain_logits(self, weights: Mapping[str, Tensor], tokens_MBT: Tensor, noise: Noise | None) -> Tensor:
+    def _plain_logits(
+        self, weights: Mapping[str, Tensor], tokens_MBT: Tensor, noise: Noise | None, record: Recorder | None
+    ) -> Tensor:
         x = self._drop(embed(weights["embedding"], tokens_MBT), "embedding", noise)
         seen = self._normed(weights, x) if self.norm == "pre" else x
         m, b, t, _ = x.shape
@@ -177,7 +184,11 @@ class AttentionOnly(Model):
             scores = torch.matmul(q, k.transpose(-1, -2)) / math.sqrt(self.width)
         else:
             scores = x.new_zeros(m, b, t, t)
-        attended = torch.matmul(self._attention(scores, noise), linear(seen, weights["value"]))
+        attention = self._attention(scores, noise)
+        if record is not None:
+            record("tokens", tokens_MBT)
+            record("largest", attention.amax(dim=-1))
+        attended = torch.matmul(attention, linear(seen, weights["value"]))
         y = x + self._drop(linear(attended, weights["output"]), "residual", noise)
         return linear(self._normed(weights, y) if self.norm == "post" else y, weights["unembedding"])
 
@@ -192,6 +203,27 @@ class AttentionOnly(Model):
         tables = torch.cat([torch.bmm(e, weights["unembedding"]), self._displacement(weights)], dim=1)
         return torch.bmm(both, tables).reshape(m, b, t, -1)
 
+    def _logits_by_token(self, weights: Mapping[str, Tensor], tokens_MBT: Tensor, record: Recorder | None) -> Tensor:
+        """The logits of the table form without dropout: attention over token ids, weighted by how often each was seen.
+
+        Rows are the last dimension, and the planes of all ids are added up: on a CPU several times as fast.
+        """
+        e = weights["embedding"]
+        (m, vocabulary, _), (_, b, t) = e.shape, tokens_MBT.shape
+        scores = self._score_table(weights) if self.attention == "softmax" else e.new_zeros(m, vocabulary, vocabulary)
+        last = e.new_zeros(m, vocabulary, t, b).scatter_(1, tokens_MBT.mT[:, None], 1.0)
+        times = last.cumsum(dim=2).flatten(2)
+        of_last = torch.cat([scores, torch.bmm(e, weights["unembedding"])], dim=2).mT
+        found, logits = torch.bmm(of_last, last.flatten(2)).split([vocabulary, len(of_last[0]) - vocabulary], dim=1)
+        _, below = below_largest(found, (1.0 - times).clamp_(min=0.0), dim=1)
+        found = exponentials_(below, times)
+        sums = found.sum(dim=1, keepdim=True)
+        if record is not None:
+            record("tokens", tokens_MBT)
+            record("largest", sums.reciprocal().reshape(m, t, b).mT)  # the largest one is 1 before it is divided
+        logits = logits.baddbmm(self._displacement(weights).mT, found.div_(sums))
+        return logits.unflatten(2, (t, b)).permute(0, 3, 2, 1)
+
     def _scores(self, weights: Mapping[str, Tensor], tokens_MBT: Tensor) -> Tensor:
         """Attention scores by table look-up, (M, B, T, T)."""
         e = weights["embedding"]
@@ -199,11 +231,17 @@ class AttentionOnly(Model):
         _, b, t = tokens_MBT.shape
         if self.attention == "constant":
             return e.new_zeros(m, b, t, t)
-        seen = self._normed(weights, e) if self.norm == "pre" else e
-        table = torch.bmm(torch.bmm(seen, weights["query"]), torch.bmm(seen, weights["key"]).mT) / math.sqrt(self.width)
-        rows = torch.bmm(_one_hot(tokens_MBT, vocabulary, e.dtype).reshape(m, b * t, vocabulary), table)
+        rows = torch.bmm(
+            _one_hot(tokens_MBT, vocabulary, e.dtype).reshape(m, b * t, vocabulary), self._score_table(weights)
+        )
         return torch.gather(rows.reshape(m, b, t, vocabulary), -1, tokens_MBT[:, :, None, :].expand(m, b, t, t))
+
+    def _score_table(self, weights: Mapping[str, Tensor]) -> Tensor:
+        """How each token scores each token it sees, A = (E' W_Q)(E' W_K)^T / sqrt(width), (M, V, V)."""
+        seen = self._normed(weights, weights["embedding"]) if self.norm == "pre" else weights["embedding"]
+        return torch.bmm(torch.bmm(seen, weights["query"]), torch.bmm(seen, weights["key"]).mT) / math.sqrt(self.width)
 
 
 def _one_hot(tokens: Tensor, vocabulary: int, dtype: torch.dtype) -> Tensor:
-    return (tokens[..., None] == torch.arange(vocabulary, device=tokens.device)).to(dtype)
+    # Rows of the identity: comparing every token with every id takes seven times as long on a CPU.
+    return functional.embedding(tokens, torch.eye(vocabulary, dtype=dtype, device=tokens.device))
