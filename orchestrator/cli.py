@@ -107,10 +107,10 @@ def run(
     """Run a sweep from its beginning to its report."""
     spec = _load(file, _with_uri(overrides, tracking_uri), name, imports)
     storage = storage or default_storage()
-    if not (storage / spec.name).exists():  # otherwise it is refused, or there is much to read first
+    if not (storage / spec.name).exists():  # otherwise it is refused
         ray_start.begin_for(spec.resources)
         host.begin_for(spec.resources)
-    gc.disable()  # nothing that is imported is garbage, and looking for some takes a tenth of the time
+    gc.disable()  # nothing imported is garbage
     from orchestrator.sweep import run_sweep
 
     gc.enable()

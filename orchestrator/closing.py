@@ -51,10 +51,12 @@ class Closing:
 
     def publish(self) -> Published | None:
         """One pass while the sweep runs; None where nobody has made it. Raises LengthwiseError as the pass did."""
-        with self._asked(CLOSING, "publish") as connection:
+        with self._asked(CLOSING_LATER, "publish") as connection:
             try:
                 answer = json.loads(connection.recv_bytes())
             except (EOFError, OSError):
+                if self._last is not None:
+                    raise LengthwiseError("the last pass has begun") from None
                 return None
         if answer["problem"]:
             raise LengthwiseError(answer["problem"])

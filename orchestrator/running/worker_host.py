@@ -53,6 +53,10 @@ def serve(control: socket.socket, ahead: Sequence[str] = ()) -> None:
             if role == host.CLOSING_LATER and imports:
                 later.append(descriptor)
                 continue
+            if role == host.CLOSING:  # the end: nothing is worth beginning any more
+                imports.clear()
+                while later:
+                    os.close(later.popleft())
         child = os.fork()
         if child == 0:
             control.close()
