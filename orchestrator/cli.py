@@ -3,7 +3,6 @@
 Exit codes: 0 done, 1 ran and failed, 2 bad input, 130 interrupted.
 """
 
-import gc
 import os
 import sys
 from pathlib import Path
@@ -110,10 +109,8 @@ def run(
     if not (storage / spec.name).exists():  # otherwise it is refused
         ray_start.begin_for(spec.resources)
         host.begin_for(spec.resources)
-    gc.disable()  # nothing imported is garbage
     from orchestrator.sweep import run_sweep
 
-    gc.enable()
     raise typer.Exit(run_sweep(spec, storage, console).exit_code)
 
 
