@@ -68,7 +68,7 @@ def score_figure(summary: Summary, key: str, path: Path) -> Path:
     numeric = domain not in ("choice", "grid") and is_numeric([dot.value for dot in panels[0].dots])
 
     def draw() -> Figure:
-        figure = Figure(figsize=(0.6 + 4.6 * len(panels), 4.0), layout="constrained")
+        figure = Figure(figsize=(0.6 + 4.6 * len(panels), 4.0))
         for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
             _scale(axes, panel)
             if numeric:
@@ -79,7 +79,6 @@ def score_figure(summary: Summary, key: str, path: Path) -> Path:
             axes.set_ylabel(printable(panel.label), fontsize=9)
             axes.set_title(printable(panel.effect.sentence if panel.effect else ""), fontsize=9, loc="left")
         _legend(figure, panels, numeric, none)
-        drawing.label_log_axes(figure)
         return figure
 
     facts = [[panel.label, panel.dots, panel.effect.sentence if panel.effect else ""] for panel in panels]
