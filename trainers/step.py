@@ -145,5 +145,7 @@ def stepper(
 
 
 def batches_of_program(pack: Pack, done: Tensor) -> list[Batch]:
-    """The batches after so many steps, as one program has them that serves all packs."""
-    return [batch.in_one_piece() for batch in sampled(pack, done + 1, pack.optimization.batch_size)]
+    """The batches after so many steps, as one program has them that serves all packs: each tensor one of its own."""
+    found = sampled(pack, done + 1, pack.optimization.batch_size)
+    index_M = None if pack.index_M is not None else pack.indexed[1]
+    return [batch.of(index_M).in_one_piece() for batch in found]
