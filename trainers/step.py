@@ -152,16 +152,17 @@ def learner(
     run = program(learn, pack.device.type)
     few = pack.of_few()
     state, step = State.initial(few), torch.ones((), dtype=torch.int64, device=pack.device)
-    batches = for_program(sampled(few, step, few.optimization.batch_size))
+    batches = for_program(few, sampled(few, step, few.optimization.batch_size))
     any_size([*few.tensors(), *state.tensors(), *(tensor for batch in batches for tensor in batch.tensors())])
     with once(f"{pack.members[0].structural_key} {pack.device.type} {torch.get_num_threads()}", waiting):
         run(few, state, batches)
-    return lambda state, batches: run(pack, state, for_program(batches))
+    return lambda state, batches: run(pack, state, for_program(pack, batches))
 
 
-def for_program(batches: Sequence[Batch]) -> list[Batch]:
-    """The batches as one program has them that serves all packs."""
-    return [batch.in_one_piece() for batch in batches]
+def for_program(pack: Pack, batches: Sequence[Batch]) -> list[Batch]:
+    """The batches of a pack as one program has them that serves all packs: each tensor one of its own."""
+    index_M = None if pack.index_M is not None else pack.indexed[1]
+    return [batch.of(index_M).in_one_piece() for batch in batches]
 
 
 def stepper(pack: Pack) -> Callable[[State], None]:

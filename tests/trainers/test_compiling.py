@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,39 +16,46 @@ from trainers.step import for_program, learn, sampled
 CPU = torch.device("cpu")
 
 
-def enter(folder: str, log: str, seconds: float, dies: bool) -> None:
+def enter(folder: str, first: bool, dies: bool) -> None:
+    """The first stays inside until the second says that it waits."""
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder
-    waited = []
-    with once("a program", lambda: waited.append(1)):
-        with Path(log).open("a") as file:
-            file.write(f"in {bool(waited)}\n")
-        time.sleep(seconds)
+    log, waits = Path(folder) / "log", Path(folder) / "waits"
+    with once("a program", waits.touch):
+        write(log, f"in {first}")
+        until(lambda: not first or waits.exists())
         if dies:
             os._exit(1)
-        with Path(log).open("a") as file:
-            file.write("out\n")
+        write(log, "out")
 
 
-def entered(tmp_path, *each: tuple[float, bool]) -> list[str]:
-    context, log = multiprocessing.get_context("spawn"), tmp_path / "log"
-    for place, (seconds, dies) in enumerate(each):
-        process = context.Process(target=enter, args=(str(tmp_path), str(log), seconds, dies))
+def write(log: Path, text: str) -> None:
+    with log.open("a") as file:
+        file.write(f"{text}\n")
+
+
+def until(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 300
+    while not true() and time.monotonic() < deadline:
+        time.sleep(0.05)
+
+
+def entered(tmp_path: Path, dies: bool) -> list[str]:
+    context = multiprocessing.get_context("spawn")
+    processes = [context.Process(target=enter, args=(str(tmp_path), first, dies and first)) for first in (True, False)]
+    for process in processes:
         process.start()
-        if place == 0:
-            deadline = time.monotonic() + 60
-            while not log.exists() and time.monotonic() < deadline:
-                time.sleep(0.05)
-    for child in multiprocessing.active_children():
-        child.join()
-    return log.read_text().splitlines()
+        until((tmp_path / "log").exists)
+    for process in processes:
+        process.join()
+    return (tmp_path / "log").read_text().splitlines()
 
 
 def test_the_second_waits_for_the_first_to_compile(tmp_path) -> None:
-    assert entered(tmp_path, (8.0, False), (0.0, False)) == ["in False", "out", "in True", "out"]
+    assert entered(tmp_path, dies=False) == ["in True", "out", "in False", "out"]
 
 
 def test_who_dies_lets_the_next_one_in(tmp_path) -> None:
-    assert entered(tmp_path, (8.0, True), (0.0, False)) == ["in False", "in True", "out"]
+    assert entered(tmp_path, dies=True) == ["in True", "in False", "out"]
 
 
 def test_what_is_compiled_is_not_waited_for(tmp_path, monkeypatch) -> None:
@@ -89,13 +97,13 @@ def test_one_program_serves_packs_of_all_sizes(member, changes, accumulation) ->
     )
     first = Pack([member(0, **changes)] * 2, CPU).of_few()
     state = State.initial(first)
-    batches = for_program(sampled(first, state.step + 1, 4))
+    batches = for_program(first, sampled(first, state.step + 1, 4))
     any_size([*first.tensors(), *state.tensors(), *(tensor for batch in batches for tensor in batch.tensors())])
     compiled(first, state, batches)
     for seeds in [(0, 0), (0, 1), (4, 1, 1, 2), (1, 2, 3, 4, 5)]:
         pack = Pack([member(seed, **changes) for seed in seeds], CPU)
         one, other = State.initial(pack), State.initial(pack)
-        batches = for_program(sampled(pack, one.step + 1, 4))
+        batches = for_program(pack, sampled(pack, one.step + 1, 4))
         compiled(pack, one, batches)
         learn(pack, other, batches)
         torch.testing.assert_close(one.theta, other.theta)
