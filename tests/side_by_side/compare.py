@@ -3,9 +3,9 @@
     python tests/side_by_side/compare.py --before REVISION [--only TEXT] [--compiled]
 
 The code before is REVISION, in a git worktree that goes away again; the code now is this checkout as it stands,
-uncommitted changes included. The cases, and the script that trains them, are those of this checkout for both. A value of
-a curve may be off by ABSOLUTE or by RELATIVE, one of a metric in TIMES_LENGTH by as much times its length. Prints a line
-for each case, and the largest difference of each metric that moved; exits 1 when one differs by more.
+uncommitted changes included. The cases, and the script that trains them, are those of this checkout for both. A value
+of a curve may be off by ABSOLUTE or by RELATIVE, one of a metric in TIMES_LENGTH by as much times its length. Prints a
+line for each case, and the most that each metric has moved; exits 1 when a case differs by more.
 """
 
 import argparse
