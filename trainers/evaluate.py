@@ -56,7 +56,7 @@ def evaluate(
             for name, value in scores.items():
                 k = place[pack.task.recorded_name(name, test.distribution)]
                 found[some.start : some.stop, k].index_copy_(1, columns, value.float())
-    values = found.unflatten(0, (-1, len(pack))).transpose(0, 1).contiguous().cpu().numpy()
+    values = found.reshape(-1, len(pack), *shape[1:]).transpose(0, 1).contiguous().cpu().numpy()
     given = {name for name, _ in filed}
     for distribution in pack.task.distributions:
         derived = _derive(pack, state, history, distribution, values)

@@ -118,7 +118,8 @@ def _near(
     if off.any():
         moved[metric] = max(moved.get(metric, 0.0), float(np.nanmax(off)))
     allowed = np.maximum(ABSOLUTE, RELATIVE * np.abs(old)) * (lengths if metric in TIMES_LENGTH else 1)
-    return equal | (np.isfinite(off) & (off <= allowed))
+    found: NDArray[np.bool_] = equal | (np.isfinite(off) & (off <= allowed))
+    return found
 
 
 def _first(old: NDArray[Any], new: NDArray[Any], same: NDArray[np.bool_]) -> str:
