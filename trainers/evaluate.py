@@ -20,7 +20,7 @@ from trainers.noise import Noise
 from trainers.pack import Pack, State, averaged
 from trainers.tasks.task import Distribution, Evaluated, EvaluationBatch
 
-CELLS_AT_ONCE = 2**18  # logits of several members together on a CPU: 1 MiB in float32, a few of which a cache holds
+CELLS_AT_ONCE = 2**19  # logits of several members together on a CPU: 2 MiB in float32, about what a cache holds
 CELLS_OF_A_ROW_PIECE = 2**26  # logits of one member in a piece of its rows
 PAIRS_OF_A_ROW_PIECE = 2**27  # of positions: attention scores of one head, 512 MiB in float32
 OPERATIONS_AT_ONCE = 1e12  # of one member: what large models keep of so many rows fits beside their training state
@@ -56,7 +56,7 @@ def evaluate(
             for name, value in scores.items():
                 k = place[pack.task.recorded_name(name, test.distribution)]
                 found[some.start : some.stop, k].index_copy_(1, columns, value.float())
-    values = found.unflatten(0, (-1, len(pack))).transpose(0, 1).contiguous().cpu().numpy()
+    values = found.reshape(-1, len(pack), *shape[1:]).transpose(0, 1).contiguous().cpu().numpy()
     given = {name for name, _ in filed}
     for distribution in pack.task.distributions:
         derived = _derive(pack, state, history, distribution, values)

@@ -40,6 +40,15 @@ CASES = {
         f"evaluations, {name}": (*pair, {"steps": 2, "batch_size": 1}, {"every": 1, "samples": 100})
         for name, pair in TASKS.items()
     },
+    **{
+        f"evaluations as in W1, {form} form": (
+            TASKS["set_complement"][0],
+            {**TASKS["set_complement"][1], "form": form},
+            {"steps": 4, "batch_size": 1},
+            {"every": 1, "samples": 300},
+        )
+        for form in ("table", "plain")
+    },
 }
 MEMBERS = 4
 

@@ -3,9 +3,9 @@
     python tests/side_by_side/compare.py --before REVISION [--only TEXT] [--compiled]
 
 The code before is REVISION, in a git worktree that goes away again; the code now is this checkout as it stands,
-uncommitted changes included. The cases, and the script that trains them, are those of this checkout for both. A value of
-a curve may be off by ABSOLUTE or by RELATIVE, one of a metric in TIMES_LENGTH by as much times its length. Prints a line
-for each case, and the largest difference of each metric that moved; exits 1 when one differs by more.
+uncommitted changes included. The cases, and the script that trains them, are those of this checkout for both. A value
+of a curve may be off by ABSOLUTE or by RELATIVE, one of a metric in TIMES_LENGTH by as much times its length. Prints a
+line for each case, and the most that each metric has moved; exits 1 when a case differs by more.
 """
 
 import argparse
@@ -118,7 +118,8 @@ def _near(
     if off.any():
         moved[metric] = max(moved.get(metric, 0.0), float(np.nanmax(off)))
     allowed = np.maximum(ABSOLUTE, RELATIVE * np.abs(old)) * (lengths if metric in TIMES_LENGTH else 1)
-    return equal | (np.isfinite(off) & (off <= allowed))
+    found: NDArray[np.bool_] = equal | (np.isfinite(off) & (off <= allowed))
+    return found
 
 
 def _first(old: NDArray[Any], new: NDArray[Any], same: NDArray[np.bool_]) -> str:

@@ -1,4 +1,4 @@
-"""The cases cover everything that is registered, they can be built, one changed bit of a weight is seen and so is a curve that moved."""
+"""The cases cover everything that is registered, they can be built, and what changed is seen: bits, or moved curves."""
 
 from collections.abc import Iterator
 

@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 
 from tests.trainers.own_tasks import Bag, Corpus, Last, Sets, Spoken, Timed
-from trainers import Checkpoints, train
+from trainers import Checkpoints, evaluation_inputs, train
 from trainers import evaluate as evaluation
 from trainers.check import contract_problems
 from trainers.config import registry
@@ -96,6 +96,46 @@ def test_pieces_do_not_depend_on_the_pack(member, monkeypatch) -> None:
     state = State.initial(four)
     alone = replace(State.initial(one), theta=state.theta[:1])
     np.testing.assert_array_equal(curves(one, alone)["accuracy"][0, 0], curves(four, state)["accuracy"][0, 0])
+
+
+def test_inputs_are_drawn_once_where_they_are_small(member, monkeypatch) -> None:
+    drawn: list[int] = []
+
+    class Counted(Last):
+        def evaluation_batches(self, stream, samples, lengths):
+            drawn.append(samples)
+            return super().evaluation_batches(stream, samples, lengths)
+
+    pack = pack_of(member, Counted(), evaluation__samples=50)
+    state = State.initial(pack)
+    whole = curves(pack)
+    assert [curves(pack, state)["accuracy"].tolist() for _ in range(2)] == [whole["accuracy"].tolist()] * 2
+    assert drawn == [50]
+    size = 2 * 50 * (2 + 4 + 6 + 8) * (8 + 8 + 4)  # tokens, targets and weights of two seeds
+    for kept, times in ((size, 1), (size - 1, 3)):
+        drawn.clear()
+        monkeypatch.setattr(evaluation_inputs, "KEPT_BYTES", kept)
+        pack.kept_inputs = None
+        for _ in range(3):
+            np.testing.assert_array_equal(curves(pack, state)["accuracy"], whole["accuracy"])
+        assert len(drawn) == times
+
+
+def test_each_average_has_its_own_weights_and_each_member_its_own_inputs(member, monkeypatch) -> None:
+    """Whether or not a piece has members with the one average and with the next."""
+    settings = {"training__averages": {"raw": {}, "ema": {"decay": 0.9}}, "evaluation__samples": 20}
+    pack = Pack([replace(member(seed, **settings), task=Last(), model=DECODER) for seed in (4, 2, 4)], CPU)
+    state = State.initial(pack)
+    other = torch.randn(state.theta.shape, generator=torch.Generator().manual_seed(0))
+    state = replace(state, averages=((), (other,)))
+    for members in (1, 2, 4, 6):
+        monkeypatch.setattr(evaluation, "CELLS_AT_ONCE", members * 20 * 8 * pack.task.outputs)
+        found = curves(pack, state)["accuracy"]
+        for m, one in enumerate(pack.members):
+            alone = Pack([one], CPU)
+            for a, theta in enumerate((state.theta, other)):
+                mine = replace(State.initial(alone), theta=theta[m : m + 1], averages=((), (theta[m : m + 1],)))
+                np.testing.assert_array_equal(found[m, a], curves(alone, mine)["accuracy"][0, a])
 
 
 def test_what_is_random_in_evaluation_goes_by_rows(member, monkeypatch) -> None:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from trainers import evaluate as evaluation
 from trainers import train
 from trainers.config.member import MemberConfig
 from trainers.errors import PackError
@@ -59,6 +60,11 @@ CASES = {
     "larger": {"task__vocabulary": 20, "task__train_length": 6, "model__width": 32, "training__batch_size": 48},
 }
 
+OTHERS = {
+    "task": {"name": "othello", "board": 4, "train_moves": 5},
+    "model": {"name": "decoder", "layers": 1, "width": 8, "heads": 2, "position": "t5"},
+}
+
 
 def check_alone_equals_packed(member, compiled: bool, sizes: tuple[int, ...], **changes) -> None:
     changes = {**changes, "training__compile": compiled}
@@ -84,6 +90,23 @@ def check_alone_equals_packed(member, compiled: bool, sizes: tuple[int, ...], **
 @pytest.mark.parametrize("changes", CASES.values(), ids=CASES)
 def test_alone_equals_packed_bit_for_bit(member, changes) -> None:
     check_alone_equals_packed(member, False, (1, 2, 5, 8), **changes)
+
+
+@pytest.mark.parametrize("changes", [*CASES.values(), OTHERS], ids=[*CASES, "othello"])
+def test_curves_do_not_depend_on_how_many_members_are_evaluated_at_once(member, monkeypatch, changes) -> None:
+    """One at a time, some of one average and some of the next, all: the same bits."""
+    draw = random.Random(3)
+    pack = Pack([neighbour(member, draw, evaluation__samples=37, **changes) for _ in range(7)], CPU)
+    state = State.initial(pack)
+    for _ in range(3):
+        step_once(pack, state)
+    cells = 37 * pack.task.positions * pack.task.outputs
+    found = []
+    for members in (1, 2, 5, 21):
+        monkeypatch.setattr(evaluation, "CELLS_AT_ONCE", members * cells)
+        found.append(evaluate(pack, state)[1])
+    for other in found[1:]:
+        np.testing.assert_array_equal(found[0], other)
 
 
 def test_a_product_does_not_depend_on_its_place_in_a_batch() -> None:

@@ -214,7 +214,8 @@ class AttentionOnly(Model):
         last = e.new_zeros(m, vocabulary, t, b).scatter_(1, tokens_MBT.mT[:, None], 1.0)
         times = last.cumsum(dim=2).flatten(2)
         of_last = torch.cat([scores, torch.bmm(e, weights["unembedding"])], dim=2).mT
-        found, logits = torch.bmm(of_last, last.flatten(2)).split([vocabulary, len(of_last[0]) - vocabulary], dim=1)
+        both = torch.bmm(of_last, last.flatten(2))
+        found, logits = both[:, :vocabulary], both[:, vocabulary:]
         _, below = below_largest(found, (1.0 - times).clamp_(min=0.0), dim=1)
         found = exponentials_(below, times)
         sums = found.sum(dim=1, keepdim=True)
@@ -222,7 +223,7 @@ class AttentionOnly(Model):
             record("tokens", tokens_MBT)
             record("largest", sums.reciprocal().reshape(m, t, b).mT)  # the largest one is 1 before it is divided
         logits = logits.baddbmm(self._displacement(weights).mT, found.div_(sums))
-        return logits.unflatten(2, (t, b)).permute(0, 3, 2, 1)
+        return logits.reshape(m, -1, t, b).permute(0, 3, 2, 1)
 
     def _scores(self, weights: Mapping[str, Tensor], tokens_MBT: Tensor) -> Tensor:
         """Attention scores by table look-up, (M, B, T, T)."""

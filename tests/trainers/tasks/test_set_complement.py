@@ -15,6 +15,7 @@ from trainers.noise import Noise
 from trainers.pack import Pack, State
 from trainers.random import Stream
 from trainers.step import gradients, sampled, step_once
+from trainers.tasks import uniform
 from trainers.tasks.set_complement import SetComplement
 from trainers.trial import mean_loss, scores_of
 
@@ -340,6 +341,46 @@ def test_attention_uniformity_against_a_slow_reference(member) -> None:
             scores = np.array([(x[s - 1] @ w["query"]) @ (x[j] @ w["key"]) / np.sqrt(8) for j in range(s)])
             found.append(s * np.exp(scores).max() / np.exp(scores).sum())
         assert float(got[i]) == pytest.approx(np.mean(found), rel=1e-4)
+
+
+@pytest.mark.parametrize("norm", ["none", "pre"])
+@pytest.mark.parametrize("attention", ["softmax", "constant"])
+def test_attention_over_token_ids_is_that_over_positions(member, attention: str, norm: str) -> None:
+    """Where tokens are seen again, and where one has nearly all the weight."""
+    changes = {"model__attention": attention, "model__norm": norm, "model__init_std": 1.0, "training__dtype": "float64"}
+    pack = Pack([member(seed, **changes) for seed in (0, 1)], CPU)
+    weights = pack.layout.views(3 * State.initial(pack).theta)
+    batch = batch_of(torch.randint(0, 8, (2, 30, 9), generator=torch.Generator().manual_seed(0)))
+    noise = Noise(Stream(pack.seeds_S, "dropout", torch.tensor(0)), None, training=False)
+    recorded: dict[str, list[torch.Tensor]] = {}
+    tested = pack.model.logits(weights, batch, noise, "table", lambda name, value: recorded.update({name: [value]}))
+    for form in ("table", "plain"):
+        torch.testing.assert_close(tested, pack.model.logits(weights, batch, None, form), rtol=1e-9, atol=1e-9)
+    at = (1, 4, 9)
+    alone = pack.model.measured(weights, batch, at, {})["largest"]
+    torch.testing.assert_close(pack.model.measured(weights, batch, at, recorded)["largest"], alone)
+    pack.model.logits(weights, batch, noise, "plain", lambda name, value: recorded.update({name: [value]}))
+    torch.testing.assert_close(pack.model.measured(weights, batch, at, recorded)["largest"], alone)
+    again = batch_of(batch.tokens.flip(1))  # recorded of a pass over other rows
+    torch.testing.assert_close(pack.model.measured(weights, again, at, recorded)["largest"], alone.flip(1))
+
+
+def test_scores_hold_where_floats_end() -> None:
+    """Masses below the smallest float stay in the logarithms, and the largest logits are not taken for masks."""
+    allowed = torch.tensor([1.0, 1.0, 0.0, 0.0])[None, :, None, None].expand(1, 4, 1, 3)
+    logits = torch.tensor([[200.0, 190.0, 0.0, -300.0], [0.0, -190.0, 200.0, 199.0], [1e30, 1e30, -1e30, -1e30]])
+    rows, valid, invalid = uniform.row_scores(logits.T[None, :, None], allowed)
+    one, two, three = ({name: float(value[0, i, 0]) for name, value in rows.items()} for i in range(3))
+    assert float(invalid[0, 0, 0]) == pytest.approx(-200.0, rel=1e-5) and one["invalid_mass"] == 0
+    assert float(valid[0, 1, 0]) == pytest.approx(-200.0 - math.log1p(math.exp(-1)), rel=1e-5)
+    assert (one["margin"], two["margin"], three["margin"]) == (190.0, -390.0, pytest.approx(2e30))
+    assert one["kl"] == pytest.approx(5 - math.log(2), rel=1e-4) and three["kl"] == 0
+    assert two["kl"] == pytest.approx(95 - math.log(2) + 200 + math.log1p(math.exp(-1)), rel=1e-5)
+    assert [one["total_variation"], two["total_variation"], three["total_variation"]] == pytest.approx(
+        [0.5, 1, 0], abs=1e-4
+    )
+    assert [score["invalid_top1"] for score in (one, two, three)] == [0, 1, 0]
+    assert two["valid_uniformity"] == pytest.approx(0.5, rel=1e-6) and three["valid_uniformity"] == 0
 
 
 def test_a_task_with_other_outputs_than_inputs_has_no_diagonal(member) -> None:
