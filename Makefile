@@ -12,7 +12,7 @@ STORAGE := $(or $(LENGTHWISE_STORAGE),sweeps)
 QUICKSTART := search_spaces/quickstart.yaml
 SWEEP := $(STORAGE)/quickstart
 
-.PHONY: help install sweep ui test check bench gpu studies
+.PHONY: help install sweep ui test check bench bench-check gpu studies
 
 help:
 	@echo "make install   .venv with the versions of constraints.txt"
@@ -20,7 +20,8 @@ help:
 	@echo "make ui        MLflow on its results"
 	@echo "make test      the tests"
 	@echo "make check     ruff, mypy, import-linter"
-	@echo "make bench     the benchmarks"
+	@echo "make bench     the benchmarks (15 minutes); with JAX=PYTHON, one that has jax, also against JAX"
+	@echo "make bench-check  whether whole runs are as far ahead of scripts as they were (2 minutes)"
 	@echo "make gpu       what a GPU must show: equal to the CPU, and how fast (8 minutes)"
 	@echo "make studies   the small sweeps of the studies, and the gallery; of one: STUDY=set_complement (15 minutes)"
 	@echo "               or STUDY=arithmetic (about an hour)"
@@ -79,7 +80,10 @@ check: $(INSTALLED)
 	$(VENV)/bin/lint-imports
 
 bench: $(INSTALLED)
-	@$(PYTHON) tests/benchmarks/run.py
+	@$(PYTHON) tests/benchmarks/run.py $(addprefix --jax ,$(JAX))
+
+bench-check: $(INSTALLED)
+	@$(PYTHON) tests/benchmarks/check.py
 
 gpu: $(INSTALLED)
 	@$(PYTHON) tests/gpu/run.py

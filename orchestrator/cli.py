@@ -14,7 +14,7 @@ from orchestrator import options
 from orchestrator.consoles import aligned, make_console, say
 from orchestrator.errors import LengthwiseError, UserError
 from orchestrator.record.folders import check_storage, default_storage
-from orchestrator.running import host
+from orchestrator.running import host, ray_start
 
 DEBUG_VARIABLE = "LENGTHWISE_DEBUG"
 
@@ -105,10 +105,13 @@ def run(
 ) -> None:
     """Run a sweep from its beginning to its report."""
     spec = _load(file, _with_uri(overrides, tracking_uri), name, imports)
-    host.begin_for(spec.resources)
+    storage = storage or default_storage()
+    if not (storage / spec.name).exists():  # otherwise it is refused
+        ray_start.begin_for(spec.resources)
+        host.begin_for(spec.resources)
     from orchestrator.sweep import run_sweep
 
-    raise typer.Exit(run_sweep(spec, storage or default_storage(), console).exit_code)
+    raise typer.Exit(run_sweep(spec, storage, console).exit_code)
 
 
 @app.command()

@@ -4,14 +4,15 @@
 the ledger before anything else hears of it.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Console
 
+from orchestrator.closing import Closed, Closing, closing_for
 from orchestrator.consoles import say
 from orchestrator.errors import LedgerError, SpecChanged, SweepExists
 from orchestrator.plan import search
@@ -27,19 +28,18 @@ from orchestrator.record.provenance import provenance
 from orchestrator.record.records import LEDGER_FILE
 from orchestrator.record.state import SweepState
 from orchestrator.running.driver import SweepDriver, as_configuration, is_finished
+from orchestrator.running.host import hosted
 from orchestrator.running.interrupts import EXIT_CODE, Interrupts
 from orchestrator.running.meter import Meter
 from orchestrator.running.progress import Progress
 from orchestrator.running.schedulers import chosen, opened, refuse_what_cannot_run
+from orchestrator.tracking.published import Published
 from orchestrator.tracking.publisher import SweepPublishing
 from orchestrator.wording import counted, death_sentence
 from search_spaces import SweepSpec, differences, dump_yaml, load_recorded, parse_recorded
 from trainers.config.member import MemberConfig
 from trainers.config.recorded import recorded_member
 from trainers.files.atomic_file import write_whole
-
-if TYPE_CHECKING:
-    from orchestrator.tracking.artifacts import Artifacts
 
 SPEC_FILE = "sweep.yaml"
 
@@ -167,12 +167,9 @@ def _drive(
     spec: SweepSpec, ledger: Ledger, state: SweepState, console: Console, examples: Iterator[MemberConfig]
 ) -> Outcome:
     """From a ledger to the end of its sweep, or to the signal that interrupts it; its members are like `examples`."""
-    progress, meter, publishing = (
-        Progress(console, spec.name),
-        Meter(state),
-        SweepPublishing(spec, ledger.folder, _artifacts),
-    )
-    with Interrupts() as interrupts:
+    progress, meter = Progress(console, spec.name), Meter(state)
+    with Interrupts() as interrupts, ExitStack() as opens:
+        publishing, closing = SweepPublishing(spec, ledger.folder, _publishing(spec, ledger.folder)), None
 
         def tick(driver: SweepDriver) -> None:
             interrupts.check()
@@ -182,7 +179,11 @@ def _drive(
         try:
             if not is_finished(spec, state):
                 name, _ = chosen(spec, examples)
-                with opened(name, spec.resources) as scheduler:
+                host = opens.enter_context(hosted()) if name != "inline" else None
+                if host is not None:
+                    closing = opens.enter_context(closing_for(host, spec, ledger.folder))
+                    publishing = SweepPublishing(spec, ledger.folder, _publishing(spec, ledger.folder, closing))
+                with opened(name, spec.resources, host) as scheduler:
                     interrupts.install()  # ray.init has put its own handlers in their place
                     cluster = scheduler.cluster
                     progress.say(f"{cluster.description}: up to {counted(cluster.workers, 'pack')} at once")
@@ -198,7 +199,11 @@ def _drive(
                     )
                     with progress.showing(), _recorded(ledger, state):
                         scheduler.run(driver)
-            return _finish(ledger, state, console, publishing, interrupts)
+                        _record_end(ledger, state, interrupts)
+                    if closing is not None:
+                        publishing.stop()
+                        closing.begin(console)  # while the scheduler ends
+            return _finish(ledger, state, console, publishing, interrupts, closing)
         except KeyboardInterrupt:
             _record_interruption(ledger, state)
             say(console, f"interrupted; go on with: lengthwise resume {ledger.folder}")
@@ -220,30 +225,63 @@ def _record_interruption(ledger: Ledger, state: SweepState) -> None:
         state.apply(ledger.append("end", status="interrupted", message="stopped by a signal"))
 
 
-def _finish(
-    ledger: Ledger, state: SweepState, console: Console, publishing: SweepPublishing, interrupts: Interrupts
-) -> Outcome:
-    """Say how it ended, then draw everything that can be drawn again."""
-    from orchestrator.report.files import present  # matplotlib is slow to import, and drawing comes last
-
-    succeeded = sum(found.succeeded for found in state.configurations.values())
-    status = "complete" if succeeded else "failed"
-    message = f"{succeeded} of {len(state.configurations)} configurations succeeded"
-    deaths = death_sentence([error for _, error in state.deaths], ledger.folder)
+def _record_end(ledger: Ledger, state: SweepState, interrupts: Interrupts) -> None:
     if state.ended not in ("complete", "failed"):
+        status, message = _how_it_ended(state)
         with interrupts.held():
             state.apply(ledger.append("end", status=status, message=message))
-    write_curves(state)
-    present(ledger.folder, console)
-    publishing.close(ledger, console)
+
+
+def _how_it_ended(state: SweepState) -> tuple[str, str]:
+    """In a word and in a sentence."""
+    succeeded = sum(found.succeeded for found in state.configurations.values())
+    said = f"{succeeded} of {len(state.configurations)} configurations succeeded"
+    return "complete" if succeeded else "failed", said
+
+
+def _finish(
+    ledger: Ledger,
+    state: SweepState,
+    console: Console,
+    publishing: SweepPublishing,
+    interrupts: Interrupts,
+    closing: Closing | None,
+) -> Outcome:
+    """Say how it ended, and see to it that everything is drawn that can be drawn again."""
+    _record_end(ledger, state, interrupts)
+    status, message = _how_it_ended(state)
+    deaths = death_sentence([error for _, error in state.deaths], ledger.folder)
+    closed = closing.end(console) if closing is not None else Closed()
+    if not closed.drawn:
+        from orchestrator.report.files import present, write_report  # matplotlib is slow to import
+
+        write_curves(state)
+        if closed.said:
+            write_report(ledger.folder)
+        else:
+            present(ledger.folder, console)
+    if closed.tried_to_publish:
+        publishing.record(ledger, console, closed.published, closed.problem)
+    else:
+        publishing.close(ledger, console)
     say(console, f"{status}: {message}" + (f"; {deaths}" if deaths else ""))
-    return Outcome(folder=ledger.folder, status=status, exit_code=0 if succeeded else 1)
+    return Outcome(folder=ledger.folder, status=status, exit_code=0 if status == "complete" else 1)
 
 
-def _artifacts() -> "Artifacts":
-    from orchestrator.report import artifacts  # matplotlib is slow to import, and nothing is drawn before a score
+def _publishing(spec: SweepSpec, folder: Path, closing: Closing | None = None) -> Callable[..., Published]:
+    """A pass to MLflow: along the way by `closing`, otherwise and where it cannot by this process."""
 
-    return artifacts
+    def publish(*, sweep_files: bool) -> Published:
+        if closing is not None and not sweep_files and (found := closing.publish()) is not None:
+            return found
+        from orchestrator.report import artifacts  # mlflow and matplotlib are slow to import
+        from orchestrator.tracking.publish import publish as publish_here
+
+        section = spec.tracking
+        given: dict[str, Any] = {"experiment": section.experiment, "artifacts": artifacts}
+        return publish_here(folder, section.uri, sweep_files=sweep_files, **given)
+
+    return publish
 
 
 def _write_spec(spec: dict[str, Any], folder: Path) -> None:

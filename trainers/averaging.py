@@ -12,17 +12,29 @@ evaluate. Its numbers are member hyperparameters: they arrive as tensors of shap
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from trainers.config.registry import register
-from trainers.config.settings import Settings, setting
+from trainers.config.settings import Settings, setting, settings_fields
 from trainers.parameters import Layout
 
 
 class Average(Settings, ABC):
-    """Base of every weight average. Shapes: weights (M, P), member hyperparameters in `h` (M, 1)."""
+    """Base of every weight average. Shapes: weights (M, P), member hyperparameters in `h` (M, 1).
+
+    `idle` are values of member hyperparameters that change nothing: `h` lacks those that no member of a pack has
+    otherwise.
+    """
+
+    idle: ClassVar[Mapping[str, float]] = {}
+
+    @property
+    def source(self) -> "Average":
+        """The average whose buffers it reads; averages of one source share them. Itself unless overridden."""
+        return self
 
     @abstractmethod
     def start(self, theta: Tensor) -> tuple[Tensor, ...]:
@@ -32,11 +44,24 @@ class Average(Settings, ABC):
     def update(
         self, buffers: tuple[Tensor, ...], theta: Tensor, step: Tensor, h: Mapping[str, Tensor]
     ) -> tuple[Tensor, ...]:
-        """The buffers after optimiser step `step` (1, 2, ...) arrived at `theta`."""
+        """The buffers after optimiser step `step` (1, 2, ...) arrived at `theta`; itself where one stays as it was."""
 
     @abstractmethod
     def weights(self, buffers: tuple[Tensor, ...], theta: Tensor, layout: Layout) -> Tensor:
         """The weights to evaluate; `layout` says which columns belong to which parameter."""
+
+
+def _mixed(past: Tensor, theta: Tensor, old: Tensor, new: Tensor) -> Tensor:
+    """old * past + new * theta."""
+    return (past * old.to(past.dtype)).add_(theta * new.to(past.dtype))
+
+
+def _when(moved: Tensor, past: Tensor, theta: Tensor, step: Tensor, h: Mapping[str, Tensor]) -> Tensor:
+    """`moved` where an update is due, `theta` during the burn-in, else `past`."""
+    after = step - h["burn_in"] if "burn_in" in h else step
+    if "update_period" in h:
+        moved = torch.where(after % h["update_period"] == 0, moved, past)
+    return torch.where(after <= 0, theta, moved) if "burn_in" in h else moved
 
 
 @register("average", "raw")
@@ -66,6 +91,8 @@ class Ema(Average):
     burn_in: int = setting(0, low=0, member=True, help="steps during which the average follows the training weights")
     update_period: int = setting(1, low=1, member=True, help="steps between updates")
 
+    idle: ClassVar[Mapping[str, float]] = {"burn_in": 0, "update_period": 1}
+
     def start(self, theta: Tensor) -> tuple[Tensor, ...]:
         """The average itself."""
         return (theta.clone(),)
@@ -75,10 +102,7 @@ class Ema(Average):
     ) -> tuple[Tensor, ...]:
         """One update where it is due."""
         (ema,) = buffers
-        moved = ema * h["decay"].to(ema.dtype) + theta * (1.0 - h["decay"]).to(ema.dtype)
-        after = step - h["burn_in"]
-        due = (after % h["update_period"]) == 0
-        return (torch.where(after <= 0, theta, torch.where(due, moved, ema)),)
+        return (_when(_mixed(ema, theta, h["decay"], 1.0 - h["decay"]), ema, theta, step, h),)
 
     def weights(self, buffers: tuple[Tensor, ...], theta: Tensor, layout: Layout) -> Tensor:
         """The average."""
@@ -102,6 +126,8 @@ class Bema(Average):
     )
     update_period: int = setting(1, low=1, member=True, help="steps between updates")
 
+    idle: ClassVar[Mapping[str, float]] = {"burn_in": 0, "update_period": 1}
+
     def start(self, theta: Tensor) -> tuple[Tensor, ...]:
         """The EMA, the anchor theta_0 and the bias-corrected average."""
         return theta.clone(), theta.clone(), theta.clone()
@@ -111,17 +137,16 @@ class Bema(Average):
     ) -> tuple[Tensor, ...]:
         """One update where it is due; during the burn-in all three follow the training weights."""
         ema, anchor, average = buffers
-        after = step - h["burn_in"]
+        after = step - h["burn_in"] if "burn_in" in h else step
         count = h["rho"] + h["gamma"] * torch.clamp(after, min=1)
         beta = torch.where(h["kappa"] < 0, torch.ones_like(count), count ** -h["kappa"])
         alpha = torch.where(h["eta"] < 0, torch.zeros_like(count), count ** -h["eta"])
-        moved = ema * (1.0 - beta).to(ema.dtype) + theta * beta.to(ema.dtype)
-        corrected = moved + alpha.to(ema.dtype) * (theta - anchor)
-        burning, due = after <= 0, (after % h["update_period"]) == 0
+        moved = _mixed(ema, theta, 1.0 - beta, beta)
+        corrected = (theta - anchor).mul_(alpha.to(ema.dtype)).add_(moved)
         return (
-            torch.where(burning, theta, torch.where(due, moved, ema)),
-            torch.where(burning, theta, anchor),
-            torch.where(burning, theta, torch.where(due, corrected, average)),
+            _when(moved, ema, theta, step, h),
+            torch.where(after <= 0, theta, anchor) if "burn_in" in h else anchor,
+            _when(corrected, average, theta, step, h),
         )
 
     def weights(self, buffers: tuple[Tensor, ...], theta: Tensor, layout: Layout) -> Tensor:
@@ -138,6 +163,13 @@ class NormMatched(Bema):
     """
 
     parameters: tuple[str, ...] | None = setting(None, help="names of the parameters to rescale; null: all")
+
+    @property
+    def source(self) -> Average:
+        """BEMA with the same numbers, unless a subclass keeps something else."""
+        if type(self) is not NormMatched:
+            return self
+        return Bema(**{item.name: getattr(self, item.name) for item in settings_fields(Bema)})
 
     def weights(self, buffers: tuple[Tensor, ...], theta: Tensor, layout: Layout) -> Tensor:
         """Raw weights with BEMA's norm for each parameter; parameters of norm zero stay as they are."""

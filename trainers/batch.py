@@ -27,9 +27,21 @@ class Batch:
         """The batch of each of M members: members with the same seed see the same samples."""
         return self if index_M is None else self._each(lambda tensor: tensor[index_M])
 
+    def seeds(self, first: int, last: int) -> Self:
+        """The seeds first..last-1, as views."""
+        return self._each(lambda tensor: tensor[first:last])
+
     def rows(self, first: int, last: int) -> Self:
         """The rows first..last-1."""
         return self._each(lambda tensor: tensor[:, first:last])
+
+    def in_one_piece(self) -> Self:
+        """The same, with tensors that lie in memory as those of any other batch of these shapes."""
+        return self._each(Tensor.contiguous)
+
+    def tensors(self) -> list[Tensor]:
+        """The tensors that there are."""
+        return [tensor for tensor in vars(self).values() if isinstance(tensor, Tensor)]
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> Self:
         changed = {name: change(value) for name, value in vars(self).items() if isinstance(value, Tensor)}

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from trainers.ahead import Ahead
 from trainers.config.member import MemberConfig
 from trainers.evaluate import CELLS_OF_A_ROW_PIECE, evaluate
 from trainers.evaluation_inputs import evaluation_inputs
 from trainers.pack import Pack, State
-from trainers.step import compiles, losses, noise_of, sampled, step_once
+from trainers.step import learn, losses, noise_of, sampled
 
 _PEAK = 3  # bytes at the peak of a step over bytes kept for the gradient: 2.7 to 3.3 measured, uncompiled encoders
 
@@ -29,7 +30,7 @@ def estimate(member: MemberConfig) -> Cost:
     """What a member costs; memory is counted on one row and on two, without training."""
     pack = Pack([member], torch.device("cpu"))
     width = 8 if member.optimization.dtype == "float64" else 4
-    buffers = sum(len(average.start(torch.zeros(1, 1))) for average in pack.averages)
+    buffers = sum(len(average.start(torch.zeros(1, 1))) for average in pack.sources)
     rows = -(-member.optimization.batch_size // member.optimization.accumulation)
     one, two = (kept_for_backward(pack, few) for few in (1, 2))
     evaluated = 6 * min(CELLS_OF_A_ROW_PIECE, member.evaluation.samples * member.task.positions * member.task.outputs)
@@ -68,7 +69,7 @@ def calibrate(member: MemberConfig, members: int, seconds: float = 2.0) -> float
     """Measured seconds per step of a pack of `members` members like this one, its share of the evaluations included.
 
     On one thread, as packs run, and always uncompiled, since compiling would take longer than the answer is worth: an
-    upper bound where the real run compiles (`will_compile`).
+    upper bound where the real run compiles (`compiling.compiles`).
     """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -92,15 +93,13 @@ def _pack(member: MemberConfig, members: int) -> Pack:
 
 
 def _seconds_per_step(pack: Pack, seconds: float) -> float:
-    state = State.initial(pack)
-    step_once(pack, state)
+    state, ahead = State.initial(pack), Ahead(pack)
+    learn(pack, state, ahead.batches(0, 1))
+    began = time.monotonic()
+    batches = ahead.batches(1, 1 + ahead.most)
+    drawing = (time.monotonic() - began) / ahead.most
     began, count = time.monotonic(), 0
     while count == 0 or time.monotonic() - began < seconds:
-        step_once(pack, state)
+        learn(pack, state, batches)
         count += 1
-    return (time.monotonic() - began) / count
-
-
-def will_compile(member: MemberConfig) -> bool:
-    """Whether the step of this member's packs is compiled."""
-    return compiles(Pack([member], torch.device("cpu")))
+    return drawing + (time.monotonic() - began) / count

@@ -17,11 +17,10 @@ def clipped(gradient: Tensor, limit: Tensor) -> Tensor:
 
 
 def gradient_descent(
-    theta: Tensor, gradient: Tensor, rate: Tensor, decay_mask: Tensor, h: Mapping[str, Tensor]
+    theta: Tensor, gradient: Tensor, rate: Tensor, decay_mask: Tensor | None, h: Mapping[str, Tensor]
 ) -> Tensor:
     """theta - rate (gradient + weight_decay theta), the new weights; shapes as in `adamw`."""
-    dtype = theta.dtype
-    return theta * (1.0 - (rate * h["weight_decay"]).to(dtype) * decay_mask.to(dtype)) - rate.to(dtype) * gradient
+    return _shrunk(theta, rate, decay_mask, h).sub_(rate.to(theta.dtype) * gradient)
 
 
 def adamw(
@@ -31,20 +30,28 @@ def adamw(
     v: Tensor,
     step: Tensor,
     rate: Tensor,
-    decay_mask: Tensor,
+    decay_mask: Tensor | None,
     h: Mapping[str, Tensor],
 ) -> tuple[Tensor, Tensor, Tensor]:
     """One update: the new weights and the new first and second moments.
 
-    step: () int64, 1 for the first update. rate: (M, 1) learning rate after its schedule. decay_mask: (P,).
+    step: () int64, 1 for the first update. rate: (M, 1) learning rate after its schedule. decay_mask: (P,),
+    see `Layout.decay_mask`.
     h: weight_decay, beta1, beta2, epsilon, each (M, 1) float64.
     """
     dtype = theta.dtype
-    beta1, beta2 = h["beta1"], h["beta2"]
-    correction1 = 1.0 - beta1 ** step.double()
-    correction2 = torch.sqrt(1.0 - beta2 ** step.double())
-    m = m + (1.0 - beta1).to(dtype) * (gradient - m)
-    v = v * beta2.to(dtype) + (1.0 - beta2).to(dtype) * gradient * gradient
-    shrunk = theta * (1.0 - (rate * h["weight_decay"]).to(dtype) * decay_mask.to(dtype))
-    scale = torch.sqrt(v) / correction2.to(dtype) + h["epsilon"].to(dtype)
-    return shrunk - (rate / correction1).to(dtype) * (m / scale), m, v
+    beta1, beta2, t = h["beta1"], h["beta2"], step.double()
+    correction1 = 1.0 - beta1**t
+    correction2 = torch.sqrt(1.0 - beta2**t)
+    # Written into what is new in here: the bits of m + (1 - beta1) (gradient - m) and so on, in less memory.
+    m = (gradient - m).mul_((1.0 - beta1).to(dtype)).add_(m)
+    v = (v * beta2.to(dtype)).add_(((1.0 - beta2).to(dtype) * gradient).mul_(gradient))
+    scale = torch.sqrt(v).div_(correction2.to(dtype)).add_(h["epsilon"].to(dtype))
+    change = (m / scale).mul_((rate / correction1).to(dtype))
+    return _shrunk(theta, rate, decay_mask, h).sub_(change), m, v
+
+
+def _shrunk(theta: Tensor, rate: Tensor, decay_mask: Tensor | None, h: Mapping[str, Tensor]) -> Tensor:
+    """The weights after their decay."""
+    lost = (rate * h["weight_decay"]).to(theta.dtype)
+    return theta * (1.0 - (lost if decay_mask is None else lost * decay_mask.to(theta.dtype)))

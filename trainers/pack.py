@@ -4,6 +4,7 @@ Shapes: M members, S distinct seeds, P parameters of one member.
 """
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -12,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from trainers.averaging import Average
 from trainers.config.member import MemberConfig
 from trainers.config.settings import Settings, settings_fields
 from trainers.errors import PackError
@@ -42,18 +44,40 @@ class Pack:
         self.seeds_S = torch.tensor(seeds, dtype=torch.int64, device=device)
         order = [seeds.index(member.seed) for member in members]
         self.index_M = None if order == list(range(len(seeds))) else torch.tensor(order, device=device)
+        # The same as a compiled program has it that serves all packs: never one seed alone, never without an index.
+        self.indexed = (self.seeds_S.repeat(2) if len(seeds) == 1 else self.seeds_S, torch.tensor(order, device=device))
         self.h = self._columns([member.optimization for member in members])
         betas = torch.tensor([member.optimization.betas for member in members], dtype=torch.float64, device=device)
-        self.h["beta1"], self.h["beta2"] = betas[:, :1], betas[:, 1:]
+        self.h["beta1"], self.h["beta2"] = (beta.contiguous() for beta in (betas[:, :1], betas[:, 1:]))
         rates = self._columns([member.model for member in members]).get("dropout")
         dropping = rates is not None and any(getattr(member.model, "dropout", 0.0) > 0 for member in members)
         self.drops = rates[:, 0] if rates is not None and dropping else None
         self.averages = tuple(first.averages[label] for label in self.labels)
-        self.average_h = tuple(self._columns([member.averages[label] for member in members]) for label in self.labels)
+        sources = [tuple(member.averages[label].source for member in members) for label in self.labels]
+        distinct = list(dict.fromkeys(sources))
+        self.buffers_at = tuple(distinct.index(source) for source in sources)  # by label, its place among the sources
+        self.sources = tuple(of[0] for of in distinct)
+        self.average_h = tuple(self._average_columns(of) for of in distinct)
         self.kept_inputs: tuple[EvaluationBatch, ...] | None = None  # see trainers.evaluation_inputs
 
     def __len__(self) -> int:
         return len(self.members)
+
+    def of_few(self) -> "Pack":
+        """A pack like this one, of its first member three times."""
+        few, place = copy(self), torch.zeros(3, dtype=torch.int64, device=self.device)
+        few.members = (self.members[0],) * 3
+        few.seeds_S = torch.tensor([self.members[0].seed], dtype=torch.int64, device=self.device)
+        few.index_M, few.indexed = place, (few.seeds_S.repeat(2), place)
+        few.h = {name: column[place] for name, column in self.h.items()}
+        few.average_h = tuple({name: column[place] for name, column in h.items()} for h in self.average_h)
+        few.drops = None if self.drops is None else self.drops[place]
+        return few
+
+    def tensors(self) -> list[Tensor]:
+        """What differs between its members, and their seeds: tensors whose first dimension is M or S."""
+        columns = [column for h in (self.h, *self.average_h) for column in h.values()]
+        return [*columns, *self.indexed, *([] if self.drops is None else [self.drops])]
 
     def _columns(self, settings: Sequence[Settings]) -> dict[str, Tensor]:
         """Every scalar member hyperparameter as a column (M, 1): float64, or int64 where all values are integers."""
@@ -64,6 +88,13 @@ class Pack:
                 dtype = torch.int64 if all(isinstance(value, int) for value in values) else torch.float64
                 columns[item.name] = torch.tensor(values, dtype=dtype, device=self.device)[:, None]
         return columns
+
+    def _average_columns(self, members: Sequence[Average]) -> dict[str, Tensor]:
+        """The columns of an average, without those that are idle in all members."""
+        written_by = next(cls for cls in type(members[0]).__mro__ if "update" in vars(cls))
+        idle = vars(written_by).get("idle", {})  # what an `update` can do without, not one that overrides it
+        resting = {name for name, value in idle.items() if all(getattr(one, name) == value for one in members)}
+        return {name: column for name, column in self._columns(members).items() if name not in resting}
 
 
 @dataclass(kw_only=True)
@@ -80,7 +111,7 @@ class State:
     theta: Tensor  # (M, P)
     m: Tensor  # (M, P)
     v: Tensor  # (M, P)
-    averages: tuple[tuple[Tensor, ...], ...]  # per label, (M, P) each
+    averages: tuple[tuple[Tensor, ...], ...]  # per source of an average, (M, P) each
     failed_at: Tensor  # (M,) int64, -1 while alive
     loss_sum: Tensor  # (M,) float64
     loss_steps: Tensor  # (M,) int64
@@ -96,16 +127,25 @@ class State:
             theta=theta,
             m=torch.zeros_like(theta),
             v=torch.zeros_like(theta),
-            averages=tuple(average.start(theta) for average in pack.averages),
+            averages=tuple(source.start(theta) for source in pack.sources),
             failed_at=torch.full((count,), -1, dtype=torch.int64, device=pack.device),
             loss_sum=torch.zeros(count, dtype=torch.float64, device=pack.device),
             loss_steps=torch.zeros(count, dtype=torch.int64, device=pack.device),
         )
 
-    def snapshot(self, pack: Pack, evaluations: Sequence[bytes]) -> Snapshot:
-        """What a checkpoint keeps of a pack in this state, and of its evaluations so far."""
+    def tensors(self) -> list[Tensor]:
+        """Every tensor; the first dimension of all but `step` is M."""
+        plain = [value for value in vars(self).values() if isinstance(value, Tensor)]
+        return [*plain, *(buffer for buffers in self.averages for buffer in buffers)]
+
+    def snapshot(self, pack: Pack, evaluations: Sequence[bytes], compiled: bool | None = None) -> Snapshot:
+        """What a checkpoint keeps of a pack in this state, of its evaluations so far and of how it is computed."""
         return Snapshot(
-            step=int(self.step), arrays=self._arrays(pack), evaluations=evaluations, parameters=pack.layout.shapes
+            step=int(self.step),
+            arrays=self._arrays(pack),
+            evaluations=evaluations,
+            parameters=pack.layout.shapes,
+            compiled=compiled,
         )
 
     def restored(self, stored: Snapshot, pack: Pack) -> "State":
@@ -115,17 +155,19 @@ class State:
         """
         arrays = fitted(stored, self._arrays(pack), pack.layout.shapes, pack.labels, self.EXACT_WHEN_NEW)
         tensors = {name: torch.from_numpy(np.array(value)).to(pack.device) for name, value in arrays.items()}
+        labels = [pack.labels[pack.buffers_at.index(at)] for at in range(len(self.averages))]
         averages = tuple(
-            tuple(tensors.pop(_buffer(label, j)) for j in range(len(buffers)))
-            for label, buffers in zip(pack.labels, self.averages, strict=True)
+            tuple(tensors[_buffer(label, j)] for j in range(len(buffers)))
+            for label, buffers in zip(labels, self.averages, strict=True)
         )
-        return type(self)(averages=averages, **tensors)
+        rest = {name: tensors[name] for name in vars(self) if name != "averages"}
+        return type(self)(averages=averages, **rest)
 
     def _arrays(self, pack: Pack) -> dict[str, NDArray[Any]]:
-        """Every tensor as a named array."""
+        """Every tensor as a named array; buffers that several averages read, under the name of each."""
         named = {name: value for name, value in vars(self).items() if name != "averages"}
-        for label, buffers in zip(pack.labels, self.averages, strict=True):
-            named.update({_buffer(label, j): buffer for j, buffer in enumerate(buffers)})
+        for label, at in zip(pack.labels, pack.buffers_at, strict=True):
+            named.update({_buffer(label, j): buffer for j, buffer in enumerate(self.averages[at])})
         return {name: value.cpu().numpy() for name, value in named.items()}
 
 
@@ -137,8 +179,8 @@ def _buffer(label: str, index: int) -> str:
 def averaged(pack: Pack, state: State) -> dict[str, Tensor]:
     """The weights (M, P) of every weight average of the pack, by label."""
     return {
-        label: average.weights(buffers, state.theta, pack.layout)
-        for label, average, buffers in zip(pack.labels, pack.averages, state.averages, strict=True)
+        label: average.weights(state.averages[at], state.theta, pack.layout)
+        for label, average, at in zip(pack.labels, pack.averages, pack.buffers_at, strict=True)
     }
 
 

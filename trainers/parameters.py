@@ -85,7 +85,8 @@ class Layout:
         ]
         return torch.cat(pieces, dim=1).to(dtype)
 
-    def decay_mask(self, device: torch.device) -> Tensor:
-        """1 where weight decay acts, else 0; float32 (P,)."""
-        pieces = [torch.full((p.size,), float(p.decay)) for p in self.parameters]
-        return torch.cat(pieces).to(device)
+    def decay_mask(self, device: torch.device) -> Tensor | None:
+        """1 where weight decay acts, else 0; float32 (P,). None: it acts everywhere."""
+        if all(p.decay for p in self.parameters):
+            return None
+        return torch.cat([torch.full((p.size,), float(p.decay)) for p in self.parameters]).to(device)

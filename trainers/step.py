@@ -8,28 +8,11 @@ import torch
 from torch import Tensor
 
 from trainers.batch import Batch
-from trainers.config.member import MemberConfig
+from trainers.compiling import any_size, compiles, once, program
 from trainers.noise import Noise
 from trainers.optim import adamw, clipped, gradient_descent
 from trainers.pack import Pack, State
 from trainers.random import Stream
-
-# Compiling takes tens of seconds. It is the default where one member alone would train at least this long uncompiled,
-# by a rough model of one CPU core: so much for starting the kernels of a step, and so many operations a second.
-COMPILE_FROM_SECONDS = 2.0
-_SECONDS_PER_STEP, _OPERATIONS_PER_SECOND = 5e-4, 2e10
-
-
-def compiles(pack: Pack) -> bool:
-    """Whether the step is compiled: as asked for, or by the work of one member, never by what else is in the pack."""
-    wanted = pack.optimization.compile
-    return wanted if isinstance(wanted, bool) else rough_seconds(pack.members[0]) >= COMPILE_FROM_SECONDS
-
-
-def rough_seconds(member: MemberConfig) -> float:
-    """How long a member alone would train on one CPU core, uncompiled: from its operations, without measuring."""
-    forward = member.model.operations(member.task, member.optimization.batch_size, member.task.train_positions)
-    return member.optimization.steps * (_SECONDS_PER_STEP + 3.0 * forward / _OPERATIONS_PER_SECOND)
 
 
 def sampled(pack: Pack, step: Tensor, rows: int) -> tuple[Batch, ...]:
@@ -51,7 +34,8 @@ def noise_of(pack: Pack, step: Tensor) -> Noise | None:
     """What is random in a training step, if anything is."""
     if pack.drops is None and not pack.model.random:
         return None
-    return Noise(Stream(pack.seeds_S, "dropout", step), pack.index_M, pack.drops)
+    seeds_S, index_M = pack.indexed if torch.compiler.is_compiling() else (pack.seeds_S, pack.index_M)
+    return Noise(Stream(seeds_S, "dropout", step), index_M, pack.drops)
 
 
 def step_once(pack: Pack, state: State) -> None:
@@ -78,7 +62,11 @@ def gradients(pack: Pack, theta: Tensor, batches: Sequence[Batch], step: Tensor)
 
         return _differentiated(mean, theta)
 
-    gradient, loss_M, weight_M = torch.zeros_like(theta), theta.new_zeros(len(pack)), theta.new_zeros(len(pack))
+    gradient, loss_M, weight_M = (
+        torch.zeros_like(theta),
+        theta.new_zeros(theta.shape[0]),
+        theta.new_zeros(theta.shape[0]),
+    )
     for rows, noise in slices:
 
         def summed(theta: Tensor, rows: Batch = rows, noise: Noise | None = noise) -> tuple[Tensor, Tensor]:
@@ -122,30 +110,62 @@ def learn(pack: Pack, state: State, batches: Sequence[Batch]) -> None:
         theta, m, v = adamw(state.theta, gradient, state.m, state.v, step, rate, pack.decay_mask, pack.h)
     else:
         theta, m, v = gradient_descent(state.theta, gradient, rate, pack.decay_mask, pack.h), state.m, state.v
-    finite = torch.isfinite(loss_M) & torch.isfinite((theta.abs() + v).sum(dim=1))
-    alive = (state.failed_at < 0) & finite
-    on = alive[:, None]
-    theta = torch.where(on, theta, state.theta)
-    for average, buffers, h in zip(pack.averages, state.averages, pack.average_h, strict=True):
-        for buffer, updated in zip(buffers, average.update(buffers, theta, step, h), strict=True):
-            buffer.copy_(torch.where(on, updated, buffer))
-    state.theta.copy_(theta)
-    state.m.copy_(torch.where(on, m, state.m))
-    state.v.copy_(torch.where(on, v, state.v))
-    state.loss_sum.add_(torch.where(alive, loss_M.double(), 0.0))
+    loss_M, going_M = loss_M.double(), state.failed_at < 0
+    alive = going_M & torch.isfinite(loss_M + theta.abs().add_(v).sum(dim=1))
+    on = None if _everyone(alive) else alive[:, None]
+    _take(on, state.theta, theta)
+    _take(on, state.m, m)
+    _take(on, state.v, v)
+    for source, buffers, h in zip(pack.sources, state.averages, pack.average_h, strict=True):
+        for buffer, updated in zip(buffers, source.update(buffers, state.theta, step, h), strict=True):
+            _take(on, buffer, updated)
+    state.loss_sum.add_(torch.where(alive, loss_M, 0.0))
     state.loss_steps.add_(alive)
-    state.failed_at.copy_(torch.where((state.failed_at < 0) & ~finite, step, state.failed_at))
+    state.failed_at.copy_(torch.where(going_M ^ alive, step, state.failed_at))
     state.step.copy_(step)
 
 
+def _everyone(alive_M: Tensor) -> bool:
+    """Whether it is known that no member has failed; to look would make a GPU's host wait."""
+    return not torch.compiler.is_compiling() and alive_M.device.type == "cpu" and bool(alive_M.all())
+
+
+def _take(on: Tensor | None, kept: Tensor, new: Tensor) -> None:
+    """Write what is new over what was kept, where a member is `on` (M, 1); None: in all members."""
+    if new is kept:
+        return
+    if on is None:
+        kept.copy_(new)
+    else:
+        torch.where(on, new, kept, out=kept)
+
+
+def learner(
+    pack: Pack, compiled: bool | None = None, waiting: Callable[[], None] = lambda: None
+) -> Callable[[State, Sequence[Batch]], None]:
+    """`learn` as it is called in the loop, compiled or not; None: as the members want it.
+
+    A program is compiled here, for packs of any size, unless it is there; `waiting` is called while others compile it.
+    """
+    if not (compiles(pack.members[0]) if compiled is None else compiled):
+        return lambda state, batches: learn(pack, state, batches)
+    run = program(learn, pack.device.type)
+    few = pack.of_few()
+    state, step = State.initial(few), torch.ones((), dtype=torch.int64, device=pack.device)
+    batches = for_program(few, sampled(few, step, few.optimization.batch_size))
+    any_size([*few.tensors(), *state.tensors(), *(tensor for batch in batches for tensor in batch.tensors())])
+    with once(f"{pack.members[0].structural_key} {pack.device.type} {torch.get_num_threads()}", waiting):
+        run(few, state, batches)
+    return lambda state, batches: run(pack, state, for_program(pack, batches))
+
+
+def for_program(pack: Pack, batches: Sequence[Batch]) -> list[Batch]:
+    """The batches of a pack as one program has them that serves all packs: each tensor one of its own."""
+    index_M = None if pack.index_M is not None else pack.indexed[1]
+    return [batch.of(index_M).in_one_piece() for batch in batches]
+
+
 def stepper(pack: Pack) -> Callable[[State], None]:
-    """The step to call in the loop, compiled or not."""
-    if not compiles(pack):
-        return lambda state: step_once(pack, state)
-    torch._dynamo.config.recompile_limit = 1024  # one process trains packs of many structures in turn
-    torch._dynamo.config.accumulated_recompile_limit = 1024
-    if pack.task.compiles:
-        whole: Callable[[Pack, State], None] = torch.compile(step_once, dynamic=False, fullgraph=True)
-        return lambda state: whole(pack, state)
-    rest: Callable[[Pack, State, Sequence[Batch]], None] = torch.compile(learn, dynamic=False, fullgraph=True)
-    return lambda state: rest(pack, state, sampled(pack, state.step + 1, pack.optimization.batch_size))
+    """One whole step, compiled or not, on a batch that is drawn for it alone."""
+    learning = learner(pack)
+    return lambda state: learning(state, sampled(pack, state.step + 1, pack.optimization.batch_size))

@@ -7,14 +7,17 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from trainers.ahead import Ahead
+from trainers.compiling import COMPILED_BEFORE_FROM_SECONDS, compiles
 from trainers.config.member import MemberConfig
 from trainers.errors import PackError
 from trainers.evaluate import evaluate
 from trainers.files.checkpoint import Checkpoints
 from trainers.files.weights import write_weights
 from trainers.pack import Pack, State, weights_of
+from trainers.random import said
 from trainers.results import Curve, Evaluation, MemberResult, Progress, Reporter, WeightsFile
-from trainers.step import compiles, stepper
+from trainers.step import learner
 from trainers.tasks.task import Evaluated
 
 _HEARTBEAT_SECONDS = 1.0
@@ -43,10 +46,23 @@ def train(
     if [seed for _, seed in names] != [member.seed for member in members]:
         raise PackError(f"the names {names} do not fit the seeds {[member.seed for member in members]} of the members")
     pack = Pack(members, torch.device(device))
-    if len(members) == 1 and compiles(pack):
+    compiled = _compiled(members[0], checkpoints)
+    if len(members) == 1 and compiled:
         # A compiled program of one member reduces in another order than one of several: a twin keeps the bits the same.
         pack, names = Pack([*members, *members], torch.device(device)), [*names, *names]
-    return _Run(pack, names, len(members), reporter, checkpoints, weights).to_the_end()
+    return _Run(pack, names, len(members), compiled, reporter, checkpoints, weights).to_the_end()
+
+
+def _compiled(member: MemberConfig, checkpoints: Checkpoints | None) -> bool:
+    """Whether the step is compiled: as it was when the newest checkpoint was written, or as the members want it."""
+    stored = checkpoints and checkpoints.newest()
+    if not stored:
+        return compiles(member)
+    if stored.compiled is not None:
+        return stored.compiled
+    if stored.evaluations:
+        return Evaluation.from_bytes(stored.evaluations[-1]).compiled
+    return compiles(member, from_seconds=COMPILED_BEFORE_FROM_SECONDS)
 
 
 class _Run:
@@ -55,13 +71,14 @@ class _Run:
         pack: Pack,
         names: Sequence[tuple[str, int]],
         count: int,
+        compiled: bool,
         reporter: Reporter,
         checkpoints: Checkpoints | None,
         weights: Path | None,
     ) -> None:
         self.pack, self.names, self.count = pack, names, count
         self.reporter, self.checkpoints, self.weights = reporter, checkpoints, weights
-        self.step_pack, self.compiled = stepper(pack), compiles(pack)
+        self.compiled, self.ahead = compiled, Ahead(pack)
         self.state, self.done = State.initial(pack), 0
         self.evaluations: list[Evaluation] = []
         self.started, self.spent, self.last_beat, self.rate = time.monotonic(), 0.0, 0.0, 0.0
@@ -69,7 +86,10 @@ class _Run:
     def to_the_end(self) -> list[MemberResult]:
         self.resume()
         steps = self.pack.optimization.steps
+        if lost := said():
+            self.reporter.notice(lost)
         self.beat("compile" if self.compiled else "train")
+        self.learn = learner(self.pack, self.compiled, lambda: self.beat_if_due("compile"))
         while self.done < steps:
             self.run_until(self.next_stop())
             if self.done == steps or (self.pack.evaluation.every and self.done % self.pack.evaluation.every == 0):
@@ -108,8 +128,8 @@ class _Run:
         while self.done < stop:
             began = time.monotonic()
             count = min(burst, stop - self.done)
-            for _ in range(count):
-                self.step_pack(self.state)
+            for done in range(self.done, self.done + count):
+                self.learn(self.state, self.ahead.batches(done, stop))
             if self.pack.device.type != "cpu":
                 torch.accelerator.synchronize()
             self.done += count
@@ -168,7 +188,7 @@ class _Run:
     def save(self) -> None:
         assert self.checkpoints is not None
         evaluations = [evaluation.to_bytes() for evaluation in self.evaluations]
-        self.checkpoints.save(self.state.snapshot(self.pack, evaluations), self.names)
+        self.checkpoints.save(self.state.snapshot(self.pack, evaluations, self.compiled), self.names)
 
     def beat_if_due(self, phase: str = "evaluate") -> None:
         if time.monotonic() - self.last_beat > _HEARTBEAT_SECONDS:

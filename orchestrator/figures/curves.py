@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogFormatterSciNotation, MaxNLocator, NullFormatter
+from matplotlib.ticker import MaxNLocator
 
 from orchestrator.figures import drawing
 from orchestrator.figures.drawing import EDGE, GREY, PALETTE, printable, spans_decades
@@ -86,7 +86,7 @@ def comparison_figure(summary: Summary, path: Path) -> Path:
 
     def draw() -> Figure:
         width = 8.0 if len(bands) == 1 else 0.8 + 4.4 * len(bands)
-        figure = Figure(figsize=(width, 4.6 + legend_height(coloured, grey)), layout="constrained")
+        figure = Figure(figsize=(width, 4.6 + legend_height(coloured, grey)))
         grid = figure.subplots(1, len(bands), squeeze=False, sharey=True)[0]
         for axes, (metric, of) in zip(grid, bands.items(), strict=True):
             _shade(axes, summary.groups(next(row for row in rows if row.config_id in of), metric), labels=True)
@@ -128,7 +128,7 @@ def configuration_figure(summary: Summary, row: Row, path: Path) -> Path:
 
     def draw() -> Figure:
         height, width = len(shown), len(summary.averages)
-        figure = Figure(figsize=(1.2 + 3.1 * width, 0.9 + 2.1 * height), layout="constrained")
+        figure = Figure(figsize=(1.2 + 3.1 * width, 0.9 + 2.1 * height))
         grid = figure.subplots(height, width, squeeze=False, sharex=True)
         lengths = [band.lengths for band in panels.values() if band]
         for i, metric in enumerate(shown):
@@ -198,8 +198,6 @@ def _curve_axes(axes: Axes, bands: Sequence[Band], lengths: Iterable[Sequence[in
         axes.set_yscale("log")
         positive = medians[np.isfinite(medians) & (medians > 0)]
         axes.set_ylim(bottom=positive.min() / 2)
-        axes.yaxis.set_major_formatter(LogFormatterSciNotation())
-        axes.yaxis.set_minor_formatter(NullFormatter())
     every = sorted({length for run in lengths for length in run})
     axes.set_xlim(every[0] - 0.5, every[-1] + 0.5)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=12))

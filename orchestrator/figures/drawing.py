@@ -8,20 +8,22 @@ import hashlib
 import io
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
 import numpy as np
-from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ft2font import FT2Font
-from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 from PIL import Image, UnidentifiedImageError
 
+from orchestrator.figures.layout import arrange
 from trainers.files.atomic_file import write_whole
 
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D31", "#000000")
@@ -33,6 +35,34 @@ PACKAGE = Path(__file__).parents[1]
 DECIDING = ("figures", "results", "statistics", "wording.py")  # of the package: what a figure shows follows from these
 
 
+@dataclass(frozen=True)
+class Drawing:
+    """A figure that is to be in a file, and the digest of all that it follows from."""
+
+    path: Path
+    draw: Callable[[], Figure]
+    digest: str
+
+    def is_there(self) -> bool:
+        """Whether the file holds this very figure."""
+        return drawn_digest(self.path) == self.digest
+
+    def make(self) -> None:
+        """Draw and write it."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        content = io.BytesIO()
+        figure = self.draw()
+        figure.set_dpi(150)
+        if figure.axes and figure.get_layout_engine() is None:
+            arrange(figure)
+        # What savefig does but for a pass that draws nothing and costs as much as the one that draws.
+        FigureCanvasAgg(figure).print_png(content, metadata={"Software": None, "lengthwise": self.digest})
+        write_whole(self.path, [content.getvalue()])
+
+
+_put_off: ContextVar[list[Drawing] | None] = ContextVar("_put_off", default=None)
+
+
 def save(path: Path, draw: Callable[[], Figure], *facts: Any) -> Path:
     """Draw and write, unless `path` already holds the figure of the same facts drawn by the same code.
 
@@ -40,16 +70,25 @@ def save(path: Path, draw: Callable[[], Figure], *facts: Any) -> Path:
     """
     code = f"{digest_of_sources(PACKAGE, DECIDING)} {digest_of_sources(Path(draw.__code__.co_filename))}"
     written = json.dumps(facts, sort_keys=True, default=repr)
-    digest = hashlib.sha256(f"{mpl.__version__}\n{code}\n{written}".encode()).hexdigest()
-    if drawn_digest(path) != digest:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        content = io.BytesIO()
-        figure = draw()
-        figure.set_dpi(150)
-        # What savefig does but for a pass that draws nothing and costs as much as the one that draws.
-        FigureCanvasAgg(figure).print_png(content, metadata={"Software": None, "lengthwise": digest})
-        write_whole(path, [content.getvalue()])
+    drawing = Drawing(path, draw, hashlib.sha256(f"{mpl.__version__}\n{code}\n{written}".encode()).hexdigest())
+    if not drawing.is_there():
+        waiting = _put_off.get()
+        if waiting is None:
+            drawing.make()
+        else:
+            waiting.append(drawing)
     return path
+
+
+@contextmanager
+def put_off() -> Iterator[list[Drawing]]:
+    """Draw nothing in this block: what `save` is asked for there, and is not in its file yet, is listed instead."""
+    waiting: list[Drawing] = []
+    before = _put_off.set(waiting)
+    try:
+        yield waiting
+    finally:
+        _put_off.reset(before)
 
 
 @cache
@@ -83,30 +122,6 @@ def spans_decades(values: np.ndarray[Any, Any]) -> bool:
     if len(positive) < 2 or (finite < 0).any() or len(positive) < 0.8 * len(finite):
         return False
     return bool(math.log10(positive.max() / positive.min()) >= DECADES_FOR_LOG)
-
-
-def label_log_axes(figure: Figure) -> None:
-    """Label every log axis as densely as its labels have room: 1-2-5, 1-3 or 1 of every decade, or fewer still."""
-    if (engine := figure.get_layout_engine()) is not None:
-        engine.execute(figure)
-    for axis in (axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis) if axis.get_scale() == "log"):
-        axis.set_minor_formatter(NullFormatter())
-        locators = [LogLocator(subs=subs, numticks=50) for subs in ((1.0, 2.0, 5.0), (1.0, 3.0), (1.0,))]
-        locators += [LogLocator(subs=(1.0,), numticks=count) for count in (8, 6, 4, 3)]
-        for locator in (*locators, MaxNLocator(3), MaxNLocator(2), MaxNLocator(1)):
-            axis.set_major_locator(locator)
-            axis.get_tightbbox()  # places the labels
-            if _labels_apart(axis):
-                break
-
-
-def _labels_apart(axis: Axis) -> bool:
-    """Whether labels are drawn and none touches another."""
-    low, high = sorted(axis.get_view_interval())
-    shown = [tick.label1 for tick in axis.get_major_ticks() if low <= tick.get_loc() <= high]
-    boxes = [label.get_window_extent() for label in shown if label.get_visible() and label.get_text()]
-    apart = not any(one.padded(6).overlaps(other) for i, one in enumerate(boxes) for other in boxes[:i])
-    return apart and bool(boxes)
 
 
 def file_name(key: str) -> str:

@@ -45,7 +45,7 @@ def family_figure(summary: Summary, name: str, points: Sequence[FamilyPoint], pa
 
     def draw() -> Figure:
         size = (max(6.4, 0.8 + 2.6 * len(lengths)), 3.4 + legend_height(coloured, grey))
-        figure = Figure(figsize=size, layout="constrained")
+        figure = Figure(figsize=size)
         panels = figure.subplots(1, len(lengths), squeeze=False, sharex=True, sharey=True)[0]
         for axes, length in zip(panels, lengths, strict=True):
             for row in reversed(rows):

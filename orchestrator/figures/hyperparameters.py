@@ -68,7 +68,7 @@ def score_figure(summary: Summary, key: str, path: Path) -> Path:
     numeric = domain not in ("choice", "grid") and is_numeric([dot.value for dot in panels[0].dots])
 
     def draw() -> Figure:
-        figure = Figure(figsize=(0.6 + 4.6 * len(panels), 4.0), layout="constrained")
+        figure = Figure(figsize=(0.6 + 4.6 * len(panels), 4.0))
         for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
             _scale(axes, panel)
             if numeric:
@@ -79,7 +79,6 @@ def score_figure(summary: Summary, key: str, path: Path) -> Path:
             axes.set_ylabel(printable(panel.label), fontsize=9)
             axes.set_title(printable(panel.effect.sentence if panel.effect else ""), fontsize=9, loc="left")
         _legend(figure, panels, numeric, none)
-        drawing.label_log_axes(figure)
         return figure
 
     facts = [[panel.label, panel.dots, panel.effect.sentence if panel.effect else ""] for panel in panels]
@@ -108,8 +107,7 @@ def _panels(summary: Summary, key: str) -> list[Panel]:
 def _against_number(axes: Axes, key: str, panel: Panel, domain: str) -> None:
     complement = domain == "one_minus_log_uniform"
     x = [1.0 - float(dot.value) if complement else float(dot.value) for dot in panel.dots]
-    for place, dot in zip(x, panel.dots, strict=True):
-        _point(axes, place, dot)
+    _points(axes, x, panel.dots)
     if domain in ("log_uniform", "one_minus_log_uniform") or (domain == "listed" and spans_decades(np.array(x))):
         axes.set_xscale("log")
         axes.xaxis.set_major_formatter(lambda x, _: f"{x:g}")
@@ -132,9 +130,8 @@ def _against_category(axes: Axes, key: str, panel: Panel) -> None:
     values = sorted({json.dumps(dot.value) for dot in panel.dots}, key=_category_order)
     for place, value in enumerate(values):
         members = [dot for dot in panel.dots if json.dumps(dot.value) == value]
-        for i, dot in enumerate(members):
-            spread = (i * GOLDEN) % 1.0 - 0.5 if len(members) > 1 else 0.0  # scattered, and the same every time
-            _point(axes, place + 0.4 * spread, dot)
+        width = 0.4 if len(members) > 1 else 0.0  # scattered, and the same every time
+        _points(axes, [place + width * ((i * GOLDEN) % 1.0 - 0.5) for i in range(len(members))], members)
         outcomes = np.array([dot.outcome.median for dot in members if not math.isnan(dot.outcome.median)])
         finite = outcomes[np.isfinite(outcomes)]
         if len(outcomes) < 2 or not len(finite):
@@ -151,15 +148,20 @@ def _against_category(axes: Axes, key: str, panel: Panel) -> None:
     axes.set_xlabel(printable(key))
 
 
-def _point(axes: Axes, x: float, dot: Dot) -> None:
-    at, colour = dot.outcome, PALETTE[1] if dot.first else PALETTE[0]
-    if not math.isfinite(at.median):
-        edge = axes.get_xaxis_transform()
-        axes.plot([x], [EDGE], "x", color=FAILED_COLOUR, markersize=7, transform=edge, clip_on=False)
-        return
-    axes.plot([x, x], [_finite(at.q25, at.median), _finite(at.q75, at.median)], color=colour, linewidth=1, alpha=0.45)
-    size: dict[str, Any] = {"markersize": 11, "zorder": 5} if dot.first else {"markersize": 5, "zorder": 3}
-    axes.plot([x], [at.median], "*" if dot.first else "o", color=colour, **size)
+def _points(axes: Axes, x: Sequence[float], dots: Sequence[Dot]) -> None:
+    """Medians with their quartiles, the first by score as a star; at the upper edge crosses for those without one."""
+    found = [(at, dot.outcome, dot.first) for at, dot in zip(x, dots, strict=True) if math.isfinite(dot.outcome.median)]
+    if failed := [at for at, dot in zip(x, dots, strict=True) if not math.isfinite(dot.outcome.median)]:
+        edge = [EDGE] * len(failed)
+        cross: dict[str, Any] = {"markersize": 7, "transform": axes.get_xaxis_transform(), "clip_on": False}
+        axes.plot(failed, edge, "x", color=FAILED_COLOUR, **cross)
+    for first, colour, marker, size in ((False, PALETTE[0], "o", 5), (True, PALETTE[1], "*", 11)):
+        some = [(at, outcome) for at, outcome, star in found if star == first]
+        if some:
+            places, medians = [at for at, _ in some], [outcome.median for _, outcome in some]
+            low, high = [_finite(o.q25, o.median) for _, o in some], [_finite(o.q75, o.median) for _, o in some]
+            axes.vlines(places, low, high, color=colour, linewidth=1, alpha=0.45, capstyle="projecting")
+            axes.plot(places, medians, marker, color=colour, markersize=size, zorder=5 if first else 3)
 
 
 def _scale(axes: Axes, panel: Panel) -> None:

@@ -31,7 +31,7 @@ def last_and_best_figure(summary: Summary, path: Path) -> Path | None:
     tested = any(one.test for one in shown)
 
     def draw() -> Figure:
-        figure = Figure(figsize=(9.0 if tested else 5.2, 0.9 + 1.9 * len(shown)), layout="constrained")
+        figure = Figure(figsize=(9.0 if tested else 5.2, 0.9 + 1.9 * len(shown)))
         grid = figure.subplots(len(shown), 1 + tested, squeeze=False, sharex=True, sharey="col")
         for line, one in zip(grid, shown, strict=True):
             row = rows[one.config_id]
@@ -48,7 +48,6 @@ def last_and_best_figure(summary: Summary, path: Path) -> Path | None:
             axes.set_xlabel("training step")
         figure.supylabel(printable(f"{summary.objective.metric} ({summary.objective.average})"), fontsize=9)
         _legend(figure)
-        drawing.label_log_axes(figure)
         return figure
 
     facts = [[one.config_id, one.evaluated, one.selection, one.test, one.steps] for one in shown]

@@ -61,8 +61,8 @@ def pair_figure(summary: Summary, measured: str, predicted: str, path: Path) -> 
     points = pair_points(summary, measured, predicted)
 
     def draw() -> Figure:
-        figure = Figure(figsize=(6.4, 5.2), layout="constrained")
-        axes = figure.add_subplot()
+        figure = Figure(figsize=(6.4, 5.2))
+        axes, bar = figure.subplots(1, 2, width_ratios=(24, 1))
         lengths = [point.length for point in points]
         values = np.array([(point.predicted, point.measured) for point in points])
         both_log = bool((values > 0).all()) and any(spans_decades(side) for side in values.T)
@@ -89,14 +89,13 @@ def pair_figure(summary: Summary, measured: str, predicted: str, path: Path) -> 
                 )
         ends = [values.min(), values.max()]
         axes.plot(ends, ends, color="#333333", linewidth=1, linestyle="--", label="equality", zorder=2)
-        figure.colorbar(axes.collections[0], ax=axes, label="length", ticks=MaxNLocator(integer=True, nbins=8))
+        figure.colorbar(axes.collections[0], cax=bar, label="length", ticks=MaxNLocator(integer=True, nbins=8))
         axes.set_xlabel(printable(f"{predicted} (predicted)"))
         axes.set_ylabel(printable(f"{measured} (measured)"))
         axes.set_title(printable(_title(summary, points)), fontsize=9, loc="left")
         axes.legend(fontsize=8, frameon=False)
         axes.grid(alpha=0.25, linewidth=0.6)
         axes.spines[["top", "right"]].set_visible(False)
-        drawing.label_log_axes(figure)
         return figure
 
     return drawing.save(path, draw, measured, predicted, _title(summary, points), points)

@@ -17,6 +17,7 @@ LARGEST_PACK = 64  # beyond this a stacked step gains little and a lost worker c
 WORTHWHILE = 0.1  # the sweep must end so much sooner for more packs to be made: each starts and compiles by itself
 SNAP = 0.1  # how much of a pack may move to its neighbour to keep the seeds of a configuration together
 STEP_FLOPS_CPU, STEP_FLOPS_GPU = 1.5e7, 1.0e10  # operations in the 2 ms that a step takes however few its members
+EVALUATED = 0.1  # what a row of an evaluation costs of one that is trained on: no gradient, and much of it is shared
 MEMORY_SHARE = 0.5  # of what a worker has, for the members of one pack
 
 Packing = Callable[[list[Configuration], set[tuple[str, int]]], "list[Pack]"]
@@ -79,13 +80,20 @@ def packing(spec: SweepSpec, cluster: Cluster) -> Packing:
         fits = int(MEMORY_SHARE * cluster.bytes_per_worker / max(1, cost(member).bytes_per_member))
         return max(1, min(LARGEST_PACK, fits))
 
+    def work(member: MemberConfig, count: float) -> float:
+        steps, evaluation = member.optimization.steps, member.evaluation
+        evaluations = math.ceil(steps / evaluation.every) if evaluation.every else 1
+        rows = evaluation.samples * len(member.evaluated_lengths) * len(member.averages) * evaluations
+        trained = steps + EVALUATED * rows / member.optimization.batch_size
+        return per_step * steps + cost(member).flops_per_step * count * trained
+
     def pack(configurations: list[Configuration], done: set[tuple[str, int]]) -> list[Pack]:
         return make_packs(
             configurations,
             spec.seeds,
             workers=cluster.workers,
             capacity=capacity,
-            work=lambda member, count: (per_step + cost(member).flops_per_step * count) * member.optimization.steps,
+            work=work,
             even=spec.resources.pack == "auto",
             done=done,
         )
@@ -118,35 +126,76 @@ def make_packs(
             examples.setdefault(example.structural_key, example)
             groups.setdefault(example.structural_key, []).extend(members)
     largest = {key: max(1, capacity(examples[key])) for key in groups}
-    counts = {key: math.ceil(len(members) / largest[key]) for key, members in groups.items()}
+    sizes = {key: shared(len(members), math.ceil(len(members) / largest[key])) for key, members in groups.items()}
     if even:
-        sizes = {key: len(members) for key, members in groups.items()}
-        counts = _more_packs(counts, sizes, lambda key, members: work(examples[key], members), max(1, workers))
+        sizes = _ending_together(sizes, largest, lambda key, members: work(examples[key], members), max(1, workers))
     packs: list[tuple[float, Pack]] = []
     for key, members in groups.items():
         steps = examples[key].optimization.steps
-        for run in cut(members, counts[key], largest[key]):
+        for run in cut(members, sizes[key], largest[key]):
             packs.append((work(examples[key], len(run)), Pack.of(key, run, steps)))
     packs.sort(key=lambda entry: -entry[0])  # stable: equal packs stay in the order of configuration numbers
     return [pack for _, pack in packs]
 
 
-def _more_packs(
-    counts: dict[str, int], sizes: Mapping[str, int], work: Callable[[str, float], float], workers: int
-) -> dict[str, int]:
-    """Cut structures into more packs while that ends the whole sweep a good deal sooner on so many workers."""
+Sizes = dict[str, list[int]]
+"""How many members each pack of a structure has."""
 
-    def ends(counts: Mapping[str, int]) -> float:
-        return makespan([work(key, sizes[key] / count) for key, count in counts.items() for _ in range(count)], workers)
 
-    while counts:
-        options = [{**counts, key: counts[key] + more} for key in counts for more in range(1, workers + 1)]
-        options = [option for option in options if all(option[key] <= sizes[key] for key in option)]
-        best = min(options, key=lambda option: (ends(option), sum(option.values())), default=counts)
-        if ends(best) >= (1.0 - WORTHWHILE) * ends(counts):
-            break
-        counts = best
-    return counts
+def shared(members: int, count: int) -> list[int]:
+    """So many members in `count` packs of about equal size."""
+    cuts = [round(index * members / count) for index in range(count + 1)]
+    return [stop - start for start, stop in itertools.pairwise(cuts)]
+
+
+def _ending_together(
+    sizes: Sizes, largest: Mapping[str, int], work: Callable[[str, float], float], workers: int
+) -> Sizes:
+    """Cut structures so that all workers end about together, where that ends the sweep a good deal sooner.
+
+    Workers are filled one after the other up to the earliest common end at which everything has a place; a structure
+    that does not fit into what is left of one goes on in the next (McNaughton 1959, with a cost for every pack).
+    """
+
+    def ends(sizes: Sizes) -> float:
+        return makespan([work(key, size) for key, run in sizes.items() for size in run], workers)
+
+    now = ends(sizes) if sizes else 0.0
+    low, high, best = 0.0, now, sizes
+    for _ in range(20):
+        middle = (low + high) / 2
+        found = _filled({key: sum(run) for key, run in sizes.items()}, largest, work, workers, middle)
+        if found is None:
+            low = middle
+        else:
+            high, best = middle, found
+    return best if ends(best) < (1.0 - WORTHWHILE) * now else sizes
+
+
+def _filled(
+    members: Mapping[str, int],
+    largest: Mapping[str, int],
+    work: Callable[[str, float], float],
+    workers: int,
+    end: float,
+) -> Sizes | None:
+    """Packs with which every worker ends by `end`; None where there is not enough room."""
+    sizes: Sizes = {key: [] for key in members}
+    room, free = end, workers - 1
+    for key in sorted(members, key=lambda key: -work(key, members[key])):
+        left = members[key]
+        while left:
+            most = min(left, largest[key])
+            while most and work(key, most) > room:
+                most -= 1
+            if most:
+                sizes[key].append(most)
+                room, left = room - work(key, most), left - most
+            elif free:
+                room, free = end, free - 1
+            else:
+                return None
+    return sizes
 
 
 def makespan(costs: Iterable[float], workers: int) -> float:
@@ -157,16 +206,16 @@ def makespan(costs: Iterable[float], workers: int) -> float:
     return max(ends)
 
 
-def cut(members: Sequence[tuple[str, int]], count: int, largest: int) -> list[list[tuple[str, int]]]:
-    """Cut into `count` runs of about equal size, none above `largest`. A cut moves to the nearest border between two
-    configurations when that shifts no more than a tenth of a run."""
+def cut(members: Sequence[tuple[str, int]], sizes: Sequence[int], largest: int) -> list[list[tuple[str, int]]]:
+    """Cut into runs of about these sizes, none above `largest`. A cut moves to the nearest border between two
+    configurations when that shifts no more than a tenth of the runs at its sides."""
     borders = [index for index in range(1, len(members)) if members[index][0] != members[index - 1][0]]
-    size = len(members) / count
-    ideal = [round(index * size) for index in range(count + 1)]
+    ideal = [0, *itertools.accumulate(sizes)]
     cuts = [0]
-    for index in range(1, count):
+    for index in range(1, len(sizes)):
         near = min(borders, key=lambda border: abs(border - ideal[index]), default=ideal[index])
-        fits = 0 < near - cuts[-1] <= largest and ideal[index + 1] - near <= largest
-        cuts.append(near if fits and abs(near - ideal[index]) <= SNAP * size else ideal[index])
+        fits = 0 < near - cuts[-1] <= largest and 0 < ideal[index + 1] - near <= largest
+        moves = abs(near - ideal[index]) <= SNAP * min(sizes[index - 1 : index + 1])
+        cuts.append(near if fits and moves else ideal[index])
     cuts.append(len(members))
     return [list(members[start:stop]) for start, stop in itertools.pairwise(cuts)]

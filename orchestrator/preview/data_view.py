@@ -91,7 +91,7 @@ def histogram_figure(title: str, found: Histograms, path: Path) -> Path:
     """A panel per measure; the data sets side by side at each value."""
 
     def draw() -> Figure:
-        figure = Figure(figsize=(1.0 + 5.0 * len(found), 4.2), layout="constrained")
+        figure = Figure(figsize=(1.0 + 5.0 * len(found), 4.2))
         for axes, (measure, sets) in zip(figure.subplots(1, len(found), squeeze=False)[0], found.items(), strict=True):
             width = 0.84 / len(sets)
             for i, one in enumerate(sets):
@@ -111,7 +111,6 @@ def histogram_figure(title: str, found: Histograms, path: Path) -> Path:
             axes.legend(fontsize=8, frameon=False)
         inputs = next(iter(found.values()))[0].inputs
         figure.suptitle(printable(f"{title}, {inputs:,} inputs of each"), fontsize=10)
-        drawing.label_log_axes(figure)
         return figure
 
     return drawing.save(path, draw, title, found)

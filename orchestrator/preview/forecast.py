@@ -18,8 +18,9 @@ from orchestrator.running import inline
 from orchestrator.running.schedulers import chosen
 from orchestrator.wording import counted, duration
 from search_spaces import SweepSpec
+from trainers import compiling
 from trainers.config.member import MemberConfig
-from trainers.cost import Cost, calibrate, will_compile
+from trainers.cost import Cost, calibrate
 
 CALIBRATIONS = 3  # structures that are measured; the time of others follows from their operations
 PATIENCE = 1e12  # operations of a step, in all its members, up to which it is measured: a minute on one core
@@ -51,6 +52,7 @@ class Forecast:
     keeps_weights: bool
     later: int
     compiles: bool
+    compiled: tuple[str, ...]
     evaluated: str | None
     warnings: tuple[str, ...]
 
@@ -69,6 +71,7 @@ class Forecast:
             ("memory", f"about {self.bytes_per_pack / 2**20:,.0f} MiB for the largest pack"),
             ("weights", self._weights()),
             ("operations", f"{self.operations:.2g} in training"),
+            ("compiled", self._compiled()),
             ("scheduler", self.scheduler),
             ("time", self._time()),
         ]
@@ -76,8 +79,12 @@ class Forecast:
     def _time(self) -> str:
         if self.seconds is None:
             return "not measured: a step is too large for this machine"
-        compiled = ", measured uncompiled: compiling takes up to a minute and then saves time" if self.compiles else ""
+        compiled = ", measured uncompiled: compiling takes about 15 s once and then saves time" if self.compiles else ""
         return f"about {duration(self.seconds)} with {counted(self.workers, 'pack')} at once{compiled}"
+
+    def _compiled(self) -> str:
+        more = f" (and {len(self.compiled) - 2} more)" if len(self.compiled) > 2 else ""
+        return "; ".join(self.compiled[:2]) + more
 
     def _weights(self) -> str:
         size = _size(self.weights_bytes)
@@ -127,7 +134,8 @@ def forecast(spec: SweepSpec, workers: int | None, working_dir: Path) -> Forecas
         weights_bytes=round(whole * sum(kept[pack.structural_key] * len(pack.members) for pack in packs)),
         keeps_weights=spec.resources.keep_weights,
         later=later,
-        compiles=any(will_compile(member) for member in examples.values()),
+        compiles=any(compiling.compiles(member) for member in examples.values()),
+        compiled=tuple(dict.fromkeys(compiling.why(member) for member in examples.values())),
         evaluated=next((evaluated_sets(one) for one in examples.values() if further_distributions(one)), None),
         warnings=tuple(warnings),
     )

@@ -117,9 +117,8 @@ def read_curves(
     if not tables:
         return _frame([], (), (), (), 0, np.zeros(0, dtype=np.float32))
     frame: pd.DataFrame = pa.concat_tables(tables).unify_dictionaries().to_pandas()
-    frame["config_id"] = frame["config_id"].cat.set_categories(
-        [name for name in order if name in set(frame["config_id"].cat.categories)]
-    )
+    there = set(frame["config_id"].cat.categories)
+    frame["config_id"] = frame["config_id"].cat.set_categories([name for name in order if name in there])
     keys = (frame["step"].to_numpy(), frame["seed"].to_numpy(), frame["config_id"].cat.codes.to_numpy())
     return frame.take(np.lexsort(keys)).reset_index(drop=True)
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from orchestrator.figures.curves import configuration_figure, draw_all
 from orchestrator.report.files import csv_tables, write_report
+from orchestrator.report.page import figure_of
 from orchestrator.report.tables import first_sentence
 from orchestrator.results.summary import Row, Summary
 
@@ -15,8 +16,7 @@ def sentences(result: Summary) -> list[str]:
 
 def of_configuration(result: Summary, row: Row) -> dict[Path, str]:
     """The figure of one configuration: path -> folder among the artifacts."""
-    path = result.folder / "figures" / f"configuration-{row.config_id}.png"
-    return {configuration_figure(result, row, path): "figures"}
+    return {configuration_figure(result, row, figure_of(result, row)): "figures"}
 
 
 def of_sweep(result: Summary) -> dict[Path, str]:

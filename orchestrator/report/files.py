@@ -1,11 +1,15 @@
 """The files of a report: the page, the tables beside it and the figures; `present` also says what they hold."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
 
 from orchestrator.consoles import command, say
+from orchestrator.figures.curves import Drawn, configuration_figure, draw_all
+from orchestrator.figures.drawing import put_off
 from orchestrator.figures.maps import undrawn_maps
+from orchestrator.figures.side_by_side import SideBySide, cores
 from orchestrator.record.state import SweepState
 from orchestrator.report.csv_tables import (
     AVERAGES_CSV,
@@ -23,10 +27,10 @@ from orchestrator.report.csv_tables import (
     last_and_best_lines,
     write_csv,
 )
-from orchestrator.report.page import page
+from orchestrator.report.page import figure_of, in_detail, page
 from orchestrator.report.terminal import render_terminal
 from orchestrator.results.summarise import summary
-from orchestrator.results.summary import Summary
+from orchestrator.results.summary import Row, Summary
 from trainers.files.atomic_file import write_whole
 
 REPORT_HTML = "report.html"
@@ -38,10 +42,16 @@ def present(folder: Path, console: Console, *, full: bool = False) -> None:
     Raises NotASweep, DamagedLedger and DamagedCurves.
     """
     result = read_summary(folder)
-    html, table = write_report(folder, result)
+    write_report(folder, result)
+    say_what_came_out(result, console, full=full)
+
+
+def say_what_came_out(result: Summary, console: Console, *, full: bool = False) -> None:
+    """Print it on one screen, or with `full` all of its tables, and where its files are."""
     console.print(render_terminal(result, full=full))
-    ends = ["", *(f"no maps: {line}" for line in undrawn_maps(result)), f"Report: {html}"]
-    ends += [f"Table: {table}"] if full else [f"All tables: {command('report', folder)} --full"]
+    ends = ["", *(f"no maps: {line}" for line in undrawn_maps(result)), f"Report: {result.folder / REPORT_HTML}"]
+    ends += [f"Table: {result.folder / REPORT_CSV}"] if full else []
+    ends += [] if full else [f"All tables: {command('report', result.folder)} --full"]
     say(console, "\n".join(ends))
 
 
@@ -58,10 +68,21 @@ def write_report(folder: Path, result: Summary | None = None) -> tuple[Path, Pat
     folder = Path(folder)
     result = result or read_summary(folder)
     html, table = folder / REPORT_HTML, folder / REPORT_CSV
-    write_whole(html, [page(result).encode()])
+    drawn, drawing = begin_to_draw(result, in_detail(result), forks=cores() - 1)
+    drawing.finish()
+    write_whole(html, [page(result, drawn).encode()])
     for name, lines in csv_tables(result).items():
         write_csv(folder / name, lines, ["config_id"])
     return html, table
+
+
+def begin_to_draw(result: Summary, rows: Sequence[Row], *, forks: int) -> tuple[Drawn, SideBySide]:
+    """Begin to draw what is not drawn yet: the figures of the sweep, and those of these configurations."""
+    with put_off() as waiting:
+        drawn = draw_all(result, result.folder / "figures")
+        for row in rows:
+            configuration_figure(result, row, figure_of(result, row))
+    return drawn, SideBySide(waiting, forks)
 
 
 def csv_tables(result: Summary) -> dict[str, Lines]:

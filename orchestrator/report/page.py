@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
-from orchestrator.figures.curves import configuration_figure, draw_all
+from orchestrator.figures.curves import Drawn, configuration_figure
 from orchestrator.figures.maps import undrawn_maps
 from orchestrator.report.effect_tables import comparison_columns, comparison_note, effect_columns, effect_notes
 from orchestrator.report.last_and_best_tables import TITLE, last_and_best_columns, last_and_best_notes
@@ -19,18 +19,14 @@ from orchestrator.report.tables import (
     table_title,
     value_columns,
 )
-from orchestrator.results.summary import Summary
+from orchestrator.results.summary import Row, Summary
 
 FIGURES_OF_THE_FIRST = 3
 
 
-def page(result: Summary) -> str:
+def page(result: Summary, drawn: Drawn) -> str:
     """The HTML page: no scripts, no links to other files, figures inside."""
-    drawn = draw_all(result, result.folder / "figures")
-    first = [row for row in result.rows if row.rank and row.complete][:FIGURES_OF_THE_FIRST]
-    own = [
-        configuration_figure(result, r, result.folder / "figures" / f"configuration-{r.config_id}.png") for r in first
-    ]
+    own = [configuration_figure(result, r, figure_of(result, r)) for r in in_detail(result)]
     summary_lines = "".join(f"<p>{html.escape(line)}</p>" for line in headlines(result)[1:])
     sections = [
         f"<h1>{html.escape(result.name)}</h1>",
@@ -103,6 +99,16 @@ def page(result: Summary) -> str:
         f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
         f"<style>{_STYLE}</style></head><body>\n" + "\n".join(sections) + "\n</body></html>\n"
     )
+
+
+def in_detail(result: Summary) -> list[Row]:
+    """The configurations that have a figure of their own on the page."""
+    return [row for row in result.rows if row.rank and row.complete][:FIGURES_OF_THE_FIRST]
+
+
+def figure_of(result: Summary, row: Row) -> Path:
+    """The file with the figure of one configuration."""
+    return result.folder / "figures" / f"configuration-{row.config_id}.png"
 
 
 def _provenance(result: Summary) -> Columns:

@@ -11,6 +11,30 @@ from multiprocessing.connection import Connection
 
 from search_spaces import Resources
 
+WORKER, BRANCH, BRANCH_WITH_TRACKING, CLOSING, CLOSING_LATER = b"w", b"b", b"t", b"c", b"l"  # see `worker_host`
+
+
+class Forks:
+    """The end of a socket at whose other end a process forks what it is asked for."""
+
+    def __init__(self, control: socket.socket) -> None:
+        self._control = control
+
+    def connect(self, role: bytes) -> "Connection[bytes, bytes]":
+        """The connection to a new process; one that has ended where there is none."""
+        return Connection(self.socket_to(role).detach())
+
+    def socket_to(self, role: bytes) -> socket.socket:
+        """The same as a socket."""
+        mine, theirs = socket.socketpair()
+        with theirs, suppress(OSError):  # where the other end dies the connection ends, as that of a dead worker
+            socket.send_fds(self._control, [role], [theirs.fileno()])
+        return mine
+
+    def close(self) -> None:
+        """Ask for no more; the other end kills what it has forked, and ends."""
+        self._control.close()
+
 
 class Host:
     """A process that imports the engine and forks workers (`worker_host`). It begins at once and needs no waiting for.
@@ -22,21 +46,23 @@ class Host:
         self._begin()
 
     def _begin(self) -> None:
-        self._control, theirs = socket.socketpair()
+        control, theirs = socket.socketpair()
         command = [sys.executable, "-m", "orchestrator.running.worker_host", str(theirs.fileno())]
         # A session of its own: Ctrl-C is for the driver, which then ends the host.
         self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()], start_new_session=True)
         theirs.close()
+        self._forks = Forks(control)
 
     def connect(self) -> "Connection[bytes, bytes]":
         """The connection to a new worker; the host is begun again if it has died."""
         if self._process.poll() is not None:
             self.close()
             self._begin()
-        mine, theirs = socket.socketpair()
-        with theirs, suppress(OSError):  # where the host dies meanwhile the connection ends, as that of a dead worker
-            socket.send_fds(self._control, [b"w"], [theirs.fileno()])
-        return Connection(mine.detach())
+        return self._forks.connect(WORKER)
+
+    def branch(self, role: bytes) -> Forks:
+        """A fork that imports more, and forks what needs it."""
+        return Forks(self._forks.socket_to(role))
 
     def kill(self) -> None:
         """End it at once; it has no workers."""
@@ -45,7 +71,7 @@ class Host:
 
     def close(self) -> None:
         """End it and its workers."""
-        self._control.close()
+        self._forks.close()
         self._process.wait()
 
 
@@ -53,8 +79,8 @@ _begun: list[Host] = []
 
 
 def begin_for(resources: Resources) -> None:
-    """Begin a host for the next `hosted` block where there may be one: it imports while the command does."""
-    if resources.scheduler == "local" or may_be_local(resources):
+    """Begin a host for the next `hosted` block: it imports while the command does."""
+    if resources.scheduler != "inline":
         _begun.append(Host())
         atexit.register(end_unused)  # of a command that is refused
 

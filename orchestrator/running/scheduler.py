@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ray import cloudpickle, tune
+from ray.air._internal import usage
 from ray.exceptions import RayActorError, RayTaskError
 from ray.tune.progress_reporter import TrialProgressCallback
 from ray.tune.search import Searcher
@@ -35,6 +36,7 @@ def run_packs(driver: Driver, *, cpus: float, gpus: float, retries: int, slots: 
         RAY_AIR_NEW_OUTPUT="0",  # the new output prints a table of Tune's own settings even when told to be silent
         RAY_CHDIR_TO_TRIAL_DIR="0",
     )
+    usage.tag_callbacks = lambda callbacks: False  # it imports MLflow, to count callbacks for statistics that are off
     for name in ("ray.tune", "ray.train", "ray.air"):
         logging.getLogger(name).setLevel(logging.CRITICAL)  # what goes wrong reaches the driver, in words
     with scratch_folder() as scratch:

@@ -10,12 +10,12 @@ from statistics import mean
 from orchestrator.plan import search
 from orchestrator.plan.packs import Cluster
 from orchestrator.running import inline, local
-from orchestrator.running.host import end_unused, hosted, may_be_local
+from orchestrator.running.host import Host, may_be_local
 from orchestrator.running.protocol import Driver
 from orchestrator.wording import duration
 from search_spaces import Resources, SweepSpec
+from trainers.compiling import rough_seconds
 from trainers.config.member import MemberConfig
-from trainers.step import rough_seconds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,21 +56,25 @@ def refuse_what_cannot_run(resources: Resources) -> None:
 
 
 @contextmanager
-def opened(name: str, resources: Resources) -> Iterator[Scheduler]:
-    """The scheduler of that name, started, and ended afterwards. Raises UserError where it cannot be."""
+def opened(name: str, resources: Resources, host: Host | None) -> Iterator[Scheduler]:
+    """The scheduler of that name, started, and ended afterwards; `local` has its workers forked by `host`.
+
+    Raises UserError where it cannot be.
+    """
     if name == "inline":
         here = inline.this_process()
         yield Scheduler(cluster=here, run=lambda driver: inline.run_packs(driver, retries=resources.retries))
         return
     if name == "local":
-        machine = local.this_machine(resources.cpus)
-        with hosted() as host:
-            yield Scheduler(
-                cluster=machine,
-                run=lambda driver: local.run_packs(driver, host, workers=machine.workers, retries=resources.retries),
-            )
+        assert host is not None
+        machine, workers_host = local.this_machine(resources.cpus), host
+        yield Scheduler(
+            cluster=machine,
+            run=lambda driver: local.run_packs(
+                driver, workers_host, workers=machine.workers, retries=resources.retries
+            ),
+        )
         return
-    end_unused()
     from orchestrator.running import ray_session, scheduler
 
     with ray_session.connected(resources.cpus, resources.gpus) as cluster:

@@ -6,7 +6,7 @@ only what is missing is sent.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -17,24 +17,13 @@ from orchestrator.record.curves import read_curves, write_curves
 from orchestrator.record.records import read_records
 from orchestrator.record.state import SweepState
 from orchestrator.results.summarise import summary
-from orchestrator.results.summary import Row
+from orchestrator.results.summary import Row, Summary
 from orchestrator.tracking.artifacts import Artifacts, Files
 from orchestrator.tracking.contents import ContentsOfSweep
 from orchestrator.tracking.pages import chart_view
+from orchestrator.tracking.published import Published
 from orchestrator.tracking.sqlite_store import default_uri
 from orchestrator.tracking.store import Sent, Store, TrackingError, explained
-
-
-@dataclass(frozen=True)
-class Published:
-    """What one call of `publish` did: runs `created` and `points` sent by it, configurations `completed` in all."""
-
-    uri: str
-    parent_run_id: str
-    links: tuple[tuple[str, str], ...]
-    created: int
-    completed: int
-    points: int
 
 
 def publish(
@@ -44,12 +33,14 @@ def publish(
     artifacts: Artifacts,
     experiment: str | None = None,
     sweep_files: bool = True,
+    summarised: Summary | None = None,
 ) -> Published:
     """Bring MLflow at `uri` up to what the ledger of `folder` says; unfinished sweeps as far as they are.
 
     `uri` and `experiment` default to the sweep file's `tracking` section, then to SQLite beside the sweep and to the
     study. `artifacts` makes figures and report where they are to be uploaded. `sweep_files=False` leaves what is made
-    from all configurations (comparison, report, curves.parquet) to a later call. Raises TrackingError when MLflow
+    from all configurations (comparison, report, curves.parquet) to a later call; `summarised` spares making the summary
+    of the sweep again. Raises TrackingError when MLflow
     cannot be reached or refuses, and what reading the sweep raises.
     """
     folder = Path(folder)
@@ -60,7 +51,7 @@ def publish(
     with explained(uri, folder), _alone(folder):
         store = Store(uri, experiment or section.get("experiment") or state.study)
         curves = read_curves(state)
-        result = summary(state, curves)
+        result = summarised or summary(state, curves)
         contents = ContentsOfSweep(state, result, records, curves, artifacts.sentences(result))
         return _publish(store, contents, artifacts, sweep_files)
 
@@ -80,24 +71,27 @@ def _alone(folder: Path) -> Iterator[None]:
 
 
 def _publish(store: Store, contents: ContentsOfSweep, artifacts: Artifacts, sweep_files: bool) -> Published:
-    """The parent first (children point to it), then each configuration, then the files drawn from all of them."""
+    """The parent first (children point to it), then each configuration, then files, which may still be drawn."""
     found = store.runs_of(contents.sweep_id)
     sent = Sent()
     parent = contents.parent()
-    stamps = []
-    parent_id = store.bring_up(parent, found.get(None), sent)
+    run = store.bring_up(parent, found.get(None), sent)
+    parent_id = str(run.info.run_id)
+    stamps, uploads = [], []
     completed, best = 0, None
     for row, child in contents.children():
         child = replace(child, tags={**child.tags, "mlflow.parentRunId": parent_id})
         stamps.append(child.digest())
-        files = partial(_configuration_files, contents, artifacts, row) if row.complete else None
-        run_id = store.bring_up(child, found.get(row.config_id), sent, files, stamps[-1])
+        child_run = store.bring_up(child, found.get(row.config_id), sent)
+        if row.complete:
+            uploads.append((child_run, partial(_configuration_files, contents, artifacts, row), stamps[-1]))
         completed += row.complete
-        best = (run_id, row.config_id) if row.rank == 1 else best
+        best = (str(child_run.info.run_id), row.config_id) if row.rank == 1 else best
     store.set_view(contents.sweep_id, chart_view(contents.charts(), parent_id))
+    for upload in uploads:
+        store.upload(*upload)
     if sweep_files:
-        run = store.client.get_run(parent_id)
-        store.bring_up(parent, run, sent, partial(_sweep_files, contents, artifacts), parent.digest(*stamps))
+        store.upload(run, partial(_sweep_files, contents, artifacts), parent.digest(*stamps))
     links = store.links(contents.sweep_id, parent_id, best)
     return Published(store.uri, parent_id, links, sent.created, completed, sent.points)
 

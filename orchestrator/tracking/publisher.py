@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 
@@ -14,23 +13,23 @@ from orchestrator.consoles import say
 from orchestrator.errors import LengthwiseError
 from orchestrator.record.ledger import Ledger
 from orchestrator.record.records import Record
+from orchestrator.tracking.published import Published
 from search_spaces import SweepSpec
 
-if TYPE_CHECKING:
-    from orchestrator.tracking.artifacts import Artifacts
-    from orchestrator.tracking.publish import Published
-
 _log = logging.getLogger(__name__)
+
+
+Publish = Callable[..., Published]
 
 
 class SweepPublishing:
     """What a sweep publishes while it runs, if its file says so.
 
-    It begins with the first score, and calls `artifacts` then: what both import is slow to import, and idle before.
+    It begins with the first score. `publish(sweep_files=...)` is one pass.
     """
 
-    def __init__(self, spec: SweepSpec, folder: Path, artifacts: Callable[[], "Artifacts"]) -> None:
-        self._section, self._folder, self._artifacts = spec.tracking, folder, artifacts
+    def __init__(self, spec: SweepSpec, folder: Path, publish: Publish) -> None:
+        self._section, self._folder, self._publish = spec.tracking, folder, publish
         self._publisher: Publisher | None = None
 
     def seen(self, record: Record) -> None:
@@ -38,13 +37,20 @@ class SweepPublishing:
         if record.kind == "score" and self._section.enabled:
             self._begun().notify()
 
+    def stop(self) -> None:
+        """Begin no other pass: somebody else makes the last one."""
+        if self._publisher is not None:
+            self._publisher.stop()
+
     def close(self, ledger: Ledger, console: Console) -> None:
         """Publish the rest; what could not be published is said, recorded, and does not fail the sweep."""
-        if not self._section.enabled:
-            return
-        publisher = self._begun()
-        problem = publisher.close()
-        published = publisher.latest
+        if self._section.enabled:
+            publisher = self._begun()
+            problem = publisher.close()
+            self.record(ledger, console, publisher.latest, problem)
+
+    def record(self, ledger: Ledger, console: Console, published: Published | None, problem: str | None) -> None:
+        """Record and say what the last pass has published, or why it could not."""
         uri = published.uri if published is not None else self._section.uri
         ledger.append("publish", uri=uri, ok=problem is None, message=problem or "")
         if problem is not None:
@@ -55,9 +61,7 @@ class SweepPublishing:
 
     def _begun(self) -> "Publisher":
         if self._publisher is None:
-            self._publisher = Publisher(
-                self._folder, self._section.uri, artifacts=self._artifacts(), experiment=self._section.experiment
-            )
+            self._publisher = Publisher(self._folder, self._publish)
         return self._publisher
 
 
@@ -68,24 +72,19 @@ class Publisher:
     ledger. `close` makes one last pass with figures and report, after the ledger has its `end` record.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        uri: str | None = None,
-        *,
-        artifacts: "Artifacts",
-        experiment: str | None = None,
-        pause: float = 5.0,
-    ) -> None:
-        from orchestrator.tracking.publish import publish  # mlflow is slow to import
-
-        self.folder, self.pause = Path(folder), pause
-        self._publish = partial(publish, self.folder, uri, artifacts=artifacts, experiment=experiment)
+    def __init__(self, folder: Path, publish: Publish, *, pause: float = 5.0) -> None:
+        self.folder, self.pause, self._publish = Path(folder), pause, publish
         self.latest: Published | None = None
         self.problem: str | None = None
-        self._wake, self._closing = threading.Event(), threading.Event()
+        self._wake, self._closing, self._stopped = threading.Event(), threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="lengthwise-publisher", daemon=True)
         self._thread.start()
+
+    def stop(self) -> None:
+        """Make no other pass; does not wait for one that is being made."""
+        self._stopped.set()
+        self._closing.set()
+        self._wake.set()
 
     def notify(self) -> None:
         """Say that something is new in the ledger; returns at once."""
@@ -96,15 +95,14 @@ class Publisher:
         self._closing.set()
         self._wake.set()
         self._thread.join(timeout)
-        if self._thread.is_alive():
-            late = f"publishing to MLflow did not end in {timeout:.0f} s"
-            return f"{late}; complete it with: lengthwise publish {self.folder}"
-        return self.problem
+        return late(self.folder, timeout) if self._thread.is_alive() else self.problem
 
     def _run(self) -> None:
         while True:
             self._wake.wait()
             self._wake.clear()
+            if self._stopped.is_set():
+                return
             last = self._closing.is_set()
             started = time.monotonic()
             self._pass(last)
@@ -114,14 +112,22 @@ class Publisher:
             self._closing.wait(max(distance, 4 * (time.monotonic() - started)))
 
     def _pass(self, last: bool) -> None:
-        try:
-            self.latest = self._publish(sweep_files=last)
-            self.problem = None
-        except LengthwiseError as error:
-            self.problem = str(error)
-        except Exception as error:
-            _log.exception("publishing %s failed", self.folder)
-            self.problem = (
-                f"publishing to MLflow failed ({type(error).__name__}: {error}); "
-                f"complete it with: lengthwise publish {self.folder}"
-            )
+        published, self.problem = attempted(self.folder, partial(self._publish, sweep_files=last))
+        self.latest = published or self.latest
+
+
+def attempted(folder: Path, publish: Publish) -> tuple[Published | None, str | None]:
+    """What a pass has published, or the problem in words."""
+    try:
+        return publish(), None
+    except LengthwiseError as error:
+        return None, str(error)
+    except Exception as error:
+        _log.exception("publishing %s failed", folder)
+        failed = f"publishing to MLflow failed ({type(error).__name__}: {error})"
+        return None, f"{failed}; complete it with: lengthwise publish {folder}"
+
+
+def late(folder: Path, seconds: float) -> str:
+    """What is said of a pass that takes longer than anybody waits."""
+    return f"publishing to MLflow did not end in {seconds:.0f} s; complete it with: lengthwise publish {folder}"

@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -27,7 +28,7 @@ from orchestrator.tracking.pages import VIEW_TAG, sweep_links
 from orchestrator.tracking.run_contents import Point, RunContents
 from orchestrator.tracking.sqlite_store import artifact_folder, initialise, sqlite_file
 
-METRICS_PER_BATCH, TEXTS_PER_BATCH, BYTES_PER_BATCH = 1000, 100, 800_000
+METRICS_PER_BATCH, TEXTS_PER_BATCH, BYTES_PER_BATCH = 800, 100, 300_000  # 1,000 and 1 MB for all three of a request
 DIGEST_TAG, FILES_TAG = "lengthwise.published", "lengthwise.published_files"
 IDENTITY = (
     *("lengthwise.kind", "lengthwise.sweep", "lengthwise.sweep_id", "lengthwise.spec_hash", "lengthwise.config_id"),
@@ -100,17 +101,9 @@ class Store:
                 self.client.delete_run(twin.info.run_id)
         return {config_id: twins[0] for config_id, twins in runs.items()}
 
-    def bring_up(
-        self,
-        contents: RunContents,
-        run: Run | None,
-        sent: Sent,
-        files: Callable[[Path], Files] | None = None,
-        files_stamp: str = "",
-    ) -> str:
-        """Send what is missing of one run and return its id; with `files` also those, unless they bear `files_stamp`.
+    def bring_up(self, contents: RunContents, run: Run | None, sent: Sent) -> Run:
+        """Send what is missing of one run and return it, with the tags that it had before.
 
-        `files` may write into the folder that it is given, which is gone after the upload.
         A run that says otherwise than the ledger is deleted and made anew, since MLflow can correct neither parameters
         nor points.
         """
@@ -121,29 +114,35 @@ class Store:
             identity = {key: contents.tags[key] for key in IDENTITY if key in contents.tags}
             run = self.client.create_run(self.experiment_id, contents.start_ms, identity, contents.name)
             sent.created += 1
-        run_id = str(run.info.run_id)
         if run.data.tags.get(DIGEST_TAG) != contents.digest():
             self._send(run, contents, sent)
-        if files is not None and run.data.tags.get(FILES_TAG) != files_stamp:
+        return run
+
+    def upload(self, run: Run, files: Callable[[Path], Files], stamp: str) -> None:
+        """Send the files of a run unless its tags, as `bring_up` has returned them, bear this stamp.
+
+        `files` may write into the folder that it is given, which is gone after the upload.
+        """
+        if run.data.tags.get(FILES_TAG) != stamp:
+            run_id = str(run.info.run_id)
             with tempfile.TemporaryDirectory(prefix="lengthwise-") as folder:
                 for path, place in files(Path(folder)).items():
                     self.client.log_artifact(run_id, str(path), place or None)
-            self.client.set_tag(run_id, FILES_TAG, files_stamp)
-        return run_id
+            self.client.set_tag(run_id, FILES_TAG, stamp)
 
     def _send(self, run: Run, contents: RunContents, sent: Sent) -> None:
         """Parameters, points and tags that are not there yet; the digest last, when all of them are."""
         run_id, known = run.info.run_id, run.data
         params = [Param(key, text) for key, text in contents.params.items() if key not in known.params]
-        for batch in _batches(params, TEXTS_PER_BATCH):
-            self.client.log_batch(run_id, params=batch)
         missing = self._missing(run_id, set(known.metrics), contents.points)
-        for batch in _batches([Metric(p.key, p.value, p.time_ms, p.step) for p in missing], METRICS_PER_BATCH):
-            self.client.log_batch(run_id, metrics=batch)
-            sent.points += len(batch)
-        changed = [RunTag(key, text) for key, text in contents.tags.items() if known.tags.get(key) != text]
-        for batch in _batches(changed, TEXTS_PER_BATCH):
-            self.client.log_batch(run_id, tags=batch)
+        metrics = [Metric(p.key, p.value, p.time_ms, p.step) for p in missing]
+        tags = [RunTag(key, text) for key, text in contents.tags.items() if known.tags.get(key) != text]
+        batches = [_batches(params, TEXTS_PER_BATCH), _batches(tags, TEXTS_PER_BATCH)]
+        for some_metrics, some_params, some_tags in zip_longest(
+            _batches(metrics, METRICS_PER_BATCH), *batches, fillvalue=()
+        ):
+            self.client.log_batch(run_id, metrics=some_metrics, params=some_params, tags=some_tags)
+            sent.points += len(some_metrics)
         if contents.end_ms is not None:
             self.client.set_terminated(run_id, contents.status, contents.end_ms)
         else:

@@ -1,30 +1,40 @@
 """One arm of the benchmark in a process of its own: `python arms.py ARM WORKLOAD OUT.json`.
 
-A-eager, A-compiled   a sequential script over configurations and seeds
+B-eager, B-compiled   two sequential scripts side by side, each with half of the members
 C-fresh, C-reused     plain Ray Tune, one trial for each seed, actors not reused and reused
+J-vmap                two JAX scripts side by side, members vmapped, steps scanned; BENCH_JAX names a Python with jax
 D-*, E-*, F-*         lengthwise: seeds stacked; seeds and configurations stacked; as E in vocabulary-table form;
                       each eager and compiled
+L-auto, L-ray         lengthwise as a person has it: form, compile and packs auto; scheduler auto or ray
 """
 
 import json
 import os
+import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import workloads
-from workloads import Workload
+from workloads import Workload, workload
 
-STARTED = time.time()
+HERE = Path(__file__).parent
 
 
-def sequential(work: Workload, compiled: bool) -> list[dict[str, Any]]:
-    from baseline import Trainer
-
-    trainer = Trainer(work, compiled)
-    return [trainer.train(c, seed) for c in range(len(work.configurations)) for seed in range(work.seeds)]
+def side_by_side(work: Workload, python: str, script: str, *options: str) -> list[dict[str, Any]]:
+    """Two scripts, each with half of the members."""
+    outs = [Path(os.environ["BENCH_STORAGE"]) / f"part{part}.json" for part in range(2)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    running = [
+        subprocess.Popen(
+            [python, str(HERE / script), work.name, str(out), "--part", f"{part}/2", *options], env=environment
+        )
+        for part, out in enumerate(outs)
+    ]
+    ended = [process.wait() for process in running]
+    if any(ended):
+        raise RuntimeError(f"{script} failed")
+    return [{"part": part, **one} for part, out in enumerate(outs) for one in json.loads(out.read_text())]
 
 
 def plain_tune(work: Workload, reuse: bool) -> list[dict[str, Any]]:
@@ -34,7 +44,7 @@ def plain_tune(work: Workload, reuse: bool) -> list[dict[str, Any]]:
     from ray import tune
 
     ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="error")
-    folder = str(Path(__file__).parent)
+    folder = str(HERE)
 
     def one(config: dict[str, Any]) -> None:
         sys.path.insert(0, folder)
@@ -56,12 +66,15 @@ def plain_tune(work: Workload, reuse: bool) -> list[dict[str, Any]]:
     return [json.loads(result.metrics["found"]) for result in results]
 
 
-def ours(work: Workload, form: str, compiled: bool, pack: int | str) -> list[dict[str, Any]]:
+def ours(
+    work: Workload, form: str, compiled: bool | str, scheduler: str = "auto", pack: int | str = "auto"
+) -> list[dict[str, Any]]:
+    """A sweep by the command line, report and MLflow included."""
     import yaml
 
     storage = Path(os.environ["BENCH_STORAGE"])
     file = storage / "bench.yaml"
-    file.write_text(yaml.safe_dump(work.sweep(form, compiled, pack), sort_keys=False))
+    file.write_text(yaml.safe_dump(work.sweep(form, compiled, scheduler, pack), sort_keys=False))
     from orchestrator.cli import main
 
     sys.argv = ["lengthwise", "run", str(file), "--storage", str(storage)]
@@ -88,10 +101,7 @@ def collected(folder: Path) -> list[dict[str, Any]]:
         for seed, member in configuration.members.items():
             mine = frame[(frame.config_id == configuration.config_id) & (frame.seed == seed)]
             curves = {str(a): group.value.tolist() for a, group in mine.groupby("average", observed=True)}
-            evaluations = sorted(
-                (r.fields["step"], r.fields["seconds"]) for r in records if r.fields["pack_id"] == member.pack_id
-            )
-            times = [seconds for _, seconds in evaluations]
+            times = [record.time for record in records if record.fields["pack_id"] == member.pack_id]
             found.append(
                 {
                     "configuration": configuration.number,
@@ -104,32 +114,28 @@ def collected(folder: Path) -> list[dict[str, Any]]:
     return found
 
 
+JAX = os.environ.get("BENCH_JAX", sys.executable)
 ARMS: dict[str, Callable[[Workload], list[dict[str, Any]]]] = {
-    "A-eager": lambda work: sequential(work, False),
-    "A-compiled": lambda work: sequential(work, True),
+    "B-eager": lambda work: side_by_side(work, sys.executable, "baseline.py"),
+    "B-compiled": lambda work: side_by_side(work, sys.executable, "baseline.py", "--compiled"),
     "C-fresh": lambda work: plain_tune(work, False),
     "C-reused": lambda work: plain_tune(work, True),
-    "D-eager": lambda work: ours(work, "plain", False, work.seeds),
-    "D-compiled": lambda work: ours(work, "plain", True, work.seeds),
-    "E-eager": lambda work: ours(work, "plain", False, "auto"),
-    "E-compiled": lambda work: ours(work, "plain", True, "auto"),
-    "F-eager": lambda work: ours(work, "table", False, "auto"),
-    "F-compiled": lambda work: ours(work, "table", True, "auto"),
+    "J-vmap": lambda work: side_by_side(work, JAX, "vmap_jax.py"),
+    "D-eager": lambda work: ours(work, "plain", False, pack=work.seeds),
+    "D-compiled": lambda work: ours(work, "plain", True, pack=work.seeds),
+    "E-eager": lambda work: ours(work, "plain", False),
+    "E-compiled": lambda work: ours(work, "plain", True),
+    "F-eager": lambda work: ours(work, "table", False),
+    "F-compiled": lambda work: ours(work, "table", True),
+    "L-auto": lambda work: ours(work, "auto", "auto"),
+    "L-ray": lambda work: ours(work, "auto", "auto", scheduler="ray"),
 }
 
 
 def main() -> None:
-    """Run one arm and write what it found, its wall time from the start of the process, and its own peak memory."""
-    import dataclasses
-    import resource
-
+    """Run one arm and write what it found."""
     arm, name, out = sys.argv[1:4]
-    work: Workload = getattr(workloads, name)
-    if seeds := os.environ.get("BENCH_SEEDS"):
-        work = dataclasses.replace(work, seeds=int(seeds))
-    found = ARMS[arm](work)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    Path(out).write_text(json.dumps({"members": found, "wall": time.time() - STARTED, "peak": peak}))
+    Path(out).write_text(json.dumps({"members": ARMS[arm](workload(name))}))
 
 
 if __name__ == "__main__":

@@ -193,7 +193,12 @@ def small_sweep(tmp_path: Path) -> SweepState:
 def drawn(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """The matplotlib figures that would be saved, by file name, instead of files."""
     found: dict[str, Any] = {}
-    monkeypatch.setattr(drawing, "save", lambda path, draw, *facts: found.setdefault(path.name, draw()) and path)
+
+    def save(path: Path, draw: Callable[[], Any], *facts: Any) -> Path:
+        found[path.name] = draw()
+        return path
+
+    monkeypatch.setattr(drawing, "save", save)
     return found
 
 

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,8 @@ from trainers.config.member import MemberConfig
 from trainers.cost import calibrate, estimate, kept_for_backward
 from trainers.errors import CheckpointError, PackError
 from trainers.pack import Pack, State
+from trainers.step import learner
+from trainers.train import _compiled
 
 
 def test_evaluations_come_when_asked_for(member, recorder) -> None:
@@ -162,12 +165,38 @@ def test_checkpoints_and_weights_carry_the_names_of_the_members(member, recorder
 
 
 def test_the_twin_of_a_lone_compiled_member_has_its_name(member, recorder, tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(sys.modules["trainers.train"], "compiles", lambda pack: True)  # the step itself stays eager
+    train_module = sys.modules["trainers.train"]
+    monkeypatch.setattr(train_module, "compiles", lambda member: True)
+    monkeypatch.setattr(train_module, "learner", lambda pack, *_: learner(pack, False))  # the step itself stays eager
     checkpoints = Checkpoints(folder=tmp_path, every_steps=40)
     train([member(5)], recorder, ids=[("lone", 5)], checkpoints=checkpoints, weights=tmp_path)
     assert headers(tmp_path) == [["lone/5", "lone/5"]]
     (file,) = recorder.evaluations[-1].weights
     assert file.name.startswith("lone-5-") and len(list(tmp_path.glob("*.weights"))) == 1
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_a_resumed_pack_keeps_the_form_of_its_checkpoint(member, recorder, tmp_path, monkeypatch, compiled) -> None:
+    """Whatever `compile: auto` makes of it today; checkpoints without a form go by their evaluations, then by 0.1.0."""
+    train_module = sys.modules["trainers.train"]
+    monkeypatch.setattr(train_module, "learner", lambda pack, *_: learner(pack, False))
+    folder = Checkpoints(folder=tmp_path, every_steps=40)
+    members = [member(seed, training__compile="auto", evaluation__every=20) for seed in (1, 2)]
+    monkeypatch.setattr(train_module, "compiles", lambda member, **_: compiled)
+    train(members, recorder, checkpoints=folder)
+    newest = max(tmp_path.glob("*.ckpt"))
+    assert json.loads(newest.read_bytes().partition(b"\n")[0])["compiled"] is compiled
+    monkeypatch.setattr(train_module, "compiles", lambda member, **_: not compiled)
+    assert {one.compiled for one in train(members, recorder, checkpoints=Checkpoints(folder=tmp_path))} == {compiled}
+
+    asked = []
+    snapshot = replace(Checkpoints(folder=tmp_path).newest(), compiled=None)
+    monkeypatch.setattr(Checkpoints, "newest", lambda self: snapshot)
+    assert _compiled(members[0], folder) is compiled
+    snapshot = replace(snapshot, evaluations=[])
+    monkeypatch.setattr(train_module, "compiles", lambda member, **more: asked.append(more))
+    _compiled(members[0], folder)
+    assert asked == [{"from_seconds": 2.0}]
 
 
 @pytest.mark.parametrize("ids", [[("a", 3)], [("a", 3), ("b", 3)], [("a", 3), ("b", 4), ("c", 5)]])

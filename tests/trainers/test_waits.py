@@ -8,14 +8,15 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from trainers.ahead import Ahead
 from trainers.evaluate import evaluate
 from trainers.pack import Pack, State
 from trainers.step import learn, sampled, step_once
 
 READ = ("_local_scalar_dense", "nonzero", "masked_select", "equal", "is_nonzero")
 COPIED = ("lift_fresh",)  # what torch.tensor ends with
-# Functions that may wait: one looks at the end of an evaluation, one on a CPU alone.
-MAY = {"_derive", "play"}
+# Functions that may wait: one looks at the end of an evaluation, two on a CPU alone.
+MAY = {"_derive", "play", "_everyone"}
 TASKS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "set_complement": ({"vocabulary": 8, "train_length": 3}, {"name": "attention_only", "width": 8}),
     "othello": (
@@ -72,6 +73,15 @@ def test_neither_a_step_nor_an_evaluation_waits(member, name: str) -> None:
     state = State.initial(pack)
     assert waits(lambda: step_once(pack, state)) == set()
     assert waits(lambda: evaluated_anew(pack, state)) == set()
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_batches_of_several_steps_are_drawn_without_waiting(member, name: str) -> None:
+    task, model = TASKS[name]
+    pack = Pack([member(seed, task={"name": name, **task}, model=model) for seed in (0, 1, 0)], torch.device("cpu"))
+    drawn = Ahead(pack)
+    drawn.most = 3
+    assert waits(lambda: [drawn.batches(done, 7) for done in range(7)]) == set()
 
 
 @pytest.mark.parametrize("name", TASKS)

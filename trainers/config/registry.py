@@ -2,9 +2,10 @@
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, TypeVar, get_type_hints
+from functools import cache
+from typing import Any, TypeVar, cast, get_type_hints
 
 from trainers.config.contract import missing
 from trainers.errors import ConfigError, Problem, nearest
@@ -72,7 +73,7 @@ def lookup(kind: str, name: Any, key: str = "name") -> type[Any]:
                 )
             ]
         )
-    if lacking := list(lacking_of(kind, known[name])):
+    if lacking := lacking_of(kind, cast(Hashable, known[name])):
         module = known[name].__module__
         raise ConfigError(
             Problem(key=key, given=name, message=f"{kind} {name!r} of {module}: {one}") for one in lacking
@@ -80,11 +81,12 @@ def lookup(kind: str, name: Any, key: str = "name") -> type[Any]:
     return known[name]
 
 
-def lacking_of(kind: str, cls: type[Any]) -> Iterator[str]:
+@cache
+def lacking_of(kind: str, cls: type[Any]) -> tuple[str, ...]:
     """What keeps a class from being of a kind, one sentence each."""
     _, module, name = _homes[kind]
     base: type[Any] = getattr(importlib.import_module(module), name)
-    return missing(kind, cls, base, get_type_hints(cls))
+    return tuple(missing(kind, cls, base, get_type_hints(cls)))
 
 
 def build(kind: str, data: Any, *, default_name: str | None = None, name_key: str = "name") -> Any:
@@ -108,8 +110,13 @@ def resolve(
 
 def classes(kind: str) -> dict[str, type[Any]]:
     """The classes of a kind, importing every module of its home and of the folders in it once."""
-    home = importlib.import_module(_homes[kind][0])
-    if hasattr(home, "__path__"):
-        for module in pkgutil.walk_packages(home.__path__, f"{home.__name__}."):
-            importlib.import_module(module.name)
+    _import_home(_homes[kind][0])
     return _classes[kind]
+
+
+@cache
+def _import_home(name: str) -> None:
+    home = importlib.import_module(name)
+    if hasattr(home, "__path__"):
+        for module in pkgutil.walk_packages(home.__path__, f"{name}."):
+            importlib.import_module(module.name)

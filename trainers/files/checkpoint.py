@@ -31,13 +31,15 @@ Shapes = Sequence[tuple[str, tuple[int, ...]]]
 class Snapshot:
     """The state of a pack after `step` steps: named arrays, and the bytes of every evaluation so far.
 
-    `parameters` say what the columns of the weights are, None where the file does not; `path` is where it was read.
+    `parameters` say what the columns of the weights are, `compiled` whether the step was, None where the file does not
+    say it; `path` is where it was read.
     """
 
     step: int
     arrays: Mapping[str, NDArray[Any]]
     evaluations: Sequence[bytes]
     parameters: Shapes | None = None
+    compiled: bool | None = None
     path: Path | None = None
 
 
@@ -83,6 +85,21 @@ class Checkpoints:
 
         Raises CheckpointError when a good checkpoint belongs to other members.
         """
+        snapshot, found, notices = self._newest()
+        if snapshot is not None:
+            if found != _written(members):
+                raise CheckpointError(f"checkpoint {snapshot.path} belongs to other members than this pack")
+            self._last_step = snapshot.step
+        elif notices:
+            notices.append(f"no good checkpoint is left in {self.folder}: the pack starts again from step 0")
+        return snapshot, notices
+
+    def newest(self) -> Snapshot | None:
+        """The newest good checkpoint, whoever its members are."""
+        return self._newest()[0]
+
+    def _newest(self) -> tuple[Snapshot | None, list[str], list[str]]:
+        """The newest good checkpoint, its members as its header has them, and a notice for every damaged one."""
         notices = []
         for path in reversed(self._paths()):
             try:
@@ -90,13 +107,8 @@ class Checkpoints:
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OSError) as error:
                 notices.append(f"checkpoint {path} is damaged ({error}); falling back to the previous one")
                 continue
-            if list(found) != _written(members):
-                raise CheckpointError(f"checkpoint {path} belongs to other members than this pack")
-            self._last_step = snapshot.step
-            return snapshot, notices
-        if notices:
-            notices.append(f"no good checkpoint is left in {self.folder}: the pack starts again from step 0")
-        return None, notices
+            return snapshot, list(found), notices
+        return None, [], notices
 
     def _paths(self) -> list[Path]:
         return sorted(self.folder.glob("step-*.ckpt"))
@@ -121,6 +133,7 @@ def _encode(snapshot: Snapshot, members: Sequence[tuple[str, int]]) -> list[byte
         "parameters": None if snapshot.parameters is None else [[name, *shape] for name, shape in snapshot.parameters],
         "arrays": directory,
         "evaluations": [len(evaluation) for evaluation in snapshot.evaluations],
+        "compiled": snapshot.compiled,
     }
     return [_header(plain, pieces), *pieces]
 
@@ -158,6 +171,7 @@ def _decode(path: Path) -> tuple[Snapshot, list[str]]:
         arrays=arrays,
         evaluations=evaluations,
         parameters=None if named is None else [(name, tuple(shape)) for name, *shape in named],
+        compiled=header.get("compiled"),
         path=path,
     )
     return snapshot, header["members"]

@@ -44,9 +44,10 @@ class FixedSet:
 
 
 def visited(stream: Stream, batch: int, size: int) -> Tensor:
-    """The indices of the samples that the stream's step (from 1) trains on, int64 (S, batch)."""
+    """The indices of the samples that each step of the stream (from 1) trains on, int64 (S, batch)."""
     row = torch.arange(batch, device=stream.seeds_S.device)
-    visit = ((stream.step - 1) * batch + row).expand(len(stream.seeds_S), batch)
+    step = stream.step[:, None] if stream.step.dim() else stream.step
+    visit = ((step - 1) * batch + row).expand(len(stream.seeds_S), batch)
     epoch = visit // size
     return _shuffled(stream.seeds_S, epoch, visit - epoch * size, size)
 

@@ -32,7 +32,6 @@ class RingRegression(Task):
     """
 
     causal: ClassVar[bool] = False
-    compiles: ClassVar[bool] = True
 
     ring: int = setting(51, low=3, help="positions n")
     window: int = setting(10, low=1, help="positions of the training window")

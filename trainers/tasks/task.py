@@ -82,7 +82,6 @@ class Task(Settings, ABC):
     """
 
     causal: ClassVar[bool] = True  # scored after every prefix: a model must not see ahead
-    compiles: ClassVar[bool] = False  # whether `sample` can be compiled: tensors only, no look at their values
 
     @property
     @abstractmethod

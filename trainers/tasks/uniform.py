@@ -22,7 +22,8 @@ METRICS = {
 
 def uniform_over(allowed: Tensor) -> Tensor:
     """The uniform distribution over the allowed tokens of (..., V); all zero where none is allowed."""
-    return allowed / allowed.sum(dim=-1, keepdim=True).clamp_min(1)
+    share = allowed.float()
+    return share.div_(share.sum(dim=-1, keepdim=True).clamp_min_(1.0))
 
 
 def classes_first(values_MBTV: Tensor, lengths: tuple[int, ...]) -> Tensor:

@@ -13,6 +13,7 @@ from orchestrator.figures import curves as figures
 from orchestrator.figures import drawing
 from orchestrator.figures.curves import comparison_figure, draw_all
 from orchestrator.figures.hyperparameters import score_figures
+from orchestrator.figures.layout import arrange
 from orchestrator.results.summarise import summary
 
 
@@ -113,6 +114,7 @@ def test_log_axis_when_values_span_decades():
 
 def label_boxes(figure):
     """The boxes of the visible tick labels of every axis, minor ones too."""
+    arrange(figure)
     figure.draw_without_rendering()
     for axes in figure.axes:
         for axis in (axes.xaxis, axes.yaxis):
@@ -140,6 +142,23 @@ def test_labels_of_log_axes_never_overlap(tmp_path, synthetic_sweep, drawn, low,
         for axis, boxes in label_boxes(drawn[path.name]):
             assert boxes, f"{axis.axis_name} axis without labels"
             assert not any(one.overlaps(other) for i, one in enumerate(boxes) for other in boxes[:i])
+
+
+def test_nothing_of_an_arranged_figure_is_cut_and_no_panel_covers_a_label(eleven, drawn, tmp_path):
+    draw_all(eleven, tmp_path)
+    figures.configuration_figure(eleven, eleven.rows[0], tmp_path / "configuration.png")
+    assert len(drawn) >= 5
+    for name, figure in drawn.items():
+        figure.set_dpi(150)
+        boxes = [box for _, found in label_boxes(figure) for box in found]
+        panels = [axes for axes in figure.axes if axes.get_visible()]
+        texts = [text for axes in panels for text in (axes.xaxis.label, axes.yaxis.label, axes.title, *axes.texts)]
+        texts += [*figure.texts, *(text for legend in figure.legends for text in legend.get_texts())]
+        boxes += [text.get_window_extent() for text in texts if text.get_visible() and text.get_text()]
+        whole = figure.bbox.padded(1)
+        for box in boxes:
+            assert whole.x0 <= box.x0 and box.x1 <= whole.x1 and whole.y0 <= box.y0 and box.y1 <= whole.y1, name
+            assert not any(box.overlaps(axes.bbox.padded(-1)) for axes in panels), name
 
 
 def test_names_are_drawn_as_they_are_and_never_as_mathematics():

@@ -17,7 +17,7 @@ def test_score_axes_follow_the_domain(eleven, drawn, tmp_path):
     assert [label.get_text() for label in batch.get_xticklabels()] == ["16", "32"]
     left, right = decay.get_xlim()
     assert decay.get_xscale() == "log" and left > right  # distance to one falls, the decay grows to the right
-    decays = [1 - line.get_xdata()[0] for line in decay.lines if line.get_marker() == "o"]
+    decays = [1 - x for line in decay.lines if line.get_marker() == "o" for x in line.get_xdata()]
     others = [row for row in eleven.rows if row.rank != 1 and not row.failed]
     assert sorted(decays) == pytest.approx(sorted(row.values["training.averages.ema.decay"] for row in others))
     assert decay.xaxis.get_major_formatter()(0.001, 0) == "0.999"
@@ -36,11 +36,10 @@ def test_score_title_has_the_rank_correlation_of_statistics(eleven, drawn, tmp_p
 def test_failed_configurations_stand_at_the_edge_and_the_best_is_a_star(eleven, drawn, tmp_path):
     paths = score_figures(eleven, tmp_path)
     axes = drawn[paths["training.learning_rate"].name].axes[0]
-    crosses = [line for line in axes.lines if line.get_marker() == "x"]
+    (crosses,) = [line for line in axes.lines if line.get_marker() == "x"]
     stars = [line for line in axes.lines if line.get_marker() == "*"]
     failed = next(row for row in eleven.rows if row.failed)
-    assert [line.get_xdata()[0] for line in crosses] == [failed.values["training.learning_rate"]]
-    assert crosses[0].get_ydata() == [EDGE]
+    assert crosses.get_xdata() == [failed.values["training.learning_rate"]] and crosses.get_ydata() == [EDGE]
     assert [(line.get_xdata()[0], line.get_ydata()[0]) for line in stars] == [
         (eleven.rows[0].values["training.learning_rate"], eleven.rows[0].score)
     ]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.plan.configurations import configure, warnings_for
-from orchestrator.plan.packs import Pack, cut, make_packs, makespan
+from orchestrator.plan.packs import Pack, _ending_together, cut, make_packs, makespan, shared
 from search_spaces import SweepFileError, load_sweep
 
 FILE = """name: planned
@@ -165,6 +165,30 @@ def test_one_structure_is_cut_for_two_workers(spec):
     assert all(len({config_id for config_id, _ in pack.members}) == 2 for pack in packs)  # seeds stay together
 
 
+def test_workers_end_together_though_structures_differ_in_cost(spec):
+    """Four configurations at batch 8 and one at 16 cost 96 and 48: a worker has 72, of both the other."""
+    packs, _ = packs_of(spec(), [*(values(index / 10) for index in range(1, 5)), values(0.45, 16)])
+    assert sorted(len(pack.members) for pack in packs) == [3, 3, 9]
+    assert len({pack.structural_key for pack in packs if len(pack.members) == 3}) == 2
+    assert makespan([24, 48, 72], 2) == 72
+
+
+@given(st.lists(st.tuples(st.integers(1, 40), st.integers(1, 9)), min_size=1, max_size=5), st.integers(1, 6))
+def test_cutting_never_ends_later_and_loses_nothing(groups, workers):
+    whole = {str(index): [members] for index, (members, _) in enumerate(groups)}
+    largest = {str(index): 40 for index in range(len(groups))}
+
+    def work(key, members):
+        return 3.0 + groups[int(key)][1] * members
+
+    found = _ending_together(whole, largest, work, workers)
+    assert {key: sum(sizes) for key, sizes in found.items()} == {key: sizes[0] for key, sizes in whole.items()}
+    before, after = (
+        makespan([work(key, size) for key, run in one.items() for size in run], workers) for one in (whole, found)
+    )
+    assert after <= before and all(size for sizes in found.values() for size in sizes)
+
+
 def test_it_is_not_cut_where_a_step_costs_the_same_for_few_members(spec):
     packs, _ = packs_of(spec(), [values(index / 10) for index in range(1, 5)], per_step=1e6)
     assert [len(pack.members) for pack in packs] == [12]
@@ -202,7 +226,7 @@ def test_cuts_cover_everything_evenly(seeds, wanted, slack):
     members = [(f"c{index}", seed) for index, count in enumerate(seeds) for seed in range(count)]
     count = min(wanted, len(members))
     largest = -(-len(members) // count) + slack
-    runs = cut(members, count, largest)
+    runs = cut(members, shared(len(members), count), largest)
     assert [member for run in runs for member in run] == members
     assert len(runs) == count and all(runs)
     assert max(map(len, runs)) <= largest
@@ -211,8 +235,8 @@ def test_cuts_cover_everything_evenly(seeds, wanted, slack):
 
 def test_a_cut_does_not_move_where_its_neighbour_would_not_fit():
     members = [(name, seed) for name, count in (("a", 2), ("b", 7), ("c", 11)) for seed in range(count)]
-    assert [len(run) for run in cut(members, 2, 11)] == [9, 11]  # between b and c
-    assert [len(run) for run in cut(members, 2, 10)] == [10, 10]
+    assert [len(run) for run in cut(members, shared(20, 2), 11)] == [9, 11]  # between b and c
+    assert [len(run) for run in cut(members, shared(20, 2), 10)] == [10, 10]
 
 
 @given(st.lists(st.floats(0.1, 10.0), min_size=1, max_size=12), st.integers(1, 5))

@@ -138,7 +138,7 @@ def test_a_host_that_is_not_needed_is_ended_at_once(monkeypatch):
     (begun,) = host._begun
     host.end_unused()
     assert begun._process.returncode == -signal.SIGKILL and not host._begun
-    host.begin_for(Resources(scheduler="ray"))
+    host.begin_for(Resources(scheduler="inline"))
     assert not host._begun
 
 

@@ -165,7 +165,6 @@ def test_slices_of_a_batch_have_the_positions_and_gradient_of_the_whole(member) 
 def test_a_compiled_step_with_every_hook(member, monkeypatch) -> None:
     """With fullgraph: nothing in a hook, in groups or in chunks leaves the graph."""
     monkeypatch.setattr(attention_module, "QUERIES_AT_ONCE", 4)
-    monkeypatch.setattr(Grouped, "compiles", True)
     states = []
     for compiled in (False, True):
         model = replace(HOOKED, layers=1)

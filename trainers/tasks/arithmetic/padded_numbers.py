@@ -38,7 +38,6 @@ class PaddedNumbers(Task):
     causal: ClassVar[bool] = False
     digits: ClassVar[int] = DIGITS
     pad: ClassVar[int] = PAD
-    compiles: ClassVar[bool] = False  # compiling the shuffle of a fixed set takes many minutes
     shift_site: ClassVar[int]  # of the random words that say how many zeros are appended
 
     @property

@@ -1,7 +1,6 @@
 """Othello: predict the next move of random games (Li et al., arXiv:2210.13382; EMA claim of arXiv:2510.08341)."""
 
 from collections.abc import Iterator, Mapping
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -33,8 +32,6 @@ class Othello(Task):
     board: int = setting(8, choices=(4, 6, 8), help="rows and columns")
     train_moves: int = setting(30, low=2, help="trained on the first moves of each game")
     target: str = setting("sampled", choices=("sampled", "soft"), help="next move, or the whole distribution")
-
-    compiles: ClassVar[bool] = False  # sampling looks at its own data: it stays outside the compiled step
 
     def cross_checks(self) -> Iterator[Problem]:
         """A problem if training asks for more moves than a game has."""

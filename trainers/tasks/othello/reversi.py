@@ -1,8 +1,8 @@
 """Vectorised Othello on n x n boards: one int64 of bits for each side, any number of games at once.
 
-Square index = n * row + column. A disc bitboard has bit `square` set. The eight directions are a trailing dimension,
-so that legal moves of all games come from a few dozen elementwise operations. Everything is torch and runs on any
-device. `own` is the side to move.
+Square index = n * row + column. A disc bitboard has bit `square` set. Four directions, which go up, and their opposites
+are a trailing dimension each, so that legal moves of all games come from a few dozen elementwise operations. Everything
+is torch and runs on any device. `own` is the side to move.
 """
 
 from dataclasses import dataclass
@@ -42,60 +42,55 @@ class Board:
         return tuple(square for square in range(self.n**2) if not (black | white) >> square & 1)
 
     @cached_property
-    def _steps(self) -> tuple[list[int], list[int], list[int]]:
-        """For each direction: amount of left shift, of right shift, and the squares a shifted disc may land on."""
-        n = self.n
-        left, right, landing = [], [], []
-        for row in (-1, 0, 1):
-            for column in (-1, 0, 1):
-                if row or column:
-                    step = n * row + column
-                    left.append(max(step, 0))
-                    right.append(max(-step, 0))
-                    squares = (
-                        1 << (n * r + c) for r in range(n) for c in range(n) if 0 <= r - row < n and 0 <= c - column < n
-                    )
-                    landing.append(_signed(sum(squares)))
-        return left, right, landing
+    def _steps(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+        """Four distances in bits, and where a disc may land that goes so far up (left shift), or down (right shift).
+
+        The right shift of an int64 copies the sign bit downwards, to squares where no disc lands that comes from above.
+        """
+        n, ways = self.n, ((0, 1), (1, -1), (1, 0), (1, 1))
+        amounts = tuple(n * row + column for row, column in ways)
+
+        def landing(row: int, column: int) -> int:
+            on_board = (n * r + c for r in range(n) for c in range(n) if 0 <= r - row < n and 0 <= c - column < n)
+            return sum(1 << square for square in on_board)
+
+        up = tuple(_signed(landing(row, column)) for row, column in ways)
+        down = tuple(_signed(landing(-row, -column)) for row, column in ways)
+        return amounts, up, down
 
     def directions(self, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
-        """`_steps` as int64 tensors (8,)."""
-        left, right, landing = (constant(tuple(values), device) for values in self._steps)
-        return left, right, landing
+        """`_steps` as int64 tensors (4,)."""
+        amounts, up, down = (constant(values, device) for values in self._steps)
+        return amounts, up, down
 
-    def _shift(self, x: Tensor, steps: tuple[Tensor, Tensor, Tensor]) -> Tensor:
-        """Every disc of (..., 8) one square on, in the direction of the last dimension."""
-        left, right, landing = steps
-        # The right shift of an int64 copies the sign bit downwards; the landing mask cannot tell it from a disc.
-        unsigned = torch.where(
-            right > 0, (x >> right) & ~(torch.full_like(right, -1) << (64 - right).clamp(max=63)), x << left
-        )
-        return unsigned & landing
+    def _runs(
+        self, start: Tensor, other: Tensor, steps: tuple[Tensor, Tensor, Tensor]
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """From the discs of (...), the discs of the other side that follow without a gap, and the squares behind them.
+
+        Runs upwards and the squares one further, then the same downwards, (..., 4) each.
+        """
+        by, up, down = steps
+        first, theirs = start[..., None], other[..., None]
+        above, below = theirs & up, theirs & down
+        risen, fallen = (first << by).bitwise_and_(above), (first >> by).bitwise_and_(below)
+        for _ in range(self.n - 3):
+            risen |= (risen << by).bitwise_and_(above)
+            fallen |= (fallen >> by).bitwise_and_(below)
+        return risen, (risen << by).bitwise_and_(up), fallen, (fallen >> by).bitwise_and_(down)
 
     def legal(self, own: Tensor, other: Tensor, steps: tuple[Tensor, Tensor, Tensor]) -> Tensor:
         """Bits of the squares where the side to move flips at least one disc, (...)."""
-        theirs = other[..., None]
-        run = self._shift(own[..., None].expand(*own.shape, 8), steps) & theirs
-        for _ in range(self.n - 3):
-            run = run | (self._shift(run, steps) & theirs)
-        ends = self._shift(run, steps)
-        found = ends[..., 0]
-        for direction in range(1, 8):
-            found = found | ends[..., direction]
-        return found & ~(own | other)
+        _, high, _, low = self._runs(own, other, steps)
+        return _united(high | low) & ~(own | other)
 
     def flips(self, own: Tensor, other: Tensor, move: Tensor, steps: tuple[Tensor, Tensor, Tensor]) -> Tensor:
         """Bits of the discs that turn when the side to move plays the square whose bit is `move`."""
-        theirs = other[..., None]
-        run = self._shift(move[..., None].expand(*move.shape, 8), steps) & theirs
-        for _ in range(self.n - 3):
-            run = run | (self._shift(run, steps) & theirs)
-        closed = (self._shift(run, steps) & own[..., None]) != 0
-        run = torch.where(closed, run, torch.zeros_like(run))
-        found = run[..., 0]
-        for direction in range(1, 8):
-            found = found | run[..., direction]
-        return found
+        risen, high, fallen, low = self._runs(move, other, steps)
+        mine = own[..., None]
+        risen &= -(high & mine != 0).long()  # all ones where a disc of one's own ends the run
+        fallen &= -(low & mine != 0).long()
+        return _united(risen | fallen)
 
     def squares(self, bits: Tensor) -> Tensor:
         """Which playable squares are set, bool (..., playable)."""
@@ -109,9 +104,7 @@ class Board:
         before each of these moves, 0 after the end. A side that cannot move passes; passes are not recorded.
         """
         device, seeds = stream.seeds_S.device, len(stream.seeds_S)
-        steps = self.directions(device)
-        playable = self.playable
-        at = constant(playable, device)
+        steps, tables = self.directions(device), (constant(_IN_BYTE, device), constant(self._tokens, device))
         black, white = (torch.full((seeds, games), bits, dtype=torch.int64, device=device) for bits in self.start)
         own, other = black, white
         words = stream.bits(0, (moves, games))
@@ -122,19 +115,54 @@ class Board:
                 passed = legal == 0
                 own, other = torch.where(passed, other, own), torch.where(passed, own, other)
                 legal = torch.where(passed, self.legal(own, other, steps), legal)
-            allowed = ((legal[..., None] >> at) & 1).to(torch.int32)
-            ranks = allowed.cumsum(dim=-1, dtype=torch.int32)
-            count = ranks[..., -1]
-            wanted = (words[:, index] * count) >> 32
-            chosen = (ranks == wanted[..., None] + 1) & (allowed == 1)
-            token = (chosen * torch.arange(1, len(playable) + 1, device=device)).sum(dim=-1)
-            over = count == 0
-            move = torch.where(over, 0, torch.ones_like(own) << at[(token - 1).clamp(min=0)])
+            token, move = _chosen(legal, words[:, index], *tables)
             turned = self.flips(own, other, move, steps)
             tokens.append(token)
             legals.append(legal)
             own, other = other & ~turned, own | move | turned
         return torch.stack(tokens, dim=-1), torch.stack(legals, dim=-1)
+
+    @cached_property
+    def _tokens(self) -> tuple[int, ...]:
+        """The token of each of 64 squares; 0 where there is none."""
+        number = {square: token for token, square in enumerate(self.playable, start=1)}
+        return tuple(number.get(square, 0) for square in range(64))
+
+
+def _chosen(legal: Tensor, words: Tensor, in_byte: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
+    """The token and the bit of one of the legal squares (...), chosen by words in [0, 2^32); 0 where there is none.
+
+    Its rank among them is words * count >> 32. Where it is follows from the sums of bits in bytes (Vigna,
+    "Broadword Implementation of Rank/Select Queries", WEA 2008, algorithm 2).
+    """
+    pairs = legal - ((legal >> 1) & _fill(0x55))
+    fours = (pairs & _fill(0x33)) + ((pairs >> 2) & _fill(0x33))
+    up_to = ((fours + (fours >> 4)) & _fill(0x0F)) * _fill(0x01)  # in byte i, the legal squares of bytes 0 to i
+    count = up_to >> 56
+    rank = (words * count) >> 32
+    passed = ((rank * _fill(0x01)) | _fill(0x80)) - up_to  # the top bit of a byte is set where it ends before
+    start = (((passed & _fill(0x80)) >> 7 & _fill(0x01)) * _fill(0x01) >> 56) * 8
+    start = start.clamp(max=56)  # where there is no legal square
+    before = ((up_to << 8) >> start) & 0xFF
+    within = in_byte[((legal >> start) & 0xFF) * 8 + rank - before]
+    move = ((count > 0).long() << start) << within
+    return tokens[start + within] * (count > 0), move
+
+
+def _fill(byte: int) -> int:
+    """The int64 whose eight bytes are this one."""
+    return _signed(byte * 0x0101010101010101)
+
+
+def _united(bits: Tensor) -> Tensor:
+    """Every bit that is set in one of the four of (..., 4)."""
+    return (bits[..., 0] | bits[..., 1]) | (bits[..., 2] | bits[..., 3])
+
+
+# By byte and rank, 8 * byte + rank: the place of the bit of this rank, 0 where it has none.
+_IN_BYTE = tuple(
+    ([place for place in range(8) if byte >> place & 1] + [0] * 8)[rank] for byte in range(256) for rank in range(8)
+)
 
 
 def perft(board: Board, depth: int) -> list[int]:

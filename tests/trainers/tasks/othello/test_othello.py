@@ -8,6 +8,7 @@ import scipy.stats
 import torch
 
 from trainers.random import Stream
+from trainers.tasks.othello import reversi
 from trainers.tasks.othello.othello import Othello
 from trainers.tasks.othello.reversi import Board, perft, successors
 from trainers.trial import mean_loss, scores_of
@@ -183,3 +184,18 @@ def test_exact_predictions_score_zero_after_every_move() -> None:
                 scores[name][0, going], torch.full((int(going.sum()),), float(best)), atol=1e-5, rtol=0
             )
         assert scores["games"][0, 0] == 1 and scores["games"][0, -1] < 1
+
+
+def test_a_word_chooses_the_legal_square_of_its_rank() -> None:
+    """Many bits, few, one, none, and the sign bit alone, against counting."""
+    generator = torch.Generator().manual_seed(5)
+    bits = torch.randint(-(2**63), 2**63 - 1, (4, 500), generator=generator)
+    bits[1] &= bits[0] & bits[2]
+    bits[2, :64], bits[2, 64:99], bits[2, 99] = torch.ones(64, dtype=torch.int64) << torch.arange(64), 0, -1
+    words = torch.randint(0, 2**32, bits.shape, generator=generator)
+    tokens, moves = reversi._chosen(bits, words, torch.tensor(reversi._IN_BYTE), torch.arange(100, 164))
+    for legal, word, token, move in zip(*(x.flatten().tolist() for x in (bits, words, tokens, moves)), strict=True):
+        squares = [square for square in range(64) if legal >> square & 1]
+        square = squares[word * len(squares) >> 32] if squares else None
+        assert token == (0 if square is None else 100 + square)
+        assert move == (0 if square is None else reversi._signed(1 << square))

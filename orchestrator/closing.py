@@ -1,0 +1,114 @@
+"""The end of a sweep, made ready while it runs: a process that has imported what draws and what publishes.
+
+It is a branch of the host of the workers. Where it cannot be had, or dies, the driver does the work.
+"""
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from orchestrator.errors import LengthwiseError
+from orchestrator.running.host import BRANCH, BRANCH_WITH_TRACKING, CLOSING, CLOSING_LATER, Forks, Host
+from orchestrator.tracking.published import Published
+from orchestrator.tracking.publisher import late
+from search_spaces import SweepSpec
+
+PATIENCE = 60.0  # seconds that publishing may take when all else is done
+
+
+@dataclass
+class Closed:
+    """What the process has answered: whether it has printed and drawn, and its last pass of publishing."""
+
+    said: bool = False
+    drawn: bool = False
+    published: Published | None = None
+    problem: str | None = None
+
+    @property
+    def tried_to_publish(self) -> bool:
+        """Whether there is anything to record of it."""
+        return self.published is not None or self.problem is not None
+
+
+class Closing:
+    """Asks for what is drawn and published of the sweep in `folder`."""
+
+    def __init__(self, forks: Forks, spec: SweepSpec, folder: Path) -> None:
+        self._forks, self._folder = forks, folder
+        section = spec.tracking
+        self._tracking = {"uri": section.uri, "experiment": section.experiment} if section.enabled else None
+        self._last: Connection[bytes, bytes] | None = None
+        if self._tracking is not None:
+            self._prepared = self._asked(CLOSING_LATER, "prepare")
+
+    def publish(self) -> Published | None:
+        """One pass while the sweep runs; None where nobody has made it. Raises LengthwiseError as the pass did."""
+        with self._asked(CLOSING_LATER, "publish") as connection:
+            try:
+                answer = json.loads(connection.recv_bytes())
+            except (EOFError, OSError):
+                if self._last is not None:
+                    raise LengthwiseError("the last pass has begun") from None
+                return None
+        if answer["problem"]:
+            raise LengthwiseError(answer["problem"])
+        return Published.read(answer["published"])
+
+    def begin(self, console: Console) -> None:
+        """Ask for the end: everything there is to be drawn, printed as on `console`, and published."""
+        look = {
+            "width": console.width,
+            "force_terminal": console.is_terminal,
+            "color_system": console.color_system,
+            "no_color": console.no_color,
+        }
+        self._last = self._asked(CLOSING, "close", look=look, encoding=console.encoding)
+
+    def end(self, console: Console) -> Closed:
+        """Print what is said and wait for the rest; what is missing then is for the caller to do."""
+        found = Closed()
+        deadline = time.monotonic() + PATIENCE
+        while self._last is not None and not found.drawn:
+            try:
+                if not self._last.poll(max(0.0, deadline - time.monotonic())):
+                    found.problem = late(self._folder, PATIENCE) if self._tracking else None
+                    break
+                answer = json.loads(self._last.recv_bytes())
+            except (EOFError, OSError):
+                break
+            if "said" in answer:
+                console.file.write(answer["said"])
+                found.said = True
+            elif "drawn" in answer:
+                found.drawn = True
+            else:
+                found.published = Published.read(answer["published"]) if answer["published"] else None
+                found.problem = answer["problem"]
+        if self._last is not None:
+            self._last.close()
+        return found
+
+    def _asked(self, role: bytes, what: str, **more: Any) -> "Connection[bytes, bytes]":
+        connection = self._forks.connect(role)
+        request = {"do": what, "folder": str(self._folder), "tracking": self._tracking, **more}
+        with suppress(OSError):  # the answer will be missing
+            connection.send_bytes(json.dumps(request).encode())
+        return connection
+
+
+@contextmanager
+def closing_for(host: Host, spec: SweepSpec, folder: Path) -> Iterator[Closing]:
+    """What ends the sweep in `folder`, for as long as the block."""
+    forks = host.branch(BRANCH_WITH_TRACKING if spec.tracking.enabled else BRANCH)
+    try:
+        yield Closing(forks, spec, folder)
+    finally:
+        forks.close()

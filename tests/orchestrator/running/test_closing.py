@@ -1,0 +1,123 @@
+"""What is drawn and published at the end of a sweep by a process beside the driver, and by the driver where it dies."""
+
+import json
+import os
+import signal
+import socket
+from multiprocessing import Pipe
+
+import psutil
+import pytest
+
+from orchestrator import closing_worker
+from orchestrator.closing import Closing
+from orchestrator.consoles import make_console
+from orchestrator.errors import LengthwiseError
+from orchestrator.figures.drawing import Drawing, drawn_digest
+from orchestrator.figures.side_by_side import SideBySide
+from orchestrator.record.state import SweepState
+from orchestrator.report.files import write_report
+from orchestrator.running.host import Forks
+from search_spaces import load_sweep
+from tests.orchestrator.running.test_local import hosts
+
+TRACKED = ("--set", "tracking.enabled=true", "--set", "resources.scheduler=local")
+
+
+def test_the_end_is_that_of_a_sweep_that_draws_by_itself(lengthwise, tiny, tmp_path):
+    done = lengthwise.process("run", tiny, "--storage", tmp_path, *TRACKED)
+    assert done.returncode == 0, done.stderr
+    folder = tmp_path / "tiny"
+    said = done.stdout
+    assert said.index("Configurations by score") < said.index("Report: ") < said.index("lengthwise ui") < len(said)
+    (published,) = SweepState.load(folder).publishes
+    assert published["ok"] and published["uri"].endswith("mlflow.db")
+    figures = {path.name: path.read_bytes() for path in (folder / "figures").iterdir()}
+    assert len([name for name in figures if name.startswith("configuration-")]) == 4
+    assert (folder / "curves.parquet").exists()
+    page = (folder / "report.html").read_bytes()
+    for path in folder.glob("figures/*"):
+        path.unlink()
+    write_report(folder)
+    assert (folder / "report.html").read_bytes() == page
+    assert all(path.read_bytes() == figures[path.name] for path in folder.glob("figures/*"))
+
+
+def test_what_is_left_undone_by_a_killed_process_is_done_by_the_driver(lengthwise, long_sweep, wait_for, records):
+    folder = long_sweep.storage / "undone"
+    words = long_sweep.words("undone", "resources.scheduler=local", "tracking.enabled=true")
+    driver = lengthwise.start(*words)
+    wait_for(lambda: records(folder, "evaluation"), driver)
+    workers = {one.pid for one in hosts(driver.pid) if one.net_connections is not None and _has_a_pack(one)}
+    host = next(one for one in hosts(driver.pid) if one.ppid() == driver.pid)
+    branches = [one for one in host.children() if one.pid not in workers]
+    assert branches
+    for one in branches:
+        one.kill()
+    out, err = driver.communicate()
+    assert driver.returncode == 0, err
+    assert "Report: " in out and (folder / "report.html").exists() and SweepState.load(folder).publishes[-1]["ok"]
+
+
+def _has_a_pack(process: psutil.Process) -> bool:
+    return any(file.path.endswith(".stuck.txt") for file in process.open_files())
+
+
+@pytest.fixture
+def asked(tiny, tmp_path):
+    """A closing, and the end of the socket at which its forks would be."""
+    mine, theirs = socket.socketpair()
+    spec = load_sweep(tiny, ["tracking.enabled=true"])
+    with mine, theirs:
+        yield Closing(Forks(mine), spec, tmp_path), theirs
+
+
+def test_without_a_process_nothing_is_said_drawn_or_published(asked, capsys):
+    closing, theirs = asked
+    theirs.close()
+    assert closing.publish() is None
+    closing.begin(make_console())
+    closed = closing.end(make_console())
+    assert not (closed.said or closed.drawn or closed.tried_to_publish) and not capsys.readouterr().out
+
+
+def test_what_publishing_raised_is_raised_again(asked, monkeypatch):
+    closing, _ = asked
+    mine, theirs = Pipe()
+    monkeypatch.setattr(closing, "_asked", lambda role, what: mine)
+    theirs.send_bytes(json.dumps({"published": None, "problem": "MLflow at x: no"}).encode())
+    with pytest.raises(LengthwiseError, match="MLflow at x: no"):
+        closing.publish()
+
+
+def test_a_process_whose_driver_is_gone_ends(tmp_path):
+    mine, theirs = Pipe()
+    child = os.fork()
+    if child == 0:
+        mine.close()
+        closing_worker._end_with(theirs)
+        signal.pause()
+    theirs.close()
+    mine.close()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
+
+
+def test_figures_drawn_side_by_side_are_all_there_though_a_fork_dies(tmp_path, monkeypatch):
+    from matplotlib.figure import Figure
+
+    parent = os.getpid()
+
+    def draw(index):
+        def figure():
+            if index == 2 and os.getpid() != parent:
+                os._exit(1)
+            return Figure(figsize=(1, 1))
+
+        return figure
+
+    monkeypatch.setattr("orchestrator.figures.side_by_side.threading.active_count", lambda: 1)
+    drawings = [Drawing(tmp_path / f"{index}.png", draw(index), f"digest {index}") for index in range(6)]
+    beside = SideBySide(drawings, forks=2)
+    assert len(beside._children) == 2
+    beside.finish()
+    assert [drawn_digest(one.path) for one in drawings] == [one.digest for one in drawings]

@@ -1,0 +1,147 @@
+"""The C library behind the random streams: equal to the torch code, made once, done without where it cannot be made."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trainers import train
+from trainers.random import Stream, library, native, reference
+
+REPOSITORY = Path(__file__).parents[2]
+seed = st.integers(-(2**63), 2**63 - 1)
+PROGRAM = """
+import json, torch
+from trainers import train
+from trainers.random import Stream, library, said
+stream = Stream(torch.tensor([3, 2**40]), "data", torch.tensor(5))
+found = [stream.bits(1, (7,)), stream.permutations(2, 3, 9, 4), stream.permutations(3, 2, 30, 20)]
+print(json.dumps({"found": [one.tolist() for one in found], "c": library.available(), "said": said()}))
+"""
+
+
+@pytest.fixture(autouse=True)
+def made() -> None:
+    assert library.available(), library.said()
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(seed, min_size=1, max_size=5), st.data(), st.integers(0, 700), st.integers(0, 2**32 - 1))
+def test_words_are_those_of_the_torch_code(seeds, data, count, site) -> None:
+    number = st.integers(0, 2**32 - 1)
+    steps = data.draw(number | st.lists(number, min_size=len(seeds), max_size=len(seeds)))
+    given_ = (torch.tensor(seeds), torch.tensor(steps), 2, site, count)
+    whole = reference.words(*given_)
+    assert torch.equal(native.words(*given_, 0, count), whole)
+    first = data.draw(st.integers(0, count))
+    last = data.draw(st.integers(first, count))
+    part = native.words(*given_, first, last)
+    assert torch.equal(part, whole[:, first:last])
+    if first < last:
+        assert torch.equal(part, reference.some_words(*given_, (first, last)))
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(1, 4), st.integers(1, 70), st.integers(1, 70), st.data(), st.sampled_from([3, 2**32]))
+def test_permutations_are_those_of_the_torch_code(seeds, batch, n, data, high) -> None:
+    """Few different words, too: equal ones keep their order."""
+    generator = torch.Generator().manual_seed(data.draw(st.integers(0, 2**32)))
+    take = data.draw(st.integers(1, n))
+    words = torch.randint(0, high, (seeds, batch, n), generator=generator)
+    assert torch.equal(native.order(words, take), reference.order(words, take))
+    few = torch.randint(0, 2**32, (seeds, min(take, 12), batch), generator=generator)
+    assert torch.equal(native.sequential(few, n), reference.sequential(few, n))
+
+
+def test_what_does_not_lie_in_one_piece_is_read_right() -> None:
+    seeds, steps = torch.arange(8)[::2], torch.arange(8)[1::2]
+    assert torch.equal(native.words(seeds, steps, 1, 0, 9, 0, 9), reference.words(seeds, steps, 1, 0, 9))
+
+
+def test_a_step_for_each_seed_draws_what_each_step_draws() -> None:
+    together = Stream(torch.tensor([7, 7, 9]), "data", torch.tensor([1, 2, 2])).bits(3, (5, 2))
+    for row, (key, step) in enumerate([(7, 1), (7, 2), (9, 2)]):
+        assert torch.equal(together[row], Stream(torch.tensor([key]), "data", torch.tensor(step)).bits(3, (5, 2))[0])
+
+
+def test_a_gradient_and_a_compiler_see_an_operator() -> None:
+    def scaled(x: torch.Tensor) -> torch.Tensor:
+        stream = Stream(torch.tensor([1, 2]), "dropout", torch.tensor(4))
+        return (x * stream.uniform(0, (3,)) * stream.permutations(1, 1, 3, 3)[:, 0]).sum()
+
+    x = torch.ones(2, 3)
+    expected = torch.func.grad(scaled)(x)
+    graphs = []
+    compiled = torch.compile(
+        lambda x: torch.func.grad(scaled)(x), fullgraph=True, backend=lambda graph, _: graphs.append(graph) or graph
+    )
+    assert torch.equal(compiled(x), expected)
+    assert "lengthwise.words" in graphs[0].code and "lengthwise.sequential" in graphs[0].code
+
+
+def drawn(cache: Path, **environment: str) -> dict:
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        check=True,
+        capture_output=True,
+        text=True,
+        env=surroundings(cache, environment),
+    )
+    return json.loads(done.stdout)
+
+
+def surroundings(cache: Path, environment: dict[str, str]) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(REPOSITORY), "XDG_CACHE_HOME": str(cache), **environment}
+
+
+def test_without_a_compiler_the_torch_code_draws_the_same_and_says_what_is_lost(tmp_path) -> None:
+    with_c = drawn(tmp_path)
+    for command, why in [("/bin/false", "cannot compile draws.c"), ("no-such-compiler", "no C compiler is found")]:
+        without = drawn(tmp_path / "other", CC=command)
+        assert without["found"] == with_c["found"] and not without["c"]
+        assert why in without["said"] and "ten times slower" in without["said"]
+    assert with_c["c"] and with_c["said"] is None
+
+
+def test_a_run_says_once_that_there_is_no_library(member, recorder, monkeypatch) -> None:
+    monkeypatch.setattr(library, "_outcome", library._Outcome(tried=True, why="no C compiler is found"))
+    for _ in range(2):
+        train([member()], recorder)
+    assert len(recorder.notices) == 1 and "no C compiler is found" in recorder.notices[0]
+
+
+def test_processes_that_make_it_at_once_leave_one_whole_library(tmp_path) -> None:
+    command = [sys.executable, "-c", PROGRAM]
+    started = [subprocess.Popen(command, stdout=subprocess.PIPE, env=surroundings(tmp_path, {})) for _ in range(3)]
+    assert all(json.loads(one.communicate()[0])["c"] for one in started)
+    assert [path.suffix for path in (tmp_path / "lengthwise" / "native").iterdir()] == [".so"]
+
+
+def test_a_home_that_cannot_be_written_costs_only_the_making(tmp_path) -> None:
+    (tmp_path / "file").write_text("")  # a folder cannot be made below it, whoever asks
+    assert drawn(tmp_path / "file")["c"]
+
+
+def test_a_library_that_is_damaged_or_draws_other_numbers_is_not_used(tmp_path) -> None:
+    drawn(tmp_path)
+    (kept,) = (tmp_path / "lengthwise" / "native").iterdir()
+    kept.write_bytes(b"no library")
+    assert drawn(tmp_path)["c"]  # made anew for this process
+    source = (REPOSITORY / "trainers/random/draws.c").read_text()
+    assert "turn < 10" in source
+    wrong = tmp_path / "draws.c"
+    wrong.write_text(source.replace("turn < 10", "turn < 9"))
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", str(kept), str(wrong)], check=True)
+    found = drawn(tmp_path)
+    assert not found["c"] and "computes other numbers" in found["said"]
+
+
+def test_what_is_installed_has_the_source() -> None:
+    assert '"random/*.c"' in (REPOSITORY / "pyproject.toml").read_text()
+    assert library._SOURCE.suffix == ".c" and library._SOURCE.is_file()

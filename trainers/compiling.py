@@ -1,0 +1,128 @@
+"""When the step is compiled, with which settings, and by which of several processes that need the same program."""
+
+import contextlib
+import functools
+import hashlib
+import platform
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import torch
+from torch import Tensor
+
+from trainers.config.member import MemberConfig
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+# A new program takes about 15 s of one CPU core, one that is cached 4 s, and training then takes half the time (set
+# complement of 20 tokens, width 32, 32 members; `python tests/benchmarks/compile_cost.py`). Compiling is the default
+# where one member alone would train at least so long uncompiled, by a rough model of one CPU core: so much for starting
+# the kernels of a step, and so many operations a second.
+COMPILE_FROM_SECONDS = 1.0
+COMPILED_BEFORE_FROM_SECONDS = 2.0  # what 0.1.0 went by; its checkpoints do not name their form
+_SECONDS_PER_STEP, _OPERATIONS_PER_SECOND = 5e-4, 2e10
+
+_CPU_OPTIONS: dict[str, Any] = {
+    "cpp_wrapper": True,  # one file for all kernels, and no Python between them
+    "cpp_cache_precompile_headers": False,  # they take longer than the one file
+    "compile_threads": 1,  # nothing is left to compile side by side, and each helper process would import torch
+}
+_ISA_TRIAL = b"#include <immintrin.h>\n__m512 sum(__m512 a) { return _mm512_add_ps(a, a); }\n"
+_ISA_FLAGS = ("-mavx512f", "-mavx512dq", "-mavx512vl", "-mavx512bw", "-mfma", "-mavx512vnni", "-mavx512bf16")
+_LOOK_SECONDS = 0.1  # between looks at a lock that another process holds
+
+
+def compiles(member: MemberConfig, *, from_seconds: float = COMPILE_FROM_SECONDS) -> bool:
+    """Whether the step is compiled: as asked for, or by the work of one member, never by what else is in the pack."""
+    wanted = member.optimization.compile
+    return wanted if isinstance(wanted, bool) else rough_seconds(member) >= from_seconds
+
+
+def why(member: MemberConfig) -> str:
+    """Whether the step is compiled and what decides it, in words."""
+    if isinstance(member.optimization.compile, bool):
+        return f"{'yes' if member.optimization.compile else 'no'}, as training.compile says"
+    alone = f"one member alone would train about {rough_seconds(member):.1f} s uncompiled"
+    return f"{'yes' if compiles(member) else 'no'}: {alone}, and from {COMPILE_FROM_SECONDS:.1f} s on it is worth it"
+
+
+def rough_seconds(member: MemberConfig) -> float:
+    """How long a member alone would train on one CPU core, uncompiled: from its operations, without measuring."""
+    forward = member.model.operations(member.task, member.optimization.batch_size, member.task.train_positions)
+    return member.optimization.steps * (_SECONDS_PER_STEP + 3.0 * forward / _OPERATIONS_PER_SECOND)
+
+
+@functools.cache
+def program(function: _Function, device: str) -> _Function:
+    """`function` compiled as one program for a kind of device, when it is called."""
+    torch._dynamo.config.recompile_limit = 1024  # one process trains packs of many structures in turn
+    torch._dynamo.config.accumulated_recompile_limit = 1024
+    options = dict(_CPU_OPTIONS) if device == "cpu" else {}
+    if options and _vectors_work():
+        options["cpp.vec_isa_ok"] = True  # else it is found out by compiling for six seconds
+    known = set(torch._inductor.list_options())
+    options = {name: value for name, value in options.items() if name in known}
+    compiled: Any = torch.compile(function, dynamic=False, fullgraph=True, options=options)
+    return cast(_Function, compiled)
+
+
+def any_size(tensors: Sequence[Tensor]) -> None:
+    """Have the programs compiled for these tensors serve others, of other sizes of the first dimension (from 2)."""
+    for tensor in tensors:
+        if tensor.dim():
+            torch._dynamo.maybe_mark_dynamic(tensor, 0)
+
+
+@contextlib.contextmanager
+def once(key: str, waiting: Callable[[], None]) -> Iterator[None]:
+    """Around the first call of a program: of the processes that enter with one key, all but the first wait for it.
+
+    They find it in the compiler's cache then, and do not wait for each other. A process that dies lets the next one in.
+    `waiting` is called ten times a second meanwhile.
+    """
+    try:
+        import fcntl
+
+        from torch._inductor.runtime.cache_dir_utils import cache_dir
+
+        folder = Path(cache_dir()) / "lengthwise"
+        folder.mkdir(parents=True, exist_ok=True)
+        name = hashlib.sha256(f"{key} {torch.__version__} {platform.machine()}".encode()).hexdigest()[:32]
+        done = folder / f"{name}.done"
+        file = (folder / f"{name}.lock").open("wb")
+    except (ImportError, OSError):  # no locks here, or nowhere to keep them: several compile
+        yield
+        return
+    with file:
+        while not done.exists():
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                waiting()
+                time.sleep(_LOOK_SECONDS)
+            except OSError:
+                break
+        if done.exists():
+            with contextlib.suppress(OSError):
+                fcntl.flock(file, fcntl.LOCK_UN)
+        yield
+        with contextlib.suppress(OSError):
+            done.touch()
+
+
+@functools.cache
+def _vectors_work() -> bool:
+    """Whether the C++ compiler makes the widest vectors that an x86 has, so that torch need not try them one by one."""
+    if platform.machine() != "x86_64" or platform.system() != "Linux":
+        return False
+    try:
+        from torch._inductor.cpp_builder import get_cpp_compiler
+
+        command = [get_cpp_compiler(), *_ISA_FLAGS, "-c", "-x", "c++", "-", "-o", "/dev/null"]
+        return subprocess.run(command, input=_ISA_TRIAL, capture_output=True, timeout=60, check=False).returncode == 0
+    except (ImportError, OSError, RuntimeError, subprocess.SubprocessError):
+        return False
