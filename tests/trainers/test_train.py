@@ -103,7 +103,7 @@ def test_rows_evaluated_in_pieces_give_the_same_curves(member, monkeypatch) -> N
     a_row = float(pack.model.operations(pack.task, 1, max(pack.lengths)))
     monkeypatch.setattr(evaluation, "OPERATIONS_AT_ONCE", 7 * a_row)
     pieces = evaluation.evaluate(pack, State.initial(pack), beat=lambda: beats.append("pieces"))[1]
-    assert np.allclose(pieces, whole, rtol=1e-5, atol=1e-6)
+    assert np.allclose(pieces, whole, rtol=1e-5, atol=3e-6)  # displacement has the rounding of odds times the length
     assert beats.count("pieces") > beats.count("whole")
 
 
