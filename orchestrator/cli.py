@@ -15,6 +15,7 @@ from orchestrator.consoles import aligned, make_console, say
 from orchestrator.errors import LengthwiseError, UserError
 from orchestrator.record.folders import check_storage, default_storage
 from orchestrator.running import host, ray_start
+from search_spaces import Reading, SweepFileError, read_sweep
 
 DEBUG_VARIABLE = "LENGTHWISE_DEBUG"
 
@@ -36,7 +37,6 @@ def validate(
 ) -> None:
     """Check sweep files: every line, and every configuration they can draw. Runs nothing and writes nothing."""
     from orchestrator.plan.soundness import build_sample
-    from search_spaces import SweepFileError
 
     wrong = 0
     for file in files:
@@ -44,7 +44,7 @@ def validate(
             spec = _load(file, overrides, imports=imports)
             sample = build_sample(spec)
         except SweepFileError as error:
-            _complain(_in_full(error))
+            _complain(error.in_full)
             wrong += 1
             continue
         for warning in sample.warnings:
@@ -104,11 +104,14 @@ def run(
     imports: options.Imports = None,
 ) -> None:
     """Run a sweep from its beginning to its report."""
-    spec = _load(file, _with_uri(overrides, tracking_uri), name, imports)
+    reading = read_sweep(file, options.with_uri(overrides, tracking_uri), name, imports or ())
     storage = storage or default_storage()
-    if not (storage / spec.name).exists():  # otherwise it is refused
+    early = None if reading.findings.problems else reading.spec
+    if early is not None and not (storage / early.name).exists():  # otherwise it is refused
+        host.begin_for(early)  # imports while this process does, and ends with it if it is refused later
+    spec = _checked(reading)
+    if early is not None:
         ray_start.begin_for(spec.resources)
-        host.begin_for(spec.resources)
     from orchestrator.sweep import run_sweep
 
     raise typer.Exit(run_sweep(spec, storage, console).exit_code)
@@ -128,7 +131,7 @@ def resume(
     outcome = resume_sweep(
         folder,
         console,
-        _with_uri(overrides, tracking_uri),
+        options.with_uri(overrides, tracking_uri),
         retry_failed=retry_failed,
         accept_code_change=accept_code_change,
     )
@@ -155,7 +158,7 @@ def confirm(
         seeds=seeds,
         name=name,
         allow_unfinished=allow_unfinished,
-        overrides=_with_uri(overrides, tracking_uri),
+        overrides=options.with_uri(overrides, tracking_uri),
     )
     raise typer.Exit(outcome.exit_code)
 
@@ -251,14 +254,12 @@ def schema(
 
 def main() -> None:
     """Run the command line; what lengthwise can explain is one message on stderr and an exit code."""
-    from search_spaces import SweepFileError
-
     try:
         app()
     except LengthwiseError as error:
         _end(error, error.exit_code)
     except SweepFileError as error:
-        _end(error, 2, _in_full(error))
+        _end(error, 2, error.in_full)
     except KeyboardInterrupt:
         _complain("interrupted")
         sys.exit(130)
@@ -269,11 +270,6 @@ def main() -> None:
         sys.exit(1)
 
 
-def _in_full(error: Any) -> str:
-    """The problems of a sweep file, and what they kept from being checked."""
-    return f"{error}\n({error.unchecked})" if error.unchecked else str(error)
-
-
 def _end(error: Exception, code: int, text: str | None = None) -> None:
     if os.environ.get(DEBUG_VARIABLE):
         raise error
@@ -282,16 +278,16 @@ def _end(error: Exception, code: int, text: str | None = None) -> None:
 
 
 def _load(file: Path, overrides: list[str] | None, name: str | None = None, imports: list[str] | None = None) -> Any:
-    from orchestrator.plan.soundness import load_checked
+    return _checked(read_sweep(file, overrides or (), name, imports or ()))
 
-    spec = load_checked(file, overrides or (), name, imports or ())
+
+def _checked(reading: Reading) -> Any:
+    from orchestrator.plan.soundness import checked
+
+    spec = checked(reading)
     for note in spec.notes:
         _say(f"note: {note}")
     return spec
-
-
-def _with_uri(overrides: list[str] | None, uri: str | None) -> list[str]:
-    return [*(overrides or ()), *([f"tracking.uri={uri}"] if uri is not None else [])]
 
 
 def _say(text: str) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 from rich.console import Console
 
 from orchestrator.errors import LengthwiseError
-from orchestrator.running.host import BRANCH, BRANCH_WITH_TRACKING, CLOSING, CLOSING_LATER, Forks, Host
+from orchestrator.running.host import CLOSING, CLOSING_LATER, Forks, Host, closing_role
 from orchestrator.tracking.published import Published
 from orchestrator.tracking.publisher import late
 from search_spaces import SweepSpec
@@ -107,7 +107,7 @@ class Closing:
 @contextmanager
 def closing_for(host: Host, spec: SweepSpec, folder: Path) -> Iterator[Closing]:
     """What ends the sweep in `folder`, for as long as the block."""
-    forks = host.branch(BRANCH_WITH_TRACKING if spec.tracking.enabled else BRANCH)
+    forks = host.branch(closing_role(spec))
     try:
         yield Closing(forks, spec, folder)
     finally:

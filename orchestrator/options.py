@@ -37,3 +37,8 @@ Maps = Annotated[
     typer.Option(metavar="CONFIGURATION", help="Also draw maps of its kept weights; may be repeated."),
 ]
 Lengths = Annotated[str | None, typer.Option(help="Evaluated lengths to measure, such as 5,50; by default up to four.")]
+
+
+def with_uri(overrides: list[str] | None, uri: str | None) -> list[str]:
+    """Overrides, with what --tracking-uri says as one more."""
+    return [*(overrides or ()), *([f"tracking.uri={uri}"] if uri is not None else [])]

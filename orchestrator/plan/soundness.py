@@ -14,6 +14,7 @@ from orchestrator.plan.search import draw, draw_sample, generations
 from orchestrator.plan.trials import try_own_code
 from search_spaces import Grid, Problem, SweepFileError, SweepSpec, read_sweep
 from search_spaces.grammar.findings import SECTIONS, Findings, within
+from search_spaces.grammar.load import Reading
 from search_spaces.grammar.space import MAX_GRID_POINTS
 from trainers.config import registry
 from trainers.config.identity import ABSENT_AVERAGES
@@ -28,14 +29,18 @@ UNBUILT = "whether the values fit together is checked once this is mended"
 def load_checked(
     path: str | Path, overrides: Sequence[str] = (), name: str | None = None, imports: Sequence[str] = ()
 ) -> SweepSpec:
-    """Read a sweep file as `load_sweep` does, and import the modules of the user's own that it names.
+    """Read a sweep file as `load_sweep` does, and go on as `checked` does."""
+    return checked(read_sweep(path, overrides, name, imports))
+
+
+def checked(reading: Reading) -> SweepSpec:
+    """The sweep that was read, when the modules of the user's own that it names are imported.
 
     A file with problems is looked through to the end before it is refused.
 
     Raises SweepFileError with the problems of the grammar and those that `trainers` finds, in the order of lines. A
     file without problems of grammar comes back: `configurations_of` has the rest to say about it.
     """
-    reading = read_sweep(path, overrides, name, imports)
     spec, findings, unchecked = reading.spec, reading.findings, reading.unchecked
     if spec is not None and not _imported(spec, findings):
         raise SweepFileError(findings.problems, UNIMPORTED)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection
 
-from search_spaces import Resources
+from search_spaces import Resources, SweepSpec
 
 WORKER, BRANCH, BRANCH_WITH_TRACKING, CLOSING, CLOSING_LATER = b"w", b"b", b"t", b"c", b"l"  # see `worker_host`
 
@@ -44,6 +44,7 @@ class Host:
 
     def __init__(self) -> None:
         self._begin()
+        self._branches: dict[bytes, Forks] = {}
 
     def _begin(self) -> None:
         control, theirs = socket.socketpair()
@@ -60,9 +61,13 @@ class Host:
             self._begin()
         return self._forks.connect(WORKER)
 
+    def expect(self, role: bytes) -> None:
+        """Have a branch made as soon as the engine is imported, without waiting for `branch`."""
+        self._branches[role] = Forks(self._forks.socket_to(role))
+
     def branch(self, role: bytes) -> Forks:
         """A fork that imports more, and forks what needs it."""
-        return Forks(self._forks.socket_to(role))
+        return self._branches.pop(role, None) or Forks(self._forks.socket_to(role))
 
     def kill(self) -> None:
         """End it at once; it has no workers."""
@@ -70,7 +75,9 @@ class Host:
         self.close()
 
     def close(self) -> None:
-        """End it and its workers."""
+        """End it, its workers and its branches."""
+        while self._branches:
+            self._branches.popitem()[1].close()
         self._forks.close()
         self._process.wait()
 
@@ -78,11 +85,17 @@ class Host:
 _begun: list[Host] = []
 
 
-def begin_for(resources: Resources) -> None:
+def begin_for(spec: SweepSpec) -> None:
     """Begin a host for the next `hosted` block: it imports while the command does."""
-    if resources.scheduler != "inline":
+    if spec.resources.scheduler != "inline":
         _begun.append(Host())
+        _begun[-1].expect(closing_role(spec))
         atexit.register(end_unused)  # of a command that is refused
+
+
+def closing_role(spec: SweepSpec) -> bytes:
+    """The branch that ends a sweep."""
+    return BRANCH_WITH_TRACKING if spec.tracking.enabled else BRANCH
 
 
 def may_be_local(resources: Resources) -> bool:

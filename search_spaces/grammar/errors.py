@@ -58,6 +58,11 @@ class SweepFileError(ValueError):
         self.problems, self.unchecked = tuple(problems), unchecked
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
+    @property
+    def in_full(self) -> str:
+        """The problems, and what they kept from being checked."""
+        return f"{self}\n({self.unchecked})" if self.unchecked else str(self)
+
 
 def shown(value: Any, limit: int = 100) -> str:
     """A value as it would be written in YAML, on one line, cut at `limit` characters."""

@@ -132,13 +132,13 @@ def test_an_end_of_file_in_a_pack_is_an_exception_of_its_own(tmp_path, monkeypat
     assert codes == [0], "the end of the driver ends the worker"
 
 
-def test_a_host_that_is_not_needed_is_ended_at_once(monkeypatch):
+def test_a_host_that_is_not_needed_is_ended_at_once(tiny, monkeypatch):
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    host.begin_for(Resources())
+    host.begin_for(load_sweep(tiny, ["resources.scheduler=auto"]))
     (begun,) = host._begun
     host.end_unused()
     assert begun._process.returncode == -signal.SIGKILL and not host._begun
-    host.begin_for(Resources(scheduler="inline"))
+    host.begin_for(load_sweep(tiny, ["resources.scheduler=inline"]))
     assert not host._begun
 
 
