@@ -16,6 +16,11 @@ from trainers.config import registry
 NOT_OWN = (Path(sys.prefix), Path(sys.base_prefix), Path(__file__).parents[1])
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Those that wait for processes begin first: the others fill the time beside them."""
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+
+
 @pytest.fixture
 def own_code_forgotten() -> Iterator[None]:
     """What a test imports and registers of its own is gone after it."""

@@ -16,6 +16,8 @@ import psutil
 import pytest
 import requests
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "cluster" / "local_head.sh"
 SMALL = ("--", "--num-cpus", "1", "--object-store-memory", "100000000")

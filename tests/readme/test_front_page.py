@@ -27,7 +27,7 @@ def test_the_first_commands_are_make_sweep_and_make_ui() -> None:
 
 def test_it_says_what_the_quickstart_is() -> None:
     spec = load_sweep(ROOT / "search_spaces" / "quickstart.yaml")
-    configurations = configure(spec, [(draw.number, draw.values) for draw in draw_sample(spec, 6)])
+    configurations = configure(spec, [(draw.number, draw.values) for draw in draw_sample(spec, 12)])
     assert len(configurations) == spec.search.configurations
     said = f"{len(configurations)} configurations x {len(spec.seeds)} seeds x {spec.training['steps']:,} steps"
     assert said in FRONT.text

@@ -21,6 +21,8 @@ from orchestrator.running.host import Forks
 from search_spaces import load_sweep
 from tests.orchestrator.running.test_local import hosts
 
+pytestmark = pytest.mark.long
+
 TRACKED = ("--set", "tracking.enabled=true", "--set", "resources.scheduler=local")
 
 

@@ -190,10 +190,10 @@ def test_the_scheduler_that_was_asked_for_is_opened(tiny, monkeypatch):
     ran = []
     monkeypatch.setattr(ray_session, "connected", connected)
     monkeypatch.setattr(scheduler, "run_packs", lambda driver, **given: ran.append(given))
-    with schedulers.opened("ray", load_sweep(tiny).resources) as opened:
+    with schedulers.opened("ray", load_sweep(tiny).resources, None) as opened:
         opened.run(None)
     assert opened.cluster.workers == 7 and ran == [{"cpus": 1, "gpus": 0.0, "retries": 2, "slots": 8}]
-    with schedulers.opened("inline", load_sweep(tiny).resources) as opened:
+    with schedulers.opened("inline", load_sweep(tiny).resources, None) as opened:
         assert opened.cluster.workers == 1
 
 

@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.long
+
 REPOSITORY = Path(__file__).resolve().parents[3]
 RAY = Path(sys.executable).with_name("ray")
 SMALL = ("--set", "training.steps=40", "--set", "search.configurations=1", "--set", "resources.scheduler=ray")

@@ -21,6 +21,8 @@ from orchestrator.running.trainable import encode_work
 from search_spaces import Resources, load_sweep, parse_recorded
 from tests.orchestrator.running.deaths import INLINE, holding, killed_as_often_as_it_may_and_once_more, with_words
 
+pytestmark = pytest.mark.long
+
 LOCAL = "resources.scheduler=local"
 
 

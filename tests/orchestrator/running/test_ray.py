@@ -5,12 +5,16 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from orchestrator.plan.packs import packing
 from orchestrator.plan.soundness import check
 from orchestrator.record.records import read_records
 from orchestrator.record.state import SweepState
 from orchestrator.running.inline import this_process
 from search_spaces import load_sweep
+
+pytestmark = pytest.mark.long
 
 TWO_PACKS = ("--set", "resources.pack=4", "--set", "space.training.batch_size=null", "--set", "resources.retries=5")
 TIMES = ("seconds", "provenance")

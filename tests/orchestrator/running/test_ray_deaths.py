@@ -4,8 +4,11 @@ import os
 import signal
 
 import psutil
+import pytest
 
 from tests.orchestrator.running.deaths import INLINE, holding, killed_as_often_as_it_may_and_once_more, with_words
+
+pytestmark = pytest.mark.long
 
 ON_RAY = "resources.scheduler=ray"
 

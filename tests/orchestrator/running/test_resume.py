@@ -5,8 +5,12 @@ import random
 import signal
 from pathlib import Path
 
+import pytest
+
 from orchestrator.record.records import LEDGER_FILE
 from orchestrator.record.state import SweepState
+
+pytestmark = pytest.mark.long
 
 
 def test_the_driver_is_killed_at_random_moments(lengthwise, long_sweep, wait_for, records):
