@@ -19,7 +19,7 @@ from trainers.config import registry
 
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
-OF_OTHERS = {"--working-dir", "--dashboard-port", "--gcs-port", "--rounds", "--arms"}  # of ray, our scripts
+OF_OTHERS = {"--working-dir", "--dashboard-port", "--gcs-port", "--rounds", "--parts", "--long"}  # of ray, our scripts
 
 
 def lines_of_blocks(one: Page) -> list[str]:
