@@ -70,8 +70,9 @@ sweep: $(INSTALLED)
 ui: $(INSTALLED)
 	@exec $(VENV)/bin/lengthwise ui --storage "$(STORAGE)"
 
+# One more than there are cores: some tests mostly wait for processes that they kill.
 test: $(INSTALLED)
-	@$(PYTHON) -m pytest -q -n auto --maxprocesses 4 --dist worksteal
+	@$(PYTHON) -m pytest -q -n $$(( $$(getconf _NPROCESSORS_ONLN) + 1 )) --maxprocesses 5 --dist worksteal
 
 check: $(INSTALLED)
 	@$(VENV)/bin/ruff check
