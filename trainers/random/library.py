@@ -144,9 +144,8 @@ def _made(compiler: Sequence[str], folder: Path) -> Path:
             raise _UnusableError(f"{shlex.join(compiler)} cannot be run ({error})") from error
         if done.returncode == 0 and path.exists():
             return path
-        why = why or next(
-            iter(done.stderr.decode(errors="replace").strip().splitlines()), f"exit status {done.returncode}"
-        )
+        said = done.stderr.decode(errors="replace").strip().splitlines()
+        why = why or next(iter(said), f"exit status {done.returncode}")
     raise _UnusableError(f"{shlex.join(compiler)} cannot compile {_SOURCE.name} ({why})")
 
 
