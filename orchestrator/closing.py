@@ -84,8 +84,11 @@ class Closing:
             except (EOFError, OSError):
                 break
             if "said" in answer:
-                console.file.write(answer["said"])
                 found.said = True
+                try:
+                    console.file.write(answer["said"])
+                except BrokenPipeError:
+                    console.on_broken_pipe()  # as when the console itself writes to a reader that has gone
             elif "drawn" in answer:
                 found.drawn = True
             elif "published" in answer:
