@@ -9,6 +9,7 @@ import importlib.abc, os, signal, sys
 class Interrupting(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path, target=None):
         if name == "numpy.lib":
+            sys.meta_path.remove(self)  # once
             os.kill(os.getpid(), signal.SIGINT)
 
 sys.meta_path.insert(0, Interrupting())
