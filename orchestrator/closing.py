@@ -4,7 +4,6 @@ It is a branch of the host of the workers. Where it cannot be had, or dies, the 
 """
 
 import json
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from orchestrator.tracking.published import Published
 from orchestrator.tracking.publisher import late
 from search_spaces import SweepSpec
 
-PATIENCE = 60.0  # seconds that publishing may take when all else is done
+PATIENCE = 60.0  # seconds from one sign of life to the next; publishing gives none
 
 
 @dataclass
@@ -75,21 +74,24 @@ class Closing:
     def end(self, console: Console) -> Closed:
         """Print what is said and wait for the rest; what is missing then is for the caller to do."""
         found = Closed()
-        deadline = time.monotonic() + PATIENCE
         while self._last is not None and not found.drawn:
             try:
-                if not self._last.poll(max(0.0, deadline - time.monotonic())):
-                    found.problem = late(self._folder, PATIENCE) if self._tracking else None
+                if not self._last.poll(PATIENCE):
+                    if self._tracking is not None and not found.tried_to_publish:
+                        found.problem = late(self._folder, PATIENCE)
                     break
                 answer = json.loads(self._last.recv_bytes())
             except (EOFError, OSError):
                 break
             if "said" in answer:
-                console.file.write(answer["said"])
                 found.said = True
+                try:
+                    console.file.write(answer["said"])
+                except BrokenPipeError:
+                    console.on_broken_pipe()  # as when the console itself writes to a reader that has gone
             elif "drawn" in answer:
                 found.drawn = True
-            else:
+            elif "published" in answer:
                 found.published = Published.read(answer["published"]) if answer["published"] else None
                 found.problem = answer["problem"]
         if self._last is not None:

@@ -1,12 +1,13 @@
 """What draws and publishes a sweep beside its driver: a process that answers one request (see `closing`).
 
 A request and its answers are JSON. Answers of `close`: `said`, what is to be printed; `published`, the last pass to
-MLflow, or its `problem`; `drawn` when every file of the report is written. Anything else that goes wrong ends the
-process, and the driver then does by itself what has not been answered.
+MLflow, or its `problem`; `drawing` after every figure, a sign of life; `drawn` when every file of the report is
+written. Anything else that goes wrong ends the process, and the driver then does by itself what has not been answered.
 """
 
 import io
 import json
+import logging
 import os
 import threading
 from collections.abc import Callable, Mapping
@@ -26,6 +27,8 @@ from orchestrator.results.summarise import summary
 from orchestrator.results.summary import Row, Summary
 from orchestrator.tracking.publisher import attempted
 
+_log = logging.getLogger(__name__)
+
 
 def serve(descriptor: int) -> None:
     """Answer the request that comes over this connection."""
@@ -34,8 +37,9 @@ def serve(descriptor: int) -> None:
         request = json.loads(connection.recv_bytes())
         answers: dict[str, Callable[..., None]] = {"prepare": _prepare, "publish": _publish, "close": _close}
         answers[request.pop("do")](connection, **request)
-    except (EOFError, OSError):
-        os._exit(1)  # the driver is gone
+    except Exception:  # the driver is gone, or meets it itself and says it better
+        _log.debug("the end of a sweep is left to its driver", exc_info=True)
+        os._exit(1)
 
 
 def _prepare(connection: "Connection[bytes, bytes]", folder: str, tracking: Mapping[str, Any]) -> None:
@@ -72,13 +76,14 @@ def _close(
     console = WholeConsole(file=io.TextIOWrapper(said, encoding, errors="replace", write_through=True), **look)
     files.say_what_came_out(result, console)
     _answer(connection, said=said.getvalue().decode(encoding))
+    drawn_one = partial(_answer, connection, drawing=True)
     write_curves(state)
     if tracking is not None:
         from orchestrator.tracking.publish import publish
 
         call = partial(publish, state.folder, tracking["uri"], experiment=tracking["experiment"], summarised=result)
-        _answer(connection, **_told(state.folder, partial(call, artifacts=_WhenDrawn(drawing))))
-    drawing.finish()
+        _answer(connection, **_told(state.folder, partial(call, artifacts=_WhenDrawn(drawing, drawn_one))))
+    drawing.finish(drawn_one)
     files.write_report(state.folder, result)
     _answer(connection, drawn=True)
 
@@ -86,18 +91,18 @@ def _close(
 class _WhenDrawn:
     """Artifacts of a sweep whose figures are being drawn."""
 
-    def __init__(self, drawing: SideBySide) -> None:
-        self._drawing = drawing
+    def __init__(self, drawing: SideBySide, drawn_one: Callable[[], None]) -> None:
+        self._drawing, self._drawn_one = drawing, drawn_one
 
     def sentences(self, result: Summary) -> list[str]:
         return artifacts.sentences(result)
 
     def of_configuration(self, result: Summary, row: Row) -> dict[Path, str]:
-        self._drawing.finish()
+        self._drawing.finish(self._drawn_one)
         return artifacts.of_configuration(result, row)
 
     def of_sweep(self, result: Summary) -> dict[Path, str]:
-        self._drawing.finish()
+        self._drawing.finish(self._drawn_one)
         return artifacts.of_sweep(result)
 
 

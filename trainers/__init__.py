@@ -11,6 +11,8 @@ import os
 
 os.environ.setdefault("MKL_CBWR", "AVX2,STRICT")
 
+import numpy  # noqa: F401  # before torch, which imports it too and swallows a Ctrl-C of that moment
+
 from trainers.batch import Batch
 from trainers.config.member import MemberConfig
 from trainers.config.registry import register

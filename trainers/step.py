@@ -117,7 +117,8 @@ def learn(pack: Pack, state: State, batches: Sequence[Batch]) -> None:
     _take(on, state.m, m)
     _take(on, state.v, v)
     for source, buffers, h in zip(pack.sources, state.averages, pack.average_h, strict=True):
-        for buffer, updated in zip(buffers, source.update(buffers, state.theta, step, h), strict=True):
+        updates = [_apart(new, own, buffers) for own, new in enumerate(source.update(buffers, state.theta, step, h))]
+        for buffer, updated in zip(buffers, updates, strict=True):
             _take(on, buffer, updated)
     state.loss_sum.add_(torch.where(alive, loss_M, 0.0))
     state.loss_steps.add_(alive)
@@ -128,6 +129,11 @@ def learn(pack: Pack, state: State, batches: Sequence[Batch]) -> None:
 def _everyone(alive_M: Tensor) -> bool:
     """Whether it is known that no member has failed; to look would make a GPU's host wait."""
     return not torch.compiler.is_compiling() and alive_M.device.type == "cpu" and bool(alive_M.all())
+
+
+def _apart(new: Tensor, own: int, buffers: Sequence[Tensor]) -> Tensor:
+    """What is new of the buffer `own`; a copy where it is another buffer, which is written over first."""
+    return new.clone() if any(new is other for place, other in enumerate(buffers) if place != own) else new
 
 
 def _take(on: Tensor | None, kept: Tensor, new: Tensor) -> None:

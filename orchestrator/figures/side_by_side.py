@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from orchestrator.figures.drawing import Drawing
 
@@ -42,10 +42,10 @@ class SideBySide:
                     os._exit(0)  # what is not drawn is drawn by `finish`, which also says why it cannot be
             self._children.append(child)
 
-    def finish(self) -> None:
-        """Return when every figure is drawn; raises what drawing raises."""
+    def finish(self, drawn_one: Callable[[], None] = lambda: None) -> None:
+        """Return when every figure is drawn; raises what drawing raises. `drawn_one` is called after each one here."""
         if self._tokens >= 0:
-            self._take_part(os.getppid())
+            self._take_part(os.getppid(), drawn_one)
             os.close(self._tokens)
             self._tokens = -1
         while self._children:
@@ -53,9 +53,12 @@ class SideBySide:
         for drawing in self._drawings:
             if not drawing.is_there():
                 drawing.make()
+                drawn_one()
+                drawn_one()
 
-    def _take_part(self, parent: int) -> None:
+    def _take_part(self, parent: int, drawn_one: Callable[[], None] = lambda: None) -> None:
         while os.getppid() == parent and (token := os.read(self._tokens, _TOKEN)):
             start = int.from_bytes(token, "big")
             for drawing in self._drawings[start : start + self._share]:
                 drawing.make()
+                drawn_one()

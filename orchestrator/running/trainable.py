@@ -11,6 +11,7 @@ import os
 import time
 import zlib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -71,9 +72,13 @@ def train_pack(work: Mapping[str, Any], reporter: Reporter) -> None:
 
 
 def use_inductor_cache() -> None:
-    """Keep what torch compiles where it outlives the temporary folder, unless the user has said where."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "lengthwise" / "inductor"
-    os.environ.setdefault(CACHE_VARIABLE, str(cache))
+    """Keep what torch compiles where it outlives the temporary folder, if it can, unless the user has said where."""
+    from trainers.files.cache_folder import cache_folder
+
+    with suppress(OSError):
+        cache = cache_folder("inductor")
+        if os.access(cache, os.W_OK | os.X_OK):
+            os.environ.setdefault(CACHE_VARIABLE, str(cache))
 
 
 def stuck_file(folder: Path, pack_id: str) -> Path:

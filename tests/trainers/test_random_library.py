@@ -128,6 +128,23 @@ def test_a_home_that_cannot_be_written_costs_only_the_making(tmp_path) -> None:
     assert drawn(tmp_path / "file")["c"]
 
 
+def test_without_any_home_it_is_made_for_the_process(tmp_path, monkeypatch) -> None:
+    def nowhere() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", nowhere)
+    assert library._opened()
+
+
+@pytest.mark.parametrize("command", ['cc "', "sh -c 'printf \\\\344 >&2; exit 1'"], ids=["no command", "other letters"])
+def test_what_cannot_be_read_of_a_compiler_is_no_crash(command, monkeypatch) -> None:
+    monkeypatch.setenv("CC", command)
+    monkeypatch.setattr(library, "_outcome", library._Outcome())
+    assert not library.available()
+    assert "is no command" in str(library.said()) or "cannot compile" in str(library._outcome.why)
+
+
 def test_a_library_that_is_damaged_or_draws_other_numbers_is_not_used(tmp_path) -> None:
     drawn(tmp_path)
     (kept,) = (tmp_path / "lengthwise" / "native").iterdir()

@@ -15,6 +15,7 @@ from trainers.averaging import Bema, Ema, NormMatched
 from trainers.cost import estimate
 from trainers.optim import adamw, gradient_descent
 from trainers.pack import Pack, State, averaged
+from trainers.parameters import Layout
 from trainers.step import learn, sampled, step_once
 
 CPU = torch.device("cpu")
@@ -215,3 +216,28 @@ def test_who_goes_on_is_counted(member) -> None:
     state = State.initial(pack)
     step_once(pack, state)
     assert int(state.failed_at[0]) == -1 and int(state.loss_steps[0]) == int(state.step)
+
+
+class Lagged(averaging.Average):
+    """The weights of two steps ago: its buffers hand on what they have."""
+
+    def start(self, theta: Tensor) -> tuple[Tensor, ...]:
+        return theta.clone(), theta.clone(), theta.clone()
+
+    def update(
+        self, buffers: tuple[Tensor, ...], theta: Tensor, step: Tensor, h: Mapping[str, Tensor]
+    ) -> tuple[Tensor, ...]:
+        return theta, buffers[0], buffers[1]
+
+    def weights(self, buffers: tuple[Tensor, ...], theta: Tensor, layout: Layout) -> Tensor:
+        return buffers[2]
+
+
+def test_buffers_that_hand_on_what_they_have_lose_nothing(member) -> None:
+    pack = packed(member, {"raw": {}})
+    pack.sources, pack.average_h = (Lagged(),), ({},)
+    state, seen = State.initial(pack), []
+    for _ in range(4):
+        seen.append(state.theta.clone())
+        step_once(pack, state)
+    assert all(torch.equal(mine, wanted) for mine, wanted in zip(state.averages[0][1:], seen[:1:-1], strict=True))

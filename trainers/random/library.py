@@ -19,6 +19,8 @@ from pathlib import Path
 
 import torch
 
+from trainers.files.cache_folder import cache_folder
+
 _SOURCE = Path(__file__).with_name("draws.c")
 _FLAGS = (("-O3", "-march=native", "-shared", "-fPIC"), ("-O3", "-shared", "-fPIC"))  # the second: where native is none
 _COMPILERS = ("cc", "gcc", "clang")
@@ -90,10 +92,9 @@ def _look() -> None:
 def _opened() -> ctypes.CDLL:
     compiler = _compiler()
     source = _SOURCE.read_bytes()
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "lengthwise" / "native"
-    path = folder / f"draws-{_key(source, compiler)}.so"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder = cache_folder("native")
+        path = folder / f"draws-{_key(source, compiler)}.so"
         if not path.exists():
             with tempfile.TemporaryDirectory(dir=folder) as temporary:
                 _made(compiler, Path(temporary)).replace(path)
@@ -105,7 +106,10 @@ def _opened() -> ctypes.CDLL:
 
 def _compiler() -> list[str]:
     """The command of the C compiler."""
-    wanted = shlex.split(os.environ.get("CC", ""))
+    try:
+        wanted = shlex.split(os.environ.get("CC", ""))
+    except ValueError as error:
+        raise _UnusableError(f"CC={os.environ['CC']} is no command ({error})") from error
     for command in [wanted] if wanted else [[name] for name in _COMPILERS]:
         if found := shutil.which(command[0]):
             return [found, *command[1:]]
@@ -135,12 +139,13 @@ def _made(compiler: Sequence[str], folder: Path) -> Path:
     for flags in _FLAGS:
         command = [*compiler, *flags, "-o", str(path), str(_SOURCE)]
         try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
+            done = subprocess.run(command, capture_output=True, timeout=_SECONDS, check=False)
         except (subprocess.SubprocessError, OSError) as error:
             raise _UnusableError(f"{shlex.join(compiler)} cannot be run ({error})") from error
         if done.returncode == 0 and path.exists():
             return path
-        why = why or next(iter(done.stderr.strip().splitlines()), f"exit status {done.returncode}")
+        said = done.stderr.decode(errors="replace").strip().splitlines()
+        why = why or next(iter(said), f"exit status {done.returncode}")
     raise _UnusableError(f"{shlex.join(compiler)} cannot compile {_SOURCE.name} ({why})")
 
 

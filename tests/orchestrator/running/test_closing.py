@@ -1,9 +1,13 @@
 """What is drawn and published at the end of a sweep by a process beside the driver, and by the driver where it dies."""
 
+import io
 import json
 import os
 import signal
 import socket
+import sys
+import threading
+import time
 from multiprocessing import Pipe
 
 import psutil
@@ -11,7 +15,7 @@ import pytest
 
 from orchestrator import closing_worker
 from orchestrator.closing import Closing
-from orchestrator.consoles import make_console
+from orchestrator.consoles import WholeConsole, make_console
 from orchestrator.errors import LengthwiseError
 from orchestrator.figures.drawing import Drawing, drawn_digest
 from orchestrator.figures.side_by_side import SideBySide
@@ -90,6 +94,66 @@ def test_what_publishing_raised_is_raised_again(asked, monkeypatch):
     theirs.send_bytes(json.dumps({"published": None, "problem": "MLflow at x: no"}).encode())
     with pytest.raises(LengthwiseError, match="MLflow at x: no"):
         closing.publish()
+
+
+def test_the_end_is_waited_for_as_long_as_figures_come(asked, monkeypatch):
+    closing, _ = asked
+    mine, theirs = Pipe()
+    monkeypatch.setattr("orchestrator.closing.PATIENCE", 0.5)
+    monkeypatch.setattr(closing, "_asked", lambda *_, **__: mine)
+    last = {"uri": "x", "parent_run_id": "y", "links": [], "created": 1, "completed": 1, "points": 1}
+    answers = [*[{"drawing": True}] * 4, {"published": last, "problem": None}, {"drawing": True}]
+
+    def answer():
+        for one in answers:
+            time.sleep(0.2)
+            theirs.send_bytes(json.dumps(one).encode())
+
+    thread = threading.Thread(target=answer)
+    thread.start()
+    closing.begin(make_console())
+    closed = closing.end(make_console())
+    thread.join()
+    assert closed.published is not None and closed.problem is None  # of publishing, which was done
+    assert not closed.drawn
+
+
+def test_a_reader_that_has_gone_ends_the_command_as_it_does_anywhere(asked, monkeypatch):
+    class Gone(io.StringIO):
+        def write(self, text):
+            raise BrokenPipeError
+
+    closing, _ = asked
+    mine, theirs = Pipe()
+    monkeypatch.setattr(closing, "_asked", lambda *_, **__: mine)
+    monkeypatch.setattr(WholeConsole, "on_broken_pipe", lambda self: sys.exit(1))
+    theirs.send_bytes(json.dumps({"said": "much"}).encode())
+    closing.begin(make_console())
+    with pytest.raises(SystemExit):
+        closing.end(WholeConsole(file=Gone()))
+
+
+def test_a_pass_that_gives_no_sign_is_not_waited_for(asked, monkeypatch):
+    closing, _ = asked
+    mine, theirs = Pipe()
+    monkeypatch.setattr("orchestrator.closing.PATIENCE", 0.1)
+    monkeypatch.setattr(closing, "_asked", lambda *_, **__: mine)
+    closing.begin(make_console())
+    assert "did not end in" in str(closing.end(make_console()).problem)
+    theirs.close()
+
+
+def test_a_request_that_fails_ends_its_process_without_a_word(tmp_path, capfd):
+    mine, theirs = Pipe()
+    mine.send_bytes(json.dumps({"do": "close", "folder": str(tmp_path), "tracking": None}).encode())
+    child = os.fork()
+    if child == 0:
+        mine.close()
+        closing_worker.serve(os.dup(theirs.fileno()))
+        os._exit(0)
+    theirs.close()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
+    assert "Traceback" not in capfd.readouterr().err
 
 
 def test_a_process_whose_driver_is_gone_ends(tmp_path):
