@@ -73,7 +73,7 @@ def train_pack(work: Mapping[str, Any], reporter: Reporter) -> None:
 
 def use_inductor_cache() -> None:
     """Keep what torch compiles where it outlives the temporary folder, if it can, unless the user has said where."""
-    from trainers.files.cache_folder import cache_folder
+    from trainers.cache_folder import cache_folder
 
     with suppress(OSError):
         cache = cache_folder("inductor")
