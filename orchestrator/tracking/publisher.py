@@ -123,7 +123,7 @@ def attempted(folder: Path, publish: Publish) -> tuple[Published | None, str | N
     except LengthwiseError as error:
         return None, str(error)
     except Exception as error:
-        _log.exception("publishing %s failed", folder)
+        _log.debug("publishing %s failed", folder, exc_info=True)
         failed = f"publishing to MLflow failed ({type(error).__name__}: {error})"
         return None, f"{failed}; complete it with: lengthwise publish {folder}"
 

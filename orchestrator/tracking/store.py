@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import re
+import shlex
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -158,7 +159,7 @@ class Store:
     def links(self, view_key: str, parent_id: str, best: tuple[str, str] | None) -> tuple[tuple[str, str], ...]:
         """Where to look: pages of the server, or the command that starts one."""
         if self.server is None:
-            return (("MLflow pages of this sweep", f"lengthwise ui --tracking-uri {self.uri}"),)
+            return (("MLflow pages of this sweep", f"lengthwise ui --tracking-uri {shlex.quote(self.uri)}"),)
         return sweep_links(self.server, self.experiment_id, view_key, parent_id, best)
 
     def _experiment(self, name: str) -> str:

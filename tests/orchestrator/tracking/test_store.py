@@ -1,10 +1,12 @@
 """What an outage or another hand has left in a store is put right, or named."""
 
+import shlex
+
 import pytest
 from mlflow.entities import Metric
 from mlflow.tracking import MlflowClient
 
-from orchestrator.tracking.store import TrackingError
+from orchestrator.tracking.store import Store, TrackingError
 
 pytestmark = pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning")  # MLflow's own use of it
 
@@ -49,3 +51,10 @@ def test_a_deleted_experiment_is_named(sweep, publish):
     with pytest.raises(TrackingError, match="'set_complement' is in the bin"):
         publish(sweep.folder)
     assert publish(sweep.folder, experiment="another", sweep_files=False).created == 4
+
+
+def test_the_command_that_opens_a_store_can_be_pasted(tmp_path):
+    (folder := tmp_path / "läng e").mkdir()
+    uri = f"sqlite:///{folder / 'mlflow.db'}"
+    ((_, command),) = Store(uri, "mine").links("", "", None)
+    assert shlex.split(command) == ["lengthwise", "ui", "--tracking-uri", uri]
