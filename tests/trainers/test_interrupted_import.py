@@ -12,6 +12,7 @@ class Interrupting(importlib.abc.MetaPathFinder):
             sys.meta_path.remove(self)  # once
             os.kill(os.getpid(), signal.SIGINT)
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # it is ignored in what a shell runs beside itself
 sys.meta_path.insert(0, Interrupting())
 import trainers
 print("went on")
