@@ -54,7 +54,6 @@ class SideBySide:
             if not drawing.is_there():
                 drawing.make()
                 drawn_one()
-                drawn_one()
 
     def _take_part(self, parent: int, drawn_one: Callable[[], None] = lambda: None) -> None:
         while os.getppid() == parent and (token := os.read(self._tokens, _TOKEN)):
