@@ -187,3 +187,12 @@ def test_figures_drawn_side_by_side_are_all_there_though_a_fork_dies(tmp_path, m
     assert len(beside._children) == 2
     beside.finish()
     assert [drawn_digest(one.path) for one in drawings] == [one.digest for one in drawings]
+
+
+def test_every_figure_drawn_here_is_one_sign_of_life(tmp_path):
+    from matplotlib.figure import Figure
+
+    drawings = [Drawing(tmp_path / f"{i}.png", lambda: Figure(figsize=(1, 1)), f"digest {i}") for i in range(3)]
+    signs: list[int] = []
+    SideBySide(drawings, forks=0).finish(lambda: signs.append(len(signs)))
+    assert len(signs) == len(drawings)
