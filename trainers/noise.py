@@ -13,7 +13,7 @@ from trainers.random import Stream
 _SITES = 2**20  # more than a model has
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # torch 2.11 asks for the hash of one that it has not filled yet
 class Noise:
     """Noise of a pass of M members, from a stream of their S seeds. rate_M: float64 (M,); None: nothing is dropped.
 
