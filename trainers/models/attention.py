@@ -4,7 +4,7 @@ Shapes: M members, B rows, T queries, K keys, H heads, E head width, D model wid
 """
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import torch
 from torch import Tensor
@@ -16,6 +16,7 @@ from trainers.positions.context import Context, Pass, Recorder, Scores
 from trainers.positions.position import Position
 
 Drop = Callable[[Tensor, int], Tensor]
+_OF_A_PASS = tuple(field.name for field in fields(Pass))  # torch 2.11 cannot trace vars()
 QUERIES_AT_ONCE = 128  # where there are groups: their mask has an entry for each row, query and key
 
 
@@ -40,7 +41,8 @@ def attention(
     width = weights[f"{name}.output"].shape[-2] // heads
     qkv = linear(x_MBTD, weights[f"{name}.qkv"], weights.get(f"{name}.qkv_bias")).reshape(m, b, t, 3, heads, width)
     q, k, v = (part.transpose(2, 3) for part in qkv.unbind(dim=3))
-    context = Context(**vars(seen), name=name, layer=layer, x=x_MBTD, q=q, k=k, v=v, state={})
+    shared = {field: getattr(seen, field) for field in _OF_A_PASS}
+    context = Context(**shared, name=name, layer=layer, x=x_MBTD, q=q, k=k, v=v, state={})
     q, k = position.rotate(context)
     context = replace(context, q=q, k=k)
     context = replace(context, state=position.key_state(context))
