@@ -14,12 +14,12 @@ from rich.console import Console
 
 from orchestrator.closing import Closed, Closing, closing_for
 from orchestrator.consoles import say
-from orchestrator.errors import LedgerError, SpecChanged, SweepExists
+from orchestrator.errors import DamagedLedger, LedgerError, SpecChanged, SweepExists
 from orchestrator.plan import search
 from orchestrator.plan.configurations import warnings_for
 from orchestrator.plan.own_code import import_for
 from orchestrator.plan.packs import packing
-from orchestrator.plan.recorded import refuse_corrected
+from orchestrator.plan.recorded import member_of, refuse_corrected
 from orchestrator.plan.soundness import check
 from orchestrator.record.curves import write_curves
 from orchestrator.record.kept_code import import_to_go_on, keep
@@ -36,9 +36,8 @@ from orchestrator.running.schedulers import chosen, opened, refuse_what_cannot_r
 from orchestrator.tracking.published import Published
 from orchestrator.tracking.publisher import SweepPublishing
 from orchestrator.wording import counted, death_sentence
-from search_spaces import SweepSpec, differences, dump_yaml, load_recorded, parse_recorded
+from search_spaces import SweepFileError, SweepSpec, differences, dump_yaml, load_recorded, parse_recorded
 from trainers.config.member import MemberConfig
-from trainers.config.recorded import recorded_member
 from trainers.files.atomic_file import write_whole
 
 SPEC_FILE = "sweep.yaml"
@@ -135,7 +134,7 @@ def resume_sweep(
 def _recorded_members(spec: SweepSpec, state: SweepState) -> Iterator[MemberConfig]:
     """A member of each recorded configuration; where there is none yet, of each that will be drawn first."""
     if state.configurations:
-        yield from (recorded_member(one.resolved, 0) for one in state.configurations.values())
+        yield from (member_of(one) for one in state.configurations.values())
     else:
         yield from (one.member(spec.seeds[0]) for one in check(spec))
 
@@ -149,7 +148,10 @@ def refuse_existing(spec: SweepSpec, folder: Path) -> None:
 
 def _refuse_changed(spec: SweepSpec, state: SweepState) -> None:
     """Raise SpecChanged when a sweep was begun with what computes something else."""
-    recorded = parse_recorded(state.spec, f"{state.folder / LEDGER_FILE} (its specification)")
+    try:
+        recorded = parse_recorded(state.spec, "the specification")
+    except SweepFileError as error:
+        raise DamagedLedger(state.folder / LEDGER_FILE, 1, f"this version cannot read\n{error}") from None
     if changes := differences(recorded, spec):
         raise SpecChanged(state.folder, changes)
 

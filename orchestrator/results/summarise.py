@@ -55,7 +55,7 @@ def summary(state: SweepState, curves: pd.DataFrame | None = None) -> Summary:
     ]
     rows = _scored(rows, curves, state, objective)
     groups = {row.config_id: row.groups for row in rows if row.complete}
-    searched = {key: _domain(state.spec["space"].get(key)) for key in _searched(state)}
+    searched = {key: _domain(state.spec.get("space", {}).get(key)) for key in _searched(state)}
     return Summary(
         name=state.name,
         study=state.study,
@@ -171,8 +171,9 @@ def _domain(domain: Any) -> str:
 
 
 def _planned(spec: Mapping[str, Any]) -> int:
-    draws = len(spec["search"].get("listed") or ()) or spec["search"].get("configurations") or 1
-    grids = [len(domain["grid"]) for domain in spec["space"].values() if _domain(domain) == "grid"]
+    search = spec.get("search", {})
+    draws = len(search.get("listed") or ()) or search.get("configurations") or 1
+    grids = [len(domain["grid"]) for domain in spec.get("space", {}).values() if _domain(domain) == "grid"]
     return int(draws * math.prod(grids))
 
 
