@@ -16,8 +16,6 @@ def measured_by(state: SweepState) -> dict[str, Measured]:
     if any(found.measured is None for found in state.configurations.values()):
         import_recorded(state)
     return {
-        found.config_id: recorded[found.measured]
-        if found.measured is not None
-        else Measured.of(member_of(found))
+        found.config_id: recorded[found.measured] if found.measured is not None else Measured.of(member_of(found))
         for found in state.configurations.values()
     }
