@@ -14,6 +14,7 @@ from orchestrator import options
 from orchestrator.consoles import aligned, make_console, say
 from orchestrator.errors import LengthwiseError, UserError
 from orchestrator.record.folders import check_storage, default_storage
+from orchestrator.redaction import redact_what_python_prints, remember
 from orchestrator.running import host, ray_start
 from search_spaces import Reading, SweepFileError, read_sweep
 
@@ -197,6 +198,7 @@ def publish(folder: options.SweepFolder, tracking_uri: options.TrackingUri = Non
     from orchestrator.report import artifacts
     from orchestrator.tracking.publish import publish as publish_sweep
 
+    remember(tracking_uri)
     published = publish_sweep(folder, tracking_uri, artifacts=artifacts)
     _say(f"{published.uri}: {published.completed} configurations are published; {published.points} points were new")
     for what, link in published.links:
@@ -254,6 +256,7 @@ def schema(
 
 def main() -> None:
     """Run the command line; what lengthwise can explain is one message on stderr and an exit code."""
+    redact_what_python_prints()
     try:
         app()
     except LengthwiseError as error:

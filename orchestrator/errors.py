@@ -19,11 +19,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from orchestrator.redaction import redact
+
 
 class LengthwiseError(Exception):
     """Something went wrong that lengthwise can explain; `str()` is the whole message."""
 
     exit_code = 1
+
+    def __init__(self, *said: object) -> None:
+        super().__init__(*(redact(one) if isinstance(one, str) else one for one in said))
 
 
 class UserError(LengthwiseError):

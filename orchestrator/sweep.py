@@ -27,6 +27,7 @@ from orchestrator.record.ledger import Ledger
 from orchestrator.record.provenance import provenance
 from orchestrator.record.records import LEDGER_FILE
 from orchestrator.record.state import SweepState
+from orchestrator.redaction import redacted
 from orchestrator.running.driver import SweepDriver, as_configuration, is_finished
 from orchestrator.running.host import hosted
 from orchestrator.running.interrupts import EXIT_CODE, Interrupts
@@ -289,6 +290,6 @@ def _publishing(spec: SweepSpec, folder: Path, closing: Closing | None = None) -
 def _write_spec(spec: dict[str, Any], folder: Path) -> None:
     path = folder / SPEC_FILE
     try:
-        write_whole(path, [dump_yaml(spec).encode()])
+        write_whole(path, [dump_yaml(redacted(spec)).encode()])
     except OSError as error:
         raise LedgerError(f"{path}: cannot be written: {error.strerror}") from error

@@ -18,6 +18,7 @@ from typing import Any, Self
 from orchestrator.errors import LedgerError, NotASweep, SweepExists
 from orchestrator.record.lock import SweepLock
 from orchestrator.record.records import KINDS, LEDGER_FILE, SCHEMA, Record, decode, encode, ledger_bytes, parsed
+from orchestrator.redaction import redacted
 
 _log = logging.getLogger(__name__)
 
@@ -49,7 +50,7 @@ class Ledger:
         try:
             if path.exists():
                 raise SweepExists(f"{folder} already holds a sweep; resume it, or choose another name")
-            line = encode(Record(0, time.time(), "sweep", {**first_fields, "schema": SCHEMA}))
+            line = encode(Record(0, time.time(), "sweep", redacted({**first_fields, "schema": SCHEMA})))
             try:
                 flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
                 descriptor = os.open(temporary, flags, 0o644)
@@ -103,7 +104,8 @@ class Ledger:
     def append(self, kind: str, /, **fields: Any) -> Record:
         """Write one record and wait until it is on disk; returns it as a reader will see it.
 
-        `fields` are plain values, lists and dictionaries with string keys; numpy numbers and arrays become plain ones.
+        `fields` are plain values, lists and dictionaries with string keys; numpy numbers and arrays become plain ones,
+        and secrets are masked.
         Raises LedgerError when it cannot be written (the ledger then ends as before), ValueError for an unknown kind.
         """
         if kind not in KINDS:
@@ -111,7 +113,7 @@ class Ledger:
         with self._writing:
             if self._broken is not None:
                 raise LedgerError(f"{self.path}: {self._broken}; nothing more can be recorded")
-            line = encode(Record(self._seq, time.time(), kind, fields))
+            line = encode(Record(self._seq, time.time(), kind, redacted(fields)))
             try:
                 _write_all(self._descriptor, line)
             except OSError as error:

@@ -16,6 +16,7 @@ from filelock import FileLock, Timeout
 from orchestrator.record.curves import read_curves, write_curves
 from orchestrator.record.records import read_records
 from orchestrator.record.state import SweepState
+from orchestrator.redaction import PASSWORD_VARIABLE, redact, redacted, remember, unmasked
 from orchestrator.results.summarise import summary
 from orchestrator.results.summary import Row, Summary
 from orchestrator.tracking.artifacts import Artifacts, Files
@@ -47,13 +48,25 @@ def publish(
     records = read_records(folder)
     state = SweepState.replay(folder, records)
     section = state.spec.get("tracking") or {}
-    uri = uri or section.get("uri") or default_uri(folder.resolve().parent)
+    uri = _whole(uri or section.get("uri") or default_uri(folder.resolve().parent), folder)
     with explained(uri, folder), _alone(folder):
         store = Store(uri, experiment or section.get("experiment") or state.study)
         curves = read_curves(state)
         result = summarised or summary(state, curves)
         contents = ContentsOfSweep(state, result, records, curves, artifacts.sentences(result))
         return _publish(store, contents, artifacts, sweep_files)
+
+
+def _whole(uri: str, folder: Path) -> str:
+    """The address with the password that is kept nowhere; raises TrackingError where nothing says it."""
+    known = unmasked(uri)
+    if known is None:
+        raise TrackingError(
+            f"MLflow at {uri}: the password of this address is not kept; give it by {PASSWORD_VARIABLE} or the whole "
+            f"address by: lengthwise publish {folder} --tracking-uri URI"
+        )
+    remember(known)
+    return known
 
 
 @contextmanager
@@ -93,7 +106,7 @@ def _publish(store: Store, contents: ContentsOfSweep, artifacts: Artifacts, swee
     if sweep_files:
         store.upload(run, partial(_sweep_files, contents, artifacts), parent.digest(*stamps))
     links = store.links(contents.sweep_id, parent_id, best)
-    return Published(store.uri, parent_id, links, sent.created, completed, sent.points)
+    return Published(redact(store.uri), parent_id, links, sent.created, completed, sent.points)
 
 
 def _configuration_files(contents: ContentsOfSweep, artifacts: Artifacts, row: Row, folder: Path) -> Files:
@@ -110,5 +123,5 @@ def _configuration_files(contents: ContentsOfSweep, artifacts: Artifacts, row: R
 def _sweep_files(contents: ContentsOfSweep, artifacts: Artifacts, folder: Path) -> Files:
     """What is uploaded of the sweep; data files are written into `folder`."""
     spec = folder / "sweep.yaml"
-    spec.write_text(yaml.safe_dump(contents.state.spec, sort_keys=False, allow_unicode=True))
+    spec.write_text(yaml.safe_dump(redacted(contents.state.spec), sort_keys=False, allow_unicode=True))
     return {spec: "", write_curves(contents.state): "", **artifacts.of_sweep(contents.summary)}

@@ -13,6 +13,7 @@ from orchestrator.consoles import say
 from orchestrator.errors import LengthwiseError
 from orchestrator.record.ledger import Ledger
 from orchestrator.record.records import Record
+from orchestrator.redaction import redact
 from orchestrator.tracking.published import Published
 from search_spaces import SweepSpec
 
@@ -124,7 +125,7 @@ def attempted(folder: Path, publish: Publish) -> tuple[Published | None, str | N
         return None, str(error)
     except Exception as error:
         _log.debug("publishing %s failed", folder, exc_info=True)
-        failed = f"publishing to MLflow failed ({type(error).__name__}: {error})"
+        failed = redact(f"publishing to MLflow failed ({type(error).__name__}: {error})")
         return None, f"{failed}; complete it with: lengthwise publish {folder}"
 
 
