@@ -206,6 +206,15 @@ def publish(folder: options.SweepFolder, tracking_uri: options.TrackingUri = Non
 
 
 @app.command()
+def repair(folder: options.SweepFolder) -> None:
+    """Cut a damaged ledger after its last good record, and say what is lost; the damaged file is kept."""
+    from orchestrator.record.repair import repair as repair_ledger
+
+    for line in repair_ledger(folder).sentences():
+        _say(line)
+
+
+@app.command()
 def ui(
     storage: options.Storage = None,
     tracking_uri: Annotated[str | None, typer.Option(help="Another store of the form sqlite:///FILE.")] = None,

@@ -5,7 +5,7 @@ the ledger before anything else hears of it.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ from orchestrator.running.interrupts import EXIT_CODE, Interrupts
 from orchestrator.running.meter import Meter
 from orchestrator.running.progress import Progress
 from orchestrator.running.schedulers import chosen, opened, refuse_what_cannot_run
+from orchestrator.space import out_of_space
 from orchestrator.tracking.published import Published
 from orchestrator.tracking.publisher import SweepPublishing
 from orchestrator.wording import counted, death_sentence
@@ -209,8 +210,14 @@ def _drive(
             return _finish(ledger, state, console, publishing, interrupts, closing)
         except KeyboardInterrupt:
             _record_interruption(ledger, state)
-            say(console, f"interrupted; go on with: lengthwise resume {ledger.folder}")
-            return Outcome(folder=ledger.folder, status="interrupted", exit_code=EXIT_CODE)
+            return _interrupted(ledger, console)
+        except Exception as error:
+            full = out_of_space(error, ledger.folder)
+            if full is None:
+                raise
+            with suppress(LedgerError):  # there may be no room for it either
+                _record_interruption(ledger, state, str(full))
+            return _interrupted(ledger, console, f" for lack of space: {full}")
 
 
 @contextmanager
@@ -223,9 +230,14 @@ def _recorded(ledger: Ledger, state: SweepState) -> Iterator[None]:
         raise
 
 
-def _record_interruption(ledger: Ledger, state: SweepState) -> None:
+def _interrupted(ledger: Ledger, console: Console, why: str = "") -> Outcome:
+    say(console, f"interrupted{why}; go on with: lengthwise resume {ledger.folder}")
+    return Outcome(folder=ledger.folder, status="interrupted", exit_code=EXIT_CODE)
+
+
+def _record_interruption(ledger: Ledger, state: SweepState, why: str = "stopped by a signal") -> None:
     if state.ended is None:
-        state.apply(ledger.append("end", status="interrupted", message="stopped by a signal"))
+        state.apply(ledger.append("end", status="interrupted", message=why))
 
 
 def _record_end(ledger: Ledger, state: SweepState, interrupts: Interrupts) -> None:
