@@ -199,7 +199,13 @@ def publish(folder: options.SweepFolder, tracking_uri: options.TrackingUri = Non
     from orchestrator.tracking.publish import publish as publish_sweep
 
     remember(tracking_uri)
-    published = publish_sweep(folder, tracking_uri, artifacts=artifacts)
+    with make_console(stderr=True).status("publishing ...") as shown:
+        published = publish_sweep(
+            folder,
+            tracking_uri,
+            artifacts=artifacts,
+            told=lambda done, total: shown.update(f"publishing: {done} of {total} configurations are sent"),
+        )
     _say(f"{published.uri}: {published.completed} configurations are published; {published.points} points were new")
     for what, link in published.links:
         _say(f"{what}: {link}")

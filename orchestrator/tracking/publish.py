@@ -4,7 +4,7 @@
 only what is missing is sent.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -35,14 +35,15 @@ def publish(
     experiment: str | None = None,
     sweep_files: bool = True,
     summarised: Summary | None = None,
+    told: Callable[[int, int], None] = lambda done, total: None,
 ) -> Published:
     """Bring MLflow at `uri` up to what the ledger of `folder` says; unfinished sweeps as far as they are.
 
     `uri` and `experiment` default to the sweep file's `tracking` section, then to SQLite beside the sweep and to the
     study. `artifacts` makes figures and report where they are to be uploaded. `sweep_files=False` leaves what is made
     from all configurations (comparison, report, curves.parquet) to a later call; `summarised` spares making the summary
-    of the sweep again. Raises TrackingError when MLflow
-    cannot be reached or refuses, and what reading the sweep raises.
+    of the sweep again; `told` is called with how many configurations are sent, and of how many. Raises TrackingError
+    when MLflow cannot be reached or refuses, and what reading the sweep raises.
     """
     folder = Path(folder)
     records = read_records(folder)
@@ -54,7 +55,7 @@ def publish(
         curves = read_curves(state)
         result = summarised or summary(state, curves)
         contents = ContentsOfSweep(state, result, records, curves, artifacts.sentences(result))
-        return _publish(store, contents, artifacts, sweep_files)
+        return _publish(store, contents, artifacts, sweep_files, told)
 
 
 def _whole(uri: str, folder: Path) -> str:
@@ -83,7 +84,13 @@ def _alone(folder: Path) -> Iterator[None]:
         lock.release()
 
 
-def _publish(store: Store, contents: ContentsOfSweep, artifacts: Artifacts, sweep_files: bool) -> Published:
+def _publish(
+    store: Store,
+    contents: ContentsOfSweep,
+    artifacts: Artifacts,
+    sweep_files: bool,
+    told: Callable[[int, int], None],
+) -> Published:
     """The parent first (children point to it), then each configuration, then files, which may still be drawn."""
     found = store.runs_of(contents.sweep_id)
     sent = Sent()
@@ -99,6 +106,7 @@ def _publish(store: Store, contents: ContentsOfSweep, artifacts: Artifacts, swee
         if row.complete:
             uploads.append((child_run, partial(_configuration_files, contents, artifacts, row), stamps[-1]))
         completed += row.complete
+        told(len(stamps), len(contents.summary.rows))
         best = (str(child_run.info.run_id), row.config_id) if row.rank == 1 else best
     store.set_view(contents.sweep_id, chart_view(contents.charts(), parent_id))
     for upload in uploads:

@@ -20,6 +20,8 @@ from search_spaces import SweepSpec
 _log = logging.getLogger(__name__)
 
 
+LONGEST_SECONDS = 30.0  # that the end of a sweep waits for MLflow; `lengthwise publish` waits as long as it takes
+
 Publish = Callable[..., Published]
 
 
@@ -91,7 +93,7 @@ class Publisher:
         """Say that something is new in the ledger; returns at once."""
         self._wake.set()
 
-    def close(self, timeout: float = 60.0) -> str | None:
+    def close(self, timeout: float = LONGEST_SECONDS) -> str | None:
         """Make the last pass and wait for it; returns None, or what is not published and how to publish it."""
         self._closing.set()
         self._wake.set()
