@@ -14,6 +14,7 @@ from orchestrator import options
 from orchestrator.consoles import aligned, make_console, say
 from orchestrator.errors import LengthwiseError, UserError
 from orchestrator.record.folders import check_storage, default_storage
+from orchestrator.redaction import redact_what_python_prints, remember
 from orchestrator.running import host, ray_start
 from search_spaces import Reading, SweepFileError, read_sweep
 
@@ -197,10 +198,26 @@ def publish(folder: options.SweepFolder, tracking_uri: options.TrackingUri = Non
     from orchestrator.report import artifacts
     from orchestrator.tracking.publish import publish as publish_sweep
 
-    published = publish_sweep(folder, tracking_uri, artifacts=artifacts)
+    remember(tracking_uri)
+    with make_console(stderr=True).status("publishing ...") as shown:
+        published = publish_sweep(
+            folder,
+            tracking_uri,
+            artifacts=artifacts,
+            told=lambda done, total: shown.update(f"publishing: {done} of {total} configurations are sent"),
+        )
     _say(f"{published.uri}: {published.completed} configurations are published; {published.points} points were new")
     for what, link in published.links:
         _say(f"{what}: {link}")
+
+
+@app.command()
+def repair(folder: options.SweepFolder) -> None:
+    """Cut a damaged ledger after its last good record, and say what is lost; the damaged file is kept."""
+    from orchestrator.record.repair import repair as repair_ledger
+
+    for line in repair_ledger(folder).sentences():
+        _say(line)
 
 
 @app.command()
@@ -254,6 +271,7 @@ def schema(
 
 def main() -> None:
     """Run the command line; what lengthwise can explain is one message on stderr and an exit code."""
+    redact_what_python_prints()
     try:
         app()
     except LengthwiseError as error:

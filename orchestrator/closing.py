@@ -15,11 +15,11 @@ from rich.console import Console
 
 from orchestrator.errors import LengthwiseError
 from orchestrator.running.host import CLOSING, CLOSING_LATER, Forks, Host, closing_role
+from orchestrator.tracking import publisher
 from orchestrator.tracking.published import Published
-from orchestrator.tracking.publisher import late
 from search_spaces import SweepSpec
 
-PATIENCE = 60.0  # seconds from one sign of life to the next; publishing gives none
+PATIENCE = 60.0  # seconds from one sign of life to the next, where nothing is published; publishing gives none
 
 
 @dataclass
@@ -76,9 +76,11 @@ class Closing:
         found = Closed()
         while self._last is not None and not found.drawn:
             try:
-                if not self._last.poll(PATIENCE):
+                publishing = found.said and self._tracking is not None and not found.tried_to_publish
+                patience = publisher.LONGEST_SECONDS if publishing else PATIENCE
+                if not self._last.poll(patience):
                     if self._tracking is not None and not found.tried_to_publish:
-                        found.problem = late(self._folder, PATIENCE)
+                        found.problem = publisher.late(self._folder, patience)
                     break
                 answer = json.loads(self._last.recv_bytes())
             except (EOFError, OSError):

@@ -8,6 +8,8 @@ from typing import Any
 
 from rich.console import Console
 
+from orchestrator.redaction import redact
+
 WIDTH_OF_FILES = 160  # of tables in logs and pipes, where nobody has said how wide a line may be
 
 
@@ -15,8 +17,8 @@ class WholeConsole(Console):
     """A console that never crops a line: a terminal wraps long ones itself, and they can be copied whole."""
 
     def print(self, *objects: Any, **options: Any) -> None:
-        """Print as Console does, without cropping."""
-        super().print(*objects, **{"crop": False, **options})
+        """Print as Console does, without cropping and without secrets in its texts."""
+        super().print(*(redact(one) if isinstance(one, str) else one for one in objects), **{"crop": False, **options})
 
 
 def make_console(*, stderr: bool = False) -> Console:
@@ -37,5 +39,5 @@ def command(verb: str, folder: Path) -> str:
 
 
 def say(console: Console, text: str) -> None:
-    """Print a sentence as it stands: no markup, no colours of numbers, no line breaks of its own."""
-    console.print(text, highlight=False, markup=False, soft_wrap=True)
+    """Print a sentence as it stands, secrets apart: no markup, no colours of numbers, no line breaks of its own."""
+    console.print(redact(text), highlight=False, markup=False, soft_wrap=True)

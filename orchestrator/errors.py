@@ -7,8 +7,10 @@ LengthwiseError                 printed as one message without a traceback; exit
 │   ├── SpecChanged             the sweep file is no longer the one the ledger was begun with
 │   └── SweepLocked             another driver is running this sweep
 ├── LedgerError                 the ledger cannot be read or written: full disk, read-only folder
+│   ├── TakenLedger             another driver writes it, and the lock does not tell
 │   ├── DamagedLedger           its bytes are not what was written
 │   └── NewerLedger             it was written by a newer version
+├── OutOfSpace                  nothing more can be written where the sweep is (space.py)
 ├── DamagedCurves               a parquet part is missing or is not what the ledger says it is
 ├── DamagedWeights              a file of kept weights is missing or is not what the ledger says it is
 └── NoMaps                      the classes that know what kept weights mean are gone or have changed
@@ -19,11 +21,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from orchestrator.redaction import redact
+
 
 class LengthwiseError(Exception):
     """Something went wrong that lengthwise can explain; `str()` is the whole message."""
 
     exit_code = 1
+
+    def __init__(self, *said: object) -> None:
+        super().__init__(*(redact(one) if isinstance(one, str) else one for one in said))
 
 
 class UserError(LengthwiseError):
@@ -63,7 +70,12 @@ class DamagedLedger(LedgerError):  # noqa: N818
 
     def __init__(self, path: Path, line: int, problem: str) -> None:
         self.path, self.line = path, line
-        super().__init__(f"{path}:{line}: {problem}")
+        more = f"\nwhat comes before can be saved: lengthwise repair {path.parent}" if line > 1 else ""
+        super().__init__(f"{path}:{line}: {problem}{more}")
+
+
+class TakenLedger(LedgerError):  # noqa: N818
+    """Another driver has written the ledger since this one did; names it, and nothing was written over it."""
 
 
 class NewerLedger(LedgerError):  # noqa: N818

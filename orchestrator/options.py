@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from orchestrator.redaction import remember
+
 SweepFile = Annotated[Path, typer.Argument(metavar="FILE", help="A sweep file (YAML).")]
 SweepFolder = Annotated[Path, typer.Argument(metavar="DIR", help="A sweep directory.")]
 Storage = Annotated[
@@ -41,4 +43,5 @@ Lengths = Annotated[str | None, typer.Option(help="Evaluated lengths to measure,
 
 def with_uri(overrides: list[str] | None, uri: str | None) -> list[str]:
     """Overrides, with what --tracking-uri says as one more."""
+    remember(uri)
     return [*(overrides or ()), *([f"tracking.uri={uri}"] if uri is not None else [])]

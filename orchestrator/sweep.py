@@ -5,7 +5,7 @@ the ledger before anything else hears of it.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,12 +14,12 @@ from rich.console import Console
 
 from orchestrator.closing import Closed, Closing, closing_for
 from orchestrator.consoles import say
-from orchestrator.errors import LedgerError, SpecChanged, SweepExists
+from orchestrator.errors import DamagedLedger, LedgerError, SpecChanged, SweepExists
 from orchestrator.plan import search
 from orchestrator.plan.configurations import warnings_for
 from orchestrator.plan.own_code import import_for
 from orchestrator.plan.packs import packing
-from orchestrator.plan.recorded import refuse_corrected
+from orchestrator.plan.recorded import member_of, refuse_corrected
 from orchestrator.plan.soundness import check
 from orchestrator.record.curves import write_curves
 from orchestrator.record.kept_code import import_to_go_on, keep
@@ -27,18 +27,19 @@ from orchestrator.record.ledger import Ledger
 from orchestrator.record.provenance import provenance
 from orchestrator.record.records import LEDGER_FILE
 from orchestrator.record.state import SweepState
+from orchestrator.redaction import redacted
 from orchestrator.running.driver import SweepDriver, as_configuration, is_finished
 from orchestrator.running.host import hosted
 from orchestrator.running.interrupts import EXIT_CODE, Interrupts
 from orchestrator.running.meter import Meter
 from orchestrator.running.progress import Progress
 from orchestrator.running.schedulers import chosen, opened, refuse_what_cannot_run
+from orchestrator.space import out_of_space
 from orchestrator.tracking.published import Published
 from orchestrator.tracking.publisher import SweepPublishing
 from orchestrator.wording import counted, death_sentence
-from search_spaces import SweepSpec, differences, dump_yaml, load_recorded, parse_recorded
+from search_spaces import SweepFileError, SweepSpec, differences, dump_yaml, load_recorded, parse_recorded
 from trainers.config.member import MemberConfig
-from trainers.config.recorded import recorded_member
 from trainers.files.atomic_file import write_whole
 
 SPEC_FILE = "sweep.yaml"
@@ -135,7 +136,7 @@ def resume_sweep(
 def _recorded_members(spec: SweepSpec, state: SweepState) -> Iterator[MemberConfig]:
     """A member of each recorded configuration; where there is none yet, of each that will be drawn first."""
     if state.configurations:
-        yield from (recorded_member(one.resolved, 0) for one in state.configurations.values())
+        yield from (member_of(one) for one in state.configurations.values())
     else:
         yield from (one.member(spec.seeds[0]) for one in check(spec))
 
@@ -149,7 +150,10 @@ def refuse_existing(spec: SweepSpec, folder: Path) -> None:
 
 def _refuse_changed(spec: SweepSpec, state: SweepState) -> None:
     """Raise SpecChanged when a sweep was begun with what computes something else."""
-    recorded = parse_recorded(state.spec, f"{state.folder / LEDGER_FILE} (its specification)")
+    try:
+        recorded = parse_recorded(state.spec, "the specification")
+    except SweepFileError as error:
+        raise DamagedLedger(state.folder / LEDGER_FILE, 1, f"this version cannot read\n{error}") from None
     if changes := differences(recorded, spec):
         raise SpecChanged(state.folder, changes)
 
@@ -206,8 +210,14 @@ def _drive(
             return _finish(ledger, state, console, publishing, interrupts, closing)
         except KeyboardInterrupt:
             _record_interruption(ledger, state)
-            say(console, f"interrupted; go on with: lengthwise resume {ledger.folder}")
-            return Outcome(folder=ledger.folder, status="interrupted", exit_code=EXIT_CODE)
+            return _interrupted(ledger, console)
+        except Exception as error:
+            full = out_of_space(error, ledger.folder)
+            if full is None:
+                raise
+            with suppress(LedgerError):  # there may be no room for it either
+                _record_interruption(ledger, state, str(full))
+            return _interrupted(ledger, console, f" for lack of space: {full}")
 
 
 @contextmanager
@@ -220,9 +230,14 @@ def _recorded(ledger: Ledger, state: SweepState) -> Iterator[None]:
         raise
 
 
-def _record_interruption(ledger: Ledger, state: SweepState) -> None:
+def _interrupted(ledger: Ledger, console: Console, why: str = "") -> Outcome:
+    say(console, f"interrupted{why}; go on with: lengthwise resume {ledger.folder}")
+    return Outcome(folder=ledger.folder, status="interrupted", exit_code=EXIT_CODE)
+
+
+def _record_interruption(ledger: Ledger, state: SweepState, why: str = "stopped by a signal") -> None:
     if state.ended is None:
-        state.apply(ledger.append("end", status="interrupted", message="stopped by a signal"))
+        state.apply(ledger.append("end", status="interrupted", message=why))
 
 
 def _record_end(ledger: Ledger, state: SweepState, interrupts: Interrupts) -> None:
@@ -287,6 +302,6 @@ def _publishing(spec: SweepSpec, folder: Path, closing: Closing | None = None) -
 def _write_spec(spec: dict[str, Any], folder: Path) -> None:
     path = folder / SPEC_FILE
     try:
-        write_whole(path, [dump_yaml(spec).encode()])
+        write_whole(path, [dump_yaml(redacted(spec)).encode()])
     except OSError as error:
         raise LedgerError(f"{path}: cannot be written: {error.strerror}") from error

@@ -5,8 +5,8 @@ they were recorded, so their values are built anew only together with `as_then`.
 (`revision`) cannot give the same again: that is refused.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
 
 from orchestrator.errors import UserError
 from orchestrator.plan.configurations import Configuration, assigned
@@ -17,6 +17,17 @@ from trainers.config.recorded import corrections, recorded_member
 from trainers.errors import ConfigError
 
 
+class Recorded(Protocol):
+    """What is read here of a configuration in a ledger."""
+
+    @property
+    def number(self) -> int: ...  # noqa: D102
+    @property
+    def config_id(self) -> str: ...  # noqa: D102
+    @property
+    def resolved(self) -> Mapping[str, Any]: ...  # noqa: D102
+
+
 def names_today(recorded: Iterable[Configuration]) -> dict[str, str]:
     """By the config_id that today's code would give it, the config_id that each recorded configuration has.
 
@@ -24,7 +35,7 @@ def names_today(recorded: Iterable[Configuration]) -> dict[str, str]:
     """
     names: dict[str, str] = {}
     for one in recorded:
-        names.setdefault(_as_recorded(one).config_id, one.config_id)
+        names.setdefault(member_of(one).config_id, one.config_id)
     return names
 
 
@@ -44,7 +55,7 @@ def changed_defaults(spec: SweepSpec, one: Configuration) -> dict[str, Any]:
 
     Raises UserError when today's code does not build it any more.
     """
-    then = _as_recorded(one)
+    then = member_of(one)
     try:
         now = MemberConfig.from_dict({**assigned(spec, one.values), "seed": 0})
     except ConfigError as error:
@@ -95,7 +106,8 @@ def listed_as_then(spec: SweepSpec, recorded: Sequence[Configuration]) -> list[d
     return listed
 
 
-def _as_recorded(one: Configuration) -> MemberConfig:
+def member_of(one: Recorded) -> MemberConfig:
+    """A member of a recorded configuration; raises UserError when today's code does not build it any more."""
     try:
         return recorded_member(one.resolved, 0)
     except ConfigError as error:
@@ -109,7 +121,7 @@ def _corrections(one: Configuration) -> list[str]:
         raise _not_built(one, error) from None
 
 
-def _not_built(one: Configuration, error: ConfigError) -> UserError:
+def _not_built(one: Recorded, error: ConfigError) -> UserError:
     return UserError(
         f"configuration {one.number} ({one.config_id}) was recorded by code that took what today's does not:\n  "
         + "\n  ".join(map(str, error.problems))
@@ -120,5 +132,5 @@ def _not_built(one: Configuration, error: ConfigError) -> UserError:
 def _value_of(one: Configuration, key: str) -> list[Any]:
     """The value of a `section.field` in a recorded configuration, in a list that is empty where it has none."""
     section, field = key.split(".")
-    values = _as_recorded(one).to_dict()[section]
+    values = member_of(one).to_dict()[section]
     return [values[field]] if field in values else []

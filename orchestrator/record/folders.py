@@ -1,6 +1,7 @@
-"""Where sweeps are kept."""
+"""Where sweeps are kept, and which files a sweep folder made by somebody else may name: those within it."""
 
 import os
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from orchestrator.errors import UserError
@@ -33,3 +34,41 @@ def check_storage(storage: Path) -> None:
     if (storage / "events.jsonl").exists():
         raise UserError(f"{storage} is itself a sweep; its storage folder is --storage {storage.resolve().parent}")
     raise UserError(f"no sweeps in {storage}; did you mean --storage?")
+
+
+@dataclass(frozen=True)
+class Within:
+    """Holds the paths that the records of a sweep name inside its folder, also where symbolic links lead elsewhere.
+
+    Folders are looked into once, when a record first names a file in them.
+    """
+
+    folder: Path
+    _links: dict[str, frozenset[str]] = field(default_factory=dict, repr=False)
+
+    def refuse_outside(self, path: str) -> None:
+        """Raise ValueError, in words that go on from the path, for one that is not relative, plain and inside."""
+        *parents, name = parts = path.split("/")
+        if not path.isprintable() or "\\" in path or any(part in ("", ".", "..") for part in parts):
+            raise ValueError("is no plain path inside the sweep folder")
+        parent = "/".join(parents)
+        if parent not in self._links:
+            self._links[parent] = self._links_in(self.folder / parent)
+        if name in self._links[parent]:
+            self._refuse_leading_out(self.folder / path)
+
+    def _links_in(self, folder: Path) -> frozenset[str]:
+        self._refuse_leading_out(folder)
+        try:
+            with os.scandir(folder) as entries:
+                return frozenset(entry.name for entry in entries if entry.is_symlink())
+        except OSError:  # reading the file itself will say it
+            return frozenset()
+
+    def _refuse_leading_out(self, path: Path) -> None:
+        try:
+            inside = path.resolve().is_relative_to(self.folder.resolve())
+        except (OSError, RuntimeError):  # a link to itself
+            inside = False
+        if not inside:
+            raise ValueError("leads out of the sweep folder")

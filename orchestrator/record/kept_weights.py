@@ -9,17 +9,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from orchestrator.errors import DamagedWeights, UserError
+from orchestrator.plan.recorded import member_of
 from orchestrator.record.kept_code import import_recorded
 from orchestrator.record.parts import ConfigurationState, PackState
-from orchestrator.record.state import SweepState
+from orchestrator.record.state import WEIGHTS_FOLDER, SweepState
 from trainers.config.member import MemberConfig
-from trainers.config.recorded import recorded_member
 from trainers.cost import Cost
 from trainers.errors import WeightsError, nearest
 from trainers.files.weights import Array, StoredWeights, averages_kept, member_prefix
 from trainers.results import WeightsFile
-
-WEIGHTS_FOLDER = "weights"
 
 
 class Kept(NamedTuple):
@@ -49,7 +47,7 @@ def load(folder: Path | str, configuration: str | int, seed: int, average: str =
     if kept is None:
         raise UserError(_why_not(state, found, seed))
     import_recorded(state)
-    labels = averages_kept(recorded_member(found.resolved, seed))
+    labels = averages_kept(member_of(found))
     if average not in labels:
         raise UserError(f"there is no average {average!r}; allowed: {', '.join(labels)}")
     try:

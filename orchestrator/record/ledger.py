@@ -15,9 +15,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from orchestrator.errors import LedgerError, NotASweep, SweepExists
+from orchestrator.errors import LedgerError, NotASweep, SweepExists, TakenLedger
 from orchestrator.record.lock import SweepLock
 from orchestrator.record.records import KINDS, LEDGER_FILE, SCHEMA, Record, decode, encode, ledger_bytes, parsed
+from orchestrator.redaction import redacted
 
 _log = logging.getLogger(__name__)
 
@@ -49,7 +50,7 @@ class Ledger:
         try:
             if path.exists():
                 raise SweepExists(f"{folder} already holds a sweep; resume it, or choose another name")
-            line = encode(Record(0, time.time(), "sweep", {**first_fields, "schema": SCHEMA}))
+            line = encode(Record(0, time.time(), "sweep", redacted({**first_fields, "schema": SCHEMA})))
             try:
                 flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
                 descriptor = os.open(temporary, flags, 0o644)
@@ -103,15 +104,18 @@ class Ledger:
     def append(self, kind: str, /, **fields: Any) -> Record:
         """Write one record and wait until it is on disk; returns it as a reader will see it.
 
-        `fields` are plain values, lists and dictionaries with string keys; numpy numbers and arrays become plain ones.
-        Raises LedgerError when it cannot be written (the ledger then ends as before), ValueError for an unknown kind.
+        `fields` are plain values, lists and dictionaries with string keys; numpy numbers and arrays become plain ones,
+        and secrets are masked.
+        Raises LedgerError when it cannot be written (the ledger then ends as before), TakenLedger when another process
+        has written since, ValueError for an unknown kind.
         """
         if kind not in KINDS:
             raise ValueError(f"unknown kind of record {kind!r}; known: {', '.join(sorted(KINDS))}")
         with self._writing:
             if self._broken is not None:
                 raise LedgerError(f"{self.path}: {self._broken}; nothing more can be recorded")
-            line = encode(Record(self._seq, time.time(), kind, fields))
+            self._refuse_other_writers()
+            line = encode(Record(self._seq, time.time(), kind, redacted(fields)))
             try:
                 _write_all(self._descriptor, line)
             except OSError as error:
@@ -136,6 +140,27 @@ class Ledger:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _refuse_other_writers(self) -> None:
+        """Raise TakenLedger unless the file ends where the last record of this writer ended.
+
+        The lock of some network file systems sees nobody. The file is opened anew, because they look at what others
+        have written only then.
+        """
+        try:
+            descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            raise LedgerError(f"{self.path}: cannot be written: {error.strerror}") from error
+        try:
+            there, mine = os.fstat(descriptor), os.fstat(self._descriptor)
+        finally:
+            os.close(descriptor)
+        if (there.st_dev, there.st_ino, there.st_size) != (mine.st_dev, mine.st_ino, self._size):
+            self._broken = "another driver writes this ledger"
+            raise TakenLedger(
+                f"{self.path}: it was changed by {self._lock.other()}; one driver is enough, so this one stops and has "
+                "written nothing after that"
+            )
 
     def _undo(self, error: OSError) -> None:
         """Cut a partly written line off; if even that fails the ledger takes no more records."""

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from orchestrator.errors import LedgerError
+from orchestrator.errors import DamagedLedger, LedgerError
+from orchestrator.record.fields import wrong_field
 from orchestrator.record.records import LEDGER_FILE, Record, read_first_record
 from orchestrator.record.state import SweepState
 from search_spaces import migrated
@@ -74,7 +75,7 @@ def searches_of(state: SweepState) -> list[Relative]:
 
 def planned_seeds(state: SweepState) -> set[int]:
     """The seeds of a sweep: those of its specification and of every member."""
-    return {*state.spec["seeds"], *(seed for seeds in state.seeds().values() for seed in seeds)}
+    return {*state.spec.get("seeds", ()), *(seed for seeds in state.seeds().values() for seed in seeds)}
 
 
 def used_seeds(state: SweepState) -> dict[int, str]:
@@ -99,11 +100,13 @@ def used_seeds(state: SweepState) -> dict[int, str]:
 
 def _relative(folder: Path, first: Record) -> Relative:
     fields = first.fields
+    if problem := wrong_field(first.kind, fields):
+        raise DamagedLedger(folder / LEDGER_FILE, 1, problem)
     return Relative(
         folder=folder,
         identity=Identity(fields["name"], fields["spec_hash"]),
         confirms=fields["provenance"].get(CONFIRMS),
-        seeds=tuple(migrated(fields["spec"])["seeds"]),
+        seeds=tuple(migrated(fields["spec"]).get("seeds", ())),
     )
 
 

@@ -37,6 +37,11 @@ class Owner:
     started: float
     heartbeat: float
 
+    @property
+    def is_this_process(self) -> bool:
+        """Whether it is this very process."""
+        return (self.host, self.pid) == (socket.gethostname(), os.getpid())
+
     def describe(self, now: float) -> str:
         """Return e.g. `ada@lab3 pid 4711, last heartbeat 3 s ago`."""
         return f"{self.user}@{self.host} pid {self.pid}, last heartbeat {max(0.0, now - self.heartbeat):.0f} s ago"
@@ -78,6 +83,7 @@ class SweepLock:
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._started = 0.0
+        self._other: Owner | None = None
 
     def acquire(self) -> None:
         """Take the lock; raises SweepLocked naming its owner, or LedgerError when the folder cannot be written."""
@@ -97,6 +103,17 @@ class SweepLock:
         self._thread = threading.Thread(target=self._keep_beating, name="sweep-lock-heartbeat", daemon=True)
         self._thread.start()
 
+    def other(self) -> str:
+        """Who else has held this sweep since, where the lock sees nobody; as far as it is known."""
+        self._look()
+        return "another process" if self._other is None else self._other.describe(time.time())
+
+    def _look(self) -> None:
+        """Remember an owner that is somebody else and alive."""
+        found = read_owner(self.folder)
+        if found is not None and not found.is_this_process and time.time() - found.heartbeat < 3 * HEARTBEAT_SECONDS:
+            self._other = found
+
     def release(self) -> None:
         """Stop the heartbeat and free the lock; doing it twice is harmless."""
         if self._thread is None:
@@ -105,7 +122,9 @@ class SweepLock:
         self._thread.join()
         self._thread = None
         with contextlib.suppress(OSError):  # the file is a courtesy to readers; the lock itself is what counts
-            (self.folder / OWNER_FILE).unlink()
+            owner = read_owner(self.folder)
+            if owner is None or owner.is_this_process:  # otherwise the lock saw nobody, and somebody is there
+                (self.folder / OWNER_FILE).unlink()
         self._lock.release()
 
     def _keep_beating(self) -> None:
@@ -114,6 +133,7 @@ class SweepLock:
                 self._beat()
 
     def _beat(self) -> None:
+        self._look()
         owner = Owner(
             host=socket.gethostname(), pid=os.getpid(), user=_user(), started=self._started, heartbeat=time.time()
         )

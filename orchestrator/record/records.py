@@ -74,8 +74,18 @@ def decode(line: bytes) -> Record:
     body, mark, end = line[:-26] + b"}", line[-26:-18], line[-18:]
     if mark != b',"sha":"' or end != _checksum(body) + b'"}':
         raise ValueError("the line does not match its checksum")
-    value = json.loads(body, object_hook=_restore)
-    return Record(value["seq"], value["time"], value["kind"], value["data"])
+    try:
+        value = json.loads(body, object_hook=_restore)
+    except RecursionError:
+        raise ValueError("the line is nested too deeply") from None
+    try:
+        record = Record(value["seq"], value["time"], value["kind"], value["data"])
+    except (KeyError, TypeError):
+        raise ValueError("the line is no record") from None
+    kinds = type(record.seq), type(record.kind), type(record.fields)
+    if kinds != (int, str, dict) or type(record.time) not in (int, float):
+        raise ValueError("the line is no record")
+    return record
 
 
 def _checksum(body: bytes) -> bytes:
@@ -101,7 +111,11 @@ def _plain(value: Any, where: str) -> Any:
 
 
 def _restore(value: dict[str, Any]) -> Any:
-    return float(value["$float"]) if value.keys() == {"$float"} else value
+    if value.keys() != {"$float"}:
+        return value
+    if not isinstance(value["$float"], str):
+        raise ValueError(f"{value} is no number")
+    return float(value["$float"])
 
 
 def ledger_bytes(folder: Path) -> bytes:

@@ -12,9 +12,13 @@ from pathlib import Path
 from typing import Any, Self
 
 from orchestrator.errors import DamagedLedger
+from orchestrator.record.fields import wrong_field
+from orchestrator.record.folders import Within
 from orchestrator.record.parts import ConfigurationState, Conflict, Draw, MemberState, PackState
 from orchestrator.record.records import LEDGER_FILE, Record, read_records
 from search_spaces import migrated
+
+WEIGHTS_FOLDER = "weights"
 
 # Records that later ones refer to are replayed first, whatever order they were written in.
 _FIRST = {"sweep": 0, "configuration": 1, "pack": 2}
@@ -40,6 +44,7 @@ class SweepState:
         self.packs: dict[str, PackState] = {}
         self.conflicts: list[Conflict] = []
         self.publishes: list[dict[str, Any]] = []
+        self._within = Within(self.folder)
 
     @classmethod
     def load(cls, folder: Path) -> Self:
@@ -56,11 +61,14 @@ class SweepState:
         return state
 
     def apply(self, record: Record) -> None:
-        """Take in one more record; raises DamagedLedger when its kind is unknown or it contradicts earlier ones."""
-        try:
-            self._apply(record)
-        except KeyError as missing:
-            raise self._damage(record, f"a record of kind {record.kind} without {missing}") from None
+        """Take in one more record.
+
+        Raises DamagedLedger when its kind is unknown, a field is not what it should be, a path leads out of the sweep
+        folder, or it contradicts earlier ones.
+        """
+        if problem := wrong_field(record.kind, record.fields):
+            raise self._damage(record, problem)
+        self._apply(record)
         self.updated = record.time if self.updated is None else max(self.updated, record.time)
 
     def _apply(self, record: Record) -> None:
@@ -90,8 +98,6 @@ class SweepState:
                 self._retry(record)
             case "publish":
                 self.publishes.append(record.fields)
-            case _:
-                raise self._damage(record, f"unknown kind of record {record.kind!r}")
 
     @property
     def deaths(self) -> list[tuple[str, str]]:
@@ -159,6 +165,7 @@ class SweepState:
             raise self._damage(
                 record, f"{len(fields['failed_at'])} members reported for the {len(pack.members)} of {pack.pack_id}"
             )
+        self._hold_inside(record)
         pack.evaluations[step] = fields
         pack.seconds = max(pack.seconds, fields["seconds"])
         pack.step = max(pack.step, step)
@@ -172,6 +179,17 @@ class SweepState:
                 member.failed_at, member.status = failed_at, "failed"
             elif running and member.status == "planned":
                 member.status = "running"
+
+    def _hold_inside(self, record: Record) -> None:
+        named = [("file", record.fields["file"])]
+        for file in record.fields.get("weights", ()):
+            if file is not None:
+                named.append(("weights.name", f"{WEIGHTS_FOLDER}/{file['name']}"))
+        for field, path in named:
+            try:
+                self._within.refuse_outside(path)
+            except ValueError as error:
+                raise self._damage(record, f"{field} of a record of kind {record.kind} {error}: {path!r}") from None
 
     def _pack_end(self, record: Record) -> None:
         pack, status = self._pack_of(record), record.fields["status"]

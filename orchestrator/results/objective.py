@@ -17,6 +17,7 @@ import pandas as pd
 from pydantic import ValidationError
 
 from orchestrator.errors import LedgerError
+from orchestrator.record.records import LEDGER_FILE
 from orchestrator.results.evaluation_choice import chosen_steps
 from orchestrator.statistics.failed_seeds import over_seeds, score_over_seeds
 from orchestrator.statistics.quartiles import Floats, Quartiles
@@ -29,11 +30,11 @@ def recorded_objective(spec: Mapping[str, Any]) -> Objective:
     Raises LedgerError when this version cannot read it.
     """
     try:
-        return Objective.model_validate(spec["objective"])
+        return Objective.model_validate(spec.get("objective", {}))
     except ValidationError as error:
         fault = error.errors(include_url=False)[0]
         key = ".".join(map(str, ("objective", *fault["loc"])))
-        raise LedgerError(f"this version cannot read the recorded {key}: {fault['msg']}") from error
+        raise LedgerError(f"{LEDGER_FILE}:1: this version cannot read the recorded {key}: {fault['msg']}") from error
 
 
 @dataclass(frozen=True, kw_only=True)

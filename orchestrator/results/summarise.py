@@ -8,13 +8,14 @@ from typing import Any
 
 import pandas as pd
 
-from orchestrator.errors import LengthwiseError
+from orchestrator.errors import LedgerError, LengthwiseError
 from orchestrator.record.curves import read_curves
 from orchestrator.record.kept_code import import_recorded
 from orchestrator.record.kept_weights import kept_weights
 from orchestrator.record.lineage import CONFIRMS, confirmations_of, planned_seeds, relative, searches_of
 from orchestrator.record.measured import Measured
 from orchestrator.record.parts import ConfigurationState
+from orchestrator.record.records import LEDGER_FILE
 from orchestrator.record.state import SweepState
 from orchestrator.results.confirmed import Confirmed, ConfirmedRow, in_search
 from orchestrator.results.evaluation_choice import Mask, at_steps
@@ -34,6 +35,7 @@ from orchestrator.results.objective import (
 )
 from orchestrator.results.summary import Row, Summary
 from orchestrator.statistics.quartiles import Quartiles
+from orchestrator.wording import spans
 from search_spaces import Objective
 
 
@@ -43,6 +45,7 @@ def summary(state: SweepState, curves: pd.DataFrame | None = None) -> Summary:
     Raises DamagedCurves if a parquet part is not what the ledger names.
     """
     objective, measured = recorded_objective(state.spec), measured_by(state)
+    _refuse_unjudged(state, objective, measured)
     directions = {name: metric.direction for one in measured.values() for name, metric in one.metrics.items()}
     done = {c.config_id for c in state.configurations.values() if _complete(state, c)}
     needed = partial(_needed, objective)
@@ -55,7 +58,7 @@ def summary(state: SweepState, curves: pd.DataFrame | None = None) -> Summary:
     ]
     rows = _scored(rows, curves, state, objective)
     groups = {row.config_id: row.groups for row in rows if row.complete}
-    searched = {key: _domain(state.spec["space"].get(key)) for key in _searched(state)}
+    searched = {key: _domain(state.spec.get("space", {}).get(key)) for key in _searched(state)}
     return Summary(
         name=state.name,
         study=state.study,
@@ -76,6 +79,16 @@ def summary(state: SweepState, curves: pd.DataFrame | None = None) -> Summary:
         import_code=partial(import_recorded, state),
         read_confirmed=partial(_confirmations, state),
     )
+
+
+def _refuse_unjudged(state: SweepState, objective: Objective, measured: Mapping[str, Measured]) -> None:
+    """Raise LedgerError for a configuration that does not measure what the sweep is judged by."""
+    for name, one in measured.items():
+        metric = one.metrics.get(objective.metric)
+        if metric is None or not set(objective.lengths) <= set(metric.lengths) or objective.average not in one.averages:
+            judged = f"{objective.metric} of {objective.average} at lengths {spans(objective.lengths)}"
+            number = state.configurations[name].number
+            raise LedgerError(f"{state.folder / LEDGER_FILE}: configuration {number} does not measure {judged}")
 
 
 def _needed(objective: Objective, curves: pd.DataFrame) -> Mask:
@@ -171,8 +184,9 @@ def _domain(domain: Any) -> str:
 
 
 def _planned(spec: Mapping[str, Any]) -> int:
-    draws = len(spec["search"].get("listed") or ()) or spec["search"].get("configurations") or 1
-    grids = [len(domain["grid"]) for domain in spec["space"].values() if _domain(domain) == "grid"]
+    search = spec.get("search", {})
+    draws = len(search.get("listed") or ()) or search.get("configurations") or 1
+    grids = [len(domain["grid"]) for domain in spec.get("space", {}).values() if _domain(domain) == "grid"]
     return int(draws * math.prod(grids))
 
 

@@ -21,7 +21,7 @@ from orchestrator.record.ledger import Ledger
 from orchestrator.record.measured import measured_fields
 from orchestrator.record.parts import ConfigurationState
 from orchestrator.record.records import Record
-from orchestrator.record.state import SweepState
+from orchestrator.record.state import WEIGHTS_FOLDER, SweepState
 from orchestrator.running.scores import Scores
 from orchestrator.running.trainable import encode_work, stuck_file
 from orchestrator.wording import counted
@@ -236,7 +236,7 @@ class SweepDriver:
             ids,
             pack_id=pack_id,
             folder=str(self.state.folder.resolve()),
-            weights=str(self.state.folder.resolve() / weights.WEIGHTS_FOLDER) if resources.keep_weights else None,
+            weights=str(self.state.folder.resolve() / WEIGHTS_FOLDER) if resources.keep_weights else None,
             code=kept_code.for_worker(self.state.folder, self.state.code),
             cpus=resources.cpus,
             gpus=resources.gpus,

@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -18,6 +19,7 @@ from orchestrator.plan.packs import Cluster
 from orchestrator.running.protocol import Driver, DriverStopped, explain, guarded
 from orchestrator.running.trainable import CACHE_VARIABLE, decode_work, make_stuck_file, train_pack, use_inductor_cache
 from orchestrator.running.watchdog import LocalWatchdog, PackSilent
+from orchestrator.space import OutOfSpace, space_told_apart
 from trainers.results import Evaluation, Progress
 
 
@@ -38,12 +40,12 @@ def refuse_what_is_not_here(cpus: int, gpus: float) -> None:
 
 
 def run_packs(driver: Driver, *, retries: int) -> None:
-    """Run packs until the driver has none left. Raises what the driver raises."""
+    """Run packs until the driver has none left. Raises what the driver raises, and OutOfSpace."""
     try:
         while (pack := guarded(driver.next_pack)) is not None:
             _bring_to_its_end(driver, *pack, retries=retries)
     except DriverStopped as stopped:
-        raise stopped.args[0] from None
+        raise stopped.args[0] from stopped.args[0].__cause__
     if not driver.all_handed_out():
         raise RuntimeError("no pack is running and none is handed out, though there will be another")
 
@@ -55,6 +57,8 @@ def _bring_to_its_end(driver: Driver, pack_id: str, work: str, *, retries: int) 
         guarded(driver.started, pack_id)
         try:
             _train(driver, pack_id, work)
+        except OutOfSpace as error:
+            raise DriverStopped(error) from error
         except (Exception, SystemExit, PackSilent) as error:
             deaths += 1
             if not isinstance(error, PackSilent):
@@ -73,6 +77,7 @@ def _bring_to_its_end(driver: Driver, pack_id: str, work: str, *, retries: int) 
 def _train(driver: Driver, pack_id: str, text: str) -> None:
     work = decode_work(text)
     with (
+        space_told_apart(Path(work["folder"])),
         LocalWatchdog(work["watchdog_seconds"], make_stuck_file(work)) as watchdog,
         _as_in_a_worker(max(1, int(work["cpus"]))),
     ):

@@ -16,6 +16,7 @@ from orchestrator.errors import UserError
 from orchestrator.plan.packs import Cluster
 from orchestrator.running.host import Host
 from orchestrator.running.protocol import Driver, DriverStopped, guarded
+from orchestrator.space import OutOfSpace
 
 DIED = "the worker process died: it was killed, or memory ran out"
 _TICK_SECONDS = 0.1
@@ -51,11 +52,11 @@ class _Worker:
 
 
 def run_packs(driver: Driver, host: Host, *, workers: int, retries: int) -> None:
-    """Run packs, `workers` at once, until the driver has none left. Raises what the driver raises."""
+    """Run packs, `workers` at once, until the driver has none left. Raises what the driver raises, and OutOfSpace."""
     try:
         _Run(driver, host, workers, retries).to_the_end()
     except DriverStopped as stopped:
-        raise stopped.args[0] from None
+        raise stopped.args[0] from stopped.args[0].__cause__
 
 
 class _Run:
@@ -117,6 +118,8 @@ class _Run:
             worker.pack_id = None
             if kind == b"D":
                 guarded(self.driver.completed, pack_id)
+            elif kind == b"F":
+                raise OutOfSpace(content.decode())
             else:  # an exception will most likely come again: once more is enough
                 self.died(pack_id, worker.work, content.decode(), self.deaths[pack_id] + 1)
 

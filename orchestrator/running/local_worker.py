@@ -1,7 +1,8 @@
 """A local worker: trains one pack after the other and sends what is found over its connection.
 
 A message is a kind (one byte) and its content: E an evaluation (bytes), P progress, N a notice, D the pack is done,
-X an exception in words (all JSON or text in UTF-8). The answer to E is one byte, sent when the driver has recorded it.
+X an exception in words, F that there is no space left (all JSON or text in UTF-8). The answer to E is one byte, sent
+when the driver has recorded it.
 """
 
 import json
@@ -11,10 +12,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from multiprocessing.connection import Connection
+from pathlib import Path
 
 from orchestrator.running.protocol import explain
 from orchestrator.running.trainable import HEARTBEAT_SECONDS, decode_work, make_stuck_file, train_pack
 from orchestrator.running.watchdog import Watchdog
+from orchestrator.space import OutOfSpace, space_told_apart
 from trainers.results import Evaluation, Progress
 
 
@@ -28,8 +31,13 @@ def serve(descriptor: int) -> None:
             work = decode_work(connection.recv_bytes().decode())
             torch.set_num_threads(max(1, int(work["cpus"])))
             try:
-                with Watchdog(work["watchdog_seconds"], make_stuck_file(work)) as watchdog:
+                with (
+                    space_told_apart(Path(work["folder"])),
+                    Watchdog(work["watchdog_seconds"], make_stuck_file(work)) as watchdog,
+                ):
                     train_pack(work, PipeReporter(connection, watchdog))
+            except OutOfSpace as error:
+                connection.send_bytes(b"F" + str(error).encode())
             except (Exception, SystemExit) as error:
                 connection.send_bytes(b"X" + explain(error).encode())
             else:

@@ -69,7 +69,7 @@ class Meter:
 
 def best_configuration(state: SweepState) -> ConfigurationState | None:
     """The finished configuration with the best finite score, None while there is none."""
-    sign = 1.0 if state.spec["objective"]["direction"] == "minimize" else -1.0
+    sign = 1.0 if state.spec.get("objective", {}).get("direction") != "maximize" else -1.0
     ranked = [
         (sign * found.score, found.number, found)
         for found in state.configurations.values()

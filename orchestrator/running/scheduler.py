@@ -19,12 +19,13 @@ from ray.tune.search import Searcher
 from orchestrator.running.protocol import Driver, DriverStopped, guarded, worded
 from orchestrator.running.scratch import scratch_folder
 from orchestrator.running.trainable import run_pack
+from orchestrator.space import OutOfSpace
 
 
 def run_packs(driver: Driver, *, cpus: float, gpus: float, retries: int, slots: int) -> None:
     """Run packs until the driver has none left; `slots` of them may be starting at once.
 
-    Raises what the driver raises.
+    Raises what the driver raises, and OutOfSpace.
     """
     os.environ.update(
         TUNE_DISABLE_AUTO_CALLBACK_LOGGERS="1",  # a pack's curves as JSON and CSV cost more than training it
@@ -60,7 +61,7 @@ def run_packs(driver: Driver, *, cpus: float, gpus: float, retries: int, slots: 
         try:
             tuner.fit()
         except DriverStopped as stopped:
-            raise stopped.args[0] from None
+            raise stopped.args[0] from stopped.args[0].__cause__
 
 
 class _Unsaved:
@@ -122,6 +123,7 @@ class Recorder(_Unsaved, TrialProgressCallback):
     def on_trial_recover(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
         """The pack died, and Tune has queued it again; after an exception, which will most likely come again, once."""
         error = _error_of(trial)
+        _refuse_full(error)
         if isinstance(error, RayTaskError):
             trial.max_failures = min(trial.max_failures, trial.run_metadata.num_failures)
         guarded(self.driver.retried, trial.config["pack_id"], explain(error))
@@ -133,7 +135,17 @@ class Recorder(_Unsaved, TrialProgressCallback):
 
     def on_trial_error(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
         """The pack died once too often."""
-        guarded(self.driver.failed, trial.config["pack_id"], explain(_error_of(trial)))
+        error = _error_of(trial)
+        _refuse_full(error)
+        guarded(self.driver.failed, trial.config["pack_id"], explain(error))
+
+
+def _refuse_full(error: BaseException | None) -> None:
+    """Stop the run, and not the pack, where a worker ran out of space."""
+    while isinstance(error, RayTaskError) and isinstance(error.cause, BaseException):
+        error = error.cause
+    if isinstance(error, OutOfSpace):
+        raise DriverStopped(error)
 
 
 def _error_of(trial: Any) -> BaseException | None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.running.watchdog import Watchdog
+from orchestrator.space import space_told_apart
 from trainers.results import Evaluation, Progress, Reporter
 
 CACHE_VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
@@ -47,7 +48,10 @@ def run_pack(config: Mapping[str, Any]) -> None:
     import torch
 
     torch.set_num_threads(max(1, int(work["cpus"])))
-    with Watchdog(work["watchdog_seconds"], make_stuck_file(work)) as watchdog:
+    with (
+        space_told_apart(Path(work["folder"])),
+        Watchdog(work["watchdog_seconds"], make_stuck_file(work)) as watchdog,
+    ):
         train_pack(work, TuneReporter(watchdog))
 
 

@@ -4,7 +4,7 @@
 only what is missing is sent.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -16,6 +16,7 @@ from filelock import FileLock, Timeout
 from orchestrator.record.curves import read_curves, write_curves
 from orchestrator.record.records import read_records
 from orchestrator.record.state import SweepState
+from orchestrator.redaction import PASSWORD_VARIABLE, redact, redacted, remember, unmasked
 from orchestrator.results.summarise import summary
 from orchestrator.results.summary import Row, Summary
 from orchestrator.tracking.artifacts import Artifacts, Files
@@ -34,26 +35,39 @@ def publish(
     experiment: str | None = None,
     sweep_files: bool = True,
     summarised: Summary | None = None,
+    told: Callable[[int, int], None] = lambda done, total: None,
 ) -> Published:
     """Bring MLflow at `uri` up to what the ledger of `folder` says; unfinished sweeps as far as they are.
 
     `uri` and `experiment` default to the sweep file's `tracking` section, then to SQLite beside the sweep and to the
     study. `artifacts` makes figures and report where they are to be uploaded. `sweep_files=False` leaves what is made
     from all configurations (comparison, report, curves.parquet) to a later call; `summarised` spares making the summary
-    of the sweep again. Raises TrackingError when MLflow
-    cannot be reached or refuses, and what reading the sweep raises.
+    of the sweep again; `told` is called with how many configurations are sent, and of how many. Raises TrackingError
+    when MLflow cannot be reached or refuses, and what reading the sweep raises.
     """
     folder = Path(folder)
     records = read_records(folder)
     state = SweepState.replay(folder, records)
     section = state.spec.get("tracking") or {}
-    uri = uri or section.get("uri") or default_uri(folder.resolve().parent)
+    uri = _whole(uri or section.get("uri") or default_uri(folder.resolve().parent), folder)
     with explained(uri, folder), _alone(folder):
         store = Store(uri, experiment or section.get("experiment") or state.study)
         curves = read_curves(state)
         result = summarised or summary(state, curves)
         contents = ContentsOfSweep(state, result, records, curves, artifacts.sentences(result))
-        return _publish(store, contents, artifacts, sweep_files)
+        return _publish(store, contents, artifacts, sweep_files, told)
+
+
+def _whole(uri: str, folder: Path) -> str:
+    """The address with the password that is kept nowhere; raises TrackingError where nothing says it."""
+    known = unmasked(uri)
+    if known is None:
+        raise TrackingError(
+            f"MLflow at {uri}: the password of this address is not kept; give it by {PASSWORD_VARIABLE} or the whole "
+            f"address by: lengthwise publish {folder} --tracking-uri URI"
+        )
+    remember(known)
+    return known
 
 
 @contextmanager
@@ -70,7 +84,13 @@ def _alone(folder: Path) -> Iterator[None]:
         lock.release()
 
 
-def _publish(store: Store, contents: ContentsOfSweep, artifacts: Artifacts, sweep_files: bool) -> Published:
+def _publish(
+    store: Store,
+    contents: ContentsOfSweep,
+    artifacts: Artifacts,
+    sweep_files: bool,
+    told: Callable[[int, int], None],
+) -> Published:
     """The parent first (children point to it), then each configuration, then files, which may still be drawn."""
     found = store.runs_of(contents.sweep_id)
     sent = Sent()
@@ -86,6 +106,7 @@ def _publish(store: Store, contents: ContentsOfSweep, artifacts: Artifacts, swee
         if row.complete:
             uploads.append((child_run, partial(_configuration_files, contents, artifacts, row), stamps[-1]))
         completed += row.complete
+        told(len(stamps), len(contents.summary.rows))
         best = (str(child_run.info.run_id), row.config_id) if row.rank == 1 else best
     store.set_view(contents.sweep_id, chart_view(contents.charts(), parent_id))
     for upload in uploads:
@@ -93,7 +114,7 @@ def _publish(store: Store, contents: ContentsOfSweep, artifacts: Artifacts, swee
     if sweep_files:
         store.upload(run, partial(_sweep_files, contents, artifacts), parent.digest(*stamps))
     links = store.links(contents.sweep_id, parent_id, best)
-    return Published(store.uri, parent_id, links, sent.created, completed, sent.points)
+    return Published(redact(store.uri), parent_id, links, sent.created, completed, sent.points)
 
 
 def _configuration_files(contents: ContentsOfSweep, artifacts: Artifacts, row: Row, folder: Path) -> Files:
@@ -110,5 +131,5 @@ def _configuration_files(contents: ContentsOfSweep, artifacts: Artifacts, row: R
 def _sweep_files(contents: ContentsOfSweep, artifacts: Artifacts, folder: Path) -> Files:
     """What is uploaded of the sweep; data files are written into `folder`."""
     spec = folder / "sweep.yaml"
-    spec.write_text(yaml.safe_dump(contents.state.spec, sort_keys=False, allow_unicode=True))
+    spec.write_text(yaml.safe_dump(redacted(contents.state.spec), sort_keys=False, allow_unicode=True))
     return {spec: "", write_curves(contents.state): "", **artifacts.of_sweep(contents.summary)}

@@ -13,11 +13,14 @@ from orchestrator.consoles import say
 from orchestrator.errors import LengthwiseError
 from orchestrator.record.ledger import Ledger
 from orchestrator.record.records import Record
+from orchestrator.redaction import redact
 from orchestrator.tracking.published import Published
 from search_spaces import SweepSpec
 
 _log = logging.getLogger(__name__)
 
+
+LONGEST_SECONDS = 30.0  # that the end of a sweep waits for MLflow; `lengthwise publish` waits as long as it takes
 
 Publish = Callable[..., Published]
 
@@ -90,7 +93,7 @@ class Publisher:
         """Say that something is new in the ledger; returns at once."""
         self._wake.set()
 
-    def close(self, timeout: float = 60.0) -> str | None:
+    def close(self, timeout: float = LONGEST_SECONDS) -> str | None:
         """Make the last pass and wait for it; returns None, or what is not published and how to publish it."""
         self._closing.set()
         self._wake.set()
@@ -124,7 +127,7 @@ def attempted(folder: Path, publish: Publish) -> tuple[Published | None, str | N
         return None, str(error)
     except Exception as error:
         _log.debug("publishing %s failed", folder, exc_info=True)
-        failed = f"publishing to MLflow failed ({type(error).__name__}: {error})"
+        failed = redact(f"publishing to MLflow failed ({type(error).__name__}: {error})")
         return None, f"{failed}; complete it with: lengthwise publish {folder}"
 
 

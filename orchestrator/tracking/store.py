@@ -22,8 +22,10 @@ from urllib.parse import unquote, urlsplit
 from mlflow.entities import Metric, Param, Run, RunTag
 from mlflow.exceptions import MlflowException
 from mlflow.tracking import MlflowClient
+from sqlalchemy.exc import SQLAlchemyError
 
 from orchestrator.errors import LengthwiseError
+from orchestrator.redaction import without_userinfo
 from orchestrator.tracking.artifacts import Files
 from orchestrator.tracking.pages import VIEW_TAG, sweep_links
 from orchestrator.tracking.run_contents import Point, RunContents
@@ -39,10 +41,12 @@ OUTAGE = {  # MLflow's own settings let one call block for four minutes; these n
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
     "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "20",
+    "MLFLOW_HTTP_RESPECT_RETRY_AFTER_HEADER": "false",  # a busy server may ask for an hour
 }
 
 for _noisy in ("mlflow", "alembic"):
     logging.getLogger(_noisy).setLevel(logging.WARNING)
+logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)  # it prints the traceback of what it raises
 
 
 class TrackingError(LengthwiseError):
@@ -54,10 +58,16 @@ def explained(uri: str, folder: Path) -> Iterator[None]:
     """Raise what MLflow and the network raise as TrackingError, with the command that completes the publishing."""
     try:
         yield
-    except (OSError, MlflowException) as error:  # requests' errors are OSErrors
-        lines = str(error).strip().splitlines() or [type(error).__name__]
-        said = f"MLflow at {uri}: {lines[0][:300]}\ncomplete it later with: lengthwise publish {folder}"
+    except (OSError, MlflowException, SQLAlchemyError) as error:  # requests' errors are OSErrors
+        said = f"MLflow at {uri}: {_in_a_line(error)}\ncomplete it later with: lengthwise publish {folder}"
         raise TrackingError(said) from error
+
+
+def _in_a_line(error: Exception) -> str:
+    text = str(error).strip()
+    if "database is locked" in text:
+        return "another process has locked this database; end what writes to it"
+    return (text.splitlines() or [type(error).__name__])[0][:300]
 
 
 @dataclass
@@ -160,7 +170,7 @@ class Store:
         """Where to look: pages of the server, or the command that starts one."""
         if self.server is None:
             return (("MLflow pages of this sweep", f"lengthwise ui --tracking-uri {shlex.quote(self.uri)}"),)
-        return sweep_links(self.server, self.experiment_id, view_key, parent_id, best)
+        return sweep_links(without_userinfo(self.server), self.experiment_id, view_key, parent_id, best)
 
     def _experiment(self, name: str) -> str:
         found = self.client.get_experiment_by_name(name)

@@ -11,7 +11,7 @@ from trainers.config import registry
 from trainers.config.identity import ABSENT_AVERAGES, ABSENT_SCHEDULE, absent_values
 from trainers.config.member import EvaluationConfig, MemberConfig, Optimization
 from trainers.config.settings import Settings, revision_of, settings_fields
-from trainers.errors import ConfigError
+from trainers.errors import ConfigError, Problem
 
 Part = tuple[str, type[Settings], Mapping[str, Any]]
 
@@ -21,7 +21,7 @@ def recorded_member(resolved: Mapping[str, Any], seed: int) -> MemberConfig:
 
     Raises ConfigError where today's code does not take a name or a value any more.
     """
-    training = dict(resolved["training"])
+    training = dict(resolved.get("training", {}))
     schedule, averages = training.pop("schedule", ABSENT_SCHEDULE), training.pop("averages", ABSENT_AVERAGES)
     labelled = {
         label: _named(f"training.averages.{label}", "average", {"kind": label, **values}, "kind")
@@ -29,8 +29,8 @@ def recorded_member(resolved: Mapping[str, Any], seed: int) -> MemberConfig:
     }
     return MemberConfig.from_dict(
         {
-            "task": _named("task", "task", resolved["task"]),
-            "model": _named("model", "model", resolved["model"]),
+            "task": _named("task", "task", resolved.get("task")),
+            "model": _named("model", "model", resolved.get("model")),
             "training": {
                 **_filled("training", Optimization, training),
                 "schedule": _named("training.schedule", "schedule", schedule),
@@ -67,11 +67,11 @@ def _named(key: str, kind: str, data: Any, name_key: str = "name") -> dict[str, 
 
 def _parts(resolved: Mapping[str, Any]) -> Iterator[Part]:
     """Every class that a recorded configuration is made of: dotted key, class, its values."""
-    training = resolved["training"]
+    training = resolved.get("training", {})
     yield "training", Optimization, training
     yield "evaluation", EvaluationConfig, resolved.get("evaluation", {})
-    yield from _within("task", "task", resolved["task"])
-    yield from _within("model", "model", resolved["model"])
+    yield from _within("task", "task", resolved.get("task"))
+    yield from _within("model", "model", resolved.get("model"))
     yield from _within("training.schedule", "schedule", training.get("schedule", ABSENT_SCHEDULE))
     for label, values in training.get("averages", ABSENT_AVERAGES).items():
         yield from _within(f"training.averages.{label}", "average", {"kind": label, **values}, "kind")
@@ -88,6 +88,9 @@ def _within(key: str, kind: str, data: Any, name_key: str = "name") -> Iterator[
 
 def _looked_up(key: str, kind: str, data: Any, name_key: str) -> tuple[type[Settings], dict[str, Any]]:
     """The class of registered values, which a name alone may stand for, and the values."""
+    if not isinstance(data, str | Mapping):
+        allowed = f"a name, or a mapping with {name_key}"
+        raise ConfigError([Problem(key=key, message=f"{data!r} is not one", given=data, allowed=allowed)])
     values = {name_key: data} if isinstance(data, str) else dict(data)
     try:
         return registry.lookup(kind, values.get(name_key), name_key), values

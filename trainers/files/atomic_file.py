@@ -23,7 +23,9 @@ def write_whole(path: Path, pieces: Iterable[bytes]) -> None:
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
-    except BaseException:
+    except BaseException as error:
+        if isinstance(error, OSError) and error.filename is None:  # as of a write to a full disk
+            error.filename = str(path)
         with contextlib.suppress(OSError):
             temporary.unlink()
         raise

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainers.errors import CheckpointError
+from trainers.files.arrays import described, is_count
 from trainers.files.atomic_file import write_whole
 
 _SCHEMA = 2
@@ -104,10 +105,10 @@ class Checkpoints:
         for path in reversed(self._paths()):
             try:
                 snapshot, found = _decode(path)
-            except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OSError) as error:
+            except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError, OSError) as error:
                 notices.append(f"checkpoint {path} is damaged ({error}); falling back to the previous one")
                 continue
-            return snapshot, list(found), notices
+            return snapshot, found, notices
         return None, [], notices
 
     def _paths(self) -> list[Path]:
@@ -151,21 +152,30 @@ def _decode(path: Path) -> tuple[Snapshot, list[str]]:
         raise ValueError("the header is cut off")
     header = json.loads(line)
     checksum = header.pop("sha256")
-    if header["schema"] not in _READ:
+    if not is_count(header["schema"]) or header["schema"] not in _READ:
         raise ValueError(f"this version does not read schema {header['schema']}")
     if json.loads(_header(header, [body]))["sha256"] != checksum:
         raise ValueError("the checksum does not match")
     arrays, offset = {}, 0
     for entry in header["arrays"]:
-        dtype = np.dtype(entry["dtype"])
-        count = int(np.prod(entry["shape"], dtype=np.int64))
-        arrays[entry["name"]] = np.frombuffer(body, dtype, count, offset).reshape(entry["shape"]).copy()
-        offset += count * dtype.itemsize
+        kind = described(entry, len(body) - offset)
+        count = kind.bytes // kind.dtype.itemsize
+        arrays[entry["name"]] = np.frombuffer(body, kind.dtype, count, offset).reshape(kind.shape).copy()
+        offset += kind.bytes
     evaluations = []
     for size in header["evaluations"]:
+        if not is_count(size) or offset + size > len(body):
+            raise ValueError(f"its header has an evaluation of {size!r} bytes")
         evaluations.append(body[offset : offset + size])
         offset += size
     named = header.get("parameters")
+    if named is not None and not all(
+        type(one) is list and type(one[0]) is str and all(map(is_count, one[1:])) for one in named
+    ):
+        raise ValueError("its header has parameters without a shape")
+    members = header["members"]
+    if type(members) is not list or not is_count(header["step"]) or offset != len(body):
+        raise ValueError("its header has no members, another step or another length")
     snapshot = Snapshot(
         step=header["step"],
         arrays=arrays,
@@ -174,4 +184,4 @@ def _decode(path: Path) -> tuple[Snapshot, list[str]]:
         compiled=header.get("compiled"),
         path=path,
     )
-    return snapshot, header["members"]
+    return snapshot, members

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from trainers.config.member import MemberConfig
 from trainers.errors import WeightsError
+from trainers.files.arrays import Described, described, is_count
 from trainers.files.atomic_file import write_whole
 from trainers.results import WeightsFile
 
@@ -91,28 +92,32 @@ class StoredWeights(Mapping[str, Array]):
         self.member: dict[str, Any] = header["member"]
         self.step: int = header["step"]
         self.averages = tuple(dict.fromkeys(entry["average"] for entry in header["arrays"]))
-        self._places: dict[str, tuple[dict[str, Any], int, int]] = {}
+        self._places: dict[str, tuple[dict[str, Any], int, Described]] = {}
+        available = path.stat().st_size
         for entry in header["arrays"]:
-            size = int(np.prod(entry["shape"], dtype=np.int64)) * np.dtype(entry["dtype"]).itemsize
+            try:
+                kind = described(entry, available)
+            except ValueError as error:
+                raise _damaged(path, str(error)) from None
             if entry["average"] == average:
-                self._places[entry["name"]] = entry, offset, size
-            offset += size
-        if path.stat().st_size != offset:
-            raise _damaged(path, f"it has {path.stat().st_size} bytes, not {offset}")
+                self._places[entry["name"]] = entry, offset, kind
+            offset += kind.bytes
+        if available != offset:
+            raise _damaged(path, f"it has {available} bytes, not {offset}")
         if average not in self.averages:
             raise WeightsError(f"{path} has no average {average!r}; it has {', '.join(self.averages)}")
 
     def __getitem__(self, name: str) -> Array:
-        entry, offset, size = self._places[name]
+        entry, offset, kind = self._places[name]
         try:
             with self.path.open("rb") as file:
                 file.seek(offset)
-                content = file.read(size)
+                content = file.read(kind.bytes)
         except OSError as error:
             raise _damaged(self.path, f"it cannot be read: {error.strerror}") from error
         if hashlib.sha256(content).hexdigest() != entry["sha256"]:
             raise _damaged(self.path, f"{entry['average']} {name} does not match its checksum")
-        return np.frombuffer(content, np.dtype(entry["dtype"])).reshape(entry["shape"]).copy()
+        return np.frombuffer(content, kind.dtype).reshape(kind.shape).copy()
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._places)
@@ -130,10 +135,27 @@ def _header(path: Path, sha256: str) -> tuple[dict[str, Any], int]:
         raise _damaged(path, f"it cannot be read: {error.strerror}") from error
     if hashlib.sha256(line).hexdigest() != sha256:
         raise _damaged(path, "its header does not match its checksum")
-    header: dict[str, Any] = json.loads(line)
-    if header["schema"] != _SCHEMA:
-        raise WeightsError(f"weights {path} have schema {header['schema']}; this version reads {_SCHEMA}")
+    try:
+        header = json.loads(line)
+    except (ValueError, RecursionError):
+        raise _damaged(path, "its header is no JSON") from None
+    schema = header.get("schema") if isinstance(header, dict) else None
+    if is_count(schema) and schema != _SCHEMA:
+        raise WeightsError(f"weights {path} have schema {schema}; this version reads {_SCHEMA}")
+    if schema != _SCHEMA or (wrong := _wrong(header)):
+        raise _damaged(path, f"its header has no {'schema' if schema != _SCHEMA else wrong}")
     return header, len(line)
+
+
+def _wrong(header: Mapping[str, Any]) -> str | None:
+    """The first field of a header that is missing or of another type, None in a good one."""
+    good = {"member": isinstance(header.get("member"), dict), "step": is_count(header.get("step"))}
+    arrays = header.get("arrays")
+    good["arrays"] = isinstance(arrays, list) and all(
+        isinstance(one, dict) and all(isinstance(one.get(key), str) for key in ("average", "name", "sha256"))
+        for one in arrays
+    )
+    return next((field for field, whole in good.items() if not whole), None)
 
 
 def _damaged(path: Path, why: str) -> WeightsError:

@@ -1,5 +1,7 @@
 """Checkpoints: killed and resumed equals never killed, bit for bit; damage is passed over with a notice."""
 
+import json
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -7,7 +9,7 @@ from hypothesis import strategies as st
 
 from trainers import Checkpoints, train
 from trainers.errors import CheckpointError
-from trainers.files.checkpoint import Snapshot
+from trainers.files.checkpoint import Snapshot, _header
 
 
 class KilledError(Exception):
@@ -122,3 +124,28 @@ def test_any_flipped_bit_is_noticed(tmp_path, position, bit) -> None:
     path.write_bytes(data)
     changed, notices = store.load([("m", 0)])
     assert changed is None and str(path) in notices[0]
+
+
+NONSENSE = [None, -1, 2**70, True, 1.5, "O", "V9", [], [-1], [2**70], [2**40, 2**40], [[1]], {}, {"a": 1}]
+
+
+@pytest.mark.parametrize("value", NONSENSE, ids=repr)
+@pytest.mark.parametrize("key", ["schema", "step", "members", "parameters", "arrays", "evaluations", "dtype", "shape"])
+def test_a_header_that_claims_nonsense_is_passed_over(tmp_path, key, value) -> None:
+    """Its checksum is right: it was made by somebody else."""
+    checkpoints = Checkpoints(folder=tmp_path)
+    made = Snapshot(step=1, arrays={"theta": np.ones((1, 4))}, evaluations=[b"abc"], parameters=[("w", (2, 2))])
+    path = checkpoints.save(made, [("a", 0)])
+    line, _, body = path.read_bytes().partition(b"\n")
+    header = json.loads(line)
+    del header["sha256"]
+    (header["arrays"][0] if key in ("dtype", "shape") else header)[key] = value
+    path.write_bytes(_header(header, [body]) + body)
+    try:
+        snapshot, _ = checkpoints.load([("a", 0)])
+    except CheckpointError as error:
+        assert key == "members" and "belongs to other members" in str(error)
+        return
+    if (key, value) in [("parameters", None), ("parameters", []), ("parameters", {})]:
+        return
+    assert snapshot is None

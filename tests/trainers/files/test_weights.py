@@ -1,5 +1,7 @@
 """Final weights in files: they give the reported metrics again, appear whole or not at all, and damage is named."""
 
+import hashlib
+import json
 import os
 
 import numpy as np
@@ -189,3 +191,43 @@ def test_one_array_is_read_without_the_others(member, tmp_path) -> None:
     assert stored["a"].tolist() == [1, 1, 1, 1] and stored["c"].tolist() == [7, 7]
     with pytest.raises(WeightsError, match="raw b does not match"):
         stored["b"]
+
+
+def rewritten(path, change) -> str:
+    """Change the header of a file; the checksum of the new one, as a ledger made by somebody else could have it."""
+    line, _, body = path.read_bytes().partition(b"\n")
+    header = json.loads(line)
+    change(header)
+    line = json.dumps(header).encode() + b"\n"
+    path.write_bytes(line + body)
+    return hashlib.sha256(line).hexdigest()
+
+
+@pytest.mark.parametrize("key", ["dtype", "shape", "name", "average", "sha256"])
+@pytest.mark.parametrize(
+    "value",
+    [None, 3, "nonsense", "O", "f4,f4", "V1000000000", [2**37], [-1, -4], [2**40, 2**40], [4.0], [True], [[4]], {}],
+    ids=repr,
+)
+def test_a_header_that_claims_what_the_file_does_not_hold_is_refused(member, tmp_path, key, value) -> None:
+    file = write_weights(tmp_path, NAME, member(), 3, {"raw": {"a": np.ones(4)}})
+    path = tmp_path / file.name
+    sha256 = rewritten(path, lambda header: header["arrays"][0].update({key: value}))
+    if key in ("name", "average") and isinstance(value, str):
+        return
+    with pytest.raises(WeightsError, match=str(path)):
+        dict(StoredWeights(path, sha256, "raw"))
+
+
+@pytest.mark.parametrize("key", ["schema", "member", "step", "arrays"])
+@pytest.mark.parametrize("value", [None, "x", -1, [3], {"a": 1}], ids=repr)
+def test_a_header_of_other_types_is_refused(member, tmp_path, key, value) -> None:
+    file = write_weights(tmp_path, NAME, member(), 3, {"raw": {"a": np.ones(4)}})
+    sha256 = rewritten(tmp_path / file.name, lambda header: header.update({key: value}))
+    if key == "member" and isinstance(value, dict):
+        return
+    with pytest.raises(WeightsError, match=file.name):
+        StoredWeights(tmp_path / file.name, sha256, "raw")
+    (tmp_path / file.name).write_bytes(b"[" * 100_000 + b"\n")
+    with pytest.raises(WeightsError, match="no JSON"):
+        StoredWeights(tmp_path / file.name, hashlib.sha256(b"[" * 100_000 + b"\n").hexdigest(), "raw")

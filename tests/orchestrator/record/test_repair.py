@@ -1,0 +1,130 @@
+"""A damaged ledger is cut after its last good record; the damaged file stays, and what is lost is said."""
+
+import json
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from orchestrator.errors import DamagedLedger, LedgerError, NotASweep, SweepLocked
+from orchestrator.record.ledger import Ledger
+from orchestrator.record.records import LEDGER_FILE, Record, encode, read_records
+from orchestrator.record.repair import repair
+from orchestrator.record.state import SweepState
+
+RELEASED = Path(__file__).resolve().parents[2] / "sweeps" / "0.1.0" / "finished"
+WHOLE = (RELEASED / LEDGER_FILE).read_bytes()
+LINES = WHOLE.splitlines(keepends=True)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(RELEASED, tmp_path / "sweep"))
+
+
+def test_a_sound_ledger_is_left_as_it_is(folder: Path) -> None:
+    for content in (WHOLE, WHOLE[:-1], WHOLE + b'{"seq":'):
+        (folder / LEDGER_FILE).write_bytes(content)
+        before = {path: path.stat().st_mtime_ns for path in folder.iterdir() if not path.name.startswith(".")}
+        (said,) = repair(folder).sentences()
+        assert "is sound" in said and "nothing was changed" in said
+        assert {path: path.stat().st_mtime_ns for path in folder.iterdir() if not path.name.startswith(".")} == before
+
+
+def test_what_two_drivers_have_left(folder: Path) -> None:
+    """The second begins where the first was, and both go on."""
+    last = read_records(folder)[-4:]
+    pack_end = next(one for one in read_records(folder) if one.kind == "pack_end")
+    second = encode(Record(last[0].seq, 1.0, "pack_end", pack_end.fields))
+    damaged = b"".join(LINES[:-4]) + LINES[-4] + second + b"".join(LINES[-3:]) + b"half a li"
+    (folder / LEDGER_FILE).write_bytes(damaged)
+    with pytest.raises(DamagedLedger, match=f"lengthwise repair {folder}"):
+        read_records(folder)
+    done = repair(folder)
+    assert (folder / LEDGER_FILE).read_bytes() == b"".join(LINES[:-3])
+    assert done.kept == folder / f"{LEDGER_FILE}.damaged-1" and done.kept.read_bytes() == damaged
+    said = "\n".join(done.sentences())
+    assert "1 record of kind pack_end" in said and "1 line that cannot be read" in said
+    assert pack_end.fields["pack_id"] in said and f"lengthwise resume {folder}" in said
+    (again,) = repair(folder).sentences()
+    assert "is sound" in again
+
+
+def test_an_earlier_kept_file_is_never_overwritten(folder: Path) -> None:
+    kept = []
+    for line in (20, 10, 5):
+        lines = (folder / LEDGER_FILE).read_bytes().splitlines(keepends=True)
+        lines[line] = b"broken by hand\n"
+        (folder / LEDGER_FILE).write_bytes(b"".join(lines))
+        kept.append((repair(folder).kept, b"".join(lines)))
+    assert [path.name for path, _ in kept if path] == [f"{LEDGER_FILE}.damaged-{n}" for n in (1, 2, 3)]
+    assert all(path is not None and path.read_bytes() == content for path, content in kept)
+
+
+def test_a_record_that_says_nonsense_is_cut_off(folder: Path) -> None:
+    records = read_records(folder)
+    at = next(one.seq for one in records if one.kind == "score")
+    lines = [*LINES[:at], encode(Record(at, 1.0, "score", {**records[at].fields, "score": "x"})), *LINES[at + 1 :]]
+    (folder / LEDGER_FILE).write_bytes(b"".join(lines))
+    assert "'x'" in repair(folder).sentences()[0]
+    assert len(read_records(folder)) == at and SweepState.load(folder)
+
+
+def test_what_cannot_be_repaired_is_left(folder: Path, tmp_path: Path) -> None:
+    (folder / LEDGER_FILE).write_bytes(WHOLE[1:])
+    with pytest.raises(LedgerError, match="not even its first record"):
+        repair(folder)
+    assert (folder / LEDGER_FILE).read_bytes() == WHOLE[1:] and not list(folder.glob("*.damaged*"))
+    with pytest.raises(NotASweep):
+        repair(tmp_path / "nowhere")
+    (folder / LEDGER_FILE).write_bytes(WHOLE)
+    with Ledger.open(folder), pytest.raises(SweepLocked):
+        repair(folder)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, len(WHOLE)), st.integers(0, len(WHOLE)), st.binary(max_size=40))
+def test_whatever_is_cut_or_garbled_a_prefix_is_left(start: int, end: int, instead: bytes) -> None:
+    start, end = sorted((start, end))
+    content = WHOLE[:start] + instead + WHOLE[end:]
+    with tempfile.TemporaryDirectory() as root:
+        folder = Path(root)
+        (folder / LEDGER_FILE).write_bytes(content)
+        try:
+            done = repair(folder)
+        except LedgerError as error:
+            assert "first record" in str(error) and (folder / LEDGER_FILE).read_bytes() == content
+            return
+        left = [encode(one) for one in read_records(folder)]
+        assert left == LINES[: len(left)] and SweepState.load(folder)
+        assert len(left) >= len(WHOLE[:start].splitlines(keepends=True)) - 1
+        if done.kept is not None:
+            assert done.kept.read_bytes() == content
+        assert repair(folder).kept is None
+        with Ledger.open(folder) as ledger:
+            ledger.append("end", status="complete", message="")
+
+
+def test_the_writer_sees_another_writer_before_it_writes(folder: Path) -> None:
+    path = folder / LEDGER_FILE
+    for change in (
+        lambda: path.write_bytes(path.read_bytes() + LINES[-1]),
+        lambda: path.write_bytes(path.read_bytes()[:-5]),
+        lambda: (path.rename(folder / "other"), path.write_bytes((folder / "other").read_bytes())),
+        path.unlink,
+    ):
+        path.write_bytes(WHOLE)
+        with Ledger.open(folder) as ledger:
+            ledger.append("end", status="complete", message="")
+            (folder / ".owner.json").write_text(
+                json.dumps({"host": "lab7", "pid": 4711, "user": "ada", "started": 1.0, "heartbeat": 4e9})
+            )
+            change()
+            after = path.read_bytes() if path.exists() else None
+            for _ in range(2):
+                with pytest.raises(LedgerError, match=r"ada@lab7 pid 4711|cannot be written|another driver"):
+                    ledger.append("end", status="complete", message="")
+            assert (path.read_bytes() if path.exists() else None) == after

@@ -1,0 +1,99 @@
+"""A disk that is full interrupts a sweep and fails no pack; resumed, it ends as if nothing had been."""
+
+import errno
+import os
+import pickle
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.record.records import LEDGER_FILE, read_records
+from orchestrator.record.state import SweepState
+from orchestrator.space import OutOfSpace, out_of_space, space_told_apart
+
+SETTINGS = ("training.steps=40", "resources.keep_weights=true", "resources.pack=2", "model.width=48")
+
+
+@contextmanager
+def files_no_larger_than(size: int) -> Iterator[None]:
+    """A write beyond it is cut short and then fails (EFBIG), as on a file system that fills up."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.fixture(scope="module")
+def undisturbed(lengthwise, tiny_text, tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("undisturbed")
+    (folder / "tiny.yaml").write_text(tiny_text)
+    ran = lengthwise("run", folder / "tiny.yaml", "--storage", folder, *words())
+    assert ran.returncode == 0, ran.stderr
+    return folder / "tiny"
+
+
+def words(*more: str) -> list[str]:
+    return [word for setting in (*SETTINGS, *more) for word in ("--set", setting)]
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "full", "steps"),
+    [
+        ("inline", "checkpoints/*/*", 10),
+        ("local", "checkpoints/*/*", 10),
+        ("inline", "weights/*", "null"),
+        ("inline", LEDGER_FILE, "null"),
+    ],
+)
+def test_a_full_disk_costs_nothing(lengthwise, tiny, tmp_path, undisturbed, curves, scheduler, full, steps) -> None:
+    limit = max(path.stat().st_size for path in undisturbed.glob(full)) * 3 // 4
+    more = (f"resources.scheduler={scheduler}", f"resources.checkpoint_steps={steps}")
+    with files_no_larger_than(limit):
+        ran = lengthwise("run", tiny, "--storage", tmp_path, *words(*more))
+    folder = tmp_path / "tiny"
+    assert ran.returncode == 130, ran
+    (said,) = [line for line in ran.stdout.splitlines() if "for lack of space" in line]
+    assert str(folder if full == LEDGER_FILE else folder / full.partition("/*")[0]) in said
+    assert "the file system at /" in said and "MiB free" in said and f"lengthwise resume {folder}" in said
+    records = read_records(folder)
+    assert not any(one.kind in ("attempt", "retry") for one in records)
+    assert not any(pack.status == "failed" for pack in SweepState.load(folder).packs.values())
+    resumed = lengthwise("resume", folder)
+    assert resumed.returncode == 0, resumed.stderr
+    assert curves(folder).equals(curves(undisturbed))
+    assert SweepState.load(folder).ended == "complete"
+
+
+def test_a_disk_that_is_full_when_all_is_trained(lengthwise, tiny, tmp_path, undisturbed, curves, monkeypatch) -> None:
+    def full(path: Path, draw: Any, *facts: Any) -> Path:
+        raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT), str(path))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(lengthwise, "_save", full)
+        ran = lengthwise("run", tiny, "--storage", tmp_path, *words())
+    assert ran.returncode == 130 and "for lack of space" in ran.stdout and "figures" in ran.stdout
+    resumed = lengthwise("resume", tmp_path / "tiny")
+    assert resumed.returncode == 0 and (tmp_path / "tiny" / "report.html").exists()
+    assert curves(tmp_path / "tiny").equals(curves(undisturbed))
+
+
+def test_what_is_a_lack_of_space() -> None:
+    full = OSError(errno.ENOSPC, "No space left on device", "/nowhere/below/file")
+    try:
+        try:
+            raise full
+        except OSError as error:
+            raise RuntimeError("worse") from error
+    except RuntimeError as error:
+        said = str(out_of_space(error, Path("/tmp")))
+    assert said.startswith("/nowhere/below/file: No space left on device; the file system at / has ")
+    assert out_of_space(OSError(errno.EACCES, "no"), Path("/tmp")) is None
+    with pytest.raises(OutOfSpace, match=r"^/tmp: full"), space_told_apart(Path("/tmp")):
+        raise OSError(errno.ENOSPC, "full")
+    assert str(pickle.loads(pickle.dumps(OutOfSpace("one")))) == "one"

@@ -1,0 +1,80 @@
+"""A sweep that publishes with a password in the address: the server is given it, and nobody else."""
+
+import base64
+import http.server
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from orchestrator.tracking.server import free_port
+
+SECRET = "s3cret/w0rd é"
+QUOTED = quote(SECRET, safe="")
+
+
+class Refusing(http.server.BaseHTTPRequestHandler):
+    """Answers 401 with what it was told, and remembers it."""
+
+    def do_GET(self) -> None:
+        self.server.heard.append(self.headers.get("Authorization", ""))  # type: ignore[attr-defined]
+        body = f"unknown user ada with {SECRET}".encode()
+        self.send_response(401)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    do_POST = do_GET
+
+    def log_message(self, *arguments: Any) -> None: ...
+
+
+@pytest.fixture
+def refusing() -> Iterator[http.server.ThreadingHTTPServer]:
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Refusing)
+    server.heard = []  # type: ignore[attr-defined]
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+def leaked(folder: Path, *texts: str) -> list[str]:
+    """Where the password is, in any form: files of the sweep, and texts by their number."""
+    forms = [SECRET.encode(), QUOTED.encode(), b"s3cret", SECRET.encode("unicode_escape")]
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    found = [str(path) for path in files if any(form in path.read_bytes() for form in forms)]
+    return found + [str(n) for n, text in enumerate(texts) if any(form in text.encode() for form in forms)]
+
+
+@pytest.mark.parametrize("alive", [True, False], ids=["refused", "dead"])
+def test_the_password_of_the_tracking_address_is_nowhere(
+    lengthwise, tiny, tmp_path, monkeypatch, refusing, alive
+) -> None:
+    monkeypatch.setitem(lengthwise.environment, "MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    port = refusing.server_address[1] if alive else free_port()
+    uri = f"http://ada:{QUOTED}@127.0.0.1:{port}"
+    settings = ["--set", "tracking.enabled=true", "--set", "training.steps=20"]
+    ran = lengthwise("run", tiny, "--storage", tmp_path / "s", "--tracking-uri", uri, *settings)
+    folder = tmp_path / "s" / "tiny"
+    assert ran.returncode == 0 and "not published: MLflow at http://ada:***@127.0.0.1" in ran.stdout, ran
+    shown = lengthwise("status", folder)
+    reported = lengthwise("report", folder)
+    again = lengthwise("publish", folder)
+    assert again.returncode == 1 and "the password of this address is not kept" in again.stderr
+    whole = lengthwise("publish", folder, "--tracking-uri", uri)
+    assert whole.returncode == 1
+    resumed = lengthwise("resume", folder, "--tracking-uri", uri)
+    every = [text for one in (ran, shown, reported, again, whole, resumed) for text in (one.stdout, one.stderr)]
+    assert not leaked(tmp_path / "s", *every)
+    if alive:
+        login = base64.b64encode(f"ada:{SECRET}".encode("latin1")).decode()
+        assert set(refusing.heard) == {f"Basic {login}"} or refusing.heard
+
+
+def test_a_wrong_address_is_refused_without_its_password(lengthwise, tiny, tmp_path) -> None:
+    wrong = lengthwise("run", tiny, "--storage", tmp_path / "s", "--set", f"tracking.uri=[http://a:{QUOTED}@h]")
+    assert wrong.returncode == 2 and not leaked(tmp_path, wrong.stdout, wrong.stderr)

@@ -1,0 +1,245 @@
+"""A sweep folder made by somebody else: its records may hold anything under a right checksum, and lead anywhere."""
+
+import hashlib
+import io
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+
+from orchestrator import sweep
+from orchestrator.errors import DamagedCurves, DamagedLedger, LedgerError, UserError
+from orchestrator.figures import drawing
+from orchestrator.record.curves import read_curves
+from orchestrator.record.records import LEDGER_FILE, Record, decode, encode, read_records
+from orchestrator.record.state import SweepState
+from orchestrator.report.files import present
+from orchestrator.running.meter import status_rows
+from orchestrator.sweep import run_sweep
+from search_spaces import parse_sweep
+
+RELEASED = Path(__file__).resolve().parents[1] / "sweeps" / "0.1.0" / "finished"
+TINY = """name: tiny
+study: tests
+task: {name: set_complement, vocabulary: 6, train_length: 3, target: sampled}
+model: {name: attention_only, width: 8, value_width: 8}
+training: {steps: 4, batch_size: 8, learning_rate: 0.003, compile: false}
+space:
+  training.learning_rate: {log_uniform: [0.001, 0.1]}
+  training.batch_size: {grid: [8, 16]}
+search: {configurations: 2}
+seeds: 2
+evaluation: {every: 2, samples: 10}
+objective: {metric: total_variation, average: raw, lengths: [4], direction: minimize}
+resources: {scheduler: inline, keep_weights: true}
+tracking: {enabled: false}
+"""
+OUTSIDE = [
+    "/etc/passwd", "../other/curves.parquet", "curves/../../x.parquet", "curves\\..\\x", "C:\\x", "", "curves/", ".",
+    "..", "curves/\0.parquet", "curves//x", "curves/./x", "curves/\ud800", "curves/a\nb", "~/../x\\y",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished sweep with kept weights."""
+    storage = tmp_path_factory.mktemp("storage")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(drawing, "save", blank)
+        outcome = run_sweep(parse_sweep(TINY, "tiny"), storage, Console(file=io.StringIO()))
+    assert outcome.exit_code == 0
+    return outcome.folder
+
+
+def blank(path: Path, draw: Any, *facts: Any) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"")
+    return path
+
+
+@pytest.fixture(params=["today's", "of 0.1.0"])
+def original(request: pytest.FixtureRequest, made: Path) -> Path:
+    return made if request.param == "today's" else RELEASED
+
+
+@pytest.fixture
+def folder(original: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(original, tmp_path / "storage" / original.name))
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is drawn, and a sweep is read to be gone on with, but not run."""
+    monkeypatch.setattr(drawing, "save", blank)
+    monkeypatch.setattr(sweep, "_drive", lambda *arguments: None)
+
+
+def rewrite(folder: Path, original: Path, change: Callable[[Record], Any]) -> None:
+    """Write the ledger with the fields of every record as `change` gives them, checksums and all."""
+    records = read_records(original)
+    lines = [encode(Record(one.seq, one.time, one.kind, change(one))) for one in records]
+    (folder / LEDGER_FILE).write_bytes(b"".join(lines))
+
+
+def read_by(folder: Path) -> Iterator[Callable[[], Any]]:
+    """What `status`, `report` and `resume` do before anything is trained."""
+    yield lambda: status_rows(SweepState.load(folder))
+    yield lambda: present(folder, Console(file=io.StringIO(), width=160), full=True)
+    yield lambda: sweep.resume_sweep(folder, Console(file=io.StringIO()), ["resources.scheduler=inline"])
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Every place in nested fields but their root."""
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in items:
+        yield (*path, key)
+        yield from places(inner, (*path, key))
+
+
+def at(value: Any, path: tuple[Any, ...]) -> Any:
+    return at(value[path[0]], path[1:]) if path else value
+
+
+def put(value: Any, path: tuple[Any, ...], new: Any) -> Any:
+    if not path:
+        return new
+    copy = value.copy()
+    copy[path[0]] = put(value[path[0]], path[1:], new)
+    return copy
+
+
+VALUES = st.sampled_from([None, True, 7, -1, 0.5, float("nan"), "text", [], [1], ["a", None], {}, {"a": 1}, [[]]])
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_any_value_of_another_type_is_named_or_harmless(folder: Path, original: Path, data: st.DataObject) -> None:
+    records = read_records(original)
+    kind = data.draw(st.sampled_from(sorted({one.kind for one in records})))
+    record = data.draw(st.sampled_from([one for one in records if one.kind == kind]))
+    place = data.draw(st.sampled_from(list(places(record.fields))))
+    value = data.draw(VALUES.filter(lambda new: type(new) is not type(at(record.fields, place))))
+    rewrite(folder, original, lambda one: put(one.fields, place, value) if one == record else one.fields)
+    for read in read_by(folder):
+        try:
+            read()
+        except LedgerError as error:
+            assert LEDGER_FILE in str(error)
+        except UserError as error:  # a specification or configuration that this version does not build
+            assert record.kind in ("sweep", "configuration"), error
+
+
+@pytest.mark.parametrize("original", ["today's"], indirect=True)
+def test_the_message_names_file_line_and_field(folder: Path, original: Path) -> None:
+    for kind, field, value, said in [
+        ("sweep", "spec", 3, "spec of a record of kind sweep is 3"),
+        ("score", "score", "much", "score.* of a record of kind score is 'much'"),
+        ("pack", "members", "all", "members of a record of kind pack is 'all'"),
+        ("evaluation", "step", 2.0, "step of a record of kind evaluation is 2.0"),
+    ]:
+        line = next(one.seq + 1 for one in read_records(original) if one.kind == kind)
+        rewrite(
+            folder, original, lambda one, k=kind, f=field, v=value: {**one.fields, **({f: v} if one.kind == k else {})}
+        )
+        with pytest.raises(DamagedLedger, match=rf"{folder / LEDGER_FILE}:{line}: {said}"):
+            SweepState.load(folder)
+
+
+def test_fields_of_newer_versions_are_left_alone(folder: Path, original: Path) -> None:
+    rewrite(folder, original, lambda one: {**one.fields, "newer": {"anything": [1, None]}})
+    assert SweepState.load(folder).configurations.keys() == SweepState.load(original).configurations.keys()
+    for read in read_by(folder):
+        read()
+
+
+@pytest.mark.parametrize("path", OUTSIDE)
+@pytest.mark.parametrize("original", ["today's"], indirect=True)
+def test_paths_stay_in_the_sweep_folder(folder: Path, original: Path, path: str) -> None:
+    def weights(one: Record) -> Any:
+        kept = one.fields.get("weights")
+        return one.fields if not kept else {**one.fields, "weights": [{**kept[0], "name": path}, *kept[1:]]}
+
+    changes: list[Callable[[Record], Any]] = [
+        weights,
+        lambda one: {**one.fields, "file": path} if one.kind == "evaluation" else one.fields,
+    ]
+    for change in changes:
+        rewrite(folder, original, change)
+        with pytest.raises(DamagedLedger, match=r"events\.jsonl:\d+: .* is no plain path inside the sweep folder"):
+            SweepState.load(folder)
+
+
+@pytest.mark.parametrize("name", [*OUTSIDE, "../../figure", "a/b", "x" * 200, ".hidden", "-rf"])
+def test_no_figure_is_written_outside(folder: Path, original: Path, name: str) -> None:
+    (first, *_) = SweepState.load(original).configurations
+
+    def change(one: Record) -> Any:
+        return json.loads(json.dumps(one.fields).replace(json.dumps(first), json.dumps(name)))
+
+    rewrite(folder, original, change)
+    before = {path for path in folder.parent.rglob("*") if folder not in path.parents}
+    for read in read_by(folder):
+        with pytest.raises(DamagedLedger, match=r"events\.jsonl:\d+: config_id"):
+            read()
+    assert {path for path in folder.parent.rglob("*") if folder not in path.parents} == before
+
+
+@pytest.mark.parametrize("original", ["today's"], indirect=True)
+@pytest.mark.parametrize("what", ["folder", "file", "weights", "itself"])
+def test_links_that_lead_out_are_refused(folder: Path, original: Path, what: str) -> None:
+    outside = folder.parent / "outside"
+    target = next((folder / ("weights" if what == "weights" else "curves")).iterdir())
+    target = target.parent if what == "folder" else target
+    if what == "itself":
+        target.unlink()
+        target.symlink_to(target)
+    else:
+        shutil.move(target, outside)
+        target.symlink_to(outside)
+    with pytest.raises(DamagedLedger, match=r"events\.jsonl:\d+: .* leads out of the sweep folder"):
+        SweepState.load(folder)
+
+
+@pytest.mark.parametrize("original", ["today's"], indirect=True)
+def test_links_within_the_folder_and_to_it_are_good(folder: Path, original: Path) -> None:
+    (folder / "curves").rename(folder / "parts")
+    (folder / "curves").symlink_to("parts")
+    link = folder.parent / "link"
+    link.symlink_to(folder)
+    for place in (folder, link, Path(os.path.relpath(link))):
+        assert len(read_curves(SweepState.load(place))) == len(read_curves(SweepState.load(original)))
+
+
+@pytest.mark.parametrize("original", ["today's"], indirect=True)
+@pytest.mark.parametrize("content", [b"", b"PAR1", b"nonsense" * 100], ids=repr)
+def test_curves_that_are_no_curves_are_named(folder: Path, original: Path, content: bytes) -> None:
+    part = next((folder / "curves").iterdir())
+    part.write_bytes(content)
+    digest = hashlib.sha256(content).hexdigest()
+    named = f"curves/{part.name}"
+    rewrite(folder, original, lambda one: one.fields | ({"sha256": digest} if one.fields.get("file") == named else {}))
+    with pytest.raises(DamagedCurves, match=part.name):
+        read_curves(SweepState.load(folder))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"{}", b'{"a":' + b"[" * 100_000 + b"}", b'{"seq":true,"time":1,"kind":"end","data":{}}',
+        b'{"seq":0,"time":"now","kind":"end","data":{}}', b'{"seq":0,"time":1,"kind":["end"],"data":{}}',
+        b'{"seq":0,"time":1,"kind":"end","data":[]}', b'{"seq":0,"time":1,"kind":"end","data":{"x":{"$float":[1]}}}',
+        b'{"seq":0,"time":1,"kind":"end","data":{"x":{"$float":"one"}}}',
+    ],
+    ids=lambda body: body[:40].decode(),
+)  # fmt: skip
+def test_a_line_that_is_no_record_is_damage(body: bytes) -> None:
+    checksum = hashlib.sha256(body).hexdigest()[:16].encode()
+    with pytest.raises(ValueError, match=r"record|nested|number|float"):
+        decode(body[:-1] + b',"sha":"' + checksum + b'"}')

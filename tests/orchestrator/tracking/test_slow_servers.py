@@ -1,0 +1,117 @@
+"""MLflow that is busy, hangs or is locked: the end of a sweep does not wait for it, and one sentence says so."""
+
+import http.server
+import io
+import socket
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator
+from functools import partial
+from multiprocessing import Pipe
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from orchestrator.closing import Closing
+from orchestrator.tracking import publisher
+from orchestrator.tracking.publish import publish as publish_sweep
+from orchestrator.tracking.publisher import Publisher
+from orchestrator.tracking.sqlite_store import default_uri
+from orchestrator.tracking.store import OUTAGE, TrackingError
+
+pytestmark = pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning")  # MLflow's own use of it
+
+
+class Busy(http.server.BaseHTTPRequestHandler):
+    """Asks every client to come back in an hour."""
+
+    def do_GET(self) -> None:
+        self.server.asked += 1  # type: ignore[attr-defined]
+        self.send_response(429)
+        self.send_header("Retry-After", "3600")
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    do_POST = do_GET
+
+    def log_message(self, *arguments: Any) -> None: ...
+
+
+@pytest.fixture
+def busy() -> Iterator[http.server.ThreadingHTTPServer]:
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Busy)
+    server.asked = 0  # type: ignore[attr-defined]
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def hanging() -> Iterator[str]:
+    """The address of a server that takes connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    for key, value in OUTAGE.items():
+        monkeypatch.setenv(key, value)
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "2")
+
+
+def test_a_busy_server_is_not_waited_for_as_long_as_it_asks(sweep, publish, busy, quick) -> None:
+    began = time.monotonic()
+    with pytest.raises(TrackingError, match=r"429[\s\S]*lengthwise publish"):
+        publish(sweep.folder, f"http://127.0.0.1:{busy.server_address[1]}")
+    assert busy.asked == 2 and time.monotonic() - began < 60
+
+
+def test_the_end_of_a_sweep_waits_for_mlflow_so_long_and_no_longer(sweep, artifacts, hanging, quick) -> None:
+    one = Publisher(sweep.folder, partial(publish_sweep, sweep.folder, hanging, artifacts=artifacts))
+    message = one.close(timeout=0.5)
+    assert message == (f"publishing to MLflow did not end in 0 s; complete it with: lengthwise publish {sweep.folder}")
+    assert publisher.LONGEST_SECONDS == 30
+    one._thread.join(20)
+
+
+def test_a_closing_process_that_publishes_is_not_waited_for(sweep, monkeypatch) -> None:
+    """It has printed, and its MLflow hangs."""
+    monkeypatch.setattr(publisher, "LONGEST_SECONDS", 0.3)
+    ours, theirs = Pipe()
+    closing = object.__new__(Closing)
+    closing._folder, closing._tracking, closing._last = sweep.folder, {"uri": "http://x"}, ours
+    theirs.send_bytes(b'{"said": "what came out"}')
+    console = Console(file=io.StringIO())
+    began = time.monotonic()
+    closed = closing.end(console)
+    assert closed.said and not closed.drawn and time.monotonic() - began < 30
+    assert closed.problem is not None and f"lengthwise publish {sweep.folder}" in closed.problem
+
+
+def test_a_locked_database_is_one_sentence(sweep, publish, quick, capfd, monkeypatch) -> None:
+    uri = default_uri(sweep.folder.parent)
+    monkeypatch.setenv("MLFLOW_SQLALCHEMYSTORE_POOL_SIZE", "1")
+    connection = sqlite3.connect(uri.removeprefix("sqlite:///"), isolation_level=None)
+    original = sqlite3.connect
+    monkeypatch.setattr(sqlite3.dbapi2, "connect", lambda *a, **k: original(*a, **{**k, "timeout": 0.05}))
+    connection.execute("BEGIN EXCLUSIVE")
+    try:
+        with pytest.raises(TrackingError) as found:
+            publish(sweep.folder, uri)
+    finally:
+        connection.close()
+    first, second = str(found.value).splitlines()
+    assert first == f"MLflow at {uri}: another process has locked this database; end what writes to it"
+    assert second == f"complete it later with: lengthwise publish {sweep.folder}"
+    assert "Traceback" not in "".join(capfd.readouterr())
+
+
+def test_publishing_tells_how_far_it_is(sweep, publish) -> None:
+    told: list[tuple[int, int]] = []
+    publish(sweep.folder, sweep_files=False, told=lambda done, total: told.append((done, total)))
+    assert told == [(1, 3), (2, 3), (3, 3)]
