@@ -1,4 +1,4 @@
-"""Code that no commit holds: a file of the sweep folder, `code/sources-<start of its hash>.tar.gz`, of at most 1 MiB."""
+"""Code that no commit holds: one file of the sweep folder, `code/sources-<start of its hash>.tar.gz`, up to 1 MiB."""
 
 import gzip
 import hashlib

@@ -109,6 +109,17 @@ def changed_since(recorded: Mapping[str, Any]) -> list[str]:
     return changed
 
 
+def counting(*states: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Of each recorded state the files that count, by name, with their hashes; of an installed lengthwise none does."""
+    shared = all(state["lengthwise"]["files"] for state in states)
+    found = []
+    for state in states:
+        engine = {name: short for name, short in state["lengthwise"]["files"].items() if name.startswith(ENGINE)}
+        own = {name: short for tree in state["trees"] for name, short in tree["files"].items() if name != tree["main"]}
+        found.append({**(engine if shared else {}), **own})
+    return found
+
+
 def version_change(states: Sequence[Mapping[str, Any]]) -> tuple[str, str] | None:
     """The version of lengthwise in the last recorded state and today's, where they are known and differ."""
     then, now = states[-1]["lengthwise"]["version"] if states else None, version("lengthwise")
@@ -190,7 +201,7 @@ def _imported_below(roots: Iterable[Path]) -> set[Path]:
 
 
 def _is_test(name: str) -> bool:
-    *folders, last = name.split(os.sep)
+    *folders, last = Path(name).parts
     return "tests" in folders or last == "conftest.py" or last.startswith("test_")
 
 

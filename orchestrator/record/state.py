@@ -122,7 +122,9 @@ class SweepState:
         if "files" not in found.get("lengthwise", {}):
             found = next((known for known in self.sources if known["name"] == found["name"]), None)
             if found is None:
-                raise self._damage(record, f"the code is {record.fields['sources']['name']}, and no record says what that is")
+                raise self._damage(
+                    record, f"the code is {record.fields['sources']['name']}, and no record says what that is"
+                )
         self.sources = [*(known for known in self.sources if known["name"] != found["name"]), found]
 
     def _ran_under(self, pack: PackState, record: Record) -> None:
