@@ -119,13 +119,12 @@ class SweepState:
         found = record.fields.get("sources")
         if found is None:
             return
-        if "files" not in found.get("lengthwise", {}):
-            found = next((known for known in self.sources if known["name"] == found["name"]), None)
+        name = found["name"]
+        if "lengthwise" not in found:
+            found = next((known for known in self.sources if known["name"] == name), None)
             if found is None:
-                raise self._damage(
-                    record, f"the code is {record.fields['sources']['name']}, and no record says what that is"
-                )
-        self.sources = [*(known for known in self.sources if known["name"] != found["name"]), found]
+                raise self._damage(record, f"the code is {name}, and no record says what that is")
+        self.sources = [*(known for known in self.sources if known["name"] != name), found]
 
     def _ran_under(self, pack: PackState, record: Record) -> None:
         """The state of the code and the environment that a worker tells of the pack with this record."""

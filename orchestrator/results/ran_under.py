@@ -62,9 +62,7 @@ class RanUnder:
         if files := self.changed_files:
             found.append(f"packs were trained with different code ({first_few(files)})")
         if keys := self.differing:
-            count = len(
-                {tuple(sorted((key, str(group.environment.get(key))) for key in keys)) for group in self.groups}
-            )
+            count = len({tuple(str(group.environment.get(key)) for key in keys) for group in self.groups})
             found.append(f"packs ran in {counted(count, 'environment')}, which differ in {first_few(keys, most=8)}")
         return [f"{sentence}; which packs did: report.html, Provenance" for sentence in found]
 

@@ -46,7 +46,8 @@ def environment(code: Iterable[Mapping[str, Any]], *, gpus: float) -> dict[str, 
 
     found: dict[str, str | int | bool | None] = {"python": platform.python_version(), **_versions()}
     found |= {"cuda": torch.version.cuda} if gpus else {}
-    found |= {"cudnn": torch.backends.cudnn.version()} if gpus else {}
+    if gpus:
+        found["cudnn"] = torch.backends.cudnn.version()  # type: ignore[no-untyped-call]
     found |= {
         "device": torch.cuda.get_device_name() if gpus else "cpu",
         "processor": _processor(),

@@ -1,7 +1,8 @@
 """A local worker: trains one pack after the other and sends what is found over its connection.
 
-A message is a kind (one byte) and its content: B what the pack is trained with, E an evaluation (bytes), P progress, N a
-notice, D the pack is done, X an exception in words (all but E are JSON or text in UTF-8). The answer to E is one byte, sent when the driver has recorded it.
+A message is a kind (one byte) and its content: B what the pack is trained with, E an evaluation (bytes), P progress,
+N a notice, D the pack is done, X an exception in words (all but E are JSON or text in UTF-8). The answer to E is one
+byte, sent when the driver has recorded it.
 """
 
 import json
