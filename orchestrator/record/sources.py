@@ -109,14 +109,23 @@ def changed_since(recorded: Mapping[str, Any]) -> list[str]:
     return changed
 
 
-def counting(*states: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Of each recorded state the files that count, by name, with their hashes; of an installed lengthwise none does."""
+def counting(*states: Mapping[str, Any]) -> list[dict[str, list[str]]]:
+    """Of each recorded state the files that count: by name, the hashes of all that are called so below their folders.
+
+    Where one of them is of an installed lengthwise, only the user's own.
+    """
     shared = all(state["lengthwise"]["files"] for state in states)
     found = []
     for state in states:
-        engine = {name: short for name, short in state["lengthwise"]["files"].items() if name.startswith(ENGINE)}
-        own = {name: short for tree in state["trees"] for name, short in tree["files"].items() if name != tree["main"]}
-        found.append({**(engine if shared else {}), **own})
+        table: dict[str, list[str]] = {}
+        for name, short in state["lengthwise"]["files"].items() if shared else ():
+            if name.startswith(ENGINE):
+                table.setdefault(name, []).append(short)
+        for tree in state["trees"]:
+            for name, short in tree["files"].items():
+                if name != tree["main"]:
+                    table.setdefault(name, []).append(short)
+        found.append(table)
     return found
 
 

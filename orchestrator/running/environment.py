@@ -45,11 +45,12 @@ def environment(code: Iterable[Mapping[str, Any]], *, gpus: float) -> dict[str, 
     import torch
 
     found: dict[str, str | int | bool | None] = {"python": platform.python_version(), **_versions()}
-    found |= {"cuda": torch.version.cuda} if gpus else {}
-    if gpus:
+    cuda = bool(gpus) and torch.cuda.is_available()
+    found["cuda"] = torch.version.cuda if cuda else None
+    if cuda:
         found["cudnn"] = torch.backends.cudnn.version()  # type: ignore[no-untyped-call]
     found |= {
-        "device": torch.cuda.get_device_name() if gpus else "cpu",
+        "device": torch.cuda.get_device_name() if cuda else "cpu",
         "processor": _processor(),
         "cpu capability": torch.backends.cpu.get_cpu_capability(),
         "threads": torch.get_num_threads(),
