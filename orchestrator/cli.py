@@ -238,6 +238,14 @@ def ui(
     serve(storage, host, port, allowed_hosts=allowed_hosts, uri=tracking_uri, say=_say)
 
 
+@app.command("job-env")
+def job_env() -> None:
+    """Print for `ray job submit --runtime-env-json` which commit and changes this folder has: a job has no .git."""
+    from orchestrator.record.work_tree import for_job
+
+    typer.echo(for_job(Path.cwd()))
+
+
 @app.command("list")
 def list_names(
     kind: Annotated[

@@ -31,7 +31,7 @@ AcceptCodeChange = Annotated[
     bool,
     typer.Option(
         "--accept-code-change",
-        help="Go on although a module of your own is missing or has changed since the sweep was begun; recorded.",
+        help="Go on although code that the sweep is trained with is missing or has changed; recorded.",
     ),
 ]
 Maps = Annotated[

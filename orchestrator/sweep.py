@@ -26,6 +26,7 @@ from orchestrator.record.kept_code import import_to_go_on, keep
 from orchestrator.record.ledger import Ledger
 from orchestrator.record.provenance import provenance
 from orchestrator.record.records import LEDGER_FILE
+from orchestrator.record.sources import begin_reading, folders_of, gather
 from orchestrator.record.state import SweepState
 from orchestrator.redaction import redacted
 from orchestrator.running.driver import SweepDriver, as_configuration, is_finished
@@ -64,22 +65,26 @@ def run_sweep(spec: SweepSpec, storage: Path, console: Console, origin: Mapping[
     folder = storage / spec.name
     refuse_existing(spec, folder)
     refuse_what_cannot_run(spec.resources)
+    reading = begin_reading(spec.folder)  # git, beside what follows
     sources = import_for(spec)
     configurations = check(spec)
     for warning in warnings_for(spec, configurations[0].member(spec.seeds[0])):
         say(console, f"warning: {warning}")
+    found = gather(reading, sources)
     first: dict[str, Any] = {
         "name": spec.name,
         "study": spec.study,
         "spec": spec.resolved(),
         "spec_hash": spec.spec_hash,
-        "provenance": {**provenance(), **(origin or {})},
+        "provenance": {**provenance(found.trees), **(origin or {})},
+        "sources": found.recorded,
     }
     if sources:
         first["code"] = [source.recorded() for source in sources]
     with Ledger.create(folder, first) as ledger:
         _write_spec(spec.resolved(), folder)
         keep(folder, sources)
+        found.archive.keep(folder)
         say(console, f"sweep {spec.name} in {folder.resolve()}")
         examples = (one.member(spec.seeds[0]) for one in configurations)
         return _drive(spec, ledger, SweepState.load(folder), console, examples)
@@ -99,10 +104,10 @@ def resume_sweep(
     configurations are scored anew; seeds that diverged stay failed. A sampler that learns from scores keeps what it
     has drawn.
 
-    Where the sweep has modules of its own (`imports`) that are missing or have changed, `accept_code_change` goes on
-    all the same and records what it goes on with.
+    Where code that the sweep is trained with is missing or has changed, `accept_code_change` goes on all the same and
+    records what it goes on with.
 
-    Raises NotASweep, SweepLocked, DamagedLedger, OwnCodeError for such a module, and SpecChanged when
+    Raises NotASweep, SweepLocked, DamagedLedger, OwnCodeError for such code, and SpecChanged when
     sweep.yaml or `overrides` change more than resources and tracking.
     """
     with Ledger.open(folder) as ledger:
@@ -122,14 +127,17 @@ def resume_sweep(
                 say(console, note)
             recorded = map(as_configuration, state.configurations.values())
             refuse_corrected(recorded, f"{folder} cannot be gone on with")
-            code = {"code": keep(folder, sources)} if sources else {}
+            found = gather(begin_reading(*folders_of(state.sources)), sources)
+            found.archive.keep(folder)
+            code = {"provenance": provenance(found.trees), "sources": found.unless_known(state.sources)}
+            code |= {"code": keep(folder, sources)} if sources else {}
         if retry_failed:
             _reopen(ledger, state, console)
         done = sum(found.finished for found in state.configurations.values())
         share = f"{done} of {search.total(spec)} configurations are done"
         say(console, f"sweep {spec.name} in {folder.resolve()}: {share}")
         if going_on:
-            state.apply(ledger.append("resume", provenance=provenance(), **code))
+            state.apply(ledger.append("resume", **code))
         return _drive(spec, ledger, state, console, _recorded_members(spec, state))
 
 

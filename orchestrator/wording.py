@@ -1,7 +1,7 @@
 """How keys, values, lengths, times and deaths are written, by terminal, tables, legends and reports alike."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,16 @@ def short_keys(keys: Sequence[str]) -> dict[str, str]:
         tail = alone[0] if alone else key
         short[key] = USUAL.get(tail, tail)
     return short
+
+
+def first_few(names: Sequence[str], most: int = 3) -> str:
+    """Names in a line, not more than `most` of them: first_few(["a", "b", "c"], 2) -> "a, b and 1 more"."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def differing(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """The keys, sorted, that two tables do not share with one value."""
+    return sorted(name for name in {*then, *now} if then.get(name) != now.get(name))
 
 
 def compact_value(value: Any) -> str:

@@ -19,6 +19,7 @@ import sysconfig
 import traceback
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
@@ -118,7 +119,7 @@ def find(module: str, folders: Iterable[Path]) -> Source:
         where = " and among the installed packages" if looked else "the installed packages"
         raise OwnCodeError(f"{module}: there is no such module; looked in {', '.join(looked)}{where}")
     root = Path(origin).resolve().parent
-    return _source(module, root, installed=_is_installed(root))
+    return _source(module, root, installed=is_installed(root))
 
 
 def load(source: Source) -> None:
@@ -253,14 +254,17 @@ def _lies_in(module: ModuleType, root: Path) -> bool:
     return file is not None and Path(file).resolve().is_relative_to(root)
 
 
-def _installed_folders() -> set[Path]:
-    return {Path(sysconfig.get_path(name)).resolve() for name in ("purelib", "platlib", "stdlib")}
+@cache
+def _installed_folders() -> tuple[str, ...]:
+    places = {Path(sysconfig.get_path(name)).resolve() for name in ("purelib", "platlib", "stdlib")}
+    return tuple(f"{place}{os.sep}" for place in places)
 
 
-def _is_installed(root: Path) -> bool:
-    """Whether it is a folder of installed packages, of this environment or of one below it."""
-    places = _installed_folders()
-    return root.name in ("site-packages", "dist-packages") or any(root.is_relative_to(place) for place in places)
+def is_installed(path: Path | str) -> bool:
+    """Whether it is, or is in, a folder of installed packages, of this environment or of another one."""
+    text = f"{path}{os.sep}"
+    among = any(f"{os.sep}{name}{os.sep}" in text for name in ("site-packages", "dist-packages"))
+    return among or text.startswith(_installed_folders())
 
 
 def _owner(top: str) -> str:

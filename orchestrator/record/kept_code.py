@@ -11,10 +11,11 @@ from typing import Any
 
 from orchestrator.errors import LedgerError
 from orchestrator.plan.own_code import OwnCodeError, Source, find, imported, load
+from orchestrator.record.code_archive import CODE_FOLDER
+from orchestrator.record.sources import changed_since, version_change
 from orchestrator.record.state import SweepState
+from orchestrator.wording import differing, first_few
 from trainers.files.atomic_file import write_whole
-
-CODE_FOLDER = "code"
 
 
 def keep(folder: Path, sources: Iterable[Source]) -> list[dict[str, Any]]:
@@ -55,8 +56,8 @@ def import_recorded(state: SweepState) -> None:
 def import_to_go_on(state: SweepState, *, accept_change: bool) -> tuple[tuple[Source, ...], list[str]]:
     """Import what a sweep may go on with, from where it lay when the sweep was begun; and what is to be said of it.
 
-    Raises OwnCodeError for a module that is missing or changed, unless `accept_change`: then the changed module counts,
-    and the copy in the sweep folder where it is missing.
+    Raises OwnCodeError for a module that is missing or changed, and for changed files of the working folders, unless
+    `accept_change`: then the changed module counts, and the copy in the sweep folder where it is missing.
     """
     sources, notes, faults = [], [], []
     for fields in state.code:
@@ -74,7 +75,7 @@ def import_to_go_on(state: SweepState, *, accept_change: bool) -> tuple[tuple[So
             now = _from_copy(state.folder, then)
             notes.append(f"{then.module} is no longer in {then.root}; the copy in {now.root} is used")
         if now.sha256 != then.sha256:
-            changed = _changed(then.files, now.files)
+            changed = first_few(differing(then.files, now.files))
             if not accept_change:
                 faults.append(
                     f"{then.module} in {now.root} has changed since this sweep was begun ({changed}); "
@@ -83,6 +84,13 @@ def import_to_go_on(state: SweepState, *, accept_change: bool) -> tuple[tuple[So
                 continue
             notes.append(f"{then.module} has changed ({changed}); what is trained from here on is trained with it")
         sources.append(now)
+    if then_and_now := version_change(state.sources):
+        notes.append("this sweep was last trained with lengthwise {}; it goes on with {}".format(*then_and_now))
+    if state.sources and (changes := changed_since(state.sources[-1])):
+        said = first_few(changes, most=10)
+        if not accept_change:
+            faults.append(f"the code is not what this sweep was last trained with: {said}; {_as_it_was(state)}")
+        notes.append(f"{said}; what is trained from here on is trained with the code as it is now")
     if faults:
         raise OwnCodeError("\n".join(faults))
     for source in sources:
@@ -106,7 +114,7 @@ def import_on_worker(code: Iterable[Mapping[str, Any]]) -> None:
         known = imported(wanted.module)
         found = known or find(wanted.module, [] if wanted.installed else [wanted.root])
         if found.sha256 != wanted.sha256:
-            changed = _changed(wanted.files, found.files)
+            changed = first_few(differing(wanted.files, found.files))
             raise OwnCodeError(f"{wanted.module} in {found.root} is not what the sweep was planned with ({changed})")
         load(found)
 
@@ -119,7 +127,7 @@ def _from_copy(folder: Path, source: Source) -> Source:
     root = source.root if source.installed else _copy_of(folder.resolve(), source)
     found = find(source.module, [root])
     if found.sha256 != source.sha256:
-        changed = _changed(source.files, found.files)
+        changed = first_few(differing(source.files, found.files))
         raise OwnCodeError(f"{source.module} in {root} is not what this sweep was trained with ({changed})")
     return found
 
@@ -130,6 +138,9 @@ def _kept(state: SweepState, source: Source) -> str:
     return f"{undo}go on all the same with --accept-code-change, which is recorded"
 
 
-def _changed(then: Mapping[str, str], now: Mapping[str, str]) -> str:
-    names = sorted(name for name in {*then, *now} if then.get(name) != now.get(name))
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+def _as_it_was(state: SweepState) -> str:
+    sources = state.sources[-1]
+    commits = [f"commit {tree['commit'][:12]} of {tree['root']}" for tree in sources["trees"] if tree["commit"]]
+    archive = [str(state.folder / sources["archive"]["file"])] if sources["archive"] else []
+    where = f" (as it was: {' and '.join([*commits, *archive])})" if commits or archive else ""
+    return f"undo the change{where}, or go on all the same with --accept-code-change, which is recorded"

@@ -68,7 +68,10 @@ class Draw:
 
 @dataclass
 class PackState:
-    """One pack: its members as (config_id, seed), its evaluations by step, how often and why it died."""
+    """One pack: its members as (config_id, seed), its evaluations by step, how often and why it died.
+
+    `ran_under` has every state of the code (by name; None where it is not recorded) and environment (by digest).
+    """
 
     pack_id: str
     members: list[tuple[str, int]]
@@ -80,6 +83,7 @@ class PackState:
     error: str | None = None
     attempts: list[str] = field(default_factory=list)
     evaluations: dict[int, dict[str, Any]] = field(default_factory=dict)
+    ran_under: list[tuple[str | None, str]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

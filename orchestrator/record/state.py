@@ -33,6 +33,8 @@ class SweepState:
         self.spec: dict[str, Any] = {}
         self.provenance: dict[str, Any] = {}
         self.code: list[dict[str, Any]] = []
+        self.sources: list[dict[str, Any]] = []  # states of the code, the one trained with last at the end
+        self.environments: dict[str, dict[str, Any]] = {}  # what workers computed with, by its digest
         self.resumes: list[dict[str, Any]] = []
         self.started: float | None = None
         self.updated: float | None = None
@@ -84,6 +86,7 @@ class SweepState:
             case "attempt":
                 pack = self._pack_of(record)
                 pack.attempts.append(record.fields["error"])
+                self._ran_under(pack, record)
             case "pack_end":
                 self._pack_end(record)
             case "score":
@@ -94,6 +97,7 @@ class SweepState:
                 self.ended = self.message = None
                 self.resumes.append(record.fields["provenance"])
                 self.code = record.fields.get("code", self.code)
+                self._sources(record)
             case "retry":
                 self._retry(record)
             case "publish":
@@ -114,6 +118,31 @@ class SweepState:
         self.spec, self.spec_hash = migrated(fields["spec"]), fields["spec_hash"]
         self.provenance, self.code = fields["provenance"], fields.get("code", [])
         self.started = record.time
+        self._sources(record)
+
+    def _sources(self, record: Record) -> None:
+        """The state of the code from here on: a new one in full, or a known one by its name."""
+        found = record.fields.get("sources")
+        if found is None:
+            return
+        name = found["name"]
+        if "lengthwise" not in found:
+            found = next((known for known in self.sources if known["name"] == name), None)
+            if found is None:
+                raise self._damage(record, f"the code is {name}, and no record says what that is")
+        self.sources = [*(known for known in self.sources if known["name"] != name), found]
+
+    def _ran_under(self, pack: PackState, record: Record) -> None:
+        """The state of the code and the environment that a worker tells of the pack with this record."""
+        self.environments |= record.fields.get("environment_in_full", {})
+        name = record.fields.get("environment")
+        if name is None:
+            return
+        if name not in self.environments:
+            raise self._damage(record, f"pack {pack.pack_id} ran under {name}, and no record says what that is")
+        under = (self.sources[-1]["name"] if self.sources else None, name)
+        if under not in pack.ran_under:
+            pack.ran_under.append(under)
 
     def _configuration(self, record: Record) -> None:
         fields = record.fields
@@ -156,6 +185,7 @@ class SweepState:
     def _evaluation(self, record: Record) -> None:
         fields = record.fields
         pack, step = self._pack_of(record), fields["step"]
+        self._ran_under(pack, record)
         known = pack.evaluations.get(step)
         if known is not None:
             if known["sha256"] != fields["sha256"]:

@@ -2,7 +2,6 @@
 
 import base64
 import html
-import json
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from orchestrator.figures.curves import Drawn, configuration_figure
 from orchestrator.figures.maps import undrawn_maps
 from orchestrator.report.effect_tables import comparison_columns, comparison_note, effect_columns, effect_notes
 from orchestrator.report.last_and_best_tables import TITLE, last_and_best_columns, last_and_best_notes
+from orchestrator.report.provenance_tables import provenance_columns, ran_under_columns, ran_under_notes
 from orchestrator.report.tables import (
     Columns,
     confirmed_columns,
@@ -84,7 +84,13 @@ def page(result: Summary, drawn: Drawn) -> str:
         sections += [_image(path, path.stem) for path in drawn.maps]
     if own:
         sections += ["<h2>The first configurations in detail</h2>", *(_image(path, path.stem) for path in own)]
-    sections += ["<h2>Provenance</h2>", _html_table(_provenance(result))]
+    sections += ["<h2>Provenance</h2>", _html_table(provenance_columns(result))]
+    if ran_under := ran_under_columns(result):
+        sections += [
+            "<h3>What the packs ran under</h3>",
+            *(f"<p class=note>{html.escape(note)}</p>" for note in ran_under_notes(result)),
+            _html_table(ran_under),
+        ]
     folder = html.escape(str(result.folder))
     sections += [
         "<h2>Commands</h2><pre>"
@@ -109,16 +115,6 @@ def in_detail(result: Summary) -> list[Row]:
 def figure_of(result: Summary, row: Row) -> Path:
     """The file with the figure of one configuration."""
     return result.folder / "figures" / f"configuration-{row.config_id}.png"
-
-
-def _provenance(result: Summary) -> Columns:
-    facts = dict(result.provenance)
-    versions = facts.pop("versions", {})
-    texts = {
-        key.replace("_", " "): value if isinstance(value, str) else json.dumps(value) for key, value in facts.items()
-    }
-    texts["versions"] = ", ".join(f"{name} {version}" for name, version in versions.items())
-    return {"what": list(texts), "value": list(texts.values())}
 
 
 def _image(path: Path, alt: str) -> str:

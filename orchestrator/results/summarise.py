@@ -33,6 +33,7 @@ from orchestrator.results.objective import (
     score_configurations,
     score_members,
 )
+from orchestrator.results.ran_under import RanUnder
 from orchestrator.results.summary import Row, Summary
 from orchestrator.statistics.quartiles import Quartiles
 from orchestrator.wording import spans
@@ -58,6 +59,7 @@ def summary(state: SweepState, curves: pd.DataFrame | None = None) -> Summary:
     ]
     rows = _scored(rows, curves, state, objective)
     groups = {row.config_id: row.groups for row in rows if row.complete}
+    ran_under = RanUnder.of(state)
     searched = {key: _domain(state.spec.get("space", {}).get(key)) for key in _searched(state)}
     return Summary(
         name=state.name,
@@ -72,8 +74,10 @@ def summary(state: SweepState, curves: pd.DataFrame | None = None) -> Summary:
         rows=tuple(rows),
         bands=bands,
         provenance=state.provenance,
-        notes=tuple(str(conflict) for conflict in state.conflicts),
+        notes=(*(str(conflict) for conflict in state.conflicts), *ran_under.sentences),
         deaths=tuple(error for _, error in state.deaths),
+        code=tuple(state.code),
+        ran_under=ran_under,
         last_and_best=compare_last_and_best(curves, objective, groups, state.seeds()),
         weights=kept_weights(state),
         import_code=partial(import_recorded, state),

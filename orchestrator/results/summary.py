@@ -21,6 +21,7 @@ from orchestrator.results.last_and_best import LastAndBest
 from orchestrator.results.length_groups import LengthGroups, common_test_lengths, length_groups
 from orchestrator.results.median_curves import Band, CurveKey, at_lengths
 from orchestrator.results.objective import reduced
+from orchestrator.results.ran_under import RanUnder
 from orchestrator.statistics.quartiles import Quartiles
 from orchestrator.wording import NOT_REACHED, spans
 from search_spaces import Objective
@@ -67,7 +68,8 @@ class Row:
 class Summary:
     """A sweep's results; `rows` by score, unfinished configurations last.
 
-    `measured` says what each configuration measures; `deaths` has the error of every pack given up.
+    `measured` says what each configuration measures; `deaths` has the error of every pack given up; `code` has the
+    modules of the sweep's own.
     """
 
     name: str
@@ -84,6 +86,8 @@ class Summary:
     provenance: dict[str, Any]
     notes: tuple[str, ...]
     deaths: tuple[str, ...] = ()
+    code: tuple[Mapping[str, Any], ...] = ()
+    ran_under: RanUnder = field(default_factory=lambda: RanUnder(states={}))
     last_and_best: tuple[LastAndBest, ...] = ()
     weights: Mapping[tuple[str, int], Kept] = field(default_factory=dict)
     import_code: Callable[[], None] = field(default=lambda: None, repr=False)

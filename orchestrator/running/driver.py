@@ -22,6 +22,7 @@ from orchestrator.record.measured import measured_fields
 from orchestrator.record.parts import ConfigurationState
 from orchestrator.record.records import Record
 from orchestrator.record.state import WEIGHTS_FOLDER, SweepState
+from orchestrator.running.environment import Environments, digest, engine_files
 from orchestrator.running.scores import Scores
 from orchestrator.running.trainable import encode_work, stuck_file
 from orchestrator.wording import counted
@@ -62,6 +63,7 @@ class SweepDriver:
         self.spec, self.ledger, self.state = spec, ledger, state
         self.running: dict[str, Running] = {}
         self._seconds: dict[str, float] = {}
+        self._environments = Environments()
         self._pack, self._held, self._seen, self._say, self._tick = pack, held, seen, say, tick
         self._queue: deque[str] = deque()
         self._generations = deque(search.generations(spec))
@@ -95,6 +97,11 @@ class SweepDriver:
         """Note that a worker has begun with the pack."""
         self.running[pack_id] = Running(step=self.state.packs[pack_id].step)
 
+    def began(self, pack_id: str, facts: dict[str, Any]) -> None:
+        """Keep what the pack is trained with for its records; say it where that is other code than the driver's."""
+        if (said := self._environments.take(pack_id, facts)) is not None:
+            self._say(f"pack {pack_id}: {said}")
+
     def evaluated(self, pack_id: str, evaluation: bytes) -> None:
         """Write the curves, then the record that names them; a step already in the ledger is left as it is."""
         found = Evaluation.from_bytes(evaluation)
@@ -114,6 +121,7 @@ class SweepDriver:
                 seconds=found.seconds,
                 form=found.form,
                 compiled=found.compiled,
+                **self._environments.fields(pack_id, self.state.environments),
                 **({"weights": weights.as_recorded(found.weights)} if found.weights else {}),
             )
             if found.final:
@@ -238,6 +246,7 @@ class SweepDriver:
             folder=str(self.state.folder.resolve()),
             weights=str(self.state.folder.resolve() / WEIGHTS_FOLDER) if resources.keep_weights else None,
             code=kept_code.for_worker(self.state.folder, self.state.code),
+            engine=digest(engine_files()),
             cpus=resources.cpus,
             gpus=resources.gpus,
             checkpoint_steps=resources.checkpoint_steps,
@@ -252,7 +261,8 @@ class SweepDriver:
             seconds = self.spec.resources.watchdog_seconds
             error = f"the watchdog ended it after {seconds:g} s of silence; where it stood is in {path}"
         attempt = len(self.state.packs[pack_id].attempts) + 1
-        self.record("attempt", pack_id=pack_id, attempt=attempt, error=error)
+        under = self._environments.fields(pack_id, self.state.environments)
+        self.record("attempt", pack_id=pack_id, attempt=attempt, error=error, **under)
         return error
 
     def _end(self, pack_id: str, status: str, error: str | None) -> None:

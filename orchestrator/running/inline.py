@@ -108,6 +108,10 @@ class _Reporter:
     def __init__(self, driver: Driver, pack_id: str, watchdog: LocalWatchdog) -> None:
         self._driver, self._pack_id, self._watchdog = driver, pack_id, watchdog
 
+    def began(self, facts: dict[str, Any]) -> None:
+        """What the pack is trained with."""
+        self._tell(self._driver.began, facts)
+
     def report(self, evaluation: Evaluation) -> None:
         """Returns when the driver has recorded it."""
         self._tell(self._driver.evaluated, evaluation.to_bytes())

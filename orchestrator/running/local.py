@@ -110,6 +110,8 @@ class _Run:
             guarded(self.driver.evaluated, pack_id, content)
             with suppress(OSError):
                 worker.connection.send_bytes(b"!")
+        elif kind == b"B":
+            guarded(self.driver.began, pack_id, json.loads(content))
         elif kind == b"P":
             guarded(self.driver.progressed, pack_id, json.loads(content))
         elif kind == b"N":

@@ -1,8 +1,8 @@
 """A local worker: trains one pack after the other and sends what is found over its connection.
 
-A message is a kind (one byte) and its content: E an evaluation (bytes), P progress, N a notice, D the pack is done,
-X an exception in words, F that there is no space left (all JSON or text in UTF-8). The answer to E is one byte, sent
-when the driver has recorded it.
+A message is a kind (one byte) and its content: B what the pack is trained with, E an evaluation (bytes), P progress,
+N a notice, D the pack is done, X an exception in words, F that there is no space left (all but E are JSON or text in
+UTF-8). The answer to E is one byte, sent when the driver has recorded it.
 """
 
 import json
@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 from orchestrator.running.protocol import explain
 from orchestrator.running.trainable import HEARTBEAT_SECONDS, decode_work, make_stuck_file, train_pack
@@ -56,6 +57,11 @@ class PipeReporter:
     def __init__(self, connection: "Connection[bytes, bytes]", watchdog: Watchdog) -> None:
         self._connection, self._watchdog = connection, watchdog
         self._last = float("-inf")
+
+    def began(self, facts: dict[str, Any]) -> None:
+        """Send what the pack is trained with."""
+        with _other_end():
+            self._connection.send_bytes(b"B" + json.dumps(facts).encode())
 
     def report(self, evaluation: Evaluation) -> None:
         """Send an evaluation; returns when the driver has recorded it."""

@@ -9,6 +9,7 @@ from orchestrator.plan import search
 from orchestrator.record.lock import running
 from orchestrator.record.parts import ConfigurationState
 from orchestrator.record.state import SweepState
+from orchestrator.results.ran_under import RanUnder, code_sentence
 from orchestrator.running.driver import SweepDriver
 from orchestrator.running.progress import Snapshot
 
@@ -100,6 +101,9 @@ def status_rows(state: SweepState) -> list[tuple[str, str]]:
         ("member-steps", f"{100 * sum(steps.values()) / total:.0f} %" if total else "none yet"),
         ("best so far", f"{best.score:.4g} (configuration {best.number}, {best.config_id})" if best else "none yet"),
     ]
+    if state.sources:
+        rows.append(("code", code_sentence(state.sources[-1])))
+    rows += [("packs differ", sentence) for sentence in RanUnder.of(state).sentences]
     if attempts:
         rows.append(("packs that died", f"{len(attempts)}, last: {attempts[-1]}"))
     rows += [("pack given up", f"{pack_id}: {error}") for pack_id, error in state.deaths]

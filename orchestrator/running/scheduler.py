@@ -113,6 +113,8 @@ class Recorder(_Unsaved, TrialProgressCallback):
     def on_trial_result(self, iteration: int, trials: Any, trial: Any, result: Any, **info: Any) -> None:
         """Pass on one `tune.report` of `orchestrator.running.trainable`."""
         pack_id = trial.config["pack_id"]
+        if "began" in result:
+            guarded(self.driver.began, pack_id, result.pop("began"))
         for text in result.pop("notices", ()):
             guarded(self.driver.noticed, pack_id, text)
         if "evaluation" in result:

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from orchestrator.running.watchdog import Watchdog
 from orchestrator.space import space_told_apart
@@ -22,6 +22,13 @@ from trainers.results import Evaluation, Progress, Reporter
 
 CACHE_VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
 HEARTBEAT_SECONDS = 1.0  # a report costs the driver a few milliseconds; a person looks at most once a second
+
+
+class PackReporter(Reporter, Protocol):
+    """What `trainers.train` reports, and before it what it is trained with."""
+
+    def began(self, facts: dict[str, Any]) -> None:
+        """The `facts` of `environment.facts_for`, once in every attempt."""
 
 
 def encode_work(members: Sequence[Mapping[str, Any]], ids: Sequence[tuple[str, int]], **settings: Any) -> str:
@@ -55,14 +62,16 @@ def run_pack(config: Mapping[str, Any]) -> None:
         train_pack(work, TuneReporter(watchdog))
 
 
-def train_pack(work: Mapping[str, Any], reporter: Reporter) -> None:
+def train_pack(work: Mapping[str, Any], reporter: PackReporter) -> None:
     """Train the members of decoded work here, resuming from the pack's newest good checkpoint if there is one."""
     import trainers
     from orchestrator.record.kept_code import import_on_worker
+    from orchestrator.running.environment import facts_for
     from trainers.config.recorded import recorded_member
     from trainers.files.checkpoint import Checkpoints
 
     import_on_worker(work["code"])
+    reporter.began(facts_for(work))
     ids = [(config_id, seed) for config_id, seed in work["ids"]]
     members = [recorded_member(resolved, seed) for resolved, (_, seed) in zip(work["members"], ids, strict=True)]
     checkpoints = Checkpoints(
@@ -103,7 +112,12 @@ class TuneReporter:
     def __init__(self, watchdog: Watchdog) -> None:
         self._watchdog = watchdog
         self._notices: list[str] = []
+        self._facts: dict[str, Any] | None = None
         self._last = float("-inf")
+
+    def began(self, facts: dict[str, Any]) -> None:
+        """Keep the facts for the next message: one of their own would cost another round through Tune."""
+        self._facts = facts
 
     def report(self, evaluation: Evaluation) -> None:
         """Send an evaluation; returns when the driver has recorded it."""
@@ -124,6 +138,8 @@ class TuneReporter:
 
         if self._notices:
             message["notices"], self._notices = self._notices, []
+        if self._facts:
+            message["began"], self._facts = self._facts, None
         with self._watchdog.asleep():
             tune.report(message)
         self._last = time.monotonic()

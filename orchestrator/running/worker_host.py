@@ -113,6 +113,7 @@ def main() -> None:
     for module in ENGINE:
         load(module)
     import_module("orchestrator.running.trainable").use_inductor_cache()
+    import_module("orchestrator.running.environment").engine_files()  # of what is imported: forks may come much later
     serve(socket.socket(fileno=int(sys.argv[1])))
     os._exit(0)  # nothing is left to be put in order
 

@@ -145,7 +145,7 @@ def in_packs(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[str, int], 
     def put(after: Callable[[str, int], None]) -> None:
         def train_pack(work: Any, reporter: Any) -> None:
             class Then:
-                progress, notice = reporter.progress, reporter.notice
+                began, progress, notice = reporter.began, reporter.progress, reporter.notice
 
                 def report(self, evaluation: Any) -> None:
                     reporter.report(evaluation)

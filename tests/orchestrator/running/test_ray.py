@@ -17,7 +17,7 @@ from search_spaces import load_sweep
 pytestmark = pytest.mark.long
 
 TWO_PACKS = ("--set", "resources.pack=4", "--set", "space.training.batch_size=null", "--set", "resources.retries=5")
-TIMES = ("seconds", "provenance")
+TIMES = ("seconds", "provenance", "environment", "environment_in_full")  # Ray sets a worker's OMP_NUM_THREADS
 
 
 def story(folder: Path) -> dict[Any, list[str]]:

@@ -1,0 +1,95 @@
+"""What the packs of a sweep ran under: the state of the code and the environment of each, and where they differ."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+from orchestrator.record.sources import counting
+from orchestrator.record.state import SweepState
+from orchestrator.wording import counted, differing, first_few
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """Packs that ran under one state of the code (None where it is not recorded) and in one environment.
+
+    A pack that was gone on with under another is in both groups.
+    """
+
+    sources: str | None
+    environment: Mapping[str, Any]
+    packs: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RanUnder:
+    """All groups of a sweep, the largest first, and the states of its code by name, the latest last."""
+
+    groups: tuple[Group, ...] = ()
+    states: Mapping[str, Mapping[str, Any]]
+
+    @classmethod
+    def of(cls, state: SweepState) -> Self:
+        """As a ledger tells it; without groups where it does not."""
+        packs: dict[tuple[str | None, str], list[str]] = {}
+        for pack in state.packs.values():
+            for under in pack.ran_under:
+                packs.setdefault(under, []).append(pack.pack_id)
+        groups = [
+            Group(sources=sources, environment=state.environments[name], packs=tuple(ids))
+            for (sources, name), ids in packs.items()
+        ]
+        groups.sort(key=lambda group: -len(group.packs))
+        return cls(groups=tuple(groups), states={known["name"]: known for known in state.sources})
+
+    @property
+    def differing(self) -> list[str]:
+        """The keys in which environments of packs differ."""
+        first, *others = [group.environment for group in self.groups] or [{}]
+        return sorted({key for other in others for key in differing(first, other)})
+
+    @property
+    def changed_files(self) -> list[str]:
+        """The files that count and were not the same for all packs."""
+        used = dict.fromkeys(group.sources for group in self.groups if group.sources is not None)
+        first, *others = [self.states[name] for name in used] or [{}]
+        return sorted({file for other in others for file in differing(*counting(first, other))})
+
+    @property
+    def sentences(self) -> list[str]:
+        """What a reader must know: that packs are not alike; nothing where they are."""
+        found = []
+        if files := self.changed_files:
+            found.append(f"packs were trained with different code ({first_few(files)})")
+        if keys := self.differing:
+            count = len({tuple(str(group.environment.get(key)) for key in keys) for group in self.groups})
+            found.append(f"packs ran in {counted(count, 'environment')}, which differ in {first_few(keys, most=8)}")
+        return [f"{sentence}; which packs did: report.html, Provenance" for sentence in found]
+
+
+def code_sentence(state: Mapping[str, Any]) -> str:
+    """A recorded state of the code in a line: commits, changes, own files, and what is kept of it where."""
+    parts = [_tree(tree) for tree in state["trees"]]
+    lengthwise = state["lengthwise"]
+    how = "installed" if lengthwise["installed"] else f"from {lengthwise['root']}"
+    changed = lengthwise["uncommitted"]
+    parts.append(
+        f"lengthwise {lengthwise['version'] or ''} {how}".replace("  ", " ")
+        + (f", not as committed: {first_few(changed)}" if changed else "")
+    )
+    if archive := state["archive"]:
+        parts.append(f"what no commit holds is in {archive['file']} ({counted(archive['files'], 'file')})")
+    if left_out := state["left_out"]:
+        said = [f"{one['file']} ({one['bytes']} bytes: {one['why']})" for one in left_out]
+        parts.append(f"not kept: {first_few(said)}")
+    return "; ".join(parts)
+
+
+def _tree(tree: Mapping[str, Any]) -> str:
+    if tree["commit"]:
+        dirty = {True: ", with uncommitted changes", False: ", clean", None: ""}[tree["dirty"]]
+        said = f"commit {tree['commit'][:12]}{dirty}{', as the job was sent with it' if tree['by'] == 'job' else ''}"
+    else:
+        said = f"no commit ({tree['why']})" if tree["why"] else "no commit"
+    own = f", own files: {first_few(list(tree['files']), most=8)}" if tree["files"] else ""
+    return f"{said} in {tree['root']}{own}"

@@ -1,0 +1,153 @@
+"""What a sweep says of the code and the environment its packs were trained with, and when it refuses to go on."""
+
+import shutil
+import subprocess
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from orchestrator.record import sources
+from orchestrator.record.state import SweepState
+from orchestrator.results.ran_under import RanUnder
+from orchestrator.running import environment
+from orchestrator.running.environment import Environments, digest, engine_files, facts_for
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository with the code of lengthwise, taken for the one that this process runs from."""
+    root = tmp_path.resolve() / "checkout"
+    for package in ("trainers", "search_spaces", "orchestrator"):
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(REPOSITORY / package, root / package, ignore=ignored)
+    (root / "README.md").write_text("read me\n")
+    for words in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "all"]):
+        who = ["-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false"]
+        subprocess.run(["git", "-C", str(root), *who, *words], check=True)
+    monkeypatch.setattr(sources, "HERE", root)
+    return root
+
+
+@pytest.fixture
+def interrupted(
+    lengthwise, tiny: Path, tmp_path: Path, in_packs: Callable[..., None], checkout: Path, monkeypatch
+) -> Path:
+    """A sweep, begun from the checkout, of which one pack has reported once."""
+
+    def stop(pack_id: str, step: int) -> None:
+        raise KeyboardInterrupt
+
+    in_packs(stop)
+    stopped = lengthwise("run", tiny, "--storage", tmp_path / "sweeps")
+    assert stopped.returncode == 130, stopped.stderr
+    monkeypatch.undo()  # packs are trained to their end again
+    monkeypatch.setattr(sources, "HERE", checkout)
+    return tmp_path / "sweeps" / "tiny"
+
+
+def edit(path: Path) -> None:
+    path.write_text(f"{path.read_text()}# edited\n")
+
+
+def test_resume_with_other_code_is_refused_until_it_is_accepted_and_both_are_on_record(
+    checkout, interrupted, lengthwise
+) -> None:
+    before = {path: path.read_bytes() for path in interrupted.rglob("*") if path.is_file()}
+    (checkout / "README.md").write_text("read this\n")
+    edit(checkout / "trainers" / "tasks" / "set_complement.py")
+    edit(checkout / "orchestrator" / "figures" / "curves.py")
+    refused = lengthwise("resume", interrupted)
+    assert refused.returncode == 2 and "Traceback" not in refused.stderr
+    assert f"{checkout}/trainers/tasks/set_complement.py has changed" in refused.stderr
+    assert "--accept-code-change" in refused.stderr and "curves.py" not in refused.stderr
+    assert {path: path.read_bytes() for path in interrupted.rglob("*") if path.is_file()} == before
+
+    accepted = lengthwise("resume", interrupted, "--accept-code-change")
+    assert accepted.returncode == 0, accepted.stderr
+    state = SweepState.load(interrupted)
+    first, second = state.sources
+    then, now = (next(tree for tree in one["trees"] if tree["root"] == str(checkout)) for one in (first, second))
+    assert then["commit"] == now["commit"] and (then["dirty"], now["dirty"]) == (False, True)
+    assert "trainers/tasks/set_complement.py" in second["lengthwise"]["uncommitted"]
+    with tarfile.open(interrupted / second["archive"]["file"]) as tar:
+        (diff,) = (name for name in tar.getnames() if name.endswith("-checkout/changes.diff"))
+        assert b"+read this" in tar.extractfile(diff).read()  # type: ignore[union-attr]
+    under = [[name for name, _ in pack.ran_under] for pack in state.packs.values()]
+    assert under == [[first["name"], second["name"]], [second["name"]]]
+    found = RanUnder.of(state)
+    assert found.changed_files == ["trainers/tasks/set_complement.py"] and found.differing == []
+    sentence = "packs were trained with different code (trainers/tasks/set_complement.py)"
+    page = (interrupted / "report.html").read_text()
+    assert sentence in page and sentence in accepted.stdout and then["commit"][:12] in page
+    shown = lengthwise("status", interrupted).stdout
+    assert sentence in shown and f"commit {then['commit'][:12]}, with uncommitted changes" in shown
+
+
+def test_resume_with_the_same_code_or_with_other_documentation_needs_no_word(checkout, interrupted, lengthwise) -> None:
+    edit(checkout / "orchestrator" / "report" / "page.py")
+    assert lengthwise("resume", interrupted).returncode == 0
+    assert not RanUnder.of(SweepState.load(interrupted)).sentences
+
+
+def test_a_sweep_without_a_record_of_its_code_goes_on_and_has_one_from_there_on(stage, lengthwise, records) -> None:
+    begun = stage("old", "search.configurations=1", "training.steps=20")
+    done = lengthwise("resume", begun.folder)
+    assert done.returncode == 0, done.stderr
+    assert not SweepState.load(begun.folder).code and len(SweepState.load(begun.folder).sources) == 1
+
+
+def test_a_sweep_resumed_twice_with_the_same_code_names_it_and_does_not_repeat_it(stage, lengthwise, records) -> None:
+    begun = stage("twice", "search.configurations=1", "training.steps=20")
+    for _ in range(2):
+        state = SweepState.load(begun.folder)
+        if state.ended:
+            line = (begun.folder / "events.jsonl").read_bytes().splitlines(keepends=True)
+            (begun.folder / "events.jsonl").write_bytes(b"".join(line[:3]))  # as if it had been killed
+        assert lengthwise("resume", begun.folder).returncode == 0
+    first, second = (record.fields["sources"] for record in records(begun.folder, "resume"))
+    assert "trees" in first and second == {"name": first["name"]}
+
+
+def test_every_evaluation_names_its_environment_and_the_ledger_has_it_once(lengthwise, tiny, tmp_path, records) -> None:
+    done = lengthwise.process("run", tiny, "--storage", tmp_path, "--set", "resources.scheduler=local", OMP_DYNAMIC="0")
+    assert done.returncode == 0, done.stderr
+    found = records(tmp_path / "tiny", "evaluation")
+    in_full = [record.fields["environment_in_full"] for record in found if "environment_in_full" in record.fields]
+    (name,) = {record.fields["environment"] for record in found}
+    assert len(found) > 2 and in_full == [{name: in_full[0][name]}]
+    table = in_full[0][name]
+    assert {"python", "lengthwise", "torch", "numpy", "ray", "optuna", "processor", "cpu capability"} <= set(table)
+    assert (table["device"], table["threads"], table["OMP_DYNAMIC"]) == ("cpu", 1, "0")
+    assert table["MKL_CBWR"] and table["float32 products"] == "highest" and digest(table) == name
+    (first,) = records(tmp_path / "tiny", "sweep")
+    assert first.fields["sources"]["lengthwise"]["root"] == str(REPOSITORY)
+
+
+def test_packs_of_different_environments_are_told_apart(stage, lengthwise, monkeypatch) -> None:
+    begun = stage("two", "resources.pack=4")
+    begun.play(during=lambda pack_id, step: monkeypatch.setenv("OMP_DYNAMIC", "FALSE"))
+    state = SweepState.load(begun.folder)
+    assert {len(pack.ran_under) for pack in state.packs.values()} == {1} and len(state.environments) == 2
+    found = RanUnder.of(state)
+    assert found.differing == ["OMP_DYNAMIC"] and "which differ in OMP_DYNAMIC" in found.sentences[0]
+    shown = lengthwise("report", begun.folder)
+    assert shown.returncode == 0 and found.sentences[0] in shown.stdout
+    assert "OMP_DYNAMIC (differs)" in (begun.folder / "report.html").read_text()
+
+
+def test_a_worker_with_another_engine_is_said_once_with_its_files(monkeypatch) -> None:
+    work = {"code": [], "gpus": 0, "engine": digest(engine_files())}
+    known = Environments()
+    assert "engine_files" not in facts_for(work) and known.take("a", facts_for(work)) is None
+    theirs = {**engine_files(), "trainers/step.py": "0" * 16, "trainers/more.py": "1" * 16}
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr(environment, "engine_files", lambda: theirs)
+        facts = facts_for(work)
+    said = known.take("b", facts)
+    assert said is not None and "(trainers/more.py, trainers/step.py)" in said
+    assert known.take("c", facts) is None
+    assert known.fields("a", {}) != known.fields("b", {}) and known.fields("unheard of", {}) == {}
