@@ -21,14 +21,14 @@ def order_sentence(result: Summary, *, complete: bool = False) -> list[str]:
             "No lengths beyond training and selection were evaluated in all configurations: nothing tells whether the "
             "order by score holds there"
         ]
-    than = f"a {'lower' if result.objective.direction == 'minimize' else 'higher'} median there than the first"
+    way = "lower" if result.objective.direction == "minimize" else "higher"
     many, better = found.others > 1, found.better
     if not better:
-        others = f"none of the {found.others} others has {than}" if many else f"the other one has not {than}"
+        others = f"none of the {found.others} others is {way} there" if many else f"the other one is not {way} there"
     else:
         most = three_digits(better[0][1], result.infinite)
-        others = f"{len(better)} of the {found.others} others {'has' if len(better) == 1 else 'have'}"
-        others = f"{others if many else 'the other one has'} {than}, by {'up to ' if len(better) > 1 else ''}{most}"
+        others = f"{len(better)} of the {found.others} others {'is' if len(better) == 1 else 'are'}"
+        others = f"{others if many else 'the other one is'} {way} there, by {'up to ' if len(better) > 1 else ''}{most}"
     if complete and better:
         named = [f"#{ranks[name]} by {three_digits(gain, result.infinite)}" for name, gain in better[:NAMED]]
         more = [f"{len(better) - NAMED} more"] if len(better) > NAMED else []
@@ -39,6 +39,6 @@ def order_sentence(result: Summary, *, complete: bool = False) -> list[str]:
 
 def _correlation(found: Estimate) -> str:
     if found.value is None:
-        return f"no rank correlation with the order by score ({found.reason})"
+        return f"no rank correlation with the scores ({found.reason})"
     low_high = "no interval" if found.interval is None else "95 % [{:+.2f}, {:+.2f}]".format(*found.interval)
-    return f"rank correlation with the order by score {found.value:+.2f} ({low_high}, n = {found.n})"
+    return f"rank correlation with the scores {found.value:+.2f} ({low_high}, n = {found.n})"

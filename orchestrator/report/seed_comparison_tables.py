@@ -119,23 +119,20 @@ def short_sentences(result: Summary) -> list[str]:
         if [one.first, one.second] == ranked:
             low_high = interval(one.found.difference, one.found.low, one.found.high, "+#.3g")
             level = "" if math.isnan(one.found.level) else f" ({100 * one.found.level:.1f} %)"
-            least = ", the smallest that there can be" if one.found.p == one.found.smallest_p else ""
-            lower = f", better on {one.first_better}" if one.found.paired else ""
-            lines.append(
-                f"First against second at the {group} lengths {spans(one.question.lengths)}, {seeds_cell(one)} of "
-                f"seeds: difference {low_high}{level}{lower}, p = {_p(one.found.p)}{least}"
-            )
+            least = ", the smallest possible" if one.found.p == one.found.smallest_p else ""
+            known = group == "test" and one.question.lengths == result.test_lengths  # the sentence before names them
+            place = "there" if known else f"at the {group} lengths {spans(one.question.lengths)}"
+            seeds = f"{one.found.n} paired seeds" if one.found.paired else f"{seeds_cell(one)} seeds"
+            lines.append(f"First - second {place}: {low_high}{level} ({seeds}, p = {_p(one.found.p)}{least})")
             break
     family = [one for one in here if one.tests > 1]
-    if family:
+    if family and _takes(family) is None:  # otherwise none can
         differ = sum(one.holm_p < ALPHA for one in family)
         every = family[0].family == PAIRS
         pairs, whom = (f"{len(family)} pairs", "") if every else (f"{len(family)} others", " from the first")
-        takes = _takes(family)
-        can = f"; with so few seeds none can, it takes {takes} pairs of seeds" if takes else ""
         lines.append(
             f"Of {pairs} {differ or 'none'} {'differs' if differ < 2 else 'differ'}{whom} there with p < {ALPHA:g} "
-            f"after Holm's correction{can}"
+            "after Holm's correction"
         )
     return lines
 

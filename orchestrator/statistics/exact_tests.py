@@ -34,12 +34,14 @@ def sign_flip_test(differences: Floats) -> Exact:
     """
     moved = differences[differences != 0]
     ranks = _doubled_ranks(np.abs(moved))
-    counts = np.ones(1)
-    for rank in ranks.tolist():
-        counts = (np.pad(counts, (0, rank)) + np.pad(counts, (rank, 0))) / 2
     total, seen = int(ranks.sum()), int(ranks[moved > 0].sum())
+    weights = np.zeros(total + 1)  # by the sum of the positive ranks
+    weights[0] = 1.0
+    for rank in ranks.tolist():
+        weights[rank:] += weights[: total + 1 - rank].copy()
+        weights /= 2
     apart = np.abs(2 * np.arange(total + 1) - total)
-    return Exact(p=_at_least(counts, apart, abs(2 * seen - total)), smallest=min(1.0, 2.0 ** (1 - len(moved))))
+    return Exact(p=_at_least(weights, apart, abs(2 * seen - total)), smallest=min(1.0, 2.0 ** (1 - len(moved))))
 
 
 def rank_sum_test(first: Floats, second: Floats) -> Exact:
