@@ -38,12 +38,12 @@ def _parts(compared: NamedComparison, console: Console) -> Iterator[RenderableTy
     yield ""
     wide = console.width >= WIDE
     yield rich_table("", difference_columns(result, found, " " if wide else "\n"), wide, tight=True)
+    notes = [f"Here {meaning(found)}", *difference_notes(found)]
+    if len(found) > 1:
+        notes.append("Each group of lengths has a p of its own, without a correction.")
     if compared.first.result is compared.second.result and 1 in (compared.first.row.rank, compared.second.row.rank):
-        chosen = (
-            "One of them was ranked first by the selection lengths, so its difference at these is biased in its favour."
-        )
-        yield prose(chosen, console, result, "dim")
-    yield from (prose(note, console, result, "dim") for note in (f"Here {meaning(found)}", *difference_notes(found)))
+        notes.append("One of them was ranked first by the selection lengths, so its difference at these favours it.")
+    yield from (prose(note, console, result, "dim") for note in notes)
 
 
 def _who(side: Side) -> str:
