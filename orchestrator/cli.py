@@ -193,6 +193,31 @@ def report(
 
 
 @app.command()
+def compare(
+    folder: options.SweepFolder,
+    first: options.Compared,
+    second: options.Compared,
+    metric: Annotated[str | None, typer.Option(help="By default the one that is judged.")] = None,
+    average: Annotated[str | None, typer.Option(help="By default the one that is judged.")] = None,
+    lengths: Annotated[
+        str | None, typer.Option(help="Such as 5,8; by default the test, selection and trained lengths.")
+    ] = None,
+    csv: Annotated[Path | None, typer.Option(metavar="PATH.csv", help="Also write what is printed.")] = None,
+) -> None:
+    """Compare two configurations over their seeds: difference, interval, exact test. Trains nothing."""
+    from orchestrator.report.named_comparison import show_comparison, write_comparison
+    from orchestrator.results.named_comparison import compare_named
+
+    if csv is not None and csv.exists():
+        raise UserError(f"{csv} is there already; name another file, or remove it")
+    found = compare_named(folder, first, second, metric=metric, average=average, lengths=lengths)
+    show_comparison(found, console)
+    if csv is not None:
+        write_comparison(found, csv)
+        _say(f"wrote {csv}")
+
+
+@app.command()
 def publish(folder: options.SweepFolder, tracking_uri: options.TrackingUri = None) -> None:
     """Bring MLflow up to what the ledger says; may be repeated at any time."""
     from orchestrator.report import artifacts

@@ -38,6 +38,9 @@ Maps = Annotated[
     list[str] | None,
     typer.Option(metavar="CONFIGURATION", help="Also draw maps of its kept weights; may be repeated."),
 ]
+Compared = Annotated[
+    str, typer.Argument(metavar="CONFIGURATION", help="Number or config_id; of another sweep: FOLDER/CONFIGURATION.")
+]
 Lengths = Annotated[str | None, typer.Option(help="Evaluated lengths to measure, such as 5,50; by default up to four.")]
 
 

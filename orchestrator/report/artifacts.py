@@ -4,14 +4,15 @@ from pathlib import Path
 
 from orchestrator.figures.curves import configuration_figure, draw_all
 from orchestrator.report.files import csv_tables, write_report
+from orchestrator.report.order_sentence import order_sentence
 from orchestrator.report.page import figure_of
 from orchestrator.report.tables import first_sentence
 from orchestrator.results.summary import Row, Summary
 
 
 def sentences(result: Summary) -> list[str]:
-    """The sentence that calls a configuration best, where there is one."""
-    return first_sentence(result, code="`")
+    """The sentence that calls a configuration best, where there is one, and what the test lengths say of the order."""
+    return [*first_sentence(result, code="`"), *order_sentence(result)]
 
 
 def of_configuration(result: Summary, row: Row) -> dict[Path, str]:

@@ -12,6 +12,7 @@ from typing import Any
 from orchestrator.results.confirmed import Confirmed
 from orchestrator.results.families import family_names, family_points
 from orchestrator.results.hyperparameter_effects import Partial
+from orchestrator.results.seed_comparisons import SeedComparison
 from orchestrator.results.summary import Row, Summary
 from orchestrator.statistics.quartiles import Quartiles
 from orchestrator.wording import spans
@@ -19,6 +20,7 @@ from trainers.files.atomic_file import write_whole
 
 REPORT_CSV, EFFECTS_CSV, AVERAGES_CSV = "report.csv", "effects.csv", "averages.csv"
 CONFIRMED_CSV, FAMILIES_CSV, EVALUATIONS_CSV = "confirmed.csv", "families.csv", "evaluations.csv"
+SEED_COMPARISONS_CSV = "seed_comparisons.csv"
 
 Lines = list[dict[str, Any]]
 QUARTILES = ("median", "q25", "q75")
@@ -89,6 +91,45 @@ def average_lines(result: Summary) -> Lines:
             for name, value in vars(one).items()
         }
         for one in result.comparisons
+    ]
+
+
+def seed_comparison_lines(found: Sequence[SeedComparison]) -> Lines:
+    """seed_comparisons.csv: a line for every comparison and group of lengths; differences are first - second."""
+    return [
+        {
+            "family": one.family,
+            "group": one.question.group,
+            "lengths": spans(one.question.lengths),
+            "metric": one.question.metric,
+            "average": one.question.average,
+            "first": one.first,
+            "second": one.second,
+            "first_median": _number(one.first_median),
+            "second_median": _number(one.second_median),
+            "paired": one.found.paired,
+            "n": one.found.n,
+            "n_second": one.found.n if one.found.paired else one.found.n_second,
+            "difference": _number(one.found.difference),
+            "low": _number(one.found.low),
+            "high": _number(one.found.high),
+            "level": _number(one.found.level),
+            "mean_difference": _number(one.found.mean),
+            "first_better": one.first_better if one.found.paired else "",
+            "second_better": one.second_better if one.found.paired else "",
+            "ties": one.found.ties if one.found.paired else "",
+            "p": _number(one.found.p),
+            "smallest_p": _number(one.found.smallest_p),
+            "holm_p": _number(one.holm_p),
+            "tests": one.tests,
+            "first_seeds": one.first_seeds,
+            "second_seeds": one.second_seeds,
+            "first_failed": one.first_failed,
+            "second_failed": one.second_failed,
+            "shared": one.shared.sentence,
+            "missing": one.found.reason or "",
+        }
+        for one in found
     ]
 
 

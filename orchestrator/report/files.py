@@ -18,6 +18,7 @@ from orchestrator.report.csv_tables import (
     EVALUATIONS_CSV,
     FAMILIES_CSV,
     REPORT_CSV,
+    SEED_COMPARISONS_CSV,
     Lines,
     average_lines,
     configuration_lines,
@@ -25,6 +26,7 @@ from orchestrator.report.csv_tables import (
     effect_lines,
     family_lines,
     last_and_best_lines,
+    seed_comparison_lines,
     write_csv,
 )
 from orchestrator.report.page import figure_of, in_detail, page
@@ -89,6 +91,7 @@ def csv_tables(result: Summary) -> dict[str, Lines]:
     """The CSV files of a report, by name; apart from report.csv those that have something to say."""
     found = {
         EFFECTS_CSV: effect_lines(result) if result.shows_effects else [],
+        SEED_COMPARISONS_CSV: seed_comparison_lines(result.seed_comparisons),
         AVERAGES_CSV: average_lines(result),
         CONFIRMED_CSV: confirmed_lines(result.confirmed),
         FAMILIES_CSV: family_lines(result),

@@ -5,10 +5,13 @@ from collections.abc import Iterator
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.text import Text
 
-from orchestrator.report.csv_tables import EVALUATIONS_CSV, REPORT_CSV
+from orchestrator.report.csv_tables import EVALUATIONS_CSV, REPORT_CSV, SEED_COMPARISONS_CSV
 from orchestrator.report.effect_tables import comparison_columns, comparison_note, effect_columns, effect_notes
 from orchestrator.report.last_and_best_tables import TITLE, last_and_best_columns, last_and_best_notes
 from orchestrator.report.layout import WIDE, prose, rich_table
+from orchestrator.report.seed_comparison_tables import TITLE as OVER_SEEDS
+from orchestrator.report.seed_comparison_tables import comparison_columns as seed_columns
+from orchestrator.report.seed_comparison_tables import comparison_notes as seed_notes
 from orchestrator.report.tables import (
     confirmed_columns,
     headlines,
@@ -19,7 +22,7 @@ from orchestrator.report.tables import (
 )
 from orchestrator.results.summary import Summary
 
-FIRST, FIRST_COMPARED = 20, 5
+FIRST, FIRST_COMPARED, FIRST_PAIRS = 20, 5, 15
 ONLY_WHERE_WIDE = {"against", "members", "quartiles"}  # of the averages, which are in averages.csv and the page too
 
 
@@ -51,6 +54,7 @@ class FullReport:
                 yield rich_table("Searched values", {**place, **values})
         if len(result.rows) > self.rows:
             yield Text(f"... and {len(result.rows) - self.rows} more in {REPORT_CSV}", style="dim")
+        yield from self._over_seeds(console, wide)
         for one in result.confirmed:
             yield ""
             yield rich_table("Search score and confirmed score", confirmed_columns(result, one, "\n"))
@@ -85,6 +89,18 @@ class FullReport:
             yield ""
             yield Text("Figures")
             yield from (Text(f"  {path}", no_wrap=True, overflow="ignore") for path in drawn)
+
+    def _over_seeds(self, console: Console, wide: bool) -> Iterator[RenderableType]:
+        """Configurations against each other, the first lines; the notes are about all of them."""
+        found = self.result.seed_comparisons
+        if not found:
+            return
+        columns = seed_columns(self.result, found[:FIRST_PAIRS], " " if wide else "\n")
+        yield ""
+        yield rich_table(OVER_SEEDS, columns, wide)
+        if (left := len(found) - FIRST_PAIRS) > 0:
+            yield Text(f"... and {left} more in {SEED_COMPARISONS_CSV}", style="dim")
+        yield from (prose(note, console, self.result, "dim") for note in seed_notes(self.result, found))
 
     def _effects(self, console: Console, wide: bool) -> Iterator[RenderableType]:
         """The effects in one table; below WIDE the medians get a table of their own."""

@@ -13,7 +13,7 @@ from orchestrator.results.summary import Summary
 
 WIDE = 140
 LEFT = {"configuration", "hyperparameter", "at lengths", "median by value", "average", "against", "form"}
-LEFT |= {"searched values", "effect of"}
+LEFT |= {"searched values", "effect of", "first", "second"}
 WHOLE = {"configuration", "at lengths"}  # never folded
 INTERVAL = re.compile(r"(?:\S+ )?\[[^\]]*\]|p = \S+")
 

@@ -10,6 +10,9 @@ from orchestrator.figures.maps import undrawn_maps
 from orchestrator.report.effect_tables import comparison_columns, comparison_note, effect_columns, effect_notes
 from orchestrator.report.last_and_best_tables import TITLE, last_and_best_columns, last_and_best_notes
 from orchestrator.report.provenance_tables import provenance_columns, ran_under_columns, ran_under_notes
+from orchestrator.report.seed_comparison_tables import TITLE as OVER_SEEDS
+from orchestrator.report.seed_comparison_tables import comparison_columns as seed_columns
+from orchestrator.report.seed_comparison_tables import comparison_notes as seed_notes
 from orchestrator.report.tables import (
     Columns,
     confirmed_columns,
@@ -45,6 +48,12 @@ def page(result: Summary, drawn: Drawn) -> str:
         f"<p class=note>{html.escape(table_title(result))}</p>",
         _html_table(table),
     ]
+    if result.seed_comparisons:
+        sections += [
+            f"<h2>{OVER_SEEDS}</h2>",
+            *(f"<p class=note>{html.escape(note)}</p>" for note in seed_notes(result, result.seed_comparisons)),
+            _html_table(seed_columns(result, result.seed_comparisons)),
+        ]
     for one in result.confirmed:
         sections += [
             "<h2>Search score and confirmed score</h2>",

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 
 from orchestrator.consoles import command
+from orchestrator.report.order_sentence import order_sentence
 from orchestrator.results.confirmed import Confirmed
 from orchestrator.results.evaluation_choice import BEST
 from orchestrator.results.length_groups import LengthGroups
@@ -17,7 +18,7 @@ def headlines(result: Summary) -> list[str]:
     lines = [state_sentence(result), *counts(result)]
     if not result.rows:
         return lines
-    lines += [selection_sentence(result), *first_sentence(result)]
+    lines += [selection_sentence(result), *first_sentence(result), *order_sentence(result, complete=True)]
     if result.objective.threshold is not None:
         meets = "at most" if result.objective.direction == "minimize" else "at least"
         lines.append(

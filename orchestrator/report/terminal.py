@@ -9,6 +9,8 @@ from orchestrator.report.clear_effects import clear_averages, clear_columns, cle
 from orchestrator.report.csv_tables import CONFIRMED_CSV, EFFECTS_CSV, REPORT_CSV
 from orchestrator.report.full_report import FullReport
 from orchestrator.report.layout import prose, rich_table
+from orchestrator.report.order_sentence import order_sentence
+from orchestrator.report.seed_comparison_tables import short_sentences
 from orchestrator.report.tables import (
     Columns,
     counts,
@@ -41,7 +43,8 @@ class ShortReport:
         result = self.result
         lines = [state_sentence(result), *counts(result)]
         if result.rows:
-            lines += [selection_sentence(result), *first_sentence(result)]
+            lines += [selection_sentence(result), *first_sentence(result), *order_sentence(result)]
+            lines += short_sentences(result)
         lines += _cut(result.notes, NOTES, "report.html")
         yield from (prose(line, console, result) for line in lines)
         for part in (self._configurations(console, options), self._effects(console), self._confirmed(console)):

@@ -34,6 +34,7 @@ from orchestrator.results.objective import (
     score_members,
 )
 from orchestrator.results.ran_under import RanUnder
+from orchestrator.results.shared_streams import Recorded
 from orchestrator.results.summary import Row, Summary
 from orchestrator.statistics.quartiles import Quartiles
 from orchestrator.wording import spans
@@ -70,6 +71,7 @@ def summary(state: SweepState, curves: pd.DataFrame | None = None) -> Summary:
         planned=max(_planned(state.spec), len(state.configurations)) if not state.ended else len(state.configurations),
         objective=objective,
         measured=measured,
+        recorded={config_id: _recorded(state, found) for config_id, found in state.configurations.items()},
         searched=searched,
         rows=tuple(rows),
         bands=bands,
@@ -106,6 +108,11 @@ def _complete(state: SweepState, configuration: ConfigurationState) -> bool:
     return bool(packs) and all(state.packs[pack_id].status in ("complete", "failed") for pack_id in packs)
 
 
+def _recorded(state: SweepState, configuration: ConfigurationState) -> Recorded:
+    keys = {state.packs[member.pack_id].structural_key for member in configuration.members.values()} - {""}
+    return Recorded(resolved=configuration.resolved, structural_keys=frozenset(keys))
+
+
 def _row(
     configuration: ConfigurationState,
     measured: Measured,
@@ -121,7 +128,7 @@ def _row(
         values=configuration.values,
         groups=groups,
         complete=False,
-        seeds_planned=len(members),
+        seeds=tuple(sorted(configuration.members)),
         seeds_run=len(ended),
         seeds_failed=sum(m.status == "failed" for m in ended),
         seeds_crashed=sum(m.status == "failed" and m.failed_at is None for m in ended),

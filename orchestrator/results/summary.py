@@ -21,7 +21,10 @@ from orchestrator.results.last_and_best import LastAndBest
 from orchestrator.results.length_groups import LengthGroups, common_test_lengths, length_groups
 from orchestrator.results.median_curves import Band, CurveKey, at_lengths
 from orchestrator.results.objective import reduced
+from orchestrator.results.order_agreement import OrderAgreement, order_agreement
 from orchestrator.results.ran_under import RanUnder
+from orchestrator.results.seed_comparisons import SeedComparison, seed_comparisons
+from orchestrator.results.shared_streams import Recorded
 from orchestrator.statistics.quartiles import Quartiles
 from orchestrator.wording import NOT_REACHED, spans
 from search_spaces import Objective
@@ -33,7 +36,8 @@ class Row:
     """One configuration. What needs all its seeds (score, rank, quartiles) is None until they have ended.
 
     Of the `seeds_failed` the `seeds_crashed` were lost with a pack that was given up; the others diverged. `beside` has
-    the judged metric on other distributions, at their trained and their test lengths, by metric and group.
+    the judged metric on other distributions, at their trained and their test lengths, by metric and group. `seeds` are
+    those that were planned.
     """
 
     config_id: str
@@ -52,11 +56,16 @@ class Row:
     beside: Mapping[tuple[str, str], Quartiles] = field(default_factory=dict)
     generalization_length: int | None = None
     area_beyond: float | None = None
-    seeds_planned: int = 0
+    seeds: tuple[int, ...] = ()
     seeds_run: int = 0
     seeds_failed: int = 0
     seeds_crashed: int = 0
     form: str = ""
+
+    @property
+    def seeds_planned(self) -> int:
+        """How many seeds were planned."""
+        return len(self.seeds)
 
     @property
     def scored(self) -> Quartiles | None:
@@ -68,8 +77,8 @@ class Row:
 class Summary:
     """A sweep's results; `rows` by score, unfinished configurations last.
 
-    `measured` says what each configuration measures; `deaths` has the error of every pack given up; `code` has the
-    modules of the sweep's own.
+    `measured` says what each configuration measures, `recorded` what else its ledger has of it, both by config_id;
+    `deaths` has the error of every pack given up; `code` has the modules of the sweep's own.
     """
 
     name: str
@@ -80,6 +89,7 @@ class Summary:
     planned: int
     objective: Objective
     measured: Mapping[str, Measured]
+    recorded: Mapping[str, Recorded]
     searched: dict[str, str]
     rows: tuple[Row, ...]
     bands: dict[CurveKey, Band]
@@ -212,6 +222,18 @@ class Summary:
         """The effect of every searched key at the test lengths, which were neither trained on nor selected by."""
         outcomes = {config_id: at.median for config_id, at in self.test_outcomes.items()}
         return effects_on(self._values(), outcomes) if self.test_lengths else ()
+
+    @cached_property
+    def order_agreement(self) -> OrderAgreement | None:
+        """How the orders at selection and test lengths agree; None without test lengths or other configurations."""
+        ranked = {row.config_id: row.score for row in self.rows if row.rank is not None and row.score is not None}
+        test = {config_id: at.median for config_id, at in self.test_outcomes.items() if config_id in ranked}
+        return order_agreement(ranked, test, self.objective.direction) if len(test) > 1 else None
+
+    @cached_property
+    def seed_comparisons(self) -> tuple[SeedComparison, ...]:
+        """Configurations against each other over their seeds."""
+        return seed_comparisons(self)
 
     @cached_property
     def comparisons(self) -> tuple[Comparison, ...]:

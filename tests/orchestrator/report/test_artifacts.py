@@ -19,7 +19,7 @@ FIGURES = {
     "comparison.png", "evaluations.png", "score-training.learning_rate.png", "score-training.batch_size.png",
     "pair-margin_min-margin_bound.png",
 }  # fmt: skip
-TABLES = {"report.csv", "effects.csv", "averages.csv", "evaluations.csv"}
+TABLES = {"report.csv", "effects.csv", "averages.csv", "evaluations.csv", "seed_comparisons.csv"}
 
 
 def test_every_file_is_written_and_has_its_folder(result):

@@ -15,7 +15,7 @@ from orchestrator.results.summarise import summary
 from orchestrator.statistics.quartiles import Quartiles
 from orchestrator.wording import three_digits
 
-SCREEN = 30  # lines
+SCREEN = 33  # lines
 
 
 def noisy(number, seed, average, metric, lengths, step):

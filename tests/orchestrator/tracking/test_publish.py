@@ -100,8 +100,9 @@ def test_lengthwise_publish_uploads_the_report(sweep, children, paths_of):
     result, client = summary(sweep), MlflowClient(default_uri(sweep.folder.parent))
     (experiment,) = [one for one in client.search_experiments() if one.name == "set_complement"]
     (parent,) = client.search_runs([experiment.experiment_id], "tags.`lengthwise.kind` = 'sweep'")
-    (best,) = report.sentences(result)
-    assert best.startswith("Best on ") and best in parent.data.tags["mlflow.note.content"]
+    best, order = report.sentences(result)
+    assert best.startswith("Best on ") and order.startswith("Order at the test lengths ")
+    assert all(said in parent.data.tags["mlflow.note.content"] for said in (best, order))
     made = {f"{folder}/{path.name}".lstrip("/") for path, folder in report.of_sweep(result).items()}
     assert "report.html" in made and "figures/comparison.png" in made
     assert paths_of(client, parent.info.run_id) == {"curves.parquet", "sweep.yaml"} | made

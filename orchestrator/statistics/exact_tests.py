@@ -1,0 +1,93 @@
+"""Exact two-sided tests of two samples by ranks, whatever the ties and infinities, and Holm's correction.
+
+The null distribution is counted in full by dynamic programming over sums of ranks, so no number of seeds needs random
+draws. Ranks are doubled: then those of ties are whole numbers, too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy import stats
+
+from orchestrator.statistics.quartiles import Floats
+
+ALPHA = 0.05
+
+
+class Exact(NamedTuple):
+    """A two-sided p, and the smallest that these samples could have given, had they been as far apart as can be."""
+
+    p: float
+    smallest: float
+
+
+def sign_flip_test(differences: Floats) -> Exact:
+    """Test whether paired differences (n,), without NaN, are as likely to have one sign as the other.
+
+    Wilcoxon's signed-rank statistic over all 2^n assignments of signs (Wilcoxon 1945; Pitman 1937 for the principle).
+    Differences of zero say nothing and are left out; without others p is 1.
+    """
+    moved = differences[differences != 0]
+    ranks = _doubled_ranks(np.abs(moved))
+    total, seen = int(ranks.sum()), int(ranks[moved > 0].sum())
+    weights = np.zeros(total + 1)  # by the sum of the positive ranks
+    weights[0] = 1.0
+    for rank in ranks.tolist():
+        weights[rank:] += weights[: total + 1 - rank].copy()
+        weights /= 2
+    apart = np.abs(2 * np.arange(total + 1) - total)
+    return Exact(p=_at_least(weights, apart, abs(2 * seen - total)), smallest=min(1.0, 2.0 ** (1 - len(moved))))
+
+
+def rank_sum_test(first: Floats, second: Floats) -> Exact:
+    """Test whether two independent samples, without NaN, come from one distribution.
+
+    The rank sum of Wilcoxon, Mann and Whitney over all ways to deal the values out, by its distance from the mean.
+    """
+    count, n = len(first), len(first) + len(second)
+    if not count or count == n:
+        return Exact(p=1.0, smallest=1.0)
+    ranks = _doubled_ranks(np.concatenate([first, second]))
+    total = int(ranks.sum())
+    ways = np.zeros((count + 1, total + 1))  # by how many were dealt to the first, and by the sum of their ranks
+    ways[0, 0] = 1.0
+    for rank in ranks.tolist():
+        ways[1:, rank:] += ways[:-1, : total + 1 - rank].copy()
+    apart = np.abs(n * np.arange(total + 1) - count * total)
+    weights, seen = ways[count] / ways[count].sum(), int(ranks[:count].sum())
+    largest = int(apart[weights > 0].max())
+    return Exact(
+        p=_at_least(weights, apart, abs(n * seen - count * total)), smallest=_at_least(weights, apart, largest)
+    )
+
+
+def holm(p: Sequence[float]) -> list[float]:
+    """Adjust the p of a family of tests (Holm 1979); NaN, a test that was not made, stays NaN and does not count.
+
+    >>> holm([0.01, 0.04, 0.03])
+    [0.03, 0.06, 0.06]
+    """
+    made = sorted((value, place) for place, value in enumerate(p) if not math.isnan(value))
+    adjusted, largest = [math.nan] * len(p), 0.0
+    for rank, (value, place) in enumerate(made):
+        largest = max(largest, min(1.0, (len(made) - rank) * value))
+        adjusted[place] = largest
+    return adjusted
+
+
+def fewest_pairs(tests: int, alpha: float = ALPHA) -> int:
+    """Return how many pairs a test needs so that its p, times the number of `tests` in its family, can reach alpha."""
+    return math.ceil(1 + math.log2(tests / alpha))
+
+
+def _doubled_ranks(values: Floats) -> npt.NDArray[np.int64]:
+    return np.asarray(np.rint(2 * stats.rankdata(values)), dtype=np.int64)
+
+
+def _at_least(weights: Floats, apart: npt.NDArray[np.int64], seen: int) -> float:
+    return min(1.0, float(weights[apart >= seen].sum()))

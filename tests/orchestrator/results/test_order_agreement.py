@@ -1,0 +1,31 @@
+"""Whether the test lengths put other configurations first."""
+
+import math
+
+import pytest
+from scipy import stats
+
+from orchestrator.results.order_agreement import order_agreement
+from orchestrator.statistics.bootstrap import spearman
+
+SCORES = {"a": 0.1, "b": 0.2, "c": 0.3, "d": 0.4, "e": 0.5}
+TEST = {"a": 0.5, "b": 0.7, "c": 0.2, "d": 0.45, "e": 0.9}
+
+
+def test_the_others_that_are_better_are_named_the_most_first():
+    found = order_agreement(SCORES, TEST, "minimize")
+    assert found.better == (("c", pytest.approx(0.3)), ("d", pytest.approx(0.05))) and found.others == 4
+    expected = stats.spearmanr(list(SCORES.values()), list(TEST.values())).statistic
+    assert found.correlation.value == pytest.approx(expected)
+    assert found.correlation == spearman(list(SCORES.values()), list(TEST.values()))
+
+
+def test_it_follows_the_direction_and_equals_are_not_better():
+    found = order_agreement(SCORES, TEST, "maximize")
+    assert [name for name, _ in found.better] == ["e", "b"]
+    assert order_agreement({"a": 1.0, "b": 2.0}, {"a": 0.5, "b": 0.5}, "minimize").better == ()
+
+
+def test_a_first_without_a_finite_median_is_worse_by_infinity():
+    found = order_agreement({"a": 1.0, "b": 2.0, "c": 3.0}, {"a": math.inf, "b": 0.5, "c": math.inf}, "minimize")
+    assert found.better == (("b", math.inf),)

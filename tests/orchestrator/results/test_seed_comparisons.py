@@ -1,0 +1,233 @@
+"""Configurations against each other over their seeds: the numbers by hand, who is compared, what failed seeds do."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from orchestrator.errors import UserError
+from orchestrator.results.named_comparison import compare_named
+from orchestrator.results.seed_comparisons import AGAINST_FIRST, FIRST_TWO, OTHERS, PAIRS
+from orchestrator.results.shared_streams import DATA, INPUTS, WEIGHTS, Recorded, shared_streams
+from orchestrator.results.summarise import summary
+from trainers.config.member import MemberConfig
+from trainers.evaluation_inputs import evaluation_inputs
+from trainers.pack import Pack, State
+from trainers.step import sampled
+
+NORMS = [{"model.norm": norm} for norm in ("none", "pre", "post")]
+GRID = {"space": {"model.norm": {"grid": ["none", "pre", "post"]}}}
+
+
+def by_seed(number, seed, average, metric, lengths, step):
+    """Later configurations are a little worse, by more in later seeds; beyond length 7 the last one is the lowest."""
+    level = 0.1 + 0.01 * number * (1 + seed) + 0.03 * seed
+    return level + 0.02 * np.maximum(lengths - 5, 0) - (0.2 if number == 2 else 0.0) * (lengths > 7)
+
+
+@pytest.fixture
+def three(tmp_path, synthetic_sweep):
+    return summary(synthetic_sweep(tmp_path / "three", NORMS, 6, by_seed, spec=GRID))
+
+
+def at(result, group, first=0, second=1):
+    names = {row.number: row.config_id for row in result.rows}
+    return next(
+        one
+        for one in result.seed_comparisons
+        if one.question.group == group and (one.first, one.second) == (names[first], names[second])
+    )
+
+
+def test_every_pair_of_a_grid_is_compared_at_every_group_of_lengths(three):
+    found = three.seed_comparisons
+    assert [one.question.group for one in found] == ["test"] * 3 + ["selection"] * 3 + ["trained"] * 3
+    assert {one.family for one in found} == {PAIRS} and {one.tests for one in found} == {3}
+    for group, lengths in (("trained", range(1, 6)), ("selection", (6, 7)), ("test", range(8, 12))):
+        for second in (1, 2):
+            one = at(three, group, 0, second)
+            values = [
+                [float(np.mean([np.float32(by_seed(number, seed, "ema", "", np.array([s]), 100)[0]) for s in lengths]))
+                 for seed in range(6)]
+                for number in (0, second)
+            ]  # fmt: skip
+            difference = np.subtract(*values)
+            assert one.question.lengths == tuple(lengths)
+            assert one.found.difference == pytest.approx(np.median(difference))
+            assert (one.found.low, one.found.high) == pytest.approx((difference.min(), difference.max()))
+            assert one.found.level == pytest.approx(0.96875)
+            assert (one.first_median, one.second_median) == pytest.approx(tuple(np.median(values, axis=1)))
+            assert one.found.p == stats.wilcoxon(difference, method="exact").pvalue == 2**-5
+            assert one.holm_p == 3 * 2**-5
+            assert (one.first_better, one.second_better) == ((0, 6) if (group, second) == ("test", 2) else (6, 0))
+
+
+def test_better_follows_the_direction(tmp_path, synthetic_sweep):
+    spec = {**GRID, "objective.metric": "margin", "objective.direction": "maximize"}
+    result = summary(synthetic_sweep(tmp_path / "up", NORMS, 3, by_seed, spec=spec))
+    assert [row.number for row in result.rows] == [2, 1, 0]
+    assert at(result, "selection", 2, 0).first_better == 3 and at(result, "test", 2, 0).second_better == 3
+
+
+def test_failed_seeds_follow_the_policy(tmp_path, synthetic_sweep):
+    found = {}
+    for policy in ("worst", "exclude", "fail"):
+        lost = {(0, 1): 10, (1, 1): 10, (1, 4): 60}
+        spec = {**GRID, "objective.failed_seeds": policy}
+        result = summary(synthetic_sweep(tmp_path / policy, NORMS, 6, by_seed, lost, spec=spec))
+        found[policy] = [one for one in result.seed_comparisons if one.question.group == "test"]
+    worst = next(one for one in found["worst"] if one.first_failed == 1 and one.second_failed == 2)
+    assert (worst.found.n, worst.found.ties, worst.found.first_smaller) == (6, 1, 5)  # both lost: neither is smaller
+    assert worst.found.low == -math.inf and math.isnan(worst.found.mean)
+    left = next(one for one in found["exclude"] if one.first_failed == 1 and one.second_failed == 2)
+    assert left.found.n == 4 and math.isfinite(left.found.mean)
+    assert found["fail"] == []  # one configuration of three is left
+
+
+def test_seeds_of_a_pack_that_died_count_as_failed(tmp_path, synthetic_sweep):
+    state = synthetic_sweep(tmp_path / "died", NORMS, 4, by_seed, died=[1], spec=GRID)
+    result = summary(state)
+    assert [row.failed for row in result.rows] == [False, False, True]
+    assert len(result.seed_comparisons) == 3  # a configuration that failed is compared with nothing
+    died = compare_named(state.folder, "0", "1").found[0]
+    assert (died.first_failed, died.second_failed) == (0, 4) and died.found.first_smaller == 4
+
+
+def test_who_is_compared(tmp_path, synthetic_sweep):
+    rates = [{"training.learning_rate": 0.001 * (n + 1), "model.norm": ("none", "pre")[n % 2]} for n in range(8)]
+    searched = {"training.learning_rate": {"log_uniform": [0.001, 0.1]}, "model.norm": {"choice": ["none", "pre"]}}
+    drawn = summary(synthetic_sweep(tmp_path / "drawn", rates, 3, by_seed, spec={"space": searched}))
+    assert {one.family for one in drawn.seed_comparisons} == {FIRST_TWO} and len(drawn.seed_comparisons) == 3
+    assert math.isnan(drawn.seed_comparisons[0].found.low) and drawn.seed_comparisons[0].tests == 1
+    draws = [{"training.learning_rate": rate, **norm} for rate in (0.001, 0.002, 0.003) for norm in NORMS]
+    crossed = {"training.learning_rate": searched["training.learning_rate"], **GRID["space"]}
+    grid = summary(synthetic_sweep(tmp_path / "crossed", draws, 3, by_seed, spec={"space": crossed}))
+    first = grid.rows[0].values["training.learning_rate"]
+    values = {row.config_id: row.values for row in grid.rows}
+    of_grid = [one for one in grid.seed_comparisons if one.family == PAIRS]
+    assert len(of_grid) == 9
+    assert {values[name]["training.learning_rate"] for one in of_grid for name in (one.first, one.second)} == {first}
+    many = [{"training.learning_rate": 0.001 * (n + 1)} for n in range(25)]
+    wide = summary(synthetic_sweep(tmp_path / "wide", many, 2, by_seed, spec={"search.sampler": "listed"}))
+    against = [one for one in wide.seed_comparisons if one.question.group == "test"]
+    assert {one.family for one in against} == {AGAINST_FIRST} and len(against) == OTHERS
+    assert {one.first for one in against} == {wide.rows[0].config_id}
+    assert summary(synthetic_sweep(tmp_path / "one", NORMS[:1], 3, by_seed, spec=GRID)).seed_comparisons == ()
+
+
+BASE = {
+    "task": {"name": "set_complement", "vocabulary": 12, "train_length": 5, "target": "sampled"},
+    "model": {"name": "attention_only", "width": 8, "value_width": 8, "norm": "none", "dropout": 0.0},
+    "training": {"steps": 10, "batch_size": 4, "learning_rate": 0.01, "averages": {"raw": {"kind": "raw"}}},
+    "evaluation": {"samples": 20},
+}
+
+
+def member_of(changes):
+    tree = {name: dict(section) for name, section in BASE.items()}
+    for key, value in changes.items():
+        section, _, name = key.partition(".")
+        tree[section][name] = value
+    return MemberConfig.from_dict({**tree, "seed": 3})
+
+
+def drawn_by(member):
+    """What the member's seed really gives it: the batch of a step, the test inputs, the weights before the first."""
+    pack = Pack([member], torch.device("cpu"))
+    data = [batch.tokens for batch in sampled(pack, torch.tensor(2), member.optimization.batch_size)]
+    inputs = [test.batch.tokens for test in evaluation_inputs(pack)]
+    return {DATA: data, INPUTS: inputs, WEIGHTS: [State.initial(pack).theta]}
+
+
+@pytest.mark.parametrize(
+    ("changes", "apart", "unsure"),
+    [
+        ({}, (), ()),
+        ({"training.learning_rate": 0.1}, (), ()),
+        ({"training.steps": 20}, (), ()),
+        ({"model.dropout": 0.2}, (), ()),
+        ({"model.norm": "pre"}, (WEIGHTS,), ()),
+        ({"model.width": 16}, (WEIGHTS,), ()),
+        ({"training.batch_size": 8}, (DATA,), (DATA,)),
+        ({"evaluation.samples": 10}, (INPUTS,), (INPUTS,)),
+        ({"task.target": "soft"}, (DATA, INPUTS), (DATA, INPUTS)),
+        ({"task.vocabulary": 10}, (DATA, INPUTS, WEIGHTS), (DATA, INPUTS)),
+    ],
+)
+def test_what_is_said_to_be_shared_is_the_same_to_the_bit(changes, apart, unsure):
+    members = [member_of({}), member_of(changes)]
+    resolved = [{key: value for key, value in one.to_dict().items() if key != "seed"} for one in members]
+    recorded = [
+        Recorded(resolved=tree, structural_keys=frozenset({one.structural_key}))
+        for tree, one in zip(resolved, members, strict=True)
+    ]
+    found = shared_streams(*recorded)
+    assert tuple(found.apart) == apart and set(found.unsure) & set(apart) == set(unsure)
+    assert set(found.differing) == set(changes)
+    real = [drawn_by(member) for member in members]
+    for what in (DATA, INPUTS, WEIGHTS):
+        pairs = list(zip(real[0][what], real[1][what], strict=False))
+        same = len(real[0][what]) == len(real[1][what]) and all(torch.equal(one, other) for one, other in pairs)
+        assert same or what in apart
+        assert not same or what not in apart or what in unsure
+    swapped = shared_streams(*reversed(recorded))
+    assert (swapped.same, dict(swapped.apart)) == (found.same, dict(found.apart))
+
+
+def test_without_the_classes_weights_may_differ_and_a_pack_still_shares_all():
+    rest = {"task": {"name": "gone"}, "training": {"steps": 10}}
+    resolved = [{**rest, "model": {"name": "lost", "dropout": rate}} for rate in (0.0, 0.1)]
+    apart = shared_streams(*(Recorded(resolved=tree, structural_keys=frozenset()) for tree in resolved))
+    assert apart.sentence == "same training data, test inputs; initial weights may differ (model.dropout)"
+    together = shared_streams(*(Recorded(resolved=tree, structural_keys=frozenset({"k"})) for tree in resolved))
+    assert together.sentence == "same training data, test inputs, initial weights"
+
+
+def test_two_sweeps_are_compared_and_other_seeds_are_no_pairs(tmp_path, synthetic_sweep):
+    here = synthetic_sweep(tmp_path / "here", NORMS, 6, by_seed, spec=GRID)
+    synthetic_sweep(tmp_path / "more", NORMS, 9, by_seed, spec=GRID)
+    synthetic_sweep(tmp_path / "other", NORMS, range(6, 10), by_seed, spec=GRID)
+    more = compare_named(here.folder, "0", f"{tmp_path / 'more'}/1").found[0]
+    assert more.found.paired and more.found.n == 6 and more.unmatched == 3
+    assert more.found == compare_named(here.folder, "0", "1").found[0].found
+    other = compare_named(here.folder, "0", f"{tmp_path / 'other'}/1").found[0]
+    assert not other.found.paired and (other.found.n, other.found.n_second) == (6, 4)
+    assert other.found.p == pytest.approx(2 / math.comb(10, 4)) and math.isnan(other.found.low)
+
+
+def test_a_comparison_can_ask_for_another_metric_average_and_lengths(three):
+    folder = three.folder
+    asked = compare_named(folder, "0", "1", metric="margin", average="raw", lengths="8, 11").found
+    (one,) = asked
+    question = one.question
+    assert (question.group, question.lengths, question.metric, question.average) == ("asked", (8, 11), "margin", "raw")
+    assert question.direction == "maximize" and one.first_better == 0 and one.holm_p == one.found.p
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ({"second": "7"}, "there is no configuration 7; it has 3"),
+        ({"second": "0"}, "are one configuration"),
+        ({"metric": "margni"}, "--metric margni: did you mean margin?"),
+        ({"average": "emma"}, "--average emma: did you mean ema?"),
+        ({"lengths": "99"}, "--lengths '99': allowed: different lengths that both were evaluated at (1-11)"),
+        ({"lengths": "a"}, "--lengths 'a'"),
+    ],
+)
+def test_what_is_not_there_is_named(three, words, said):
+    names = {"first": "0", "second": "1", **words}
+    with pytest.raises(UserError) as caught:
+        compare_named(three.folder, names.pop("first"), names.pop("second"), **names)
+    assert said in str(caught.value)
+
+
+def test_a_configuration_that_has_not_ended_is_refused(tmp_path, synthetic_sweep):
+    state = synthetic_sweep(tmp_path / "going", NORMS, 3, by_seed, spec=GRID, ended=False)
+    with pytest.raises(UserError, match="has not ended"):
+        compare_named(state.folder, "0", "1")
+    assert summary(state).seed_comparisons == () and summary(state).order_agreement is None

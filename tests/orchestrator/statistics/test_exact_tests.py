@@ -1,0 +1,128 @@
+"""Exact tests of two samples against scipy, against every assignment in turn, and against chance itself."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from statsmodels.stats.multitest import multipletests
+
+from orchestrator.statistics.exact_tests import fewest_pairs, holm, rank_sum_test, sign_flip_test
+
+inf, nan = math.inf, math.nan
+FEW_VALUES = st.sampled_from([-inf, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0, inf])
+
+
+def by_every_sign(differences: np.ndarray) -> float:
+    """The share of all assignments of signs whose signed-rank sum is as far from zero as the one seen."""
+    moved = differences[differences != 0]
+    ranks = stats.rankdata(np.abs(moved))
+    seen = abs((np.sign(moved) * ranks).sum())
+    sums = [abs((np.array(signs) * ranks).sum()) for signs in itertools.product((-1, 1), repeat=len(moved))]
+    return float(np.mean([found >= seen - 1e-9 for found in sums]))
+
+
+def by_every_deal(first: np.ndarray, second: np.ndarray) -> float:
+    """The share of all deals of the ranks whose sum is as far from its mean as the one seen."""
+    ranks = stats.rankdata(np.concatenate([first, second]))
+    mean = len(first) * ranks.mean()
+    seen = abs(ranks[: len(first)].sum() - mean)
+    deals = itertools.combinations(range(len(ranks)), len(first))
+    return float(np.mean([abs(ranks[list(deal)].sum() - mean) >= seen - 1e-9 for deal in deals]))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(FEW_VALUES, min_size=0, max_size=8))
+def test_a_sign_flip_test_counts_every_assignment(values: list[float]) -> None:
+    found = sign_flip_test(np.array(values))
+    assert found.p == pytest.approx(by_every_sign(np.array(values)))
+    moved = sum(value != 0 for value in values)
+    assert found.smallest == min(1.0, 2.0 ** (1 - moved)) <= found.p
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(FEW_VALUES, min_size=1, max_size=5), st.lists(FEW_VALUES, min_size=1, max_size=5))
+def test_a_rank_sum_test_counts_every_deal(first: list[float], second: list[float]) -> None:
+    x, y = np.array(first), np.array(second)
+    found, other = rank_sum_test(x, y), rank_sum_test(y, x)
+    assert found.p == pytest.approx(by_every_deal(x, y))
+    assert other.p == pytest.approx(found.p)
+    assert 0 < found.smallest <= found.p + 1e-12
+
+
+@pytest.mark.parametrize("n", [2, 5, 9, 20])
+def test_they_are_the_exact_tests_of_scipy(n: int) -> None:
+    rng = np.random.default_rng(n)
+    for shift in (0.0, 0.8):
+        x, y = rng.normal(size=n), rng.normal(size=n + 2) + shift
+        assert sign_flip_test(x - y[:n]).p == pytest.approx(stats.wilcoxon(x - y[:n], method="exact").pvalue)
+        assert rank_sum_test(x, y).p == pytest.approx(stats.mannwhitneyu(x, y, method="exact").pvalue)
+
+
+def test_with_ties_they_are_permutation_tests_of_scipy() -> None:
+    difference = np.array([1.0, 1.0, -2.0, 3.0, 3.0, 0.5, -1.0])
+
+    def signed_ranks(values: np.ndarray, axis: int = 0) -> np.ndarray:
+        return (np.sign(values) * stats.rankdata(np.abs(values), axis=axis)).sum(axis=axis)
+
+    flips = stats.permutation_test((difference,), signed_ranks, permutation_type="samples", n_resamples=np.inf)
+    assert sign_flip_test(difference).p == pytest.approx(flips.pvalue)
+    x, y = np.array([1.0, 2.0, 2.0, 5.0]), np.array([2.0, 3.0, 6.0, 6.0])
+    dealt = stats.permutation_test(
+        (stats.rankdata(np.concatenate([x, y]))[:4], stats.rankdata(np.concatenate([x, y]))[4:]),
+        lambda a, b, axis: a.sum(axis=axis), vectorized=True, n_resamples=np.inf,
+    )  # fmt: skip
+    assert rank_sum_test(x, y).p == pytest.approx(dealt.pvalue)
+
+
+def test_five_seeds_cannot_go_below_a_sixteenth() -> None:
+    assert sign_flip_test(np.arange(1.0, 6)) == (0.0625, 0.0625)
+    assert sign_flip_test(np.array([0.0, 0.0, 1.0])) == (1.0, 1.0)
+    assert sign_flip_test(np.array([])) == (1.0, 1.0)
+    assert rank_sum_test(np.arange(5.0), np.arange(5.0) + 9).p == pytest.approx(2 / math.comb(10, 5))
+    assert rank_sum_test(np.ones(4), np.ones(4)) == (1.0, 1.0)
+    assert rank_sum_test(np.array([]), np.ones(4)) == (1.0, 1.0)
+
+
+def test_many_seeds_are_counted_in_full_too() -> None:
+    rng = np.random.default_rng(0)
+    difference = rng.normal(size=400) + 0.1
+    assert sign_flip_test(difference).p == pytest.approx(stats.wilcoxon(difference, method="approx").pvalue, rel=0.05)
+    x, y = rng.normal(size=60), rng.normal(size=50) + 0.4
+    about = stats.mannwhitneyu(x, y, method="asymptotic").pvalue
+    assert rank_sum_test(x, y).p == pytest.approx(about, rel=0.05)
+
+
+@pytest.mark.parametrize("n", [5, 6, 8])
+def test_no_more_than_five_of_a_hundred_are_rejected_where_nothing_differs(n: int) -> None:
+    """Seeds of one fate in both configurations, whose noise is heavy-tailed, or whose data are all that is shared."""
+    rng, count = np.random.default_rng(n), 1000
+    fate = rng.random((count, n)) < 0.3
+    noise = rng.standard_t(2, size=(2, count, n))
+    same = 0.5 * fate + 0.02 * noise
+    apart = 0.5 * (rng.random((2, count, n)) < 0.3) + 0.02 * noise
+    for x, y in (same, apart):
+        rejected = [sign_flip_test(one).p <= 0.05 for one in x - y]
+        assert np.mean(rejected) <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / count)
+    rejected = [rank_sum_test(one, other).p <= 0.05 for one, other in zip(*apart, strict=True)]
+    assert np.mean(rejected) <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / count)
+
+
+def test_holms_correction_is_that_of_statsmodels() -> None:
+    for count in (1, 2, 5, 15):
+        p = (np.random.default_rng(count).random(count) ** 3).round(2).tolist()  # small ones, and ties
+        assert holm(p) == pytest.approx(multipletests(p, method="holm")[1])
+        with_a_gap = holm([nan, *p])
+        assert math.isnan(with_a_gap[0]) and with_a_gap[1:] == holm(p)
+
+
+def test_pairs_that_are_needed() -> None:
+    for tests in (1, 3, 10, 15, 20):
+        n = fewest_pairs(tests)
+        assert tests * 2.0 ** (1 - n) <= 0.05 < tests * 2.0 ** (2 - n)
+    assert fewest_pairs(1) == 6

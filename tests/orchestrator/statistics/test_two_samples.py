@@ -1,0 +1,131 @@
+"""Two configurations over their seeds: what does not change, what failed seeds do, how often intervals cover."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from orchestrator.statistics.two_samples import FEWEST_PAIRS, TwoSamples, compare_groups, compare_pairs, median_interval
+
+inf = math.inf
+PAIRS = st.lists(st.tuples(st.integers(-9, 9), st.integers(-9, 9)), min_size=1, max_size=12)
+WITH_INFINITE = st.sampled_from([0.0, 1.0, 2.5, inf])
+
+
+def test_a_comparison_of_pairs_by_hand() -> None:
+    first = np.array([0.1, 0.5, 0.3, 0.9, 0.2, 0.7])
+    second = np.array([0.3, 0.4, 0.7, 1.9, 0.2, 1.0])
+    found = compare_pairs(first, second)
+    assert (found.n, found.n_second, found.paired) == (6, None, True)
+    assert found.difference == pytest.approx(-0.25)
+    assert found.mean == pytest.approx(-1.8 / 6)
+    assert (found.low, found.high) == pytest.approx((-1.0, 0.1))
+    assert found.level == pytest.approx(1 - 2 / 64)
+    assert (found.first_smaller, found.second_smaller, found.ties) == (4, 1, 1)
+    assert found.p == 0.125  # of 32 signs 4 sums as extreme: the smallest rank alone against the rest, or none
+    assert found.smallest_p == 2**-4
+    assert found.reason is None
+
+
+def same(one: TwoSamples, other: TwoSamples) -> bool:
+    """Whether two comparisons are equal but for rounding."""
+    numbers = [[value for value in vars(of).values() if isinstance(value, float)] for of in (one, other)]
+    return numbers[0] == pytest.approx(numbers[1], nan_ok=True) and one.reason == other.reason
+
+
+@settings(max_examples=40, deadline=None)
+@given(PAIRS, st.integers(-50, 50), st.randoms())
+def test_swapping_flips_signs_and_neither_order_nor_a_common_shift_matters(pairs, shift, random) -> None:  # type: ignore[no-untyped-def]
+    x, y = np.array(pairs, dtype=float).T
+    for compare in (compare_pairs, compare_groups):
+        found, swapped = compare(x, y), compare(y, x)
+        assert (swapped.difference, swapped.mean) == pytest.approx((-found.difference, -found.mean))
+        assert (swapped.p, swapped.smallest_p) == pytest.approx((found.p, found.smallest_p))
+        assert (swapped.first_smaller, swapped.second_smaller) == (found.second_smaller, found.first_smaller)
+        if not math.isnan(found.low):
+            assert (swapped.low, swapped.high) == (-found.high, -found.low)
+        moved = compare(x + shift, y + shift)
+        assert same(moved, found)
+        if compare is compare_pairs:  # a constant on one side moves the difference and its ends by it
+            moved = compare(x + shift, y)
+            assert moved.difference == found.difference + shift
+            assert math.isnan(found.low) or (moved.low, moved.high) == (found.low + shift, found.high + shift)
+    shuffled = random.sample(pairs, len(pairs))
+    assert same(compare_pairs(*np.array(shuffled, dtype=float).T), compare_pairs(x, y))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(WITH_INFINITE, WITH_INFINITE), min_size=1, max_size=9))
+def test_infinite_differences_rank_and_never_become_nan(pairs: list[tuple[float, float]]) -> None:
+    x, y = np.array(pairs).T
+    found, swapped = compare_pairs(x, y), compare_pairs(y, x)
+    assert found.p == pytest.approx(swapped.p) and found.first_smaller == swapped.second_smaller
+    assert math.isnan(found.difference) or found.difference == -swapped.difference
+    assert found.ties == sum(one == other for one, other in pairs)
+    finite = np.nan_to_num(x, posinf=1e30), np.nan_to_num(y, posinf=1e30)
+    assert found.p == pytest.approx(compare_pairs(*finite).p)  # infinite is only very large
+    groups = compare_groups(x, y)
+    assert groups.p == pytest.approx(compare_groups(*finite).p)
+
+
+@pytest.mark.parametrize("n", range(1, 6))
+def test_few_pairs_have_no_interval_and_say_so(n: int) -> None:
+    found = compare_pairs(np.zeros(n), np.arange(1.0, n + 1))
+    assert math.isnan(found.low) and math.isnan(found.level)
+    assert found.reason == f"{n} pair{'' if n == 1 else 's'} of seeds: too few for a 95 % interval (at least 6)"
+    assert found.p == found.smallest_p == 2.0 ** (1 - n)
+
+
+def test_no_seeds_are_no_error() -> None:
+    none = np.array([])
+    assert compare_pairs(none, none).reason == "no seed has a value in both configurations"
+    assert compare_groups(none, np.ones(2)).reason == "a configuration has no seed with a value"
+
+
+def test_groups_have_a_difference_of_medians_and_no_interval() -> None:
+    found = compare_groups(np.array([1.0, 2.0, 9.0]), np.array([4.0, 5.0, 6.0, 8.0]))
+    assert (found.n, found.n_second, found.paired) == (3, 4, False)
+    assert found.difference == -3.5 and found.mean == pytest.approx(4 - 5.75)
+    assert math.isnan(found.low) and "without assumptions" in str(found.reason)
+    assert found.p == pytest.approx(stats.mannwhitneyu([1, 2, 9], [4, 5, 6, 8], method="exact").pvalue)
+    assert compare_groups(np.array([inf]), np.array([inf])).difference == 0
+
+
+@pytest.mark.parametrize("n", range(1, 65))
+def test_the_level_is_the_probability_of_the_order_statistics(n: int) -> None:
+    k, level = median_interval(n)
+    assert (k > 0) == (n >= FEWEST_PAIRS)
+    if k:
+        assert level == pytest.approx(stats.binom.cdf(n - k, n, 0.5) - stats.binom.cdf(k - 1, n, 0.5))
+        assert level >= 0.95 > stats.binom.cdf(n - k - 1, n, 0.5) - stats.binom.cdf(k, n, 0.5)
+
+
+KINDS = {
+    "normal": (lambda rng, shape: rng.normal(size=shape), 0.0),
+    "skewed": (lambda rng, shape: rng.exponential(size=shape), math.log(2)),
+    "heavy tails": (lambda rng, shape: rng.standard_t(2, size=shape), 0.0),
+    "some seeds do not learn": (
+        lambda rng, shape: np.where(rng.random(shape) < 0.7, 0.0, 0.5) + 0.02 * rng.random(shape),
+        0.02 * 0.5 / 0.7,
+    ),
+    "all or nothing": (lambda rng, shape: np.where(rng.random(shape) < 0.7, 0.0, 0.5), 0.0),
+    "lost for good": (lambda rng, shape: np.where(rng.random(shape) < 0.3, inf, rng.normal(size=shape)), 0.5659488),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("n", [6, 8, 20])
+def test_intervals_cover_as_often_as_they_say(kind: str, n: int) -> None:
+    """Whatever the differences are: exactly their level where no values are equal, more where they are."""
+    draw, median = KINDS[kind]
+    samples = draw(np.random.default_rng(n), (600, n))
+    found = [compare_pairs(sample, np.zeros(n)) for sample in samples]
+    level, sigma = found[0].level, math.sqrt(0.05 * 0.95 / len(found))
+    covered = np.mean([one.low <= median <= one.high for one in found])
+    assert covered >= level - 3 * sigma
+    assert kind == "all or nothing" or covered <= level + 3 * sigma
