@@ -87,7 +87,7 @@ def effect_notes(result: Summary) -> list[str]:
     if any(effect.differences and not math.isnan(effect.correlation) for effect in effects):
         notes.append(f"Rank correlation of a key with differences: the median of those within {result.design.unit}.")
     if apart := list(dict.fromkeys(effect.key for effect in effects if not effect.matched)):
-        notes.append(f"No two configurations differ in {' or '.join(apart)} alone: other keys may make the difference.")
+        notes.append(f"Other keys change along with {', '.join(apart)} and may make the difference.")
     if shown := [effect for effect in effects if effect.partial]:
         notes.append(
             "Standardised slope, others held: least squares on the ranks of all hyperparameters at once, in standard "
@@ -106,9 +106,10 @@ def effect_notes(result: Summary) -> list[str]:
 def shown_intervals(effects: Iterable[Effect]) -> Iterator[tuple[float, float]]:
     """The ends of every interval that is given with an effect."""
     for effect in effects:
-        for one in (effect, *effect.differences, *effect.partial):
-            if not math.isnan(one.low):
-                yield one.low, one.high
+        ends = [(effect.low, effect.high)]
+        ends += [(one.low, one.high) for one in effect.differences]
+        ends += [(one.low, one.high) for one in effect.partial]
+        yield from (one for one in ends if not math.isnan(one[0]))
 
 
 def chance(intervals: int) -> str:
@@ -136,22 +137,21 @@ def comparison_columns(result: Summary, gap: str = " ") -> Columns:
     }
 
 
+CHOSEN = "The evaluation of both is the one chosen by the objective's average."
+
+
 def comparison_note(result: Summary) -> str:
     """How to read the comparison of averages, and why intervals are missing."""
     of, unit = result.objective, result.design.unit
     reasons = list(dict.fromkeys(one.reason for one in result.comparisons if one.reason))
     return " ".join(
         [
-            f"Differences of {of.metric}, average minus the objective's ({of.average}), of the same trained member. The "
-            f"members of one of the n {unit} are not independent of each other, so it counts with its median "
-            f"difference: the number is the median over {unit}, interval and tests are over {unit}. An interval is "
-            "between two of these medians, and covers in 95 % or more, whatever their distribution. Quartiles, lower "
-            "and higher are over members.",
-            *(
-                ["The evaluation of both is the one chosen by the objective's average."]
-                if of.evaluation == BEST
-                else []
-            ),
+            f"Differences of {of.metric}, average minus the objective's ({of.average}), of the same trained member. "
+            f"Members of one of the n {unit} are not independent of each other, so each counts with the median "
+            f"difference of its members: the number, interval and tests are over {unit}. An interval is between two "
+            "of these medians, and covers in 95 % or more, whatever their distribution. Quartiles, lower and higher "
+            "are over members.",
+            *([CHOSEN] if of.evaluation == BEST else []),
             *(f"Numbers that are not given: {reason}." for reason in reasons),
         ]
     )

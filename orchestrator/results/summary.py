@@ -193,9 +193,8 @@ class Summary:
     def effects(self) -> tuple[Effect, ...]:
         """The effect of every searched key on the score, at the selection lengths."""
         scores = {row.config_id: row.score for row in self.rows if row.complete}
-        return effects_on(
-            self._values(), scores, self.design, self._members(self.objective.lengths, self.objective.reduce)
-        )
+        members = self._members(self.objective.lengths, self.objective.reduce)
+        return effects_on(self._values(), scores, self.design, members)
 
     @cached_property
     def test_outcomes(self) -> dict[str, Quartiles]:

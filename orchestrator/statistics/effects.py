@@ -17,7 +17,7 @@ from scipy import stats
 
 from orchestrator.statistics.design import ADAPTIVE, Design
 from orchestrator.statistics.intervals import LEVEL, spearman
-from orchestrator.statistics.quartiles import Floats
+from orchestrator.statistics.quartiles import Floats, middle
 from orchestrator.statistics.within import Cells, compare_within
 
 Values = Mapping[str, Mapping[str, Any]]
@@ -49,7 +49,8 @@ def effects(
     A key that was drawn is judged over the units of the design, each with one value and one score: of the grid points
     of a draw the mean rank, each among the draws at that grid point. Columns: correlation, low, high (numbers: Spearman
     with its interval at `level`); p (categories: Kruskal-Wallis, where every value has two units). A key that is
-    compared within units, see `compare_within`: differences (up to FEW_VALUES values); correlation (numbers of three values or more); p.
+    compared within units, see `compare_within`: differences (up to FEW_VALUES values); correlation (numbers of three
+    values or more); p.
 
     hyperparameter; kind ("numeric" when every value is a number, else "categorical"); unit, what n counts; dropped,
     configurations (failed ones, and those used); values (how many different ones); test (whose p it is); medians,
@@ -70,7 +71,7 @@ def effects(
         row |= {"test": "", "differences": (), "matched": True, "unit": design.unit, "reason": None}
         row |= {"hyperparameter": name, "kind": "numeric" if numeric else "categorical", "values": len(groups)}
         row |= {"dropped": len(having) - len(used), "configurations": len(used)}
-        row["medians"] = {value: _median(group) for value, group in groups.items()} if few else None
+        row["medians"] = {value: middle(group.tolist()) for value, group in groups.items()} if few else None
         row["counts"] = {value: len(group) for value, group in groups.items()} if few else None
         if design.compared(name):
             labels = list(groups)
@@ -142,7 +143,7 @@ def per_unit(used: Values, scores: Scores, design: Design) -> list[tuple[str, fl
     Of a draw at several grid points that is the mean of its ranks, scaled to between 0 and 1, each among all draws at
     that grid point: grid points of a higher level or wider spread weigh no more, and one that failed is left out.
     """
-    score_of = {config: float(scores[config] if scores[config] is not None else math.nan) for config in used}
+    score_of = {config: math.nan if (score := scores[config]) is None else score for config in used}
     if design.kind != "grid_by_random":
         return list(score_of.items())
     points: dict[Hashable, list[str]] = {}
@@ -176,12 +177,6 @@ def groups_of(values: Sequence[Any], score: Floats) -> dict[str, Floats]:
     numbers = sorted((label for label in first if is_numeric([first[label]])), key=lambda label: float(first[label]))
     order = [*numbers, *sorted(first.keys() - set(numbers))]
     return {label: score[[other == label for other in labels]] for label in order}
-
-
-def _median(group: Floats) -> float:
-    ordered = np.sort(group)
-    low, high = float(ordered[(len(ordered) - 1) // 2]), float(ordered[len(ordered) // 2])
-    return low if low == high else (low + high) / 2
 
 
 def hyperparameters(values_by_config: Values) -> list[str]:

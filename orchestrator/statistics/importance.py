@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -41,24 +41,26 @@ def importances(
     used = [name for name in names if name not in reasons]
     by_draw = design is not None and design.kind == "grid_by_random"
     n = len({design.draw[config] for config in scored}) if design and by_draw else len(scored)
+    of = f"n = {n}{' draws' if by_draw else ''}"
     fewest = max(FEWEST_FOR_IMPORTANCE, PER_HYPERPARAMETER * len(used))
     response = stats.rankdata(np.array([scores[config] for config in scored], dtype=np.float64))
     problem = None
     if n < fewest:
-        problem = f"n = {n}{' draws' if by_draw else ''} is too few for the importance of {len(used)} hyperparameters (at least {fewest})"
+        problem = f"{of} is too few for the importance of {len(used)} hyperparameters (at least {fewest})"
     elif len(used) < 2:
         problem = "it is the only one that varies"
     elif len(np.unique(response)) < 2:
         problem = "the score is the same everywhere"
-    columns = {
-        name: (np.asarray(stats.rankdata(values[name])) / len(scored)).tolist()
-        if is_numeric(values[name])
-        else labels[name]
-        for name in used
-    }
+    columns = {name: _ranks(values[name]) if is_numeric(values[name]) else labels[name] for name in used}
     found = _fanova(columns, response.tolist(), seed) if problem is None else {}
     rows = [(name, found.get(name, math.nan), n, reasons.get(name, problem)) for name in names]
     return pd.DataFrame(rows, columns=list(IMPORTANCE_COLUMNS)).astype({"reason": object})
+
+
+def _ranks(values: Sequence[Any]) -> list[float]:
+    """Ranks as shares of the highest."""
+    ranks: list[float] = (np.asarray(stats.rankdata(values)) / len(values)).tolist()
+    return ranks
 
 
 def _fanova(columns: Mapping[str, list[Any]], response: list[float], seed: int) -> dict[str, float]:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from scipy import stats
 
-from orchestrator.statistics.quartiles import Floats, quartiles
+from orchestrator.statistics.quartiles import Floats, middle
 
 LEVEL = 0.95
 FEWEST_FOR_MEDIAN = 6  # of five values all lie on one side of their median more often than in 5 of 100 samples
@@ -111,6 +112,7 @@ def median(values: Iterable[float] | Floats, *, level: float = LEVEL) -> Estimat
     return Estimate(value=value, interval=ends, n=n, level=level)
 
 
+@cache
 def order_statistic(n: int, level: float = LEVEL) -> int | None:
     """Return how many values to leave out at either end of n sorted ones, so that their median is between the others.
 
@@ -131,11 +133,11 @@ def covers(n: int, place: int) -> float:
 
 
 def median_over(units: Iterable[Floats], *, level: float = LEVEL) -> Estimate:
-    """Return the `median` of the units' own medians; units (configurations, draws, seeds) are independent of each other.
+    """Return the `median` of the medians of units, which are independent of each other: configurations, draws, seeds.
 
     A unit's values, such as one for each seed, are without NaN and may depend on each other.
     """
-    return median([quartiles(unit).median for unit in units], level=level)
+    return median([middle(unit.tolist()) for unit in units], level=level)
 
 
 def too_few(n: int, fewest: int) -> str:

@@ -11,7 +11,7 @@ from scipy import stats
 
 from orchestrator.statistics.design import ADAPTIVE, Design
 from orchestrator.statistics.intervals import LEVEL, median
-from orchestrator.statistics.quartiles import quartiles
+from orchestrator.statistics.quartiles import middle, quartiles
 from orchestrator.statistics.within import signed_rank_p
 
 PAIRED_COLUMNS = (
@@ -47,7 +47,7 @@ def paired(
     if not len(kept):
         return {**result, "reason": "no member has both scores"}
     q25, _, q75 = quartiles(difference)
-    medians = np.array([quartiles(np.array(unit)).median for unit in units.values()])
+    medians = np.array([middle(unit) for unit in units.values()])
     estimate = median(medians, level=level)
     low, high = estimate.ends
     value = math.nan if estimate.value is None else estimate.value

@@ -14,7 +14,7 @@ import numpy as np
 from scipy import stats
 
 from orchestrator.statistics.intervals import LEVEL, Estimate, median, rank_correlations
-from orchestrator.statistics.quartiles import Floats, quartiles
+from orchestrator.statistics.quartiles import Floats, middle
 
 Cells = Mapping[Hashable, Mapping[str, Sequence[float]]]  # context (all else that is compared) -> value -> its scores
 
@@ -42,7 +42,7 @@ class Within:
 
     `correlation` is the median over units of the rank correlation of value and score, for numbers with three values or
     more, else None. `p` is of Friedman's test over the units with all values, for three values or more, else of the one
-    difference. `matched` says whether all else that is compared was the same in every comparison.
+    difference. `matched` says whether all else that is compared was the same in the comparisons.
     """
 
     differences: tuple[Difference, ...]
@@ -58,9 +58,9 @@ def compare_within(units: Sequence[Cells], labels: Sequence[str], numeric: bool,
     """Compare the values `labels`, in this order; `units` have the scores by context and value.
 
     Values are compared where the context is the same, and the median over contexts is taken; where no context of any
-    unit has two values, contexts count for nothing.
+    unit has all values, contexts count for nothing.
     """
-    matched = any(len(by_value) > 1 for cells in units for by_value in cells.values())
+    matched = any(len(by_value) == len(labels) for cells in units for by_value in cells.values())
     if not matched:
         units = [_pooled(cells) for cells in units]
     first = labels[0]
@@ -68,7 +68,7 @@ def compare_within(units: Sequence[Cells], labels: Sequence[str], numeric: bool,
     tables = [table for cells in units if (table := _table(cells, labels)) is not None]
     blocks = np.array(tables, dtype=np.float64).reshape(len(tables), len(labels))
     n = max((one.n for one in found), default=len(units))
-    whole = f"no {'unit' if matched else 'one'} has a score at every value" if not len(blocks) else None
+    whole = "none of them has a score at every value" if not len(blocks) else None
     correlation = None
     if numeric and len(labels) > 2:
         correlation = median(_correlations(blocks), level=level)
@@ -103,12 +103,12 @@ def _differences(units: Sequence[Cells], value: str, first: str, level: float) -
     each = []
     for cells in units:
         here = [
-            apart(_middle(by_value[value]), _middle(by_value[first]))
+            apart(middle(by_value[value]), middle(by_value[first]))
             for by_value in cells.values()
             if by_value.get(value) and by_value.get(first)
         ]
         if here:
-            each.append(_middle(here))
+            each.append(middle(here))
     estimate = median(each, level=level)
     low, high = estimate.ends
     return Difference(
@@ -128,11 +128,7 @@ def _table(cells: Cells, labels: Sequence[str]) -> list[float] | None:
     whole = [by_value for by_value in cells.values() if all(by_value.get(label) for label in labels)]
     if not whole:
         return None
-    return [_middle([_middle(by_value[label]) for by_value in whole]) for label in labels]
-
-
-def _middle(values: Sequence[float]) -> float:
-    return quartiles(np.array(values, dtype=np.float64)).median
+    return [middle([middle(by_value[label]) for by_value in whole]) for label in labels]
 
 
 def _correlations(blocks: Floats) -> Floats:
