@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from orchestrator.report.effect_tables import chance, outcomes, shown_intervals
+from orchestrator.report.effect_tables import outcomes
 from orchestrator.report.tables import Columns, interval
 from orchestrator.results.hyperparameter_effects import Effect
 from orchestrator.results.summary import Summary
@@ -52,11 +52,8 @@ def clear_sentence(result: Summary) -> str:
     of = f"{len(lines)} effect{'' if len(lines) == 1 else 's'} of hyperparameters"
     if not clear:
         return f"None of {of} has a 95 % interval without 0{without}."
-    number = sum(1 for _ in shown_intervals(effect for _, effects in outcomes(result) for effect in effects))
-    by_chance = f"of {number} interval{'' if number == 1 else 's'} about {chance(number)} by chance"
     meaning = "+ is worse" if result.objective.direction == "minimize" else "+ is better"
-    has = "has" if clear == 1 else "have"
-    return f"{clear} of {of} {has} a 95 % interval without 0 ({meaning}; {by_chance}{without}):"
+    return f"{clear} of {of} {'has' if clear == 1 else 'have'} a 95 % interval without 0 ({meaning}{without}):"
 
 
 def clear_averages(result: Summary) -> list[str]:

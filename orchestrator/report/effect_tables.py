@@ -37,7 +37,7 @@ def effect_columns(result: Summary, full_names: bool = True, gap: str = " ", sep
     columns = {
         "hyperparameter": [name if place == 0 else "" for name, (_, _, place) in zip(names, lines, strict=True)],
         "at lengths": [lengths for _, lengths, _ in lines],
-        f"n ({result.design.unit})": [effect.count.replace(", ", f",{gap}") for effect, _, _ in lines],
+        "n": [effect.count.replace(", ", f",{gap}") for effect, _, _ in lines],
         "rank correlation [95 %]": [_correlation(effect, gap) for effect, _, _ in lines],
         "difference from the first value [95 %]": [_differences(effect, gap, separator) for effect, _, _ in lines],
         "p": [_tested(effect, gap) for effect, _, _ in lines],
@@ -131,7 +131,7 @@ def comparison_columns(result: Summary, gap: str = " ") -> Columns:
         ],
         "lower on" if result.objective.direction == "minimize" else "higher on": [str(one.better) for one in pairs],
         "higher on" if result.objective.direction == "minimize" else "lower on": [str(one.worse) for one in pairs],
-        f"n ({result.design.unit})": [str(one.n) for one in pairs],
+        "n": [str(one.n) for one in pairs],
         "Wilcoxon p": [_p(one.wilcoxon_p) for one in pairs],
         "sign test p": [_p(one.sign_p) for one in pairs],
     }

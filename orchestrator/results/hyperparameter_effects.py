@@ -65,7 +65,7 @@ class Effect:
     @property
     def count(self) -> str:
         """Units, and how many values there are when units share them: "8, 2 values"."""
-        if self.distinct >= self.configurations or self.differences:
+        if self.distinct >= self.n or self.differences:
             return str(self.n)
         return f"{self.n}, {self.distinct} value{'' if self.distinct == 1 else 's'}"
 

@@ -77,10 +77,10 @@ def _fit(
     n, k = len(response), len(columns)
     if not k:
         return {}, None
-    if n < k + 1 + LEFT_OVER:
-        return {}, f"n = {n} is too few for {k} effect{'' if k == 1 else 's'} at once (at least {k + 1 + LEFT_OVER})"
     if not response.any():
         return {}, "the score is the same everywhere"
+    if n < k + 1 + LEFT_OVER:
+        return {}, f"n = {n} is too few for {k} effect{'' if k == 1 else 's'} at once (at least {k + 1 + LEFT_OVER})"
     design = np.column_stack([np.ones(n), *columns.values()])
     if np.linalg.matrix_rank(design) < k + 1:
         return {}, "the hyperparameters move together and cannot be told apart"

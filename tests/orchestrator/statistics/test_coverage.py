@@ -30,7 +30,7 @@ from orchestrator.studies.measures import effect_of_seeds
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 POINTS = 0.03
-SAMPLES = 500  # of a whole sweep: the standard error of a coverage is then one point
+SAMPLES = 480  # of a whole sweep: the standard error of a coverage is then one point
 
 
 def within_three_points(covered: Any, nominal: float = 0.95, *, or_more: bool = False) -> None:
@@ -178,8 +178,8 @@ def grid_alone(rng: np.random.Generator, n: int, effect: float) -> Sweep:
 
 
 def listed(rng: np.random.Generator, n: int, effect: float) -> Sweep:
-    """Five configurations that differ in everything at once."""
-    cells = [{"rate": 0.1 * i, "norm": "ab"[i % 2]} for i in range(5)]
+    """Four configurations that differ in everything at once."""
+    cells = [{"rate": 0.1 * i, "norm": "ab"[i % 2]} for i in range(4)]
     return over_seeds(rng, n, [(one, effect * (3 * one["rate"] + (one["norm"] == "b"))) for one in cells])
 
 
@@ -223,8 +223,8 @@ def truths(make: Callable[[np.random.Generator, int, float], Sweep], effect: flo
         (grid_by_random, 20, 0.7, 4),
         (grid_alone, 6, 0.0, 5),
         (grid_alone, 16, 0.7, 5),
-        (listed, 6, 0.0, 6),
-        (listed, 16, 0.7, 6),
+        (listed, 6, 0.0, 5),
+        (listed, 16, 0.7, 5),
     ],
 )
 def test_effects_of_sweeps(
@@ -250,12 +250,15 @@ def test_grid_points_of_a_draw_are_no_independent_configurations() -> None:
     """Without any effect of the drawn key, intervals over configurations exclude 0 in far more than 5 of 100 sweeps."""
     rng, clear = np.random.default_rng(0), {"draws": 0, "configurations": 0}
     for _ in range(200):
-        values, scores, design, _ = grid_by_random(rng, 20, 0.0)
-        values = {name: {"rate": one["rate"]} for name, one in values.items()}
+        rates, luck = rng.normal(size=(2, 20))
+        scores = dict(enumerate((np.repeat(luck, 4) + 0.7 * rng.normal(size=80)).tolist()))
+        values = {f"c{i}": {"rate": rates[i // 4], "norm": "abcd"[i % 4]} for i in scores}
+        draw = {f"c{i}": i // 4 for i in scores}
+        design = Design(kind="grid_by_random", draw=draw, grid=frozenset(["norm"]))
         for name, told in (("draws", design), ("configurations", None)):
-            (row,) = effects(values, scores, told).to_dict("records")
+            row = effects(values, {f"c{i}": score for i, score in scores.items()}, told).iloc[0]
             clear[name] += row["low"] > 0 or row["high"] < 0
-    assert clear["draws"] / 200 < 0.08 and clear["configurations"] / 200 > 0.3
+    assert clear["draws"] / 200 <= 0.08 and clear["configurations"] / 200 >= 0.2
 
 
 @pytest.mark.parametrize(("n", "effect"), [(10, 0.0), (10, 0.7), (32, 0.7)])
