@@ -38,9 +38,8 @@ def effect_columns(result: Summary, full_names: bool = True, gap: str = " ", sep
         "hyperparameter": [name if place == 0 else "" for name, (_, _, place) in zip(names, lines, strict=True)],
         "at lengths": [lengths for _, lengths, _ in lines],
         "n": [effect.count.replace(", ", f",{gap}") for effect, _, _ in lines],
-        "rank correlation [95 %]": [_correlation(effect, gap) for effect, _, _ in lines],
+        "rank correlation [95 %]": [_alone(effect, gap) for effect, _, _ in lines],
         "difference from the first value [95 %]": [_differences(effect, gap, separator) for effect, _, _ in lines],
-        "p": [_tested(effect, gap) for effect, _, _ in lines],
         f"{SLOPE} [95 %]": [_held_fixed(effect, gap, separator) for effect, _, _ in lines],
         "importance": [_share(effect.importance) for effect, _, _ in lines],
         "median by value": [_by_value(effect, separator, result.infinite) for effect, _, _ in lines],
@@ -80,9 +79,8 @@ def effect_notes(result: Summary) -> list[str]:
         notes.append(
             f"Difference from the first value: the median over {result.design.unit} of the outcome at one value minus "
             "that at the first, all else that is compared being the same (keys that only some configurations have are "
-            "averaged over). Its interval is between two of these "
-            "differences, so it covers in 95 % or more, whatever their distribution. With more than two values p is "
-            "of Friedman's test over all of them, with two of Wilcoxon's signed-rank test."
+            "averaged over). Its interval is between two of these differences, so it covers in 95 % or more, whatever "
+            f"their distribution. p is over the same {result.design.unit}."
         )
     if any(effect.differences and not math.isnan(effect.correlation) for effect in effects):
         notes.append(f"Rank correlation of a key with differences: the median of those within {result.design.unit}.")
@@ -157,9 +155,12 @@ def comparison_note(result: Summary) -> str:
     )
 
 
-def _correlation(effect: Effect, gap: str) -> str:
-    text = interval(effect.correlation, effect.low, effect.high, "+.2f", gap)
-    if effect.kind != "numeric" or effect.differences or not effect.reason:
+def _alone(effect: Effect, gap: str) -> str:
+    """Rank correlation and p of the test, those that there are, and why one is missing."""
+    numbers = [interval(effect.correlation, effect.low, effect.high, "+.2f", gap)]
+    numbers += [] if math.isnan(effect.p) else [f"{effect.test}{gap}p = {effect.p:.2g}"]
+    text = gap.join(one for one in numbers if one != "-") or "-"
+    if effect.differences or not effect.reason:
         return text
     return effect.reason if text == "-" else f"{text}{gap}({effect.reason})"
 
@@ -172,12 +173,6 @@ def _differences(effect: Effect, gap: str, separator: str) -> str:
     ]
     text = separator.join(cells) or "-"
     return f"{text}{gap}({effect.reason})" if cells and effect.reason else text
-
-
-def _tested(effect: Effect, gap: str) -> str:
-    if not math.isnan(effect.p):
-        return f"{effect.test}{gap}{effect.p:.2g}"
-    return effect.reason if effect.reason and effect.kind == "categorical" and not effect.differences else "-"
 
 
 def _held_fixed(effect: Effect, gap: str, separator: str) -> str:
