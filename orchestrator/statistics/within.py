@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from orchestrator.statistics.intervals import LEVEL, Estimate, median, rank_correlations
+from orchestrator.statistics.intervals import FEWEST_FOR_MEDIAN, LEVEL, Estimate, median, rank_correlations
 from orchestrator.statistics.quartiles import Floats, middle
 
 Cells = Mapping[Hashable, Mapping[str, Sequence[float]]]  # context (all else that is compared) -> value -> its scores
@@ -140,9 +140,13 @@ def _correlations(blocks: Floats) -> Floats:
 
 
 def _friedman(blocks: Floats) -> float:
-    """p of Friedman's test in the form of Iman and Davenport (1980); NaN below two units or without any difference."""
+    """p of Friedman's test in the form of Iman and Davenport (1980); NaN without any difference.
+
+    Below six units too, since its distribution does not hold there: of three units with three values 18 in 100 would
+    have p below 0.05 by chance.
+    """
     n, k = blocks.shape
-    if n < 2 or k < 3:
+    if n < FEWEST_FOR_MEDIAN or k < 3:
         return math.nan
     ranks = np.asarray(stats.rankdata(blocks, axis=1))
     total = ((ranks - (k + 1) / 2) ** 2).sum()

@@ -26,6 +26,7 @@ from orchestrator.statistics.intervals import (
 )
 from orchestrator.statistics.paired import paired
 from orchestrator.statistics.partial_effects import partial_effects
+from orchestrator.statistics.within import compare_within
 from orchestrator.studies.measures import effect_of_seeds
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
@@ -302,6 +303,27 @@ def test_averages_of_the_same_members(kind: Any) -> None:
     place = order_statistic(n)
     assert row["n"] == n and place is not None
     within_three_points(covered, covers(n, place))
+
+
+@pytest.mark.parametrize("labels", ["ab", "abc", "abcde"])
+@pytest.mark.parametrize("n", [3, 6, 16])
+def test_tests_within_units_reject_nothing_in_five_of_a_hundred(n: int, labels: str) -> None:
+    rng, found = np.random.default_rng(n), []
+    for table in rng.normal(size=(480, n, len(labels))):
+        units = [{(): {label: [score] for label, score in zip(labels, row, strict=True)}} for row in table]
+        found.append(compare_within(units, labels, False).p <= 0.05)
+    assert np.mean(found) <= 0.05 + POINTS
+    assert n > 5 or not any(found)
+
+
+@pytest.mark.parametrize("n", [6, 12, 30])
+def test_a_test_of_drawn_categories_rejects_nothing_in_five_of_a_hundred(n: int) -> None:
+    rng, found = np.random.default_rng(n), []
+    values = {f"c{i}": {"norm": "aabbcc"[i] if i < 6 else "abc"[i % 3]} for i in range(n)}
+    for scores in rng.normal(size=(480, n)):
+        row = effects(values, {f"c{i}": score for i, score in enumerate(scores.tolist())}).iloc[0]
+        found.append(row["p"] <= 0.05)
+    assert np.mean(found) <= 0.05 + POINTS
 
 
 def test_an_adaptive_search_has_neither_interval_nor_test() -> None:

@@ -170,7 +170,7 @@ def test_selection_never_looks_at_test_lengths(pretend: Callable[..., Sweep], tm
 
 def test_a_failed_seed_is_counted_and_decides_nothing(pretend: Callable[..., Sweep], tmp_path: Path) -> None:
     file = FILES["fig7a_text_addition_cpu"]
-    seeds = tuple(range(6))  # the fewest that have an interval
+    seeds = load_sweep(file).seeds
 
     def invent(member: MemberConfig, number: int, metrics: tuple[str, ...], step: int) -> np.ndarray:
         values = curves(member, number, metrics, step, EFFECT, seeds)
