@@ -2,22 +2,26 @@
 
 import math
 from collections.abc import Iterator
-from typing import NamedTuple
+from dataclasses import dataclass
+from functools import partial
 
 from orchestrator.report.effect_tables import outcomes
 from orchestrator.report.tables import Columns, interval
+from orchestrator.results.hyperparameter_effects import Effect
 from orchestrator.results.summary import Summary
 from orchestrator.wording import short_keys, spans
 
 
-class Line(NamedTuple):
+@dataclass(frozen=True, kw_only=True)
+class Line:
     """One effect on one outcome, in the cells of a table."""
 
     key: str
     what: str
     lengths: str
-    alone: str
-    held: str
+    alone: str = "-"
+    held: str = "-"
+    apart: str = "-"
     clear: bool
 
 
@@ -29,6 +33,7 @@ def clear_columns(result: Summary) -> Columns:
         "at lengths": [line.lengths for line in lines],
         "rank correlation": [line.alone for line in lines],
         "others held fixed": [line.held for line in lines],
+        "difference": [line.apart for line in lines],
     }
     return {name: cells for name, cells in columns.items() if set(cells) - {"-"}}
 
@@ -68,20 +73,34 @@ def clear_averages(result: Summary) -> list[str]:
 
 
 def _lines(result: Summary) -> Iterator[Line]:
-    """Every effect that has an interval: of a number one line, of categories one for each but the first."""
+    """Every effect that has an interval: of a number one line, of categories and grids one for each but the first."""
     short = short_keys([effect.key for effect in result.effects])
     found = outcomes(result)
     for one_key in zip(*(effects for _, effects in found), strict=True):
         for effect, (lengths, _) in zip(one_key, found, strict=True):
-            name, alone = short[effect.key], interval(effect.correlation, effect.low, effect.high, "+.2f")
-            clear = _excludes_zero(effect.low, effect.high)
-            first = next(iter(effect.medians), "the first value")
-            for held in effect.partial:
-                what = f"{name}: {held.value} instead of {first}" if held.value else name
-                text = interval(held.coefficient, held.low, held.high, "+.2f")
-                yield Line(effect.key, what, lengths, alone, text, clear or _excludes_zero(held.low, held.high))
-            if not effect.partial and not math.isnan(effect.low):
-                yield Line(effect.key, name, lengths, alone, "-", clear)
+            yield from _of_effect(effect, short[effect.key], lengths)
+
+
+def _of_effect(effect: Effect, name: str, lengths: str) -> Iterator[Line]:
+    alone, clear = (
+        interval(effect.correlation, effect.low, effect.high, "+.2f"),
+        _excludes_zero(effect.low, effect.high),
+    )
+    one = partial(Line, key=effect.key, lengths=lengths)
+    first = next(iter(effect.medians), "the first value")
+    for held in effect.partial:
+        if math.isnan(held.low):
+            continue
+        what = f"{name}: {held.value} instead of {first}" if held.value else name
+        text = interval(held.coefficient, held.low, held.high, "+.2f")
+        yield one(what=what, alone=alone, held=text, clear=clear or _excludes_zero(held.low, held.high))
+    if not effect.partial and not math.isnan(effect.low):
+        yield one(what=name, alone=alone, clear=clear)
+    for apart in effect.differences:
+        if not math.isnan(apart.low):
+            text = interval(apart.difference, apart.low, apart.high, "+#.3g")
+            what = f"{name}: {apart.value} instead of {apart.against}"
+            yield one(what=what, apart=text, clear=_excludes_zero(apart.low, apart.high))
 
 
 def _excludes_zero(low: float, high: float) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 
 from orchestrator.results.confirmed import Confirmed
 from orchestrator.results.families import family_names, family_points
-from orchestrator.results.hyperparameter_effects import Partial
+from orchestrator.results.hyperparameter_effects import Effect
 from orchestrator.results.seed_comparisons import SeedComparison
 from orchestrator.results.summary import Row, Summary
 from orchestrator.statistics.quartiles import Quartiles
@@ -43,17 +43,17 @@ def configuration_lines(result: Summary) -> Lines:
 def effect_lines(result: Summary) -> Lines:
     """effects.csv: a line for every outcome and searched key, for categories one for each value held against the first.
 
-    correlation: Spearman with its interval; kruskal_p for categories; partial: with the other keys held fixed.
+    n counts the unit. correlation: Spearman with its interval; p: of the test; difference, of a key compared within
+    units, at value from the first one; partial: with the other drawn keys held fixed.
     """
     lines: Lines = []
-    nothing = Partial(value="", coefficient=math.nan, low=math.nan, high=math.nan, p=math.nan)
     for group, lengths, effects in (
         ("selection", result.objective.lengths, result.effects),
         ("test", result.test_lengths, result.test_effects),
     ):
         for effect in effects:
             reasons = {
-                "correlation": effect.reason,
+                "correlation" if effect.kind == "numeric" and not effect.differences else "effect": effect.reason,
                 "partial": effect.partial_reason,
                 "importance": effect.importance_reason,
             }
@@ -63,24 +63,43 @@ def effect_lines(result: Summary) -> Lines:
                     "lengths": spans(lengths),
                     "hyperparameter": effect.key,
                     "kind": effect.kind,
+                    "unit": effect.unit,
                     "n": effect.n,
+                    "configurations": effect.configurations,
                     "dropped": effect.dropped,
                     "correlation": _number(effect.correlation),
                     "low": _number(effect.low),
                     "high": _number(effect.high),
-                    "kruskal_p": _number(effect.p),
+                    "test": effect.test,
+                    "p": _number(effect.p),
                     "importance": _number(effect.importance),
-                    "partial_value": partial.value,
-                    "partial": _number(partial.coefficient),
-                    "partial_low": _number(partial.low),
-                    "partial_high": _number(partial.high),
-                    "partial_p": _number(partial.p),
-                    "partial_n": effect.partial_n,
+                    **of_value,
                     "missing": "; ".join(f"{what}: {why}" for what, why in reasons.items() if why),
                 }
-                for partial in effect.partial or (nothing,)
+                for of_value in _by_value(effect)
             ]
     return lines
+
+
+def _by_value(effect: Effect) -> Lines:
+    """What a hyperparameter has for each value but its first, or once for all numbers."""
+    apart = {one.value: one for one in effect.differences}
+    held = {one.value: one for one in effect.partial}
+    return [
+        {
+            "value": value,
+            "difference": _number(apart[value].difference) if value in apart else "",
+            "difference_low": _number(apart[value].low) if value in apart else "",
+            "difference_high": _number(apart[value].high) if value in apart else "",
+            "difference_n": apart[value].n if value in apart else "",
+            "partial": _number(held[value].coefficient) if value in held else "",
+            "partial_low": _number(held[value].low) if value in held else "",
+            "partial_high": _number(held[value].high) if value in held else "",
+            "partial_p": _number(held[value].p) if value in held else "",
+            "partial_n": effect.partial_n if value in held else "",
+        }
+        for value in dict.fromkeys([*apart, *held]) or [""]
+    ]
 
 
 def average_lines(result: Summary) -> Lines:

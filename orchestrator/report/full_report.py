@@ -106,7 +106,7 @@ class FullReport:
         """The effects in one table; below WIDE the medians get a table of their own."""
         columns = effect_columns(self.result, wide, " " if wide else "\n", "\n")
         medians = {} if wide else {name: columns.pop(name) for name in ("median by value",) if name in columns}
-        yield rich_table("Effect of each hyperparameter (over configurations)", columns)
+        yield rich_table(f"Effect of each hyperparameter (over {self.result.design.unit})", columns)
         if medians:
             yield ""
             yield rich_table("", {name: columns[name] for name in ("hyperparameter", "at lengths")} | medians)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from orchestrator.statistics.design import Design
 from orchestrator.statistics.paired import paired
 
 GROUPS = ("trained", "selection", "test")
@@ -14,15 +15,17 @@ GROUPS = ("trained", "selection", "test")
 class Comparison:
     """An average against the objective's, member by member, at one group of lengths.
 
-    `difference` is the median of average - against with its 95 % interval over configurations, `q25` and `q75` its
-    quartiles over members; the tests are two-sided, over the median difference of each configuration.
+    `difference` is the median over the `n` units (configurations, draws or seeds) of the median of average - against
+    over the members of each, with its 95 % interval over units; the tests are two-sided, over the same medians. `q25`
+    and `q75` are quartiles over `members`, of which the average is `better` on some and worse on others.
     """
 
     group: str
     average: str
     against: str
+    members: int
+    unit: str
     n: int
-    configurations: int
     dropped: int
     difference: float
     q25: float
@@ -42,6 +45,7 @@ def compare_averages(
     against: str,
     direction: str,
     scores: Callable[[str, str], "pd.Series[float]"],
+    design: Design,
 ) -> tuple[Comparison, ...]:
     """Every other average against one, group by group; groups without a member are left out.
 
@@ -54,14 +58,15 @@ def compare_averages(
         for average in averages:
             if average == against or not len(judged):
                 continue
-            row = paired(scores(average, group), judged)
+            row = paired(scores(average, group), judged, design)
             found.append(
                 Comparison(
                     group=group,
                     average=average,
                     against=against,
+                    members=row["members"],
+                    unit=row["unit"],
                     n=row["n"],
-                    configurations=row["configurations"],
                     dropped=row["dropped"],
                     difference=row["median_difference"],
                     q25=row["q25"],

@@ -5,13 +5,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.statistics.effects import effects, partial_effects
+from orchestrator.statistics.design import Design
+from orchestrator.statistics.effects import effects
 from orchestrator.statistics.importance import importances
+from orchestrator.statistics.partial_effects import partial_effects
+from orchestrator.statistics.within import Difference
 
 
 @dataclass(frozen=True, kw_only=True)
 class Partial:
-    """An effect with the other hyperparameters held fixed, with its 95 % interval; least squares on ranks.
+    """An effect with the other drawn hyperparameters held fixed, with its 95 % interval; least squares on ranks.
 
     In standard deviations of the outcome's rank. `value` is "" for numbers, else a category against the first one.
     """
@@ -25,22 +28,31 @@ class Partial:
 
 @dataclass(frozen=True, kw_only=True)
 class Effect:
-    """How an outcome moves with one searched key, over configurations; NaN where a reason says why there is no number.
+    """How an outcome moves with one searched key; NaN where a reason says why there is no number.
 
-    `n` configurations have `distinct` values. Numbers: Spearman `correlation` with its 95 % bootstrap interval.
-    Categories: `p` of Kruskal-Wallis. Few values: the median outcome and count of each. `partial` holds the other keys
-    fixed, over `partial_n` configurations; `importance` is the share of fANOVA.
+    `n` counts the `unit` (configurations, draws or seeds: what is independent), which are of so many `configurations`
+    with so many `distinct` values. A key that was drawn: numbers have Spearman's `correlation` over units with its 95 %
+    interval, categories `p` of Kruskal-Wallis. A key whose values are compared within units: `differences` from its
+    first value; the median `correlation` within units where there are three numbers or more; `p` of Wilcoxon's or
+    Friedman's `test`. It was `matched` where all else that is compared was the same. Few values: the median outcome and
+    count of configurations of each. `partial` holds the other drawn keys fixed, over `partial_n` units; `importance` is
+    the share of fANOVA.
     """
 
     key: str
     kind: str
+    unit: str
     n: int
+    configurations: int
     distinct: int
     dropped: int
     correlation: float
     low: float
     high: float
+    test: str
     p: float
+    differences: tuple[Difference, ...]
+    matched: bool
     medians: dict[str, float]
     counts: dict[str, int]
     reason: str | None
@@ -52,43 +64,57 @@ class Effect:
 
     @property
     def count(self) -> str:
-        """Configurations, and how many values they have when some share one: "8, 2 values"."""
-        if self.distinct >= self.n:
+        """Units, and how many values there are when units share them: "8, 2 values"."""
+        if self.distinct >= self.n or self.differences:
             return str(self.n)
         return f"{self.n}, {self.distinct} value{'' if self.distinct == 1 else 's'}"
 
     @property
     def sentence(self) -> str:
         """The effect in a line, for titles."""
-        if self.kind == "numeric" and not math.isnan(self.correlation):
+        of = f"n = {self.n} {self.unit}"
+        if not math.isnan(self.correlation):
             interval = "no interval" if math.isnan(self.low) else f"95 % [{self.low:.2f}, {self.high:.2f}]"
-            return f"rank correlation {self.correlation:+.2f}, {interval}, n = {self.count}"
+            return f"rank correlation {self.correlation:+.2f}, {interval}, {of}"
         if not math.isnan(self.p):
-            return f"Kruskal-Wallis p = {self.p:.2g}, n = {self.count}"
+            return f"{self.test} p = {self.p:.2g}, {of}"
         return self.reason or ""
 
 
-def effects_on(values: Mapping[str, Mapping[str, Any]], outcome: Mapping[str, float | None]) -> tuple[Effect, ...]:
-    """The effect of every key in `values` (config_id -> dotted key -> value) on an outcome by config_id."""
-    importance = {row["hyperparameter"]: row for row in importances(values, outcome).to_dict("records")}
+def effects_on(
+    values: Mapping[str, Mapping[str, Any]],
+    outcome: Mapping[str, float | None],
+    design: Design,
+    members: Mapping[str, Mapping[int, float]],
+) -> tuple[Effect, ...]:
+    """The effect of every key in `values` (config_id -> dotted key -> value) on an outcome by config_id.
+
+    `members` has the outcome of every seed by config_id, NaN for one that is left out.
+    """
+    importance = {row["hyperparameter"]: row for row in importances(values, outcome, design).to_dict("records")}
     partial: dict[str, list[dict[Any, Any]]] = {}
-    for row in partial_effects(values, outcome).to_dict("records"):
+    for row in partial_effects(values, outcome, design).to_dict("records"):
         partial.setdefault(row["hyperparameter"], []).append(row)
     found = []
-    for row in effects(values, outcome).to_dict("records"):
+    for row in effects(values, outcome, design, members).to_dict("records"):
         key = row["hyperparameter"]
         held = partial.get(key, [])
         found.append(
             Effect(
                 key=key,
                 kind=row["kind"],
+                unit=row["unit"],
                 n=row["n"],
+                configurations=row["configurations"],
                 distinct=row["values"],
                 dropped=row["dropped"],
                 correlation=row["correlation"],
                 low=row["low"],
                 high=row["high"],
+                test=row["test"],
                 p=row["p"],
+                differences=row["differences"],
+                matched=row["matched"],
                 medians=row["medians"] or {},
                 counts=row["counts"] or {},
                 reason=_text(row["reason"]),

@@ -1,6 +1,5 @@
 """From the state of a sweep to its summary: scores, ranks, bands, and what confirms it."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -34,6 +33,7 @@ from orchestrator.results.objective import (
     score_members,
 )
 from orchestrator.results.ran_under import RanUnder
+from orchestrator.results.search_design import design_of, domain_kind, grid_size
 from orchestrator.results.shared_streams import Recorded
 from orchestrator.results.summary import Row, Summary
 from orchestrator.statistics.quartiles import Quartiles
@@ -61,7 +61,7 @@ def summary(state: SweepState, curves: pd.DataFrame | None = None) -> Summary:
     rows = _scored(rows, curves, state, objective)
     groups = {row.config_id: row.groups for row in rows if row.complete}
     ran_under = RanUnder.of(state)
-    searched = {key: _domain(state.spec.get("space", {}).get(key)) for key in _searched(state)}
+    searched = {key: domain_kind(state.spec.get("space", {}).get(key)) for key in _searched(state)}
     return Summary(
         name=state.name,
         study=state.study,
@@ -73,6 +73,8 @@ def summary(state: SweepState, curves: pd.DataFrame | None = None) -> Summary:
         measured=measured,
         recorded={config_id: _recorded(state, found) for config_id, found in state.configurations.items()},
         searched=searched,
+        design=design_of(state),
+        seeds=state.seeds(),
         rows=tuple(rows),
         bands=bands,
         provenance=state.provenance,
@@ -183,22 +185,10 @@ def _searched(state: SweepState) -> list[str]:
     return sorted({key for configuration in state.configurations.values() for key in configuration.values})
 
 
-def _domain(domain: Any) -> str:
-    """The kind of a domain in a resolved specification: the key of its mapping that is not an option.
-
-    A key without a domain has its values from search.listed.
-    """
-    if domain is None:
-        return "listed"
-    kinds = ("choice", "grid", "uniform", "log_uniform", "one_minus_log_uniform", "int_uniform", "normal")
-    return next((kind for kind in kinds if isinstance(domain, Mapping) and kind in domain), "choice")
-
-
 def _planned(spec: Mapping[str, Any]) -> int:
     search = spec.get("search", {})
     draws = len(search.get("listed") or ()) or search.get("configurations") or 1
-    grids = [len(domain["grid"]) for domain in spec.get("space", {}).values() if _domain(domain) == "grid"]
-    return int(draws * math.prod(grids))
+    return int(draws * grid_size(spec))
 
 
 def _confirmations(state: SweepState, result: Summary) -> tuple[Confirmed, ...]:

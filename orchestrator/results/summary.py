@@ -1,7 +1,7 @@
 """What a sweep came to, as plain data: ranked configurations and curve bands; tables and figures draw from it."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -25,6 +25,8 @@ from orchestrator.results.order_agreement import OrderAgreement, order_agreement
 from orchestrator.results.ran_under import RanUnder
 from orchestrator.results.seed_comparisons import SeedComparison, seed_comparisons
 from orchestrator.results.shared_streams import Recorded
+from orchestrator.statistics.design import Design
+from orchestrator.statistics.failed_seeds import stand_in
 from orchestrator.statistics.quartiles import Quartiles
 from orchestrator.wording import NOT_REACHED, spans
 from search_spaces import Objective
@@ -78,7 +80,8 @@ class Summary:
     """A sweep's results; `rows` by score, unfinished configurations last.
 
     `measured` says what each configuration measures, `recorded` what else its ledger has of it, both by config_id;
-    `deaths` has the error of every pack given up; `code` has the modules of the sweep's own.
+    `design` how configurations came about, `seeds` which ones were planned for each; `deaths` has the error of every
+    pack given up; `code` has the modules of the sweep's own.
     """
 
     name: str
@@ -91,6 +94,8 @@ class Summary:
     measured: Mapping[str, Measured]
     recorded: Mapping[str, Recorded]
     searched: dict[str, str]
+    design: Design
+    seeds: Mapping[str, tuple[int, ...]]
     rows: tuple[Row, ...]
     bands: dict[CurveKey, Band]
     provenance: dict[str, Any]
@@ -201,7 +206,9 @@ class Summary:
     @cached_property
     def effects(self) -> tuple[Effect, ...]:
         """The effect of every searched key on the score, at the selection lengths."""
-        return effects_on(self._values(), {row.config_id: row.score for row in self.rows if row.complete})
+        scores = {row.config_id: row.score for row in self.rows if row.complete}
+        members = self._members(self.objective.lengths, self.objective.reduce)
+        return effects_on(self._values(), scores, self.design, members)
 
     @cached_property
     def test_outcomes(self) -> dict[str, Quartiles]:
@@ -221,7 +228,9 @@ class Summary:
     def test_effects(self) -> tuple[Effect, ...]:
         """The effect of every searched key at the test lengths, which were neither trained on nor selected by."""
         outcomes = {config_id: at.median for config_id, at in self.test_outcomes.items()}
-        return effects_on(self._values(), outcomes) if self.test_lengths else ()
+        if not self.test_lengths:
+            return ()
+        return effects_on(self._values(), outcomes, self.design, self._members(self.test_lengths, "mean"))
 
     @cached_property
     def order_agreement(self) -> OrderAgreement | None:
@@ -238,7 +247,9 @@ class Summary:
     @cached_property
     def comparisons(self) -> tuple[Comparison, ...]:
         """Every weight average against the objective's, on the same trajectories, by group of lengths."""
-        return compare_averages(self.averages, self.objective.average, self.objective.direction, self._member_scores)
+        return compare_averages(
+            self.averages, self.objective.average, self.objective.direction, self._member_scores, self.design
+        )
 
     @cached_property
     def confirmed(self) -> tuple[Confirmed, ...]:
@@ -252,18 +263,36 @@ class Summary:
             if row.complete
         }
 
+    def _members(self, lengths: Sequence[int], how: str) -> dict[str, dict[int, float]]:
+        """The objective of every seed of the complete configurations at some lengths; failed seeds count as it says."""
+        as_failed = stand_in(self.objective.failed_seeds, self.objective.direction)
+        found: dict[str, dict[int, float]] = {}
+        for row in self.rows:
+            if row.complete:
+                known = self._of_seeds(row, self.objective.average, lengths, how)
+                found[row.config_id] = {seed: known.get(seed, math.nan) for seed in self.seeds[row.config_id]}
+        return {
+            name: {seed: as_failed if math.isnan(one) else one for seed, one in of_seeds.items()}
+            for name, of_seeds in found.items()
+        }
+
     def _member_scores(self, average: str, group: str) -> "pd.Series[float]":
         """The objective's metric of every member at its own lengths of a group; reduced as the objective says."""
         scores: dict[tuple[str, int], float] = {}
         for row in self.rows:
-            band = self.bands.get((row.config_id, self.objective.metric, average))
-            lengths = getattr(row.groups, group)
-            places = [i for i, length in enumerate(band.lengths) if length in lengths] if band else []
-            for seed, values in band.seeds.items() if band and places else ():
-                chosen = np.array([values[i] for i in places])
-                scores[row.config_id, seed] = reduced(chosen, self.objective.reduce if group == "selection" else "mean")
+            how = self.objective.reduce if group == "selection" else "mean"
+            for seed, score in self._of_seeds(row, average, getattr(row.groups, group), how).items():
+                scores[row.config_id, seed] = score
         names = ["config_id", "seed"]
         return pd.Series(list(scores.values()), pd.MultiIndex.from_tuples(list(scores), names=names), dtype=float)
+
+    def _of_seeds(self, row: Row, average: str, lengths: Sequence[int], how: str) -> dict[int, float]:
+        """The objective's metric of the seeds of a configuration at some lengths, NaN where a seed failed."""
+        band = self.bands.get((row.config_id, self.objective.metric, average))
+        places = [i for i, length in enumerate(band.lengths) if length in lengths] if band else []
+        if band is None or not places:
+            return {}
+        return {seed: reduced(np.array([values[i] for i in places]), how) for seed, values in band.seeds.items()}
 
     @property
     def configurations_finished(self) -> int:

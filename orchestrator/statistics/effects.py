@@ -1,176 +1,182 @@
-"""The effect of each hyperparameter on the score, over configurations: alone, and with the others held fixed.
+"""The effect of each hyperparameter on the score, and what a hyperparameter and its values are.
 
-Everything goes by ranks: scores may be infinite (half the seeds failed) and hyperparameters span decades.
+Everything goes by ranks: scores may be infinite (half the seeds failed) and hyperparameters span decades. What counts
+as one observation is said by the `Design`.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from scipy import stats
 
-from orchestrator.statistics.bootstrap import LEVEL, RESAMPLES, spearman
-from orchestrator.statistics.quartiles import Floats
+from orchestrator.statistics.design import ADAPTIVE, Design
+from orchestrator.statistics.intervals import LEVEL, spearman
+from orchestrator.statistics.quartiles import Floats, middle
+from orchestrator.statistics.within import Cells, compare_within
 
 Values = Mapping[str, Mapping[str, Any]]
 Scores = Mapping[str, float | None]
+Members = Mapping[str, Mapping[int, float]]
 
 EFFECT_COLUMNS = (
-    "hyperparameter", "kind", "n", "dropped", "values", "correlation", "low", "high", "p", "medians", "counts", "reason"
+    "hyperparameter", "kind", "unit", "n", "dropped", "configurations", "values", "correlation", "low", "high",
+    "test", "p", "differences", "matched", "medians", "counts", "reason",
 )  # fmt: skip
-PARTIAL_COLUMNS = ("hyperparameter", "value", "coefficient", "low", "high", "p", "n", "r_squared", "reason")
 FEW_VALUES = 8  # a hyperparameter with at most so many different values gets a median for each
 
 
 def effects(
-    values_by_config: Values, scores: Scores, *, level: float = LEVEL, resamples: int = RESAMPLES, seed: int = 0
+    values_by_config: Values,
+    scores: Scores,
+    design: Design | None = None,
+    members: Members | None = None,
+    *,
+    level: float = LEVEL,
 ) -> pd.DataFrame:
-    """Return one row per hyperparameter: how the score moves with it over the configurations.
+    """Return one row per hyperparameter: how the score moves with it.
 
-    `values_by_config` are the drawn values by config_id and dotted key, `scores` the scores by config_id (None or NaN:
-    the configuration failed). Columns: hyperparameter; kind ("numeric" when every value is a number, else
-    "categorical"); n configurations used; dropped (failed ones); values (how many different ones); correlation, low,
-    high (numeric: Spearman with a bootstrap interval at `level`); p (categorical: Kruskal-Wallis); medians, counts
-    (value -> median score, configurations; None with more than FEW_VALUES values); reason (why a number is missing,
-    else None). A conditional hyperparameter is judged on the configurations that have it.
+    `values_by_config` are the searched values by config_id and dotted key, `scores` the scores by config_id (None or
+    NaN: the configuration failed), `design` how the configurations came about (default: drawn one by one). A `fixed`
+    design needs `members`, the score of every seed by config_id (NaN: it is left out). A conditional hyperparameter is
+    judged on the configurations that have it.
+
+    A key that was drawn is judged over the units of the design, each with one value and one score: of the grid points
+    of a draw the mean rank, each among the draws at that grid point. Columns: correlation, low, high (numbers: Spearman
+    with its interval at `level`); p (categories: Kruskal-Wallis, where every value has two units). A key that is
+    compared within units, see `compare_within`: differences (up to FEW_VALUES values); correlation (numbers of three
+    values or more); p.
+
+    hyperparameter; kind ("numeric" when every value is a number, else "categorical"); unit, what n counts; dropped,
+    configurations (failed ones, and those used); values (how many different ones); test (whose p it is); medians,
+    counts (value -> median score, configurations; None with more than FEW_VALUES values); reason (why a number is
+    missing, else None). Raises ValueError for a fixed design without members.
     """
+    design = design or Design.random(values_by_config)
+    if design.kind == "fixed" and members is None:
+        raise ValueError("a fixed design is judged over its seeds: it needs the score of each member")
     rows = []
     for name in hyperparameters(values_by_config):
         having = [config for config in values_by_config if name in values_by_config[config] and config in scores]
         used = [config for config in having if not is_failed(scores[config])]
         values = [values_by_config[config][name] for config in used]
-        score = np.array([scores[config] for config in used], dtype=np.float64)
-        groups = _groups(values, score)
+        groups = groups_of(values, np.array([scores[config] for config in used], dtype=np.float64))
+        numeric, few = is_numeric(values), len(groups) <= FEW_VALUES
         row: dict[str, Any] = dict.fromkeys(("correlation", "low", "high", "p"), math.nan)
-        row |= {"hyperparameter": name, "n": len(used), "dropped": len(having) - len(used), "values": len(groups)}
-        if is_numeric(values):
-            row["kind"] = "numeric"
-            estimate = spearman(values, score, level=level, resamples=resamples, seed=seed)
-            row["correlation"] = math.nan if estimate.value is None else estimate.value
-            row["low"], row["high"] = estimate.interval or (math.nan, math.nan)
-            row["reason"] = estimate.reason
-        else:
-            row["kind"] = "categorical"
-            row["p"], row["reason"] = _kruskal(list(groups.values()))
-        few = len(groups) <= FEW_VALUES
-        row["medians"] = {value: _median(group) for value, group in groups.items()} if few else None
+        row |= {"test": "", "differences": (), "matched": True, "unit": design.unit, "reason": None}
+        row |= {"hyperparameter": name, "kind": "numeric" if numeric else "categorical", "values": len(groups)}
+        row |= {"dropped": len(having) - len(used), "configurations": len(used)}
+        row["medians"] = {value: middle(group.tolist()) for value, group in groups.items()} if few else None
         row["counts"] = {value: len(group) for value, group in groups.items()} if few else None
+        if design.compared(name):
+            labels = list(groups)
+            units = _units(name, {c: values_by_config[c] for c in used}, scores, design, members)
+            row |= _compared(units, labels, numeric, level)
+        else:
+            row |= _drawn(name, {c: values_by_config[c] for c in used}, scores, design, numeric, level)
         rows.append(row)
     return pd.DataFrame(rows, columns=list(EFFECT_COLUMNS)).astype({"reason": object})
 
 
-def partial_effects(values_by_config: Values, scores: Scores, *, level: float = LEVEL) -> pd.DataFrame:
-    """Return the effect of each hyperparameter with the others held fixed: least squares on standardised ranks.
+def _drawn(name: str, used: Values, scores: Scores, design: Design, numeric: bool, level: float) -> dict[str, Any]:
+    """The effect of a drawn key over units; numbers that nothing vouches for in an adaptive design are left out."""
+    sample = per_unit(used, scores, design)
+    values, score = [used[config][name] for config, _ in sample], np.array([mean for _, mean in sample])
+    row: dict[str, Any] = {"n": len(sample)}
+    if numeric:
+        estimate = spearman(values, score, level=level)
+        row["correlation"] = math.nan if estimate.value is None else estimate.value
+        row["low"], row["high"] = estimate.ends
+        row["reason"] = estimate.reason
+    else:
+        row["test"] = "Kruskal-Wallis"
+        row["p"], row["reason"] = _kruskal(list(groups_of(values, score).values()), design.unit)
+    if not design.units_are_independent:
+        row |= dict.fromkeys(("low", "high", "p"), math.nan) | {"reason": ADAPTIVE}
+    return row
 
-    Uses the configurations that have a score and every hyperparameter. A numeric hyperparameter gives one row (`value`
-    is ""), a categorical one a row for each value but its first, against that first one. Columns: PARTIAL_COLUMNS;
-    coefficients are in standard deviations of the score's rank per standard deviation of the hyperparameter's rank (per
-    change of value). Rows without numbers say why in `reason`.
+
+def _compared(units: Sequence[Cells], labels: Sequence[str], numeric: bool, level: float) -> dict[str, Any]:
+    if not labels:
+        return {"n": 0, "reason": "no configuration has a score"}
+    found = compare_within(units, labels, numeric, level=level)
+    row: dict[str, Any] = {"n": found.n, "p": found.p, "test": found.test, "reason": found.reason}
+    row |= {"matched": found.matched, "differences": found.differences if len(labels) <= FEW_VALUES else ()}
+    if found.correlation is not None:
+        row["correlation"] = math.nan if found.correlation.value is None else found.correlation.value
+        row["low"], row["high"] = found.correlation.ends
+    return row
+
+
+def _units(name: str, used: Values, scores: Scores, design: Design, members: Members | None) -> list[Cells]:
+    """The scores of each unit by all that is compared but the key, and by its value, as text.
+
+    Conditional keys, which some of the configurations do not have, do not part contexts.
     """
-    names = hyperparameters(values_by_config)
-    scored = [config for config in values_by_config if config in scores and not is_failed(scores[config])]
-    everywhere = [name for name in names if all(name in values_by_config[config] for config in scored)]
-    reasons = {name: "some configurations do not have it" for name in names if name not in everywhere}
-    columns: dict[tuple[str, str], Floats] = {}
-    for name in everywhere:
-        values = [values_by_config[config][name] for config in scored]
-        columns_of_it = _columns(values)
-        if not columns_of_it:
-            reasons[name] = "it is the same everywhere"
-        columns |= {(name, value): column for value, column in columns_of_it.items()}
-    response = _standardised(np.array([scores[config] for config in scored], dtype=np.float64))
-    n = len(scored)
-    fitted, problem = _fit(response, columns, level)
-    rows: list[dict[str, Any]] = [
-        {"hyperparameter": name, "value": value, "n": n, "reason": problem, **fitted.get((name, value), {})}
-        for name, value in columns
+    others = [
+        key
+        for key in hyperparameters(used)
+        if key != name and design.compared(key) and all(key in values for values in used.values())
     ]
-    rows += [{"hyperparameter": name, "value": "", "n": n, "reason": reason} for name, reason in reasons.items()]
-    rows.sort(key=lambda row: names.index(row["hyperparameter"]))
-    frame = pd.DataFrame(rows, columns=list(PARTIAL_COLUMNS))
-    return frame.astype(
-        {"coefficient": float, "low": float, "high": float, "p": float, "r_squared": float, "reason": object}
-    )
+    units: dict[Hashable, dict[Hashable, dict[str, list[float]]]] = {}
+    for config, values in used.items():
+        context = tuple(value_label(values[key]) for key in others)
+        if design.kind == "fixed":
+            found = [(seed, score) for seed, score in ((members or {}).get(config) or {}).items()]
+        else:
+            found = [(design.draw[config], float(scores[config] or 0.0))]
+        for unit, score in found:
+            if not math.isnan(score):
+                cell = units.setdefault(unit, {}).setdefault(context, {})
+                cell.setdefault(value_label(values[name]), []).append(score)
+    return list(units.values())
 
 
-def _fit(
-    response: Floats, columns: Mapping[tuple[str, str], Floats], level: float
-) -> tuple[dict[tuple[str, str], dict[str, float]], str | None]:
-    """Return coefficient, interval and p of each column, or a reason why there are none."""
-    n, k = len(response), len(columns)
-    if not k:
-        return {}, None
-    if n < k + 2:
-        return {}, f"n = {n} is too few for {k} effects at once"
-    if not response.any():
-        return {}, "the score is the same everywhere"
-    design = np.column_stack([np.ones(n), *columns.values()])
-    if np.linalg.matrix_rank(design) < k + 1:
-        return {}, "the hyperparameters move together and cannot be told apart"
-    from statsmodels.regression.linear_model import OLS  # half a second to import, needed for reports only
+def per_unit(used: Values, scores: Scores, design: Design) -> list[tuple[str, float]]:
+    """One configuration of each unit, for its drawn values, and the unit's score.
 
-    fit = OLS(response, design).fit()
-    if fit.ssr < 1e-9 * n:
-        return {}, "the fit is exact: nothing is left over to judge it by"
-    intervals = fit.conf_int(alpha=1 - level)
-    return {
-        column: {
-            "coefficient": float(fit.params[index]),
-            "low": float(intervals[index][0]),
-            "high": float(intervals[index][1]),
-            "p": float(fit.pvalues[index]),
-            "r_squared": float(fit.rsquared),
-        }
-        for index, column in enumerate(columns, start=1)
-    }, None
+    Of a draw at several grid points that is the mean of its ranks, scaled to between 0 and 1, each among all draws at
+    that grid point: grid points of a higher level or wider spread weigh no more, and one that failed is left out.
+    """
+    score_of = {config: math.nan if (score := scores[config]) is None else score for config in used}
+    if design.kind != "grid_by_random":
+        return list(score_of.items())
+    points: dict[Hashable, list[str]] = {}
+    for config, values in used.items():
+        points.setdefault(design.grid_point(values), []).append(config)
+    ranks: dict[int, list[float]] = {}
+    first: dict[int, str] = {}
+    for configs in points.values():
+        scaled = (stats.rankdata([score_of[config] for config in configs]) - 0.5) / len(configs)
+        for config, rank in zip(configs, scaled, strict=True):
+            ranks.setdefault(design.draw[config], []).append(float(rank))
+            first.setdefault(design.draw[config], config)
+    return [(first[draw], float(np.mean(ranks[draw]))) for draw in ranks]
 
 
-def _columns(values: Sequence[Any]) -> dict[str, Floats]:
-    """Return what a hyperparameter adds to the design: its ranks, or an indicator of each value but the first."""
-    labels = [value_label(value) for value in values]
-    if len(set(labels)) < 2:
-        return {}
-    if is_numeric(values):
-        return {"": _standardised(np.array(values, dtype=np.float64))}
-    distinct = list(_groups(values, np.zeros(len(values))))
-    return {value: np.array([label == value for label in labels], dtype=np.float64) for value in distinct[1:]}
-
-
-def _standardised(values: Floats) -> Floats:
-    """Return ranks with mean 0 and standard deviation 1; zeros when all are equal."""
-    if len(np.unique(values)) < 2:
-        return np.zeros(len(values))
-    ranks = np.asarray(stats.rankdata(values))
-    return np.asarray((ranks - ranks.mean()) / ranks.std())
-
-
-def _kruskal(groups: Sequence[Floats]) -> tuple[float, str | None]:
+def _kruskal(groups: Sequence[Floats], unit: str) -> tuple[float, str | None]:
     if len(groups) < 2:
         return math.nan, "it is the same everywhere" if groups else "no configuration has a score"
     if len(np.unique(np.concatenate(groups))) < 2:
         return math.nan, "the score is the same everywhere"
+    if min(map(len, groups)) < 2:
+        return math.nan, f"a value has one of the {unit} only"
     ranks = np.split(stats.rankdata(np.concatenate(groups)), np.cumsum([len(group) for group in groups])[:-1])
     return float(stats.kruskal(*ranks).pvalue), None
 
 
-def _groups(values: Sequence[Any], score: Floats) -> dict[str, Floats]:
+def groups_of(values: Sequence[Any], score: Floats) -> dict[str, Floats]:
     """Return the scores by value, values as text: numbers ascending, then the rest in alphabetical order."""
     labels = [value_label(value) for value in values]
     first = dict(zip(labels, values, strict=True))
     numbers = sorted((label for label in first if is_numeric([first[label]])), key=lambda label: float(first[label]))
     order = [*numbers, *sorted(first.keys() - set(numbers))]
     return {label: score[[other == label for other in labels]] for label in order}
-
-
-def _median(group: Floats) -> float:
-    ordered = np.sort(group)
-    low, high = float(ordered[(len(ordered) - 1) // 2]), float(ordered[len(ordered) // 2])
-    return low if low == high else (low + high) / 2
 
 
 def hyperparameters(values_by_config: Values) -> list[str]:

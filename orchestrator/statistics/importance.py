@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from scipy import stats
 
+from orchestrator.statistics.design import Design
 from orchestrator.statistics.effects import Scores, Values, hyperparameters, is_failed, is_numeric, value_label
 
 IMPORTANCE_COLUMNS = ("hyperparameter", "importance", "n", "reason")
 FEWEST_FOR_IMPORTANCE, PER_HYPERPARAMETER = 20, 8
 
 
-def importances(values_by_config: Values, scores: Scores, *, seed: int = 0) -> pd.DataFrame:
+def importances(
+    values_by_config: Values, scores: Scores, design: Design | None = None, *, seed: int = 0
+) -> pd.DataFrame:
     """Return the fANOVA importance of each hyperparameter, from Optuna; columns IMPORTANCE_COLUMNS.
 
     It is the share of what a random forest makes of the ranks of the scores that goes back to one hyperparameter alone,
     values as ranks too. Shares add up to 1 whether anything has an effect or not: with 40 configurations and five
     hyperparameters of no effect, the largest share was 0.26 in the mean of eight samples. With fewer than 20
-    configurations, or 8 per hyperparameter, one of no effect often comes first, and there is a `reason` instead.
+    configurations, or 8 per hyperparameter, one of no effect often comes first, and there is a `reason` instead. Where
+    each draw was tried at several grid points (`design`), n counts the draws.
     """
     names = hyperparameters(values_by_config)
     scored = [config for config in values_by_config if config in scores and not is_failed(scores[config])]
@@ -35,22 +39,28 @@ def importances(values_by_config: Values, scores: Scores, *, seed: int = 0) -> p
         elif len(set(labels[name])) < 2:
             reasons[name] = "it is the same everywhere"
     used = [name for name in names if name not in reasons]
-    n, fewest = len(scored), max(FEWEST_FOR_IMPORTANCE, PER_HYPERPARAMETER * len(used))
+    by_draw = design is not None and design.kind == "grid_by_random"
+    n = len({design.draw[config] for config in scored}) if design and by_draw else len(scored)
+    of = f"n = {n}{' draws' if by_draw else ''}"
+    fewest = max(FEWEST_FOR_IMPORTANCE, PER_HYPERPARAMETER * len(used))
     response = stats.rankdata(np.array([scores[config] for config in scored], dtype=np.float64))
     problem = None
     if n < fewest:
-        problem = f"n = {n} is too few for the importance of {len(used)} hyperparameters (at least {fewest})"
+        problem = f"{of} is too few for the importance of {len(used)} hyperparameters (at least {fewest})"
     elif len(used) < 2:
         problem = "it is the only one that varies"
     elif len(np.unique(response)) < 2:
         problem = "the score is the same everywhere"
-    columns = {
-        name: (np.asarray(stats.rankdata(values[name])) / n).tolist() if is_numeric(values[name]) else labels[name]
-        for name in used
-    }
+    columns = {name: _ranks(values[name]) if is_numeric(values[name]) else labels[name] for name in used}
     found = _fanova(columns, response.tolist(), seed) if problem is None else {}
     rows = [(name, found.get(name, math.nan), n, reasons.get(name, problem)) for name in names]
     return pd.DataFrame(rows, columns=list(IMPORTANCE_COLUMNS)).astype({"reason": object})
+
+
+def _ranks(values: Sequence[Any]) -> list[float]:
+    """Ranks as shares of the highest."""
+    ranks: list[float] = (np.asarray(stats.rankdata(values)) / len(values)).tolist()
+    return ranks
 
 
 def _fanova(columns: Mapping[str, list[Any]], response: list[float], seed: int) -> dict[str, float]:

@@ -20,8 +20,8 @@ their positions have the structure of the task (F1), appended zeros help less th
 long sums hard (F3). The sweeps are small on purpose: they run on two cores, with small models, few training steps and
 short numbers; only the ring (R1, R5) has the paper's size. An answer is about this scale. `held` and `did not hold`
 mean that the whole 95 % interval lies on one side of no effect, or of the bound in the question, `not decided` that it
-does not. Effects are differences or ratios seed by seed; their intervals are Student's t below ten seeds, and by
-resampling from ten on. With three or four seeds only large effects can be decided.
+does not. Effects are medians of differences or ratios seed by seed; an interval is between two of them, and there is
+none below six seeds: so few are often all or nothing, and nothing covers then as often as it says.
 
 Accuracy on long numbers rises and falls from one evaluation to the next. So most answers are given twice: at the
 evaluation of each seed that is best at the selection lengths, as in the paper, and at the last one. The selection

@@ -59,7 +59,7 @@ def averaging(sweep: Sweep, search: Sweep) -> Claim:
     rows = []
     for average in [label for label in search.averages if label != "raw"]:
         cells = [
-            short(paired_effect(table := gain(search, average, "raw", lengths, ()), zeros(table)))
+            short(paired_effect(table := gain(search, average, "raw", lengths, ()), zeros(table), unit="config_id"))
             for lengths in (search.trained, search.selection, search.test)
         ]
         rows.append((average, *cells))

@@ -4,7 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from orchestrator.statistics.effects import effects, partial_effects
+from orchestrator.statistics.effects import effects
+from orchestrator.statistics.partial_effects import partial_effects
 from orchestrator.studies.claims import Part, Table, span
 from orchestrator.studies.measures import Effect, Sweep
 from orchestrator.studies.set_complement.measures import TV

@@ -27,7 +27,8 @@ def test_score_title_has_the_rank_correlation_of_statistics(eleven, drawn, tmp_p
     paths = score_figures(eleven, tmp_path)
     effect = next(effect for effect in eleven.effects if effect.key == "training.learning_rate")
     title = drawn[paths[effect.key].name].axes[0].get_title(loc="left")
-    assert title == f"rank correlation {effect.correlation:+.2f}, 95 % [{effect.low:.2f}, {effect.high:.2f}], n = 11"
+    interval = f"95 % [{effect.low:.2f}, {effect.high:.2f}]"
+    assert title == f"rank correlation {effect.correlation:+.2f}, {interval}, n = 11 configurations"
     rates = [row.values["training.learning_rate"] for row in eleven.rows]
     scores = [row.score for row in eleven.rows]  # infinite where every seed failed: the largest rank
     assert effect.correlation == pytest.approx(spearmanr(rates, scores).statistic)

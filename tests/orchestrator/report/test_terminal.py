@@ -160,7 +160,7 @@ def test_where_no_interval_is_without_zero_one_line_says_so(tmp_path, synthetic_
 
 def test_keys_without_any_interval_are_named_and_too_few_configurations_say_so(tmp_path, synthetic_sweep, short_text):
     two = summary(synthetic_sweep(tmp_path / "two", draws(2), 2, noisy))
-    said = "No effect of a hyperparameter has an interval: n = 2 is too few for an interval (at least 4)."
+    said = "No effect of a hyperparameter has an interval: n = 2 is too few for an interval (at least 8)."
     assert clear_sentence(two) == said and said in short_text(two)
     values = [{**one, **({"model.norm": ("none", "pre")[n % 2]} if n < 4 else {})} for n, one in enumerate(draws(12))]
     some = summary(synthetic_sweep(tmp_path / "some", values, 1, noisy))

@@ -78,7 +78,7 @@ def test_importance_is_a_share_and_goes_to_what_was_planted(planted):
         shares = {effect.key: effect.importance for effect in effects}
         assert sum(shares.values()) == pytest.approx(1) and max(shares, key=shares.get) == first
         assert shares["training.batch_size"] < 0.1
-    again = effects_on(planted._values(), {row.config_id: row.score for row in planted.rows})
+    again = effects_on(planted._values(), {row.config_id: row.score for row in planted.rows}, planted.design, {})
     assert [effect.importance for effect in again] == [effect.importance for effect in planted.effects]
 
 
@@ -104,14 +104,14 @@ def test_the_table_has_both_outcomes_with_interval_n_and_importance(planted):
 
 def test_csv_has_a_line_for_each_outcome_key_and_value(planted):
     lines = effect_lines(planted)
-    named = [(line["outcome"], line["hyperparameter"], line["partial_value"]) for line in lines]
+    named = [(line["outcome"], line["hyperparameter"], line["value"]) for line in lines]
     per_outcome = [("model.dropout", ""), ("model.norm", "post"), ("model.norm", "pre")]
     per_outcome += [("training.batch_size", ""), ("training.learning_rate", "")]
     assert named == [(outcome, *rest) for outcome in ("selection", "test") for rest in per_outcome]
     assert {line["lengths"] for line in lines} == {"6-7", "8-11"}
     averages = average_lines(planted)
-    assert [(line["group"], line["average"], line["against"], line["n"]) for line in averages] == [
-        (group, "raw", "ema", 144) for group in ("trained", "selection", "test")
+    assert [(line["group"], line["average"], line["against"], line["members"], line["n"]) for line in averages] == [
+        (group, "raw", "ema", 144, 48) for group in ("trained", "selection", "test")
     ]
     assert all(line["difference"] == pytest.approx(0.01, abs=1e-6) for line in averages)
 

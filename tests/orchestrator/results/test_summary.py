@@ -49,8 +49,10 @@ def test_averages_are_compared_on_the_same_members(small_sweep):
         mine = curves[(curves["metric"] == "total_variation") & curves["length"].isin(lengths)]
         means = mine.pivot_table("value", ["config_id", "seed"], "average", observed=True).dropna()
         difference = (means["raw"] - means["ema"]).to_numpy()
-        assert (pair.n, pair.configurations, pair.dropped) == (17, 6, 1)
-        assert pair.difference == pytest.approx(np.median(difference), rel=1e-5)
+        assert (pair.members, pair.n, pair.unit, pair.dropped) == (17, 6, "configurations", 1)
+        of_each = (means["raw"] - means["ema"]).groupby(level=0).median()
+        assert pair.difference == pytest.approx(of_each.median(), rel=1e-5)
+        assert (pair.low, pair.high) == pytest.approx((of_each.min(), of_each.max()), rel=1e-5)
         assert (pair.q25, pair.q75) == pytest.approx(tuple(np.quantile(difference, [0.25, 0.75])), rel=1e-5)
         assert (pair.better, pair.worse) == (0, 17)  # the builder makes raw worse everywhere
         assert pair.low > 0 and pair.sign_p == pytest.approx(2**-5) == pair.wilcoxon_p  # of six configurations

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from orchestrator.statistics.effects import EFFECT_COLUMNS, PARTIAL_COLUMNS, effects, partial_effects
+from orchestrator.statistics.design import Design
+from orchestrator.statistics.effects import EFFECT_COLUMNS, effects
+from orchestrator.statistics.partial_effects import PARTIAL_COLUMNS, partial_effects
 
 inf, nan = math.inf, math.nan
 
@@ -121,20 +123,6 @@ def test_partial_effects_are_least_squares_on_ranks() -> None:
     assert rate["r_squared"] == pytest.approx(1 - residual / 30)
 
 
-def test_planted_partial_effects_are_covered() -> None:
-    """With no effect at all, 95 of 100 intervals hold zero."""
-    rng = np.random.default_rng(0)
-    held = [
-        row["low"] <= 0 <= row["high"]
-        for _ in range(60)
-        for _, row in partial_effects(
-            {f"c{n}": {name: rng.random() for name in "xyz"} for n in range(20)},
-            {f"c{n}": rng.normal() for n in range(20)},
-        ).iterrows()
-    ]
-    assert 0.90 <= np.mean(held) <= 0.99
-
-
 def drawn(n: int, **values: Any) -> dict[str, dict[str, Any]]:
     """Values of n configurations, each hyperparameter by a function of the number."""
     return {f"c{number}": {name: value(number) for name, value in values.items()} for number in range(n)}
@@ -158,10 +146,10 @@ TWO = {"x": lambda n: n, "k": lambda n: "ab"[n % 2]}
         (drawn(1, **ONE), scored(1, lambda _: None), None),
         (drawn(1, **ONE), {}, None),
         (drawn(6, **ONE), scored(6, float), "it is the same everywhere"),
-        (drawn(6, **TWO), scored(6, lambda _: 1.0), "the score is the same everywhere"),
-        (drawn(6, **TWO), scored(6, lambda _: inf), "the score is the same everywhere"),
+        (drawn(8, **TWO), scored(8, lambda _: 1.0), "the score is the same everywhere"),
+        (drawn(8, **TWO), scored(8, lambda _: inf), "the score is the same everywhere"),
         (drawn(6, **TWO), scored(6, lambda _: nan), None),
-        (drawn(3, **TWO), scored(3, float), "n = 3 is too few for 2 effects at once"),
+        (drawn(3, **TWO), scored(3, float), "n = 3 is too few for 2 effects at once (at least 7)"),
         (
             drawn(9, x=lambda n: n, y=lambda n: 3 * n),
             scored(9, lambda n: n % 5),
@@ -192,44 +180,75 @@ def test_tiny_samples_give_reasons_and_no_warnings(
     assert set(table["hyperparameter"]) == set(partial["hyperparameter"])
 
 
-SWEEPS, PER_SWEEP = 150, 30
+# What is independent of what ------------------------------------------------------------------------------------------
 
 
-def sweep_of(rng, effect, count=PER_SWEEP):
-    x, y = rng.random(count), rng.random(count)
-    score = effect * x + 0.3 * rng.normal(size=count)
-    return {f"c{n}": {"x": x[n], "y": y[n]} for n in range(count)}, {f"c{n}": score[n] for n in range(count)}
+def grid_of_draws(draws: int = 9) -> tuple[dict[str, dict[str, Any]], dict[str, float], Design]:
+    """Draws of a rate at three norms: b is worse by 1, c by 2, and draws differ by 10."""
+    values, scores, draw = {}, {}, {}
+    for i in range(draws):
+        for j, norm in enumerate("abc"):
+            name = f"c{3 * i + j}"
+            values[name] = {"norm": norm, "rate": float(i)}
+            scores[name] = 10.0 * (i * 4 % 9) + j + 0.1 * (i % 3)
+            draw[name] = i
+    return values, scores, Design(kind="grid_by_random", draw=draw, grid=frozenset(["norm"]))
 
 
-def test_intervals_hold_zero_in_about_95_of_100_sweeps_without_an_effect():
-    """Binomial bounds around 0.95 for 300 intervals are 0.92 to 0.98; the bootstrap is known to be a little narrow."""
-    rng = np.random.default_rng(11)
-    held = {"correlation": [], "partial": []}
-    for _ in range(SWEEPS):
-        values, scores = sweep_of(rng, effect=0.0)
-        for row in effects(values, scores, resamples=500).to_dict("records"):
-            held["correlation"].append(row["low"] <= 0 <= row["high"])
-        for row in partial_effects(values, scores).to_dict("records"):
-            held["partial"].append(row["low"] <= 0 <= row["high"])
-    assert 0.90 <= np.mean(held["correlation"]) <= 0.98
-    assert 0.92 <= np.mean(held["partial"]) <= 0.98
+def test_grid_values_are_compared_within_each_draw_and_draws_are_counted() -> None:
+    values, scores, design = grid_of_draws()
+    norm, rate = effects(values, scores, design).to_dict("records")
+    assert (norm["unit"], norm["n"], norm["configurations"], norm["test"]) == ("draws", 9, 27, "Friedman")
+    assert [(one.value, one.against, one.n) for one in norm["differences"]] == [("b", "a", 9), ("c", "a", 9)]
+    assert [one.difference for one in norm["differences"]] == pytest.approx([1.0, 2.0])
+    assert all(one.low > 0 for one in norm["differences"]) and norm["p"] < 1e-5
+    assert (rate["n"], rate["kind"]) == (9, "numeric")
+    order = stats.spearmanr(range(9), [10.0 * (i * 4 % 9) + 0.1 * (i % 3) for i in range(9)]).statistic
+    assert rate["correlation"] == pytest.approx(order) and rate["low"] < 0 < rate["high"]
+    independent, _ = effects(values, scores).to_dict("records")
+    assert independent["p"] > 0.5, "differences between draws hide it where configurations are taken for independent"
 
 
-def test_intervals_cover_a_planted_effect_and_tell_it_from_none():
-    """The truth is Spearman's correlation in a sweep of 20,000 configurations of the same kind."""
-    rng = np.random.default_rng(12)
-    values, scores = sweep_of(rng, effect=1.0, count=20_000)
-    ranks = [
-        np.argsort(np.argsort(column)) for column in ([one["x"] for one in values.values()], list(scores.values()))
-    ]
-    truth = float(np.corrcoef(ranks)[0, 1])
-    assert 0.5 < truth < 0.8
-    covered, found, false_alarms = [], [], []
-    for _ in range(SWEEPS):
-        values, scores = sweep_of(rng, effect=1.0)
-        x, y = effects(values, scores, resamples=500).to_dict("records")
-        covered.append(x["low"] <= truth <= x["high"])
-        found.append(x["low"] > 0)
-        false_alarms.append(not y["low"] <= 0 <= y["high"])
-    assert 0.90 <= np.mean(covered) <= 0.99
-    assert np.mean(found) > 0.95 and np.mean(false_alarms) < 0.12
+def test_numbers_of_a_grid_are_correlated_within_each_draw() -> None:
+    values, scores, design = grid_of_draws()
+    values = {name: {"depth": "abc".index(str(one["norm"])), "rate": one["rate"]} for name, one in values.items()}
+    design = Design(kind="grid_by_random", draw=design.draw, grid=frozenset(["depth"]))
+    depth, _ = effects(values, scores, design).to_dict("records")
+    assert (depth["correlation"], depth["low"], depth["high"], depth["n"]) == (1.0, 1.0, 1.0, 9)
+
+
+def test_a_draw_without_a_score_at_one_grid_point_is_left_out_of_that_comparison() -> None:
+    values, scores, design = grid_of_draws()
+    lost: dict[str, float | None] = {**scores, "c0": None, "c4": inf}
+    norm, rate = effects(values, lost, design).to_dict("records")
+    b, c = norm["differences"]
+    assert (b.n, c.n, b.difference, rate["n"], norm["dropped"]) == (8, 8, pytest.approx(1.0), 9, 1)
+
+
+def test_slopes_are_over_draws() -> None:
+    values, scores, design = grid_of_draws(12)
+    for name, one in values.items():
+        one["other"] = design.draw[name] * 5 % 12
+    table = partial_effects(values, scores, design).set_index("hyperparameter")
+    assert table.loc["norm", "reason"] == "it is compared within draws"
+    assert set(table.loc[["rate", "other"], "n"]) == {12}
+
+
+def test_a_list_is_compared_seed_by_seed() -> None:
+    values = {"a": {"rate": 1, "norm": "x"}, "b": {"rate": 2, "norm": "x"}, "c": {"rate": 3, "norm": "y"}}
+    members = {name: {s: 10.0 * s + place for s in range(7)} for place, name in enumerate("abc")}
+    scores = {name: 30.0 + place for place, name in enumerate("abc")}
+    members["c"][6] = nan
+    rate, norm = effects(values, scores, Design(kind="fixed"), members).to_dict("records")
+    assert (rate["unit"], rate["n"], rate["correlation"], rate["low"]) == ("seeds", 6, 1.0, 1.0)
+    assert [one.n for one in rate["differences"]] == [7, 6] and not rate["matched"]
+    (difference,) = norm["differences"]
+    assert (difference.difference, difference.low, difference.high) == (1.5, 1.5, 1.5) and norm["test"] == "Wilcoxon"
+    with pytest.raises(ValueError, match="score of each member"):
+        effects(values, scores, Design(kind="fixed"))
+
+
+def test_no_test_where_a_value_has_one_configuration() -> None:
+    values = {f"c{n}": {"norm": "a" if n else "b"} for n in range(12)}
+    (row,) = effects(values, {f"c{n}": float(n) for n in range(12)}).to_dict("records")
+    assert math.isnan(row["p"]) and row["reason"] == "a value has one of the configurations only"

@@ -20,13 +20,20 @@ Invent = Callable[[MemberConfig, int, tuple[str, ...], int], np.ndarray]
 
 
 def pretended_sweep(
-    file: Path, storage: Path, invent: Invent, *, evaluations: int = 0, more: Sequence[str] = ()
+    file: Path,
+    storage: Path,
+    invent: Invent,
+    *,
+    evaluations: int = 0,
+    more: Sequence[str] = (),
+    seeds: int | None = None,
 ) -> Sweep:
     """The ledger of a sweep file with invented curves, `more` metrics beside its task's.
 
     Evaluated so many times, at the end and evenly before it; 0: as often as the file says.
+    `seeds`: so many, whatever the file says.
     """
-    spec = load_sweep(file)
+    spec = load_sweep(file, overrides=[f"seeds={seeds}"] if seeds else [])
     drawn = draw_sample(spec, spec.search.configurations or 1)
     every_one = configure(spec, [(draw.number, draw.values) for draw in drawn])
     configurations = {one.config_id: one for one in reversed(every_one)}  # the first of equal ones

@@ -1,0 +1,97 @@
+"""How configurations came about, from ledgers of this and of earlier versions."""
+
+from pathlib import Path
+
+import pytest
+
+from orchestrator.record.state import SweepState
+from orchestrator.report.effect_tables import effect_columns, effect_notes
+from orchestrator.results.search_design import design_of
+from orchestrator.results.summarise import summary
+
+OLD = Path(__file__).parents[2] / "sweeps" / "0.1.0"
+GRID = {"model.norm": {"grid": ["none", "pre"]}, "training.batch_size": {"grid": [8, 16]}}
+RATE = {"training.learning_rate": {"log_uniform": [1e-4, 1e-2]}}
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "unit"),
+    [
+        ("finished", "random", "configurations"),
+        ("grid", "fixed", "seeds"),
+        ("kept_weights", "random", "configurations"),
+        ("tpe", "adaptive", "configurations"),
+        ("finished-confirm", "fixed", "seeds"),
+    ],
+)
+def test_sweeps_of_earlier_versions(name: str, kind: str, unit: str) -> None:
+    design = design_of(SweepState.load(OLD / name))
+    assert (design.kind, design.unit) == (kind, unit)
+
+
+def values_of(number: int) -> dict:
+    norm, batch = [(norm, batch) for norm in ("none", "pre") for batch in (8, 16)][number % 4]
+    return {"model.norm": norm, "training.batch_size": batch, "training.learning_rate": 0.001 * (1 + number // 4)}
+
+
+def curve(number, seed, average, metric, lengths, step):
+    """Every draw has its own level, the norm pre is worse by 0.1, and each seed is a little different."""
+    return 0.1 + 0.05 * (number // 4 * 3 % 7) + 0.1 * (number % 4 > 1) + 0.001 * lengths + 0.002 * seed
+
+
+def test_grid_points_of_a_draw_are_compared_in_the_report(tmp_path, synthetic_sweep):
+    spec = {"space": {**GRID, **RATE}}
+    state = synthetic_sweep(tmp_path / "crossed", [values_of(n) for n in range(32)], 2, curve, spec=spec)
+    design = design_of(state)
+    assert (design.kind, design.grid) == ("grid_by_random", frozenset(GRID))
+    numbers = {name: one.number for name, one in state.configurations.items()}
+    assert {name: number // 4 for name, number in numbers.items()} == design.draw
+    result = summary(state)
+    columns = effect_columns(result)
+    assert columns["n"][:2] == ["8", "8"] and {one.unit for one in result.effects} == {"draws"}
+    at = columns["hyperparameter"].index("model.norm")
+    assert columns["difference from the first value [95 %]"][at] == "pre: +0.100 [+0.100, +0.100]"
+    assert columns["rank correlation [95 %]"][at].startswith("Wilcoxon p = 0.0")
+    notes = " ".join(effect_notes(result))
+    assert "n counts draws" in notes and "would exclude 0 by chance" in notes and "Kruskal" not in notes
+
+
+def test_one_draw_or_a_list_is_compared_over_seeds(tmp_path, synthetic_sweep):
+    values = [{key: one for key, one in values_of(n).items() if key in GRID} for n in range(4)]
+    for name, spec in (
+        ("grid", {"space": GRID, "search.sampler": "grid"}),
+        ("listed", {"search.sampler": "listed"}),
+    ):
+        result = summary(synthetic_sweep(tmp_path / name, values, 7, curve, spec=spec))
+        (norm,) = (one for one in result.effects if one.key == "model.norm")
+        (difference,) = norm.differences
+        assert (result.design.kind, norm.n, norm.unit) == ("fixed", 7, "seeds")
+        assert (difference.low, difference.high) == (pytest.approx(0.1), pytest.approx(0.1))
+        assert "n counts seeds" in " ".join(effect_notes(result))
+        assert {(one.n, one.unit) for one in result.comparisons} == {(7, "seeds")}
+
+
+def test_failed_seeds_count_as_the_policy_says(tmp_path, synthetic_sweep):
+    values = [{key: one for key, one in values_of(n).items() if key in GRID} for n in range(4)]
+    for policy, n in (("worst", 6), ("exclude", 6), ("fail", 6)):
+        spec = {"space": GRID, "search.sampler": "grid", "objective.failed_seeds": policy}
+        failed = {(2, 0): 50, (3, 0): 50}
+        result = summary(synthetic_sweep(tmp_path / policy, values, n, curve, failed, spec=spec))
+        (norm,) = (one for one in result.effects if one.key == "model.norm")
+        found = [(one.n, one.high) for one in norm.differences]
+        expected = {
+            "worst": [(6, float("inf"))],
+            "exclude": [(5, pytest.approx(float("nan"), nan_ok=True))],
+            "fail": [],
+        }
+        assert found == expected[policy]
+
+
+def test_a_search_that_follows_scores_has_no_interval(tmp_path, synthetic_sweep):
+    values = [{"training.learning_rate": 0.001 * (1 + n)} for n in range(12)]
+    spec = {"space": RATE, "search.sampler": "tpe"}
+    result = summary(synthetic_sweep(tmp_path / "tpe", values, 2, curve, spec=spec))
+    assert result.design.kind == "adaptive"
+    for one in (*result.effects, *result.comparisons):
+        assert one.low != one.low and "tpe chose later configurations" in (one.reason or "")
+    assert "tpe chose later configurations" in " ".join(effect_notes(result))

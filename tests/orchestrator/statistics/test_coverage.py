@@ -1,0 +1,338 @@
+"""Every interval that a report prints, held against many samples with a known truth: it covers as often as it says.
+
+A correlation's interval is within three points of 95 %. Where values are tied it may cover more often, and never less.
+The interval of a median covers in at least 95 %, and for continuous values as often as the binomial distribution says.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from orchestrator.statistics.design import Design
+from orchestrator.statistics.effects import Members, effects, per_unit
+from orchestrator.statistics.intervals import (
+    correlation_intervals,
+    covers,
+    median,
+    median_over,
+    order_statistic,
+    rank_correlations,
+)
+from orchestrator.statistics.paired import paired
+from orchestrator.statistics.partial_effects import partial_effects
+from orchestrator.statistics.within import compare_within
+from orchestrator.studies.measures import effect_of_seeds
+
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+POINTS = 0.03
+SAMPLES = 480  # of a whole sweep: the standard error of a coverage is then one point
+
+
+def within_three_points(covered: Any, nominal: float = 0.95, *, or_more: bool = False) -> None:
+    share, error = float(np.mean(covered)), math.sqrt(nominal * (1 - nominal) / np.size(covered))
+    assert share >= nominal - POINTS - error, f"covers in {share:.3f} of {np.size(covered)}"
+    assert or_more or share <= nominal + POINTS + error, f"covers in {share:.3f} of {np.size(covered)}"
+
+
+# Rank correlations ----------------------------------------------------------------------------------------------------
+
+
+def continuous(x: Floats, y: Floats) -> tuple[Floats, Floats]:
+    return x, np.exp(y)
+
+
+def tied(x: Floats, y: Floats) -> tuple[Floats, Floats]:
+    """Three values of the hyperparameter, five of the score."""
+    return np.digitize(x, [-0.43, 0.43]).astype(float), np.digitize(y, [-0.84, -0.25, 0.25, 0.84]).astype(float)
+
+
+def two_values(x: Floats, y: Floats) -> tuple[Floats, Floats]:
+    return (x > 0).astype(float), y
+
+
+def failing(x: Floats, y: Floats) -> tuple[Floats, Floats]:
+    """A quarter of the scores are infinite."""
+    return x, np.where(y > 0.67, np.inf, y)
+
+
+def spreading(x: Floats, y: Floats) -> tuple[Floats, Floats]:
+    """Scores spread more where the hyperparameter is large."""
+    return x, y * np.exp(0.5 * x)
+
+
+def pairs(kind: Callable[[Floats, Floats], tuple[Floats, Floats]], rho: float, samples: int, n: int) -> Floats:
+    rng = np.random.default_rng([n, int(10 * rho)])
+    x, noise = rng.normal(size=(2, samples, n))
+    return np.stack(kind(x, rho * x + math.sqrt(1 - rho**2) * noise), axis=2)
+
+
+@pytest.mark.parametrize("rho", [0.0, 0.3, 0.6, 0.9])
+@pytest.mark.parametrize("kind", [continuous, tied, two_values, failing, spreading])
+def test_correlations(kind: Callable[[Floats, Floats], tuple[Floats, Floats]], rho: float) -> None:
+    (truth,) = rank_correlations(pairs(kind, rho, 1, 100_000))
+    for n, samples in ((8, 1500), (10, 1500), (16, 1200), (64, 400)):
+        low, high = correlation_intervals(pairs(kind, rho, samples, n))
+        given = ~np.isnan(low)
+        within_three_points((low <= truth)[given] & (truth <= high)[given], or_more=kind in (tied, two_values))
+
+
+# Medians --------------------------------------------------------------------------------------------------------------
+
+MEDIANS: dict[str, tuple[Callable[[np.random.Generator, int], Floats], float]] = {
+    "skewed": (lambda rng, n: rng.exponential(size=n), math.log(2)),
+    "two heaps": (lambda rng, n: np.where(rng.random(n) < 0.6, rng.random(n), 5 + rng.random(n)), 0.5 / 0.6),
+    "all or nothing": (lambda rng, n: (rng.random(n) < 0.4).astype(float), 0.0),
+    "infinite": (lambda rng, n: np.where(rng.random(n) < 0.3, np.inf, rng.random(n)), 0.5 / 0.7),
+}
+
+
+@pytest.mark.parametrize("name", MEDIANS)
+@pytest.mark.parametrize("n", [6, 7, 8, 11, 16, 33, 64])
+def test_medians(n: int, name: str) -> None:
+    draw, truth = MEDIANS[name]
+    rng = np.random.default_rng(n)
+    found = [median(draw(rng, n)).interval for _ in range(1000)]
+    covered = [one is not None and one[0] <= truth <= one[1] for one in found]
+    place = order_statistic(n)
+    assert place is not None and 0.95 <= covers(n, place) <= 0.993
+    within_three_points(covered, covers(n, place), or_more=name == "all or nothing")
+
+
+@pytest.mark.parametrize("n", range(2, 6))
+def test_fewer_than_six_have_no_interval(n: int) -> None:
+    """All or nothing seeds: Student's t over five of them would cover in 80 %, over three in 62 %."""
+    rng = np.random.default_rng(n)
+    for _ in range(20):
+        values = (rng.random(n) < 0.5).astype(float)
+        assert median(values).interval is None
+        assert effect_of_seeds(pd.Series(values)).verdict("larger") == "not decided"
+
+
+@pytest.mark.parametrize("n", [6, 8, 20])
+def test_the_seeds_of_the_studies(n: int) -> None:
+    rng = np.random.default_rng(n)
+    chosen = order_statistic(n)
+    assert chosen is not None
+    for share, truth in ((0.3, 0.0), (0.8, 1.0)):
+        found = [effect_of_seeds(pd.Series((rng.random(n) < share).astype(float))) for _ in range(800)]
+        within_three_points([one.low <= truth <= one.high for one in found], or_more=True)
+    found = [effect_of_seeds(pd.Series(rng.normal(size=n))) for _ in range(800)]
+    within_three_points([one.low <= 0 <= one.high for one in found], covers(n, chosen))
+
+
+@pytest.mark.parametrize("n", [6, 12, 40])
+def test_units_of_several_values(n: int) -> None:
+    rng = np.random.default_rng(n)
+    place = order_statistic(n)
+    assert place is not None
+    luck = rng.normal(size=(800, n, 1))
+    found = [median_over(sample).ends for sample in luck + 0.3 * rng.normal(size=(800, n, 5))]
+    within_three_points([low <= 0 <= high for low, high in found], covers(n, place))
+
+
+# Sweeps ---------------------------------------------------------------------------------------------------------------
+
+Sweep = tuple[dict[str, dict[str, Any]], dict[str, float | None], Design, Members]
+
+
+def plain_random(rng: np.random.Generator, n: int, effect: float) -> Sweep:
+    """`rate` matters; `clip` is there for half of the configurations and matters as much; `other` does not."""
+    values: dict[str, dict[str, Any]] = {}
+    scores: dict[str, float | None] = {}
+    rates, others, clips, noise = rng.normal(size=(4, n))
+    for i in range(n):
+        name, clipped = f"c{i:04}", i % 2 == 0
+        values[name] = {"rate": rates[i], "other": others[i]} | ({"clip": clips[i]} if clipped else {})
+        scores[name] = effect * (rates[i] + clipped * clips[i]) + noise[i]
+    return values, scores, Design.random(values), {}
+
+
+def grid_by_random(rng: np.random.Generator, n: int, effect: float) -> Sweep:
+    """n draws of `rate` and of `clip` at 2 x 2 grid points, `clip` at norm b alone.
+
+    The grid points of a draw share its luck, and they differ in level and in spread.
+    """
+    values: dict[str, dict[str, Any]] = {}
+    scores: dict[str, float | None] = {}
+    draw = {}
+    for i in range(n):
+        rate, clip, luck = rng.normal(size=3)
+        for j, (norm, width) in enumerate([("a", 16), ("a", 32), ("b", 16), ("b", 32)]):
+            name = f"c{4 * i + j:05}"
+            values[name] = {"norm": norm, "width": width, "rate": rate} | ({"clip": clip} if norm == "b" else {})
+            level = effect * ((norm == "b") + rate + (norm == "b") * clip) + luck + 0.5 * rng.normal()
+            scores[name] = 3 * j + (1 + j) * level if j == 1 else level
+            draw[name] = i
+    return values, scores, Design(kind="grid_by_random", draw=draw, grid=frozenset(["norm", "width"])), {}
+
+
+def grid_alone(rng: np.random.Generator, n: int, effect: float) -> Sweep:
+    """Norm by depth by width, n seeds that share their luck over configurations; `depth` has three values."""
+    cells = [{"norm": norm, "depth": depth, "width": width} for norm in "ab" for depth in (1, 2, 3) for width in (8, 9)]
+    return over_seeds(rng, n, [(one, effect * ((one["norm"] == "b") + one["depth"])) for one in cells])
+
+
+def listed(rng: np.random.Generator, n: int, effect: float) -> Sweep:
+    """Four configurations that differ in everything at once."""
+    cells = [{"rate": 0.1 * i, "norm": "ab"[i % 2]} for i in range(4)]
+    return over_seeds(rng, n, [(one, effect * (3 * one["rate"] + (one["norm"] == "b"))) for one in cells])
+
+
+def over_seeds(rng: np.random.Generator, n: int, cells: list[tuple[dict[str, Any], float]]) -> Sweep:
+    luck = rng.normal(size=n)
+    values = {f"c{i:02}": one for i, (one, _) in enumerate(cells)}
+    noise = rng.normal(size=(len(cells), n))
+    members = {f"c{i:02}": dict(enumerate((level + luck + noise[i]).tolist())) for i, (_, level) in enumerate(cells)}
+    scores: dict[str, float | None] = {name: float(np.median(list(one.values()))) for name, one in members.items()}
+    return values, scores, Design(kind="fixed", grid=frozenset(values["c00"])), members
+
+
+def numbers(sweep: Sweep) -> Iterator[tuple[str, float, float, float]]:
+    """Every number of the effects of a sweep with its interval: name, value, low, high."""
+    for row in effects(*sweep).to_dict("records"):
+        name = row["hyperparameter"]
+        if not math.isnan(row["correlation"]):
+            yield f"{name}: correlation", row["correlation"], row["low"], row["high"]
+        for one in row["differences"]:
+            yield f"{name}: {one.value} - {one.against}", one.difference, one.low, one.high
+
+
+def truths(make: Callable[[np.random.Generator, int, float], Sweep], effect: float) -> dict[str, float]:
+    """The numbers of a sweep so large that chance has no part in them."""
+    values, scores, design, members = make(np.random.default_rng(0), 8001, effect)
+    compared = {c: {key: value for key, value in one.items() if design.compared(key)} for c, one in values.items()}
+    found = {name: value for name, value, _, _ in numbers((compared, scores, design, members))}
+    for key in {key for one in values.values() for key in one if not design.compared(key)}:
+        sample = per_unit({c: one for c, one in values.items() if key in one}, scores, design)
+        pairs = np.array([(values[config][key], score) for config, score in sample])
+        found[f"{key}: correlation"] = float(rank_correlations(pairs[None])[0])
+    return found
+
+
+@pytest.mark.parametrize(
+    ("make", "n", "effect", "keys"),
+    [
+        (plain_random, 16, 0.0, 3),
+        (plain_random, 40, 0.7, 3),
+        (grid_by_random, 8, 0.0, 4),
+        (grid_by_random, 20, 0.7, 4),
+        (grid_alone, 6, 0.0, 5),
+        (grid_alone, 16, 0.7, 5),
+        (listed, 6, 0.0, 5),
+        (listed, 16, 0.7, 5),
+    ],
+)
+def test_effects_of_sweeps(
+    make: Callable[[np.random.Generator, int, float], Sweep], n: int, effect: float, keys: int
+) -> None:
+    rng, truth = np.random.default_rng(n), truths(make, effect)
+    covered: dict[str, list[bool]] = {}
+    for _ in range(SAMPLES):
+        for name, _, low, high in numbers(make(rng, n, effect)):
+            if not math.isnan(low):
+                covered.setdefault(name, []).append(low <= truth[name] <= high)
+    assert len(covered) == keys and covered.keys() == truth.keys()
+    within_units = make is not plain_random
+    place = order_statistic(n)
+    for name, found in covered.items():
+        assert len(found) > 0.9 * SAMPLES
+        medians = within_units and ("-" in name or make is not grid_by_random)
+        nominal = covers(n, place) if medians and place is not None else 0.95
+        within_three_points(found, nominal, or_more=medians and "correlation" in name)
+
+
+def test_grid_points_of_a_draw_are_no_independent_configurations() -> None:
+    """Without any effect of the drawn key, intervals over configurations exclude 0 in far more than 5 of 100 sweeps."""
+    rng, clear = np.random.default_rng(0), {"draws": 0, "configurations": 0}
+    for _ in range(200):
+        rates, luck = rng.normal(size=(2, 20))
+        scores = dict(enumerate((np.repeat(luck, 4) + 0.7 * rng.normal(size=80)).tolist()))
+        values = {f"c{i}": {"rate": rates[i // 4], "norm": "abcd"[i % 4]} for i in scores}
+        draw = {f"c{i}": i // 4 for i in scores}
+        design = Design(kind="grid_by_random", draw=draw, grid=frozenset(["norm"]))
+        for name, told in (("draws", design), ("configurations", None)):
+            row = effects(values, {f"c{i}": score for i, score in scores.items()}, told).iloc[0]
+            clear[name] += row["low"] > 0 or row["high"] < 0
+    assert clear["draws"] / 200 <= 0.08 and clear["configurations"] / 200 >= 0.2
+
+
+@pytest.mark.parametrize(("n", "effect"), [(10, 0.0), (10, 0.7), (32, 0.7)])
+def test_slopes_with_the_others_held(n: int, effect: float) -> None:
+    def sample(n: int) -> Sweep:
+        rate, other, noise = rng.normal(size=(3, n))
+        norm = rng.choice(["a", "b", "c"], n)
+        values = {f"c{i}": {"rate": rate[i], "other": other[i], "norm": norm[i]} for i in range(n)}
+        return values, {f"c{i}": effect * (rate[i] + (norm[i] == "b")) + noise[i] for i in range(n)}, design, {}
+
+    rng, design, covered = np.random.default_rng(n), Design(kind="random"), {}
+    columns = ["hyperparameter", "value", "coefficient", "low", "high"]
+    truth = {(key, value): one for key, value, one, *_ in partial_effects(*sample(20_000)[:3])[columns].to_numpy()}
+    for _ in range(SAMPLES):
+        for key, value, _, low, high in partial_effects(*sample(n)[:3])[columns].to_numpy():
+            if not math.isnan(low):
+                covered.setdefault((key, value), []).append(low <= truth[key, value] <= high)
+    assert covered.keys() == truth.keys()
+    for found in covered.values():
+        within_three_points(found)
+
+
+@pytest.mark.parametrize("kind", ["random", "grid_by_random", "fixed"])
+def test_averages_of_the_same_members(kind: Any) -> None:
+    """Six draws at two grid points, three seeds; or twelve configurations with six seeds in common."""
+    rng, covered, shift = np.random.default_rng(0), [], 0.4
+    configurations, seeds = 12, 6 if kind == "fixed" else 3
+    draw = {f"c{i:02}": i // 2 for i in range(configurations)}
+    index = pd.MultiIndex.from_product([draw, range(seeds)], names=["config_id", "seed"])
+    for _ in range(SAMPLES):
+        luck = {
+            "random": rng.normal(size=(configurations, 1)),
+            "grid_by_random": np.repeat(rng.normal(size=(6, 1)), 2, axis=0),
+            "fixed": rng.normal(size=(1, seeds)),
+        }[kind]
+        differences = shift + luck + 0.5 * rng.normal(size=(configurations, seeds))
+        first = pd.Series(differences.ravel(), index)
+        row = paired(first, pd.Series(0.0, index), Design(kind=kind, draw=draw))
+        covered.append(row["low"] <= shift <= row["high"])
+    n = 12 if kind == "random" else 6
+    place = order_statistic(n)
+    assert row["n"] == n and place is not None
+    within_three_points(covered, covers(n, place))
+
+
+@pytest.mark.parametrize("labels", ["ab", "abc", "abcde"])
+@pytest.mark.parametrize("n", [3, 6, 16])
+def test_tests_within_units_reject_nothing_in_five_of_a_hundred(n: int, labels: str) -> None:
+    rng, found = np.random.default_rng(n), []
+    for table in rng.normal(size=(480, n, len(labels))):
+        units = [{(): {label: [score] for label, score in zip(labels, row, strict=True)}} for row in table]
+        found.append(compare_within(units, labels, False).p <= 0.05)
+    assert np.mean(found) <= 0.05 + POINTS
+    assert n > 5 or not any(found)
+
+
+@pytest.mark.parametrize("n", [6, 12, 30])
+def test_a_test_of_drawn_categories_rejects_nothing_in_five_of_a_hundred(n: int) -> None:
+    rng, found = np.random.default_rng(n), []
+    values = {f"c{i}": {"norm": "aabbcc"[i] if i < 6 else "abc"[i % 3]} for i in range(n)}
+    for scores in rng.normal(size=(480, n)):
+        row = effects(values, {f"c{i}": score for i, score in enumerate(scores.tolist())}).iloc[0]
+        found.append(row["p"] <= 0.05)
+    assert np.mean(found) <= 0.05 + POINTS
+
+
+def test_an_adaptive_search_has_neither_interval_nor_test() -> None:
+    values, scores, _, _ = plain_random(np.random.default_rng(0), 40, 1.0)
+    values = {name: {**one, "norm": "ab"[i % 2]} for i, (name, one) in enumerate(values.items())}
+    design = Design(kind="adaptive")
+    for table in (effects(values, scores, design), partial_effects(values, scores, design)):
+        assert table[["low", "high", "p"]].isna().all().all()
+    assert not effects(values, scores, design)["correlation"].isna().all()
+    index = pd.MultiIndex.from_product([values, [0]], names=["config_id", "seed"])
+    row = paired(pd.Series(range(40), index, dtype=float), pd.Series(50.0, index), design)
+    assert all(math.isnan(row[name]) for name in ("low", "high", "wilcoxon_p", "sign_p"))

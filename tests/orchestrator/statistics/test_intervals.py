@@ -1,0 +1,95 @@
+"""Correlations, medians and their intervals against scipy, by brute force, and where there are too few."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from orchestrator.statistics.intervals import covers, median, median_over, order_statistic, spearman
+
+inf, nan = math.inf, math.nan
+
+
+@given(
+    st.lists(st.tuples(st.integers(-5, 5) | st.just(inf), st.integers(-5, 5) | st.just(-inf)), min_size=2, max_size=20)
+)
+def test_spearman_is_scipys(pairs: list[tuple[float, float]]) -> None:
+    x, y = np.array(pairs, dtype=np.float64).T
+    estimate = spearman([*x, nan, 1.0], [*y, 1.0, nan])
+    assert estimate.n == len(pairs)
+    if len(set(x)) == 1 or len(set(y)) == 1:
+        assert (estimate.value, estimate.interval, estimate.reason) == (None, None, "one side is the same everywhere")
+        return
+    expected = stats.pearsonr(stats.rankdata(x), stats.rankdata(y)).statistic
+    assert estimate.value == pytest.approx(expected, abs=1e-12)
+    if len(pairs) < 8:
+        assert estimate.interval is None
+        assert estimate.reason == f"n = {len(pairs)} is too few for an interval (at least 8)"
+    elif abs(expected) > 1 - 1e-9:
+        assert estimate.interval is None
+        assert estimate.reason is not None and estimate.reason.startswith("the order is the same on both sides")
+    else:
+        assert estimate.interval is not None and estimate.reason is None
+        low, high = estimate.interval
+        assert -1 < low < expected < high < 1
+
+
+def test_a_correlations_interval_is_between_the_two_it_is_made_of() -> None:
+    """One by one, by the formulas: Bonett and Wright's standard error, and the jackknife's, on Fisher's scale."""
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(2, 12))
+    estimate = spearman(x, y)
+    r = stats.spearmanr(x, y).statistic
+    without = [stats.spearmanr(np.delete(x, i), np.delete(y, i)).statistic for i in range(12)]
+    jackknife = 11 / 12 * sum((np.arctanh(without) - np.mean(np.arctanh(without))) ** 2)
+    formula = (1 + r**2 / 2) / 9
+    half = stats.norm.ppf(0.975) * math.sqrt((formula + max(jackknife, 0.64 * formula)) / 2)
+    assert estimate.interval == pytest.approx((math.tanh(math.atanh(r) - half), math.tanh(math.atanh(r) + half)))
+
+
+@pytest.mark.parametrize("n", [0, 1])
+def test_spearman_of_too_few(n: int) -> None:
+    estimate = spearman([1.0] * n, [2.0] * n)
+    assert (estimate.value, estimate.interval, estimate.n) == (None, None, n)
+    assert estimate.reason == f"n = {n} is too few for a correlation"
+
+
+@pytest.mark.parametrize("n", range(6, 65))
+def test_a_medians_interval_goes_with_the_sign_test(n: int) -> None:
+    """It excludes 0 for as many values on one side as the sign test rejects, and no fewer."""
+    place = order_statistic(n)
+    assert place is not None and covers(n, place) >= 0.95 > covers(n, place + 1)
+    for below in range(n + 1):
+        found = median([-1.0 - i for i in range(below)] + [1.0 + i for i in range(n - below)])
+        assert found.interval is not None
+        low, high = found.interval
+        assert (low > 0 or high < 0) == (stats.binomtest(below, n).pvalue <= 0.05)
+
+
+def test_the_fewest_for_a_median_are_those_of_the_sign_test() -> None:
+    assert [n for n in range(1, 20) if order_statistic(n) is None] == [1, 2, 3, 4, 5]
+    assert median([1.0, 2.0, 3.0, 4.0, 5.0]).reason == "n = 5 is too few for an interval (at least 6)"
+    assert median([6.0, 2.0, 3.0, 4.0, 5.0, 1.0]).interval == (1.0, 6.0)
+    assert median(range(20)).interval == (5.0, 14.0)
+
+
+def test_small_medians_say_why_there_is_no_interval() -> None:
+    assert median([]).reason == "no values"
+    assert median([nan]).n == 0
+    three = median([1.0, 5.0, 2.0, nan])
+    assert (three.value, three.interval, three.n) == (2.0, None, 3)
+    assert median([inf, -inf, inf, -inf]).reason == "the middle lies between two infinities"
+    assert median([1.0, 2.0, 3.0, inf, inf]).value == 3.0
+    assert median([4.0] * 6).interval == (4.0, 4.0)
+    assert median([1.0, 2.0, 3.0, 4.0, inf, inf]).interval == (1.0, inf)
+
+
+def test_units_count_with_their_medians() -> None:
+    units = [np.array([one, one + 0.1, one + 50]) for one in range(6)]
+    assert median_over(units) == median([one + 0.1 for one in range(6)])
+    assert median_over([]).reason == "no values"
