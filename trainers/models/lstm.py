@@ -46,9 +46,9 @@ class Lstm(Model):
         yield from site_problems(self.dropout_sites)
 
     @property
-    def auto_compiles(self) -> bool:
-        """A program would have every position apart, and take minutes to make."""
-        return False
+    def compiling(self) -> str:
+        """Where it is asked for: a program has every position apart, and takes long to make."""
+        return "asked"
 
     def parameters(self, task: Task) -> tuple[Parameter, ...]:
         """Embedding, the maps of input and state to the four gates, and the head; biases do not decay."""

@@ -54,9 +54,9 @@ class Model(Settings, ABC):
         return False
 
     @property
-    def auto_compiles(self) -> bool:
-        """Whether `compile: auto` may compile its steps; else it is only done where it is asked for."""
-        return True
+    def compiling(self) -> str:
+        """When its steps are compiled: auto, where it is worth it; asked, where `compile: true` says so; or never."""
+        return "auto"
 
     @property
     def metrics(self) -> Mapping[str, str]:
