@@ -18,7 +18,7 @@ from trainers.positions.position import Position, Sizes
 class Shaw(Position):
     """Scores are q_i . (k_j + a_(i-j)) / sqrt(E), differences beyond `clip` counting as `clip`; one table a layer.
 
-    Tables start uniform as of Xavier; the paper names no initial values, and its best models clip at 16.
+    The clip and the initial values, uniform as of Xavier, are chosen here: the paper does not state the latter.
     """
 
     clip: int = setting(16, low=1, help="largest difference with a vector of its own, to either side")
