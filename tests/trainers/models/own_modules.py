@@ -44,6 +44,11 @@ class Noisy(nn.Module):
         return x + torch.randn_like(x)
 
 
+class Renorms(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.renorm(x, 2, 0, 1.0)
+
+
 class Reads(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return x * float(x.sum())
@@ -106,6 +111,7 @@ WithAttends, WithDrops, WithNoisy, WithReads, WithSees, WithNarrow, WithDrawn, W
     _of, (Attends, Drops, Noisy, Reads, Sees, Narrow, Drawn, Frozen)
 )
 WithDropout = _of(nn.Dropout, 0.25)
+WithRenorms = _of(Renorms)
 WithoutDropout = _of(nn.Dropout, 0.0)
 WithLstm = _of(nn.LSTM, 8, 8, batch_first=True)
 WithConv = _of(nn.Conv1d, 8, 8, 1)

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from tests.trainers.positions.passes import B, E, H, M, T, layer, layer_of
+from tests.trainers.positions.passes import B, E, H, M, T, layer, layer_of, sizes
 from trainers.positions.cope import Cope
 
 
@@ -44,7 +44,7 @@ def test_with_open_gates_it_is_a_trained_table_of_distances() -> None:
 
 
 def test_it_starts_without_positions_and_learns_them() -> None:
-    (parameter,) = Cope(npos_max=5).layer_parameters("block0", layer_sizes())
+    (parameter,) = Cope(npos_max=5).layer_parameters("block0", sizes(T, H, E))
     assert parameter.shape == (5, E) and parameter.std == parameter.mean == 0.0
     weights, (q, k) = {"block0.cope": torch.zeros(M, 5, E, dtype=torch.float64, requires_grad=True)}, queries_and_keys()
     context = layer_of(q, weights, True, k=k)
@@ -52,9 +52,3 @@ def test_it_starts_without_positions_and_learns_them() -> None:
     torch.testing.assert_close(logits, context.products())
     logits.tril().square().sum().backward()
     assert weights["block0.cope"].grad.abs().sum() > 0
-
-
-def layer_sizes():
-    from tests.trainers.positions.passes import sizes
-
-    return sizes(T, H, E)
