@@ -19,6 +19,7 @@ from trainers.config.registry import register
 from trainers.config.settings import setting
 from trainers.files.checkpoint import Checkpoints
 from trainers.models.model import Model
+from trainers.models.vmapped import Vmapped
 from trainers.parameters import Parameter
 from trainers.positions.context import Context, Pass, Scores
 from trainers.positions.position import Position, Sizes
@@ -47,6 +48,7 @@ __all__ = [
     "Sizes",
     "Stream",
     "Task",
+    "Vmapped",
     "register",
     "setting",
     "steps_to",

@@ -26,6 +26,7 @@ from trainers.results import Evaluation, Progress
 
 QUICKSTART = ROOT / "search_spaces" / "quickstart.yaml"
 TASK, POSITION, QUOTED = '@register("task"', '@register("position"', '@register("average"'
+MODEL = '@register("model"'
 
 
 def source() -> dict[str, Any]:
@@ -157,6 +158,25 @@ def test_an_encoding_of_a_page_keeps_the_contract(tmp_path: Path, monkeypatch: p
     assert list(contract_problems("position", "windowed")) == []
 
 
+@pytest.mark.usefixtures("own_code_forgotten")
+def test_a_module_of_a_page_keeps_the_contract(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (text,) = [text for text in page("trainers/README.md").blocks("python") if MODEL in text]
+    (tmp_path / "readme_modules.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.import_module("readme_modules")
+    assert list(contract_problems("model", "running_sum")) == []
+
+
+def test_a_decoder_of_a_page_has_the_parameters_that_it_says() -> None:
+    text = page("trainers/README.md")
+    (model,) = [yaml.safe_load(one)["model"] for one in text.blocks("yaml") if "position: {name: tra}" in one]
+    task = {"name": "set_complement", "vocabulary": 6, "train_length": 2}
+    training = {"steps": 1, "batch_size": 1, "learning_rate": 0.01}
+    member = MemberConfig.from_dict({"task": task, "model": model, "training": training})
+    assert sum(one.size for one in member.model.parameters(member.task)) == pytest.approx(2.64e6, rel=2e-3)
+    assert "2.64 and" in text.text and "layers: 8, heads: 8, width: 512" in text.text
+
+
 class Silent:
     def report(self, evaluation: Evaluation) -> None: ...
 
@@ -165,7 +185,7 @@ class Silent:
     def notice(self, text: str) -> None: ...
 
 
-@pytest.mark.parametrize("text", python_blocks(TASK, POSITION, QUOTED, without=True))
+@pytest.mark.parametrize("text", python_blocks(TASK, POSITION, MODEL, QUOTED, without=True))
 def test_python_of_a_page_runs(text: str, sandbox: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a folder that has the sweeps and files the examples name."""
     monkeypatch.chdir(sandbox)

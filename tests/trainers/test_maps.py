@@ -81,7 +81,8 @@ def everyone() -> list[tuple[str, dict]]:
     for name in registry.names("model"):
         cls = registry.lookup("model", name)
         sizes = {key: size for key, size in SIZES.items() if key in cls.__dataclass_fields__}
-        found.append((name, {"name": name, **sizes}))
+        if name != "vmapped":  # a module of one's own, which has none
+            found.append((name, {"name": name, **sizes}))
         if issubclass(cls, Transformer):
             for position in registry.names("position"):
                 found.append((f"{name}-{position}", {"name": name, **sizes, "position": position}))

@@ -146,6 +146,9 @@ class MemberConfig:
             yield problem.under("training.schedule")
         for problem in self.model.task_problems(self.task):
             yield problem.under("model")
+        if self.optimization.compile is True and self.model.compiling == "never":
+            message = f"a step of {self.model.name} cannot be compiled"
+            yield Problem(key="training.compile", given=True, message=message, allowed="false or auto")
         for name, direction in {**self.task.metrics, **self.model.metrics}.items():
             if direction not in DIRECTIONS:
                 message = f"the better direction of {name} is {direction!r}"

@@ -54,6 +54,11 @@ class Model(Settings, ABC):
         return False
 
     @property
+    def compiling(self) -> str:
+        """When its steps are compiled: auto, where it is worth it; asked, where `compile: true` says so; or never."""
+        return "auto"
+
+    @property
     def metrics(self) -> Mapping[str, str]:
         """What it measures of itself, and which way is better: minimize, maximize or none."""
         return {}

@@ -1,0 +1,117 @@
+"""Throw-away torch modules: some that vmap can run for all members at once, and one for each thing it cannot."""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from trainers.config.settings import setting
+from trainers.models.vmapped import Vmapped
+
+
+class Net(nn.Module):
+    """Running means of embeddings and a gated map."""
+
+    def __init__(self, inputs: int, outputs: int, positions: int, inner: nn.Module | None = None) -> None:
+        super().__init__()
+        self.table = nn.Embedding(inputs, 8)
+        self.inner = inner or nn.Sequential(nn.Linear(8, 8), nn.GELU(), nn.LayerNorm(8))
+        self.head = nn.Linear(8, outputs)
+        self.register_buffer("counts", torch.arange(1, positions + 1).float())
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        x = self.table(tokens).cumsum(dim=-2) / self.counts[: tokens.shape[-1], None]
+        found = self.inner(x)
+        return self.head(found[0] if isinstance(found, tuple) else found)
+
+
+class Attends(nn.Module):
+    """One head of the library's attention."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        heads = x.unflatten(-1, (2, 4)).transpose(-2, -3)
+        return (
+            functional.scaled_dot_product_attention(heads, heads, heads, is_causal=True).transpose(-2, -3).flatten(-2)
+        )
+
+
+class Drops(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return functional.dropout(x, 0.1)
+
+
+class Noisy(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x + torch.randn_like(x)
+
+
+class Renorms(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.renorm(x, 2, 0, 1.0)
+
+
+class Reads(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x * float(x.sum())
+
+
+class Sees(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x + x.mean(dim=-2, keepdim=True)
+
+
+class Narrow(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x[..., :2, :]
+
+
+class Drawn(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("table", torch.randn(8))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.table
+
+
+class Frozen(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.still = nn.Parameter(torch.ones(8), requires_grad=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.still
+
+
+class Broken(nn.Module):
+    def __init__(self, inputs: int, outputs: int, positions: int) -> None:
+        raise RuntimeError("no such thing")
+
+
+class OfWidth(Vmapped):
+    """A module with a setting of its own."""
+
+    width: int = setting(8, low=1, help="hidden width")
+
+    def build(self, inputs: int, outputs: int, positions: int) -> nn.Module:
+        return Net(
+            inputs, outputs, positions, nn.Sequential(nn.Linear(8, self.width), nn.Tanh(), nn.Linear(self.width, 8))
+        )
+
+
+def _of(inner: type[nn.Module], *arguments: object, **more: object) -> type[nn.Module]:
+    class Of(Net):
+        def __init__(self, inputs: int, outputs: int, positions: int) -> None:
+            super().__init__(inputs, outputs, positions, inner(*arguments, **more))
+
+    Of.__name__ = f"With{inner.__name__}"
+    return Of
+
+
+WithAttends, WithDrops, WithNoisy, WithReads, WithSees, WithNarrow, WithDrawn, WithFrozen = map(
+    _of, (Attends, Drops, Noisy, Reads, Sees, Narrow, Drawn, Frozen)
+)
+WithDropout = _of(nn.Dropout, 0.25)
+WithRenorms = _of(Renorms)
+WithoutDropout = _of(nn.Dropout, 0.0)
+WithLstm = _of(nn.LSTM, 8, 8, batch_first=True)
+WithConv = _of(nn.Conv1d, 8, 8, 1)

@@ -1,0 +1,130 @@
+"""Torch modules of one's own under vmap: what they start as, what they compute, and what is refused before training."""
+
+import pytest
+import torch
+
+from tests.trainers.models import own_modules
+from tests.trainers.models.own_modules import Net, OfWidth
+from trainers.batch import Batch
+from trainers.compiling import compiles
+from trainers.config import registry
+from trainers.config.contract import missing
+from trainers.config.member import MemberConfig
+from trainers.errors import ConfigError
+from trainers.evaluate import evaluate
+from trainers.models.model import Model
+from trainers.pack import Pack, State
+from trainers.step import sampled, step_once
+from trainers.tasks.set_complement import SetComplement
+from trainers.trial import mean_loss
+
+CPU = torch.device("cpu")
+TASK = SetComplement(vocabulary=9, train_length=4)
+SIZES = (TASK.inputs, TASK.outputs, TASK.positions)
+
+
+def vmapped(name: str) -> dict[str, str]:
+    return {"name": "vmapped", "module": f"{own_modules.__name__}.{name}"}
+
+
+@pytest.mark.parametrize("name", ["Net", "WithAttends", "WithoutDropout"])
+def test_each_member_is_the_module_built_after_its_seed(member, name: str) -> None:
+    pack = Pack([member(seed, model=vmapped(name), task__vocabulary=9, task__train_length=4) for seed in (3, 5)], CPU)
+    state = State.initial(pack)
+    tokens = torch.randint(0, TASK.inputs, (2, 4, 6), generator=torch.Generator().manual_seed(0))
+    found = pack.model.logits(pack.layout.views(state.theta), Batch(tokens, tokens), None, pack.form)
+    assert found.shape == (2, 4, 6, TASK.outputs)
+    for m, seed in enumerate((3, 5)):
+        torch.manual_seed(seed)
+        module = getattr(own_modules, name)(*SIZES)
+        torch.testing.assert_close(found[m], module(tokens[m]).detach(), rtol=1e-5, atol=1e-6)
+    assert not torch.allclose(state.theta[0], state.theta[1])
+
+
+def test_building_a_pack_leaves_the_random_numbers_of_the_library(member) -> None:
+    torch.manual_seed(1)
+    before = torch.rand(3)
+    torch.manual_seed(1)
+    State.initial(Pack([member(model=vmapped("Net"))], CPU))
+    assert torch.equal(torch.rand(3), before)
+
+
+@pytest.mark.parametrize("name", ["Net", "WithAttends"])
+def test_a_member_is_alone_what_it_is_in_a_pack(member, name: str) -> None:
+    found = []
+    for seeds in ((7,), (2, 7, 5, 2)):
+        pack = Pack([member(seed, model=vmapped(name), training__learning_rate=1e-2) for seed in seeds], CPU)
+        state, place = State.initial(pack), seeds.index(7)
+        for _ in range(8):
+            step_once(pack, state)
+        curves = torch.from_numpy(evaluate(pack, state)[1][place]).flatten().nan_to_num()
+        found.append(torch.cat([state.theta[place], state.v[place], curves]))
+    assert torch.equal(*found) and torch.isfinite(found[0]).all()
+
+
+def test_training_is_that_of_the_module(member) -> None:
+    """AdamW of torch on the module itself, with the batches of the seed."""
+    pack = Pack([member(7, model=vmapped("Net"), training__weight_decay=0.0)], CPU)
+    state = State.initial(pack)
+    torch.manual_seed(7)
+    module = Net(pack.task.inputs, pack.task.outputs, pack.task.positions)
+    at = pack.members[0].optimization
+    optimizer = torch.optim.AdamW(module.parameters(), lr=at.learning_rate, betas=at.betas, weight_decay=0.0)
+    for step in range(5):
+        (batch,) = sampled(pack, torch.tensor(step + 1), at.batch_size)
+        step_once(pack, state)
+        optimizer.zero_grad()
+        mean_loss(pack.task, module(batch.tokens[0])[None], batch).sum().backward()
+        optimizer.step()
+    views = pack.layout.views(state.theta)
+    for name, value in module.named_parameters():
+        torch.testing.assert_close(views[name][0], value.detach(), rtol=1e-3, atol=1e-5)
+
+
+def test_decay_acts_on_matrices_that_are_no_tables() -> None:
+    model = registry.build("model", vmapped("Net"))
+    decayed = {one.name for one in model.parameters(TASK) if one.decay}
+    assert decayed == {"inner.0.weight", "head.weight"}
+
+
+REFUSED = {
+    "WithDropout": r"inner is Dropout\(p=0.25\)",
+    "WithDrops": r"torch's dropout draws random numbers",
+    "WithNoisy": r"torch's randn_like draws random numbers",
+    "WithLstm": r"no batching rule for aten::lstm.input, called by torch's lstm",
+    "WithRenorms": r"no batching rule for aten::renorm, called by torch's renorm",  # torch would go member by member
+    "WithReads": r"fails for all members at once",
+    "WithConv": r"torch's conv1d fails for all members at once",
+    "WithSees": r"sees the tokens it should predict",
+    "WithNarrow": r"gives \(3, 2, 8\) for tokens \(3, 7\); wanted are logits \(3, 7, 8\)",
+    "WithDrawn": r"buffer inner.table is drawn at random",
+    "WithFrozen": r"parameter inner.still is not trained",
+    "Broken": r"cannot be built: RuntimeError: no such thing",
+    "Nett": r"has no Nett; did you mean Net",
+    "torch": r"no class that derives from torch.nn.Module",
+}
+
+
+@pytest.mark.filterwarnings("ignore")  # which is all that torch says of an operator that it does member by member
+@pytest.mark.parametrize(("name", "message"), REFUSED.items(), ids=REFUSED)
+def test_what_cannot_be_stacked_is_refused_by_name(sections, name: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=rf"(?s)model.module.*{message}"):
+        MemberConfig.from_dict(sections(model=vmapped(name)))
+
+
+def test_a_module_that_is_not_imported_and_a_compiled_step_are_refused(sections) -> None:
+    with pytest.raises(ConfigError, match=r"'nowhere' is not imported: name the module under `imports`"):
+        MemberConfig.from_dict(sections(model={"name": "vmapped", "module": "nowhere.Net"}))
+    with pytest.raises(ConfigError, match=r"(?s)training.compile.*vmapped cannot be compiled"):
+        MemberConfig.from_dict(sections(model=vmapped("Net"), training__compile=True))
+    long = sections(model=vmapped("Net"), training__steps=10**7, training__compile="auto")
+    assert not compiles(MemberConfig.from_dict(long))
+
+
+def test_a_model_of_ones_own_has_settings_of_its_own(member) -> None:
+    assert not list(missing("model", OfWidth, Model, {"width": int}))
+    sizes = [sum(one.size for one in OfWidth(width=width).parameters(TASK)) for width in (4, 9)]
+    assert sizes[1] - sizes[0] == 5 * (8 + 1 + 8)
+    with pytest.raises(ValueError, match="groups"):
+        tokens = torch.zeros(1, 1, 3, dtype=torch.int64)
+        OfWidth().logits({}, Batch(tokens, tokens, groups=tokens), None, OfWidth().form_used(TASK))

@@ -1,0 +1,145 @@
+"""Models of your own as plain torch modules: one for all members, with the weights of each, under torch.func.vmap.
+
+A module is called with tokens (B, T) and gives logits (B, T, V); it knows of no members. What vmap cannot do for all
+members at once, and random numbers of the library, which members would share, are refused before anything is trained.
+Shapes: S seeds, M members, B rows, T positions, V output tokens.
+"""
+
+import sys
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+
+import torch
+from torch import Tensor, nn
+
+from trainers.batch import Batch
+from trainers.config.registry import register
+from trainers.config.settings import setting
+from trainers.errors import Problem, nearest
+from trainers.models.model import Model
+from trainers.models.vmap_trial import called, tried, unsuitable
+from trainers.noise import Noise
+from trainers.parameters import Parameter
+from trainers.positions.context import Recorder
+from trainers.tasks.task import Task
+
+Sizes = tuple[int, int, int]
+
+
+class Vmapped(Model):
+    """Base of models that are a torch module; a subclass has settings of its own, and `build` makes the module.
+
+    A member starts with the weights that the module has when it is built after `torch.manual_seed(seed)`. Weight decay
+    acts on matrices, but for those of torch.nn.Embedding.
+    """
+
+    @abstractmethod
+    def build(self, inputs: int, outputs: int, positions: int) -> nn.Module:
+        """The module, for so many input and output tokens and inputs of up to so many positions."""
+
+    @property
+    def compiling(self) -> str:
+        """Never: what it calls may not be one program."""
+        return "never"
+
+    def form_used(self, task: Task) -> str:
+        """What it is built for: `logits` is not told the task."""
+        return f"vmapped {task.inputs} {task.outputs} {task.positions}"
+
+    def task_problems(self, task: Task) -> Iterator[Problem]:
+        """Problems with what is built for this task, which is tried on a few tokens."""
+        key = "module" if "module" in type(self).__dataclass_fields__ else "name"
+        if "dropout" in type(self).__dataclass_fields__:
+            message = "dropout of members does not reach a torch module"
+            yield Problem(key="dropout", given=getattr(self, "dropout", None), message=message, allowed="no such field")
+        for message in _problems(self, _sizes(self.form_used(task)), task.causal):
+            yield Problem(key=key, given=getattr(self, key, None), message=message)
+
+    def parameters(self, task: Task) -> tuple[Parameter, ...]:
+        """The parameters of the module, by their names in it."""
+        module = _built(self, _sizes(self.form_used(task)))
+        tables = {id(one.weight) for one in module.modules() if isinstance(one, nn.Embedding)}
+        return tuple(
+            Parameter(name=name, shape=tuple(of.shape), std=0.0, decay=of.dim() > 1 and id(of) not in tables)
+            for name, of in module.named_parameters()
+        )
+
+    def initial(self, task: Task, seeds_S: Tensor) -> Mapping[str, Tensor]:
+        """What the module starts with after `torch.manual_seed(seed)`, of each seed."""
+        sizes = _sizes(self.form_used(task))
+        each = [dict(_seeded(self, sizes, seed).named_parameters()) for seed in seeds_S.tolist()]
+        return {name: torch.stack([one[name].detach() for one in each]).to(seeds_S.device) for name in each[0]}
+
+    def operations(self, task: Task, rows: int, positions: int) -> float:
+        """Roughly: twice the parameters at every token, but for tables."""
+        return 2.0 * rows * positions * sum(one.size for one in self.parameters(task) if one.decay)
+
+    def logits(
+        self,
+        weights: Mapping[str, Tensor],
+        batch: Batch,
+        noise: Noise | None,
+        form: str,
+        record: Recorder | None = None,
+    ) -> Tensor:
+        """Logits (M, B, T, V) at every position. Raises ValueError for a batch with groups, which it cannot tell."""
+        if batch.groups is not None:
+            raise ValueError(f"{self.name} cannot tell the groups of a batch; use a decoder")
+        one = next(iter(weights.values()))
+        module, buffers = _built(self, _sizes(form)), _buffers(self, _sizes(form), one.device, one.dtype)
+        return called(module, weights, buffers, batch.tokens)
+
+
+@register("model", "vmapped")
+class NamedModule(Vmapped):
+    """A torch module of your own, by the name of its class, which is called with inputs, outputs and positions."""
+
+    module: str = setting(help="the class, as my_models.Net; my_models stands under `imports`")
+
+    def build(self, inputs: int, outputs: int, positions: int) -> nn.Module:
+        """Net(inputs, outputs, positions). Raises LookupError or TypeError that says what the name is not."""
+        where, _, name = self.module.rpartition(".")
+        if where not in sys.modules:
+            raise LookupError(f"{where or self.module!r} is not imported: name the module under `imports`")
+        found = getattr(sys.modules[where], name, None)
+        if found is None:
+            close = nearest(name, [key for key in vars(sys.modules[where]) if not key.startswith("_")])
+            raise LookupError(f"{where} has no {name}" + (f"; did you mean {close}?" if close else ""))
+        if not (isinstance(found, type) and issubclass(found, nn.Module)):
+            raise TypeError(f"{self.module} is no class that derives from torch.nn.Module")
+        return found(inputs, outputs, positions)
+
+
+def _sizes(form: str) -> Sizes:
+    inputs, outputs, positions = map(int, form.split()[1:])
+    return inputs, outputs, positions
+
+
+def _seeded(model: Vmapped, sizes: Sizes, seed: int) -> nn.Module:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return model.build(*sizes)
+
+
+@lru_cache(maxsize=32)
+def _built(model: Vmapped, sizes: Sizes) -> nn.Module:
+    return _seeded(model, sizes, 0)
+
+
+@lru_cache(maxsize=32)
+def _buffers(model: Vmapped, sizes: Sizes, device: torch.device, dtype: torch.dtype) -> dict[str, Tensor]:
+    """What all members have alike, real numbers of their type."""
+    found = dict(_built(model, sizes).named_buffers())
+    return {name: of.to(device, dtype if of.is_floating_point() else of.dtype) for name, of in found.items()}
+
+
+@lru_cache(maxsize=256)
+def _problems(model: Vmapped, sizes: Sizes, causal: bool) -> tuple[str, ...]:
+    try:
+        module, other = _built(model, sizes), _seeded(model, sizes, 1)
+    except Exception as error:  # of the user's own code
+        return (f"the module cannot be built: {type(error).__name__}: {error}",)
+    inputs, outputs, positions = sizes
+    found = tuple(unsuitable(module, other)) or tuple(tried(module, inputs, outputs, positions, causal))
+    return tuple(f"{type(module).__name__}: {one}" for one in found)
