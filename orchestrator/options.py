@@ -37,6 +37,10 @@ Maps = Annotated[
     typer.Option(metavar="CONFIGURATION", help="Also draw maps of its kept weights; may be repeated."),
 ]
 Lengths = Annotated[str | None, typer.Option(help="Evaluated lengths to measure, such as 5,50; by default up to four.")]
+Source = Annotated[
+    Path | None,
+    typer.Option(metavar="FOLDER", help="Prepare missing texts from this folder: a data set and a tokenizer.json."),
+]
 
 
 def with_uri(overrides: list[str] | None, uri: str | None) -> list[str]:

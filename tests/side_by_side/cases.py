@@ -113,6 +113,8 @@ def _tasks() -> dict[str, list[Member]]:
         "flip_flop: fixed set, by distance": pack({**FLIPS, "fixed_set": 20, "measured_distances": [1, 3]}, DECODER),
         "copy_string": pack({"name": "copy_string", **STRINGS}, DECODER),
         "induction": pack({"name": "induction", **STRINGS}, DECODER),
+        "language": pack({"name": "language", "train_window": 6, "test_windows": [12]}, DECODER),
+        "wikitext": pack({"name": "wikitext", "corpus": "paradise_lost", "test_windows": [256]}, DECODER),
         "multi_instruction": pack({"name": "multi_instruction", **STRINGS}, DECODER),
     }
     cases |= {f"padded_addition: {what}": pack({**SUM, **more}, ENCODER) for what, more in additions.items()}

@@ -39,6 +39,7 @@ SHIPPED: tuple[dict[str, Any], ...] = (
     {"name": "induction", "train_length": 5, "test_lengths": [7]},
     {"name": "induction", "train_length": 5, "test_lengths": [7], "repeats": True},
     {"name": "multi_instruction", "train_length": 5, "test_lengths": [7]},
+    {"name": "language", "train_window": 6},
 )
 
 
