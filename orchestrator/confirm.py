@@ -16,7 +16,7 @@ from rich.console import Console
 from orchestrator import sweep
 from orchestrator.errors import SweepExists, UserError
 from orchestrator.plan.configurations import Configuration
-from orchestrator.plan.recorded import as_then, listed_as_then, refuse_changed, refuse_corrected
+from orchestrator.plan.recorded import as_then, listed_as_then, refuse_changed, refuse_corrected, refuse_without_data
 from orchestrator.plan.search import draw, total
 from orchestrator.record.kept_code import import_recorded
 from orchestrator.record.lineage import CONFIRMS, relative, used_seeds
@@ -99,6 +99,7 @@ def plan_confirmation(
     chosen, used = _chosen(result, top), used_seeds(state)
     recorded = [as_configuration(state.configurations[row.config_id]) for row in chosen]
     refuse_corrected(recorded, f"{state.folder} cannot be confirmed")
+    refuse_without_data(recorded, f"{state.folder} cannot be confirmed")
     listed = {
         **state.spec,
         "name": name,

@@ -42,6 +42,10 @@ Compared = Annotated[
     str, typer.Argument(metavar="CONFIGURATION", help="Number or config_id; of another sweep: FOLDER/CONFIGURATION.")
 ]
 Lengths = Annotated[str | None, typer.Option(help="Evaluated lengths to measure, such as 5,50; by default up to four.")]
+Source = Annotated[
+    Path | None,
+    typer.Option(metavar="FOLDER", help="Prepare missing texts from this folder: a data set and a tokenizer.json."),
+]
 
 
 def with_uri(overrides: list[str] | None, uri: str | None) -> list[str]:

@@ -19,7 +19,7 @@ from orchestrator.plan import search
 from orchestrator.plan.configurations import warnings_for
 from orchestrator.plan.own_code import import_for
 from orchestrator.plan.packs import packing
-from orchestrator.plan.recorded import member_of, refuse_corrected
+from orchestrator.plan.recorded import member_of, refuse_corrected, refuse_without_data
 from orchestrator.plan.soundness import check
 from orchestrator.record.curves import write_curves
 from orchestrator.record.kept_code import import_to_go_on, keep
@@ -125,8 +125,9 @@ def resume_sweep(
             sources, notes = import_to_go_on(state, accept_change=accept_code_change)
             for note in notes:
                 say(console, note)
-            recorded = map(as_configuration, state.configurations.values())
+            recorded = [as_configuration(one) for one in state.configurations.values()]
             refuse_corrected(recorded, f"{folder} cannot be gone on with")
+            refuse_without_data(recorded, f"{folder} cannot be gone on with")
             found = gather(begin_reading(*folders_of(state.sources)), sources)
             found.archive.keep(folder)
             code = {"provenance": provenance(found.trees), "sources": found.unless_known(state.sources)}

@@ -57,7 +57,7 @@ def contract_problems(kind: str, name: str) -> Iterator[str]:
     yield from _example_problems(kind, cls)
     if kind == "task":
         try:
-            task = registry.build("task", {"name": name})
+            task = registry.build("task", {"name": name, **cls.tried_with})
         except ConfigError as error:
             yield f"needs settings to be built, so it was not tried: {error}"
             return

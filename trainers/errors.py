@@ -4,6 +4,7 @@ TrainerError
 ├── ConfigError        a configuration that cannot be built: carries one `Problem` per fault
 ├── PackError          members that cannot be trained as one stacked program
 ├── CheckpointError    a checkpoint of other members or of another layout, or one that cannot be written
+├── CorpusError        a text that is missing, another one than is asked for, or not readable
 └── WeightsError       weights that cannot be kept, or that are not what was written
 """
 
@@ -54,6 +55,10 @@ class PackError(TrainerError, ValueError):
 
 class CheckpointError(TrainerError):
     """A checkpoint belongs to other members, has another layout, or its folder cannot be written."""
+
+
+class CorpusError(TrainerError):
+    """A corpus is missing, is not what was asked for, or cannot be read; the message says what to do."""
 
 
 class WeightsError(TrainerError):

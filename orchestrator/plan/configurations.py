@@ -46,7 +46,7 @@ def configure(
     problems: dict[tuple[str, str], Problem] = {}
     for number, values in draws:
         try:
-            member = MemberConfig.from_dict({**assigned(spec, values), "seed": 0})
+            member = MemberConfig.from_dict({**assigned(spec, values), "seed": 0}).planned()
         except ConfigError as error:
             for problem in _located(spec, values, error):
                 problems.setdefault((problem.where, problem.key), problem)

@@ -50,6 +50,13 @@ def refuse_corrected(recorded: Iterable[Configuration], what: str) -> None:
         )
 
 
+def refuse_without_data(recorded: Iterable[Configuration], what: str) -> None:
+    """Raise UserError where data that these were trained on are missing or others here; `what` is what cannot be."""
+    tasks = dict.fromkeys(_as_recorded(one).task for one in recorded)
+    if found := list(dict.fromkeys(problem.message for task in tasks for problem in task.data_problems())):
+        raise UserError(f"{what}:\n  " + "\n  ".join(found))
+
+
 def changed_defaults(spec: SweepSpec, one: Configuration) -> dict[str, Any]:
     """What of a recorded configuration today's defaults would change: `section.field` -> the value it had.
 
@@ -57,7 +64,7 @@ def changed_defaults(spec: SweepSpec, one: Configuration) -> dict[str, Any]:
     """
     then = member_of(one)
     try:
-        now = MemberConfig.from_dict({**assigned(spec, one.values), "seed": 0})
+        now = MemberConfig.from_dict({**assigned(spec, one.values), "seed": 0}).planned()
     except ConfigError as error:
         raise _not_built(one, error) from None
     if now.config_id == then.config_id:

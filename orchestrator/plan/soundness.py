@@ -104,10 +104,22 @@ def configurations_of(spec: SweepSpec, draws: Iterable[tuple[int, Mapping[str, A
 def check(spec: SweepSpec) -> list[Configuration]:
     """Build every configuration of the first generation, so that nothing is left to go wrong on a worker.
 
-    Raises SweepFileError with every problem found.
+    Raises SweepFileError with every problem found, data that are not on this machine among them.
     """
     drawn = draw(spec, generations(spec)[0])
-    return configurations_of(spec, [(one.number, one.values) for one in drawn])
+    built = configurations_of(spec, [(one.number, one.values) for one in drawn])
+    check_data(spec, built)
+    return built
+
+
+def check_data(spec: SweepSpec, built: Iterable[Configuration]) -> None:
+    """Raise SweepFileError where data that the tasks of these configurations depend on cannot be used here."""
+    findings, tasks = spec.findings(), [one.member(spec.seeds[0]).task for one in built]
+    for task in dict.fromkeys(tasks):
+        for problem in task.data_problems():
+            key = f"task.{problem.key}"
+            findings.add(key, problem.message, given=problem.given, allowed=problem.allowed, place=spec.place(key))
+    findings.raise_any()
 
 
 def _collect(

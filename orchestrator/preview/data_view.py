@@ -16,7 +16,7 @@ from orchestrator.figures import drawing
 from orchestrator.figures.drawing import PALETTE, drawn_digest, printable, spans_decades
 from orchestrator.plan import search
 from orchestrator.plan.distributions import evaluated_sets
-from orchestrator.plan.soundness import configurations_of
+from orchestrator.plan.soundness import check_data, configurations_of
 from orchestrator.preview.task_data import Example, Histogram, examples, has_measures, histograms
 from orchestrator.record.measured import Measured
 from orchestrator.results.length_groups import few_lengths, length_groups
@@ -37,7 +37,9 @@ def data_view(
     lengthwise did not draw; SweepFileError where the configuration cannot be built.
     """
     first = search.draw_sample(spec, 1)[0]
-    member = configurations_of(spec, [(first.number, first.values)])[0].member(spec.seeds[0])
+    built = configurations_of(spec, [(first.number, first.values)])
+    check_data(spec, built)
+    member = built[0].member(spec.seeds[0])
     chosen = _lengths(member, lengths)
     _check(member, lengths, figure)
     lines = [*_heading(spec, member, first.values), *example_lines(examples(member, count))]

@@ -167,6 +167,10 @@ class MemberConfig:
                     allowed=allowed,
                 )
 
+    def planned(self) -> Self:
+        """This member with the data that its task depends on named by hash, where they are on this machine."""
+        return replace(self, task=self.task.planned())
+
     def to_dict(self) -> dict[str, Any]:
         """Every value resolved, as plain JSON types; `from_dict` reads it back equal."""
         averages = {label: _by_kind(average.to_dict()) for label, average in self.averages.items()}

@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from torch import Tensor
 
 from trainers.batch import Batch as Batch
 from trainers.config.settings import Settings
+from trainers.errors import Problem
 from trainers.random import Stream
 
 if TYPE_CHECKING:
@@ -82,6 +83,7 @@ class Task(Settings, ABC):
     """
 
     causal: ClassVar[bool] = True  # scored after every prefix: a model must not see ahead
+    tried_with: ClassVar[Mapping[str, Any]] = {}  # settings to try it with, where its defaults need data of the user's
 
     @property
     @abstractmethod
@@ -198,6 +200,28 @@ class Task(Settings, ABC):
                 name = self.recorded_name(base, distribution.name)
                 found[name] = Metric(base, distribution.name, direction, lengths, trained)
         return found
+
+    def recorded_families(self) -> dict[str, Family]:
+        """The families of every distribution, with the names under which their metrics are recorded."""
+        found = dict(self.families)
+        for other in self.distributions[1:]:
+            for name, family in self.families.items():
+                metrics = {number: self.recorded_name(metric, other.name) for number, metric in family.metrics.items()}
+                found[self.recorded_name(name, other.name)] = Family(f"{family.label} ({other.name})", metrics)
+        return found
+
+    @property
+    def corpora(self) -> tuple[str, ...]:
+        """Names of the texts that it depends on."""
+        return ()
+
+    def planned(self) -> Self:
+        """This task with the data that it depends on named by hash in its settings; as it is where they are missing."""
+        return self
+
+    def data_problems(self) -> Iterator[Problem]:
+        """Why data that it depends on cannot be used on this machine."""
+        return iter(())
 
     def shown(self, batch: Batch, row: int) -> tuple[list[str], list[str]]:
         """Tokens and targets of a row of the first seed in words: ids unless overridden, {} around possible ones."""

@@ -1,0 +1,1 @@
+"""Predicting the next token of texts."""

@@ -1,0 +1,180 @@
+"""Language modelling: the next token of a text, and its perplexity in windows of growing length.
+
+Shapes: S seeds, M members, B rows, T positions of a window, V tokens.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, ClassVar, Self
+
+import torch
+from torch import Tensor
+
+from trainers.config.registry import register
+from trainers.config.settings import setting
+from trainers.errors import CorpusError, Problem
+from trainers.random import Stream
+from trainers.tasks import supervised
+from trainers.tasks.language.corpus import Corpus, open_corpus
+from trainers.tasks.task import Batch, Distribution, EvaluationBatch, Task
+
+
+@register("task", "language")
+class Language(Task):
+    """The tokens of a window of a text in; out, at every position, the next token.
+
+    Length is the number of tokens of a window. Training windows begin anywhere in the training text. The test text is
+    cut into windows that do not overlap; of the validation text, windows of the trained length are evaluated.
+
+    >>> task = Language(train_window=12, test_windows=(24,))
+    >>> "".join(task.shown(task.windows("train", torch.tensor([[35]])), 0)[0])
+    "¶Of␣Man's␣fi"
+    >>> "".join(task.shown(task.windows("train", torch.tensor([[35]])), 0)[1])
+    "Of␣Man's␣fir"
+    """
+
+    corpus: str = setting(
+        "paradise_lost", help="name of the text; `paradise_lost`, read byte by byte, is on every machine"
+    )
+    sha256: str | None = setting(None, help="hash of its file; null: that of the file that is there when it is planned")
+    train_window: int = setting(64, low=1, help="tokens of a training window")
+    test_windows: tuple[int, ...] = setting((128, 256, 512), low=1, help="other lengths of test windows")
+
+    def cross_checks(self) -> Iterator[Problem]:
+        """Problems with names that are no names of files, and hashes that are none."""
+        if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", self.corpus):
+            allowed = "letters, digits, dots, dashes and underscores"
+            yield Problem(key="corpus", given=self.corpus, message=f"{self.corpus!r} is no name", allowed=allowed)
+        if self.sha256 is not None and not re.fullmatch(r"[0-9a-f]{64}", self.sha256):
+            yield Problem(
+                key="sha256", given=self.sha256, message="is no SHA-256", allowed="64 hexadecimal digits, or null"
+            )
+
+    @property
+    def corpora(self) -> tuple[str, ...]:
+        """The one text."""
+        return (self.corpus,)
+
+    def planned(self) -> Self:
+        """This task with the hash of the corpus that is there; as it is where there is none, or one is named."""
+        if self.sha256 is not None:
+            return self
+        try:
+            return replace(self, sha256=open_corpus(self.corpus).sha256)
+        except CorpusError:
+            return self
+
+    def data_problems(self) -> Iterator[Problem]:
+        """Why the corpus cannot be used."""
+        try:
+            corpus = open_corpus(self.corpus, self.sha256)
+        except CorpusError as error:
+            yield Problem(key="corpus", given=self.corpus, message=str(error))
+            return
+        for key, split, longest in (
+            ("train_window", "train", self.train_window),
+            ("train_window", "validation", self.train_window),
+            ("test_windows", "test", max(self.lengths)),
+        ):
+            if corpus.size(split) <= longest:
+                message = f"the {split} text of {self.corpus} has {corpus.size(split)} tokens"
+                yield Problem(key=key, given=longest, message=message, allowed=f"< {corpus.size(split)}")
+
+    @property
+    def text(self) -> Corpus:
+        """The corpus. Raises CorpusError where it is missing."""
+        return open_corpus(self.corpus, self.sha256)
+
+    @property
+    def inputs(self) -> int:
+        """Number of input tokens."""
+        return self.text.vocabulary
+
+    @property
+    def outputs(self) -> int:
+        """Number of output tokens, the same as inputs."""
+        return self.inputs
+
+    @property
+    def trained_lengths(self) -> tuple[int, ...]:
+        """The window that is trained on."""
+        return (self.train_window,)
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """Windows that can be evaluated."""
+        return tuple(sorted({self.train_window, *self.test_windows}))
+
+    @property
+    def distributions(self) -> tuple[Distribution, ...]:
+        """The test text in all windows, and the validation text in the trained one."""
+        return (
+            Distribution("test", self.lengths, self.trained_lengths),
+            Distribution("validation", self.trained_lengths),
+        )
+
+    @property
+    def metrics(self) -> Mapping[str, str]:
+        """perplexity: exp of the mean negative log likelihood of a token, over all tokens of all windows."""
+        return {"perplexity": "minimize"}
+
+    def windows(self, split: str, starts_SB: Tensor, length: int | None = None) -> Batch:
+        """Windows of a split of the text that begin at these places; of the trained length unless one is given."""
+        place = torch.arange((length or self.train_window) + 1, device=starts_SB.device)
+        ids = self.text.ids(split, starts_SB[..., None] + place)
+        return Batch(ids[..., :-1], ids[..., 1:])
+
+    def sample(self, stream: Stream, rows: int) -> Batch:
+        """A training batch for every seed of the stream."""
+        return self.windows("train", stream.integers(0, (rows,), self.text.size("train") - self.train_window))
+
+    def loss(self, logits_MBTV: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Cross-entropy of each member summed over rows and positions, and their number, (M,)."""
+        return supervised.loss(logits_MBTV, batch.targets)
+
+    def evaluation_batches(self, stream: Stream, samples: int, lengths: tuple[int, ...]) -> Iterator[EvaluationBatch]:
+        """The same windows for every seed: as many tokens from the beginning of the text as `samples` windows of the
+        shortest evaluated length have, or the whole text, so that all lengths are measured on the same text.
+        """
+        for one in self.distributions:
+            for length in (length for length in lengths if length in one.lengths):
+                tokens = min(self.text.size(one.name) - 1, samples * min(one.lengths))
+                starts = length * torch.arange(max(1, tokens // length), device=stream.seeds_S.device)
+                yield EvaluationBatch(
+                    self.windows(one.name, starts.expand(len(stream.seeds_S), -1), length), (length,), one.name
+                )
+
+    def rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
+        """The mean negative log likelihood of the tokens of each window, (M, B, 1)."""
+        return {"loss": supervised.token_losses(logits_MBTV, batch.targets).mean(dim=-1, keepdim=True)}
+
+    def reduce(self, rows: Mapping[str, Tensor], batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
+        """The perplexity over all windows, which have the same number of tokens, (M, 1)."""
+        return {"perplexity": rows["loss"].double().mean(dim=1).exp()}
+
+    def shown(self, batch: Batch, row: int) -> tuple[list[str], list[str]]:
+        """Tokens and targets of a row of the first seed by their names."""
+        tokens, targets = (
+            [self.text.words[token] for token in of[0, row].tolist()] for of in (batch.tokens, batch.targets)
+        )
+        return tokens, targets
+
+
+@register("task", "wikitext")
+class Wikitext(Language):
+    """The next token of WikiText-103 (Merity et al., arXiv:1609.07843) in GPT-2 tokens, as in arXiv:2503.23174.
+
+    `lengthwise data FILE --fetch` prepares the corpus for the sweep of FILE.
+
+    >>> Wikitext().train_window, Wikitext().lengths
+    (128, (128, 256, 512, 1024, 2048, 4096))
+    >>> Wikitext().corpus
+    'wikitext-103'
+    """
+
+    tried_with: ClassVar[Mapping[str, Any]] = {"corpus": "paradise_lost", "train_window": 16, "test_windows": [32]}
+
+    corpus: str = setting("wikitext-103", help="name of the text")
+    train_window: int = setting(128, low=1, help="tokens of a training window")
+    test_windows: tuple[int, ...] = setting((256, 512, 1024, 2048, 4096), low=1, help="other lengths of test windows")
