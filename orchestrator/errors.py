@@ -10,7 +10,7 @@ LengthwiseError                 printed as one message without a traceback; exit
 │   ├── TakenLedger             another driver writes it, and the lock does not tell
 │   ├── DamagedLedger           its bytes are not what was written
 │   └── NewerLedger             it was written by a newer version
-├── OutOfSpace                  nothing more can be written where the sweep is (space.py)
+├── OutOfSpace                  nothing more can be written where the sweep is
 ├── DamagedCurves               a parquet part is missing or is not what the ledger says it is
 ├── DamagedWeights              a file of kept weights is missing or is not what the ledger says it is
 └── NoMaps                      the classes that know what kept weights mean are gone or have changed
@@ -80,6 +80,10 @@ class TakenLedger(LedgerError):  # noqa: N818
 
 class NewerLedger(LedgerError):  # noqa: N818
     """The ledger was written by a newer version of lengthwise."""
+
+
+class OutOfSpace(LengthwiseError):  # noqa: N818 - reads as the sentence it prints
+    """A file could not be written for lack of space; names the file system and how much is free there."""
 
 
 class DamagedCurves(LengthwiseError):  # noqa: N818

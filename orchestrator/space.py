@@ -7,13 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from orchestrator.errors import LengthwiseError
+from orchestrator.errors import OutOfSpace
 
 FULL = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))  # a full disk, a quota, a limit on the size of files
-
-
-class OutOfSpace(LengthwiseError):  # noqa: N818 - reads as the sentence it prints
-    """A file could not be written for lack of space; names the file system and how much is free there."""
 
 
 def out_of_space(error: BaseException | None, folder: Path) -> OutOfSpace | None:

@@ -14,12 +14,12 @@ from typing import Any
 import psutil
 from threadpoolctl import threadpool_limits
 
-from orchestrator.errors import UserError
+from orchestrator.errors import OutOfSpace, UserError
 from orchestrator.plan.packs import Cluster
 from orchestrator.running.protocol import Driver, DriverStopped, explain, guarded
 from orchestrator.running.trainable import CACHE_VARIABLE, decode_work, make_stuck_file, train_pack, use_inductor_cache
 from orchestrator.running.watchdog import LocalWatchdog, PackSilent
-from orchestrator.space import OutOfSpace, space_told_apart
+from orchestrator.space import space_told_apart
 from trainers.results import Evaluation, Progress
 
 

@@ -12,11 +12,10 @@ from multiprocessing.connection import Connection, wait
 
 import psutil
 
-from orchestrator.errors import UserError
+from orchestrator.errors import OutOfSpace, UserError
 from orchestrator.plan.packs import Cluster
 from orchestrator.running.host import Host
 from orchestrator.running.protocol import Driver, DriverStopped, guarded
-from orchestrator.space import OutOfSpace
 
 DIED = "the worker process died: it was killed, or memory ran out"
 _TICK_SECONDS = 0.1

@@ -15,10 +15,11 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from orchestrator.errors import OutOfSpace
 from orchestrator.running.protocol import explain
 from orchestrator.running.trainable import HEARTBEAT_SECONDS, decode_work, make_stuck_file, train_pack
 from orchestrator.running.watchdog import Watchdog
-from orchestrator.space import OutOfSpace, space_told_apart
+from orchestrator.space import space_told_apart
 from trainers.results import Evaluation, Progress
 
 

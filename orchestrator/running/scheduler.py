@@ -16,10 +16,10 @@ from ray.exceptions import RayActorError, RayTaskError
 from ray.tune.progress_reporter import TrialProgressCallback
 from ray.tune.search import Searcher
 
+from orchestrator.errors import OutOfSpace
 from orchestrator.running.protocol import Driver, DriverStopped, guarded, worded
 from orchestrator.running.scratch import scratch_folder
 from orchestrator.running.trainable import run_pack
-from orchestrator.space import OutOfSpace
 
 
 def run_packs(driver: Driver, *, cpus: float, gpus: float, retries: int, slots: int) -> None:
