@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.record.work_tree import for_job, read
+
 pytestmark = pytest.mark.long
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -107,6 +109,7 @@ def job_status(head: Head, submission: str) -> str:
 def submit(head: Head, submission: str, *arguments: str, cwd: Path = REPOSITORY) -> subprocess.CompletedProcess[str]:
     """What the README tells: the working tree is uploaded and the sweep runs from it."""
     command = [str(RAY), "job", "submit", "--submission-id", submission, "--working-dir", "."]
+    command += ["--runtime-env-json", for_job(cwd)]
     command += ["--", sys.executable, "-m", "orchestrator", *arguments]
     return subprocess.run(
         command,
@@ -126,6 +129,12 @@ def test_a_job_runs_a_sweep_and_ends_as_the_sweep_did(head: Head, tiny: Path, re
     assert f"sweep in a job in {folder}" in log and "configurations 0/1" in log
     assert "Ray at " in log and [r.fields["status"] for r in records(folder, "end")] == ["complete"]
     assert (folder / "curves.parquet").is_file() and (folder / "report.html").is_file()
+    (first,) = records(folder, "sweep")
+    here, (tree,) = read(REPOSITORY), first.fields["sources"]["trees"]
+    assert (tree["commit"], tree["by"]) == (here.commit, "job" if here.commit else None)
+    assert first.fields["provenance"]["git_commit"] == here.commit
+    assert first.fields["sources"]["archive"]["files"] > 200
+    assert (folder / first.fields["sources"]["archive"]["file"]).stat().st_size < 2**20
 
     rate = ("--set", "training.learning_rate=1.0e+30", "--set", "space={}", "--set", "search={}")
     failing = submit(head, "hopeless", "run", str(tiny), "--name", "nan", "--set", "training.steps=40", *rate)
