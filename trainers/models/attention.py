@@ -33,8 +33,9 @@ def attention(
 ) -> Tensor:
     """Self-attention with weights `<name>.qkv` (D, 3HE) and `<name>.output` (HE, D) and biases, if any, (M, B, T, D).
 
-    `drop` acts on the attention weights of a chunk, whose number it is told. Where it is None and the encoding leaves
-    the scores alone, the fused kernel is used, with the members folded into its batch. `kept` has earlier keys.
+    `drop` acts on the attention weights of a chunk, whose number it is told, or on the scores where the encoding says
+    so. Where it is None and the encoding leaves the scores alone, the fused kernel is used, with the members folded
+    into its batch. `kept` has earlier keys.
     """
     m, b, t, _ = x_MBTD.shape
     weights = seen.weights
@@ -52,10 +53,10 @@ def attention(
     return linear(together, weights[f"{name}.output"], weights.get(f"{name}.output_bias"))
 
 
-def attention_weights(context: Context, scores: Scores | None) -> Tensor:
+def attention_weights(context: Context, scores: Scores | None, drop: Drop | None = None) -> Tensor:
     """Softmax of the scores over the keys that a query may see, (M, B, H, T, K); zero where none is kept.
 
-    torch sums in float32 where scores are narrower.
+    `drop` acts on the scores. torch sums in float32 where scores are narrower.
     """
     given = scores or Scores()
     if given.logits is None:
@@ -64,6 +65,7 @@ def attention_weights(context: Context, scores: Scores | None) -> Tensor:
         found = given.logits.expand(*context.q.shape[:-1], context.k.shape[-2])
     if given.bias is not None:  # found + bias; inductor would take a sum for the mask of its own attention, and fail
         found = torch.sub(found, given.bias, alpha=-1)
+    found = found if drop is None else drop(found, context.chunk)
     allowed = context.allowed
     if given.keep is None:
         found = found if allowed is None else found.masked_fill(~allowed, -torch.inf)
@@ -78,8 +80,9 @@ def _mixed(context: Context, position: Position, drop: Drop | None) -> Tensor:
     scores = position.score(context)
     if scores is None and drop is None and not position.mixes:
         return _fused(context)
-    found = attention_weights(context, scores)
-    found = found if drop is None else drop(found, context.chunk)
+    before, after = (drop, None) if position.drops_scores else (None, drop)
+    found = attention_weights(context, scores, before).to(context.v.dtype)
+    found = found if after is None else after(found, context.chunk)
     mixed = torch.matmul(found, context.v)
     added = position.mix(context, found)
     return mixed if added is None else mixed + added

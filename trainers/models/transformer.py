@@ -196,17 +196,25 @@ class Transformer(Model):
     def measured(
         self, weights: Mapping[str, Tensor], batch: Batch, lengths: tuple[int, ...], recorded: Recorded
     ) -> dict[str, Tensor]:
-        """What the encoding recorded, mean over layers and heads, (M, B, L): at each length's last position.
+        """What the encoding recorded, mean or greatest of layers and heads, (M, B, L): at each length's last position.
 
-        Of a batch that measures one length alone, the mean over its positions.
+        Of a batch that measures one length alone, the mean or greatest of its positions.
         """
         found = {}
         for name in self.metrics:
             if name in recorded:
-                rows_MBT = torch.stack([value.mean(dim=2) for value in recorded[name]]).mean(dim=0)
+                of = torch.amax if name in self.position.largest else torch.mean
+                rows_MBT = of(torch.stack([of(value, dim=2) for value in recorded[name]]), dim=0)
                 at = rows_MBT.unbind(dim=-1) if len(lengths) > 1 else ()
-                found[name] = torch.stack([at[s - 1] for s in lengths], -1) if at else rows_MBT.mean(-1, keepdim=True)
+                found[name] = torch.stack([at[s - 1] for s in lengths], -1) if at else of(rows_MBT, -1, keepdim=True)
         return found
+
+    def reduce(
+        self, rows: Mapping[str, Tensor], weights: Mapping[str, Tensor], lengths: tuple[int, ...]
+    ) -> dict[str, Tensor]:
+        """The mean over rows, or the greatest."""
+        of = {name: torch.amax if name in self.position.largest else torch.mean for name in rows}
+        return {name: of[name](value, dim=1) for name, value in rows.items()}
 
     def maps(self, weights: Weights, task: Task) -> Mapping[str, Map]:
         """The maps of the positional encoding."""

@@ -119,6 +119,12 @@ class Context(Pass):
         """q . k / sqrt(E), (M, B, H, T, K)."""
         return torch.matmul(self.q, self.k.mT) / math.sqrt(self.q.shape[-1])
 
+    def exact_products(self) -> Tensor:
+        """The same in float32 at least, however narrow the numbers of the pass are."""
+        wide = torch.promote_types(self.q.dtype, torch.float32)
+        with torch.autocast(self.q.device.type, enabled=False):
+            return torch.matmul(self.q.to(wide) / math.sqrt(self.q.shape[-1]), self.k.to(wide).mT)
+
     def site(self, place: int) -> int:
         """The random site of a named place of this layer, 0..15. Raises ValueError for others."""
         if not 0 <= place < _EACH:

@@ -53,9 +53,19 @@ class Position(Settings):
         return type(self).mix is not Position.mix
 
     @property
+    def drops_scores(self) -> bool:
+        """Whether dropout of attention acts on the scores, before keys are dropped, and not on the weights."""
+        return False
+
+    @property
     def metrics(self) -> Mapping[str, str]:
         """What it records of itself, and which way is better: minimize, maximize or none."""
         return {}
+
+    @property
+    def largest(self) -> frozenset[str]:
+        """The metrics of which the greatest value is told; of others the mean is."""
+        return frozenset()
 
     def head_problems(self, heads: int, head_width: int) -> Iterator[Problem]:
         """Why this encoding cannot serve so many heads of that width."""

@@ -81,10 +81,11 @@ def test_fused_attention_equals_written_out_attention() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "position", ["nope", "learned", "sinusoidal", "rope", "rpe", "t5", "alibi", "kerple", "fire", "abacus"]
-)
-def test_later_tokens_do_not_change_earlier_logits(position: str) -> None:
+CAUSAL = "nope learned sinusoidal rope rpe t5 alibi kerple fire abacus shaw fox cope tra".split()
+
+
+@pytest.mark.parametrize("position", [*CAUSAL, {"name": "tra", "threshold": False}], ids=str)
+def test_later_tokens_do_not_change_earlier_logits(position) -> None:
     model = Decoder(layers=2, width=8, heads=2, position=position)
     weights = weights_of(model)
     long = model.logits(weights, BATCH, None, "plain")

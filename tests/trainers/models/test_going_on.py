@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.trainers.positions.own_positions import Everything, Forgetting, PairValues, Randomized, Threshold
+from tests.trainers.positions.own_positions import Everything
 from tests.trainers.positions.passes import drawn, noise, tokens_of
 from trainers.batch import Batch
 from trainers.config import registry
@@ -18,21 +18,23 @@ from trainers.models.encoder import Encoder
 from trainers.models.model import Model
 from trainers.positions.fire import Fire
 from trainers.positions.position import Position
+from trainers.positions.randomized import Randomized
+from trainers.positions.shaw import Shaw
+from trainers.positions.tra import ThresholdRelative
 from trainers.tasks.arithmetic.padded_multiplication import PaddedMultiplication
 
 TASK = PaddedMultiplication(multiplier_digits=1, number_digits=8, train_digits=2)  # longer than any row here
 M, B, T, WIDTH = 2, 3, 9, 11
 OWN = {
-    "pair values": PairValues(),
-    "threshold": Threshold(),
-    "forgetting": Forgetting(),
+    "shaw, values": Shaw(clip=2, values=True),
+    "tra, absolute": ThresholdRelative(distance="absolute", gate="head"),
+    "tra, no threshold": ThresholdRelative(threshold=False),
     "everything": Everything(),
-    "randomized rope": Randomized(),
-    "randomized learned": Randomized(base="learned"),
-    "randomized everything": Randomized(base=Everything()),
+    "randomized learned": Randomized(longest=32, base="learned"),
+    "randomized everything": Randomized(longest=32, base=Everything(), draw="row"),
 }
 SHIPPED: dict[str, str | Position] = {name: name for name in registry.names("position") if name != "significance"}
-SHIPPED["fire"] = Fire(threshold=3.0)
+SHIPPED |= {"fire": Fire(threshold=3.0), "randomized": Randomized(longest=32)}
 POSITIONS: dict[str, str | Position] = {**SHIPPED, **OWN}
 IDS = {"default": None, "restarting": [0, 1, 2, 3, 3, 4, 3, 4, 5]}
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from tests.trainers.own_tasks import TOKENS, Last
-from tests.trainers.positions.own_positions import Everything, PairValues, Randomized, Threshold
+from tests.trainers.positions.own_positions import Everything
 from tests.trainers.positions.passes import drawn, noise, pass_of, tokens_of
 from trainers.batch import Batch
 from trainers.config import registry
@@ -20,6 +20,9 @@ from trainers.pack import Pack, State
 from trainers.positions.alibi import Alibi
 from trainers.positions.context import Context, Scores
 from trainers.positions.position import Position
+from trainers.positions.randomized import Randomized
+from trainers.positions.shaw import Shaw
+from trainers.positions.tra import ThresholdRelative
 from trainers.random import Stream
 from trainers.step import gradients, sampled, step_once, stepper
 from trainers.tasks.arithmetic.padded_multiplication import PaddedMultiplication
@@ -28,8 +31,8 @@ CPU = torch.device("cpu")
 TASK = PaddedMultiplication(multiplier_digits=1, number_digits=12, train_digits=2)
 M, B = 2, 3
 QUESTION, STATE, STATES = 3, 2, 4  # tokens of a question, tokens of a state, states after the first
-LOCAL = {name: name for name in registry.names("position") if name != "significance"}
-LOCAL |= {"pair values": PairValues(), "threshold": Threshold()}
+LOCAL = {name: name for name in registry.names("position") if name not in ("significance", "randomized")}
+LOCAL |= {"shaw, values": Shaw(clip=2, values=True), "tra, all keys": ThresholdRelative(threshold=False)}
 SEPARATOR = 10  # ends a question: no digit
 
 
@@ -130,7 +133,9 @@ class Grouped(Last):
         return replace(super().batch_of(tokens), ids=ids.expand_as(tokens), groups=groups.expand_as(tokens))
 
 
-HOOKED = Decoder(layers=2, width=8, heads=2, dropout=0.2, position=Randomized(most=16, base=Everything()))
+HOOKED = Decoder(
+    layers=2, width=8, heads=2, dropout=0.2, position=Randomized(longest=16, base=Everything(), draw="row")
+)
 
 
 def pack_of(member, seeds: tuple[int, ...], model=HOOKED, **changes) -> Pack:

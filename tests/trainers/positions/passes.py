@@ -1,4 +1,4 @@
-"""Passes, layers and noise for tests that call the hooks of an encoding by themselves."""
+"""Passes, layers and noise for tests that call the hooks of an encoding by themselves; one layer for plain loops."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,13 +6,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from trainers.models.attention import attention
+from trainers.models.decoder import Decoder
+from trainers.models.encoder import Encoder
 from trainers.models.model import Model
 from trainers.noise import Noise
 from trainers.parameters import Layout
 from trainers.positions.context import Context, Pass
 from trainers.positions.position import Position, Sizes
 from trainers.random import Stream
+from trainers.tasks.arithmetic.padded_multiplication import PaddedMultiplication
 from trainers.tasks.task import Task
+
+TASK = PaddedMultiplication(multiplier_digits=1, number_digits=4, train_digits=2)
+M, B, H, T, E, D = 2, 3, 2, 6, 4, 8  # of `layer`
 
 
 def pass_of(tokens: Tensor, weights: Mapping[str, Tensor], causal: bool, **more: Any) -> Pass:
@@ -56,3 +63,29 @@ def drawn(model: Model, task: Task, members: int = 2, size: float = 0.4) -> dict
 def tokens_of(shape: tuple[int, ...], high: int, seed: int = 0) -> Tensor:
     """Random tokens."""
     return torch.randint(0, high, shape, generator=torch.Generator().manual_seed(seed))
+
+
+def layer(position: Position, causal: bool = True) -> tuple[dict[str, Tensor], Tensor]:
+    """Weights and inputs (M, B, T, D) of one attention layer, block0."""
+    model = (Decoder if causal else Encoder)(layers=1, width=D, heads=H, position=position)
+    x = torch.randn(M, B, T, D, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    return drawn(model, TASK), x
+
+
+def attended(position: Position, weights: Mapping[str, Tensor], x: Tensor, causal: bool = True, **more: Any) -> Tensor:
+    """What this layer makes of x, with a pass of random tokens."""
+    seen = pass_of(tokens_of((M, B, x.shape[2]), TASK.inputs), weights, causal, **more)
+    return attention(x, seen, name="block0", layer=0, heads=H, position=position)
+
+
+def heads_of(weights: Mapping[str, Tensor], x: Tensor, m: int, b: int, h: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Queries, keys and values of one head, (T, E)."""
+    qkv = x[m, b] @ weights["block0.qkv"][m] + weights["block0.qkv_bias"][m]
+    q, k, v = (part[:, h * E : (h + 1) * E] for part in qkv.chunk(3, dim=-1))
+    return q, k, v
+
+
+def projected(weights: Mapping[str, Tensor], mixed_MBHTE: Tensor) -> Tensor:
+    """The output map of the layer."""
+    flat = mixed_MBHTE.transpose(2, 3).flatten(-2)
+    return torch.stack([flat[m] @ weights["block0.output"][m] + weights["block0.output_bias"][m] for m in range(M)])

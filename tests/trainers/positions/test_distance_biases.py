@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.trainers.positions.passes import bias_of, pass_of, sizes
+from tests.trainers.positions.passes import bias_of, noise, pass_of, sizes
 from trainers.batch import Batch
 from trainers.config import registry
 from trainers.errors import ConfigError
@@ -232,8 +232,13 @@ def test_the_fused_kernel_is_used_where_nothing_is_added(monkeypatch, name: str)
     task = PaddedAddition(width=3, train_digits=2)
     layout = Layout(model.parameters(task))
     tokens = torch.tensor([[[10, 1, 2, 11, 10, 10, 7]]])
-    model.logits(layout.views(layout.initial(torch.tensor([0]), torch.float32)), Batch(tokens, tokens), None, "plain")
-    adds = {"rpe", "upe", "significance", *POSITIONS}
+    model.logits(
+        layout.views(layout.initial(torch.tensor([0]), torch.float32)),
+        Batch(tokens, tokens),
+        noise(0, training=False),
+        "plain",
+    )
+    adds = {"rpe", "upe", "significance", "tra", "fox", "cope", "shaw", *POSITIONS}
     assert len(calls) == (0 if name in adds else 2)
 
 

@@ -1,0 +1,53 @@
+"""Steps with encodings that draw, gate or drop: no waiting for a GPU, one program, and the same in any pack."""
+
+import random
+
+import pytest
+import torch
+
+from tests.trainers.test_waits import waits
+from trainers.evaluate import evaluate
+from trainers.pack import Pack, State
+from trainers.step import learn, sampled, step_once
+
+CPU = torch.device("cpu")
+POSITIONS = {
+    "tra": "tra",
+    "tra, a gate a head": {"name": "tra", "gate": "head", "distance": "absolute"},
+    "fox": "fox",
+    "cope": {"name": "cope", "npos_max": 3},
+    "shaw, values": {"name": "shaw", "clip": 2, "values": True},
+    "randomized": {"name": "randomized", "longest": 20, "base": {"name": "tra", "dropout_on": "weights"}},
+    "randomized rows": {"name": "randomized", "longest": 20, "base": "fox", "draw": "row"},
+}
+
+
+def pack_of(member, position, seeds: tuple[int, ...]) -> Pack:
+    model = {"name": "decoder", "layers": 2, "width": 8, "heads": 2, "dropout": 0.1, "position": position}
+    draw = random.Random(5)
+    rates = {seed: 10 ** draw.uniform(-3, -2) for seed in range(10)}
+    return Pack([member(seed, model=model, training__learning_rate=rates[seed]) for seed in seeds], CPU)
+
+
+@pytest.mark.parametrize("position", POSITIONS.values(), ids=POSITIONS)
+def test_a_member_is_alone_what_it_is_in_a_pack_and_nothing_waits(member, position) -> None:
+    found = []
+    for seeds in ((7,), (2, 7, 2, 5), (7, 1, 3)):
+        pack = pack_of(member, position, seeds)
+        state, place = State.initial(pack), seeds.index(7)
+        for _ in range(6):
+            step_once(pack, state)
+        curves = torch.from_numpy(evaluate(pack, state)[1][place])
+        found.append(torch.cat([state.theta[place], state.v[place], curves.flatten().nan_to_num()]))
+    assert torch.equal(found[0], found[1]) and torch.equal(found[0], found[2]) and torch.isfinite(found[0]).all()
+    assert waits(lambda: step_once(pack, state)) == set() == waits(lambda: evaluate(pack, state))
+
+
+@pytest.mark.parametrize("name", ["cope", "randomized"])  # the others are in a step with every hook
+def test_a_step_is_one_program(member, name: str) -> None:
+    pack = pack_of(member, POSITIONS[name], (3, 4))
+    states = [State.initial(pack), State.initial(pack)]
+    batches = sampled(pack, torch.tensor(1), 4)
+    torch.compile(learn, fullgraph=True, backend="eager")(pack, states[0], batches)
+    learn(pack, states[1], batches)
+    torch.testing.assert_close(states[0].theta, states[1].theta)

@@ -1,0 +1,263 @@
+"""Threshold relative attention against plain loops over its equations, and what follows from them."""
+
+import math
+from itertools import product
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.trainers.positions.passes import B, D, E, H, M, T, attended, heads_of, layer, layer_of, noise, projected
+from trainers.models.attention import attention_weights
+from trainers.positions.alibi import Alibi
+from trainers.positions.context import Context, Scores
+from trainers.positions.fox import Fox
+from trainers.positions.position import Position
+from trainers.positions.rope import Rope
+from trainers.positions.tra import ThresholdRelative
+
+SWITCHES = {
+    "the paper's": {},
+    "no threshold": {"threshold": False},
+    "absolute": {"distance": "absolute"},
+    "absolute, no threshold": {"threshold": False, "distance": "absolute"},
+    "a gate a head": {"gate": "head"},
+    "no gate": {"gate": "off"},
+    "no norm": {"qk_norm": False},
+}
+
+
+def by_loops(position: ThresholdRelative, weights: dict[str, Tensor], x: Tensor, causal: bool) -> Tensor:
+    """The equations in the docstring of the module, a query and a key at a time."""
+    mixed = torch.zeros(M, B, H, x.shape[2], E, dtype=torch.float64)
+    for m, b, h in product(range(M), range(B), range(H)):
+        q, k, v = heads_of(weights, x, m, b, h)
+        if position.qk_norm:
+            q, k = (part / (part.square().mean(dim=-1, keepdim=True) + 1e-6).sqrt() for part in (q, k))
+        for i in range(x.shape[2]):
+            score = {j: float(q[i] @ k[j]) / math.sqrt(E) for j in range(i + 1 if causal else x.shape[2])}
+            keys = [j for j, of in score.items() if of > 0 or not position.threshold]
+            gate = 0.0
+            if position.gate != "off":
+                gate = float(weights["block0.gate_bias"][m, h])
+            if position.gate == "query":
+                gate += float(x[m, b, i] @ weights["block0.gate"][m, :, h])
+            delta = 0.0 if position.gate == "off" else -math.log1p(math.exp(-gate))
+            logits = {}
+            for j in keys:
+                between = [other for other in keys if j <= other <= i] if j <= i else [o for o in keys if i < o <= j]
+                far = len(between) if j <= i else 1 + len(between)
+                far = abs(i - j) + 1 if position.distance == "absolute" else far
+                logits[j] = score[j] + delta * far
+            for j in keys:
+                mixed[m, b, h, i] += math.exp(logits[j]) / sum(map(math.exp, logits.values())) * v[j]
+    return projected(weights, mixed)
+
+
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("switches", SWITCHES.values(), ids=SWITCHES)
+def test_a_layer_is_its_equations(switches, causal: bool) -> None:
+    position = ThresholdRelative(**switches)
+    weights, x = layer(position, causal)
+    found, expected = attended(position, weights, x, causal), by_loops(position, weights, x, causal)
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_a_worked_example() -> None:
+    """Scores 0.5, -1, 2, 0.3 and delta -0.4: the second key is dropped, the counts are 3, -, 2, 1."""
+    delta = -0.4
+    bias = torch.full((1, 1), math.log(math.exp(delta) / (1 - math.exp(delta))), dtype=torch.float64)
+    k = torch.zeros(1, 1, 1, 4, 4, dtype=torch.float64)
+    k[..., 0] = torch.tensor([0.5, -1.0, 2.0, 0.3], dtype=torch.float64)
+    q = torch.zeros(1, 1, 1, 1, 4, dtype=torch.float64)
+    q[..., 0] = 2.0
+    tokens = torch.zeros(1, 1, 4, dtype=torch.int64)
+    context = layer_of(q, {"block0.gate_bias": bias}, True, k=k, v=k, tokens=tokens, first=3, count=1)
+    scores = ThresholdRelative(gate="head").score(context)
+    assert scores.keep.flatten().tolist() == [True, False, True, True]
+    torch.testing.assert_close(scores.logits.flatten()[[0, 2, 3]], torch.tensor([-0.7, 1.2, -0.1]).double())
+    found = attention_weights(context, scores).flatten().tolist()
+    assert found == pytest.approx([0.1052, 0.0, 0.7032, 0.1916], abs=5e-5) and found[1] == 0.0
+
+
+def with_dead_rows() -> tuple[dict[str, Tensor], Tensor]:
+    """Queries are (1, 0, 0, 0); the keys of tokens 0 and 2 point away from them, so that query 0 sees none."""
+    weights, x = layer(ThresholdRelative())
+    weights["block0.qkv"] = weights["block0.qkv"].clone()
+    weights["block0.qkv"][:, :, : 2 * H * E] = 0.0
+    weights["block0.qkv_bias"] = torch.zeros(M, 3 * H * E, dtype=torch.float64)
+    x = x.clone()
+    x[..., 0], x[..., 1] = 1.0, torch.tensor([-1.0, 1.0, -1.0, 2.0, 0.5, 1.0], dtype=torch.float64)
+    weights["block0.qkv"][:, 0, : H * E : E] = 1.0
+    weights["block0.qkv"][:, 1, H * E : 2 * H * E : E] = 1.0
+    return weights, x
+
+
+def test_a_query_without_keys_mixes_nothing_and_does_not_see_the_future() -> None:
+    weights, x = with_dead_rows()
+    out = attended(ThresholdRelative(), weights, x)
+    assert torch.equal(out[:, :, 0], weights["block0.output_bias"][:, None].expand(-1, B, -1))
+    assert (out[:, :, 1:] != weights["block0.output_bias"][:, None, None]).any(dim=-1).all()
+    for position in (ThresholdRelative(), ThresholdRelative(distance="absolute"), ThresholdRelative(threshold=False)):
+        moved = x.clone()
+        moved[:, :, 3:] += 1.0
+        for i in range(3):
+            before, after = attended(position, weights, x), attended(position, weights, moved)
+            assert torch.equal(before[:, :, i], after[:, :, i])
+    leaves = {name: value.detach().requires_grad_() for name, value in weights.items()}
+    attended(ThresholdRelative(), leaves, x.requires_grad_()).square().sum().backward()
+    assert torch.isfinite(x.grad).all() and x.grad[:, :, 1:].any()
+    grads = [leaves[f"block0.{name}"].grad for name in ("qkv", "gate", "output")]
+    assert all(torch.isfinite(grad).all() and grad.any() for grad in grads)
+
+
+@pytest.mark.parametrize(
+    ("position", "same"),
+    [
+        (ThresholdRelative(), True),
+        (ThresholdRelative(distance="absolute"), False),
+        (ThresholdRelative(threshold=False), False),
+        (Alibi(), False),
+        (Rope(), False),
+        (Fox(), False),
+    ],
+    ids=["tra", "absolute", "no threshold", "alibi", "rope", "fox"],
+)
+def test_keys_of_negative_scores_may_be_put_anywhere(position: Position, same: bool) -> None:
+    weights, x = with_dead_rows()
+    alive = [1, 3, 4, 5]
+    with_others, alone = attended(position, weights, x)[:, :, alive], attended(position, weights, x[:, :, alive])
+    assert torch.allclose(with_others, alone, rtol=1e-13, atol=1e-13) == same
+    assert same or (with_others - alone).abs().max() > 1e-3
+
+
+class Slopes(Position):
+    """ALiBi with a slope for each query, which its gate says."""
+
+    def score(self, context: Context) -> Scores:
+        gate = ThresholdRelative()._gate(context, context.q.dtype)
+        return Scores(bias=gate * context.differences().abs())
+
+
+def test_with_every_score_positive_it_is_alibi_with_trained_slopes() -> None:
+    weights, x = layer(ThresholdRelative())
+    q, k, v = torch.rand(3, M, B, H, T, E, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    context = layer_of(q, weights, True, k=k, v=v, x=x)
+    tra, slopes = (attention_weights(context, one.score(context)) for one in (ThresholdRelative(), Slopes()))
+    torch.testing.assert_close(tra, slopes, rtol=1e-12, atol=1e-15)
+
+
+def test_the_distance_gives_a_gradient_to_the_gate_and_none_to_the_scores() -> None:
+    weights, x = layer(ThresholdRelative())
+    leaves = {name: value.detach().requires_grad_() for name, value in weights.items()}
+    qkv = torch.randn(3, M, B, H, T, E, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    qkv.requires_grad_()
+    found = layer_of(qkv[0], leaves, True, k=qkv[1], v=qkv[2], x=x)
+    (ThresholdRelative().score(found).logits - found.exact_products()).sum().backward()
+    assert leaves["block0.gate"].grad.abs().sum() > 0 and leaves["block0.gate_bias"].grad.abs().sum() > 0
+    assert not qkv.grad.abs().max() > 1e-12
+
+
+def test_scores_of_normalised_queries_and_keys_are_at_most_the_root_of_the_width() -> None:
+    weights, x = layer(ThresholdRelative())
+    q, k = 100 * torch.randn(2, M, B, H, T, E, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    q, k = ThresholdRelative().rotate(layer_of(q, weights, True, k=k, x=x))
+    scores = layer_of(q, weights, True, k=k, x=x).exact_products()
+    assert scores.abs().max() <= math.sqrt(E)
+    torch.testing.assert_close(layer_of(q, weights, k=q, x=x).exact_products().diagonal(0, -2, -1).min().item(), 2.0)
+
+
+def test_narrow_numbers_do_not_decide_a_threshold() -> None:
+    """1.001 - 1 is zero in bfloat16, and a key of a small positive score would be dropped."""
+    q = torch.tensor([1.001, 1.0, 0.0, 0.0]).expand(1, 1, 1, 1, 4)
+    k = torch.tensor([1.0, -1.0, 0.0, 0.0]).expand(1, 1, 1, 1, 4)
+    weights = {"block0.gate_bias": torch.zeros(1, 1)}
+    context = layer_of(q, weights, True, k=k)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert context.products().item() == 0.0
+        scores = ThresholdRelative(gate="head").score(context)
+    assert scores.keep.item() and scores.logits.dtype == torch.float32
+    narrow = layer_of(q.bfloat16(), {"block0.gate_bias": torch.zeros(1, 1).bfloat16()}, True, k=k.bfloat16())
+    assert ThresholdRelative(gate="head").score(narrow).logits.dtype == torch.float32
+
+
+@pytest.mark.parametrize("where", ["logits", "weights"])
+def test_dropout_acts_on_logits_or_on_weights(where: str) -> None:
+    position = ThresholdRelative(dropout_on=where)
+    weights, x = with_dead_rows()
+    seen: list[Tensor] = []
+
+    def drop(found: Tensor, chunk: int) -> Tensor:
+        seen.append(found)
+        return torch.zeros_like(found)
+
+    from trainers.models.attention import attention
+    from trainers.positions.context import Pass
+
+    tokens = torch.zeros(M, B, T, dtype=torch.int64)
+    given = Pass(tokens=tokens, weights=weights, causal=True, first=0, count=T)
+    out = attention(x, given, name="block0", layer=0, heads=H, position=position, drop=drop)
+    plain = attended(position, weights, x)
+    sums = seen[0].sum(dim=-1)
+    assert len(seen) == 1 and bool(((sums - 1).abs() < 1e-9)[..., 1:].all()) == (where == "weights")
+    bias = weights["block0.output_bias"][:, None, None].expand_as(out)
+    if where == "weights":
+        assert torch.equal(out, bias)
+    else:  # equal weights of the keys that remain
+        values = (x @ weights["block0.qkv"][:, None, :, 2 * H * E :]).unflatten(-1, (H, E))
+        expected = projected(weights, values[:, :, [1, 3]].mean(dim=2, keepdim=True).transpose(2, 3))
+        torch.testing.assert_close(out[:, :, 3], expected[:, :, 0])
+        assert torch.equal(out[:, :, 0], bias[:, :, 0]) and not torch.allclose(out[:, :, 3], plain[:, :, 3])
+
+
+def test_what_is_kept_for_the_gradient_is_what_the_mathematics_needs() -> None:
+    """Of the size of the scores: the distance, the weights before and after rows without keys, and masks of a byte."""
+    long = 64
+    weights, _ = layer(ThresholdRelative())
+    leaves = {name: value.float().detach().requires_grad_() for name, value in weights.items()}
+    x = torch.randn(M, B, long, D, requires_grad=True)
+    kept: dict[int, int] = {}
+
+    def count(saved: Tensor) -> Tensor:
+        kept[saved.untyped_storage().data_ptr()] = saved.untyped_storage().nbytes()
+        return saved
+
+    with torch.autograd.graph.saved_tensors_hooks(count, lambda saved: saved):
+        out = attended(ThresholdRelative(), leaves, x)
+    pairs = M * B * H * long * long
+    large = sorted(size / pairs for size in kept.values() if size >= pairs)
+    assert out.requires_grad and sum(large) <= 3 * 4 + 1, large
+
+
+def test_what_it_records_of_a_small_layer() -> None:
+    weights, x = with_dead_rows()
+    found: dict[str, Tensor] = {}
+    attended(ThresholdRelative(), weights, x, recorder=found.__setitem__)
+    expected = {"surviving_keys": [0, 1 / 2, 1 / 3, 2 / 4, 3 / 5, 4 / 6], "dead_rows": [1, 0, 0, 0, 0, 0]}
+    expected["contextual_distance"] = [0, 1, 1, 2, 3, 4]
+    for name, row in expected.items():
+        torch.testing.assert_close(found[name], torch.tensor(row).double().expand(M, B, H, T), atol=1e-7, rtol=0)
+    assert found["gate"].shape == (M, B, H, T) and (found["gate"] > 0).all()
+    for switches, names in (
+        ({"threshold": False}, {"gate", "contextual_distance"}),
+        ({"gate": "off", "distance": "absolute"}, {"surviving_keys", "dead_rows"}),
+    ):
+        found.clear()
+        attended(ThresholdRelative(**switches), weights, x, recorder=found.__setitem__)
+        assert found.keys() == names == ThresholdRelative(**switches).metrics.keys()
+
+
+def test_one_head_is_alone_what_it_is_in_a_pack(member) -> None:
+    """A product with one column would have bits of its own: the gate is written out there."""
+    from trainers.pack import Pack, State
+    from trainers.step import step_once
+
+    model = {"name": "decoder", "layers": 1, "width": 16, "heads": 1, "position": "tra"}
+    found = []
+    for seeds in ((7,), (2, 7, 5)):
+        pack = Pack([member(seed, model=model) for seed in seeds], torch.device("cpu"))
+        state = State.initial(pack)
+        for _ in range(5):
+            step_once(pack, state)
+        found.append(state.theta[seeds.index(7)])
+    assert torch.equal(*found) and noise(0) is not None

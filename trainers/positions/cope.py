@@ -1,0 +1,50 @@
+"""Contextual positions (CoPE, Golovneva et al., arXiv:2405.18719): gates decide which keys are counted.
+
+g_ij = sigmoid(q_i . k_j / sqrt(E)),   p_ij = min(sum of g_il over l = j..i, npos_max - 1)
+A_ij = softmax_j((q_i . k_j + q_i . e[p_ij]) / sqrt(E)),   e between two places by linear interpolation
+"""
+
+import math
+
+import torch
+
+from trainers.config.registry import register
+from trainers.config.settings import setting
+from trainers.parameters import Parameter
+from trainers.positions.context import Context, Scores
+from trainers.positions.gates import running
+from trainers.positions.position import Position, Sizes
+
+
+@register("position", "cope")
+class Cope(Position):
+    """A trained vector for each count of the keys whose gates are open, `npos_max` of them for each layer.
+
+    Vectors start at zero and are shared by the heads, as in the authors' code (facebookresearch/RAM, projects/cope).
+    The paper's models are causal; in a bidirectional one, keys on the other side are counted likewise.
+    """
+
+    npos_max: int = setting(64, low=2, help="counts 0..npos_max - 1 have vectors; larger ones have the last")
+    scaled: bool = setting(True, help="divide q . e by sqrt(head width) too, the default of the authors' code")
+
+    def layer_parameters(self, name: str, sizes: Sizes) -> tuple[Parameter, ...]:
+        """npos_max vectors."""
+        return (Parameter(name=f"{name}.cope", shape=(self.npos_max, sizes.head_width), std=0.0),)
+
+    def score(self, context: Context) -> Scores:
+        """The logits, with the term of the contextual position."""
+        scores, allowed, table = context.products(), context.allowed, context.weights[f"{context.name}.cope"]
+        gates = torch.sigmoid(scores)
+        gates = gates if allowed is None else gates.masked_fill(~allowed, 0.0)
+        sums, own = running(gates, context)
+        places = own - sums if context.causal else (own - sums).abs()
+        places = (places + gates).clamp(0.0, self.npos_max - 1.0)
+        below = places.detach().floor()
+        of_places = torch.matmul(context.q, table.mT[:, None, None])  # (M, B, H, T, npos_max)
+        rises = torch.cat([of_places.diff(dim=-1), torch.zeros_like(of_places[..., :1])], dim=-1)
+        at = below.to(torch.int64)
+        term = torch.addcmul(of_places.gather(-1, at), places - below, rises.gather(-1, at))
+        term = term / math.sqrt(context.q.shape[-1]) if self.scaled else term
+        return Scores(
+            logits=torch.sub(scores, term, alpha=-1)
+        )  # a sum would be taken for a mask; see attention_weights
