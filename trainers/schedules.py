@@ -1,6 +1,6 @@
 """Learning-rate schedules: a factor on the member's learning rate as a function of the training step.
 
-Every schedule may begin with a linear warm-up over its first `warmup` steps.
+Every schedule may begin with a linear warm-up over its first `warmup` steps, or over a share of all steps.
 """
 
 import math
@@ -19,6 +19,17 @@ class Schedule(Settings, ABC):
     """Base of every schedule."""
 
     warmup: int = setting(0, low=0, help="steps of linear warm-up")
+    warmup_share: float = setting(0.0, low=0.0, high=1.0, help="the same as a share of all steps, such as 0.05")
+
+    def cross_checks(self) -> Iterator[Problem]:
+        """A problem where the warm-up is given twice."""
+        if self.warmup and self.warmup_share:
+            message = "the warm-up is given in steps, too"
+            yield Problem(key="warmup_share", given=self.warmup_share, message=message, allowed="one of the two")
+
+    def warmup_steps(self, steps: int) -> int:
+        """Steps of warm-up in a training of so many steps."""
+        return self.warmup or round(self.warmup_share * steps)
 
     @abstractmethod
     def factor(self, step: Tensor, steps: int) -> Tensor:
@@ -41,7 +52,7 @@ class Constant(Schedule):
 
     def factor(self, step: Tensor, steps: int) -> Tensor:
         """Factor at `step` (1 for the first update) of `steps`, a float64 scalar."""
-        return _warmed(step, self.warmup, torch.ones((), dtype=torch.float64, device=step.device))
+        return _warmed(step, self.warmup_steps(steps), torch.ones((), dtype=torch.float64, device=step.device))
 
 
 @register("schedule", "linear")
@@ -52,7 +63,8 @@ class Linear(Schedule):
 
     def factor(self, step: Tensor, steps: int) -> Tensor:
         """Factor at `step` (1 for the first update) of `steps`, a float64 scalar."""
-        return _warmed(step, self.warmup, 1.0 + (self.final - 1.0) * _decayed(step, self.warmup, steps))
+        warmup = self.warmup_steps(steps)
+        return _warmed(step, warmup, 1.0 + (self.final - 1.0) * _decayed(step, warmup, steps))
 
 
 @register("schedule", "cosine")
@@ -63,8 +75,9 @@ class Cosine(Schedule):
 
     def factor(self, step: Tensor, steps: int) -> Tensor:
         """Factor at `step` (1 for the first update) of `steps`, a float64 scalar."""
-        wave = 0.5 * (1.0 + torch.cos(math.pi * _decayed(step, self.warmup, steps)))
-        return _warmed(step, self.warmup, self.final + (1.0 - self.final) * wave)
+        warmup = self.warmup_steps(steps)
+        wave = 0.5 * (1.0 + torch.cos(math.pi * _decayed(step, warmup, steps)))
+        return _warmed(step, warmup, self.final + (1.0 - self.final) * wave)
 
 
 def _decayed(step: Tensor, warmup: int, steps: int) -> Tensor:

@@ -46,7 +46,7 @@ class Measured:
             metrics=member.metrics,
             longest_trained={one.name: max(one.trained_lengths) for one in task.distributions if one.trained_lengths},
             headline=tuple(task.headline),
-            families=task.families,
+            families=task.recorded_families(),
             pairs=tuple(task.paired_metrics),
         )
 

@@ -16,6 +16,8 @@ SUM = {"name": "padded_addition", "width": 4, "train_digits": 2}
 PRODUCT = {"name": "padded_multiplication", "number_digits": 4, "train_digits": 2}
 TEXT = {"text_tokens": 2, "text_ids": 5}
 RING = {"name": "ring_regression", "ring": 9, "window": 3}
+FLIPS = {"name": "flip_flop", "pairs": 4, "test_pairs": [8]}
+STRINGS = {"train_length": 4, "test_lengths": [6, 8], "symbols": 5}
 
 ATTENTION = {"name": "attention_only", "width": 8}
 DECODER = {"name": "decoder", "layers": 2, "width": 8, "heads": 2, "hidden": 12}
@@ -107,6 +109,11 @@ def _tasks() -> dict[str, list[Member]]:
         "othello: attention only": pack(BOARD, ATTENTION),
         "othello: board of six": pack({**BOARD, "board": 6}, DECODER, evaluation={"samples": 4}),
         "othello: board of eight": pack({**BOARD, "board": 8}, DECODER, evaluation={"samples": 4}),
+        "flip_flop: fresh rows": pack(FLIPS, DECODER),
+        "flip_flop: fixed set, by distance": pack({**FLIPS, "fixed_set": 20, "measured_distances": [1, 3]}, DECODER),
+        "copy_string": pack({"name": "copy_string", **STRINGS}, DECODER),
+        "induction": pack({"name": "induction", **STRINGS}, DECODER),
+        "multi_instruction": pack({"name": "multi_instruction", **STRINGS}, DECODER),
     }
     cases |= {f"padded_addition: {what}": pack({**SUM, **more}, ENCODER) for what, more in additions.items()}
     cases |= {f"padded_multiplication: {what}": pack({**PRODUCT, **more}, ENCODER) for what, more in products.items()}

@@ -32,6 +32,13 @@ SHIPPED: tuple[dict[str, Any], ...] = (
     {"name": "padded_multiplication", "number_digits": 5, "train_digits": 3, "text_tokens": 2, "zero_shift": True},
     {"name": "padded_multiplication", "number_digits": 5, "train_digits": 3, "fixed_set": 7},
     {"name": "ring_regression", "ring": 9, "window": 3},
+    {"name": "flip_flop", "pairs": 6},
+    {"name": "flip_flop", "pairs": 6, "fixed_set": 40},
+    {"name": "copy_string", "train_length": 5, "test_lengths": [7]},
+    {"name": "copy_string", "train_length": 5, "test_lengths": [7], "fixed_set": 40},
+    {"name": "induction", "train_length": 5, "test_lengths": [7]},
+    {"name": "induction", "train_length": 5, "test_lengths": [7], "repeats": True},
+    {"name": "multi_instruction", "train_length": 5, "test_lengths": [7]},
 )
 
 

@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+from trainers.errors import ConfigError
 from trainers.schedules import Constant, Cosine, Linear
 
 
@@ -27,3 +28,11 @@ def test_linear_and_cosine(warmup: int, final: float) -> None:
         assert factors(Cosine(warmup=warmup, final=final), 10)[t - 1] == pytest.approx(
             ramp * (final + (1 - final) * wave)
         )
+
+
+@pytest.mark.parametrize("schedule", [Constant, Linear, Cosine])
+def test_a_share_of_the_steps_is_so_many_steps(schedule) -> None:
+    assert factors(schedule(warmup_share=0.05), 60) == factors(schedule(warmup=3), 60)
+    assert factors(schedule(warmup_share=0.05), 4) == factors(schedule(), 4)
+    with pytest.raises(ConfigError, match="warmup_share: the warm-up is given in steps, too"):
+        schedule(warmup=3, warmup_share=0.05)

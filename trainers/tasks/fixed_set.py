@@ -43,6 +43,11 @@ class FixedSet:
         return words[..., :count].reshape(len(self.seeds_S), *shape)
 
 
+def training_draws(stream: Stream, batch: int, size: int | None) -> Draws:
+    """The random words of a training batch: those of the next samples of a fixed set of `size`; None: fresh ones."""
+    return stream if size is None else FixedSet(stream.seeds_S, visited(stream, batch, size))
+
+
 def visited(stream: Stream, batch: int, size: int) -> Tensor:
     """The indices of the samples that each step of the stream (from 1) trains on, int64 (S, batch)."""
     row = torch.arange(batch, device=stream.seeds_S.device)

@@ -199,6 +199,15 @@ class Task(Settings, ABC):
                 found[name] = Metric(base, distribution.name, direction, lengths, trained)
         return found
 
+    def recorded_families(self) -> dict[str, Family]:
+        """The families of every distribution, with the names under which their metrics are recorded."""
+        found = dict(self.families)
+        for other in self.distributions[1:]:
+            for name, family in self.families.items():
+                metrics = {number: self.recorded_name(metric, other.name) for number, metric in family.metrics.items()}
+                found[self.recorded_name(name, other.name)] = Family(f"{family.label} ({other.name})", metrics)
+        return found
+
     def shown(self, batch: Batch, row: int) -> tuple[list[str], list[str]]:
         """Tokens and targets of a row of the first seed in words: ids unless overridden, {} around possible ones."""
         targets = batch.targets[0, row]

@@ -1,4 +1,4 @@
-"""Loss and scores of predictions of several digits at once, over all rows and over rows of one kind.
+"""Scores of predictions of several digits at once, over all rows and over rows of one kind.
 
 Shapes: M members, B rows, T positions, V output tokens (ten digits and pad), A supervised positions of a row.
 """
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from trainers.batch import Batch
-from trainers.tasks.arithmetic.operand_layout import IGNORED, answers
+from trainers.tasks.arithmetic.operand_layout import answers
 
 OUTPUTS = 11  # ten digits and the pad
 GENERAL = "exact_match"  # the group of rows that are drawn without a condition
@@ -30,15 +30,6 @@ def grouped(batches: dict[str, Batch]) -> GroupedBatch:
         torch.cat([batch.targets for batch in batches.values()], dim=1),
         kinds=tuple((name, batch.tokens.shape[1]) for name, batch in batches.items()),
     )
-
-
-def loss(logits_MBTV: Tensor, targets_MBT: Tensor) -> tuple[Tensor, Tensor]:
-    """Cross-entropy of each member summed over its supervised positions, and their number, (M,)."""
-    logs = torch.log_softmax(logits_MBTV, dim=-1)
-    scored = targets_MBT != IGNORED
-    picked = torch.gather(logs, -1, torch.where(scored, targets_MBT, 0)[..., None])[..., 0]
-    weight = scored.to(logs.dtype)
-    return -(picked * weight).sum(dim=(1, 2)), weight.sum(dim=(1, 2))
 
 
 def correct(logits_MBTV: Tensor, targets_MBT: Tensor, width: int) -> Tensor:

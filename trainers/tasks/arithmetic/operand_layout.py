@@ -17,8 +17,8 @@ from trainers.batch import Batch
 from trainers.numerals import FIRST, OPERATOR, PAD, PLUS, SECOND, TEXT, TIMES, Places, places
 from trainers.tasks.arithmetic.digits import read
 from trainers.tasks.fixed_set import Draws
+from trainers.tasks.supervised import IGNORED
 
-IGNORED = -100  # target of a position that is neither trained nor scored
 _SYMBOLS = {PAD: "P", PLUS: "+", TIMES: "x", IGNORED: "_"}
 
 

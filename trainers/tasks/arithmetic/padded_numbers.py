@@ -15,11 +15,12 @@ from trainers.config.settings import setting
 from trainers.errors import Problem
 from trainers.numerals import DIGITS, PAD, Places, places
 from trainers.random import Stream
+from trainers.tasks import supervised
 from trainers.tasks.arithmetic import digit_scores
 from trainers.tasks.arithmetic.digit_scores import GENERAL, OUTPUTS, GroupedBatch
 from trainers.tasks.arithmetic.digits import digit_count, written
 from trainers.tasks.arithmetic.operand_layout import Layout, symbols
-from trainers.tasks.fixed_set import Draws, FixedSet, visited
+from trainers.tasks.fixed_set import Draws, training_draws
 from trainers.tasks.task import Batch, EvaluationBatch, Family, Task, families
 
 SHIFTED = "exact_match_shifted"  # the group of training pairs with zeros appended
@@ -161,9 +162,7 @@ class PaddedNumbers(Task):
 
     def sample(self, stream: Stream, batch: int) -> Batch:
         """A training batch for every seed of the stream. The zero shift of a sample is drawn anew at every visit."""
-        draws: Draws = stream
-        if self.fixed_set is not None:
-            draws = FixedSet(stream.seeds_S, visited(stream, batch, self.fixed_set))
+        draws = training_draws(stream, batch, self.fixed_set)
         if self.zero_shift:
             shift = stream.integers(self.shift_site, (batch,), self.longest - self.train_digits + 1)
         else:
@@ -172,7 +171,7 @@ class PaddedNumbers(Task):
 
     def loss(self, logits_MBTV: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
         """Cross-entropy of each member summed over supervised positions, and their number, (M,)."""
-        return digit_scores.loss(logits_MBTV, batch.targets)
+        return supervised.loss(logits_MBTV, batch.targets)
 
     def evaluation_batches(self, stream: Stream, samples: int, lengths: tuple[int, ...]) -> Iterator[EvaluationBatch]:
         """One batch for each length: `samples` uniform inputs, then the groups that are scored apart."""

@@ -13,10 +13,10 @@ from trainers.numerals import FIRST, NO_ROLE, OPERATOR, PAD, PLUS, SECOND, TEXT,
 from trainers.random import Stream
 from trainers.tasks.arithmetic import carry_chains
 from trainers.tasks.arithmetic.digits import cascade_length, to_integers
-from trainers.tasks.arithmetic.operand_layout import IGNORED
 from trainers.tasks.arithmetic.padded_addition import PaddedAddition
 from trainers.tasks.arithmetic.padded_multiplication import PaddedMultiplication
 from trainers.tasks.fixed_set import FixedSet, visited
+from trainers.tasks.supervised import IGNORED
 from trainers.trial import mean_loss, scores_of
 
 Task = PaddedAddition | PaddedMultiplication

@@ -1,0 +1,85 @@
+"""A sweep of flip-flop from its file to its report: sparse and dense tests are shown by name."""
+
+import csv
+import io
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from orchestrator.preview.data_view import data_view
+from orchestrator.record.curves import read_curves
+from orchestrator.record.records import read_records
+from orchestrator.record.state import SweepState
+from orchestrator.report.files import write_report
+from orchestrator.report.terminal import render_terminal
+from orchestrator.results.families import family_names, family_points
+from orchestrator.results.summarise import summary
+from orchestrator.tracking.contents import ContentsOfSweep
+from search_spaces import load_sweep
+
+SWEEP = """name: flips
+study: tests
+task: {name: flip_flop, pairs: 4, test_pairs: [8], measured_distances: [1, 3]}
+model: {name: decoder, layers: 1, width: 8, heads: 2, position: alibi}
+training: {steps: 20, batch_size: 8, learning_rate: 0.01, compile: false, schedule: {name: cosine, warmup_share: 0.05}}
+space: {training.learning_rate: {grid: [0.001, 0.01]}}
+seeds: 2
+evaluation: {every: 10, samples: 20}
+objective: {metric: read_error.dense, average: raw, lengths: [8], direction: minimize}
+resources: {scheduler: inline}
+tracking: {enabled: false}
+"""
+SETS = {"", ".sparse", ".dense"}
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    (tmp_path / "flips.yaml").write_text(SWEEP)
+    return tmp_path / "flips.yaml"
+
+
+def test_every_set_is_in_curves_score_report_families_and_mlflow(
+    file: Path, run_inline: Callable[..., Path], figures_left_blank: None
+) -> None:
+    folder = run_inline(file)
+    state = SweepState.load(folder)
+    curves, result = read_curves(state), summary(state)
+    assert set(curves["metric"].astype(str)) == {
+        f"{name}{of}"
+        for name in ("accuracy", "read_error", "read_error_distance_1", "read_error_distance_3")
+        for of in SETS
+    }
+    row = result.rows[0]
+    last = curves[(curves["step"] == 20) & (curves["config_id"] == row.config_id) & (curves["length"] == 8)]
+    assert row.score == pytest.approx(last[last["metric"] == "read_error.dense"]["value"].median())
+    assert result.seeds_failed == 0 and result.headline[:3] == ("read_error.dense", "read_error", "read_error.sparse")
+    assert family_names(result) == ("distance", "distance.sparse", "distance.dense")
+    for name in family_names(result):
+        of = name.partition(".")
+        for point in family_points(result, name):
+            metric = f"read_error_distance_{point.index}{of[1]}{of[2]}"
+            mine = curves[(curves["step"] == 20) & (curves["metric"] == metric) & (curves["length"] == point.length)]
+            mine = mine[(mine["config_id"] == point.config_id) & mine["value"].notna()]
+            assert sorted(point.seeds.values()) == pytest.approx(sorted(mine["value"]))
+    page, table = write_report(folder, result)
+    assert "read_error.sparse" in page.read_text()
+    with table.with_name("families.csv").open() as lines:
+        assert {line["family"] for line in csv.DictReader(lines)} == {"distance", "distance.sparse", "distance.dense"}
+    said = io.StringIO()
+    Console(file=said, width=300).print(render_terminal(result))
+    assert "read_error.dense" in said.getvalue() and "read_error.sparse test" in said.getvalue()
+    runs = ContentsOfSweep(state, result, read_records(folder), curves).children()
+    for _, run in runs:
+        steps = {(point.key, point.step) for point in run.points}
+        assert steps >= {(f"read_error{of}/raw/median", length) for of in SETS for length in (4, 8)}
+
+
+def test_its_rows_and_sets_are_shown_before_a_run(file: Path) -> None:
+    spec = load_sweep(file)
+    lines = [line for line in data_view(spec, count=3, samples=50, lengths=None, figure=None) if isinstance(line, str)]
+    assert "trained on lengths 4, evaluated at 4, 8; sparse: 4, 8; dense: 4, 8" in lines
+    rows = [line for line in lines if set(line) <= set("wri01") and line]
+    assert len(rows) == 3 and all(len(row) == 8 and row[0] == "w" and row[-2] == "r" for row in rows)
+    assert {"distance: share of inputs, 50 of each", "reads: share of inputs, 50 of each"} <= set(lines)

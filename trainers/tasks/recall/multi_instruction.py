@@ -1,0 +1,131 @@
+"""Seven instructions on strings: a substitute for the third task of arXiv:2503.23174, which is not described there.
+
+Of that task it is only known that its training set has examples of each of several instructions with strings of 0 to 50
+tokens, and that it is tested on 51 to 500. These instructions were chosen here.
+"""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from trainers.config.registry import register
+from trainers.config.settings import setting
+from trainers.tasks.fixed_set import Draws
+from trainers.tasks.recall.strings import BEGIN, END, FIRST_SYMBOL, SEPARATOR, Part, Strings, below, one
+from trainers.tasks.task import Batch
+
+INSTRUCTIONS = ("copy", "reverse", "first", "last", "kth_marked", "successor_of_marked", "swap_ends")
+_LETTERS = "CRFLKSX"
+
+
+@register("task", "multi_instruction")
+class MultiInstruction(Strings):
+    """An instruction, a string and a separator in; out, what the instruction makes of the string, and an end token.
+
+    A substitute for the third task of arXiv:2503.23174, whose definition is not known. Instructions, equally likely:
+    copy (C), reverse (R), first (F), last (L), the k-th marked symbol (K, `marked + 1` symbols are marked), the one
+    after the marked symbol (S; one is marked, not the last), and the two ends swapped (X). Answers have no marks. What
+    is not there, as the first symbol of nothing, is answered with the end token alone.
+
+    >>> task, string, count = MultiInstruction(train_length=3), torch.tensor([[[14, 6, 4]]]), torch.tensor([[3]])
+    >>> def example(name, places):
+    ...     parts = task.instructed(torch.tensor([[INSTRUCTIONS.index(name)]]), string, count, torch.tensor([[places]]))
+    ...     return [" ".join(of) for of in task.shown(task.batch_of(*parts, 3), 0)]
+    >>> example("reverse", [3])
+    ['B R k c a | a c k', '_ _ _ _ _ a c k E']
+    >>> example("successor_of_marked", [1])
+    ['B S k c* a | a', '_ _ _ _ _ a E']
+    """
+
+    shortest: int = setting(0, low=0, help="fewest symbols of a training string")
+    test_lengths: tuple[int, ...] = setting(
+        (100, 200, 300, 400, 500), low=3, help="ends of the buckets of longer test strings"
+    )
+    marked: int = setting(2, low=1, help="which marked symbol, counted from 1, the instruction K asks for")
+
+    @property
+    def inputs(self) -> int:
+        """Number of input tokens: pad, begin, separator, end, symbols, marked symbols, instructions."""
+        return self.outputs + self.symbols + len(INSTRUCTIONS)
+
+    @property
+    def outputs(self) -> int:
+        """Number of output tokens: those without marked symbols and instructions."""
+        return FIRST_SYMBOL + self.symbols
+
+    @property
+    def metrics(self) -> Mapping[str, str]:
+        """Each metric and its better direction.
+
+        accuracy and token_accuracy as of other strings, over all instructions; accuracy_NAME: the rows of one
+        instruction that are answered without a mistake, NaN where there are none.
+        """
+        return {**super().metrics, **{f"accuracy_{name}": "maximize" for name in INSTRUCTIONS}}
+
+    def width(self, longest: int) -> int:
+        """Positions of a row whose string has at most so many symbols."""
+        return 2 * longest + 3
+
+    def answered(self, draws: Draws, site: int, count_SB: Tensor, longest: int) -> tuple[list[Part], list[Part]]:
+        """The parts of prompt and answer."""
+        rows = count_SB.shape[1]
+        which = below(draws, site, (rows,), len(INSTRUCTIONS))
+        kth, successor = (which == INSTRUCTIONS.index(name) for name in ("kth_marked", "successor_of_marked"))
+        marks = torch.where(kth, self.marked + 1, torch.where(successor, 1, 0))
+        candidates = torch.where(successor, count_SB - 1, count_SB)
+        place = torch.arange(longest, device=which.device)
+        words = torch.where(place < candidates[..., None], draws.bits(site + 1, (rows, longest)), 2**32)
+        some = words.argsort(dim=-1, stable=True)[..., : self.marked + 1]  # of the candidates, in random order
+        real = torch.arange(some.shape[-1], device=some.device) < torch.minimum(marks, candidates)[..., None]
+        string = self.strings(draws, site + 2, count_SB, longest)
+        return self.instructed(which, string, count_SB, torch.where(real, some, longest))
+
+    def instructed(
+        self, which_SB: Tensor, string_SBN: Tensor, count_SB: Tensor, marked_SBK: Tensor
+    ) -> tuple[list[Part], list[Part]]:
+        """The parts of prompt and answer of the instructions with the given numbers; marked: places, N for none."""
+        longest = string_SBN.shape[-1]
+        marked = marked_SBK.sort(dim=-1).values
+        missing = torch.full_like(marked[..., :1], longest)
+        kth = (marked if marked.shape[-1] >= self.marked else missing)[..., min(self.marked, marked.shape[-1]) - 1]
+        last, place = count_SB - 1, torch.arange(longest, device=which_SB.device)
+        single, start = (count_SB > 0).long(), torch.zeros_like(place)
+        ends = torch.where(place == 0, last[..., None], torch.where(place == last[..., None], 0, place))
+        answers = {
+            "copy": (place, count_SB),
+            "reverse": (last[..., None] - place, count_SB),
+            "first": (start, single),
+            "last": (last[..., None] + start, single),
+            "kth_marked": (kth[..., None] + start, (kth < longest).long()),
+            "successor_of_marked": (marked[..., :1] + 1 + start, (marked[..., 0] < last).long()),
+            "swap_ends": (ends, count_SB),
+        }
+        source, length = torch.zeros_like(string_SBN), torch.zeros_like(count_SB)
+        for number, name in enumerate(INSTRUCTIONS):
+            here = which_SB == number
+            source = torch.where(here[..., None], answers[name][0], source)
+            length = torch.where(here, answers[name][1], length)
+        answer = string_SBN.gather(-1, source.clamp(0, longest - 1))
+        with_marks = string_SBN + self.symbols * (place == marked[..., None]).any(dim=-2)
+        instruction = (self.outputs + self.symbols + which_SB)[..., None]
+        prompt = [one(BEGIN, count_SB), (instruction, torch.ones_like(count_SB)), (with_marks, count_SB)]
+        return [*prompt, one(SEPARATOR, count_SB)], [(answer, length), one(END, count_SB)]
+
+    def rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
+        """As of other strings, and whether the rows of each instruction are right, NaN in the other rows."""
+        found = super().rows(logits_MBTV, batch, lengths)
+        which = batch.tokens[..., 1:2] - self.outputs - self.symbols
+        of = {f"accuracy_{name}": which == number for number, name in enumerate(INSTRUCTIONS)}
+        return {**found, **{name: torch.where(here, found["right"], torch.nan) for name, here in of.items()}}
+
+    def reduce(self, rows: Mapping[str, Tensor], batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
+        """Shares of rows and of tokens, and of the rows of each instruction, (M, 1)."""
+        each = {name: rows[name].nanmean(dim=1) for name in self.metrics if name in rows}
+        return {**super().reduce(rows, batch, lengths), **each}
+
+    def symbol(self, token: int) -> str:
+        """A token as one reads it: a marked symbol has a star, instructions are capitals."""
+        if token >= self.outputs + self.symbols:
+            return _LETTERS[token - self.outputs - self.symbols]
+        return super().symbol(token) if token < self.outputs else super().symbol(token - self.symbols) + "*"

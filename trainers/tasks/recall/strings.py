@@ -1,0 +1,183 @@
+"""What tasks on strings of random symbols share: a prompt with a string in it, and an answer behind it.
+
+Rows are filled up with pads on their right to the width of their longest, which follows from the settings alone.
+Shapes: S seeds, M members, B rows, N symbols of the longest string, T positions.
+"""
+
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+from trainers.config.settings import setting
+from trainers.errors import Problem
+from trainers.random import Stream
+from trainers.tasks import supervised
+from trainers.tasks.fixed_set import Draws, training_draws
+from trainers.tasks.supervised import IGNORED
+from trainers.tasks.task import Batch, EvaluationBatch, Task
+
+PAD, BEGIN, SEPARATOR, END, FIRST_SYMBOL = range(5)
+SITES = 8  # that a draw of rows may take
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+Part = tuple[Tensor, Tensor]  # tokens (S, B, K), and how many of them count, (S, B)
+
+
+class Strings(Task):
+    """A prompt with a string of symbols; the answer behind it is predicted token by token.
+
+    Length: the tests at length s have strings of up to s symbols, and of more than the next smaller length has, so that
+    lengths are the ends of buckets. How many symbols a string has is drawn uniformly.
+    """
+
+    train_length: int = setting(50, low=2, help="most symbols of a training string")
+    shortest: int = setting(1, low=0, help="fewest symbols of a training string")
+    test_lengths: tuple[int, ...] = setting(
+        (100, 150, 200, 250, 300), low=3, help="ends of the buckets of longer test strings"
+    )
+    symbols: int = setting(32, low=3, help="different symbols")
+    fixed_set: int | None = setting(None, low=1, below=2**32, help="distinct training rows; null: always fresh ones")
+
+    def cross_checks(self) -> Iterator[Problem]:
+        """Problems unless the ends of the buckets ascend."""
+        if self.shortest > self.train_length:
+            message = f"{self.shortest} is more than the longest has"
+            allowed = f"<= train_length ({self.train_length})"
+            yield Problem(key="shortest", given=self.shortest, message=message, allowed=allowed)
+        if any(first >= second for first, second in pairwise(self.lengths)):
+            message, given = "do not ascend from train_length", list(self.test_lengths)
+            allowed = f"ends of buckets beyond {self.train_length}, the smallest first"
+            yield Problem(key="test_lengths", given=given, message=message, allowed=allowed)
+
+    @abstractmethod
+    def answered(self, draws: Draws, site: int, count_SB: Tensor, longest: int) -> tuple[list[Part], list[Part]]:
+        """The parts of prompts with strings of `count_SB` of `longest` symbols, and of their answers.
+
+        Random words come from `draws` at the SITES sites from `site` on.
+        """
+
+    @abstractmethod
+    def width(self, longest: int) -> int:
+        """Positions of a row whose string has at most so many symbols."""
+
+    @property
+    def inputs(self) -> int:
+        """Number of input tokens: pad, begin, separator, end and the symbols."""
+        return FIRST_SYMBOL + self.symbols
+
+    @property
+    def outputs(self) -> int:
+        """Number of output tokens, the same as inputs."""
+        return self.inputs
+
+    @property
+    def trained_lengths(self) -> tuple[int, ...]:
+        """The bucket that is trained on."""
+        return (self.train_length,)
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """The ends of all buckets."""
+        return (self.train_length, *self.test_lengths)
+
+    @property
+    def positions(self) -> int:
+        """Positions of the longest row."""
+        return self.width(self.lengths[-1])
+
+    @property
+    def train_positions(self) -> int:
+        """Positions of a training row."""
+        return self.width(self.train_length)
+
+    @property
+    def metrics(self) -> Mapping[str, str]:
+        """Each metric and its better direction: rows whose answer is all right, and answer tokens that are."""
+        return {"accuracy": "maximize", "token_accuracy": "maximize"}
+
+    def sample(self, stream: Stream, rows: int) -> Batch:
+        """A training batch for every seed of the stream."""
+        draws = training_draws(stream, rows, self.fixed_set)
+        return self._drawn(draws, 0, rows, self.shortest, self.train_length)
+
+    def loss(self, logits_MBTV: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Cross-entropy summed over the answers of each member's batch, and the number of their tokens, (M,)."""
+        return supervised.loss(logits_MBTV, batch.targets)
+
+    def evaluation_batches(self, stream: Stream, samples: int, lengths: tuple[int, ...]) -> Iterator[EvaluationBatch]:
+        """A batch of every bucket."""
+        fewest = dict(zip(self.lengths, (self.shortest, *(end + 1 for end in self.lengths)), strict=False))
+        for length in lengths:
+            batch = self._drawn(stream, SITES * (1 + length), samples, fewest[length], length)
+            yield EvaluationBatch(batch, (length,))
+
+    def rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
+        """Whether each row is answered without a mistake, and the tokens of its answer that are right, (M, B, 1)."""
+        wrong = supervised.mistakes(logits_MBTV, batch.targets).sum(dim=-1, keepdim=True).float()
+        answer = (batch.targets != IGNORED).sum(dim=-1, keepdim=True).float()
+        return {"right": (wrong == 0).float(), "tokens_right": answer - wrong, "tokens": answer}
+
+    def reduce(self, rows: Mapping[str, Tensor], batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
+        """Shares of rows and of tokens, (M, 1)."""
+        tokens = rows["tokens_right"].sum(dim=1) / rows["tokens"].sum(dim=1)
+        return {"accuracy": rows["right"].mean(dim=1), "token_accuracy": tokens}
+
+    def shown(self, batch: Batch, row: int) -> tuple[list[str], list[str]]:
+        """Tokens and targets of a row of the first seed as one reads them, without the pads on the right."""
+        tokens, targets = (of[0, row].tolist() for of in (batch.tokens, batch.targets))
+        end = max((place for place, token in enumerate(tokens) if token != PAD), default=0) + 1
+        return [self.symbol(token) for token in tokens[:end]], [self.symbol(token) for token in targets[:end]]
+
+    def symbol(self, token: int) -> str:
+        """A token as one reads it: B begin, | separator, E end, symbols as letters, _ where no target counts."""
+        known = {IGNORED: "_", PAD: "P", BEGIN: "B", SEPARATOR: "|", END: "E"}
+        number = token - FIRST_SYMBOL
+        return known.get(token) or (_LETTERS[number] if number < len(_LETTERS) else f"s{number}")
+
+    def batch_of(self, prompt: Sequence[Part], answer: Sequence[Part], longest: int) -> Batch:
+        """Rows (S, B, width) of the parts of a prompt and of its answer, whose last token is no input."""
+        width = self.width(longest)
+        whole = laid_out([*prompt, *answer], width + 1)
+        first, answers = (torch.stack([count for _, count in of]).sum(dim=0)[..., None] for of in (prompt, answer))
+        first, place = first - 1, torch.arange(width, device=whole.device)
+        asked = (place >= first) & (place < first + answers)
+        end = first + asked.sum(dim=-1, keepdim=True)
+        tokens = torch.where(place < torch.maximum(end, first + 1), whole[..., :-1], PAD)
+        return Batch(tokens, torch.where(asked, whole[..., 1:], IGNORED))
+
+    def strings(self, draws: Draws, site: int, count_SB: Tensor, longest: int) -> Tensor:
+        """Random symbols (S, B, longest), of which `count_SB` are used."""
+        return FIRST_SYMBOL + below(draws, site, (count_SB.shape[1], longest), self.symbols)
+
+    def _drawn(self, draws: Draws, site: int, rows: int, fewest: int, longest: int) -> Batch:
+        count_SB = fewest + below(draws, site, (rows,), longest - fewest + 1)
+        return self.batch_of(*self.answered(draws, site + 1, count_SB, longest), longest)
+
+
+def below(draws: Draws, site: int, shape: tuple[int, ...], high: int | Tensor) -> Tensor:
+    """Random integers from 0 up to one less than `high`, int64 (S, *shape)."""
+    return (draws.bits(site, shape) * high) >> 32
+
+
+def laid_out(parts: Sequence[Part], width: int) -> Tensor:
+    """The tokens that count of all parts, one part behind the other, and pads up to `width`, (S, B, width).
+
+    >>> two = torch.tensor([[[7, 8, 9]]]), torch.tensor([[2]])
+    >>> laid_out([two, two], 6).tolist()
+    [[[7, 8, 7, 8, 0, 0]]]
+    """
+    first = torch.zeros_like(parts[0][1])
+    found = first.new_full((*first.shape, width + 1), PAD)  # the last place takes what does not count
+    for tokens, count in parts:
+        place = torch.arange(tokens.shape[-1], device=tokens.device)
+        at = torch.where(place < count[..., None], first[..., None] + place, width)
+        found.scatter_(-1, at, tokens)
+        first = first + count
+    return found[..., :width]
+
+
+def one(token: int, like_SB: Tensor) -> Part:
+    """A part that is one token in every row."""
+    return torch.full_like(like_SB, token)[..., None], torch.ones_like(like_SB)
