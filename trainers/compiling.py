@@ -38,13 +38,17 @@ _LOOK_SECONDS = 0.1  # between looks at a lock that another process holds
 def compiles(member: MemberConfig, *, from_seconds: float = COMPILE_FROM_SECONDS) -> bool:
     """Whether the step is compiled: as asked for, or by the work of one member, never by what else is in the pack."""
     wanted = member.optimization.compile
-    return wanted if isinstance(wanted, bool) else rough_seconds(member) >= from_seconds
+    if isinstance(wanted, bool):
+        return wanted
+    return member.model.auto_compiles and rough_seconds(member) >= from_seconds
 
 
 def why(member: MemberConfig) -> str:
     """Whether the step is compiled and what decides it, in words."""
     if isinstance(member.optimization.compile, bool):
         return f"{'yes' if member.optimization.compile else 'no'}, as training.compile says"
+    if not member.model.auto_compiles:
+        return f"no: {member.model.name} is compiled where training.compile asks for it, and not by itself"
     alone = f"one member alone would train about {rough_seconds(member):.1f} s uncompiled"
     return f"{'yes' if compiles(member) else 'no'}: {alone}, and from {COMPILE_FROM_SECONDS:.1f} s on it is worth it"
 

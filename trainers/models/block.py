@@ -1,54 +1,84 @@
-"""Stacked transformer block: attention and MLP on a residual stream, with norms before, after or nowhere."""
+"""Stacked transformer block: attention and MLP on a residual stream, with norms before, after, of the stream itself."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from torch import Tensor
 
 from trainers.layers.mlp import mlp
-from trainers.layers.norm import layer_norm
+from trainers.layers.norm import layer_norm, rms_norm
 from trainers.models.attention import Drop, attention
 from trainers.models.kept import Kept
 from trainers.noise import Noise
-from trainers.parameters import Parameter
-from trainers.positions.context import CHUNK_SITES, Pass
+from trainers.parameters import Parameter, uniform_parameter
+from trainers.positions.context import CHUNK_SITES, HIDDEN_SITE, Pass
 from trainers.positions.position import Position
 
-Drops = tuple[Drop | None, Drop | None, Drop | None]
-SITES = ("attention", "residual", "residual")  # of the three masks of a block, in order
+Drops = tuple[Drop | None, Drop | None, Drop | None, Drop | None]
+SITES = ("attention", "residual", "residual")  # of the first three masks of a block, in order; then `hidden`
+BIASES = ("qkv", "output", "mlp")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Form:
+    """What blocks are made of.
+
+    norm: none; pre, before each branch; post, after each sum; or residual: the stream itself before each branch, so
+    that what is added to is normalised, too. norm_type: layer, rms, or rms_unscaled, which has no gain. mlp: gelu or
+    gated. biases: of which maps. init: normal, matrices start normal(0, std^2) and biases zero; or torch, as torch's.
+    """
+
+    norm: str
+    norm_type: str
+    mlp: str
+    biases: tuple[str, ...]
+    init: str
+    std: float
+    epsilon: float = 1e-5
+
+    def map(self, name: str, rows: int, columns: int, biased: bool) -> tuple[Parameter, ...]:
+        """A matrix, which decays, and a bias, which does not."""
+        if self.init == "torch":
+            side = rows**-0.5
+            matrix = uniform_parameter(name, (rows, columns), -side, side)
+            bias = uniform_parameter(f"{name}_bias", (columns,), -side, side, decay=False)
+        else:
+            matrix = Parameter(name=name, shape=(rows, columns), std=self.std)
+            bias = Parameter(name=f"{name}_bias", shape=(columns,), std=0.0, decay=False)
+        return (matrix, bias) if biased else (matrix,)
+
+    def norm_parameters(self, name: str, width: int) -> tuple[Parameter, ...]:
+        """Gain one and bias zero, those that there are, without weight decay."""
+        gain = Parameter(name=f"{name}_gain", shape=(width,), std=0.0, mean=1.0, decay=False)
+        bias = Parameter(name=f"{name}_bias", shape=(width,), std=0.0, decay=False)
+        return {"layer": (gain, bias), "rms": (gain,), "rms_unscaled": ()}[self.norm_type]
+
+    def normed(self, x: Tensor, weights: Mapping[str, Tensor], name: str) -> Tensor:
+        """The norm with the parameters of `norm_parameters`."""
+        if self.norm_type == "layer":
+            return layer_norm(x, weights[f"{name}_gain"], weights[f"{name}_bias"], self.epsilon)
+        return rms_norm(x, weights.get(f"{name}_gain"))
 
 
 def block_parameters(
-    name: str, width: int, inner: int, hidden: int, norm: str, std: float, extra: tuple[Parameter, ...] = ()
+    name: str, form: Form, width: int, inner: int, hidden: int, extra: tuple[Parameter, ...] = ()
 ) -> tuple[Parameter, ...]:
-    """Parameters of one block: matrices normal(0, std^2), biases zero, norms identity; only matrices decay.
+    """Parameters of one block.
 
-    `inner` is the width of all heads together, `extra` are the parameters of the positional encoding.
+    `inner` is the width of all heads together, `hidden` that of the first map of the MLP, `extra` are the parameters
+    of the positional encoding.
     """
-
-    def matrix(key: str, rows: int, columns: int) -> tuple[Parameter, Parameter]:
-        return (
-            Parameter(name=f"{name}.{key}", shape=(rows, columns), std=std),
-            Parameter(name=f"{name}.{key}_bias", shape=(columns,), std=0.0, decay=False),
-        )
-
-    found = [*matrix("qkv", width, 3 * inner), *matrix("output", inner, width)]
-    found += [*matrix("in", width, hidden), *matrix("out", hidden, width), *extra]
-    for key in ("norm1", "norm2") if norm != "none" else ():
-        found += norm_parameters(f"{name}.{key}", width)
+    of_mlp, out = "mlp" in form.biases, hidden // 2 if form.mlp == "gated" else hidden
+    found = [
+        *form.map(f"{name}.qkv", width, 3 * inner, "qkv" in form.biases),
+        *form.map(f"{name}.output", inner, width, "output" in form.biases),
+        *form.map(f"{name}.in", width, hidden, of_mlp),
+        *form.map(f"{name}.out", out, width, of_mlp),
+        *extra,
+    ]
+    for key in ("norm1", "norm2") if form.norm != "none" else ():
+        found += form.norm_parameters(f"{name}.{key}", width)
     return tuple(found)
-
-
-def norm_parameters(name: str, width: int) -> tuple[Parameter, Parameter]:
-    """Gain one and bias zero, without weight decay."""
-    return (
-        Parameter(name=f"{name}_gain", shape=(width,), std=0.0, mean=1.0, decay=False),
-        Parameter(name=f"{name}_bias", shape=(width,), std=0.0, decay=False),
-    )
-
-
-def normed(x: Tensor, weights: Mapping[str, Tensor], name: str, epsilon: float = 1e-5) -> Tensor:
-    """Layer norm with the parameters of `norm_parameters`."""
-    return layer_norm(x, weights[f"{name}_gain"], weights[f"{name}_bias"], epsilon)
 
 
 def block(
@@ -58,31 +88,38 @@ def block(
     name: str,
     layer: int,
     heads: int,
-    norm: str,
+    form: Form,
     position: Position,
     drops: Drops,
-    epsilon: float = 1e-5,
     kept: Kept | None = None,
 ) -> Tensor:
-    """One block on (M, B, T, D) of the queries of a pass. `drops` act on the attention weights and on both branches."""
-    on_weights, on_attention, on_mlp = drops
-    read = normed(x, seen.weights, f"{name}.norm1", epsilon) if norm == "pre" else x
+    """One block on (M, B, T, D) of the queries of a pass. `drops` are those of `block_drops`."""
+    on_weights, on_attention, on_mlp, on_hidden = drops
+    x, read = _read(x, seen, form, f"{name}.norm1")
     branch = attention(read, seen, name=name, layer=layer, heads=heads, position=position, drop=on_weights, kept=kept)
     x = x + (branch if on_attention is None else on_attention(branch, 0))
-    x = normed(x, seen.weights, f"{name}.norm1", epsilon) if norm == "post" else x
-    read = normed(x, seen.weights, f"{name}.norm2", epsilon) if norm == "pre" else x
-    branch = mlp(read, seen.weights, name)
+    x = form.normed(x, seen.weights, f"{name}.norm1") if form.norm == "post" else x
+    x, read = _read(x, seen, form, f"{name}.norm2")
+    branch = mlp(read, seen.weights, name, form.mlp, on_hidden)
     x = x + (branch if on_mlp is None else on_mlp(branch, 0))
-    return normed(x, seen.weights, f"{name}.norm2", epsilon) if norm == "post" else x
+    return form.normed(x, seen.weights, f"{name}.norm2") if form.norm == "post" else x
+
+
+def _read(x: Tensor, seen: Pass, form: Form, name: str) -> tuple[Tensor, Tensor]:
+    """The residual stream, and what a branch reads of it."""
+    if form.norm not in ("pre", "residual"):
+        return x, x
+    found = form.normed(x, seen.weights, name)
+    return (found if form.norm == "residual" else x), found
 
 
 def block_drops(noise: Noise | None, sites: tuple[str, ...], layer: int) -> Drops:
-    """The three masks of block `layer`, each with a site number of its own, None where dropout does not act."""
-    return _mask(noise, sites, layer, 0), _mask(noise, sites, layer, 1), _mask(noise, sites, layer, 2)
+    """The masks of block `layer`: of attention, of both branches, inside the MLP; None where dropout does not act."""
+    first, second, third = (_mask(noise, site in sites, 1 + len(SITES) * layer + k) for k, site in enumerate(SITES))
+    return first, second, third, _mask(noise, "hidden" in sites, HIDDEN_SITE + layer)
 
 
-def _mask(noise: Noise | None, sites: tuple[str, ...], layer: int, place: int) -> Drop | None:
-    if noise is None or noise.rate_M is None or SITES[place] not in sites:
+def _mask(noise: Noise | None, acts: bool, site: int) -> Drop | None:
+    if noise is None or noise.rate_M is None or not acts:
         return None
-    site = 1 + len(SITES) * layer + place
     return lambda x, chunk: noise(x, site + CHUNK_SITES * chunk)

@@ -6,7 +6,7 @@ from typing import Any
 from trainers.config.settings import setting
 from trainers.errors import Problem
 
-SITES = ("embedding", "attention", "residual")
+SITES = ("embedding", "attention", "residual")  # that every model with dropout has
 
 
 def dropout_rate(default: float = 0.0) -> Any:
@@ -14,9 +14,9 @@ def dropout_rate(default: float = 0.0) -> Any:
     return setting(default, low=0.0, below=1.0, member=True, variant=lambda rate: rate > 0, help="dropout probability")
 
 
-def dropout_sites(default: tuple[str, ...]) -> Any:
-    """The field `dropout_sites`."""
-    return setting(default, choices=SITES, help="where dropout acts")
+def dropout_sites(default: tuple[str, ...], more: tuple[str, ...] = ()) -> Any:
+    """The field `dropout_sites`; `more` are sites that not every model has."""
+    return setting(default, choices=(*SITES, *more), help="where dropout acts")
 
 
 def site_problems(sites: tuple[str, ...]) -> Iterator[Problem]:

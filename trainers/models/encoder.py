@@ -5,7 +5,7 @@ from typing import ClassVar
 from trainers.config.registry import register
 from trainers.config.settings import setting
 from trainers.models.dropout import dropout_rate
-from trainers.models.transformer import Transformer
+from trainers.models.transformer import NORM_HELP, NORMS, Transformer
 
 
 @register("model", "encoder")
@@ -21,7 +21,5 @@ class Encoder(Transformer):
 
     layers: int = setting(6, low=1, help="number of blocks")
     width: int = setting(768, low=1, help="embedding width")
-    norm: str = setting(
-        "post", choices=("none", "pre", "post"), help="layer norm before each branch, after each sum, or nowhere"
-    )
+    norm: str = setting("post", choices=NORMS, help=NORM_HELP)
     dropout: float = dropout_rate(0.1)

@@ -54,6 +54,11 @@ class Model(Settings, ABC):
         return False
 
     @property
+    def auto_compiles(self) -> bool:
+        """Whether `compile: auto` may compile its steps; else it is only done where it is asked for."""
+        return True
+
+    @property
     def metrics(self) -> Mapping[str, str]:
         """What it measures of itself, and which way is better: minimize, maximize or none."""
         return {}

@@ -15,19 +15,22 @@ from trainers.errors import Problem
 from trainers.layers.embedding import embed
 from trainers.layers.linear import linear
 from trainers.maps import Map, Weights
-from trainers.models.block import block, block_drops, block_parameters, norm_parameters, normed
+from trainers.models.block import BIASES, Form, block, block_drops, block_parameters
 from trainers.models.dropout import SITES, dropout_rate, dropout_sites, site_problems
 from trainers.models.kept import Kept, KeptTokens
 from trainers.models.model import Cache, Model, Recorded
 from trainers.noise import Noise
-from trainers.parameters import Parameter
+from trainers.parameters import Parameter, uniform_parameter
 from trainers.positions.context import Pass, Recorder
 from trainers.positions.position import Position, Sizes
 from trainers.tasks.task import Task
 
+NORMS = ("none", "pre", "post", "residual")
+NORM_HELP = "norm before each branch, after each sum, of the residual stream before each branch, or nowhere"
+
 
 class Transformer(Model):
-    """Embedding, blocks of attention and MLP with GELU, head without bias; biases elsewhere, untied head."""
+    """Embedding, blocks of attention and MLP, and an untied head without bias."""
 
     causal: ClassVar[bool]
     embedding_norm: ClassVar[bool] = False
@@ -38,21 +41,36 @@ class Transformer(Model):
     heads: int = setting(8, low=1, help="attention heads; divides width if head_width is null")
     head_width: int | None = setting(None, low=1, help="width of each head; null: width / heads")
     hidden: int | None = setting(None, low=1, help="width inside the MLP; null: four times width")
-    norm: str = setting(
-        "pre", choices=("none", "pre", "post"), help="layer norm before each branch, after each sum, or nowhere"
+    mlp: str = setting("gelu", choices=("gelu", "gated"), help="GELU, or half of hidden times SiLU of the other half")
+    norm: str = setting("pre", choices=NORMS, help=NORM_HELP)
+    norm_type: str = setting(
+        "layer", choices=("layer", "rms", "rms_unscaled"), help="layer norm, or RMS norm with or without a gain"
     )
+    biases: tuple[str, ...] = setting(BIASES, choices=BIASES, help="which maps of a block have biases")
     position: Position = setting("nope", kind="position", help="positional encoding, by name or as {name: ...}")
     dropout: float = dropout_rate()
-    dropout_sites: tuple[str, ...] = dropout_sites(SITES)
+    dropout_sites: tuple[str, ...] = dropout_sites(SITES, ("hidden",))
     init_std: float = setting(0.02, above=0.0, help="standard deviation of initial matrix entries")
+    init: str = setting(
+        "normal", choices=("normal", "torch"), help="of the maps of blocks: normal with init_std, or as torch.nn.Linear"
+    )
+    embedding_range: float | None = setting(
+        None, above=0.0, help="embeddings start uniform up to this size; null: normal with init_std"
+    )
 
     def cross_checks(self) -> Iterator[Problem]:
-        """Problems with the number of heads, the position for them, and dropout sites named twice."""
+        """Problems with the number of heads, the position for them, halves of an odd width, and what is named twice."""
         if self.head_width is None and self.width % self.heads:
             message = f"{self.heads} does not divide width {self.width}"
             yield Problem(key="heads", given=self.heads, message=message, allowed="a divisor of width, or a head_width")
         else:
             yield from self.position.head_problems(self.heads, self._head_width)
+        if self.mlp == "gated" and self.hidden is not None and self.hidden % 2:
+            yield Problem(
+                key="hidden", given=self.hidden, message="has no halves", allowed="an even number, for a gate"
+            )
+        if len(set(self.biases)) != len(self.biases):
+            yield Problem(key="biases", given=list(self.biases), message="names one twice", allowed="distinct names")
         yield from site_problems(self.dropout_sites)
 
     def task_problems(self, task: Task) -> Iterator[Problem]:
@@ -67,6 +85,23 @@ class Transformer(Model):
         return self.head_width or self.width // self.heads
 
     @property
+    def _hidden(self) -> int:
+        return self.hidden or 4 * self.width
+
+    @property
+    def _form(self) -> Form:
+        """What its blocks are made of."""
+        return Form(
+            norm=self.norm,
+            norm_type=self.norm_type,
+            mlp=self.mlp,
+            biases=self.biases,
+            init=self.init,
+            std=self.init_std,
+            epsilon=self.epsilon,
+        )
+
+    @property
     def random(self) -> bool:
         """Whether training draws random numbers besides dropout."""
         return self.position.random
@@ -77,27 +112,29 @@ class Transformer(Model):
         return self.position.metrics
 
     def parameters(self, task: Task) -> tuple[Parameter, ...]:
-        """Embedding, positions, blocks, final norm (pre-norm only) and head."""
-        width, std = self.width, self.init_std
+        """Embedding, positions, blocks, final norm (where branches or the stream are normed before) and head."""
+        width, std, form = self.width, self.init_std, self._form
         sizes = Sizes(longest=task.positions, width=width, heads=self.heads, head_width=self._head_width, std=std)
-        found = [Parameter(name="embedding", shape=(task.inputs, width), std=std, decay=False)]
+        table, size = (task.inputs, width), self.embedding_range
+        found = [Parameter(name="embedding", shape=table, std=std, decay=False)]
+        if size is not None:
+            found = [uniform_parameter("embedding", table, -size, size, decay=False)]
         found += self.position.parameters(sizes)
-        found += norm_parameters("embedded", width) if self.embedding_norm else ()
+        found += form.norm_parameters("embedded", width) if self.embedding_norm else ()
         for layer in range(self.layers):
             name = f"block{layer}"
             extra = self.position.layer_parameters(name, sizes)
-            inner, hidden = self.heads * self._head_width, self.hidden or 4 * width
-            found += block_parameters(name, width, inner, hidden, self.norm, std, extra)
-        found += norm_parameters("final", width) if self.norm == "pre" else ()
+            found += block_parameters(name, form, width, self.heads * self._head_width, self._hidden, extra)
+        found += form.norm_parameters("final", width) if self._norm_at_end else ()
         found.append(Parameter(name="head", shape=(width, task.outputs), std=std))
         return tuple(found)
 
     def operations(self, task: Task, rows: int, positions: int) -> float:
         """Operations (twice the multiply-adds) of one forward pass over `rows` rows of `positions` tokens."""
         outputs = task.outputs
-        inner, hidden = self.heads * self._head_width, self.hidden or 4 * self.width
+        inner, of_mlp = self.heads * self._head_width, 1.5 if self.mlp == "gated" else 2
         each = (
-            self.layers * (4 * self.width * inner + 2 * self.width * hidden + 2 * positions * inner)
+            self.layers * (4 * self.width * inner + of_mlp * self.width * self._hidden + 2 * positions * inner)
             + self.width * outputs
         )
         return 2.0 * rows * positions * each
@@ -173,9 +210,9 @@ class Transformer(Model):
 
     def _logits(self, seen: Pass, kept: tuple[Kept, ...] | None = None) -> Tensor:
         """The logits (M, B, T, V) of the queries of a pass."""
-        weights, noise = seen.weights, seen.noise
+        weights, noise, form = seen.weights, seen.noise, self._form
         x = self.position.embed(embed(weights["embedding"], seen.of_queries(seen.tokens)), seen)
-        x = normed(x, weights, "embedded", self.epsilon) if self.embedding_norm else x
+        x = form.normed(x, weights, "embedded") if self.embedding_norm else x
         if noise is not None and "embedding" in self.dropout_sites:
             x = noise(x, 0)
         for layer in range(self.layers):
@@ -185,13 +222,16 @@ class Transformer(Model):
                 name=f"block{layer}",
                 layer=layer,
                 heads=self.heads,
-                norm=self.norm,
+                form=form,
                 position=self.position,
                 drops=block_drops(noise, self.dropout_sites, layer),
-                epsilon=self.epsilon,
                 kept=kept[layer] if kept else None,
             )
-        return linear(normed(x, weights, "final", self.epsilon) if self.norm == "pre" else x, weights["head"])
+        return linear(form.normed(x, weights, "final") if self._norm_at_end else x, weights["head"])
+
+    @property
+    def _norm_at_end(self) -> bool:
+        return self.norm in ("pre", "residual")
 
     def measured(
         self, weights: Mapping[str, Tensor], batch: Batch, lengths: tuple[int, ...], recorded: Recorded

@@ -1,0 +1,97 @@
+"""One layer of LSTM (Hochreiter and Schmidhuber, 1997) from stacked linear maps: torch's own cannot be vmapped.
+
+    i, f, g, o = W x_t + b + U h_(t-1) + b'
+    c_t = sigmoid(f) c_(t-1) + sigmoid(i) tanh(g),   h_t = sigmoid(o) tanh(c_t)
+
+Shapes: M members, B rows, T positions, D width, H hidden width, V output tokens.
+"""
+
+from collections.abc import Iterator, Mapping
+
+import torch
+from torch import Tensor
+
+from trainers.batch import Batch
+from trainers.config.registry import register
+from trainers.config.settings import setting
+from trainers.errors import Problem
+from trainers.layers.embedding import embed
+from trainers.layers.linear import linear
+from trainers.models.dropout import dropout_rate, dropout_sites, site_problems
+from trainers.models.model import Model
+from trainers.noise import Noise
+from trainers.parameters import Parameter, uniform_parameter
+from trainers.positions.context import Recorder
+from trainers.tasks.task import Task
+
+
+@register("model", "lstm")
+class Lstm(Model):
+    """Embedding, one layer of LSTM and a head: inputs of any length, and no positions.
+
+    Initial values and both biases are those of torch.nn.Embedding, LSTM and Linear. Dropout acts on the embedding and
+    on what the head reads (`residual`).
+    """
+
+    width: int = setting(128, low=1, help="embedding width")
+    hidden: int | None = setting(None, low=1, help="width of the state; null: the same as width")
+    dropout: float = dropout_rate()
+    dropout_sites: tuple[str, ...] = dropout_sites(("embedding", "residual"))
+
+    def cross_checks(self) -> Iterator[Problem]:
+        """Problems with dropout at attention, which there is none of, and with sites that are named twice."""
+        if "attention" in self.dropout_sites:
+            given, message = list(self.dropout_sites), "an LSTM has no attention"
+            yield Problem(key="dropout_sites", given=given, message=message, allowed="embedding, residual")
+        yield from site_problems(self.dropout_sites)
+
+    @property
+    def auto_compiles(self) -> bool:
+        """A program would have every position apart, and take minutes to make."""
+        return False
+
+    def parameters(self, task: Task) -> tuple[Parameter, ...]:
+        """Embedding, the maps of input and state to the four gates, and the head; biases do not decay."""
+        d, h = self.width, self.hidden or self.width
+        side = h**-0.5
+        return (
+            Parameter(name="embedding", shape=(task.inputs, d), std=1.0, decay=False),
+            uniform_parameter("input", (d, 4 * h), -side, side),
+            uniform_parameter("input_bias", (4 * h,), -side, side, decay=False),
+            uniform_parameter("state", (h, 4 * h), -side, side),
+            uniform_parameter("state_bias", (4 * h,), -side, side, decay=False),
+            uniform_parameter("head", (h, task.outputs), -side, side),
+            uniform_parameter("head_bias", (task.outputs,), -side, side, decay=False),
+        )
+
+    def operations(self, task: Task, rows: int, positions: int) -> float:
+        """Operations (twice the multiply-adds) of one forward pass over `rows` rows of `positions` tokens."""
+        h = self.hidden or self.width
+        return 2.0 * rows * positions * (4 * h * (self.width + h) + h * task.outputs)
+
+    def logits(
+        self,
+        weights: Mapping[str, Tensor],
+        batch: Batch,
+        noise: Noise | None,
+        form: str,
+        record: Recorder | None = None,
+    ) -> Tensor:
+        """Logits (M, B, T, V) at every position. Raises ValueError for a batch with groups, which it cannot tell."""
+        if batch.groups is not None:
+            raise ValueError(f"{self.name} cannot tell the groups of a batch; use a decoder")
+        x = self._dropped(embed(weights["embedding"], batch.tokens), 0, noise)
+        given = linear(x, weights["input"], weights["input_bias"] + weights["state_bias"])
+        h = c = x.new_zeros(*x.shape[:2], weights["state"].shape[1])
+        states = []
+        for now in given.unbind(dim=2):
+            i, f, g, o = (now + torch.bmm(h, weights["state"])).chunk(4, dim=-1)
+            c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+            h = torch.sigmoid(o) * torch.tanh(c)
+            states.append(h)
+        found = self._dropped(torch.stack(states, dim=2), 1, noise)
+        return linear(found, weights["head"], weights["head_bias"])
+
+    def _dropped(self, x: Tensor, site: int, noise: Noise | None) -> Tensor:
+        acts = noise is not None and ("embedding", "residual")[site] in self.dropout_sites
+        return noise(x, site) if noise is not None and acts else x
