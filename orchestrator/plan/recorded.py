@@ -52,7 +52,7 @@ def refuse_corrected(recorded: Iterable[Configuration], what: str) -> None:
 
 def refuse_without_data(recorded: Iterable[Configuration], what: str) -> None:
     """Raise UserError where data that these were trained on are missing or others here; `what` is what cannot be."""
-    tasks = dict.fromkeys(_as_recorded(one).task for one in recorded)
+    tasks = dict.fromkeys(member_of(one).task for one in recorded)
     if found := list(dict.fromkeys(problem.message for task in tasks for problem in task.data_problems())):
         raise UserError(f"{what}:\n  " + "\n  ".join(found))
 

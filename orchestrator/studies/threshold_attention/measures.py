@@ -1,4 +1,4 @@
-"""What the claims about flip-flop reading share: arms by their attention, read errors by test set, seeds that learned."""
+"""What the claims about flip-flop reading share: arms by attention, read errors by test set, seeds that learned."""
 
 import math
 from collections.abc import Iterable, Sequence
