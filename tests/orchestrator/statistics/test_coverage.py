@@ -76,7 +76,7 @@ def pairs(kind: Callable[[Floats, Floats], tuple[Floats, Floats]], rho: float, s
 @pytest.mark.parametrize("kind", [continuous, tied, two_values, failing, spreading])
 def test_correlations(kind: Callable[[Floats, Floats], tuple[Floats, Floats]], rho: float) -> None:
     (truth,) = rank_correlations(pairs(kind, rho, 1, 100_000))
-    for n, samples in ((8, 1500), (10, 1500), (16, 1200), (64, 400)):
+    for n, samples in ((8, 1500), (16, 1200), (64, 400)):
         low, high = correlation_intervals(pairs(kind, rho, samples, n))
         given = ~np.isnan(low)
         within_three_points((low <= truth)[given] & (truth <= high)[given], or_more=kind in (tied, two_values))
@@ -250,7 +250,7 @@ def test_effects_of_sweeps(
 def test_grid_points_of_a_draw_are_no_independent_configurations() -> None:
     """Without any effect of the drawn key, intervals over configurations exclude 0 in far more than 5 of 100 sweeps."""
     rng, clear = np.random.default_rng(0), {"draws": 0, "configurations": 0}
-    for _ in range(200):
+    for _ in range(100):
         rates, luck = rng.normal(size=(2, 20))
         scores = dict(enumerate((np.repeat(luck, 4) + 0.7 * rng.normal(size=80)).tolist()))
         values = {f"c{i}": {"rate": rates[i // 4], "norm": "abcd"[i % 4]} for i in scores}
@@ -259,10 +259,10 @@ def test_grid_points_of_a_draw_are_no_independent_configurations() -> None:
         for name, told in (("draws", design), ("configurations", None)):
             row = effects(values, {f"c{i}": score for i, score in scores.items()}, told).iloc[0]
             clear[name] += row["low"] > 0 or row["high"] < 0
-    assert clear["draws"] / 200 <= 0.08 and clear["configurations"] / 200 >= 0.2
+    assert clear["draws"] / 100 <= 0.1 and clear["configurations"] / 100 >= 0.2
 
 
-@pytest.mark.parametrize(("n", "effect"), [(10, 0.0), (10, 0.7), (32, 0.7)])
+@pytest.mark.parametrize(("n", "effect"), [(10, 0.0), (32, 0.7)])
 def test_slopes_with_the_others_held(n: int, effect: float) -> None:
     def sample(n: int) -> Sweep:
         rate, other, noise = rng.normal(size=(3, n))
@@ -316,7 +316,7 @@ def test_tests_within_units_reject_nothing_in_five_of_a_hundred(n: int, labels: 
     assert n > 5 or not any(found)
 
 
-@pytest.mark.parametrize("n", [6, 12, 30])
+@pytest.mark.parametrize("n", [6, 24])
 def test_a_test_of_drawn_categories_rejects_nothing_in_five_of_a_hundred(n: int) -> None:
     rng, found = np.random.default_rng(n), []
     values = {f"c{i}": {"norm": "aabbcc"[i] if i < 6 else "abc"[i % 3]} for i in range(n)}
