@@ -1,7 +1,7 @@
 """What stands beside the sentence that names a configuration: whether the test lengths put others before it."""
 
 from orchestrator.results.summary import Summary
-from orchestrator.statistics.bootstrap import Estimate
+from orchestrator.statistics.intervals import Estimate
 from orchestrator.wording import spans, three_digits
 
 NAMED, FEWEST = 5, 3  # others that are named, configurations whose order has a correlation

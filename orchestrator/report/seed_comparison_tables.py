@@ -7,7 +7,7 @@ from orchestrator.report.tables import Columns, interval
 from orchestrator.results.seed_comparisons import AGAINST_FIRST, FIRST_TWO, OTHERS, PAIRS, SeedComparison
 from orchestrator.results.summary import Row, Summary
 from orchestrator.statistics.exact_tests import ALPHA, fewest_pairs
-from orchestrator.statistics.two_samples import FEWEST_PAIRS
+from orchestrator.statistics.intervals import FEWEST_FOR_MEDIAN
 from orchestrator.wording import compact_value, counted, short_keys, spans, three_digits
 
 TITLE = "Configurations against each other, over their seeds"
@@ -91,7 +91,7 @@ def difference_notes(found: Sequence[SeedComparison]) -> list[str]:
     paired = [one for one in found if one.found.paired and one.found.n]
     if paired:
         few = [one for one in paired if math.isnan(one.found.low)]
-        none = f"; there is none with fewer than {FEWEST_PAIRS} pairs" if few else ""
+        none = f"; there is none with fewer than {FEWEST_FOR_MEDIAN} pairs" if few else ""
         notes.append(
             "Difference: the median over pairs of seeds. Its interval is between two of the differences in order: that "
             f"assumes nothing about their distribution, and the level is at least the one given{none}."

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from orchestrator.statistics.bootstrap import Estimate, spearman
+from orchestrator.statistics.intervals import Estimate, spearman
 
 
 @dataclass(frozen=True, kw_only=True)

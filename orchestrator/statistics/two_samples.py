@@ -9,13 +9,11 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
 
-from orchestrator.statistics.bootstrap import LEVEL
 from orchestrator.statistics.exact_tests import rank_sum_test, sign_flip_test
+from orchestrator.statistics.intervals import covers, median, order_statistic
 from orchestrator.statistics.quartiles import Floats
 
-FEWEST_PAIRS = 6  # with five the interval from the smallest to the largest difference has 93.75 %
 UNPAIRED_INTERVAL = "seeds that are no pairs have no interval without assumptions about how both configurations spread"
 
 
@@ -24,8 +22,8 @@ class TwoSamples:
     """first - second: `n` pairs of seeds, or `n` and `n_second` seeds that are no pairs (then n_second is not None).
 
     `difference`: the median of the paired differences, else the difference of the medians; `mean` the same of means,
-    NaN where one is infinite. [low, high]: for the median difference, with probability `level` or more; NaN with fewer
-    than FEWEST_PAIRS pairs, and `reason` says so. On so many pairs the first or the second is smaller, or neither.
+    NaN where one is infinite. [low, high]: for the median difference, with probability `level` or more; NaN with too
+    few pairs, and `reason` says so. On so many pairs the first or the second is smaller, or neither.
     """
 
     n: int
@@ -61,9 +59,8 @@ def compare_pairs(first: Floats, second: Floats) -> TwoSamples:
     n = len(difference)
     if not n:
         return TwoSamples(n=0, reason="no seed has a value in both configurations")
-    k, level = median_interval(n)
-    low, high = (float(np.sort(difference)[place]) for place in (k - 1, -k)) if k else (math.nan, math.nan)
-    few = f"{n} pair{'' if n == 1 else 's'} of seeds: too few for a 95 % interval (at least {FEWEST_PAIRS})"
+    estimate, place = median(difference), order_statistic(n)
+    low, high = estimate.interval or (math.nan, math.nan)
     test = sign_flip_test(difference)
     return TwoSamples(
         n=n,
@@ -71,13 +68,13 @@ def compare_pairs(first: Floats, second: Floats) -> TwoSamples:
         mean=float(difference.mean()) if np.isfinite(difference).all() else math.nan,
         low=low,
         high=high,
-        level=level,
+        level=math.nan if place is None else covers(n, place),
         first_smaller=int((difference < 0).sum()),
         second_smaller=int((difference > 0).sum()),
         ties=int((difference == 0).sum()),
         p=test.p,
         smallest_p=test.smallest,
-        reason=None if k else few,
+        reason=estimate.reason,
     )
 
 
@@ -108,14 +105,3 @@ def middle(values: Floats) -> float:
     """Return the median of values without NaN; NaN where it lies between two opposite infinities."""
     with np.errstate(invalid="ignore"):
         return float(np.median(values))
-
-
-def median_interval(n: int, level: float = LEVEL) -> tuple[int, float]:
-    """Return (k, level reached) of the shortest interval of order statistics for the median of n values; 0, NaN: none.
-
-    The k-th smallest and the k-th largest value hold the median between them with that probability, or a greater one
-    where values are equal (Conover, Practical Nonparametric Statistics, 3.2).
-    """
-    tail = stats.binom.cdf(np.arange(n), n, 0.5)
-    k = int((2 * tail <= 1 - level + 1e-12).sum())
-    return (k, float(1 - 2 * tail[k - 1])) if k else (0, math.nan)

@@ -25,7 +25,7 @@ HERE = Path(__file__).resolve().parent
 SWEEPS = sorted(path.parent for path in HERE.glob("*/*/events.jsonl"))
 FINISHED = [folder for folder in SWEEPS if folder.with_name(f"{folder.name}.summary.json").exists()]
 INTERRUPTED = [folder for folder in SWEEPS if folder.with_name(f"{folder.name}.resumed.json").exists()]
-TOLERANCE = 1e-5  # of curves of an earlier version: what adds up a metric may have changed, weights have not
+TOLERANCE = 1e-3  # of curves of an earlier version: the same training differs by 1e-4 between processors of two makes
 KEYS = ["config_id", "seed", "average", "metric", "length", "step"]
 
 

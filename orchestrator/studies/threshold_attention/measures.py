@@ -51,8 +51,8 @@ def learned(sweep: Sweep, name: str) -> set[int]:
 def difference(sweep: Sweep, first: str, second: str, lengths: Sequence[int], sets: Iterable[str] = SETS) -> Effect:
     """The read error of `first` minus that of `second`, seed by seed, over the seeds that learned with both."""
     both, sets = learned(sweep, first) & learned(sweep, second), tuple(sets)
-    tables = [errors(sweep, name, lengths, sets) for name in (first, second)]
-    return paired_effect(*(table[table["seed"].isin(both)] for table in tables), on=("seed",))
+    one, other = (errors(sweep, name, lengths, sets) for name in (first, second))
+    return paired_effect(one[one["seed"].isin(both)], other[other["seed"].isin(both)], on=("seed",))
 
 
 def share(hits: int, of: int) -> Effect:

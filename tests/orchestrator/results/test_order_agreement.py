@@ -3,10 +3,10 @@
 import math
 
 import pytest
-from orchestrator.statistics.bootstrap import spearman
 from scipy import stats
 
 from orchestrator.results.order_agreement import order_agreement
+from orchestrator.statistics.intervals import spearman
 
 SCORES = {"a": 0.1, "b": 0.2, "c": 0.3, "d": 0.4, "e": 0.5}
 TEST = {"a": 0.5, "b": 0.7, "c": 0.2, "d": 0.45, "e": 0.9}
