@@ -10,6 +10,7 @@ from orchestrator.plan.search import draw_sample
 from orchestrator.plan.situations import situations
 from orchestrator.plan.soundness import configurations_of
 from search_spaces import SweepFileError, SweepSpec, parse_sweep
+from trainers.config import registry
 
 FILE = """name: checked
 study: tests
@@ -242,8 +243,8 @@ def test_whole_positions_in_a_grid_are_looked_into(said: Said) -> None:
         "model.position: {choice: [nope, rpee, {name: fire, threshold: -1}, {name: fire, hiden: 3}]}", change=decoder
     )
     assert found == [
-        "a.yaml:19: space.model.position.choice[1]: no position is called 'rpee'; given 'rpee'; allowed: abacus, "
-        "alibi, fire, kerple, learned, nope, rope, rpe, significance, sinusoidal, t5, upe; did you mean rpe?",
+        "a.yaml:19: space.model.position.choice[1]: no position is called 'rpee'; given 'rpee'; allowed: "
+        f"{', '.join(registry.names('position'))}; did you mean rpe?",
         "a.yaml:19: space.model.position.choice[2].threshold: -1 is out of bounds; given -1; allowed: a number > 0",
         "a.yaml:19: space.model.position.choice[3].hiden: unknown key; given 3; allowed: threshold, hidden; "
         "did you mean hidden?",
