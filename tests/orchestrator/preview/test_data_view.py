@@ -177,7 +177,7 @@ def test_examples_are_the_first_rows_that_are_trained_on():
 
 @pytest.mark.parametrize("name", registry.names("task"))
 def test_every_task_can_be_looked_at(name):
-    found = examples(member({"name": name}), 3)
+    found = examples(member({"name": name, **registry.lookup("task", name).tried_with}), 3)
     assert len(found) == (1 if name == "ring_regression" else 3)  # nothing is drawn on the ring
     lines = example_lines(found)
     assert len(lines) == 2 + 3 * len(found) and not [line for line in lines if line != line.rstrip()]
