@@ -50,7 +50,11 @@ def counts(result: Summary) -> list[str]:
     if result.seeds_failed:
         diverged = result.seeds_failed - result.seeds_crashed
         line += f" ({_POLICY[result.objective.failed_seeds]}); crashed: {result.seeds_crashed}, diverged: {diverged}"
-    return [line, *([death_sentence(result.deaths, result.folder)] if result.deaths else [])]
+    lines = [line, *([death_sentence(result.deaths, result.folder)] if result.deaths else [])]
+    if result.informed is not None:
+        informed, drawn = result.informed
+        lines.append(f"Drawn by tpe: {informed} of {drawn} configurations by results, the others at random")
+    return lines
 
 
 def selection_sentence(result: Summary) -> str:

@@ -34,7 +34,7 @@ from orchestrator.results.objective import (
 )
 from orchestrator.results.summary import Row, Summary
 from orchestrator.statistics.quartiles import Quartiles
-from search_spaces import Objective
+from search_spaces import Objective, Search
 
 
 def summary(state: SweepState, curves: pd.DataFrame | None = None) -> Summary:
@@ -71,6 +71,7 @@ def summary(state: SweepState, curves: pd.DataFrame | None = None) -> Summary:
         provenance=state.provenance,
         notes=tuple(str(conflict) for conflict in state.conflicts),
         deaths=tuple(error for _, error in state.deaths),
+        informed=_informed(state),
         last_and_best=compare_last_and_best(curves, objective, groups, state.seeds()),
         weights=kept_weights(state),
         import_code=partial(import_recorded, state),
@@ -174,6 +175,14 @@ def _planned(spec: Mapping[str, Any]) -> int:
     draws = len(spec["search"].get("listed") or ()) or spec["search"].get("configurations") or 1
     grids = [len(domain["grid"]) for domain in spec["space"].values() if _domain(domain) == "grid"]
     return int(draws * math.prod(grids))
+
+
+def _informed(state: SweepState) -> tuple[int, int] | None:
+    if state.spec["search"]["sampler"] != "tpe":
+        return None
+    search = Search.model_validate(state.spec["search"])
+    failed = [number for number, draw in state.draws.items() if draw.scored and draw.score is None]
+    return search.informed(len(state.draws), failed), len(state.draws)
 
 
 def _confirmations(state: SweepState, result: Summary) -> tuple[Confirmed, ...]:

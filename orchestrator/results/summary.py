@@ -67,7 +67,8 @@ class Row:
 class Summary:
     """A sweep's results; `rows` by score, unfinished configurations last.
 
-    `measured` says what each configuration measures; `deaths` has the error of every pack given up.
+    `measured` says what each configuration measures; `deaths` has the error of every pack given up;
+    `informed` how many configurations were drawn by results and how many were drawn, None for samplers that read none.
     """
 
     name: str
@@ -84,6 +85,7 @@ class Summary:
     provenance: dict[str, Any]
     notes: tuple[str, ...]
     deaths: tuple[str, ...] = ()
+    informed: tuple[int, int] | None = None
     last_and_best: tuple[LastAndBest, ...] = ()
     weights: Mapping[tuple[str, int], Kept] = field(default_factory=dict)
     import_code: Callable[[], None] = field(default=lambda: None, repr=False)
