@@ -164,12 +164,18 @@ def confirm(
 
 
 @app.command()
-def status(folder: options.SweepFolder) -> None:
+def status(
+    folder: options.SweepFolder,
+    trace: Annotated[bool, typer.Option("--trace", help="Also show the tracebacks of packs that died.")] = False,
+) -> None:
     """Say where a sweep stands, whether it is running, and its best configuration so far."""
     from orchestrator.record.state import SweepState
-    from orchestrator.running.meter import status_rows
+    from orchestrator.running.meter import status_rows, trace_lines
 
-    _say(aligned(status_rows(SweepState.load(folder))))
+    state = SweepState.load(folder)
+    _say(aligned(status_rows(state)))
+    for line in trace_lines(state) if trace else ():
+        _say(line)
 
 
 @app.command()

@@ -79,7 +79,7 @@ def death_sentence(errors: Sequence[str], folder: Path) -> str:
     """How many packs were given up, the last error, and what to do; empty when none was."""
     if not errors:
         return ""
-    more = f"details: lengthwise status {folder}; try them again: lengthwise resume {folder} --retry-failed"
+    more = f"details: lengthwise status {folder} --trace; try them again: lengthwise resume {folder} --retry-failed"
     return f"{counted(len(errors), 'pack')} died: {errors[-1]}; {more}"
 
 

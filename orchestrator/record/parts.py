@@ -68,7 +68,10 @@ class Draw:
 
 @dataclass
 class PackState:
-    """One pack: its members as (config_id, seed), its evaluations by step, how often and why it died."""
+    """One pack: its members as (config_id, seed), its evaluations by step, how often and why it died.
+
+    `traces` has the traceback of every attempt, None where none was kept.
+    """
 
     pack_id: str
     members: list[tuple[str, int]]
@@ -79,6 +82,7 @@ class PackState:
     seconds: float = 0.0
     error: str | None = None
     attempts: list[str] = field(default_factory=list)
+    traces: list[str | None] = field(default_factory=list)
     evaluations: dict[int, dict[str, Any]] = field(default_factory=dict)
 
 

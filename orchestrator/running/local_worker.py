@@ -1,7 +1,8 @@
 """A local worker: trains one pack after the other and sends what is found over its connection.
 
 A message is a kind (one byte) and its content: E an evaluation (bytes), P progress, N a notice, D the pack is done,
-X an exception in words (all JSON or text in UTF-8). The answer to E is one byte, sent when the driver has recorded it.
+X an exception as `Death` has it (all JSON or text in UTF-8). The answer to E is one byte, sent when the driver has
+recorded it.
 """
 
 import json
@@ -12,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from multiprocessing.connection import Connection
 
+from orchestrator.record.kept_code import own_files
 from orchestrator.running.protocol import explain
 from orchestrator.running.trainable import HEARTBEAT_SECONDS, decode_work, make_stuck_file, train_pack
 from orchestrator.running.watchdog import Watchdog
@@ -31,7 +33,8 @@ def serve(descriptor: int) -> None:
                 with Watchdog(work["watchdog_seconds"], make_stuck_file(work)) as watchdog:
                     train_pack(work, PipeReporter(connection, watchdog))
             except (Exception, SystemExit) as error:
-                connection.send_bytes(b"X" + explain(error).encode())
+                death = explain(error, own_files(work.get("code", ())))
+                connection.send_bytes(b"X" + json.dumps(asdict(death)).encode())
             else:
                 connection.send_bytes(b"D")
     except (DriverGone, EOFError, OSError):

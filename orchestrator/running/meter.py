@@ -11,7 +11,9 @@ from orchestrator.record.parts import ConfigurationState
 from orchestrator.record.state import SweepState
 from orchestrator.running.driver import SweepDriver
 from orchestrator.running.progress import Snapshot
+from orchestrator.wording import counted
 
+NO_TRACE = "no traceback was kept: the process died and left none, or an earlier version of lengthwise ran it"
 PHASES = {"starting": "starting workers", "compile": "compiling", "train": "training", "evaluate": "evaluating"}
 
 
@@ -106,6 +108,22 @@ def status_rows(state: SweepState) -> list[tuple[str, str]]:
     if state.deaths:
         rows.append(("try them again", f"lengthwise resume {state.folder} --retry-failed"))
     return rows
+
+
+def trace_lines(state: SweepState) -> list[str]:
+    """Every error that ended a pack with its traceback, each once, and the packs that it ended."""
+    packs: dict[tuple[str, str | None], list[str]] = {}
+    for pack in state.packs.values():
+        for error, trace in zip(pack.attempts, pack.traces, strict=True):
+            packs.setdefault((error, trace), []).append(pack.pack_id)
+    if not packs:
+        return ["no pack has died: there is no traceback"]
+    lines = []
+    for (error, trace), of in packs.items():
+        names = list(dict.fromkeys(of))
+        lines += ["", f"{counted(len(of), 'attempt')} of {counted(len(names), 'pack')} ({', '.join(names)}): {error}"]
+        lines += (trace or NO_TRACE).rstrip().splitlines()
+    return lines
 
 
 def _steps_done(state: SweepState) -> Counter[str]:

@@ -17,6 +17,10 @@ class Absent:
     def __repr__(self) -> str:
         return "ABSENT"
 
+    def __reduce__(self) -> str:
+        """There is one of it, in every process."""
+        return "ABSENT"
+
 
 ABSENT: Final = Absent()
 
@@ -57,6 +61,10 @@ class SweepFileError(ValueError):
     def __init__(self, problems: Iterable[Problem], unchecked: str = "") -> None:
         self.problems, self.unchecked = tuple(problems), unchecked
         super().__init__("\n".join(str(problem) for problem in self.problems))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled as what it was made of."""
+        return type(self), (self.problems, self.unchecked)
 
     @property
     def in_full(self) -> str:
