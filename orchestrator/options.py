@@ -5,8 +5,15 @@ from typing import Annotated
 
 import typer
 
+from orchestrator.record.folders import found_in_storage
+
 SweepFile = Annotated[Path, typer.Argument(metavar="FILE", help="A sweep file (YAML).")]
-SweepFolder = Annotated[Path, typer.Argument(metavar="DIR", help="A sweep directory.")]
+SweepFolder = Annotated[
+    Path,
+    typer.Argument(
+        metavar="DIR", help="A sweep directory, or the name of one in the storage folder.", callback=found_in_storage
+    ),
+]
 Storage = Annotated[
     Path | None,
     typer.Option(help="Folder that holds the sweeps; by default sweeps/, inside a Ray job ~/lengthwise-sweeps."),
@@ -34,7 +41,13 @@ AcceptCodeChange = Annotated[
 ]
 Maps = Annotated[
     list[str] | None,
-    typer.Option(metavar="CONFIGURATION", help="Also draw maps of its kept weights; may be repeated."),
+    typer.Option(
+        metavar="CONFIGURATION", help="Also draw maps of its kept weights, such as 7 for #7; may be repeated."
+    ),
+]
+Configurations = Annotated[
+    list[str] | None,
+    typer.Option(metavar="CONFIGURATION", help="One to confirm instead of the first ones; may be repeated."),
 ]
 Lengths = Annotated[str | None, typer.Option(help="Evaluated lengths to measure, such as 5,50; by default up to four.")]
 

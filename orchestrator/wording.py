@@ -9,6 +9,11 @@ NOT_REACHED = "not reached"  # an infinite value of a metric that counts until s
 USUAL = {"learning_rate": "lr", "weight_decay": "wd", "batch_size": "batch", "train_length": "train"}
 
 
+def label(number: int | None) -> str:
+    """The one name of a configuration that everything shows and every command takes: label(7) -> "#7"."""
+    return "-" if number is None else f"#{number}"
+
+
 def short_keys(keys: Sequence[str]) -> dict[str, str]:
     """The shortest tail of each dotted key that no other key shares; usual names are abbreviated.
 

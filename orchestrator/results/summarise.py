@@ -223,6 +223,7 @@ def _confirmed_row(row: Row | None, recorded: Mapping[str, Any]) -> ConfirmedRow
     done = row is not None and row.complete
     return ConfirmedRow(
         config_id=recorded["config_id"],
+        number=recorded.get("number"),
         values=recorded["values"],
         search_rank=recorded["rank"],
         search=_quartiles(recorded["score"]),

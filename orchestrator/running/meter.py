@@ -11,7 +11,7 @@ from orchestrator.record.parts import ConfigurationState
 from orchestrator.record.state import SweepState
 from orchestrator.running.driver import SweepDriver
 from orchestrator.running.progress import Snapshot
-from orchestrator.wording import counted
+from orchestrator.wording import counted, label
 
 NO_TRACE = "no traceback was kept: the process died and left none, or an earlier version of lengthwise ran it"
 PHASES = {"starting": "starting workers", "compile": "compiling", "train": "training", "evaluate": "evaluating"}
@@ -100,7 +100,7 @@ def status_rows(state: SweepState) -> list[tuple[str, str]]:
         ("seeds failed", f"{ended['failed']} ({crashed} crashed, {ended['failed'] - crashed} diverged)"),
         ("packs", f"{sum(pack.status in ('complete', 'failed') for pack in state.packs.values())}/{len(state.packs)}"),
         ("member-steps", f"{100 * sum(steps.values()) / total:.0f} %" if total else "none yet"),
-        ("best so far", f"{best.score:.4g} (configuration {best.number}, {best.config_id})" if best else "none yet"),
+        ("best so far", f"{best.score:.4g} ({label(best.number)})" if best else "none yet"),
     ]
     if attempts:
         rows.append(("packs that died", f"{len(attempts)}, last: {attempts[-1]}"))

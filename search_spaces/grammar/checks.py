@@ -60,7 +60,7 @@ def _check_search(data: dict[str, Any], space: dict[str, Domain], findings: Find
         findings.add("search.listed", f"is not read by sampler {sampler}", nearest="sampler: listed")
     if sampler == "tpe":
         for key in grids:
-            findings.add(f"space.{key}", "a grid cannot be searched by tpe; use choice", nearest="choice")
+            findings.add(f"space.{key}", "a grid cannot be searched by tpe; use choice")
     if sampler == "grid":
         for key in drawn:
             said = f"sampler grid cannot draw from {space[key].kind}; use a grid, or sampler random"

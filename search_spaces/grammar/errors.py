@@ -84,10 +84,10 @@ def _printable(text: str) -> str:
     return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
 
 
-def nearest_name(given: Any, names: Iterable[str]) -> str | None:
-    """The valid name most like the one given, or None if nothing is close."""
+def nearest_name(given: Any, names: Iterable[str], cutoff: float = 0.6) -> str | None:
+    """The valid name most like the one given, or None if nothing is close, by difflib's ratio from `cutoff` on."""
     if not isinstance(given, str) or len(given) > 200:
         return None
     by_folded = {name.casefold(): name for name in names}
-    matches = difflib.get_close_matches(given.casefold(), by_folded, n=1)
+    matches = difflib.get_close_matches(given.casefold(), by_folded, n=1, cutoff=cutoff)
     return by_folded[matches[0]] if matches else None
