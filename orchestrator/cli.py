@@ -151,6 +151,7 @@ def confirm(
     folder: options.SweepFolder,
     top: Annotated[int, typer.Option(help="How many configurations, the first by the sweep's objective.")] = 3,
     seeds: Annotated[str, typer.Option(help="How many fresh seeds, or a list of them: 100,101,102.")] = "10",
+    configuration: options.Configurations = None,
     name: Annotated[str | None, typer.Option(help="Name of the confirmation; by default <sweep>-confirm.")] = None,
     allow_unfinished: Annotated[bool, typer.Option(help="Confirm a sweep that is not finished.")] = False,
     tracking_uri: options.TrackingUri = None,
@@ -164,6 +165,7 @@ def confirm(
         console,
         top=top,
         seeds=seeds,
+        configurations=configuration or (),
         name=name,
         allow_unfinished=allow_unfinished,
         overrides=options.with_uri(overrides, tracking_uri),
@@ -172,12 +174,18 @@ def confirm(
 
 
 @app.command()
-def status(folder: options.SweepFolder) -> None:
+def status(
+    folder: options.SweepFolder,
+    trace: Annotated[bool, typer.Option("--trace", help="Also show the tracebacks of packs that died.")] = False,
+) -> None:
     """Say where a sweep stands, whether it is running, and its best configuration so far."""
     from orchestrator.record.state import SweepState
-    from orchestrator.running.meter import status_rows
+    from orchestrator.running.meter import status_rows, trace_lines
 
-    _say(aligned(status_rows(SweepState.load(folder))))
+    state = SweepState.load(folder)
+    _say(aligned(status_rows(state)))
+    for line in trace_lines(state) if trace else ():
+        _say(line)
 
 
 @app.command()

@@ -19,6 +19,7 @@ from orchestrator.plan.configurations import Configuration
 from orchestrator.plan.recorded import as_then, listed_as_then, refuse_changed, refuse_corrected, refuse_without_data
 from orchestrator.plan.search import draw, total
 from orchestrator.record.kept_code import import_recorded
+from orchestrator.record.labels import find_configuration
 from orchestrator.record.lineage import CONFIRMS, relative, used_seeds
 from orchestrator.record.records import LEDGER_FILE
 from orchestrator.record.state import SweepState
@@ -26,7 +27,7 @@ from orchestrator.report.files import write_report
 from orchestrator.results.summarise import summary
 from orchestrator.results.summary import Row, Summary
 from orchestrator.running.driver import as_configuration
-from orchestrator.wording import spans
+from orchestrator.wording import label, spans
 from search_spaces import SweepSpec, differences, dump_yaml, parse_sweep
 
 TOP, SEEDS = 3, 10
@@ -47,6 +48,7 @@ def confirm(
     *,
     top: int = TOP,
     seeds: str = str(SEEDS),
+    configurations: Sequence[str] = (),
     name: str | None = None,
     allow_unfinished: bool = False,
     overrides: Sequence[str] = (),
@@ -60,6 +62,7 @@ def confirm(
         SweepState.load(folder),
         top=top,
         seeds=seeds,
+        configurations=configurations,
         name=name,
         allow_unfinished=allow_unfinished,
         overrides=overrides,
@@ -77,15 +80,18 @@ def plan_confirmation(
     *,
     top: int = TOP,
     seeds: str = str(SEEDS),
+    configurations: Sequence[str] = (),
     name: str | None = None,
     allow_unfinished: bool = False,
     overrides: Sequence[str] = (),
 ) -> Confirmation:
     """The confirmation of a sweep; writes nothing.
 
-    `seeds` is a number of fresh seeds, or a list such as "100,101". Raises UserError for an unfinished sweep without
-    `allow_unfinished`, more configurations than succeeded, seeds that were used before, overrides of anything but
-    resources and tracking; SweepExists when the name is taken; SweepFileError for a wrong name or override.
+    `seeds` is a number of fresh seeds, or a list such as "100,101"; `configurations` are labels of those to confirm,
+    instead of the `top` ones. Raises UserError for an unfinished sweep without `allow_unfinished`, a configuration that
+    is not there or did not succeed, more configurations than succeeded, seeds that were used before, overrides of
+    anything but resources and tracking; SweepExists when the name is taken; SweepFileError for a wrong name or
+    override.
     """
     import_recorded(state)
     name = name or f"{state.name}-confirm"
@@ -96,15 +102,16 @@ def plan_confirmation(
             f"configurations); go on with it by: lengthwise resume {state.folder}\n"
             "--allow-unfinished confirms the best of those that are"
         )
-    chosen, used = _chosen(result, top), used_seeds(state)
+    chosen = _named(result, state, configurations) if configurations else _chosen(result, top)
+    used = used_seeds(state)
     recorded = [as_configuration(state.configurations[row.config_id]) for row in chosen]
     refuse_corrected(recorded, f"{state.folder} cannot be confirmed")
     refuse_without_data(recorded, f"{state.folder} cannot be confirmed")
     listed = {
         **state.spec,
         "name": name,
-        "description": f"Confirmation of {state.name}: its first {top} of {result.configurations_finished} by "
-        f"{result.score_label}, on fresh seeds.",
+        "description": f"Confirmation of {state.name}: {_which(chosen, bool(configurations))} of "
+        f"{result.configurations_finished} by {result.score_label}, on fresh seeds.",
         "space": {},
         "search": {"sampler": "listed", "listed": [row.values for row in chosen]},
         "seeds": list(fresh_seeds(seeds, used)),
@@ -176,6 +183,22 @@ def _chosen(result: Summary, top: int) -> list[Row]:
             f"--top {top}: {len(good)} configurations of {result.name} succeeded ({why}); allowed: {allowed}"
         )
     return good[:top]
+
+
+def _named(result: Summary, state: SweepState, names: Sequence[str]) -> list[Row]:
+    """The rows of these configurations, the best first. Raises UserError for one that has no finite score."""
+    asked = {find_configuration(state, name).config_id: name for name in names}
+    for row in result.rows:
+        if row.config_id in asked and (row.rank is None or row.score is None or not math.isfinite(row.score)):
+            why = "failed" if row.failed else "has no finite score" if row.complete else "has not ended"
+            raise UserError(
+                f"--configuration {asked[row.config_id]}: {label(row.number)} {why}; there is nothing to confirm"
+            )
+    return [row for row in result.rows if row.config_id in asked]
+
+
+def _which(chosen: Sequence[Row], named: bool) -> str:
+    return ", ".join(label(row.number) for row in chosen) if named else f"its first {len(chosen)}"
 
 
 def _refuse_changes(resolved: dict[str, Any], spec: SweepSpec, overrides: Sequence[str]) -> None:

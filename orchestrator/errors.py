@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from orchestrator.redaction import redact
 
@@ -51,10 +52,14 @@ class SpecChanged(UserError):  # noqa: N818
     """The sweep file is no longer the one its ledger was begun with; `differences` are (key, before, now)."""
 
     def __init__(self, folder: Path, differences: Sequence[tuple[str, object, object]]) -> None:
-        self.differences = tuple(differences)
+        self.folder, self.differences = folder, tuple(differences)
         lines = [f"  {key}: was {before!r}, now {now!r}" for key, before, now in self.differences]
         head = f"{folder}: this sweep was begun with another specification; undo the change, or choose another name"
         super().__init__("\n".join([head, *lines]))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled as what it was made of."""
+        return type(self), (self.folder, self.differences)
 
 
 class SweepLocked(UserError):  # noqa: N818
@@ -69,9 +74,13 @@ class DamagedLedger(LedgerError):  # noqa: N818
     """A line of the ledger is not what was written; the message begins with `file:line`."""
 
     def __init__(self, path: Path, line: int, problem: str) -> None:
-        self.path, self.line = path, line
+        self.path, self.line, self.problem = path, line, problem
         more = f"\nwhat comes before can be saved: lengthwise repair {path.parent}" if line > 1 else ""
         super().__init__(f"{path}:{line}: {problem}{more}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled as what it was made of."""
+        return type(self), (self.path, self.line, self.problem)
 
 
 class TakenLedger(LedgerError):  # noqa: N818

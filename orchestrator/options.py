@@ -5,10 +5,16 @@ from typing import Annotated
 
 import typer
 
+from orchestrator.record.folders import found_in_storage
 from orchestrator.redaction import remember
 
 SweepFile = Annotated[Path, typer.Argument(metavar="FILE", help="A sweep file (YAML).")]
-SweepFolder = Annotated[Path, typer.Argument(metavar="DIR", help="A sweep directory.")]
+SweepFolder = Annotated[
+    Path,
+    typer.Argument(
+        metavar="DIR", help="A sweep directory, or the name of one in the storage folder.", callback=found_in_storage
+    ),
+]
 Storage = Annotated[
     Path | None,
     typer.Option(help="Folder that holds the sweeps; by default sweeps/, inside a Ray job ~/lengthwise-sweeps."),
@@ -36,7 +42,13 @@ AcceptCodeChange = Annotated[
 ]
 Maps = Annotated[
     list[str] | None,
-    typer.Option(metavar="CONFIGURATION", help="Also draw maps of its kept weights; may be repeated."),
+    typer.Option(
+        metavar="CONFIGURATION", help="Also draw maps of its kept weights, such as 7 for #7; may be repeated."
+    ),
+]
+Configurations = Annotated[
+    list[str] | None,
+    typer.Option(metavar="CONFIGURATION", help="One to confirm instead of the first ones; may be repeated."),
 ]
 Compared = Annotated[
     str, typer.Argument(metavar="CONFIGURATION", help="Number or config_id; of another sweep: FOLDER/CONFIGURATION.")

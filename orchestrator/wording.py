@@ -9,6 +9,11 @@ NOT_REACHED = "not reached"  # an infinite value of a metric that counts until s
 USUAL = {"learning_rate": "lr", "weight_decay": "wd", "batch_size": "batch", "train_length": "train"}
 
 
+def label(number: int | None) -> str:
+    """The one name of a configuration that everything shows and every command takes: label(7) -> "#7"."""
+    return "-" if number is None else f"#{number}"
+
+
 def short_keys(keys: Sequence[str]) -> dict[str, str]:
     """The shortest tail of each dotted key that no other key shares; usual names are abbreviated.
 
@@ -89,7 +94,7 @@ def death_sentence(errors: Sequence[str], folder: Path) -> str:
     """How many packs were given up, the last error, and what to do; empty when none was."""
     if not errors:
         return ""
-    more = f"details: lengthwise status {folder}; try them again: lengthwise resume {folder} --retry-failed"
+    more = f"details: lengthwise status {folder} --trace; try them again: lengthwise resume {folder} --retry-failed"
     return f"{counted(len(errors), 'pack')} died: {errors[-1]}; {more}"
 
 

@@ -48,6 +48,10 @@ class ConfigError(TrainerError, ValueError):
         self.problems = tuple(problems)
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled as what it was made of: from a worker it arrives with its problems, and not as its message again."""
+        return type(self), (self.problems,)
+
 
 class PackError(TrainerError, ValueError):
     """Members that differ in more than member hyperparameters were given as one pack."""

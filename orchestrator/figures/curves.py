@@ -27,7 +27,7 @@ from orchestrator.record.lineage import CONFIRMS
 from orchestrator.results.length_groups import LengthGroups
 from orchestrator.results.median_curves import Band
 from orchestrator.results.summary import Row, Summary
-from orchestrator.wording import NOT_REACHED, compact_value, short_keys
+from orchestrator.wording import NOT_REACHED, compact_value, label, short_keys
 
 SHADES: dict[str, dict[str, Any]] = {
     "trained": {"facecolor": "#E6E9ED", "linewidth": 0},
@@ -153,7 +153,7 @@ def configuration_figure(summary: Summary, row: Row, path: Path) -> Path:
                 if i == 0:
                     axes.set_title(printable(average), fontsize=10)
         seeds = f"{row.seeds_run} seeds" + (f", {row.seeds_failed} failed" if row.seeds_failed else "")
-        figure.suptitle(printable(f"{row.config_id} ({seeds})\n{_values(row, summary.searched)}"), fontsize=9)
+        figure.suptitle(printable(f"{label(row.number)} ({seeds})\n{_values(row, summary.searched)}"), fontsize=9)
         return figure
 
     about = [_row_facts(replace(row, rank=None)), summary.searched, sorted(summary.unreached), groups]
@@ -252,6 +252,7 @@ def _values(row: Row, keys: Iterable[str]) -> str:
 def _row_facts(row: Row) -> list[Any]:
     return [
         row.config_id,
+        row.number,
         row.rank,
         row.score,
         row.score_q25,

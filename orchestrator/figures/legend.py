@@ -9,7 +9,7 @@ from matplotlib.patches import Patch
 
 from orchestrator.figures.drawing import GREY, PALETTE, printable
 from orchestrator.results.summary import Row, Summary
-from orchestrator.wording import compact_value, short_keys, three_digits
+from orchestrator.wording import compact_value, label, short_keys, three_digits
 
 MANY, HIGHLIGHTED_OF_MANY = 8, 5
 
@@ -29,10 +29,11 @@ def legend_table(figure: Figure, summary: Summary, coloured: Sequence[Row], grey
     """The legend as a table below the figure: one line per configuration, one column per searched value."""
     keys = [key for key in summary.searched if any(key in row.values for row in coloured)]
     names = short_keys(keys)
-    header = ["", "score", *(names[key] for key in keys)]
+    header = ["rank", "", "score", *(names[key] for key in keys)]
     lines = [
         [
             f"{row.rank}." if row.rank else "-",
+            label(row.number),
             three_digits(row.score, summary.infinite),
             *(compact_value(row.values[key]) if key in row.values else "-" for key in keys),
         ]

@@ -16,11 +16,12 @@ from matplotlib.ticker import MaxNLocator
 from orchestrator.errors import DamagedWeights, NoMaps, UserError
 from orchestrator.figures import drawing
 from orchestrator.figures.drawing import PALETTE, printable
-from orchestrator.record.kept_weights import find_configuration
+from orchestrator.record.labels import find_configuration
 from orchestrator.record.state import SweepState
 from orchestrator.results.maps import MemberMaps, maps_of
 from orchestrator.results.summarise import summary
 from orchestrator.results.summary import Row, Summary
+from orchestrator.wording import label
 from trainers.maps import Map
 
 FIGURES = "figures"
@@ -46,7 +47,7 @@ def undrawn_maps(result: Summary) -> tuple[str, ...]:
 
 
 def draw_maps(folder: Path, configurations: Sequence[str]) -> list[str]:
-    """Draw maps of these configurations (config_id or number) into the sweep's figures; returns a line for each.
+    """Draw maps of these configurations (see `find_configuration`) into the sweep's figures; returns a line for each.
 
     Raises UserError for a configuration that is not there and where no weights were kept, DamagedWeights, NoMaps, and
     what reading the sweep raises.
@@ -60,7 +61,7 @@ def draw_maps(folder: Path, configurations: Sequence[str]) -> list[str]:
     for row in (next(row for row in result.rows if row.config_id == config_id) for config_id in chosen):
         found = maps_of(result, row)
         if found is None:
-            lines.append(f"{row.config_id}: there are no maps of its weights")
+            lines.append(f"{label(row.number)}: there are no maps of its weights")
         else:
             lines.append(f"Maps: {map_figure(found, folder / FIGURES / _name(row))}")
     return lines

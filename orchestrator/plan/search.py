@@ -3,7 +3,8 @@
 Configuration number `n` belongs to draw `n // G` and grid point `n % G`, G being the number of grid points. A draw of
 the samplers random and qmc depends on (search seed, draw) and nothing else. The sampler tpe works in generations: one
 is drawn when the scores of all earlier ones are known, from a study that is rebuilt in memory from those scores, told
-in the order of their numbers. So it depends on results, and never on restarts or on which pack finished first.
+in the order of their numbers. So it depends on results, and never on restarts or on which pack finished first. What it
+is told of a configuration is its score: the median over seeds, failed ones counted as `objective.failed_seeds` says.
 """
 
 import hashlib
@@ -12,6 +13,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from math import inf
 from typing import Any
 
 import optuna
@@ -45,7 +47,7 @@ class Draw:
 
 @dataclass(frozen=True, kw_only=True)
 class Told:
-    """What became of an earlier draw. `score` is None when the configuration failed."""
+    """What became of an earlier draw. `score` may be infinite, and is None when the configuration failed."""
 
     values: Mapping[str, Any]
     score: float | None
@@ -132,14 +134,21 @@ def _sobol(seed: int, distributions: dict[str, BaseDistribution], count: int) ->
 def _adaptive(spec: SweepSpec, domains: Mapping[str, Any], count: int, told: Sequence[Told]) -> list[dict[str, Any]]:
     """The next `count` draws of tpe after the configurations in `told`. Conditional domains are asked for only where
     their condition holds; the constant liar keeps the draws of one generation apart."""
-    sampler = TPESampler(seed=_seed(spec.search.seed, len(told)), constant_liar=True)
+    sampler = TPESampler(
+        seed=_seed(spec.search.seed, len(told)),
+        n_startup_trials=spec.search.results_needed,
+        constant_liar=True,
+    )
+    worst = inf if spec.objective.direction == "minimize" else -inf
+    failed = worst if spec.search.failed_configurations == "worst" else None
     study = _study(sampler, direction=spec.objective.direction)
     for earlier in told:
         keys = [key for key in domains if key in earlier.values]
+        score = failed if earlier.score is None else earlier.score
         study.add_trial(
             create_trial(
-                state=TrialState.FAIL if earlier.score is None else TrialState.COMPLETE,
-                value=earlier.score,
+                state=TrialState.FAIL if score is None else TrialState.COMPLETE,
+                value=score,
                 params={key: _inner(domains[key], earlier.values[key]) for key in keys},
                 distributions={key: _distribution(domains[key]) for key in keys},
             )

@@ -52,7 +52,23 @@ def checked(reading: Reading) -> SweepSpec:
             check_fields(spec, findings)
             unchecked = UNBUILT
         raise SweepFileError(findings.problems, unchecked)
-    return reading.sound()
+    return _plainly_named(reading.sound())
+
+
+def _plainly_named(spec: SweepSpec) -> SweepSpec:
+    """The specification with the plain name of a judged metric that was called by the first distribution of its task.
+
+    accuracy.iid -> accuracy, where `iid` is the distribution that is trained on.
+    """
+    base, dot, distribution = spec.objective.metric.rpartition(".")
+    for one in draw_sample(spec, 1)[:1] if dot else ():
+        try:
+            task = registry.build("task", assigned(spec, one.values)["task"])
+        except ConfigError:
+            continue
+        if distribution == task.distributions[0].name:
+            return spec.model_copy(update={"objective": spec.objective.model_copy(update={"metric": base})})
+    return spec
 
 
 def _imported(spec: SweepSpec, findings: Findings) -> bool:

@@ -33,10 +33,12 @@ START_SECONDS = {"ray": 12.0, "local": 6.0, "inline": 5.0}  # Ray and its worker
 class Forecast:
     """A plan in numbers. `seconds` are of the sweep on so many `workers`, None where this machine cannot tell.
 
-    `evaluated`: the lengths by distribution, None where there is but one.
+    `informed` says how many configurations are drawn by results, None where the sampler reads none. `evaluated`: the
+    lengths by distribution, None where there is but one.
     """
 
     configurations: int
+    informed: str | None
     seeds: int
     packs: int
     members_per_pack: tuple[int, ...]
@@ -63,6 +65,7 @@ class Forecast:
         later = f" (and {self.later} more configurations, drawn when scores are known)" if self.later else ""
         return [
             ("configurations", f"{self.configurations}{later}"),
+            *([("drawn by results", self.informed)] if self.informed else []),
             ("seeds", str(self.seeds)),
             ("packs", f"{packs} ({counted(self.structures, 'structure')})"),
             ("steps", ", ".join(str(step) for step in self.steps)),
@@ -120,6 +123,7 @@ def forecast(spec: SweepSpec, workers: int | None, working_dir: Path) -> Forecas
     whole = search.total(spec) / len(configurations)
     return Forecast(
         configurations=len(distinct),
+        informed=_informed(spec),
         seeds=len(spec.seeds),
         packs=len(packs),
         members_per_pack=tuple(len(pack.members) for pack in packs),
@@ -139,6 +143,13 @@ def forecast(spec: SweepSpec, workers: int | None, working_dir: Path) -> Forecas
         evaluated=next((evaluated_sets(one) for one in examples.values() if further_distributions(one)), None),
         warnings=tuple(warnings),
     )
+
+
+def _informed(spec: SweepSpec) -> str | None:
+    if spec.search.sampler != "tpe":
+        return None
+    count, needed = search.total(spec), spec.search.results_needed
+    return f"{spec.search.informed(count)} of {count}: tpe learns from {needed} results on (search.startup)"
 
 
 def _cluster(spec: SweepSpec, workers: int | None) -> Cluster:

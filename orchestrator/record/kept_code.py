@@ -119,6 +119,12 @@ def import_on_worker(code: Iterable[Mapping[str, Any]]) -> None:
         load(found)
 
 
+def own_files(code: Iterable[Mapping[str, Any]]) -> frozenset[str]:
+    """The files that this process has imported of the modules that `for_worker` named."""
+    sources = [imported(fields["module"]) for fields in code]
+    return frozenset(str(source.root / name) for source in sources if source for name in source.files)
+
+
 def _copy_of(folder: Path, source: Source) -> Path:
     return folder / CODE_FOLDER / source.sha256[:12]
 

@@ -11,11 +11,13 @@ from typing import Any, NamedTuple
 from orchestrator.errors import DamagedWeights, UserError
 from orchestrator.plan.recorded import member_of
 from orchestrator.record.kept_code import import_recorded
+from orchestrator.record.labels import find_configuration
 from orchestrator.record.parts import ConfigurationState, PackState
 from orchestrator.record.state import WEIGHTS_FOLDER, SweepState
+from orchestrator.wording import label
 from trainers.config.member import MemberConfig
 from trainers.cost import Cost
-from trainers.errors import WeightsError, nearest
+from trainers.errors import WeightsError
 from trainers.files.weights import Array, StoredWeights, averages_kept, member_prefix
 from trainers.results import WeightsFile
 
@@ -34,15 +36,15 @@ class Kept(NamedTuple):
 def load(folder: Path | str, configuration: str | int, seed: int, average: str = "raw") -> dict[str, Array]:
     """The final weights of one member of the sweep in `folder`, by the names of `Model.parameters`.
 
-    `configuration` is a config_id or the number of a configuration; `average` is a label of training.averages, or
-    `raw`. Raises UserError for what the sweep does not have or has not kept, DamagedWeights naming a file that is not
-    what was written, and what reading the ledger raises.
+    `configuration` is its label, such as "#7", its number, its config_id or the start of that; `average` is a label of
+    training.averages, or `raw`. Raises UserError for what the sweep does not have or has not kept, DamagedWeights
+    naming a file that is not what was written, and what reading the ledger raises.
     """
     state = SweepState.load(Path(folder))
     found = find_configuration(state, configuration)
     if seed not in found.members:
         seeds = ", ".join(map(str, sorted(found.members)))
-        raise UserError(f"configuration {found.config_id} has no seed {seed}; allowed: {seeds}")
+        raise UserError(f"configuration {label(found.number)} has no seed {seed}; allowed: {seeds}")
     kept = kept_weights(state).get((found.config_id, seed))
     if kept is None:
         raise UserError(_why_not(state, found, seed))
@@ -64,16 +66,6 @@ def kept_weights(state: SweepState) -> dict[tuple[str, int], Kept]:
             if file is not None:
                 found[member] = Kept(state.folder / WEIGHTS_FOLDER / file["name"], file["sha256"])
     return found
-
-
-def find_configuration(state: SweepState, configuration: str | int) -> ConfigurationState:
-    """The configuration of that config_id or number; raises UserError with the nearest one."""
-    for found in state.configurations.values():
-        if configuration in (found.config_id, found.number, str(found.number)):
-            return found
-    hint = nearest(configuration, state.configurations)
-    said = f"{state.folder}: there is no configuration {configuration}"
-    raise UserError(said + (f"; did you mean {hint}?" if hint else f"; it has {len(state.configurations)}"))
 
 
 def as_recorded(files: Iterable[WeightsFile | None]) -> list[dict[str, Any] | None]:
@@ -106,7 +98,7 @@ def _named(pack: PackState) -> list[Mapping[str, Any] | None]:
 def _why_not(state: SweepState, found: ConfigurationState, seed: int) -> str:
     member = found.members[seed]
     if member.status == "failed":
-        return f"seed {seed} of configuration {found.config_id} failed; its weights were not kept"
+        return f"seed {seed} of configuration {label(found.number)} failed; its weights were not kept"
     if member.status != "complete":
-        return f"seed {seed} of configuration {found.config_id} has not ended; its weights are kept at the end"
+        return f"seed {seed} of configuration {label(found.number)} has not ended; its weights are kept at the end"
     return f"{state.folder}: weights were not kept; resources.keep_weights: true in the sweep file keeps them"

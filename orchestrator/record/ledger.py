@@ -15,7 +15,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from orchestrator.errors import LedgerError, NotASweep, SweepExists, TakenLedger
+from orchestrator.errors import LedgerError, SweepExists, TakenLedger
+from orchestrator.record.folders import no_sweep
 from orchestrator.record.lock import SweepLock
 from orchestrator.record.records import KINDS, LEDGER_FILE, SCHEMA, Record, decode, encode, ledger_bytes, parsed
 from orchestrator.redaction import redacted
@@ -80,7 +81,7 @@ class Ledger:
         folder = Path(folder)
         path = folder / LEDGER_FILE
         if not path.is_file():
-            raise NotASweep(f"{folder} holds no sweep: there is no {LEDGER_FILE} in it")
+            raise no_sweep(folder)
         lock = SweepLock(folder)
         lock.acquire()
         try:

@@ -70,7 +70,8 @@ class Draw:
 class PackState:
     """One pack: its members as (config_id, seed), its evaluations by step, how often and why it died.
 
-    `ran_under` has every state of the code (by name; None where it is not recorded) and environment (by digest).
+    `traces` has the traceback of every attempt, None where none was kept. `ran_under` has every state of the code (by
+    name; None where it is not recorded) and environment (by digest).
     """
 
     pack_id: str
@@ -82,6 +83,7 @@ class PackState:
     seconds: float = 0.0
     error: str | None = None
     attempts: list[str] = field(default_factory=list)
+    traces: list[str | None] = field(default_factory=list)
     evaluations: dict[int, dict[str, Any]] = field(default_factory=dict)
     ran_under: list[tuple[str | None, str]] = field(default_factory=list)
 

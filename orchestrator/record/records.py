@@ -19,10 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from orchestrator.errors import DamagedLedger, LedgerError, NewerLedger, NotASweep
+from orchestrator.errors import DamagedLedger, LedgerError, NewerLedger
+from orchestrator.record.folders import LEDGER_FILE as LEDGER_FILE
+from orchestrator.record.folders import no_sweep
 
 SCHEMA = 1
-LEDGER_FILE = "events.jsonl"
 _STORY = ("sweep", "configuration", "pack", "evaluation", "attempt", "pack_end", "score")
 KINDS = frozenset((*_STORY, "end", "resume", "retry", "publish"))
 
@@ -53,7 +54,7 @@ def read_first_record(folder: Path) -> Record:
         with path.open("rb") as file:
             line = file.readline()
     except (FileNotFoundError, NotADirectoryError):
-        raise NotASweep(f"{folder} holds no sweep: there is no {LEDGER_FILE} in it") from None
+        raise no_sweep(Path(folder)) from None
     except OSError as error:
         raise LedgerError(f"{path}: cannot be read: {error.strerror}") from error
     return parsed(path, line)[0][0]
@@ -124,7 +125,7 @@ def ledger_bytes(folder: Path) -> bytes:
     try:
         return path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
-        raise NotASweep(f"{folder} holds no sweep: there is no {LEDGER_FILE} in it") from None
+        raise no_sweep(Path(folder)) from None
     except OSError as error:
         raise LedgerError(f"{path}: cannot be read: {error.strerror}") from error
 

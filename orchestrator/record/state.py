@@ -87,6 +87,7 @@ class SweepState:
                 pack = self._pack_of(record)
                 pack.attempts.append(record.fields["error"])
                 self._ran_under(pack, record)
+                pack.traces.append(record.fields.get("trace"))
             case "pack_end":
                 self._pack_end(record)
             case "score":
@@ -239,7 +240,8 @@ class SweepState:
                 raise self._damage(record, f"retry of unknown pack {pack_id}")
             if pack.status != "failed":
                 continue
-            pack.status, pack.error, pack.attempts = "running" if pack.evaluations else "planned", None, []
+            pack.status, pack.error = "running" if pack.evaluations else "planned", None
+            pack.attempts, pack.traces = [], []
             for member in self._members(pack):
                 member.error, member.status = None, pack.status if member.failed_at is None else "failed"
             reopened = {name for name, _ in pack.members}

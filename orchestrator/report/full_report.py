@@ -48,7 +48,7 @@ class FullReport:
         else:
             if result.objective.reduce == "mean":
                 results.pop("score")  # the same number as the median at the selection lengths
-            yield rich_table(title, {"#": place["#"], **results})
+            yield rich_table(title, {"#": place["label"], **results})
             if values:
                 yield ""
                 yield rich_table("Searched values", {**place, **values})
@@ -75,7 +75,7 @@ class FullReport:
             yield ""
             first = result.last_and_best[: min(self.rows, FIRST_COMPARED)]
             columns = last_and_best_columns(result, first)
-            columns = columns if wide else {name: columns[name] for name in columns if name != "configuration"}
+            columns = columns if wide else {name: columns[name] for name in columns if name != "rank"}  # their order
             yield rich_table(TITLE, columns, wide)
             if (left := len(result.last_and_best) - len(first)) > 0:
                 yield Text(f"... and {left} more in {EVALUATIONS_CSV}", style="dim")

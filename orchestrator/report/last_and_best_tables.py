@@ -11,7 +11,7 @@ from orchestrator.results.evaluation_choice import BEST, LAST
 from orchestrator.results.last_and_best import AtEvaluation, LastAndBest
 from orchestrator.results.summary import Summary
 from orchestrator.statistics.quartiles import Quartiles
-from orchestrator.wording import spans, three_digits
+from orchestrator.wording import label, spans, three_digits
 
 TITLE = "Last evaluation and chosen evaluation"
 NAMES = {LAST: "last", BEST: "chosen"}
@@ -19,6 +19,7 @@ NAMES = {LAST: "last", BEST: "chosen"}
 
 def last_and_best_columns(result: Summary, shown: Sequence[LastAndBest], new_line: str | None = None) -> Columns:
     """A line for each configuration: medians over seeds; with `new_line` quartiles after it and trained lengths too."""
+    labels = {row.config_id: label(row.number) for row in result.rows}
     ranks = {row.config_id: str(row.rank) if row.rank else "failed" for row in result.rows}
 
     def cells(evaluation: str, group: str) -> list[str]:
@@ -29,8 +30,8 @@ def last_and_best_columns(result: Summary, shown: Sequence[LastAndBest], new_lin
 
     groups = ("selection", "test") if new_line is None else ("trained", "selection", "test")
     return {
-        "#": [ranks[one.config_id] for one in shown],
-        "configuration": [one.config_id for one in shown],
+        "rank": [ranks[one.config_id] for one in shown],
+        "label": [labels[one.config_id] for one in shown],
         **{f"{group}, {name}": cells(which, group) for group in groups for which, name in NAMES.items()},
         "difference at test": [_signed(one.difference) for one in shown],
         "fluctuation at test": [three_digits(one.fluctuation) for one in shown],

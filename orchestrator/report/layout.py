@@ -12,9 +12,9 @@ from orchestrator.report.tables import Columns
 from orchestrator.results.summary import Summary
 
 WIDE = 140
-LEFT = {"configuration", "hyperparameter", "at lengths", "median by value", "average", "against", "form"}
-LEFT |= {"searched values", "effect of", "first", "second"}
-WHOLE = {"configuration", "at lengths"}  # never folded
+LEFT = {"label", "#", "hyperparameter", "at lengths", "median by value", "average", "against", "form"}
+LEFT |= {"searched values", "effect of", "config_id", "first", "second"}
+WHOLE = {"label", "#", "config_id", "at lengths"}  # never folded
 INTERVAL = re.compile(r"(?:\S+ )?\[[^\]]*\]|p = \S+")
 
 

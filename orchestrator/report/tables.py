@@ -10,7 +10,7 @@ from orchestrator.results.evaluation_choice import BEST
 from orchestrator.results.length_groups import LengthGroups
 from orchestrator.results.summary import Row, Summary
 from orchestrator.statistics.quartiles import Quartiles
-from orchestrator.wording import compact_value, death_sentence, short_keys, spans, three_digits
+from orchestrator.wording import compact_value, death_sentence, label, short_keys, spans, three_digits
 
 
 def headlines(result: Summary) -> list[str]:
@@ -51,7 +51,11 @@ def counts(result: Summary) -> list[str]:
     if result.seeds_failed:
         diverged = result.seeds_failed - result.seeds_crashed
         line += f" ({_POLICY[result.objective.failed_seeds]}); crashed: {result.seeds_crashed}, diverged: {diverged}"
-    return [line, *([death_sentence(result.deaths, result.folder)] if result.deaths else [])]
+    lines = [line, *([death_sentence(result.deaths, result.folder)] if result.deaths else [])]
+    if result.informed is not None:
+        informed, drawn = result.informed
+        lines.append(f"Drawn by tpe: {informed} of {drawn} configurations by results, the others at random")
+    return lines
 
 
 def selection_sentence(result: Summary) -> str:
@@ -72,7 +76,7 @@ def first_sentence(result: Summary, code: str = "") -> list[str]:
     """The one sentence that calls a configuration best: on which lengths it was selected, and what it does beyond them.
 
     Nothing else in a report calls one that: being first where one was chosen for being first proves little. `code` goes
-    around the config_id.
+    around its label.
     """
     row = next((row for row in result.rows if row.rank == 1), None)
     if row is None or row.score is None or not math.isfinite(row.score):
@@ -81,7 +85,7 @@ def first_sentence(result: Summary, code: str = "") -> list[str]:
     chosen = f"lengths {spans(result.objective.lengths)}, the lengths it was selected on"
     equals = sum(other.score == row.score for other in result.rows if other.rank is not None) - 1
     tied = f", tied with {equals} other{'' if equals == 1 else 's'}" if equals else ""
-    head = f"Best{so_far} on {chosen}: {code}{row.config_id}{code} with score {three_digits(row.score)}{tied}"
+    head = f"Best{so_far} on {chosen}: {code}{label(row.number)}{code} with score {three_digits(row.score)}{tied}"
     if row.test is not None and row.groups.test:
         lengths = spans(row.groups.test)
         tail = f"on the test lengths {lengths}, not used to select it: {quartiles_cell(row.test, ' ', result.infinite)}"
@@ -111,6 +115,7 @@ _POLICY = {
 
 
 Columns = dict[str, list[str]]
+CONFIG_ID = "config_id"  # the column that files need and a narrow terminal does not
 
 
 def curve_name(result: Summary) -> str:
@@ -119,10 +124,11 @@ def curve_name(result: Summary) -> str:
 
 
 def place_columns(rows: Sequence[Row]) -> Columns:
-    """Rank and config_id."""
+    """Rank, label and config_id."""
     return {
-        "#": [str(row.rank) if row.rank else "failed" if row.failed else "..." for row in rows],
-        "configuration": [row.config_id for row in rows],
+        "rank": [str(row.rank) if row.rank else "failed" if row.failed else "..." for row in rows],
+        "label": [label(row.number) for row in rows],
+        CONFIG_ID: [row.config_id for row in rows],
     }
 
 
@@ -182,8 +188,8 @@ def confirmed_columns(result: Summary, one: Confirmed, new_line: str) -> Columns
 
     names = short_keys(list(dict.fromkeys(key for row in one.rows for key in row.values)))
     return {
-        "search #": [str(row.search_rank) for row in one.rows],
-        "configuration": [row.config_id for row in one.rows],
+        "search rank": [str(row.search_rank) for row in one.rows],
+        "label": [label(row.number) for row in one.rows],
         "search score": cells([row.search for row in one.rows]),
         "confirmed score": cells([row.confirmed for row in one.rows]),
         "test, search": cells([row.search_test for row in one.rows]),

@@ -12,6 +12,7 @@ from orchestrator.report.layout import prose, rich_table
 from orchestrator.report.order_sentence import order_sentence
 from orchestrator.report.seed_comparison_tables import short_sentences
 from orchestrator.report.tables import (
+    CONFIG_ID,
     Columns,
     counts,
     first_sentence,
@@ -23,6 +24,7 @@ from orchestrator.report.tables import (
     value_columns,
 )
 from orchestrator.results.summary import Row, Summary
+from orchestrator.wording import label
 
 ROWS, EFFECTS, CONFIRMED, NOTES = 6, 6, 3, 3  # shown at most; the rest is counted
 UNBOUNDED = 10**6  # columns of a console
@@ -89,7 +91,7 @@ class ShortReport:
         for one in self.result.confirmed:
             yield prose(f"{one.sentence}.", console, self.result)
             lines = [
-                f"  #{row.search_rank}: search score {quartiles_cell(row.search, ' ', self.result.infinite)}, "
+                f"  {label(row.number)}: search score {quartiles_cell(row.search, ' ', self.result.infinite)}, "
                 f"confirmed score {quartiles_cell(row.confirmed, ' ', self.result.infinite)}"
                 for row in one.rows
             ]
@@ -101,7 +103,7 @@ def configuration_columns(
 ) -> tuple[Columns, list[str]]:
     """The table of `rows`, as much of it as fits, and the names of the searched values that do not.
 
-    What gives way first are the quartiles, then the config_id, then values.
+    What gives way first is the config_id, then the quartiles, then values.
     """
     place, values = place_columns(rows), value_columns(result, rows)
     results = result_columns(result, rows, " ", lengths=False)
@@ -111,14 +113,17 @@ def configuration_columns(
     results = {name: cells for name, cells in results.items() if name not in hidden}
     if fits({**place, **values, **results}):
         return {**place, **values, **results}, []
+    place = {name: cells for name, cells in place.items() if name != CONFIG_ID}
+    if fits({**place, **values, **results}):
+        return {**place, **values, **results}, []
     results = {name: [cell.partition(" [")[0] for cell in cells] for name, cells in results.items()}
     if fits({**place, **values, **results}):
         return {**place, **values, **results}, []
     shown: Columns = {}
     for name, cells in values.items():
-        if fits({"#": place["#"], **shown, name: cells, **results}):
+        if fits({**place, **shown, name: cells, **results}):
             shown[name] = cells
-    return {"#": place["#"], **shown, **results}, [name for name in values if name not in shown]
+    return {**place, **shown, **results}, [name for name in values if name not in shown]
 
 
 def _cut(lines: Sequence[str], most: int, where: str) -> list[str]:

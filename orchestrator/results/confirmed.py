@@ -8,14 +8,16 @@ from typing import Any
 from orchestrator.record.lineage import CONFIRMS
 from orchestrator.record.state import SweepState
 from orchestrator.statistics.quartiles import Quartiles
-from orchestrator.wording import spans
+from orchestrator.wording import label, spans
 
 
 @dataclass(frozen=True, kw_only=True)
 class ConfirmedRow:
-    """One configuration: its place in the search, its score there and on fresh seeds, at selection and test lengths."""
+    """One configuration: its number and place in the search, its score there and on fresh seeds, at selection and at
+    test lengths."""
 
     config_id: str
+    number: int | None
     values: dict[str, Any]
     search_rank: int
     search: Quartiles
@@ -46,7 +48,9 @@ class Confirmed:
         worth = "which no selection used"
         if self.again_used:
             worth = f"of which the search has since used {spans(self.again_used)}: not independent of the selection"
-        count = f"the first {len(self.rows)} of {self.of} configurations"
+        first = [row.search_rank for row in self.rows] == list(range(1, len(self.rows) + 1))
+        named = f"the first {len(self.rows)}" if first else ", ".join(label(row.number) for row in self.rows)
+        count = f"{named} of {self.of} configurations"
         return (
             f"Sweep {self.name}{state} trained {count} of {self.parent} again: the confirmed score is on seeds "
             f"{spans(self.seeds)}, {worth}"

@@ -14,7 +14,7 @@ from orchestrator.errors import DamagedWeights, NoMaps
 from orchestrator.plan.own_code import OwnCodeError
 from orchestrator.results.objective import reduced
 from orchestrator.results.summary import Row, Summary
-from orchestrator.wording import compact_value, short_keys
+from orchestrator.wording import compact_value, label, short_keys
 from trainers.config.recorded import recorded_member
 from trainers.errors import ConfigError, WeightsError
 from trainers.maps import Map
@@ -54,9 +54,9 @@ def maps_of(result: Summary, row: Row) -> MemberMaps | None:
     which = f"{median} of {count} by score" if count > 1 else "the only one with a score"
     keys = short_keys([key for key in result.searched if key in row.values])
     values = ", ".join(f"{name} {compact_value(row.values[key])}" for key, name in keys.items())
-    place = f"rank {row.rank}, " if row.rank else ""
+    place = f" (rank {row.rank})" if row.rank else ""
     title = (
-        f"{result.name}: configuration {row.number} ({place}{row.config_id}){': ' if values else ''}{values}\n"
+        f"{result.name}: configuration {label(row.number)}{place}{': ' if values else ''}{values}\n"
         f"seed {seed}, {which}; {average} weights after step {weights.step}"
     )
     return MemberMaps(title=title, maps=maps) if maps else None

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from orchestrator.errors import UserError
-from orchestrator.record.kept_weights import find_configuration
+from orchestrator.record.labels import find_configuration
 from orchestrator.record.state import SweepState
 from orchestrator.results.seed_comparisons import GROUPS, SeedComparison, Side, compare, question_at
 from orchestrator.results.summarise import summary

@@ -38,7 +38,7 @@ from orchestrator.results.shared_streams import Recorded
 from orchestrator.results.summary import Row, Summary
 from orchestrator.statistics.quartiles import Quartiles
 from orchestrator.wording import spans
-from search_spaces import Objective
+from search_spaces import Objective, Search
 
 
 def summary(state: SweepState, curves: pd.DataFrame | None = None) -> Summary:
@@ -82,6 +82,7 @@ def summary(state: SweepState, curves: pd.DataFrame | None = None) -> Summary:
         deaths=tuple(error for _, error in state.deaths),
         code=tuple(state.code),
         ran_under=ran_under,
+        informed=_informed(state),
         last_and_best=compare_last_and_best(curves, objective, groups, state.seeds()),
         weights=kept_weights(state),
         import_code=partial(import_recorded, state),
@@ -191,6 +192,14 @@ def _planned(spec: Mapping[str, Any]) -> int:
     return int(draws * grid_size(spec))
 
 
+def _informed(state: SweepState) -> tuple[int, int] | None:
+    if state.spec.get("search", {}).get("sampler") != "tpe":
+        return None
+    search = Search.model_validate(state.spec["search"])
+    failed = [number for number, draw in state.draws.items() if draw.scored and draw.score is None]
+    return search.informed(len(state.draws), failed), len(state.draws)
+
+
 def _confirmations(state: SweepState, result: Summary) -> tuple[Confirmed, ...]:
     """What confirms a sweep among those beside it; for a confirmation, first itself against its search.
 
@@ -229,6 +238,7 @@ def _confirmed_row(row: Row | None, recorded: Mapping[str, Any]) -> ConfirmedRow
     done = row is not None and row.complete
     return ConfirmedRow(
         config_id=recorded["config_id"],
+        number=recorded.get("number"),
         values=recorded["values"],
         search_rank=recorded["rank"],
         search=_quartiles(recorded["score"]),

@@ -81,7 +81,8 @@ class Summary:
 
     `measured` says what each configuration measures, `recorded` what else its ledger has of it, both by config_id;
     `design` how configurations came about, `seeds` which ones were planned for each; `deaths` has the error of every
-    pack given up; `code` has the modules of the sweep's own.
+    pack given up; `code` has the modules of the sweep's own; `informed` how many configurations were drawn by results
+    and how many were drawn, None for samplers that read none.
     """
 
     name: str
@@ -103,6 +104,7 @@ class Summary:
     deaths: tuple[str, ...] = ()
     code: tuple[Mapping[str, Any], ...] = ()
     ran_under: RanUnder = field(default_factory=lambda: RanUnder(states={}))
+    informed: tuple[int, int] | None = None
     last_and_best: tuple[LastAndBest, ...] = ()
     weights: Mapping[tuple[str, int], Kept] = field(default_factory=dict)
     import_code: Callable[[], None] = field(default=lambda: None, repr=False)

@@ -23,6 +23,7 @@ from orchestrator.record.parts import ConfigurationState
 from orchestrator.record.records import Record
 from orchestrator.record.state import WEIGHTS_FOLDER, SweepState
 from orchestrator.running.environment import Environments, digest, engine_files
+from orchestrator.running.protocol import LONGEST_TRACE
 from orchestrator.running.scores import Scores
 from orchestrator.running.trainable import encode_work, stuck_file
 from orchestrator.wording import counted
@@ -144,9 +145,9 @@ class SweepDriver:
         """Pass on what a worker wants the user to know."""
         self._say(f"pack {pack_id}: {text}")
 
-    def retried(self, pack_id: str, error: str) -> None:
+    def retried(self, pack_id: str, error: str, trace: str | None = None) -> None:
         """Record why the pack died; it is tried again from its checkpoint."""
-        error = self._attempt(pack_id, error)
+        error = self._attempt(pack_id, error, trace)
         self.running.pop(pack_id, None)
         self._say(f"pack {pack_id}: {error}; it is tried again from its newest checkpoint")
 
@@ -157,9 +158,9 @@ class SweepDriver:
         else:
             self.failed(pack_id, "the worker stopped before the last evaluation")
 
-    def failed(self, pack_id: str, error: str) -> None:
+    def failed(self, pack_id: str, error: str, trace: str | None = None) -> None:
         """The pack and its members have failed for good; the sweep goes on."""
-        error = self._attempt(pack_id, error)
+        error = self._attempt(pack_id, error, trace)
         attempts = counted(len(self.state.packs[pack_id].attempts), "attempt")
         self._say(f"pack {pack_id}: {error}; it is given up after {attempts}")
         self._end(pack_id, "failed", error)
@@ -254,15 +255,16 @@ class SweepDriver:
             watchdog_seconds=resources.watchdog_seconds,
         )
 
-    def _attempt(self, pack_id: str, error: str) -> str:
+    def _attempt(self, pack_id: str, error: str, trace: str | None) -> str:
         """Record that the pack died; what the watchdog wrote says more than that its process is gone."""
         path = stuck_file(self.state.folder, pack_id)
         if path.exists() and path.stat().st_size:
             seconds = self.spec.resources.watchdog_seconds
             error = f"the watchdog ended it after {seconds:g} s of silence; where it stood is in {path}"
+            trace = path.read_text(encoding="utf-8", errors="replace")[-LONGEST_TRACE:]
         attempt = len(self.state.packs[pack_id].attempts) + 1
-        under = self._environments.fields(pack_id, self.state.environments)
-        self.record("attempt", pack_id=pack_id, attempt=attempt, error=error, **under)
+        more = self._environments.fields(pack_id, self.state.environments) | ({"trace": trace} if trace else {})
+        self.record("attempt", pack_id=pack_id, attempt=attempt, error=error, **more)
         return error
 
     def _end(self, pack_id: str, status: str, error: str | None) -> None:

@@ -16,6 +16,7 @@ from threadpoolctl import threadpool_limits
 
 from orchestrator.errors import OutOfSpace, UserError
 from orchestrator.plan.packs import Cluster
+from orchestrator.record.kept_code import own_files
 from orchestrator.running.protocol import Driver, DriverStopped, explain, guarded
 from orchestrator.running.trainable import CACHE_VARIABLE, decode_work, make_stuck_file, train_pack, use_inductor_cache
 from orchestrator.running.watchdog import LocalWatchdog, PackSilent
@@ -51,7 +52,7 @@ def run_packs(driver: Driver, *, retries: int) -> None:
 
 
 def _bring_to_its_end(driver: Driver, pack_id: str, work: str, *, retries: int) -> None:
-    """Train a pack, and again where it dies: `retries` times, but after an exception, which will come again, once."""
+    """Train a pack, and again where it dies: `retries` times, but after an exception once, or never (`Death.again`)."""
     deaths = 0
     while True:
         guarded(driver.started, pack_id)
@@ -61,17 +62,17 @@ def _bring_to_its_end(driver: Driver, pack_id: str, work: str, *, retries: int) 
             raise DriverStopped(error) from error
         except (Exception, SystemExit, PackSilent) as error:
             deaths += 1
+            death = explain(error, own_files(decode_work(work).get("code", ())))
             if not isinstance(error, PackSilent):
-                retries = min(retries, deaths)
-            said = explain(error)
+                retries = min(retries, deaths if death.again else 0)
         else:
             guarded(driver.completed, pack_id)
             return
         guarded(driver.tick)  # raises for a signal that came when a library was not listening
         if deaths > retries:
-            guarded(driver.failed, pack_id, said)
+            guarded(driver.failed, pack_id, death.said, death.trace)
             return
-        guarded(driver.retried, pack_id, said)
+        guarded(driver.retried, pack_id, death.said, death.trace)
 
 
 def _train(driver: Driver, pack_id: str, text: str) -> None:

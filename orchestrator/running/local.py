@@ -15,7 +15,7 @@ import psutil
 from orchestrator.errors import OutOfSpace, UserError
 from orchestrator.plan.packs import Cluster
 from orchestrator.running.host import Host
-from orchestrator.running.protocol import Driver, DriverStopped, guarded
+from orchestrator.running.protocol import Death, Driver, DriverStopped, guarded
 
 DIED = "the worker process died: it was killed, or memory ran out"
 _TICK_SECONDS = 0.1
@@ -102,7 +102,7 @@ class _Run:
         except (EOFError, OSError):
             worker.connection.close()
             self.workers.remove(worker)
-            self.died(pack_id, worker.work, DIED, self.retries)
+            self.died(pack_id, worker.work, Death(said=DIED), self.retries)
             return
         kind, content = message[:1], message[1:]
         if kind == b"E":
@@ -122,14 +122,15 @@ class _Run:
             elif kind == b"F":
                 raise OutOfSpace(content.decode())
             else:  # an exception will most likely come again: once more is enough
-                self.died(pack_id, worker.work, content.decode(), self.deaths[pack_id] + 1)
+                death = Death(**json.loads(content))
+                self.died(pack_id, worker.work, death, self.deaths[pack_id] + 1 if death.again else 0)
 
-    def died(self, pack_id: str, work: str, said: str, most: int) -> None:
+    def died(self, pack_id: str, work: str, death: Death, most: int) -> None:
         """Try a pack again unless it has died too often: `retries` times, or `most` if that is less."""
         self.deaths[pack_id] += 1
         self.limits[pack_id] = min(self.limits.get(pack_id, self.retries), most)
         if self.deaths[pack_id] > self.limits[pack_id]:
-            guarded(self.driver.failed, pack_id, said)
+            guarded(self.driver.failed, pack_id, death.said, death.trace)
             return
-        guarded(self.driver.retried, pack_id, said)
+        guarded(self.driver.retried, pack_id, death.said, death.trace)
         self.again.append((pack_id, work))

@@ -1,8 +1,8 @@
 """A local worker: trains one pack after the other and sends what is found over its connection.
 
 A message is a kind (one byte) and its content: B what the pack is trained with, E an evaluation (bytes), P progress,
-N a notice, D the pack is done, X an exception in words, F that there is no space left (all but E are JSON or text in
-UTF-8). The answer to E is one byte, sent when the driver has recorded it.
+N a notice, D the pack is done, X an exception as `Death` has it, F that there is no space left (all but E are JSON or
+text in UTF-8). The answer to E is one byte, sent when the driver has recorded it.
 """
 
 import json
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import OutOfSpace
+from orchestrator.record.kept_code import own_files
 from orchestrator.running.protocol import explain
 from orchestrator.running.trainable import HEARTBEAT_SECONDS, decode_work, make_stuck_file, train_pack
 from orchestrator.running.watchdog import Watchdog
@@ -41,7 +42,8 @@ def serve(descriptor: int) -> None:
             except OutOfSpace as error:
                 connection.send_bytes(b"F" + str(error).encode())
             except (Exception, SystemExit) as error:
-                connection.send_bytes(b"X" + explain(error).encode())
+                death = explain(error, own_files(work.get("code", ())))
+                connection.send_bytes(b"X" + json.dumps(asdict(death)).encode())
             else:
                 connection.send_bytes(b"D")
     except (DriverGone, EOFError, OSError):

@@ -12,7 +12,9 @@ from orchestrator.record.state import SweepState
 from orchestrator.results.ran_under import RanUnder, code_sentence
 from orchestrator.running.driver import SweepDriver
 from orchestrator.running.progress import Snapshot
+from orchestrator.wording import counted, label
 
+NO_TRACE = "no traceback was kept: the process died and left none, or an earlier version of lengthwise ran it"
 PHASES = {"starting": "starting workers", "compile": "compiling", "train": "training", "evaluate": "evaluating"}
 
 
@@ -99,7 +101,7 @@ def status_rows(state: SweepState) -> list[tuple[str, str]]:
         ("seeds failed", f"{ended['failed']} ({crashed} crashed, {ended['failed'] - crashed} diverged)"),
         ("packs", f"{sum(pack.status in ('complete', 'failed') for pack in state.packs.values())}/{len(state.packs)}"),
         ("member-steps", f"{100 * sum(steps.values()) / total:.0f} %" if total else "none yet"),
-        ("best so far", f"{best.score:.4g} (configuration {best.number}, {best.config_id})" if best else "none yet"),
+        ("best so far", f"{best.score:.4g} ({label(best.number)})" if best else "none yet"),
     ]
     if state.sources:
         rows.append(("code", code_sentence(state.sources[-1])))
@@ -110,6 +112,22 @@ def status_rows(state: SweepState) -> list[tuple[str, str]]:
     if state.deaths:
         rows.append(("try them again", f"lengthwise resume {state.folder} --retry-failed"))
     return rows
+
+
+def trace_lines(state: SweepState) -> list[str]:
+    """Every error that ended a pack with its traceback, each once, and the packs that it ended."""
+    packs: dict[tuple[str, str | None], list[str]] = {}
+    for pack in state.packs.values():
+        for error, trace in zip(pack.attempts, pack.traces, strict=True):
+            packs.setdefault((error, trace), []).append(pack.pack_id)
+    if not packs:
+        return ["no pack has died: there is no traceback"]
+    lines = []
+    for (error, trace), of in packs.items():
+        names = list(dict.fromkeys(of))
+        lines += ["", f"{counted(len(of), 'attempt')} of {counted(len(names), 'pack')} ({', '.join(names)}): {error}"]
+        lines += (trace or NO_TRACE).rstrip().splitlines()
+    return lines
 
 
 def _steps_done(state: SweepState) -> Counter[str]:

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from orchestrator.wording import duration
+from orchestrator.wording import duration, label
 
 PLAIN_SECONDS = 5.0
 LIVE_SECONDS = 0.25
@@ -40,7 +40,7 @@ class Snapshot:
         """Label and text of everything shown, in order."""
         best = "none yet"
         if self.best_score is not None:
-            best = f"{self.best_score:.4g} (configuration {self.best_number})"
+            best = f"{self.best_score:.4g} ({label(self.best_number)})"
         share = 100 * self.member_steps / self.member_steps_total if self.member_steps_total else 0.0
         packs = f"{self.packs_done}/{self.packs_total}, {self.packs_running} running"
         return [

@@ -1,8 +1,23 @@
 """What a scheduler asks a driver and tells it, and how a death is worded. All schedulers stand behind this; no Ray."""
 
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
 from typing import Any, Protocol
+
+LONGEST_TRACE = 20_000  # characters that are kept of a traceback: the end of it, where the exception was raised
+_HERE = str(Path(__file__).parent)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Death:
+    """What ended a pack: in one line, its traceback where there is one, and whether another attempt might do better."""
+
+    said: str
+    trace: str | None = None
+    again: bool = True
 
 
 class Driver(Protocol):
@@ -32,14 +47,14 @@ class Driver(Protocol):
     def noticed(self, pack_id: str, text: str) -> None:
         """A sentence for the user."""
 
-    def retried(self, pack_id: str, error: str) -> None:
-        """The pack died and will be tried again."""
+    def retried(self, pack_id: str, error: str, trace: str | None) -> None:
+        """The pack died and will be tried again; `trace` is the traceback of an exception."""
 
     def completed(self, pack_id: str) -> None:
         """The pack has trained to its end."""
 
-    def failed(self, pack_id: str, error: str) -> None:
-        """The pack died and will not be tried again."""
+    def failed(self, pack_id: str, error: str, trace: str | None) -> None:
+        """The pack died and will not be tried again; `trace` is the traceback of an exception."""
 
 
 class DriverStopped(BaseException):
@@ -54,9 +69,27 @@ def guarded(call: Callable[..., Any], *arguments: Any) -> Any:
         raise DriverStopped(error) from error
 
 
-def explain(error: BaseException) -> str:
-    """What ended a pack, in one line, and the line of code where it was raised."""
-    return worded(error, [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)])
+def explain(error: BaseException, own: Collection[str] = ()) -> Death:
+    """What ended a pack, with the line of code where it was raised; `own` are the files of the user's own modules.
+
+    An exception that passed through one of these will come again: there is no other attempt. What the machine may have
+    caused, its memory or its disk, may not come again.
+    """
+    frames = traceback.extract_tb(error.__traceback__)
+    by_machine = isinstance(error, (OSError, MemoryError)) or type(error).__name__ == "OutOfMemoryError"
+    return Death(
+        said=worded(error, [(frame.filename, frame.lineno) for frame in frames]),
+        trace="".join(traceback.format_exception(type(error), error, _from_the_pack(error)))[-LONGEST_TRACE:],
+        again=by_machine or not any(frame.filename in own for frame in frames),
+    )
+
+
+def _from_the_pack(error: BaseException) -> TracebackType | None:
+    """The traceback without the scheduler's own frames, so that all schedulers keep the same."""
+    trace = error.__traceback__
+    while trace and trace.tb_next and trace.tb_frame.f_code.co_filename.startswith(_HERE):
+        trace = trace.tb_next
+    return trace
 
 
 def worded(error: BaseException, places: Sequence[tuple[str, Any]]) -> str:

@@ -17,9 +17,9 @@ from ray.tune.progress_reporter import TrialProgressCallback
 from ray.tune.search import Searcher
 
 from orchestrator.errors import OutOfSpace
-from orchestrator.running.protocol import Driver, DriverStopped, guarded, worded
+from orchestrator.running.protocol import Death, Driver, DriverStopped, guarded, worded
 from orchestrator.running.scratch import scratch_folder
-from orchestrator.running.trainable import run_pack
+from orchestrator.running.trainable import PackRaised, run_pack
 
 
 def run_packs(driver: Driver, *, cpus: float, gpus: float, retries: int, slots: int) -> None:
@@ -102,6 +102,10 @@ class Recorder(_Unsaved, TrialProgressCallback):
     It stands in the place of Tune's own progress callback, which prints even when told to be silent.
     """
 
+    def __init__(self, driver: Driver) -> None:
+        super().__init__(driver)
+        self._ended: dict[str, Death] = {}  # packs that are not to be tried again: Tune takes them for complete
+
     def on_step_begin(self, iteration: int, trials: Any, **info: Any) -> None:
         """Tell the driver, about ten times a second."""
         guarded(self.driver.tick)
@@ -121,6 +125,8 @@ class Recorder(_Unsaved, TrialProgressCallback):
             guarded(self.driver.evaluated, pack_id, result.pop("evaluation"))
         if "progress" in result:
             guarded(self.driver.progressed, pack_id, result.pop("progress"))
+        if "death" in result:
+            self._ended[pack_id] = Death(**result.pop("death"))
 
     def on_trial_recover(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
         """The pack died, and Tune has queued it again; after an exception, which will most likely come again, once."""
@@ -128,18 +134,24 @@ class Recorder(_Unsaved, TrialProgressCallback):
         _refuse_full(error)
         if isinstance(error, RayTaskError):
             trial.max_failures = min(trial.max_failures, trial.run_metadata.num_failures)
-        guarded(self.driver.retried, trial.config["pack_id"], explain(error))
+        death = explain(error)
+        guarded(self.driver.retried, trial.config["pack_id"], death.said, death.trace)
 
     def on_trial_complete(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
         """The pack is done. Tune keeps every trial, so what it was made of is taken away."""
-        guarded(self.driver.completed, trial.config["pack_id"])
+        pack_id = trial.config["pack_id"]
+        if death := self._ended.pop(pack_id, None):
+            guarded(self.driver.failed, pack_id, death.said, death.trace)
+        else:
+            guarded(self.driver.completed, pack_id)
         trial.config["work"] = ""
 
     def on_trial_error(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
         """The pack died once too often."""
         error = _error_of(trial)
         _refuse_full(error)
-        guarded(self.driver.failed, trial.config["pack_id"], explain(error))
+        death = explain(error)
+        guarded(self.driver.failed, trial.config["pack_id"], death.said, death.trace)
 
 
 def _refuse_full(error: BaseException | None) -> None:
@@ -162,14 +174,17 @@ def _error_of(trial: Any) -> BaseException | None:
 _PLACE = re.compile(r'File "([^"]+)", line (\d+)')
 
 
-def explain(error: BaseException | None) -> str:
+def explain(error: BaseException | None) -> Death:
     """What ended a worker, in one line, and the line of code where an exception was raised."""
     if isinstance(error, RayActorError):
-        return "the worker process died: it was killed, or memory ran out"
+        return Death(said="the worker process died: it was killed, or memory ran out")
     places: list[tuple[str, str]] = []  # of every frame of the innermost exception
+    trace = None
     while isinstance(error, RayTaskError) and isinstance(error.cause, BaseException):
-        places = _PLACE.findall(str(error)) or places
+        trace, places = str(error), _PLACE.findall(str(error)) or places
         error = error.cause
+    if isinstance(error, PackRaised):
+        return Death(said=error.said, trace=error.trace)
     if error is None:
-        return "the worker gave no reason"
-    return worded(error, places)
+        return Death(said="the worker gave no reason")
+    return Death(said=worded(error, places), trace=trace)

@@ -16,8 +16,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Protocol
 
+from orchestrator.record.kept_code import own_files
+from orchestrator.running.protocol import Death, explain
 from orchestrator.running.watchdog import Watchdog
-from orchestrator.space import space_told_apart
+from orchestrator.space import out_of_space, space_told_apart
 from trainers.results import Evaluation, Progress, Reporter
 
 CACHE_VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
@@ -48,18 +50,34 @@ def decode_work(work: str) -> dict[str, Any]:
 def run_pack(config: Mapping[str, Any]) -> None:
     """Train the members of `config["work"]` in a process of Ray's.
 
-    Reports `evaluation` (bytes), `progress` (a dictionary, at most every second) and `notices` (for the user).
+    Reports `evaluation` (bytes), `progress` (a dictionary, at most every second), `notices` (for the user), and as
+    `death` an exception after which the pack is not to be tried again. Raises PackRaised for any other.
     """
     work = decode_work(config["work"])
     use_inductor_cache()
     import torch
 
     torch.set_num_threads(max(1, int(work["cpus"])))
-    with (
-        space_told_apart(Path(work["folder"])),
-        Watchdog(work["watchdog_seconds"], make_stuck_file(work)) as watchdog,
-    ):
-        train_pack(work, TuneReporter(watchdog))
+    folder = Path(work["folder"])
+    with space_told_apart(folder), Watchdog(work["watchdog_seconds"], make_stuck_file(work)) as watchdog:
+        reporter = TuneReporter(watchdog)
+        try:
+            train_pack(work, reporter)
+        except (Exception, SystemExit) as error:
+            death = explain(error, own_files(work.get("code", ())))
+            if out_of_space(error, folder) is not None:
+                raise
+            if death.again:
+                raise PackRaised(death.said, death.trace) from None
+            reporter.death(death)
+
+
+class PackRaised(Exception):  # noqa: N818 - what it says of the pack
+    """An exception of a pack in words and its traceback: text reaches the driver, whatever class it was of."""
+
+    def __init__(self, said: str, trace: str | None) -> None:
+        self.said, self.trace = said, trace
+        super().__init__(said, trace)
 
 
 def train_pack(work: Mapping[str, Any], reporter: PackReporter) -> None:
@@ -132,6 +150,10 @@ class TuneReporter:
     def notice(self, text: str) -> None:
         """Keep a sentence for the next message."""
         self._notices.append(text)
+
+    def death(self, death: Death) -> None:
+        """Say what ended the pack for good."""
+        self._send({"death": asdict(death)})
 
     def _send(self, message: dict[str, Any]) -> None:
         from ray import tune

@@ -9,7 +9,7 @@ from typing import Any
 from orchestrator.record.parts import ConfigurationState
 from orchestrator.record.records import Record
 from orchestrator.results.summary import Row
-from orchestrator.wording import compact_value, short_keys
+from orchestrator.wording import compact_value, label, short_keys
 
 MAX_LABEL = 80
 
@@ -60,10 +60,10 @@ def flat(value: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
 
 
 def run_name(row: Row) -> str:
-    """A configuration, by its number and not its rank, which may change: `configuration 3: lr 0.00316, dropout 0.3`."""
+    """A configuration, by its number and not its rank, which may change: `#3: lr 0.00316, dropout 0.3`."""
     short = short_keys(list(row.values))
     values = ", ".join(f"{short[key]} {compact_value(value)}" for key, value in row.values.items())
-    return f"configuration {row.number}: {values or row.config_id}"
+    return f"{label(row.number)}: {values or row.config_id}"
 
 
 class EvaluationTimes:

@@ -178,7 +178,7 @@ def description(summary: Summary, sentences: Sequence[str] = (), confirmed: Sequ
         f"Ranked by the median over seeds of {summary.judged_name} at lengths {spans(summary.objective.lengths)}; "
         "lengths beyond these were not used for selection.",
         "In `<metric>/<average>/...` the step is the **length**; under `progress/` it is the training step.",
-        "Runs are named by the number of the configuration, the order they were drawn in; `rank` is a metric.",
+        "Runs are named by the label of the configuration, `#` and its number in drawn order; `rank` is a metric.",
         "The figures, the report and every curve (`curves.parquet`) are among the artifacts.",
     ]
     lines[1:1] = [*sentences, *(f"{one.sentence}." for one in confirmed)]

@@ -6,6 +6,7 @@ from search_spaces.grammar.domains import Domain, Grid, is_number
 from search_spaces.grammar.errors import ABSENT, nearest_name
 from search_spaces.grammar.findings import SECTIONS, Findings, child, lookup, within
 from search_spaces.grammar.space import check_key
+from search_spaces.grammar.spec import Search
 
 
 def check_across(data: dict[str, Any], space: dict[str, Domain], overridden: list[str], findings: Findings) -> None:
@@ -23,6 +24,18 @@ def check_across(data: dict[str, Any], space: dict[str, Domain], overridden: lis
             )
         elif listed and all(any(within(key, name) for name in values) for values in listed):
             findings.add(key, "every configuration of search.listed gives it, so this value would never be used")
+
+
+def note_nothing_learned(search: Search, findings: Findings) -> None:
+    """Note a budget of tpe that is used up before any result is known: it is then a random search."""
+    budget = search.configurations
+    if search.sampler == "tpe" and budget is not None and not search.informed(budget):
+        findings.note(
+            findings.place("search.configurations"),
+            f"search.configurations: none of the {budget} is drawn by results: tpe learns from "
+            f"{search.results_needed} results on and draws {search.generation} at a time, so this is a random search; "
+            "give it more configurations, or a smaller search.startup and search.generation",
+        )
 
 
 def _check_search(data: dict[str, Any], space: dict[str, Domain], findings: Findings) -> None:
@@ -47,7 +60,7 @@ def _check_search(data: dict[str, Any], space: dict[str, Domain], findings: Find
         findings.add("search.listed", f"is not read by sampler {sampler}", nearest="sampler: listed")
     if sampler == "tpe":
         for key in grids:
-            findings.add(f"space.{key}", "a grid cannot be searched by tpe; use choice", nearest="choice")
+            findings.add(f"space.{key}", "a grid cannot be searched by tpe; use choice")
     if sampler == "grid":
         for key in drawn:
             said = f"sampler grid cannot draw from {space[key].kind}; use a grid, or sampler random"

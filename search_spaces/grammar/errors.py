@@ -17,6 +17,10 @@ class Absent:
     def __repr__(self) -> str:
         return "ABSENT"
 
+    def __reduce__(self) -> str:
+        """There is one of it, in every process."""
+        return "ABSENT"
+
 
 ABSENT: Final = Absent()
 
@@ -58,6 +62,10 @@ class SweepFileError(ValueError):
         self.problems, self.unchecked = tuple(problems), unchecked
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled as what it was made of."""
+        return type(self), (self.problems, self.unchecked)
+
     @property
     def in_full(self) -> str:
         """The problems, and what they kept from being checked."""
@@ -76,10 +84,10 @@ def _printable(text: str) -> str:
     return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
 
 
-def nearest_name(given: Any, names: Iterable[str]) -> str | None:
-    """The valid name most like the one given, or None if nothing is close."""
+def nearest_name(given: Any, names: Iterable[str], cutoff: float = 0.6) -> str | None:
+    """The valid name most like the one given, or None if nothing is close, by difflib's ratio from `cutoff` on."""
     if not isinstance(given, str) or len(given) > 200:
         return None
     by_folded = {name.casefold(): name for name in names}
-    matches = difflib.get_close_matches(given.casefold(), by_folded, n=1)
+    matches = difflib.get_close_matches(given.casefold(), by_folded, n=1, cutoff=cutoff)
     return by_folded[matches[0]] if matches else None

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from search_spaces.grammar.checks import check_across
+from search_spaces.grammar.checks import check_across, note_nothing_learned
 from search_spaces.grammar.dump import dump_yaml
 from search_spaces.grammar.errors import ABSENT, nearest_name
 from search_spaces.grammar.findings import SECTIONS, STEP, Findings, Place, child
@@ -123,6 +123,7 @@ def _parse(
     space = parse_space(written, sections, findings)
     spec, mended = build({**data, "space": space}, findings)
     check_across(data, space, [key for key in overridden if key], findings)
+    note_nothing_learned(spec.search, findings)
     lost = [key for key in written if key not in space] if isinstance(written, dict) else []
     wholly = ["space"] if written is not ABSENT and not isinstance(written, dict) else []
     for address in [*mended, *wholly, *lost, *(child("space", key) for key in lost)]:

@@ -16,12 +16,34 @@ MEANT: dict[str, Any] = {
 }
 """By dotted key, two levels deep, what a specification without it means."""
 
+MEANT_BY_TPE: dict[str, Any] = {
+    "search.startup": 10,
+    "search.failed_configurations": "ignored",
+}
+"""The same for keys that the sampler tpe alone reads and writes."""
+
 
 def migrated(recorded: Mapping[str, Any]) -> dict[str, Any]:
     """A recorded specification as today's grammar writes it; `recorded` is left as it is."""
     spec = with_new_names(recorded)
-    for key, value in MEANT.items():
+    for key, value in _meant(spec).items():
         section, name = key.split(".")
         if isinstance(spec.get(section), Mapping) and name not in spec[section]:
             spec[section] = {**spec[section], name: value}
     return spec
+
+
+def without_meant(resolved: Mapping[str, Any]) -> dict[str, Any]:
+    """A specification without the keys that say what their absence would mean, for hashing."""
+    spec = dict(resolved)
+    for key, value in _meant(spec).items():
+        section, name = key.split(".")
+        if isinstance(spec.get(section), Mapping) and spec[section].get(name) == value:
+            spec[section] = {other: kept for other, kept in spec[section].items() if other != name}
+    return spec
+
+
+def _meant(spec: Mapping[str, Any]) -> dict[str, Any]:
+    search = spec.get("search")
+    learns = isinstance(search, Mapping) and search.get("sampler") == "tpe"
+    return MEANT | MEANT_BY_TPE if learns else MEANT

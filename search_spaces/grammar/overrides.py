@@ -2,8 +2,9 @@
 
 from typing import Any
 
+from search_spaces.grammar.domains import KINDS
 from search_spaces.grammar.errors import ABSENT, shown
-from search_spaces.grammar.findings import Findings, Place
+from search_spaces.grammar.findings import SECTION_KEY, Findings, Place
 from search_spaces.grammar.renamed import new_name
 from search_spaces.grammar.strict_yaml import MAX_DEPTH, read_yaml
 
@@ -30,6 +31,9 @@ def apply_override(text: str, data: dict[str, Any], findings: Findings) -> str |
     if "" in steps or len(steps) > MAX_DEPTH:
         findings.add("", "an override is written dotted.key=value", given=text, place=place)
         return None
+    if (meant := _whole_domain(key, data, value)) is not None:
+        findings.add(key, "a domain is replaced as a whole", place=place, nearest=f"--set '{meant}'")
+        return None
     target = data
     for depth, step in enumerate(steps[:-1]):
         below = target.setdefault(step, {})
@@ -49,3 +53,19 @@ def apply_override(text: str, data: dict[str, Any], findings: Findings) -> str |
     target[steps[-1]] = value
     findings.relocate(key, own.places | {key: place})
     return key
+
+
+def _whole_domain(key: str, data: dict[str, Any], value: Any) -> str | None:
+    """The override that is meant by one of a part of a domain, None for any other.
+
+    `space.KEY.uniform=[0, 1]` -> `space.KEY={uniform: [0, 1]}`
+    """
+    space = data.get("space")
+    whole, _, part = key.removeprefix("space.").rpartition(".")
+    written = space.get(whole) if isinstance(space, dict) else None
+    kind = next((name for name in written if name in KINDS), None) if isinstance(written, dict) else None
+    options = {*KINDS[kind].options, "when"} if kind else set()
+    if not key.startswith("space.") or not (part in options or (part in KINDS and SECTION_KEY.fullmatch(whole))):
+        return None
+    domain = {**(written or {}), part: value} if part in options else {part: value}
+    return f"space.{whole}={{{', '.join(f'{name}: {shown(item)}' for name, item in domain.items())}}}"

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -10,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, InstanceOf, PrivateAttr, With
 from search_spaces.grammar.domain_schema import space_schema
 from search_spaces.grammar.domains import Domain, plain
 from search_spaces.grammar.findings import Findings, Place, within
+from search_spaces.grammar.migration import without_meant
 from search_spaces.grammar.renamed import with_first_names
 from search_spaces.grammar.space import written_space
 from search_spaces.grammar.values import LARGEST_SEED, Gpus, Lengths, Listed, Modules, Name, Pack, Seeds, Text
@@ -43,11 +45,40 @@ class Search(_Strict):
     generation: int = Field(
         default=8, ge=1, le=100_000, description="tpe only: configurations drawn before their scores are waited for."
     )
+    startup: int | None = Field(
+        default=None,
+        ge=1,
+        le=1_000_000,
+        description="tpe only: how many results it must know before it learns from them; until then it draws at "
+        "random. null is one generation.",
+    )
+    failed_configurations: Literal["worst", "ignored"] = Field(
+        default="worst",
+        description="tpe only: whether a configuration without a score is told as the worst there is, or not at all.",
+    )
     listed: Listed | None = Field(
         default=None,
         description="listed only: the configurations themselves, each a mapping of dotted keys to values; a key that "
         "one of them leaves out keeps its fixed value.",
     )
+
+    @property
+    def results_needed(self) -> int:
+        """How many results tpe must know before it learns from them."""
+        return self.generation if self.startup is None else self.startup
+
+    def informed(self, drawn: int, failed: Collection[int] = ()) -> int:
+        """How many of the first `drawn` configurations are drawn by results; those numbered in `failed` have no score.
+
+        Search(sampler="tpe", generation=8, startup=10).informed(20) -> 4; always 0 for samplers that read no results.
+        """
+        if self.sampler != "tpe":
+            return 0
+        lost = set(failed) if self.failed_configurations == "ignored" else set()
+        for start in range(0, drawn, self.generation):
+            if start - sum(number < start for number in lost) >= self.results_needed:
+                return drawn - start
+        return 0
 
 
 class Objective(_Strict):
@@ -183,6 +214,10 @@ class SweepSpec(_Strict):
             del data["imports"]
         if self.search.listed is None:
             del data["search"]["listed"]  # it belongs to one sampler alone
+        if self.search.sampler == "tpe":
+            data["search"]["startup"] = self.search.results_needed
+        else:
+            del data["search"]["startup"], data["search"]["failed_configurations"]
         if self.objective.evaluation == "last":
             del data["objective"]["evaluation"]  # a sweep begun before the key existed is still the same sweep
         return {name: plain(data[name]) for name in type(self).model_fields if name in data}
@@ -191,7 +226,7 @@ class SweepSpec(_Strict):
     def spec_hash(self) -> str:
         """16 hex characters that name what is computed: not the name, description, resources or tracking."""
         kept = {key: value for key, value in self.resolved().items() if key not in PASSIVE}
-        text = json.dumps(with_first_names(kept), sort_keys=True, separators=(",", ":"), allow_nan=False)
+        text = json.dumps(with_first_names(without_meant(kept)), sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def __eq__(self, other: object) -> bool:

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from search_spaces.grammar.errors import nearest_name
-from search_spaces.grammar.findings import Findings, child
+from search_spaces.grammar.findings import SECTIONS, Findings, child, leaves
 from search_spaces.grammar.spec import SweepSpec
 
 _STAND_INS: dict[str, Any] = {
@@ -27,10 +27,11 @@ def build(data: dict[str, Any], findings: Findings) -> tuple[SweepSpec, list[str
         return SweepSpec.model_validate(data), []
     except ValidationError as error:
         faults = error.errors(include_url=False)
-    misspelt = {(*fault["loc"][:-1], _meant_key(fault)) for fault in faults if fault["type"] == "extra_forbidden"}
+    unknown = [fault for fault in faults if fault["type"] == "extra_forbidden"]
+    misspelt = {(*fault["loc"][:-1], _meant_key(fault)) for fault in unknown if not _section_key(fault, data)}
     for fault in faults:
         if fault["type"] != "missing" or fault["loc"] not in misspelt:
-            _translate(fault, findings)
+            _translate(fault, data, findings)
     mended = [_mend(data, fault["loc"]) for fault in faults]
     meant = [str(loc[0]) for loc in misspelt if len(loc) == 1 and loc[0] and not data.get(str(loc[0]))]
     return SweepSpec.model_validate(data), [*mended, *meant]
@@ -64,7 +65,7 @@ _BOUNDS = {"greater_than": "above {gt}", "greater_than_equal": "at least {ge}", 
 _BOOLEANS = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
 
 
-def _translate(details: ErrorDetails, findings: Findings) -> None:
+def _translate(details: ErrorDetails, data: dict[str, Any], findings: Findings) -> None:
     """One error of pydantic as a problem in the words of the sweep file."""
     address = ""
     for step in details["loc"]:
@@ -76,7 +77,8 @@ def _translate(details: ErrorDetails, findings: Findings) -> None:
         return  # that it is there to be referred to is a problem already
     elif kind == "extra_forbidden":
         allowed = ", ".join(_fields_above(details["loc"]))
-        findings.add(address, "is not a key here", allowed=allowed, nearest=_meant_key(details))
+        nearest = _section_key(details, data) or _meant_key(details)
+        findings.add(address, "is not a key here", allowed=allowed, nearest=nearest)
     elif kind == "literal_error":
         names = [option.strip("'") for option in context["expected"].replace(" or ", ", ").split(", ")]
         findings.add(
@@ -105,6 +107,25 @@ def _meant(kind: str, given: Any) -> str | None:
 
 def _meant_key(unknown: ErrorDetails) -> str | None:
     return nearest_name(str(unknown["loc"][-1]), _fields_above(unknown["loc"]))
+
+
+def _section_key(unknown: ErrorDetails, data: dict[str, Any]) -> str | None:
+    """The dotted key of which an unknown top-level key is the last part: steps -> training.steps.
+
+    None where it may as well be a top-level key with one letter wrong, as seed is (seeds).
+    """
+    name = str(unknown["loc"][-1])
+    if len(unknown["loc"]) > 1 or nearest_name(name, _fields_above(unknown["loc"]), cutoff=0.85):
+        return None
+    written = leaves({section: data[section] for section in SECTIONS if isinstance(data.get(section), dict)})
+    models = {key: field.annotation for key, field in SweepSpec.model_fields.items()}
+    typed = (
+        f"{section}.{key}"
+        for section, model in models.items()
+        if isinstance(model, type) and issubclass(model, BaseModel)
+        for key in model.model_fields
+    )
+    return next((key for key in (*written, *typed) if "." in key and key.rpartition(".")[2] == name), None)
 
 
 def _fields_above(location: tuple[int | str, ...]) -> Sequence[str]:

@@ -205,6 +205,20 @@ def test_failed_configurations_are_not_confirmed(searched):
     assert DRAWS[2] not in plan_confirmation(state, top=3).spec.search.listed
 
 
+def test_named_configurations_are_confirmed_instead_of_the_first(searched):
+    state = searched()
+    rows = summary(state).rows
+    third, second = rows[2], rows[1]
+    names = [f"#{third.number}", second.config_id[:8]]
+    planned = plan_confirmation(state, seeds="2", configurations=names)
+    listed = [one["number"] for one in planned.origin[CONFIRMS]["configurations"]]
+    assert listed == [second.number, third.number]
+    assert list(planned.spec.search.listed) == [second.values, third.values]
+    assert f"#{second.number}, #{third.number} of" in planned.spec.description
+    with pytest.raises(UserError, match="no configuration #99"):
+        plan_confirmation(state, configurations=["#99"])
+
+
 def test_an_unfinished_sweep_needs_to_be_allowed(searched):
     state = searched()
     ledger = state.folder / LEDGER_FILE

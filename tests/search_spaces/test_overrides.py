@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from search_spaces import Choice, Grid, Problem, Uniform, load_sweep
+from search_spaces import Choice, Grid, Problem, SweepFileError, Uniform, load_sweep
 
+QUICKSTART = Path(__file__).parents[2] / "search_spaces" / "quickstart.yaml"
 Refuse = Callable[..., tuple[Problem, ...]]
 Write = Callable[..., Path]
 
@@ -118,3 +119,30 @@ def test_taking_a_key_out_frees_its_fixed_value(sweep_file: Write) -> None:
     )
     assert spec.training["learning_rate"] == 0.5 and spec.space == {"model.norm": Grid(("none", "pre", "post"))}
     assert spec.where("training.learning_rate") == "--set training.learning_rate=0.5"
+
+
+SUGGESTED = {
+    "steps=100": "did you mean training.steps?",
+    "configurations=3": "did you mean search.configurations?",
+    "seed=3": "did you mean seeds?",
+    "space.training.learning_rate.log_uniform=[0.001, 0.1]": (
+        "a domain is replaced as a whole; did you mean "
+        "--set 'space.training.learning_rate={log_uniform: [0.001, 0.1]}'?"
+    ),
+    "space.model.dropout.when={model.norm: pre}": (
+        'did you mean --set \'space.model.dropout={uniform: [0.0, 0.6], when: {"model.norm": "pre"}}\'?'
+    ),
+}
+
+
+@pytest.mark.parametrize(("override", "said"), SUGGESTED.items(), ids=SUGGESTED)
+def test_what_is_meant_is_suggested(override: str, said: str) -> None:
+    with pytest.raises(SweepFileError) as caught:
+        load_sweep(QUICKSTART, [override])
+    assert len(caught.value.problems) == 1 and str(caught.value).endswith(said)
+
+
+def test_what_is_suggested_is_not_what_was_said_already() -> None:
+    with pytest.raises(SweepFileError) as caught:
+        load_sweep(QUICKSTART, ["search.sampler=tpe", "space.model.norm={grid: [none, pre]}"])
+    assert str(caught.value).count("choice") == 1

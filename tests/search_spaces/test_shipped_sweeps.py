@@ -52,3 +52,12 @@ def test_a_small_sweep_asks_what_its_large_one_asks(file: Path) -> None:
 def test_the_random_search_is_as_large_as_a_search_should_be() -> None:
     spec = load_sweep(FOLDER / "set_complement" / "random_search.yaml")
     assert (spec.search.configurations or 0) >= 128 and len(spec.seeds) >= 10
+
+
+def test_every_sampler_that_draws_is_shown() -> None:
+    samplers = {
+        load_sweep(file).search.sampler for file in (FOLDER / "quickstart.yaml", *FOLDER.glob("examples/*.yaml"))
+    }
+    assert samplers >= {"random", "qmc", "tpe"}
+    tpe = load_sweep(FOLDER / "examples" / "tpe.yaml")
+    assert tpe.search.informed(tpe.search.configurations or 0) >= 3 * tpe.search.generation

@@ -46,8 +46,8 @@ def test_legend_is_a_table_of_searched_values(small_sweep, drawn, tmp_path):
     comparison_figure(result, tmp_path / "comparison.png")
     (legend,) = drawn["comparison.png"].legends
     header, *lines = [text.get_text().split() for text in legend.get_texts()]
-    assert header == ["score", "norm", "batch", "lr"]
-    assert lines[0] == ["1.", three_digits(result.rows[0].score), "none", "16", "0.0001"]
+    assert header == ["rank", "score", "norm", "batch", "lr"]
+    assert lines[0] == ["1.", f"#{result.rows[0].number}", three_digits(result.rows[0].score), "none", "16", "0.0001"]
     assert len(lines) == 6
 
 

@@ -31,7 +31,7 @@ def test_panels_are_lengths_and_lines_configurations(tmp_path, additions, drawn)
     assert list(panels[0].lines[-1].get_xdata()) == [0, 1]  # no sum of two digits has a cascade of 3
     assert len(panels[0].collections) == 1 and panels[0].get_yscale() == "linear"
     (legend,) = drawn["family-cascade.png"].legends
-    assert [text.get_text().split()[0] for text in legend.get_texts()] == ["score", "1.", "2."]
+    assert [text.get_text().split()[0] for text in legend.get_texts()] == ["rank", "1.", "2."]
 
 
 def test_of_many_configurations_the_first_have_the_colours_of_the_comparison(tmp_path, additions, drawn):

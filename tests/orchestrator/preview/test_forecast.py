@@ -9,12 +9,21 @@ from orchestrator.preview.forecast import forecast
 from search_spaces import load_sweep
 
 QUICKSTART = Path(__file__).parents[3] / "search_spaces" / "quickstart.yaml"
+EXAMPLES = QUICKSTART.parent / "examples"
 
 
 @pytest.mark.parametrize("workers", [None, 2])
 def test_a_small_step_is_measured(workers: int | None, tmp_path: Path) -> None:
     rows = dict(forecast(load_sweep(QUICKSTART, overrides=("evaluation.samples=20",)), workers, tmp_path).rows())
     assert rows["time"].startswith("about ") and float(rows["operations"].split()[0]) > 1e10
+
+
+def test_it_says_how_many_configurations_tpe_draws_by_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PATIENCE", 0.0)
+    example = load_sweep(EXAMPLES / "tpe.yaml", overrides=("search.configurations=20", "search.startup=9"))
+    rows = dict(forecast(example, 2, tmp_path).rows())
+    assert rows["drawn by results"] == "4 of 20: tpe learns from 9 results on (search.startup)"
+    assert "drawn by results" not in dict(forecast(load_sweep(EXAMPLES / "qmc.yaml"), 2, tmp_path).rows())
 
 
 @pytest.mark.parametrize("limit", ["PATIENCE", "MEMORY_SHARE"])

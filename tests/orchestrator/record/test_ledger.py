@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import math
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -213,11 +214,20 @@ def test_a_second_sweep_does_not_overwrite_the_first(folder: Path) -> None:
 
 def test_a_folder_without_ledger_is_no_sweep(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    for path in (tmp_path, tmp_path / "missing", tmp_path / "file", tmp_path / "file" / "below"):
+    (tmp_path / "sweeps" / "quickstart").mkdir(parents=True)
+    (tmp_path / "sweeps" / "quickstart" / LEDGER_FILE).touch()
+    said = {
+        tmp_path: "holds no sweep: there is no events.jsonl in it",
+        tmp_path / "missing": "does not exist",
+        tmp_path / "sweeps" / "quikstart": f"does not exist; did you mean {tmp_path / 'sweeps' / 'quickstart'}?",
+        tmp_path / "file": "is a file; a sweep is a folder",
+        tmp_path / "file" / "below": "does not exist",
+    }
+    for path, why in said.items():
         for read in (read_records, Ledger.open):
-            with pytest.raises(NotASweep, match=f"{path} holds no sweep"):
+            with pytest.raises(NotASweep, match=re.escape(f"{path} {why}") + "$"):
                 read(path)
-    assert sorted(tmp_path.iterdir()) == [tmp_path / "file"]
+    assert sorted(tmp_path.iterdir()) == [tmp_path / "file", tmp_path / "sweeps"]
 
 
 def test_a_file_in_place_of_the_folder_is_named(tmp_path: Path) -> None:

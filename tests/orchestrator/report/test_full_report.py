@@ -30,7 +30,9 @@ def test_terminal_says_what_was_selected_and_what_was_not_used(small_sweep, full
     rows = [line.split() for line in text.splitlines()]
     first = next(row for row in rows if len(row) > 8 and row[0] == "1")
     best = read_summary(small_sweep.folder).rows[0]
-    assert first[1:5] == [best.config_id, "none", "16", "0.0001"] and first[5] == f"{best.score:#.3g}"
+    assert (
+        first[1:6] == [f"#{best.number}", best.config_id, "none", "16", "0.0001"] and first[6] == f"{best.score:#.3g}"
+    )
 
 
 @pytest.mark.parametrize("width", [80, 100, WIDE, 200])

@@ -68,16 +68,16 @@ def test_the_table_has_the_first_configurations_with_quartiles_where_there_is_ro
     text = short_text(twelve, width)
     heading, lines = table_of(text)
     values = ["dropout", "lr", "trained", "selection", "test", "reach", "failed"]
-    assert heading == ["#", "configuration", *values]
+    assert heading == ["rank", "label", *(["config_id"] if width > 80 else []), *values]
     assert "... and 6 more in report.csv" in text
     for line, row in zip(lines, twelve.rows[:6], strict=True):
         cells = [three_digits(at.median) for at in (row.trained, row.selection, row.test)]
         quartiles = [
             f"[{three_digits(at.q25)},{three_digits(at.q75)}]" for at in (row.trained, row.selection, row.test)
         ]
-        assert line[:2] == [str(row.rank), row.config_id] and line[-1] == str(row.seeds_failed)
+        assert line[:2] == [str(row.rank), f"#{row.number}"] and line[-1] == str(row.seeds_failed)
         shown = [one for both in zip(cells, quartiles, strict=True) for one in both] if width > 80 else cells
-        assert line[4:-2] == shown
+        assert line[heading.index("trained") : -2] == shown
 
 
 def test_what_does_not_fit_is_named_and_everything_fits_a_log(tmp_path, synthetic_sweep, simple_curve, short_text):
@@ -104,10 +104,12 @@ def test_what_does_not_fit_is_named_and_everything_fits_a_log(tmp_path, syntheti
     heading, lines = table_of(text)
     left_out = set(re.search(r"Not shown: (.*) \(see report\.csv\)", text)[1].split(", "))
     assert left_out and left_out | set(heading) >= names and not left_out & set(heading)
-    assert {"#", "trained", "selection", "test"} <= set(heading) and {len(line) for line in lines} == {len(heading)}
+    assert {"rank", "label", "trained", "selection", "test"} <= set(heading) and {len(line) for line in lines} == {
+        len(heading)
+    }
     assert max(map(len, text.splitlines())) <= 80
     log = short_text(result)
-    assert set(table_of(log)[0]) >= names | {"configuration"} and "Not shown" not in log
+    assert set(table_of(log)[0]) >= names | {"label"} and "Not shown" not in log
 
 
 def test_the_score_has_a_column_where_it_is_no_median_of_means(tmp_path, synthetic_sweep, short_text):
@@ -178,6 +180,7 @@ def test_confirmed_scores_stand_beside_those_of_the_search(twelve, short_text):
     rows = [
         ConfirmedRow(
             config_id=row.config_id,
+            number=row.number,
             values=row.values,
             search_rank=row.rank,
             search=row.selection,
@@ -204,8 +207,11 @@ def test_confirmed_scores_stand_beside_those_of_the_search(twelve, short_text):
     at = lines.index(f"{one.sentence}.")
     first = twelve.rows[0].selection
     score = f"{three_digits(first.median)} [{three_digits(first.q25)}, {three_digits(first.q75)}]"
-    assert lines[at + 1] == f"  #1: search score {score}, confirmed score 0.500 [0.400, 0.600]"
-    assert lines[at + 3].startswith("  #3: ") and lines[at + 4] == "  ... and 2 more in confirmed.csv"
+    assert lines[at + 1] == f"  #{twelve.rows[0].number}: search score {score}, confirmed score 0.500 [0.400, 0.600]"
+    assert (
+        lines[at + 3].startswith(f"  #{twelve.rows[2].number}: ")
+        and lines[at + 4] == "  ... and 2 more in confirmed.csv"
+    )
 
 
 def test_an_unfinished_sweep_shows_what_is_finished(tmp_path, synthetic_sweep, short_text):
@@ -234,7 +240,7 @@ def test_one_configuration_has_no_effects(tmp_path, synthetic_sweep, simple_curv
     result = summary(synthetic_sweep(tmp_path / "one", [{}], 3, simple_curve))
     text = short_text(result, 80)
     heading, lines = table_of(text)
-    assert heading == ["#", "configuration", "trained", "selection", "test", "reach"] and len(lines) == 1
+    assert heading == ["rank", "label", "trained", "selection", "test", "reach"] and len(lines) == 1
     assert "effect" not in text and "instead of" not in text and len(text.splitlines()) < 15
 
 

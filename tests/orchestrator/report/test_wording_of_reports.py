@@ -53,7 +53,7 @@ def test_best_is_said_only_with_its_selection_lengths_and_the_test_number(small_
     assert len(claims) == 4, claims  # terminal, every table, page, MLflow's note
     for claim in claims:
         assert len(CLAIM.findall(claim)) == 1
-        assert re.match(r"Best on lengths 6-7, the lengths it was selected on: `?" + first.config_id, claim)
+        assert re.match(r"Best on lengths 6-7, the lengths it was selected on: `?#" + str(first.number), claim)
         assert f"on the trained lengths 1-5: {first.trained.median:#.3g} [" in claim
         assert f"on the test lengths 8-11, not used to select it: {first.test.median:#.3g} [" in claim
 

@@ -343,3 +343,17 @@ def test_a_signal_waits_for_the_record_that_is_being_written():
             done.append("end")
         with pytest.raises(KeyboardInterrupt):
             interrupts.check()
+
+
+def test_a_sweep_of_the_storage_folder_is_found_by_its_name(lengthwise, tiny, tmp_path, monkeypatch):
+    storage = tmp_path / "kept"
+    monkeypatch.setenv("LENGTHWISE_STORAGE", str(storage))
+    assert lengthwise("run", tiny, "--set", "search.configurations=1", "--set", "seeds=1").returncode == 0
+    monkeypatch.chdir(tmp_path)
+    for verb in ("status", "resume"):
+        done = lengthwise(verb, "tiny")
+        assert done.returncode == 0 and str(storage / "tiny") in done.stdout, done.stderr
+    wrong = lengthwise("status", "tyni")
+    assert (wrong.returncode, wrong.stderr) == (2, f"tyni does not exist; did you mean {storage / 'tiny'}?\n")
+    wrong = lengthwise("status", "sweeps/nope")
+    assert (wrong.returncode, wrong.stderr) == (2, "sweeps/nope does not exist\n")

@@ -128,9 +128,10 @@ def test_an_end_of_file_in_a_pack_is_an_exception_of_its_own(tmp_path, monkeypat
     thread.start()
     theirs.close()
     mine.send_bytes(work.encode())
-    assert mine.recv_bytes().startswith(b"XEOFError: the corpus ends early")
+    message = mine.recv_bytes()
     mine.close()
     thread.join(60)
+    assert message[:1] == b"X" and json.loads(message[1:])["said"].startswith("EOFError: the corpus ends early")
     assert codes == [0], "the end of the driver ends the worker"
 
 

@@ -3,6 +3,8 @@
 import shutil
 from pathlib import Path
 
+import pytest
+
 from orchestrator.plan.own_code import import_for
 from orchestrator.record.kept_code import keep
 from orchestrator.record.ledger import Ledger
@@ -92,3 +94,36 @@ def records_code(folder: Path) -> dict:
     from orchestrator.record.records import read_first_record
 
     return read_first_record(folder).fields["code"][0]
+
+
+FAULTY = '''
+    def rows(self, logits_MBTV, batch, lengths):
+        """As it should be, but for a fault that only shows when all samples are there."""
+        found = super().rows(logits_MBTV, batch, lengths)
+        return found if batch.tokens.shape[1] < 10 else self.stumble(found)
+
+    def stumble(self, found):
+        """The fault."""
+        raise ValueError("the seventh word is missing")
+'''
+
+
+@pytest.mark.parametrize("scheduler", ["inline", pytest.param("local", marks=pytest.mark.long)])
+def test_an_exception_of_ones_own_code_is_shown_at_once_and_with_its_traceback(
+    lengthwise, study: Path, tmp_path: Path, records, own_code_forgotten: None, scheduler: str
+) -> None:
+    with (study / "my_tasks.py").open("a") as file:
+        file.write(FAULTY)
+    one = ("--set", "search.configurations=1", "--set", f"resources.scheduler={scheduler}")
+    done = lengthwise("run", study / "own.yaml", "--storage", tmp_path, *one)
+    assert done.returncode == 1, done.stdout + done.stderr
+    folder = tmp_path / "tiny"
+    (attempt,) = records(folder, "attempt")
+    said = "ValueError: the seventh word is missing ("
+    assert attempt.fields["error"].startswith(said) and "my_tasks.py:" in attempt.fields["error"]
+    trace = attempt.fields["trace"]
+    assert trace.startswith("Traceback (most recent call last):\n") and "in stumble" in trace and "in rows" in trace
+    assert "orchestrator/running" not in trace.replace("orchestrator/running/trainable.py", "")
+    shown = lengthwise("status", folder, "--trace")
+    assert shown.returncode == 0 and "in stumble" in shown.stdout and said in shown.stdout
+    assert f"lengthwise status {folder} --trace" in done.stdout and "in stumble" not in done.stdout

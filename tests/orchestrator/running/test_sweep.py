@@ -15,7 +15,9 @@ from orchestrator.record.curves import read_curves
 from orchestrator.record.ledger import Ledger
 from orchestrator.record.records import LEDGER_FILE, read_records
 from orchestrator.record.state import SweepState
+from orchestrator.report.tables import headlines
 from orchestrator.results.objective import score_configurations, score_members
+from orchestrator.results.summarise import summary
 from orchestrator.running import driver as driver_module
 from orchestrator.running.meter import Meter, best_configuration, status_rows
 
@@ -103,6 +105,10 @@ def test_tpe_waits_for_a_generation_and_survives_a_restart(stage):
     assert list(whole.draws) == list(range(6))
     kinds = [record.kind for record in read_records(whole.folder)]
     assert kinds.index("score") < [i for i, kind in enumerate(kinds) if kind == "configuration"][2]
+
+    result = summary(whole)
+    assert result.informed == (4, 6)
+    assert "Drawn by tpe: 4 of 6 configurations by results, the others at random" in headlines(result)
 
     broken = stage("tpe broken", *overrides)
     deaths = []

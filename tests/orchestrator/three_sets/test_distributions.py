@@ -10,7 +10,7 @@ from mlflow.tracking import MlflowClient
 from rich.console import Console
 
 from orchestrator.confirm import confirm
-from orchestrator.plan.soundness import build_sample
+from orchestrator.plan.soundness import build_sample, load_checked
 from orchestrator.preview.forecast import forecast
 from orchestrator.record.curves import read_curves
 from orchestrator.record.ledger import Ledger
@@ -164,3 +164,10 @@ def test_plan_and_validate_name_the_distributions(study, lengthwise_says):
         text for label, text in forecast(load_sweep(study), None, study.parent).rows() if label == "evaluated at"
     ]
     assert line == "1-4; hard: 3-4; long: 5-7"
+
+
+def test_the_first_distribution_may_be_called_by_its_name(study):
+    spec = load_checked(study, ["objective.metric=accuracy.iid", "objective.lengths=[4]"])
+    assert spec.objective.metric == "accuracy"
+    assert spec == load_checked(study, ["objective.metric=accuracy", "objective.lengths=[4]"])
+    assert load_checked(study).objective.metric == "accuracy.hard"

@@ -12,4 +12,4 @@ def test_names():
 
 def test_runs_are_named_by_configuration_number(small_sweep):
     names = {row.number: run_name(row) for row in summary(small_sweep).rows}
-    assert names[1].startswith("configuration 1: ") and "norm pre" in names[1] and "batch 32" in names[1]
+    assert names[1].startswith("#1: ") and "norm pre" in names[1] and "batch 32" in names[1]

@@ -1,0 +1,39 @@
+"""One name for a configuration: what everything shows is what every command takes."""
+
+import pytest
+
+from orchestrator.errors import UserError
+from orchestrator.record.labels import find_configuration
+from orchestrator.wording import label
+
+
+@pytest.fixture
+def state(tmp_path, synthetic_sweep, simple_curve):
+    return synthetic_sweep(
+        tmp_path / "labels", [{"model.norm": norm} for norm in ("none", "pre", "post")], 1, simple_curve
+    )
+
+
+def test_label_number_config_id_and_the_start_of_it_are_one_configuration(state):
+    for one in state.configurations.values():
+        names = (label(one.number), one.number, str(one.number), f" #{one.number} ", one.config_id, one.config_id[:6])
+        assert {find_configuration(state, name).config_id for name in names} == {one.config_id}
+
+
+def test_the_number_of_a_repeated_draw_stands_for_the_first(state):
+    first = next(iter(state.draws.values()))
+    state.draws[7] = first
+    assert find_configuration(state, "#7").config_id == first.config_id
+
+
+def test_a_name_of_none_or_of_several_is_refused(state):
+    with pytest.raises(UserError, match=r"no configuration #9; allowed: #0 to #2, a config_id, or the start of one"):
+        find_configuration(state, "#9")
+    one = next(iter(state.configurations))
+    with pytest.raises(UserError, match=f"did you mean {one}"):
+        find_configuration(state, one[:-1] + "_")
+    with pytest.raises(UserError, match="no configuration"):
+        find_configuration(state, one[:3] + "x")
+    state.configurations[one[:8] + "zzzz"] = state.configurations[one]
+    with pytest.raises(UserError, match=f"{one[:8]} is the start of several configurations: #0"):
+        find_configuration(state, one[:8])

@@ -1,0 +1,106 @@
+"""How the end of a pack is worded, kept and shown: which exceptions come again, and the tracebacks of the ledger."""
+
+import linecache
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from orchestrator.record.ledger import Ledger
+from orchestrator.record.state import SweepState
+from orchestrator.running import trainable
+from orchestrator.running.meter import NO_TRACE, trace_lines
+from orchestrator.running.protocol import LONGEST_TRACE, explain
+from orchestrator.running.scheduler import Recorder
+from orchestrator.running.trainable import PackRaised, encode_work, run_pack
+
+MINE = "/home/me/study/my_tasks.py"
+
+
+def raised_in_mine(error: BaseException) -> BaseException:
+    """The exception, raised by code that claims to stand in my module."""
+    source = "def score(error):\n    raise error\n"
+    linecache.cache[MINE] = len(source), None, source.splitlines(True), MINE
+    names: dict[str, Any] = {}
+    exec(compile(source, MINE, "exec"), names)
+    try:
+        names["score"](error)
+    except BaseException as caught:
+        return caught
+    raise AssertionError
+
+
+@pytest.mark.parametrize(
+    ("error", "again"),
+    [
+        (ValueError("no"), False),
+        (KeyError("loss"), False),
+        (RuntimeError("shapes differ"), False),
+        (OSError("the file system is away"), True),
+        (MemoryError(), True),
+    ],
+)
+def test_what_code_of_ones_own_raises_comes_again_unless_the_machine_did_it(error: Exception, again: bool) -> None:
+    found = explain(raised_in_mine(error), own={MINE})
+    assert found.again is again
+    assert f"{type(error).__name__}" in found.said and f"({MINE}:2)" in found.said
+    assert found.trace is not None and "raise error" in found.trace
+    assert explain(raised_in_mine(error), own={"/home/me/study/others.py"}).again
+
+
+def test_of_a_long_traceback_the_end_is_kept() -> None:
+    found = explain(raised_in_mine(ValueError("x" * LONGEST_TRACE + "the end")))
+    assert found.trace is not None and len(found.trace) == LONGEST_TRACE and found.trace.endswith("the end\n")
+
+
+class Told:
+    """A driver that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[Any, ...]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *what: self.calls.append((name, *what))
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_under_ray_an_exception_of_ones_own_code_ends_the_pack_and_another_is_raised_as_text(
+    tmp_path, monkeypatch, own: bool
+) -> None:
+    def train_pack(work: Any, reporter: Any) -> None:
+        raise raised_in_mine(ValueError("the seventh word is missing"))
+
+    reported: list[dict[str, Any]] = []
+    monkeypatch.setattr(trainable, "train_pack", train_pack)
+    monkeypatch.setattr(trainable, "own_files", lambda code: {MINE} if own else set())
+    monkeypatch.setattr("ray.tune.report", reported.append)
+    work = encode_work([], [], code=[], cpus=1, watchdog_seconds=60, folder=str(tmp_path), pack_id="p1")
+    driver = Told()
+    if not own:
+        with pytest.raises(PackRaised) as caught:
+            run_pack({"pack_id": "p1", "work": work})
+        assert caught.value.said.startswith("ValueError: the seventh") and "in score" in caught.value.trace
+        assert not reported
+        return
+    run_pack({"pack_id": "p1", "work": work})
+    recorder, pack = Recorder(driver), SimpleNamespace(config={"pack_id": "p1", "work": work})
+    recorder.on_trial_result(1, [], pack, reported[0])
+    recorder.on_trial_complete(2, [], pack)
+    ((name, pack_id, said, trace),) = driver.calls
+    assert (name, pack_id) == ("failed", "p1") and said.startswith("ValueError: the seventh") and "in score" in trace
+
+
+def test_tracebacks_are_shown_once_each_with_the_packs_they_ended(tmp_path, synthetic_sweep, simple_curve) -> None:
+    values = [{"model.norm": "none"}, {"model.norm": "pre"}]
+    folder = tmp_path / "dying"
+    state = synthetic_sweep(folder, values, 1, simple_curve, ended=False)
+    assert trace_lines(state) == ["no pack has died: there is no traceback"]
+    first, second = list(state.packs)[:2] if len(state.packs) > 1 else [*state.packs] * 2
+    with Ledger.open(folder) as ledger:
+        for pack_id in (first, second):
+            ledger.append("attempt", pack_id=pack_id, attempt=1, error="ValueError: no", trace="Traceback:\n  mine\n")
+        ledger.append("attempt", pack_id=first, attempt=2, error="killed")  # as 0.1.0 recorded all of them
+    lines = trace_lines(SweepState.load(folder))
+    assert lines.count("  mine") == 1 and NO_TRACE in lines
+    assert any(line.startswith("2 attempts of ") and line.endswith("ValueError: no") for line in lines)
+    assert lines[-2:] == [f"1 attempt of 1 pack ({first}): killed", NO_TRACE]
