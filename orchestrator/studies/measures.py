@@ -187,7 +187,9 @@ def paired_effect(first: pd.DataFrame, second: pd.DataFrame, on: Sequence[str] =
     """The effect first - second over rows that agree in `on`; rows with a failed member are counted and left out.
 
     The units are the configurations of `first` where there are at least four. With fewer they are the seeds: members
-    of one seed share data and start, in whatever configuration.
+    of one seed share the random numbers of their start and of their data. Their inputs are the same where the task
+    draws them alike: not at other batch sizes, and not between sampled and soft targets of set complement, which draw
+    one token more of each row.
     """
     both = first.merge(second, on=list(on), suffixes=("", "_other"), validate="one_to_one")
     both = both.assign(difference=both["value"] - both["value_other"])
