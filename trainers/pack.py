@@ -40,6 +40,7 @@ class Pack:
         self.form: str = self.model.form_used(self.task)
         self.layout = Layout(self.model.parameters(self.task))
         self.decay_mask = self.layout.decay_mask(device)
+        self.least = self.layout.least(device, self.dtype)
         seeds = sorted({member.seed for member in members})
         self.seeds_S = torch.tensor(seeds, dtype=torch.int64, device=device)
         order = [seeds.index(member.seed) for member in members]

@@ -14,7 +14,8 @@ from trainers.random import Stream
 class Parameter:
     """A named parameter of one member; `decay`: whether weight decay acts on it.
 
-    Its entries start as normal(mean, std^2), or `uniform` with that mean and standard deviation.
+    Its entries start as normal(mean, std^2), or `uniform` with that mean and standard deviation. None of them is ever
+    below `least`: what would be is set to it, at the start and after every update.
     """
 
     name: str
@@ -23,6 +24,7 @@ class Parameter:
     mean: float = 0.0
     uniform: bool = False
     decay: bool = True
+    least: float = -math.inf
 
     @property
     def size(self) -> int:
@@ -36,10 +38,12 @@ class Parameter:
         return self.mean + self.std * stream.normal(site, (self.size,))
 
 
-def uniform_parameter(name: str, shape: tuple[int, ...], low: float, high: float, *, decay: bool = True) -> Parameter:
+def uniform_parameter(
+    name: str, shape: tuple[int, ...], low: float, high: float, *, decay: bool = True, least: float = -math.inf
+) -> Parameter:
     """A parameter whose entries start uniform in [low, high)."""
     std = (high - low) / math.sqrt(12.0)
-    return Parameter(name=name, shape=shape, std=std, mean=(low + high) / 2, uniform=True, decay=decay)
+    return Parameter(name=name, shape=shape, std=std, mean=(low + high) / 2, uniform=True, decay=decay, least=least)
 
 
 class Layout:
@@ -83,6 +87,10 @@ class Layout:
             given[p.name].reshape(len(seeds_S), -1) if p.name in given else p.initial(stream, site)
             for site, p in enumerate(self.parameters)
         ]
+        pieces = [
+            piece if math.isinf(p.least) else piece.clamp(min=p.least)
+            for p, piece in zip(self.parameters, pieces, strict=True)
+        ]
         return torch.cat(pieces, dim=1).to(dtype)
 
     def decay_mask(self, device: torch.device) -> Tensor | None:
@@ -90,3 +98,9 @@ class Layout:
         if all(p.decay for p in self.parameters):
             return None
         return torch.cat([torch.full((p.size,), float(p.decay)) for p in self.parameters]).to(device)
+
+    def least(self, device: torch.device, dtype: torch.dtype) -> Tensor | None:
+        """The least value of every entry, (P,). None: none has one."""
+        if all(math.isinf(p.least) for p in self.parameters):
+            return None
+        return torch.cat([torch.full((p.size,), p.least, dtype=dtype) for p in self.parameters]).to(device)

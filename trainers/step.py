@@ -110,6 +110,8 @@ def learn(pack: Pack, state: State, batches: Sequence[Batch]) -> None:
         theta, m, v = adamw(state.theta, gradient, state.m, state.v, step, rate, pack.decay_mask, pack.h)
     else:
         theta, m, v = gradient_descent(state.theta, gradient, rate, pack.decay_mask, pack.h), state.m, state.v
+    if pack.least is not None:
+        theta = torch.maximum(theta, pack.least)
     loss_M, going_M = loss_M.double(), state.failed_at < 0
     alive = going_M & torch.isfinite(loss_M + theta.abs().add_(v).sum(dim=1))
     on = None if _everyone(alive) else alive[:, None]

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from orchestrator.errors import NotASweep, UserError
-from trainers.errors import nearest
+from search_spaces import nearest_name
 
 LEDGER_FILE = "events.jsonl"
 STORAGE_VARIABLE = "LENGTHWISE_STORAGE"
@@ -42,7 +42,7 @@ def no_sweep(folder: Path) -> NotASweep:
     if folder.exists() and not folder.is_dir():
         said = "is a file; a sweep is a folder"
     beside = [*sweep_folders(folder.parent), *(sweep_folders(default_storage()) if len(folder.parts) == 1 else [])]
-    hint = nearest(folder.name, [one.name for one in beside])
+    hint = nearest_name(folder.name, [one.name for one in beside])
     meant = next((f"; did you mean {one}?" for one in beside if one.name == hint), "")
     return NotASweep(f"{folder} {said}{meant}")
 

@@ -156,9 +156,12 @@ def generalization_length(
     return int(reached)
 
 
-def area_beyond(lengths: Sequence[int], median_values: Sequence[float], trained_lengths: Iterable[int]) -> float:
-    """Return the mean of the median over the lengths beyond the longest trained one; NaN when there are none."""
-    longest = max(trained_lengths)
+def area_beyond(lengths: Sequence[int], median_values: Sequence[float], used: Iterable[int]) -> float:
+    """Return the mean of the median over the lengths beyond the longest one `used`; NaN when there are none.
+
+    Used are lengths that were trained on, and those that configurations were selected by.
+    """
+    longest = max(used)
     beyond = [value for length, value in zip(lengths, median_values, strict=True) if length > longest]
     return float(np.mean(beyond)) if beyond else math.nan
 

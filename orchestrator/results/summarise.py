@@ -149,7 +149,9 @@ def _row(
         generalization_length=None
         if objective.threshold is None
         else generalization_length(band.lengths, band.median, objective.threshold, objective.direction),
-        area_beyond=area_beyond(band.lengths, band.median, groups.trained) if groups.trained else None,
+        area_beyond=area_beyond(band.lengths, band.median, (*groups.trained, *groups.selection))
+        if groups.trained
+        else None,
     )
 
 

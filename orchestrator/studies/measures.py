@@ -179,8 +179,10 @@ def paired_effect(
 ) -> Effect:
     """The effect first - second over rows that agree in `on`; rows with a failed member are counted and left out.
 
-    The units are the seeds, since members of one seed share data and start, in whatever configuration; with `unit`
-    "config_id" they are the configurations, for a search that drew them at random.
+    The units are the seeds: members of one seed share the random numbers of their start and of their data, in whatever
+    configuration. Their inputs are the same where the task draws them alike: not at other batch sizes, and not between
+    sampled and soft targets of set complement, which draw one token more of each row. With `unit` "config_id" the units
+    are the configurations, for a search that drew them at random.
     """
     both = first.merge(second, on=list(on), suffixes=("", "_other"), validate="one_to_one")
     both = both.assign(difference=both["value"] - both["value_other"])

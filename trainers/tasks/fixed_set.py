@@ -62,11 +62,16 @@ def _shuffled(seeds_S: Tensor, epoch_SB: Tensor, place_SB: Tensor, size: int) ->
     keys = _words(seeds_S, epoch_SB, _ORDER, -(-2 * _TURNS // 4))
     x = place_SB
     for turn in range(_TURNS):
-        partner = ((keys[..., 2 * turn] * size) >> 32) - x
+        partner = _scaled(keys[..., 2 * turn], size) - x
         partner = torch.where(partner < 0, partner + size, partner)
         mixed = _mixed(torch.maximum(x, partner), keys[..., 2 * turn + 1])
         x = torch.where((mixed & 1) == 1, partner, x)
     return x
+
+
+def _scaled(word: Tensor, size: int) -> Tensor:
+    """floor(word * size / 2^32) of a 32-bit word and a size up to 2^32, whose product would overflow int64."""
+    return ((word >> 16) * size + (((word & 0xFFFF) * size) >> 16)) >> 16
 
 
 def _mixed(x: Tensor, key: Tensor) -> Tensor:

@@ -218,7 +218,7 @@ def test_generalization_length_by_brute_force(curve: dict[int, float], threshold
     assert generalization_length(list(curve), list(curve.values()), threshold, direction) == expected
 
 
-def test_area_beyond_is_the_mean_past_the_longest_trained_length() -> None:
+def test_area_beyond_is_the_mean_past_the_longest_length_that_was_used() -> None:
     assert area_beyond([7, 5, 6, 1], [3.0, 100.0, 1.0, 100.0], (1, 2, 5)) == 2.0
     assert math.isnan(area_beyond([1, 5], [1.0, 1.0], (5,)))
     assert math.isnan(area_beyond([6, 7], [1.0, math.nan], (5,)))

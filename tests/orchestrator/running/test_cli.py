@@ -45,8 +45,8 @@ def test_bad_input_is_one_message_and_nothing_is_written(lengthwise, tiny, tmp_p
     refused(lengthwise("run", tiny, "--storage", storage), "tiny.yaml:4: model.width", "tiny.yaml:6: training.steps")
     refused(lengthwise("run", tmp_path / "absent.yaml", "--storage", storage), "there is no such file")
     refused(lengthwise("run", tiny, "--name", "../evil", "--storage", storage), "--name")
-    refused(lengthwise("resume", tmp_path / "nothing"), "holds no sweep")
-    refused(lengthwise("status", tmp_path / "nothing"), "holds no sweep")
+    refused(lengthwise("resume", tmp_path / "nothing"), "nothing does not exist")
+    refused(lengthwise("status", tmp_path / "nothing"), "nothing does not exist")
     refused(lengthwise("list", "taks"), "did you mean task?")
     assert not storage.exists() and not (tmp_path / "nothing").exists()
 
@@ -290,7 +290,7 @@ def test_progress_in_a_log_is_a_line_that_says_something_new(capsys):
         progress.show(snapshot(seeds_failed=4))
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 2
-    for text in ("configurations 1/6", "seeds failed 3", "best so far 0.1234 (configuration 4)", "2,500 per second"):
+    for text in ("configurations 1/6", "seeds failed 3", "best so far 0.1234 (#4)", "2,500 per second"):
         assert text in lines[0]
     assert "elapsed 1 min 15 s" in lines[0] and "time left about 3 min 45 s" in lines[0]
 
@@ -347,13 +347,12 @@ def test_a_signal_waits_for_the_record_that_is_being_written():
 
 def test_a_sweep_of_the_storage_folder_is_found_by_its_name(lengthwise, tiny, tmp_path, monkeypatch):
     storage = tmp_path / "kept"
-    monkeypatch.setenv("LENGTHWISE_STORAGE", str(storage))
+    monkeypatch.setitem(lengthwise.environment, "LENGTHWISE_STORAGE", str(storage))
     assert lengthwise("run", tiny, "--set", "search.configurations=1", "--set", "seeds=1").returncode == 0
-    monkeypatch.chdir(tmp_path)
     for verb in ("status", "resume"):
         done = lengthwise(verb, "tiny")
         assert done.returncode == 0 and str(storage / "tiny") in done.stdout, done.stderr
-    wrong = lengthwise("status", "tyni")
-    assert (wrong.returncode, wrong.stderr) == (2, f"tyni does not exist; did you mean {storage / 'tiny'}?\n")
+    wrong = lengthwise("status", "tinny")
+    assert (wrong.returncode, wrong.stderr) == (2, f"tinny does not exist; did you mean {storage / 'tiny'}?\n")
     wrong = lengthwise("status", "sweeps/nope")
     assert (wrong.returncode, wrong.stderr) == (2, "sweeps/nope does not exist\n")

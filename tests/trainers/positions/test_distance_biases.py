@@ -9,16 +9,19 @@ import torch
 from tests.trainers.positions.passes import bias_of, noise, pass_of, sizes
 from trainers.batch import Batch
 from trainers.config import registry
+from trainers.config.member import MemberConfig
 from trainers.errors import ConfigError
 from trainers.models import attention as attention_module
 from trainers.models.attention import attention
 from trainers.models.decoder import Decoder
 from trainers.models.encoder import Encoder
-from trainers.parameters import Layout
+from trainers.pack import Pack, State
+from trainers.parameters import Layout, Parameter
 from trainers.positions.alibi import Alibi
 from trainers.positions.fire import Fire
 from trainers.positions.kerple import Kerple
 from trainers.positions.t5 import T5
+from trainers.step import gradients, sampled, step_once
 from trainers.tasks.arithmetic.padded_addition import PaddedAddition
 
 M, B, H, T, K = 2, 3, 4, 7, 4
@@ -114,12 +117,37 @@ def test_kerple_falls_by_the_logarithm_and_clamps() -> None:
                     assert float(got[m, h, i, j]) == pytest.approx(-a * math.log(1 + b * abs(i - j)))
 
 
-def test_kerple_starts_uniform() -> None:
+@pytest.mark.parametrize("optimizer", ["adamw", "gradient_descent"])
+def test_kerple_below_its_bound_is_set_to_it_and_goes_on_learning(optimizer: str) -> None:
+    """As in the authors' code: the weights are bounded, so that a head at the bound has a gradient and can leave it."""
+    sections = {
+        "task": {"name": "padded_addition"},
+        "model": {"name": "decoder", "layers": 1, "width": 8, "heads": 2, "position": "kerple"},
+        "training": {"steps": 4, "batch_size": 4, "learning_rate": 0.05, "optimizer": optimizer, "compile": False},
+    }
+    pack = Pack([MemberConfig.from_dict({**sections, "seed": seed}) for seed in range(2)], torch.device("cpu"))
+    state = State.initial(pack)
+    r2 = pack.layout.views(state.theta)["kerple.r2"]
+    r2.copy_(torch.full_like(r2, 0.01))
+    gradient, _ = gradients(pack, state.theta, sampled(pack, state.step + 1, 4), state.step + 1)
+    assert (pack.layout.views(gradient)["kerple.r2"] != 0).all(), "a head at the bound learns"
+    for _ in range(4):
+        step_once(pack, state)
+        for name in ("kerple.r1", "kerple.r2"):
+            assert (pack.layout.views(state.theta)[name] >= np.float32(0.01)).all()
+    assert (pack.layout.views(state.theta)["kerple.r2"] > np.float32(0.01)).any() or optimizer == "gradient_descent"
+    everything = Layout([Parameter(name="a", shape=(2,), std=1.0), *Kerple().parameters(sizes(T, 1, K))])
+    least = everything.least(torch.device("cpu"), torch.float64)
+    assert least is not None and least.tolist() == [-math.inf, -math.inf, 0.01, 0.01]
+    assert Layout([Parameter(name="a", shape=(2,), std=1.0)]).least(torch.device("cpu"), torch.float64) is None
+
+
+def test_kerple_starts_uniform_and_not_below_its_bound() -> None:
     layout = Layout(Kerple().parameters(sizes(T, 4000, K)))
     views = layout.views(layout.initial(torch.tensor([3]), torch.float64))
     for name, high in (("kerple.r1", 2.0), ("kerple.r2", 1.0)):
         values = views[name].numpy() / high
-        assert 0 <= values.min() < 0.01 and 0.99 < values.max() < 1
+        assert values.min() * high == np.float32(0.01) and 0.99 < values.max() < 1
         np.testing.assert_allclose(np.quantile(values, [0.25, 0.5, 0.75]), [0.25, 0.5, 0.75], atol=0.03)
     assert all(not parameter.decay for parameter in layout.parameters)
 

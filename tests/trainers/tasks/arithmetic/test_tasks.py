@@ -15,7 +15,7 @@ from trainers.tasks.arithmetic import carry_chains
 from trainers.tasks.arithmetic.digits import cascade_length, to_integers
 from trainers.tasks.arithmetic.padded_addition import PaddedAddition
 from trainers.tasks.arithmetic.padded_multiplication import PaddedMultiplication
-from trainers.tasks.fixed_set import FixedSet, visited
+from trainers.tasks.fixed_set import FixedSet, _scaled, visited
 from trainers.tasks.supervised import IGNORED
 from trainers.trial import mean_loss, scores_of
 
@@ -313,6 +313,16 @@ def test_the_order_of_an_epoch_is_a_fair_shuffle() -> None:
     follows = np.bincount((laps[:, :-1] * size + laps[:, 1:]).flatten().numpy(), minlength=size**2).reshape(size, size)
     assert not follows.diagonal().any()
     assert scipy.stats.chisquare(follows[~np.eye(size, dtype=bool)]).pvalue > 1e-4
+
+
+@pytest.mark.parametrize("size", [2**31 - 1, 2**31 + 1, 3 * 2**30 + 7, 2**32 - 1])
+def test_an_order_of_very_many_samples_stays_among_them(size: int) -> None:
+    """Products of a 32-bit word and such a size do not fit in 64 bits with a sign."""
+    order = torch.cat([visited(stream(3, step=step), 512, size) for step in (1, 2, 2**20)], dim=1)
+    assert 0 <= int(order.min()) and int(order.max()) < size
+    assert len(order.unique()) == order.numel(), "no sample comes twice in an epoch"
+    words = torch.tensor([0, 1, 2**16, 2**31, 2**32 - 1])
+    assert _scaled(words, size).tolist() == [word * size >> 32 for word in words.tolist()]
 
 
 @pytest.mark.parametrize("name", ["addition", "product"])
