@@ -1,0 +1,88 @@
+"""What attention costs: time a training step and peak memory of each encoding, as a ratio to RoPE, in one run.
+
+    python tests/benchmarks/attention_cost.py [--device cpu|cuda] [--pairs 128] [--batch 64] [--members 1] [--steps 3]
+
+The model is the mini one of threshold relative attention (arXiv:2503.23174: 4 layers, 4 heads, width 256), trained on
+flip-flops; 128 pairs are its window of 256 tokens. The paper's times are 65.88 min for TRA and 58.73 for RoPE: 1.12.
+Turns of every encoding follow each other; the fastest turn counts. On the CPU each encoding has a process of its own
+for its peak, which is that of the whole process; uncompiled.
+"""
+
+import argparse
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+ENCODINGS = ("rope", "alibi", "nope", "tra", "fox", "cope", "shaw")
+BLOCK = {"norm": "residual", "norm_type": "rms", "mlp": "gated", "biases": ["output", "mlp"], "init": "torch"}
+
+
+def options() -> argparse.Namespace:
+    """What was asked for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    for name, default in (("pairs", 128), ("batch", 64), ("members", 1), ("steps", 3), ("turns", 3)):
+        parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--of", choices=ENCODINGS, help="this one alone, and nothing but its numbers")
+    return parser.parse_args()
+
+
+def measure(encoding: str, asked: argparse.Namespace) -> None:
+    """Print seconds of the fastest turn's step and the peak in MiB."""
+    import torch
+
+    from trainers.config.member import MemberConfig
+    from trainers.pack import Pack, State
+    from trainers.step import stepper
+
+    position = {"name": "rope", "base": 500000} if encoding == "rope" else encoding
+    model = {"name": "decoder", "layers": 4, "width": 256, "heads": 4, **BLOCK, "position": position, "dropout": 0.0}
+    settings = {
+        "task": {"name": "flip_flop", "pairs": asked.pairs},
+        "model": model,
+        "training": {"steps": 100, "batch_size": asked.batch, "learning_rate": 1e-4, "compile": False},
+        "evaluation": {"every": 100, "samples": 1},
+    }
+    members = [MemberConfig.from_dict({**settings, "seed": seed}) for seed in range(asked.members)]
+    pack = Pack(members, torch.device(asked.device))
+    state, step, fastest = State.initial(pack), stepper(pack), float("inf")
+    cuda = asked.device == "cuda"
+    step(state)
+    for _ in range(asked.turns):
+        if cuda:
+            torch.cuda.synchronize()
+        began = time.perf_counter()
+        for _ in range(asked.steps):
+            step(state)
+        if cuda:
+            torch.cuda.synchronize()
+        fastest = min(fastest, (time.perf_counter() - began) / asked.steps)
+    peak = torch.cuda.max_memory_allocated() if cuda else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    print(fastest, peak / 2**20)
+
+
+def main() -> None:
+    """Every encoding in a process of its own, then the table."""
+    asked = options()
+    if asked.of:
+        sys.path.insert(0, str(REPOSITORY))
+        measure(asked.of, asked)
+        return
+    found: dict[str, tuple[float, float]] = {}
+    for encoding in ENCODINGS:
+        command = [sys.executable, __file__, *sys.argv[1:], "--of", encoding]
+        said = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+        found[encoding] = (float(said[0]), float(said[1]))
+        print(f"{encoding}: {found[encoding][0] * 1000:,.0f} ms a step, {found[encoding][1]:,.0f} MiB", flush=True)
+    print(
+        f"\n| encoding | time a step : RoPE, {2 * asked.pairs} tokens, {asked.batch} rows | peak MiB |\n|---|---|---|"
+    )
+    for encoding, (seconds, peak) in found.items():
+        print(f"| {encoding} | {seconds / found['rope'][0]:.2f} | {peak:,.0f} |")
+
+
+if __name__ == "__main__":
+    main()
