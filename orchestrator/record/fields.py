@@ -118,7 +118,7 @@ class _Set(TypedDict):
 
 class _Family(TypedDict):
     label: Text
-    metrics: list[tuple[Text, Number]]
+    metrics: list[tuple[Number, Text]]
 
 
 class _Measured(TypedDict):
