@@ -49,6 +49,11 @@ Configurations = Annotated[
     list[str] | None,
     typer.Option(metavar="CONFIGURATION", help="One to confirm instead of the first ones; may be repeated."),
 ]
+Smoke = Annotated[
+    bool,
+    typer.Option("--smoke", help="Also train every structure for one step and evaluate it once, in this process."),
+]
+Trace = Annotated[bool, typer.Option("--trace", help="Also show the tracebacks of packs that died.")]
 Lengths = Annotated[str | None, typer.Option(help="Evaluated lengths to measure, such as 5,50; by default up to four.")]
 
 
