@@ -35,25 +35,25 @@ def validate(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Sweep files (YAML).")],
     overrides: options.Overrides = None,
     imports: options.Imports = None,
+    smoke: options.Smoke = False,
 ) -> None:
-    """Check sweep files: every line, and every configuration they can draw. Runs nothing and writes nothing."""
-    from orchestrator.plan.soundness import build_sample
+    """Check sweep files: every line, and every configuration they can draw. Writes nothing."""
+    from orchestrator.preview.smoke import found_good
 
-    wrong = 0
+    codes = {0}
     for file in files:
         try:
-            spec = _load(file, overrides, imports=imports)
-            sample = build_sample(spec)
-        except SweepFileError as error:
-            _complain(error.in_full)
-            wrong += 1
+            *warnings, good = found_good(_load(file, overrides, imports=imports), smoked=smoke)
+        except (SweepFileError, LengthwiseError) as error:
+            if os.environ.get(DEBUG_VARIABLE) and not isinstance(error, SweepFileError):
+                raise
+            _complain(error.in_full if isinstance(error, SweepFileError) else f"{file}: {error}")
+            codes.add(2 if isinstance(error, SweepFileError) else error.exit_code)
             continue
-        for warning in sample.warnings:
-            _say(f"warning: {warning}")
-        evaluated = f"; evaluated at lengths {sample.evaluated}" if sample.evaluated else ""
-        _say(f"{file}: good; {sample.built} configurations were built{evaluated}")
-    if wrong:
-        raise typer.Exit(2)
+        for warning in warnings:
+            _say(warning)
+        _say(f"{file}: {good}")
+    raise typer.Exit(max(codes))
 
 
 @app.command()
@@ -174,18 +174,13 @@ def confirm(
 
 
 @app.command()
-def status(
-    folder: options.SweepFolder,
-    trace: Annotated[bool, typer.Option("--trace", help="Also show the tracebacks of packs that died.")] = False,
-) -> None:
+def status(folder: options.SweepFolder, trace: options.Trace = False) -> None:
     """Say where a sweep stands, whether it is running, and its best configuration so far."""
     from orchestrator.record.state import SweepState
     from orchestrator.running.meter import status_rows, trace_lines
 
     state = SweepState.load(folder)
-    _say(aligned(status_rows(state)))
-    for line in trace_lines(state) if trace else ():
-        _say(line)
+    _say("\n".join([aligned(status_rows(state)), *(trace_lines(state) if trace else ())]))
 
 
 @app.command()

@@ -53,6 +53,11 @@ Configurations = Annotated[
 Compared = Annotated[
     str, typer.Argument(metavar="CONFIGURATION", help="Number or config_id; of another sweep: FOLDER/CONFIGURATION.")
 ]
+Smoke = Annotated[
+    bool,
+    typer.Option("--smoke", help="Also train every structure for one step and evaluate it once, in this process."),
+]
+Trace = Annotated[bool, typer.Option("--trace", help="Also show the tracebacks of packs that died.")]
 Lengths = Annotated[str | None, typer.Option(help="Evaluated lengths to measure, such as 5,50; by default up to four.")]
 Source = Annotated[
     Path | None,

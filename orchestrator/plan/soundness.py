@@ -117,6 +117,18 @@ def configurations_of(spec: SweepSpec, draws: Iterable[tuple[int, Mapping[str, A
     return built
 
 
+def drawn_configurations(spec: SweepSpec) -> list[Configuration]:
+    """Every grid point, with as many draws as make SAMPLES configurations; code of the user's own is not tried yet.
+
+    Raises SweepFileError with every problem found.
+    """
+    import_for(spec)
+    findings = spec.findings()
+    built = _collect(spec, [(one.number, one.values) for one in draw_sample(spec, SAMPLES)], findings)
+    findings.raise_any()
+    return built
+
+
 def check(spec: SweepSpec) -> list[Configuration]:
     """Build every configuration of the first generation, so that nothing is left to go wrong on a worker.
 

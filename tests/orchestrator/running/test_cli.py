@@ -356,3 +356,22 @@ def test_a_sweep_of_the_storage_folder_is_found_by_its_name(lengthwise, tiny, tm
     assert (wrong.returncode, wrong.stderr) == (2, f"tinny does not exist; did you mean {storage / 'tiny'}?\n")
     wrong = lengthwise("status", "sweeps/nope")
     assert (wrong.returncode, wrong.stderr) == (2, "sweeps/nope does not exist\n")
+
+
+def test_validate_tries_a_sweep_and_shows_the_lines_of_a_fault(lengthwise, study, own_code_forgotten):
+    good = lengthwise("validate", study / "own.yaml", "--smoke")
+    assert (good.returncode, good.stderr) == (0, "")
+    assert good.stdout.endswith("4 configurations were built; 2 structures trained for a step and evaluated\n")
+    shipped = lengthwise("validate", "search_spaces/quickstart.yaml")
+    assert shipped.returncode == 0 and "trained for a step" not in shipped.stdout
+
+
+def test_a_fault_that_validate_finds_by_trying_is_a_failure_and_no_bad_input(lengthwise, study, own_code_forgotten):
+    with (study / "my_tasks.py").open("a") as file:
+        file.write("\n    def loss(self, logits_MBTV, batch):\n        raise ValueError('no loss')\n")
+    done = lengthwise("validate", study / "own.yaml", "--smoke")
+    assert done.returncode == 1 and done.stdout == "" and "Traceback" not in done.stderr
+    first, place, line = done.stderr.splitlines()
+    assert "configuration #0 cannot take a training step: ValueError: no loss" in first
+    assert place.startswith('  File "') and "my_tasks.py" in place and line.strip() == "raise ValueError('no loss')"
+    assert sorted(path.suffix for path in study.iterdir() if path.is_file()) == [".py", ".py", ".yaml"]

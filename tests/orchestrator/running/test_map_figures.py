@@ -55,7 +55,7 @@ def test_the_ring_is_drawn_as_numpy_computes_it(stage, drawn):
     seed = median_seed(result, rows["ape"])[0]
     figure = drawn[f"maps-{rows['ape'].config_id}.png"]
     title = figure.get_suptitle()
-    assert f"(rank {rows['ape'].rank}, {rows['ape'].config_id}): encoding ape" in title
+    assert f"configuration #{rows['ape'].number} (rank {rows['ape'].rank}): encoding ape" in title
     assert f"seed {seed}, the median one of 3 by score; raw weights after step 20" in title
     own, wanted, bar = figure.axes
     p = load(one.folder, rows["ape"].config_id, seed)["positions"]
@@ -172,7 +172,7 @@ def test_a_model_without_maps_has_no_figure(stage):
     result = summary(one.play())
     assert result.weights and draw_all(result, one.folder / "figures").maps == ()
     name = next(row.config_id for row in result.rows if row.number == 0)
-    assert draw_maps(one.folder, ["0"]) == [f"{name}: there are no maps of its weights"]
+    assert draw_maps(one.folder, ["0"]) == draw_maps(one.folder, [name]) == ["#0: there are no maps of its weights"]
 
 
 def test_a_damaged_file_is_named_and_the_rest_is_reported(stage, capsys):

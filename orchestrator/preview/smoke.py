@@ -1,0 +1,89 @@
+"""A sweep tried in this process: every structure trains one step and is evaluated once. Nothing is written.
+
+What goes wrong shows in seconds, with the lines of the user's own code, and a breakpoint in a task stops there.
+
+SmokeFailed (a LengthwiseError)    a structure cannot take its step or its evaluation
+"""
+
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from orchestrator.errors import LengthwiseError
+from orchestrator.plan.own_code import import_for
+from orchestrator.plan.soundness import build_sample, drawn_configurations
+from orchestrator.running.protocol import worded
+from orchestrator.wording import counted, label
+from search_spaces import SweepSpec
+from trainers.config.member import MemberConfig
+
+SEEDS = 2  # of a structure, at most
+
+
+class SmokeFailed(LengthwiseError):  # noqa: N818 - reads as the sentence it prints
+    """A structure of a sweep cannot be trained or evaluated; the message ends with the lines of code that led there."""
+
+
+def found_good(spec: SweepSpec, *, smoked: bool) -> list[str]:
+    """What `validate` says of a sweep that is good: warnings, and last how much was tried; `smoked`: by `smoke` too.
+
+    Raises SweepFileError with every problem found, and what `smoke` raises.
+    """
+    tried = f"; {counted(smoke(spec), 'structure')} trained for a step and evaluated" if smoked else ""
+    sample = build_sample(spec)
+    evaluated = f"; evaluated at lengths {sample.evaluated}" if sample.evaluated else ""
+    return [
+        *(f"warning: {warning}" for warning in sample.warnings),
+        f"good; {sample.built} configurations were built{tried}{evaluated}",
+    ]
+
+
+def smoke(spec: SweepSpec) -> int:
+    """Train each structure for one step and evaluate it once, uncompiled, with up to SEEDS seeds; their number.
+
+    The structures are those of every grid point and of draws such as `validate` builds. Raises SweepFileError for a
+    sweep that cannot be built, SmokeFailed for the first structure that fails.
+    """
+    structures: dict[str, int] = {}
+    own = frozenset(str(source.root / name) for source in import_for(spec) for name in source.files)
+    for configuration in drawn_configurations(spec):
+        first = configuration.member(spec.seeds[0])
+        if first.structural_key in structures:
+            continue
+        structures[first.structural_key] = configuration.number
+        sections = {**first.to_dict(), "training": {**first.to_dict()["training"], "compile": False}}
+        members = [MemberConfig.from_dict({**sections, "seed": seed}) for seed in spec.seeds[:SEEDS]]
+        _try(members, label(configuration.number), own)
+    return len(structures)
+
+
+def _try(members: list[MemberConfig], which: str, own: frozenset[str]) -> None:
+    import torch
+
+    from trainers.evaluate import evaluate
+    from trainers.pack import Pack, State
+    from trainers.step import step_once
+
+    with _explained(f"{which} cannot be begun", own):
+        pack = Pack(members, torch.device("cpu"))
+        state = State.initial(pack)
+    with _explained(f"{which} cannot take a training step", own):
+        step_once(pack, state)
+    if int(state.failed_at.max()) >= 0:
+        raise SmokeFailed(f"configuration {which}: its loss or its weights are not finite after one step")
+    with _explained(f"{which} cannot be evaluated", own):
+        evaluate(pack, state)
+
+
+@contextmanager
+def _explained(what: str, own: frozenset[str]) -> Iterator[None]:
+    """Raise an exception as SmokeFailed, with its frames in the user's own files, or with all where there are none."""
+    try:
+        yield
+    except Exception as error:
+        frames = traceback.extract_tb(error.__traceback__)
+        mine: list[Any] = [frame for frame in frames if frame.filename in own] or list(frames)[1:]
+        said = worded(error, [(frame.filename, frame.lineno) for frame in mine])
+        lines = "".join(traceback.format_list(mine)).rstrip()
+        raise SmokeFailed(f"configuration {what}: {said}\n{lines}") from error
