@@ -1,7 +1,7 @@
 """What is trained on both sides: packs as plain dictionaries, so that both revisions build exactly the same.
 
 A case is the members of one pack: two configurations with different member hyperparameters, each with two seeds. Names
-read `task: what is particular`; together they have every shipped task, model, position, average and schedule.
+read `task: what is particular`; together they have every shipped task, model, position, average and schedule (`vmapped` trains modules of the user's own).
 """
 
 from collections.abc import Mapping
@@ -149,6 +149,9 @@ def _models() -> dict[str, list[Member]]:
         cases[f"encoder: dropout at {site}"] = pack(SUM, {**ENCODER, **sites})
     wide = {**DECODER, "heads": 3, "head_width": 5, "hidden": None, "init_std": 0.1}
     cases["decoder: heads of their own width"] = pack(SIX, wide)
+    notebook = {"norm": "residual", "norm_type": "rms", "mlp": "gated", "biases": ["output", "mlp"], "init": "torch"}
+    cases["decoder: normalised stream, gated"] = pack(SIX, {**DECODER, **notebook, "embedding_range": 0.01})
+    cases["lstm"] = pack(FLIPS, {"name": "lstm", "width": 6, "hidden": 5})
     cases["decoder: no dropout"] = pack(SIX, {**DECODER, **NO_DROPOUT})
     cases["encoder: no dropout"] = pack(SUM, {**ENCODER, **NO_DROPOUT})
     return cases
@@ -158,16 +161,23 @@ def _positions() -> dict[str, list[Member]]:
     """Every position in the models that can have it."""
     anywhere: tuple[dict[str, Any], ...] = (
         {"name": "alibi"},
+        {"name": "cope", "npos_max": 4},
         {"name": "fire", "threshold": 4.0, "hidden": 3},
+        {"name": "fox"},
         {"name": "kerple"},
         {"name": "learned"},
         {"name": "learned", "max_offset": 3, "init_std": 0.1},
         {"name": "learned", "init_std": 0.0},
         {"name": "nope"},
+        {"name": "randomized", "base": {"name": "rope", "base": 100.0}, "longest": 32},
         {"name": "rope", "base": 100.0},
         {"name": "rpe"},
+        {"name": "shaw", "clip": 3, "values": True},
         {"name": "sinusoidal", "base": 100.0},
         {"name": "t5", "buckets": 8, "max_distance": 6},
+        {"name": "tra"},
+        {"name": "tra", "distance": "absolute", "gate": "head"},
+        {"name": "tra", "threshold": False, "qk_norm": False, "dropout_on": "weights"},
     )
     of_numbers: tuple[dict[str, Any], ...] = (
         {"name": "abacus", "max_offset": 3},

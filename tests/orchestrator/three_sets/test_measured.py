@@ -140,7 +140,7 @@ def test_a_report_of_a_new_sweep_builds_no_class(ran, monkeypatch):
     def refused(*_):
         raise AssertionError("a class was built")
 
-    monkeypatch.setattr(measured_by, "recorded_member", refused)
+    monkeypatch.setattr(measured_by, "member_of", refused)
     monkeypatch.setattr(measured_by, "import_recorded", refused)
     monkeypatch.setattr(summarise, "import_recorded", refused)
     write_report(folder)
