@@ -118,7 +118,7 @@ def test_the_table_has_every_number(reversed_order):
         assert (line["first"], line["second"], line["group"]) == (one.first, one.second, one.question.group)
         assert float(line["difference"]) == one.found.difference and float(line["holm_p"]) == one.holm_p
         assert (line["low"], line["paired"], line["n"], line["n_second"]) == ("", "True", "5", "5")
-        assert float(line["smallest_p"]) == 0.0625 and line["missing"].startswith("5 pairs of seeds: too few")
+        assert float(line["smallest_p"]) == 0.0625 and line["missing"].startswith("n = 5 is too few")
 
 
 TINY = """name: tiny
