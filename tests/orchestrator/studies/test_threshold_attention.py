@@ -1,0 +1,106 @@
+"""The claims on flip-flops: planted effects are found, reversed ones refused, noise decides nothing; who did not learn."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from orchestrator.studies.claims import Claim
+from orchestrator.studies.measures import Sweep
+from orchestrator.studies.studies import STUDIES
+from orchestrator.studies.threshold_attention.claims import all_claims
+from orchestrator.studies.threshold_attention.measures import SETS, arms, difference, learned, share
+from orchestrator.studies.threshold_attention.page import write_page
+from trainers.config.member import MemberConfig
+
+FILES = {file.stem: file for file in STUDIES["threshold_attention"].files}
+METRICS = [f"{base}.{of}" for base in ("read_error", "accuracy") for of in SETS[1:]]
+UNLEARNED = (2, 5)  # seeds of rope that read the trained length wrongly
+
+
+def is_whole(member: MemberConfig) -> bool:
+    """Whether it is tra with every part, as in the paper."""
+    position = getattr(member.model, "position", None)
+    return position is not None and position == type(position)() and position.name == "tra"
+
+
+def member_values(member: MemberConfig, number: int, metrics: tuple[str, ...], step: int, effect: float) -> np.ndarray:
+    """(1, metrics, lengths): errors beyond 16 pairs, more of them by `effect` where tra is not whole; else noise."""
+    rng = np.random.default_rng([member.seed, number])
+    lengths = np.array(member.evaluated_lengths)
+    base = 0.2 + 0.01 * rng.normal() + effect * (0.0 if is_whole(member) else 0.1)
+    error = np.where(lengths > 16, base, 0.0)
+    if effect > 0 and is_whole(member):
+        error = 0.0 * lengths
+    position = getattr(member.model, "position", None)
+    if position is not None and position.name == "rope" and member.seed in UNLEARNED:
+        error = np.where(lengths > 16, 0.0, 0.05)
+    of = {"read_error": error, "accuracy": 1.0 - error}
+    return np.array([[of.get(metric.partition(".")[0], 0 * error) for metric in metrics]])
+
+
+@pytest.fixture(scope="module")
+def pretended(
+    tmp_path_factory: pytest.TempPathFactory, pretend: Callable[..., Sweep]
+) -> Callable[[float], dict[str, Sweep]]:
+    def make(effect: float) -> dict[str, Sweep]:
+        storage = tmp_path_factory.mktemp("pretended")
+        return {
+            name: pretend(file, storage, lambda *of: member_values(*of, effect), more=METRICS, evaluations=1, seeds=8)
+            for name, file in FILES.items()
+        }
+
+    return make
+
+
+def answers(claims: list[Claim]) -> dict[str, list[str]]:
+    return {claim.letter: [part.answer for part in claim.parts] for claim in claims}
+
+
+def test_a_planted_effect_is_found_and_the_page_says_so(pretended: Callable[[float], dict[str, Sweep]], tmp_path: Path):
+    sweeps = pretended(1.0)
+    claims = all_claims(sweeps)
+    assert {letter: set(found) for letter, found in answers(claims).items()} == dict.fromkeys(
+        ("T1", "T2", "A"), {"held"}
+    )
+    first = next(part for part in claims[0].parts if "rope" in part.asked)
+    assert "tra 8, rope 6, both 6 of 8" in first.effect, "seeds that did not learn are counted"
+    assert "-0.3 [" in first.effect or "-0.29" in first.effect or "-0.30" in first.effect
+    page = write_page(sweeps, tmp_path).read_text(encoding="utf-8")
+    assert "(T1)" in page and "| tra |" in page and len(list(tmp_path.glob("threshold_attention_*.png"))) == 3
+
+
+def test_a_reversed_effect_is_refused_and_noise_decides_nothing(pretended: Callable[[float], dict[str, Sweep]]) -> None:
+    reversed_ones = answers(all_claims(pretended(-1.0)))
+    assert set(reversed_ones["T1"]) == set(reversed_ones["A"]) == {"did not hold"}
+    assert set(reversed_ones["T2"]) == {"held", "did not hold"}, "without an error at the trained length alone"
+    noise = answers(all_claims(pretended(0.0)))
+    assert set(noise["T1"]) == set(noise["A"]) == {"not decided"}
+
+
+def test_seeds_that_did_not_learn_are_left_out_of_lengths(pretended: Callable[[float], dict[str, Sweep]]) -> None:
+    sweep = pretended(1.0)["table1_ffl_cpu"]
+    of = arms(sweep)
+    assert set(of) == {"tra", "fox", "alibi", "rope", "cope", "nope"}
+    assert learned(sweep, of["rope"]) == set(range(8)) - set(UNLEARNED)
+    assert difference(sweep, of["tra"], of["rope"], sweep.test).n == 6
+
+
+def test_switched_parts_have_names(pretended: Callable[[float], dict[str, Sweep]]) -> None:
+    names = set(arms(pretended(1.0)["ablations_ffl_cpu"]))
+    assert {
+        "tra",
+        "tra (threshold: off)",
+        "tra (distance: absolute)",
+        "tra (gate: head)",
+        "tra (qk_norm: off)",
+    } <= names
+    assert "tra (threshold: off, distance: absolute)" in names
+
+
+def test_a_share_has_its_exact_interval() -> None:
+    """Clopper and Pearson: with 8 of 8 the lower end solves p^8 = 0.025."""
+    found = share(8, 8)
+    assert found.low == pytest.approx(0.025 ** (1 / 8)) and found.high == 1.0
+    assert share(0, 0).n == 0
