@@ -61,9 +61,9 @@ def answers(claims: list[Claim]) -> dict[str, list[str]]:
 def test_a_planted_effect_is_found_and_the_page_says_so(pretended: Callable[[float], dict[str, Sweep]], tmp_path: Path):
     sweeps = pretended(1.0)
     claims = all_claims(sweeps)
-    assert {(claim, one) for claim, found in answers(claims).items() for one in found} == {
-        ("T1", "held"), ("T2", "held"), ("A", "held"),
-    }  # fmt: skip
+    found = answers(claims)
+    assert set(found["T1"]) == set(found["A"]) == {"held"}
+    assert found["T2"] == ["held", "held", "held", "did not hold"], "the last: fox at every length"
     first = next(part for part in claims[0].parts if "rope" in part.asked)
     assert "tra 8, rope 6, both 6 of 8" in first.effect, "seeds that did not learn are counted"
     assert "-0.3 [" in first.effect or "-0.29" in first.effect or "-0.30" in first.effect
