@@ -104,11 +104,12 @@ class ThresholdRelative(Position):
 
     def _tell(self, context: Context, scores: Tensor, counted: Tensor, distance: Tensor, gate: Tensor | None) -> None:
         shape, allowed = scores.shape[:-1], context.allowed
-        kept = counted.sum(dim=-1)
+        counts = self.distance == "contextual" and context.causal  # the first key is then as far as there are keys left
+        kept = distance[..., 0] - 1 + counted[..., 0] if counts else counted.sum(dim=-1)
         found = {
             "surviving_keys": kept / (scores.shape[-1] if allowed is None else allowed.sum(dim=-1)),
             "dead_rows": kept == 0,
-            "contextual_distance": (distance * counted).amax(dim=-1),
+            "contextual_distance": kept if counts else (distance * counted).amax(dim=-1),
             "gate": gate if gate is None else -gate[..., 0],
         }
         for name in self.metrics:
