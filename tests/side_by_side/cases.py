@@ -1,7 +1,8 @@
 """What is trained on both sides: packs as plain dictionaries, so that both revisions build exactly the same.
 
 A case is the members of one pack: two configurations with different member hyperparameters, each with two seeds. Names
-read `task: what is particular`; together they have every shipped task, model, position, average and schedule (`vmapped` trains modules of the user's own).
+read `task: what is particular`; together they have every shipped task, model, position, average and schedule
+(`vmapped` trains modules of the user's own).
 """
 
 from collections.abc import Mapping

@@ -25,9 +25,7 @@ HERE = Path(__file__).resolve().parent
 SWEEPS = sorted(path.parent for path in HERE.glob("*/*/events.jsonl"))
 FINISHED = [folder for folder in SWEEPS if folder.with_name(f"{folder.name}.summary.json").exists()]
 INTERRUPTED = [folder for folder in SWEEPS if folder.with_name(f"{folder.name}.resumed.json").exists()]
-TOLERANCE = (
-    1e-2  # of curves of an earlier version: processors of two makes have differed by 4e-3, where a margin was left
-)
+TOLERANCE = 1e-2  # of curves of an earlier version: processors of two makes have differed by 4e-3, with a margin left
 KEYS = ["config_id", "seed", "average", "metric", "length", "step"]
 
 
