@@ -10,17 +10,13 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Annotated, Any, Literal, NotRequired
 
-from pydantic import Discriminator, Field, StrictBool, StrictFloat, StrictStr, Tag, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
+
+from orchestrator.record.code_fields import Code, Count, Flag, Name, Number, RanUnder, Sources, Text
 
 _SHOWN = 60
 
-Text = StrictStr
-Flag = StrictBool
-Number = StrictFloat | Annotated[int, Field(strict=True)]
-Count = Annotated[int, Field(strict=True, ge=0, le=2**62)]
-Name = Annotated[str, Field(strict=True, pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,99}$")]
-Path = Annotated[str, Field(strict=True, pattern=r"^[^\x00]*$")]
 Tree = dict[str, Any]
 Quartiles = tuple[Number, Number, Number]
 
@@ -48,72 +44,6 @@ class _Confirms(_Identity):
 class _Provenance(TypedDict, total=False):
     versions: Tree
     confirms: _Confirms
-
-
-class _Code(TypedDict):
-    module: Text
-    root: Text
-    installed: Flag
-    files: dict[str, Text]
-    sha256: Text
-
-
-class _WorkTree(TypedDict):
-    root: Path
-    commit: Text | None
-    dirty: Flag | None
-    by: Text | None
-    why: Text | None
-    files: dict[Path, Text]
-    uncommitted: list[Text]
-    main: Text | None
-
-
-class _Lengthwise(TypedDict):
-    version: Text | None
-    root: Text
-    installed: Flag
-    files: dict[Path, Text]
-    uncommitted: list[Text]
-
-
-class _Archive(TypedDict):
-    file: Text
-    files: Count
-
-
-class _LeftOut(TypedDict):
-    file: Text
-    bytes: Count
-    why: Text
-
-
-class _KnownSources(TypedDict):
-    name: Text
-
-
-class _SourcesInFull(_KnownSources):
-    trees: list[_WorkTree]
-    lengthwise: _Lengthwise
-    archive: _Archive | None
-    left_out: list[_LeftOut]
-
-
-def _which_sources(value: Any) -> str:
-    """A state of the code is recorded in full once, and by its name from then on."""
-    return "in_full" if isinstance(value, Mapping) and "lengthwise" in value else "known"
-
-
-Sources = Annotated[
-    Annotated[_KnownSources, Tag("known")] | Annotated[_SourcesInFull, Tag("in_full")], Discriminator(_which_sources)
-]
-
-
-class _RanUnder(TypedDict):
-    """What a worker was found to compute with: in full the first time, by its digest from then on."""
-
-    environment: NotRequired[Text]
-    environment_in_full: NotRequired[dict[str, dict[str, Text | Flag | Number]]]
 
 
 class _Domain(TypedDict, total=False):
@@ -154,7 +84,7 @@ class _Sweep(TypedDict):
     spec: _Spec
     spec_hash: Text
     provenance: _Provenance
-    code: NotRequired[list[_Code]]
+    code: NotRequired[list[Code]]
     sources: NotRequired[Sources]
 
 
@@ -215,7 +145,7 @@ class _WeightsFile(TypedDict):
     bytes: Count
 
 
-class _Evaluation(_RanUnder):
+class _Evaluation(RanUnder):
     pack_id: Name
     step: Count
     final: Flag
@@ -229,7 +159,7 @@ class _Evaluation(_RanUnder):
     weights: NotRequired[list[_WeightsFile | None]]
 
 
-class _Attempt(_RanUnder):
+class _Attempt(RanUnder):
     pack_id: Name
     error: Text
     trace: NotRequired[Text | None]
@@ -256,7 +186,7 @@ class _End(TypedDict):
 
 class _Resume(TypedDict):
     provenance: _Provenance
-    code: NotRequired[list[_Code]]
+    code: NotRequired[list[Code]]
     sources: NotRequired[Sources]
 
 
