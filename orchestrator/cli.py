@@ -278,7 +278,7 @@ def job_env() -> None:
     """Print for `ray job submit --runtime-env-json` which commit and changes this folder has: a job has no .git."""
     from orchestrator.record.work_tree import for_job
 
-    typer.echo(for_job(Path.cwd()))
+    typer.echo(for_job(Path.cwd(), warn=_complain))
 
 
 @app.command("list")

@@ -10,16 +10,13 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Annotated, Any, Literal, NotRequired
 
-from pydantic import Field, StrictBool, StrictFloat, StrictStr, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
+
+from orchestrator.record.code_fields import Code, Count, Flag, Name, Number, RanUnder, Sources, Text
 
 _SHOWN = 60
 
-Text = StrictStr
-Flag = StrictBool
-Number = StrictFloat | Annotated[int, Field(strict=True)]
-Count = Annotated[int, Field(strict=True, ge=0, le=2**62)]
-Name = Annotated[str, Field(strict=True, pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,99}$")]
 Tree = dict[str, Any]
 Quartiles = tuple[Number, Number, Number]
 
@@ -47,13 +44,6 @@ class _Confirms(_Identity):
 class _Provenance(TypedDict, total=False):
     versions: Tree
     confirms: _Confirms
-
-
-class _Code(TypedDict):
-    module: Text
-    root: Text
-    installed: Flag
-    files: dict[str, Text]
 
 
 class _Domain(TypedDict, total=False):
@@ -94,7 +84,8 @@ class _Sweep(TypedDict):
     spec: _Spec
     spec_hash: Text
     provenance: _Provenance
-    code: NotRequired[list[_Code]]
+    code: NotRequired[list[Code]]
+    sources: NotRequired[Sources]
 
 
 class _Training(TypedDict, total=False):
@@ -154,7 +145,7 @@ class _WeightsFile(TypedDict):
     bytes: Count
 
 
-class _Evaluation(TypedDict):
+class _Evaluation(RanUnder):
     pack_id: Name
     step: Count
     final: Flag
@@ -168,9 +159,10 @@ class _Evaluation(TypedDict):
     weights: NotRequired[list[_WeightsFile | None]]
 
 
-class _Attempt(TypedDict):
+class _Attempt(RanUnder):
     pack_id: Name
     error: Text
+    trace: NotRequired[Text | None]
 
 
 class _PackEnd(TypedDict):
@@ -194,7 +186,8 @@ class _End(TypedDict):
 
 class _Resume(TypedDict):
     provenance: _Provenance
-    code: NotRequired[list[_Code]]
+    code: NotRequired[list[Code]]
+    sources: NotRequired[Sources]
 
 
 class _Retry(TypedDict):

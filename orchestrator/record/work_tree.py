@@ -14,7 +14,7 @@ import re
 import subprocess
 import threading
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -117,12 +117,14 @@ def read(root: Path) -> WorkTree:
     )
 
 
-def for_job(folder: Path) -> str:
+def for_job(folder: Path, warn: Callable[[str], None] = lambda text: None) -> str:
     """What `ray job submit --runtime-env-json` is given, so that the job knows the commit and changes of `folder`.
 
-    A diff that is too large for a variable is sent as its hash and size.
+    A diff that is too large for a variable is sent as its hash and size. `warn` is told where there is no commit.
     """
     tree = read(top_of(folder) or folder.resolve())
+    if tree.commit is None:
+        warn(f"warning: the job will record no commit: {tree.why or f'{tree.root} lies in no repository'}")
     diff = base64.b85encode(zlib.compress(tree.diff, 9)).decode() if tree.diff else None
     sent = {
         "commit": tree.commit,

@@ -58,13 +58,15 @@ def explained(uri: str, folder: Path) -> Iterator[None]:
     """Raise what MLflow and the network raise as TrackingError, with the command that completes the publishing."""
     try:
         yield
-    except (OSError, MlflowException, SQLAlchemyError) as error:  # requests' errors are OSErrors
+    except (OSError, MlflowException, SQLAlchemyError, ImportError) as error:  # requests' errors are OSErrors
         said = f"MLflow at {uri}: {_in_a_line(error)}\ncomplete it later with: lengthwise publish {folder}"
         raise TrackingError(said) from error
 
 
 def _in_a_line(error: Exception) -> str:
     text = str(error).strip()
+    if isinstance(error, ImportError) and error.name:
+        return f"this kind of address needs the package {error.name}, which is not installed"
     if "database is locked" in text:
         return "another process has locked this database; end what writes to it"
     return (text.splitlines() or [type(error).__name__])[0][:300]

@@ -18,9 +18,12 @@ from orchestrator import sweep
 from orchestrator.errors import DamagedCurves, DamagedLedger, LedgerError, UserError
 from orchestrator.figures import drawing
 from orchestrator.record.curves import read_curves
+from orchestrator.record.fields import wrong_field
 from orchestrator.record.records import LEDGER_FILE, Record, decode, encode, read_records
+from orchestrator.record.sources import changed_since
 from orchestrator.record.state import SweepState
 from orchestrator.report.files import present
+from orchestrator.results.ran_under import RanUnder, code_sentence
 from orchestrator.running.meter import status_rows
 from orchestrator.sweep import run_sweep
 from search_spaces import parse_sweep
@@ -134,6 +137,45 @@ def test_any_value_of_another_type_is_named_or_harmless(folder: Path, original: 
             assert LEDGER_FILE in str(error)
         except UserError as error:  # a specification or configuration that this version does not build
             assert record.kind in ("sweep", "configuration"), error
+
+
+@pytest.mark.parametrize("original", ["today's"], indirect=True)
+def test_any_value_in_what_is_said_of_code_and_environment_is_named_or_harmless(original: Path) -> None:
+    records, tried = read_records(original), 0
+    odd = [None, True, 7, float("nan"), "text", "a\0b", "\ud800", [1], ["a", None], {}, {"a": 1}, [[]], {"name": "x"}]
+    for index, field in [(0, "sources"), *((place, "environment") for place in range(len(records)))]:
+        record = records[index]
+        paths = {(*path[:3], *path[3:4]): path for path in places(record.fields) if path[0].startswith(field)}
+        for path in paths.values():
+            for value in odd:
+                changed = Record(record.seq, record.time, record.kind, put(record.fields, path, value))
+                try:
+                    state = SweepState.replay(original, [*records[:index], changed, *records[index + 1 :]])
+                except DamagedLedger as error:
+                    assert error.line == index + 1
+                    continue
+                found = RanUnder.of(state)
+                assert isinstance([found.sentences, found.changed_files, code_sentence(state.sources[-1])], list)
+                for one in state.sources:
+                    changed_since({**one, "lengthwise": {**one["lengthwise"], "files": {}}})
+            tried += 1
+    assert tried > 40
+
+
+def test_a_traceback_that_is_no_text_and_a_module_without_its_hash_are_named() -> None:
+    attempt = {"pack_id": "p", "error": "no", "trace": ["Traceback"]}
+    assert (
+        wrong_field("attempt", attempt)
+        == "trace of a record of kind attempt is ['Traceback']; it should be a valid string"
+    )
+    code = {"module": "m", "root": "/", "installed": False, "files": {}}
+    assert "sha256" in str(wrong_field("resume", {"provenance": {}, "code": [code]}))
+
+
+def test_a_device_that_a_record_names_is_not_read(tmp_path: Path) -> None:
+    tree = {"root": str(tmp_path), "files": {"/dev/zero": "0"}, "main": None}
+    recorded = {"lengthwise": {"version": None, "installed": True, "files": {}}, "trees": [tree]}
+    assert changed_since(recorded) == ["/dev/zero is gone"]
 
 
 @pytest.mark.parametrize("original", ["today's"], indirect=True)

@@ -4,8 +4,10 @@ Shapes: M members, B rows, T positions, V output tokens.
 """
 
 import re
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -60,6 +62,9 @@ def tried(module: nn.Module, inputs: int, outputs: int, positions: int, causal: 
     except Exception as error:  # of the user's own code, or of torch in it
         yield _in_words(error, last.name)
         return
+    if not torch.isfinite(found).all():
+        yield "gives logits that are not finite, with the weights it begins with"
+        return
     if found.shape != (members, rows, length, outputs):
         given, wanted = tuple(found.shape[1:]), (rows, length, outputs)
         yield f"gives {given} for tokens ({rows}, {length}); wanted are logits {wanted}"
@@ -78,6 +83,9 @@ def _in_words(error: Exception, last: str) -> str:
         return f"{last} draws random numbers, which members would share; leave out dropout and noise"
     if operator := re.search(r"aten::\w+(\.\w+)?", text):
         return f"torch.vmap has no batching rule for {operator[0]}, called by {last}"
+    raised_in = traceback.extract_tb(error.__traceback__)[-1].filename  # what torch itself raises passes by _LastCall
+    if raised_in != __file__ and not Path(raised_in).is_relative_to(Path(torch.__file__).parent):
+        return f"fails on random tokens: {type(error).__name__}: {text}"
     return f"{last} fails for all members at once: {text}"
 
 

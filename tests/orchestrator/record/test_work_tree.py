@@ -81,7 +81,11 @@ def test_without_git_that_is_said_and_no_error(repository, monkeypatch, tmp_path
     monkeypatch.setenv("PATH", str(tmp_path))
     found = read(repository.root)
     assert found.commit is None and found.by is None and "git cannot be run" in (found.why or "")
-    assert json.loads(json.loads(for_job(repository.root))["env_vars"][VARIABLE])["commit"] is None
+    said: list[str] = []
+    assert json.loads(json.loads(for_job(repository.root, said.append))["env_vars"][VARIABLE])["commit"] is None
+    assert len(said) == 1 and "will record no commit: git cannot be run" in said[0]
+    for_job(tmp_path, said.append)
+    assert said[1].endswith(f"{tmp_path.resolve()} lies in no repository")
 
 
 def test_git_that_hangs_is_left(repository, monkeypatch, tmp_path) -> None:

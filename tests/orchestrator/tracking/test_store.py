@@ -58,3 +58,12 @@ def test_the_command_that_opens_a_store_can_be_pasted(tmp_path):
     uri = f"sqlite:///{folder / 'mlflow.db'}"
     ((_, command),) = Store(uri, "mine").links("", "", None)
     assert shlex.split(command) == ["lengthwise", "ui", "--tracking-uri", uri]
+
+
+def test_an_address_whose_driver_is_not_installed_is_explained(sweep, publish, monkeypatch):
+    def connect(*arguments, **settings):
+        raise ModuleNotFoundError("No module named 'psycopg'", name="psycopg")
+
+    monkeypatch.setattr(MlflowClient, "get_experiment_by_name", connect)
+    with pytest.raises(TrackingError, match=r"needs the package psycopg, which is not installed\ncomplete it later"):
+        publish(sweep.folder, sweep_files=False)

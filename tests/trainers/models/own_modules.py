@@ -54,6 +54,18 @@ class Reads(nn.Module):
         return x * float(x.sum())
 
 
+class Refuses(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        if x.shape[-2] > 3:
+            raise ValueError("no more than 3")
+        return x
+
+
+class Infinite(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x / 0
+
+
 class Sees(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return x + x.mean(dim=-2, keepdim=True)
@@ -111,7 +123,7 @@ WithAttends, WithDrops, WithNoisy, WithReads, WithSees, WithNarrow, WithDrawn, W
     _of, (Attends, Drops, Noisy, Reads, Sees, Narrow, Drawn, Frozen)
 )
 WithDropout = _of(nn.Dropout, 0.25)
-WithRenorms = _of(Renorms)
+WithRenorms, WithRefuses, WithInfinite = map(_of, (Renorms, Refuses, Infinite))
 WithoutDropout = _of(nn.Dropout, 0.0)
 WithLstm = _of(nn.LSTM, 8, 8, batch_first=True)
 WithConv = _of(nn.Conv1d, 8, 8, 1)

@@ -94,6 +94,8 @@ REFUSED = {
     "WithLstm": r"no batching rule for aten::lstm.input, called by torch's lstm",
     "WithRenorms": r"no batching rule for aten::renorm, called by torch's renorm",  # torch would go member by member
     "WithReads": r"fails for all members at once",
+    "WithRefuses": r"WithRefuses: fails on random tokens: ValueError: no more than 3",
+    "WithInfinite": r"gives logits that are not finite",
     "WithConv": r"torch's conv1d fails for all members at once",
     "WithSees": r"sees the tokens it should predict",
     "WithNarrow": r"gives \(3, 2, 8\) for tokens \(3, 7\); wanted are logits \(3, 7, 8\)",
