@@ -103,7 +103,7 @@ def main(modules: list[str]) -> int:
             return 2
         try:
             importlib.import_module(module)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             print(f"{module} cannot be imported: {type(error).__name__}: {error}", file=sys.stderr)
             return 2
     new = [(kind, name) for kind in registry.KINDS for name in sorted(set(registry.classes(kind)) - before[kind])]

@@ -27,12 +27,12 @@ def told(found: Callable[[], Iterable[str]]) -> list[str]:
     try:
         for one in found():
             said[one] = None
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         said[in_words(error)] = None
     return list(said)
 
 
-def in_words(error: Exception) -> str:
+def in_words(error: BaseException) -> str:
     """An exception when something was tried, with the last line of code outside of libraries and of this package."""
     frames = traceback.extract_tb(error.__traceback__)
     here = [frame for frame in frames if "/lib/python" not in frame.filename and "/trainers/" not in frame.filename]

@@ -53,7 +53,7 @@ def cost_of(member: MemberConfig) -> Cost:
     """What a member costs. Raises UserError where its task and model cannot take a step."""
     try:
         return estimate(member)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         said = (str(error).strip().splitlines() or [""])[-1]
         own = sorted({type(one).__module__ for one in (member.task, member.model)})
         own = [module for module in own if not module.startswith("trainers.")]

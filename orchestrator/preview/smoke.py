@@ -81,7 +81,7 @@ def _explained(what: str, own: frozenset[str]) -> Iterator[None]:
     """Raise an exception as SmokeFailed, with its frames in the user's own files, or with all where there are none."""
     try:
         yield
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         frames = traceback.extract_tb(error.__traceback__)
         mine: list[Any] = [frame for frame in frames if frame.filename in own] or list(frames)[1:]
         said = worded(error, [(frame.filename, frame.lineno) for frame in mine])

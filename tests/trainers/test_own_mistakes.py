@@ -23,6 +23,7 @@ from trainers.pack import Pack, State
 from trainers.random import Stream
 from trainers.step import step_once
 from trainers.tasks.task import EvaluationBatch, Task
+from trainers.trial import told
 
 CPU = torch.device("cpu")
 DECODER = Decoder(layers=1, width=8, heads=2, position="rope")
@@ -223,3 +224,13 @@ def test_pieces_of_long_rows_are_as_small_as_their_attention(pack) -> None:
     for length, most in ((256, 2048), (1024, 128), (2**14, 1)):
         tokens = torch.zeros(1, 1, length, dtype=torch.int64)
         assert rows_at_once(mine, Batch(tokens, tokens)) == most
+
+
+def test_a_task_that_ends_the_process_is_a_fault_that_is_said() -> None:
+    """sys.exit in own code would end a check without a word."""
+
+    def leaves() -> Iterator[str]:
+        yield "one thing"
+        raise SystemExit(3)
+
+    assert told(leaves) == ["one thing", "SystemExit when it was tried: 3"]

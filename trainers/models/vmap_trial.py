@@ -59,7 +59,7 @@ def tried(module: nn.Module, inputs: int, outputs: int, positions: int, causal: 
         with _no_fallback(), last:
             found = called(module, weights, dict(module.named_buffers()), tokens)
             torch.autograd.grad(found.sum(), list(weights.values()), allow_unused=True)
-    except Exception as error:  # of the user's own code, or of torch in it
+    except (Exception, SystemExit) as error:  # of the user's own code, or of torch in it
         yield _in_words(error, last.name)
         return
     if not torch.isfinite(found).all():
@@ -77,7 +77,7 @@ def tried(module: nn.Module, inputs: int, outputs: int, positions: int, causal: 
             yield "sees the tokens it should predict: logits of this task are scored after every prefix"
 
 
-def _in_words(error: Exception, last: str) -> str:
+def _in_words(error: BaseException, last: str) -> str:
     text = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
     if "randomness error mode" in text:
         return f"{last} draws random numbers, which members would share; leave out dropout and noise"

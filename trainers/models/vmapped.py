@@ -138,7 +138,7 @@ def _buffers(model: Vmapped, sizes: Sizes, device: torch.device, dtype: torch.dt
 def _problems(model: Vmapped, sizes: Sizes, causal: bool) -> tuple[str, ...]:
     try:
         module, other = _built(model, sizes), _seeded(model, sizes, 1)
-    except Exception as error:  # of the user's own code
+    except (Exception, SystemExit) as error:  # of the user's own code
         return (f"the module cannot be built: {type(error).__name__}: {error}",)
     inputs, outputs, positions = sizes
     found = tuple(unsuitable(module, other)) or tuple(tried(module, inputs, outputs, positions, causal))
