@@ -239,7 +239,7 @@ class Summary:
         """How the orders at selection and test lengths agree; None without test lengths or other configurations."""
         ranked = {row.config_id: row.score for row in self.rows if row.rank is not None and row.score is not None}
         test = {config_id: at.median for config_id, at in self.test_outcomes.items() if config_id in ranked}
-        return order_agreement(ranked, test, self.objective.direction) if len(test) > 1 else None
+        return order_agreement(ranked, test, self.objective.direction, self.design) if len(test) > 1 else None
 
     @cached_property
     def seed_comparisons(self) -> tuple[SeedComparison, ...]:

@@ -211,7 +211,7 @@ def test_a_comparison_can_ask_for_another_metric_average_and_lengths(three):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ({"second": "7"}, "there is no configuration 7; it has 3"),
+        ({"second": "7"}, "there is no configuration 7; allowed: #0 to #2"),
         ({"second": "0"}, "are one configuration"),
         ({"metric": "margni"}, "--metric margni: did you mean margin?"),
         ({"average": "emma"}, "--average emma: did you mean ema?"),
