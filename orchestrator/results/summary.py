@@ -29,8 +29,8 @@ from orchestrator.statistics.design import Design
 from orchestrator.statistics.failed_seeds import stand_in
 from orchestrator.statistics.quartiles import Quartiles
 from orchestrator.wording import NOT_REACHED, spans
-from search_spaces import Objective
-from search_spaces.grammar.findings import ABSENT, lookup
+from search_spaces import ABSENT, Objective
+from search_spaces.grammar.findings import lookup
 from trainers.tasks.task import Metric
 
 
