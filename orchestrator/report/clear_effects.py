@@ -38,6 +38,16 @@ def clear_columns(result: Summary) -> Columns:
     return {name: cells for name, cells in columns.items() if set(cells) - {"-"}}
 
 
+def effect_lines(columns: Columns) -> list[str]:
+    """The same where there is no room for a table: a sentence for each effect."""
+    lines = []
+    for what, lengths, *cells in zip(*columns.values(), strict=True):
+        shown = zip(list(columns)[2:], cells, strict=True)
+        numbers = "; ".join(f"{name} {cell}" for name, cell in shown if cell != "-")
+        lines.append(f"{what}, {lengths}: {numbers}")
+    return lines
+
+
 def clear_sentence(result: Summary) -> str:
     """How many effects have an interval without 0, what + means, and which keys have no interval at all."""
     lines = list(_lines(result))

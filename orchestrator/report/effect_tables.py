@@ -8,7 +8,7 @@ from orchestrator.results.evaluation_choice import BEST
 from orchestrator.results.hyperparameter_effects import Effect, Partial
 from orchestrator.results.summary import Summary
 from orchestrator.statistics.design import ADAPTIVE
-from orchestrator.wording import short_keys, spans, three_digits
+from orchestrator.wording import counted, short_keys, spans, three_digits
 
 
 def outcomes(result: Summary) -> list[tuple[str, tuple[Effect, ...]]]:
@@ -142,6 +142,7 @@ def comparison_note(result: Summary) -> str:
     """How to read the comparison of averages, and why intervals are missing."""
     of, unit = result.objective, result.design.unit
     reasons = list(dict.fromkeys(one.reason for one in result.comparisons if one.reason))
+    dropped = max((one.dropped for one in result.comparisons), default=0)
     return " ".join(
         [
             f"Differences of {of.metric}, average minus the objective's ({of.average}), of the same trained member. "
@@ -149,6 +150,7 @@ def comparison_note(result: Summary) -> str:
             f"difference of its members: the number, interval and tests are over {unit}. An interval is between two "
             "of these medians, and covers in 95 % or more, whatever their distribution. Quartiles, lower and higher "
             "are over members.",
+            *([f"Without {counted(dropped, 'member')} that failed."] if dropped else []),
             *([CHOSEN] if of.evaluation == BEST else []),
             *(f"Numbers that are not given: {reason}." for reason in reasons),
         ]

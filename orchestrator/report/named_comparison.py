@@ -11,7 +11,7 @@ from orchestrator.report.layout import WIDE, prose, rich_table
 from orchestrator.report.seed_comparison_tables import difference_columns, difference_notes, meaning
 from orchestrator.results.named_comparison import NamedComparison
 from orchestrator.results.seed_comparisons import Side
-from orchestrator.wording import compact_value
+from orchestrator.wording import compact_value, label
 
 
 def show_comparison(compared: NamedComparison, console: Console) -> None:
@@ -42,11 +42,14 @@ def _parts(compared: NamedComparison, console: Console) -> Iterator[RenderableTy
     if len(found) > 1:
         notes.append("Each group of lengths has a p of its own, without a correction.")
     if compared.first.result is compared.second.result and 1 in (compared.first.row.rank, compared.second.row.rank):
-        notes.append("One of them was ranked first by the selection lengths, so its difference at these favours it.")
+        notes.append(
+            "One of them was ranked first by the selection lengths, so its difference at these favours it, and "
+            "at others as far as the same seeds are good at both."
+        )
     yield from (prose(note, console, result, "dim") for note in notes)
 
 
 def _who(side: Side) -> str:
     row, ended = side.row, f"{side.row.seeds_run} seeds, {side.row.seeds_failed} failed"
     place = f"ranked {row.rank} of {side.result.configurations_finished}" if row.rank else "failed"
-    return f"configuration {row.number} of {side.result.name} ({row.config_id}, {place}; {ended})"
+    return f"{label(row.number)} of {side.result.name} ({row.config_id}, {place}; {ended})"

@@ -8,10 +8,10 @@ from orchestrator.results.seed_comparisons import AGAINST_FIRST, FIRST_TWO, OTHE
 from orchestrator.results.summary import Row, Summary
 from orchestrator.statistics.exact_tests import ALPHA, fewest_pairs
 from orchestrator.statistics.intervals import FEWEST_FOR_MEDIAN
-from orchestrator.wording import compact_value, counted, short_keys, spans, three_digits
+from orchestrator.wording import compact_value, counted, label, short_keys, spans, three_digits
 
 TITLE = "Configurations against each other, over their seeds"
-MOST_VALUES = 2  # searched values beside a rank, where no more of them differ
+MOST_VALUES = 2  # searched values beside a label, where no more of them differ
 POLICIES = {
     "worst": "A failed seed counts as the worst value: its differences are infinite, and where both failed there is "
     "none.",
@@ -75,7 +75,8 @@ def comparison_notes(result: Summary, found: Sequence[SeedComparison]) -> list[s
     return [
         *notes,
         f"The order is that of the scores at the selection lengths {spans(result.objective.lengths)}, so differences "
-        "there favour the first; at the test lengths nothing was chosen.",
+        f"there favour the first, and at other lengths too as far as a "
+        "seed that is good at the one is good at the other. Only fresh seeds (lengthwise confirm) favour none.",
     ]
 
 
@@ -183,11 +184,11 @@ def _takes(tested: Sequence[SeedComparison]) -> int | None:
 
 
 def _named(result: Summary, row: Row, other: Row) -> str:
-    """A configuration by rank, with the searched values in which it differs from the other, if they are few."""
+    """A configuration by its label, with the searched values in which it differs from the other, if they are few."""
     names = short_keys(list(result.searched))
     keys = [key for key in names if row.values.get(key) != other.values.get(key)]
     values = [f"{names[key]} {compact_value(row.values[key])}" for key in keys if key in row.values]
-    return " ".join([f"#{row.rank}", *([", ".join(values)] if len(keys) <= MOST_VALUES else [])])
+    return " ".join([label(row.number), *([", ".join(values)] if len(keys) <= MOST_VALUES else [])])
 
 
 def _p(p: float) -> str:

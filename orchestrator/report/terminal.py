@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.text import Text
 
-from orchestrator.report.clear_effects import clear_averages, clear_columns, clear_sentence
+from orchestrator.report.clear_effects import clear_averages, clear_columns, clear_sentence, effect_lines
 from orchestrator.report.csv_tables import CONFIRMED_CSV, EFFECTS_CSV, REPORT_CSV
 from orchestrator.report.full_report import FullReport
 from orchestrator.report.layout import prose, rich_table
@@ -49,7 +49,7 @@ class ShortReport:
             lines += short_sentences(result)
         lines += _cut(result.notes, NOTES, "report.html")
         yield from (prose(line, console, result) for line in lines)
-        for part in (self._configurations(console, options), self._effects(console), self._confirmed(console)):
+        for part in (self._configurations(console, options), self._effects(console, options), self._confirmed(console)):
             found = list(part)
             yield from ["", *found] if found else []
 
@@ -74,13 +74,18 @@ class ShortReport:
         if left_out:
             yield prose(f"Not shown: {', '.join(left_out)} (see {REPORT_CSV}).", console, result, "dim")
 
-    def _effects(self, console: Console) -> Iterator[RenderableType]:
+    def _effects(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
         result = self.result
         if result.shows_effects:
             yield prose(clear_sentence(result), console, result)
             if columns := clear_columns(result):
                 count = len(columns["effect of"])
-                yield rich_table("", {name: cells[:EFFECTS] for name, cells in columns.items()}, tight=True)
+                columns = {name: cells[:EFFECTS] for name, cells in columns.items()}
+                table = rich_table("", columns, tight=True)
+                if console.measure(table, options=options.update(width=UNBOUNDED)).maximum <= options.max_width:
+                    yield table
+                else:
+                    yield from (prose(f"  {line}", console, result) for line in effect_lines(columns))
                 if count > EFFECTS:
                     yield Text(f"... and {count - EFFECTS} more in {EFFECTS_CSV}", style="dim")
         elif result.no_effects:

@@ -1,9 +1,16 @@
 """Whether the order that selected configurations is their order at the test lengths, without choosing by the second."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from orchestrator.statistics.design import Design
 from orchestrator.statistics.intervals import Estimate, spearman
+
+DEPENDENT = {
+    "grid_by_random": "configurations that share a draw are not independent",
+    "fixed": "the configurations were not drawn",
+    "adaptive": "later configurations follow earlier scores",
+}  # why configurations are no independent sample, by the kind of a design
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,16 +26,22 @@ class OrderAgreement:
     better: tuple[tuple[str, float], ...]
 
 
-def order_agreement(scores: Mapping[str, float], test: Mapping[str, float], direction: str) -> OrderAgreement:
+def order_agreement(
+    scores: Mapping[str, float], test: Mapping[str, float], direction: str, design: Design
+) -> OrderAgreement:
     """Hold the test medians of configurations against their scores, by config_id; the first of `scores` is the first.
 
-    Configurations without a test median are left out.
+    Configurations without a test median are left out. The correlation is over configurations, so it has an interval
+    only where each of them is a draw of its own.
     """
     names = [name for name in scores if name in test]
     first, sign = test[names[0]], 1.0 if direction == "minimize" else -1.0
     gains = {name: sign * (first - test[name]) for name in names[1:] if sign * test[name] < sign * first}
+    correlation = spearman([scores[name] for name in names], [test[name] for name in names])
+    if correlation.interval and design.kind in DEPENDENT:
+        correlation = replace(correlation, interval=None, reason=DEPENDENT[design.kind])
     return OrderAgreement(
-        correlation=spearman([scores[name] for name in names], [test[name] for name in names]),
+        correlation=correlation,
         others=len(names) - 1,
         better=tuple(sorted(gains.items(), key=lambda item: -item[1])),
     )

@@ -29,7 +29,8 @@ from orchestrator.statistics.design import Design
 from orchestrator.statistics.failed_seeds import stand_in
 from orchestrator.statistics.quartiles import Quartiles
 from orchestrator.wording import NOT_REACHED, spans
-from search_spaces import Objective
+from search_spaces import ABSENT, Objective
+from search_spaces.grammar.findings import lookup
 from trainers.tasks.task import Metric
 
 
@@ -239,7 +240,7 @@ class Summary:
         """How the orders at selection and test lengths agree; None without test lengths or other configurations."""
         ranked = {row.config_id: row.score for row in self.rows if row.rank is not None and row.score is not None}
         test = {config_id: at.median for config_id, at in self.test_outcomes.items() if config_id in ranked}
-        return order_agreement(ranked, test, self.objective.direction) if len(test) > 1 else None
+        return order_agreement(ranked, test, self.objective.direction, self.design) if len(test) > 1 else None
 
     @cached_property
     def seed_comparisons(self) -> tuple[SeedComparison, ...]:
@@ -259,11 +260,13 @@ class Summary:
         return self.read_confirmed(self)
 
     def _values(self) -> dict[str, dict[str, Any]]:
-        return {
-            row.config_id: {key: row.values[key] for key in self.searched if key in row.values}
-            for row in self.rows
-            if row.complete
-        }
+        """What was searched of every complete configuration; in a list a key that is left out has its fixed value."""
+        found = {}
+        for row in (row for row in self.rows if row.complete):
+            fixed = self.recorded[row.config_id].resolved
+            given = {key: lookup(fixed, key) for key, kind in self.searched.items() if kind == "listed"} | row.values
+            found[row.config_id] = {key: given[key] for key in self.searched if given.get(key, ABSENT) is not ABSENT}
+        return found
 
     def _members(self, lengths: Sequence[int], how: str) -> dict[str, dict[int, float]]:
         """The objective of every seed of the complete configurations at some lengths; failed seeds count as it says."""

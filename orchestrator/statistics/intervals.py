@@ -81,7 +81,8 @@ def correlation_intervals(samples_RN2: Floats, level: float = LEVEL) -> tuple[Fl
     r_R = rank_correlations(samples_RN2)
     r_R = np.where(np.abs(r_R) > 1 - 1e-9, np.nan, r_R)
     without = [rank_correlations(np.delete(samples_RN2, left_out, axis=1)) for left_out in range(n)]
-    z_RN = np.arctanh(np.clip(np.nan_to_num(np.stack(without, axis=1)), -0.999, 0.999))
+    nearest = 1 - 12 / ((n - 1) * ((n - 1) ** 2 - 1))  # to 1, for n - 1 values: a perfect order would be infinitely far
+    z_RN = np.arctanh(np.clip(np.nan_to_num(np.stack(without, axis=1)), -nearest, nearest))
     jackknife_R = (n - 1) * z_RN.var(axis=1)
     formula_R = (1 + r_R**2 / 2) / (n - 3)
     error_R = np.sqrt((formula_R + np.maximum(jackknife_R, LEAST_RATIO**2 * formula_R)) / 2)

@@ -138,3 +138,9 @@ def test_a_configuration_that_failed_says_so_and_half_a_failure_is_infinite(
     lines = full_text(result).splitlines()
     half, whole = (next(line.split() for line in lines if row.config_id in line) for row in result.rows[1:])
     assert whole[0] == "failed" and whole[-1] == "4" and half[0] == "2" and half[-1] == "3" and "inf" in half
+
+
+def test_the_comparison_of_averages_says_how_many_members_failed(small_sweep, full_text):
+    result = summary(small_sweep)
+    assert result.seeds_failed == 1 and result.comparisons
+    assert "Without 1 member that failed." in full_text(result, 1000)

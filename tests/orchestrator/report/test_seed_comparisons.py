@@ -39,7 +39,7 @@ def test_a_reversal_is_said_beside_the_best_everywhere(reversed_order, full_text
     page, _ = write_report(reversed_order.folder)
     said = "Order at the test lengths 8-11: rank correlation with the scores -1.00 (no interval, n = 3); "
     said += "2 of the 2 others are lower there, by up to 0.176"
-    in_full = f"{said} (#3 by 0.176, #2 by 0.0880); no choice went by this"
+    in_full = f"{said} (#2 by 0.176, #1 by 0.0880); no choice went by this"
     lines = short_text(reversed_order).splitlines()
     best = next(place for place, line in enumerate(lines) if line.startswith("Best on lengths 6-7"))
     assert lines[best + 1] == said
@@ -72,7 +72,7 @@ def test_configurations_stand_against_each_other_in_every_report(reversed_order,
     page, _ = write_report(reversed_order.folder)
     shown, text = " ".join(page_of(page).text), full_text(reversed_order, 1000)
     notes = comparison_notes(reversed_order, reversed_order.seed_comparisons)
-    for said in (TITLE, *notes, "#1 norm none", "#2 norm pre", "5 pairs"):
+    for said in (TITLE, *notes, "#0 norm none", "#1 norm pre", "5 pairs"):
         assert said in shown and said in text
     columns = comparison_columns(reversed_order, reversed_order.seed_comparisons)
     assert columns["at lengths"][0] == "test 8-11" and columns["p"][0] == "0.0625" and columns["p (Holm)"][0] == "0.188"
@@ -118,7 +118,7 @@ def test_the_table_has_every_number(reversed_order):
         assert (line["first"], line["second"], line["group"]) == (one.first, one.second, one.question.group)
         assert float(line["difference"]) == one.found.difference and float(line["holm_p"]) == one.holm_p
         assert (line["low"], line["paired"], line["n"], line["n_second"]) == ("", "True", "5", "5")
-        assert float(line["smallest_p"]) == 0.0625 and line["missing"].startswith("n = 5 is too few")
+        assert float(line["smallest_p"]) == 0.0625 and line["missing"].startswith("n = 5 is too few for an interval")
 
 
 TINY = """name: tiny
@@ -143,7 +143,7 @@ def test_a_real_sweep_from_file_to_comparison(tmp_path, run_inline, monkeypatch,
     done = CliRunner().invoke(cli.app, ["compare", str(folder), "0", "1", "--csv", str(table)])
     assert done.exit_code == 0, done.output
     first, second = (row.config_id for row in sorted(summary_of(folder).rows, key=lambda row: row.number))
-    for said in (f"First: configuration 0 of tiny ({first}, ranked", f"Second: configuration 1 of tiny ({second}",
+    for said in (f"First: #0 of tiny ({first}, ranked", f"Second: #1 of tiny ({second}",
                  "They differ in: model.norm none / pre", "test 5", "selection 4", "6 pairs", "96.9 %"):  # fmt: skip
         assert said in done.output
     with table.open(newline="") as written:

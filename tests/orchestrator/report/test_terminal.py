@@ -136,6 +136,14 @@ def test_effects_with_an_interval_without_zero_have_a_line_and_no_others(twelve,
         assert [line for line in text.splitlines() if line.startswith(what) and lengths in line and number in line]
 
 
+def test_effects_that_do_not_fit_beside_each_other_are_sentences(twelve, short_text):
+    columns = clear_columns(twelve)
+    text = short_text(twelve, 50)
+    for what, lengths, number in zip(*list(columns.values())[:3], strict=True):
+        assert f"{what}, {lengths}: rank correlation {number}" in " ".join(text.split())
+    assert "at lengths  " not in text and max(map(len, text.splitlines())) <= max(50, len(str(twelve.folder)) + 30)
+
+
 def test_categories_are_told_apart_from_their_first_value(tmp_path, synthetic_sweep):
     def by_norm(number, seed, average, metric, lengths, step):
         return 0.1 + 0.3 * (number % 2) + 0.02 * (number * 5 % 7) + 0.001 * lengths

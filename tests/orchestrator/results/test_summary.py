@@ -98,3 +98,14 @@ def test_excluded_seeds_are_left_out_of_medians(tmp_path, synthetic_sweep, simpl
 
 def test_spans():
     assert [spans(x) for x in ((), (4,), (1, 2, 3, 7), (2, 1))] == ["none", "4", "1-3, 7", "1-2"]
+
+
+def test_a_key_that_a_listed_configuration_leaves_out_has_its_fixed_value(tmp_path, synthetic_sweep, simple_curve):
+    """So what changed along with another key is seen to have changed."""
+    listed = [{"model.norm": "none"}, {"model.norm": "post"}, {"model.norm": "pre", "model.dropout": 0.3}]
+    spec = {"search.sampler": "listed", "search.listed": listed, "space": {}}
+    found = summary(synthetic_sweep(tmp_path / "listed", listed, 6, simple_curve, spec=spec))
+    dropout, norm = found.effects
+    assert set(dropout.medians) == {"0.0", "0.3"} and dropout.reason != "it is the same everywhere"
+    (pre,) = [one for one in norm.differences if one.value == "pre"]
+    assert not norm.matched or not pre.n

@@ -93,3 +93,12 @@ def test_units_count_with_their_medians() -> None:
     units = [np.array([one, one + 0.1, one + 50]) for one in range(6)]
     assert median_over(units) == median([one + 0.1 for one in range(6)])
     assert median_over([]).reason == "no values"
+
+
+@pytest.mark.parametrize("n", [8, 9, 12])
+def test_one_swap_in_a_perfect_order_has_an_interval_far_from_zero(n: int) -> None:
+    """The order without one of the two is perfect; the jackknife must not take that for infinitely far away."""
+    swapped = [1.0, 0.0, *map(float, range(2, n))]
+    estimate = spearman(list(map(float, range(n))), swapped)
+    assert estimate.value is not None and estimate.value > 0.97
+    assert estimate.ends[0] > 0.8
