@@ -262,9 +262,10 @@ class Summary:
     def _values(self) -> dict[str, dict[str, Any]]:
         """What was searched of every complete configuration; in a list a key that is left out has its fixed value."""
         found = {}
+        listed = [key for key, kind in self.searched.items() if kind == "listed" and self.design.kind == "fixed"]
         for row in (row for row in self.rows if row.complete):
             fixed = self.recorded[row.config_id].resolved
-            given = {key: lookup(fixed, key) for key, kind in self.searched.items() if kind == "listed"} | row.values
+            given = {key: lookup(fixed, key) for key in listed} | row.values
             found[row.config_id] = {key: given[key] for key in self.searched if given.get(key, ABSENT) is not ABSENT}
         return found
 

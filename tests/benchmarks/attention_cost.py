@@ -24,8 +24,11 @@ def options() -> argparse.Namespace:
     """What was asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    for name, default in (("pairs", 128), ("batch", 64), ("members", 1), ("steps", 3), ("turns", 3)):
-        parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--pairs", type=int, default=128)
+    parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument("--members", type=int, default=1)
+    parser.add_argument("--steps", type=int, default=3, help="steps in a turn")
+    parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--of", choices=ENCODINGS, help="this one alone, and nothing but its numbers")
     return parser.parse_args()
 

@@ -101,7 +101,7 @@ def parts_of_it(sweep: Sweep) -> Claim:
         parts.append(
             Part(
                 asked=f"is the read error beyond the trained length lower with all of tra than with {name}?",
-                effect=f"{effect}; {both} seeds learned with both",
+                effect=f"{effect}; {both} seeds learned with both" if both else "no seed learned with both",
                 answer=effect.verdict("smaller"),
             )
         )
