@@ -25,7 +25,10 @@ HERE = Path(__file__).resolve().parent
 SWEEPS = sorted(path.parent for path in HERE.glob("*/*/events.jsonl"))
 FINISHED = [folder for folder in SWEEPS if folder.with_name(f"{folder.name}.summary.json").exists()]
 INTERRUPTED = [folder for folder in SWEEPS if folder.with_name(f"{folder.name}.resumed.json").exists()]
-TOLERANCE = 1e-2  # of curves of an earlier version: processors of two makes round otherwise, up to 4e-3 of a margin
+# How near shares of the values are to what an earlier version found on another machine: what is trained after an
+# interruption rounds otherwise on another make of processor, and a few margins of nearly equal logits grow by it.
+ALLOWED = {0.9: 1e-5, 0.99: 1e-3, 1.0: 1e-2}
+SCORES = 1e-4
 KEYS = ["config_id", "seed", "average", "metric", "length", "step"]
 
 
@@ -148,7 +151,7 @@ def test_an_interrupted_sweep_is_resumed_to_the_same_curves(original: Path, tmp_
     assert [[draw.number, draw.config_id, draw.values] for draw in draws] == [
         [number, names[name], values] for number, name, values, _ in then
     ]
-    np.testing.assert_allclose([draw.score for draw in draws], [row[3] for row in then], rtol=0, atol=TOLERANCE)
+    np.testing.assert_allclose([draw.score for draw in draws], [row[3] for row in then], rtol=0, atol=SCORES)
     curves, known = read_curves(state), pd.read_parquet(original.with_name(f"{original.name}.resumed.parquet"))
     assert len(curves) == len(known)
     known["config_id"] = [names[name] for name in known["config_id"]]
@@ -156,7 +159,7 @@ def test_an_interrupted_sweep_is_resumed_to_the_same_curves(original: Path, tmp_
     curves, known = (of.astype(names_as_text).sort_values(KEYS) for of in (curves, known))  # metrics in any order
     for key in KEYS:
         assert curves[key].tolist() == known[key].tolist()
-    np.testing.assert_allclose(curves["value"], known["value"], rtol=TOLERANCE, atol=TOLERANCE)
+    assert_near(curves["value"].to_numpy(), known["value"].to_numpy())
     told = {found.config_id for found in state.configurations.values() if found.measured is not None}
     assert told == set(state.configurations) - set(before.configurations), "what is new says what it measures"
     rows, (page, _) = ranked(folder), reported(folder)
@@ -188,3 +191,20 @@ def test_interrupted_sweeps_were_killed_where_it_matters() -> None:
     assert len(pack.members) == 1
     assert len(header["members"]) == 2
     assert header["members"][0] == header["members"][1]
+
+
+def assert_near(found: np.ndarray, known: np.ndarray) -> None:
+    """Infinite and missing where they were, and the shares of the others as near as ALLOWED says."""
+    finite = np.isfinite(known)
+    np.testing.assert_array_equal(found[~finite], known[~finite])
+    apart = np.abs(found[finite] - known[finite]) / (1 + np.abs(known[finite]))
+    for share, most in ALLOWED.items():
+        assert np.quantile(apart, share) <= most, (share, float(np.quantile(apart, share)))
+
+
+def test_curves_that_moved_are_seen() -> None:
+    known = np.linspace(-2.0, 2.0, 500)
+    assert_near(known + 5e-6, known)
+    for moved in (known + 1e-4, np.where(known > 1.9, known + 0.1, known), np.where(known > 1.9, np.nan, known)):
+        with pytest.raises(AssertionError):
+            assert_near(moved, known)
