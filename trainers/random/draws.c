@@ -65,13 +65,15 @@ void lengthwise_words(int64_t *out, const int64_t *seeds, const int64_t *steps, 
     }
 }
 
-/* The first `take` (at most 12) entries of permutations of 0..n-1, n < 2^31, one entry after another.
+#define MOST 64 /* as in native.py */
+
+/* The first `take` (at most MOST) entries of permutations of 0..n-1, n < 2^31, one entry after another.
    words (count, take, batch); out (count, batch, take). */
 void lengthwise_sequential(int64_t *out, const int64_t *words, int64_t count, int64_t batch, int64_t n, int64_t take) {
     for (int64_t s = 0; s < count; s++) {
         for (int64_t row = 0; row < batch; row += LANES) {
             const int64_t lanes = batch - row < LANES ? batch - row : LANES;
-            int32_t drawn[12][LANES], taken[12][LANES]; /* taken: ascending */
+            int32_t drawn[MOST][LANES], taken[MOST][LANES]; /* taken: ascending */
             for (int64_t index = 0; index < take; index++) {
                 const int64_t *from = words + (s * take + index) * batch + row;
                 int32_t entry[LANES] = {0};

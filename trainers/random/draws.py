@@ -20,7 +20,7 @@ def words(seeds_S: Tensor, step: Tensor, stream: int, site: int, count: int, par
 
 def sequential(words_STB: Tensor, n: int) -> Tensor:
     """Permutations of 0..n-1 begun, one entry after another: words (S, take, batch), int64 (S, batch, take)."""
-    if _in_c(words_STB):
+    if _in_c(words_STB) and words_STB.shape[1] <= native.MOST:
         found: Tensor = torch.ops.lengthwise.sequential.default(words_STB, n)
         return found
     return reference.sequential(words_STB, n)

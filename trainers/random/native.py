@@ -5,6 +5,8 @@ from torch import Tensor
 
 from trainers.random.library import loaded
 
+MOST = 64  # entries that `sequential` draws, as in draws.c
+
 
 def words(seeds_S: Tensor, step: Tensor, stream: int, site: int, count: int, first: int, last: int) -> Tensor:
     """Words first..last-1 of the `count` words of a draw of every seed, int64 (S, last - first)."""
@@ -18,7 +20,7 @@ def words(seeds_S: Tensor, step: Tensor, stream: int, site: int, count: int, fir
 
 
 def sequential(words_STB: Tensor, n: int) -> Tensor:
-    """Permutations of 0..n-1 begun, one entry after another: words (S, take, batch), int64 (S, batch, take)."""
+    """Permutations of 0..n-1 begun, take <= MOST: words (S, take, batch), int64 (S, batch, take)."""
     words_STB = words_STB.contiguous()
     seeds, take, batch = words_STB.shape
     out = torch.empty((seeds, batch, take), dtype=torch.int64)

@@ -1,0 +1,123 @@
+"""Graphs as text, and random graphs with a pair at a wanted distance: against rejection sampling in plain Python."""
+
+import random
+from collections import Counter, deque
+
+import pytest
+import torch
+
+from trainers.random import Stream, draws, reference
+from trainers.tasks.scratchpad.graphs import FIRST_NAME, Graph, distinct, named
+from trainers.tasks.scratchpad.random_graphs import at_distance, first_pair, planted
+
+STREAM = Stream(torch.tensor([3, 8]), "data", torch.tensor(1))
+
+
+def distances(edges: list[tuple[int, int]], source: int) -> dict[int, int]:
+    """Steps of the shortest way to every node that there is a way to."""
+    found, waiting = {source: 0}, deque([source])
+    while waiting:
+        at = waiting.popleft()
+        for tail, head in edges:
+            if tail == at and head not in found:
+                found[head] = found[at] + 1
+                waiting.append(head)
+    return found
+
+
+def edges_of(graph: Graph, seed: int, row: int) -> list[tuple[int, int]]:
+    pairs = zip(graph.tails[seed, row].tolist(), graph.heads[seed, row].tolist(), strict=True)
+    return list(pairs)[: int(graph.edges[seed, row])]
+
+
+def pairs_at(edges: list[tuple[int, int]], wanted: int, nodes: int) -> list[tuple[int, int]]:
+    found = [(a, b, distances(edges, a).get(b, -1)) for a in range(nodes) for b in range(nodes)]
+    return [(a, b) for a, b, steps in found if steps == (wanted or -1)]
+
+
+@pytest.mark.parametrize("take", [3, 24, draws.native.MOST, draws.native.MOST + 1])
+def test_names_are_all_different_and_every_one_occurs(take: int) -> None:
+    name = named(STREAM, 5, 200, take, 70)
+    assert name.shape == (2, 200, take) and not torch.equal(name[0], name[1])
+    assert all(len(set(row)) == take for row in name.flatten(0, 1).tolist())
+    assert set(name.flatten().tolist()) == set(range(FIRST_NAME, FIRST_NAME + 70))
+    words = STREAM.bits(5, (200, take)).transpose(1, 2).contiguous()
+    assert torch.equal(name - FIRST_NAME, reference.sequential(words, 70))
+
+
+def test_distinct_numbers_of_several_dimensions_differ_in_the_last_one() -> None:
+    found = distinct(STREAM, 5, (40, 3, 6), 7)
+    assert found.shape == (2, 40, 3, 6)
+    assert all(len(set(row)) == 6 for row in found.flatten(0, 2).tolist())
+
+
+def test_edges_are_shuffled_and_those_that_do_not_count_stay_behind() -> None:
+    line = torch.arange(5).expand(2, 6000, 5)
+    count = 1 + torch.arange(6000).expand(2, 6000) % 5
+    graph = Graph(line, line + 1, count, count, count).shuffled(STREAM, 7)
+    assert torch.equal(graph.heads, graph.tails + 1)
+    seen = Counter(tuple(graph.tails[0, row, : row % 5 + 1].tolist()) for row in range(6000))
+    assert all(sorted(order) == list(range(len(order))) for order in seen)
+    assert {len(order): sum(len(other) == len(order) for other in seen) for order in seen} == {
+        1: 1, 2: 2, 3: 6, 4: 24, 5: 120
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(("nodes", "edges", "farthest"), [(6, 6, 3), (5, 8, 2), (24, 24, 4)])
+def test_a_random_graph_has_its_pair_at_the_wanted_distance(nodes: int, edges: int, farthest: int) -> None:
+    wanted = (torch.arange(60) % (farthest + 1)).expand(2, 60)
+    graph = at_distance(STREAM, 3, wanted, nodes, edges, farthest)
+    for seed in range(2):
+        for row in range(60):
+            drawn = edges_of(graph, seed, row)
+            assert len(set(drawn)) == edges and all(a != b for a, b in drawn)
+            pair = int(graph.source[seed, row]), int(graph.target[seed, row])
+            assert pair == pairs_at(drawn, row % (farthest + 1), nodes)[0]
+
+
+def test_random_graphs_follow_rejection_sampling() -> None:
+    """Every graph of 4 nodes and 3 edges with a pair at distance 2 occurs as often as when one draws until it fits."""
+    rows = 60000
+    graph = at_distance(STREAM, 3, torch.full((2, rows), 2), 4, 3, 2)
+    seen = Counter(frozenset(edges_of(graph, seed, row)) for seed in range(2) for row in range(rows))
+    possible = [(a, b) for a in range(4) for b in range(4) if a != b]
+    generator, fitting = random.Random(0), set()
+    for _ in range(4000):
+        edges = frozenset(generator.sample(possible, 3))
+        if pairs_at(list(edges), 2, 4):
+            fitting.add(edges)
+    assert set(seen) == fitting
+    each = 2 * rows / len(fitting)
+    chi = sum((count - each) ** 2 / each for count in seen.values())
+    assert chi < len(fitting) + 5 * (2 * len(fitting)) ** 0.5
+
+
+def test_where_no_graph_fits_the_planted_one_stands_in() -> None:
+    """Distance 10 of 12 nodes and 11 edges: none of a few graphs fits."""
+    for wanted in range(11):
+        graph = at_distance(STREAM, 3, torch.full((2, 2), wanted), 12, 11, 10)
+        drawn = edges_of(graph, 1, 1)
+        pair = int(graph.source[1, 1]), int(graph.target[1, 1])
+        assert pair in pairs_at(drawn, wanted, 12)
+    assert drawn == list(planted(12, 11, 10)) and pair == (0, 10)
+
+
+@pytest.mark.parametrize(("nodes", "edges", "farthest"), [(5, 3, 4), (5, 2, 3), (5, 99, 3)])
+def test_a_graph_that_cannot_be_is_refused(nodes: int, edges: int, farthest: int) -> None:
+    with pytest.raises(ValueError, match="allowed: at least"):
+        planted(nodes, edges, farthest)
+
+
+@pytest.mark.parametrize("farthest", [1, 2, 3, 4])
+def test_planted_graphs_have_every_distance(farthest: int) -> None:
+    for edges in range(farthest, farthest + 15):
+        graph = list(planted(7, edges, farthest))
+        assert len(set(graph)) == edges
+        found = distances(graph, 0)
+        assert all(found[step] == step for step in range(farthest + 1)) and 6 not in found
+
+
+def test_the_first_pair_counts_and_none_is_said() -> None:
+    tails, heads = torch.tensor([[0, 1], [0, 0]]), torch.tensor([[1, 2], [1, 2]])
+    assert first_pair(tails, heads, torch.tensor([2, 2]), 3, 2).tolist() == [2, 9]
+    assert first_pair(tails, heads, torch.tensor([0, 0]), 3, 2).tolist() == [3, 3]

@@ -1,0 +1,94 @@
+"""Random directed graphs with a pair of nodes at a wanted distance (Erdos and Renyi, On random graphs, 1959).
+
+A graph has E different edges out of the N (N - 1) possible ones, all such graphs equally likely. Graphs are drawn until
+one has a pair at the wanted distance; of its pairs the first counts, by the numbers of the nodes, as in the authors' code of
+arXiv:2406.06467. Names are given at random, so the numbers say nothing.
+
+Shapes have to be known before, so a fixed number of graphs is drawn at once and the first that fits is taken. What it
+follows is then exactly the distribution of drawing on without end, but for rows of which none fits: `planted` stands in
+for these. With 24 nodes, 24 edges and distances up to 4 one graph fits in at least ACCEPTED, and none of TRIES in FAILED.
+Shapes: S seeds, B rows, C graphs that are drawn, N nodes, E edges.
+"""
+
+import torch
+from torch import Tensor
+
+from trainers.constants import constant
+from trainers.tasks.fixed_set import Draws
+from trainers.tasks.scratchpad.graphs import Graph, distinct
+
+TRIES = 8
+
+
+def at_distance(draws: Draws, site: int, wanted_SB: Tensor, nodes: int, edges: int, farthest: int) -> Graph:
+    """Random graphs and a pair of each with the shortest way of `wanted` steps, 0: with no way; takes one site.
+
+    `wanted` is at most `farthest`. Raises ValueError where `planted` does.
+    """
+    rows = wanted_SB.shape[1]
+    number = distinct(draws, site, (rows, TRIES, edges), nodes * (nodes - 1))
+    tails = number // (nodes - 1)
+    heads = number % (nodes - 1)
+    heads = heads + (heads >= tails)  # no node leads to itself
+    pair = first_pair(tails, heads, wanted_SB[..., None], nodes, farthest)
+    none = nodes * nodes
+    places = torch.arange(TRIES, device=pair.device)
+    taken = torch.where(pair < none, places, TRIES).amin(dim=-1)
+    spare = planted(nodes, edges, farthest)
+    of = taken.clamp(max=TRIES - 1)[..., None]
+    fits = (taken < TRIES)[..., None]
+    every = of[..., None].expand(*of.shape, edges)
+    tails, heads = (
+        torch.where(fits, drawn.gather(-2, every)[..., 0, :], constant(own, pair.device))
+        for drawn, own in zip((tails, heads), zip(*spare, strict=True), strict=True)
+    )
+    stand_in = torch.where(wanted_SB > 0, wanted_SB, nodes - 1)  # from node 0
+    chosen = torch.where(fits[..., 0], pair.gather(-1, of)[..., 0], stand_in)
+    return Graph(tails, heads, torch.full_like(wanted_SB, edges), chosen // nodes, chosen % nodes)
+
+
+def first_pair(tails: Tensor, heads: Tensor, wanted: Tensor, nodes: int, farthest: int) -> Tensor:
+    """N a + b of the first pair of nodes (a, b) at the `wanted` distance (...), 0: with no way; N^2 where none is.
+
+    tails and heads: (..., E) of the edges. Ways are counted by powers of the matrix of edges (breadth-first search).
+
+    >>> line = torch.tensor([0, 1, 2]), torch.tensor([1, 2, 3])
+    >>> [int(first_pair(*line, torch.tensor(wanted), 4, 3)) for wanted in (0, 1, 2, 3)]
+    [4, 1, 2, 3]
+    """
+    shape = (*tails.shape[:-1], nodes * nodes)
+    step = torch.zeros(shape, device=tails.device).scatter_(-1, tails * nodes + heads, 1.0)
+    step = step.unflatten(-1, (nodes, nodes)) + torch.eye(nodes, device=tails.device)
+    wanted = wanted[..., None, None]
+    reached = step > 0.0
+    there = reached & (step < 0.0)
+    before = torch.eye(nodes, device=tails.device) > 0.0
+    for distance in range(1, farthest + 1):
+        there = torch.where(wanted == distance, reached & ~before, there)
+        if distance < farthest:
+            before, reached = reached, torch.matmul(reached.float(), step) > 0.0
+    steps = farthest
+    while steps < nodes - 1:
+        reached, steps = torch.matmul(reached.float(), reached.float()) > 0.0, 2 * steps
+    there = torch.where(wanted == 0, ~reached, there).flatten(-2)
+    return torch.where(there, torch.arange(nodes * nodes, device=tails.device), nodes * nodes).amin(dim=-1)
+
+
+def planted(nodes: int, edges: int, farthest: int) -> tuple[tuple[int, int], ...]:
+    """Edges of a graph in which node 0 is k steps from node k, k up to `farthest`, and has no way to the last node.
+
+    Raises ValueError if there are too few edges or nodes for it, or too many edges.
+
+    >>> planted(4, 5, 2)
+    ((0, 1), (1, 2), (1, 0), (2, 0), (2, 1))
+    """
+    line = [(k, k + 1) for k in range(farthest)]
+    back = [(a, b) for a in range(nodes - 1) for b in range(a)]
+    away = [(nodes - 1, b) for b in range(nodes - 1)]
+    possible = [*line, *back, *away]
+    if not farthest < nodes - 1 or not farthest <= edges <= len(possible):
+        raise ValueError(
+            f"{edges} edges of {nodes} nodes with distances up to {farthest}; allowed: at least {farthest + 2} nodes, "
+            f"and {farthest} to {len(possible)} edges"
+        )
+    return tuple(possible[:edges])
