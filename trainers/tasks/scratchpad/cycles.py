@@ -18,6 +18,7 @@ from trainers.tasks.fixed_set import Draws, training_draws
 from trainers.tasks.parts import below
 from trainers.tasks.scratchpad.graph_task import GraphTask
 from trainers.tasks.scratchpad.graphs import cycles, named
+from trainers.tasks.scratchpad.scratchpad_task import INDUCTIVE, NONE
 from trainers.tasks.scratchpad.text import Text
 from trainers.tasks.scratchpad.walks import told
 
@@ -77,6 +78,16 @@ class Cycles(GraphTask):
     def nodes_of(self, length: int) -> int:
         """Nodes of a graph of this length."""
         return 2 * length if self.nodes is None else self.nodes
+
+    def question_width(self, length: int) -> int:
+        """Tokens of a question: four for each edge, and four that ask."""
+        return 4 * self.nodes_of(length) + 4
+
+    def state_widths(self, length: int) -> tuple[int, ...]:
+        """The label and the end mark; before them the nodes on the way, with a mark behind each."""
+        if self.scratchpad == NONE:
+            return (2,)
+        return (*[2] * length, 4) if self.scratchpad == INDUCTIVE else (2 * length + 4,)
 
     def text(self, draws: Draws, site: int, length_SB: Tensor, longest: int) -> Text:
         """Questions of given lengths and their answers; takes SITES sites."""

@@ -6,13 +6,14 @@ Shapes: S seeds, B rows, N nodes, E edges.
 """
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import torch
 from torch import Tensor
 
 from trainers.random.draws import order, sequential
 from trainers.tasks.fixed_set import Draws
-from trainers.tasks.recall.strings import laid_out
+from trainers.tasks.parts import laid_out
 
 SPECIALS = (" ", "#", ".", ":", ";", ">", "?", "|")
 PAD, STATE, END, START, SEPARATOR, EDGE, ASKED, _ = range(len(SPECIALS))
@@ -59,6 +60,7 @@ class Graph:
         return text, 4 * self.edges + 4
 
 
+@lru_cache
 def vocabulary(names: int) -> tuple[str, ...]:
     """Special tokens, digits and the names of nodes, v000 and so on; each kind sorted.
 

@@ -1,0 +1,82 @@
+"""Questions on graphs answered in plain Python from their words, and a model that answers them so."""
+
+from collections import deque
+
+import torch
+from torch import Tensor
+
+from trainers.tasks.scratchpad.graph_task import GraphTask
+
+Edge = tuple[str, str]
+
+
+def read(question: list[str]) -> tuple[list[Edge], str, str]:
+    """The edges of a question, and the nodes that are asked for."""
+    parts = [question[first : first + 4] for first in range(0, len(question), 4)]
+    assert all(mark == ">" and end == ";" for _, mark, _, end in parts[:-1])
+    source, asked, target, end = parts[-1]
+    assert (asked, end) == ("?", ";")
+    return [(tail, head) for tail, _, head, _ in parts[:-1]], source, target
+
+
+def distances(edges: list[Edge], source: str) -> dict[str, int]:
+    """Steps of the shortest way to every node that there is a way to."""
+    found, waiting = {source: 0}, deque([source])
+    while waiting:
+        at = waiting.popleft()
+        for tail, head in edges:
+            if tail == at and head not in found:
+                found[head] = found[at] + 1
+                waiting.append(head)
+    return found
+
+
+def following(edges: list[Edge], node: str) -> str:
+    """The only node that an edge leads to from here."""
+    (head,) = (head for tail, head in edges if tail == node)
+    return head
+
+
+def answer(question: list[str], scratchpad: str) -> list[str]:
+    """What is to be said behind a question."""
+    edges, source, target = read(question)
+    label = ["1" if target in distances(edges, source) else "0", "."]
+    if scratchpad == "none":
+        return label
+    way = [source, following(edges, source)]
+    while way[-1] not in (source, target):
+        way.append(following(edges, way[-1]))
+    mark = ">" if scratchpad == "full" else "#"
+    said = [word for node in way for word in (node, mark)][:-1]
+    return [*([":"] if mark == "#" else []), *said, ";", *label]
+
+
+def words(task: GraphTask, tokens: Tensor) -> list[str]:
+    """The tokens of a row as one reads them, without the pads on its right."""
+    found = [task.vocabulary[token] for token in tokens.tolist()]
+    return found[: max((place + 1 for place, word in enumerate(found) if word != " "), default=0)]
+
+
+class Solver:
+    """Stands for the models of one member: right in every token, and writes what follows from the question."""
+
+    def __init__(self, task: GraphTask) -> None:
+        self.task = task
+
+    def __call__(self, batch) -> Tensor:
+        targets = torch.where(batch.targets < 0, 0, batch.targets)
+        return torch.nn.functional.one_hot(targets, self.task.outputs).float()
+
+    def generated(self, prompt_MBP: Tensor, decoding, *, most: int) -> Tensor:
+        return self._written(prompt_MBP, most)
+
+    def generated_by_state(self, prompt_MBP: Tensor, decoding, *, shared, states, width, mark) -> Tensor:
+        return self._written(prompt_MBP, shared - prompt_MBP.shape[-1] + states * width)
+
+    def _written(self, prompt_MBP: Tensor, most: int) -> Tensor:
+        assert prompt_MBP.shape[0] == 1
+        found = torch.zeros(*prompt_MBP.shape[:2], most, dtype=torch.int64)
+        for row, prompt in enumerate(prompt_MBP[0]):
+            said = [self.task.token(word) for word in answer(words(self.task, prompt), self.task.scratchpad)]
+            found[0, row, : len(said)] = torch.tensor(said)
+        return found

@@ -1,0 +1,212 @@
+"""Graphs of cycles: worked examples, a solver that reads the words, what is drawn, and what counts as right."""
+
+from collections import Counter
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import torch
+
+from tests.trainers.tasks.scratchpad.graph_solver import Solver, answer, distances, following, read, words
+from trainers.config.registry import build
+from trainers.errors import ConfigError
+from trainers.random import Stream
+from trainers.tasks.scratchpad.cycles import Cycles
+from trainers.tasks.scratchpad.graphs import Graph
+from trainers.tasks.scratchpad.walks import told
+
+FORMS = ("none", "full", "inductive")
+DATA = Stream(torch.tensor([1]), "data", torch.tensor(1))
+EVAL = Stream(torch.tensor([1]), "eval", torch.tensor(0))
+QUESTION = (
+    "v859 > v298 ; v298 > v993 ; v672 > v971 ; v971 > v553 ; v553 > v672 ; v993 > v859 ; v993 ? v553 ;".split()
+)
+WAY = ["v993", "v859", "v298", "v993"]
+
+
+def task_of(**settings: Any) -> Cycles:
+    return build("task", {"name": "cycles", **settings})
+
+
+def worked(task: Cycles):
+    """The example of n = 3 as a batch of one row, as it is trained on and as it is tested."""
+    node = [task.token(word) for word in WAY[:3]] + [task.token(word) for word in ("v672", "v971", "v553")]
+    edges, source, target = read(QUESTION)
+    number = {task.vocabulary[token]: place for place, token in enumerate(node)}
+    tails, heads = (torch.tensor([[[number[edge[end]] for edge in edges]]]) for end in (0, 1))
+    one = torch.ones(1, 1, dtype=torch.int64)
+    graph = Graph(tails, heads, 6 * one, number[source] * one, number[target] * one)
+    way = torch.tensor([[[task.token(word) for word in WAY]]])
+    text = told(graph.question(torch.tensor([[node]])), 0 * one, way, 3 * one, task.scratchpad)
+    return task.test_of(text, 3)
+
+
+def test_the_worked_example_in_inductive_form() -> None:
+    """39 tokens, 45 with copies; the last one is no input. Groups, ids and which targets are trained, token by token."""
+    task = task_of(sizes=[3])
+    batch = worked(task)
+    states = "v993 # v993 # v859 # v859 # v298 # v298 # v993 ; 0".split()
+    assert words(task, batch.tokens[0, 0]) == [*QUESTION, ":", *states] and batch.tokens.shape[-1] == 44
+    assert batch.ids[0, 0].tolist() == [*range(29), 29, 30, *[29, 30, 31, 32] * 2, 29, 30, 31, 32, 33]
+    assert batch.groups[0, 0].tolist() == [0] * 29 + [1] * 2 + [2] * 4 + [3] * 4 + [4] * 5
+    assert batch.weight[0, 0].tolist() == [1.0] * 30 + [0.0, 0.0, 1.0, 1.0] * 2 + [0.0, 0.0] + [1.0] * 4
+    said = ": v993 # v859 # v298 # v993 ; 0 .".split()
+    assert words(task, batch.answer[0, 0]) == said == answer(QUESTION, "inductive")
+    assert words(task, batch.prompt[0, 0]) == QUESTION and len(QUESTION) + len(said) == 39
+
+
+def test_the_worked_example_in_the_other_forms() -> None:
+    full, none = task_of(sizes=[3], scratchpad="full"), task_of(sizes=[3], scratchpad="none")
+    said = "v993 > v859 > v298 > v993 ; 0 .".split()
+    assert words(full, worked(full).tokens[0, 0]) == [*QUESTION, *said[:-1]]
+    assert words(full, worked(full).answer[0, 0]) == said == answer(QUESTION, "full")
+    assert words(none, worked(none).tokens[0, 0]) == [*QUESTION, "0"]
+    assert words(none, worked(none).answer[0, 0]) == ["0", "."] == answer(QUESTION, "none")
+    assert worked(full).groups is None and worked(full).ids is None
+
+
+@pytest.mark.parametrize("length", [2, 3, 5, 7])
+def test_lengths_of_rows(length: int) -> None:
+    inductive, full, none = (task_of(sizes=[length], scratchpad=form) for form in reversed(FORMS))
+    assert inductive.widths(length).full == 10 * length + 9
+    assert inductive.widths(length).masked == 12 * length + 9 == inductive.train_positions + 1
+    assert full.widths(length).full == 10 * length + 8 == full.train_positions + 1
+    assert none.widths(length).full == 8 * length + 6
+    assert len(inductive.vocabulary) == 1018
+    out = task_of(sizes=[6], test_sizes=[12], nodes=24)
+    assert [out.widths(size).full for size in (6, 12)] == [117, 129] and out.widths(6).masked == 129
+
+
+CASES: dict[str, dict[str, Any]] = {
+    "one length": {"sizes": [4]},
+    "mixed": {"sizes": [2, 3, 5], "names": 12},
+    "as many nodes": {"sizes": [2, 3], "test_sizes": [4], "nodes": 8, "names": 9},
+}
+
+
+def rows_of(task: Cycles, batch) -> list[list[str]]:
+    assert batch.tokens.shape[0] == 1
+    found = (words(task, row) for row in batch.tokens[0])
+    return [row[:-1] if row[-1] == "." else row for row in found]  # an end mark is an input of shorter rows alone
+
+
+def checked(task: Cycles, question: list[str], length: int, nodes: int) -> str:
+    """The label of a question, whose graph has the form that is promised."""
+    edges, source, target = read(question)
+    tails, heads = zip(*edges, strict=True)
+    assert len(edges) == nodes and len(set(tails)) == nodes and set(tails) == set(heads) <= set(task.vocabulary[18:])
+    found = distances(edges, source)
+    if target in found:
+        assert found[target] == length and len(found) == nodes
+        return "1"
+    assert len(found) == length and len(distances(edges, target)) == nodes - length
+    return "0"
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("case", CASES)
+def test_who_reads_the_question_knows_the_answer_at_every_length(case: str, form: str) -> None:
+    task = task_of(**CASES[case], scratchpad=form)
+    for test in task.evaluation_batches(EVAL, 200, task.lengths):
+        (length,) = test.lengths
+        labels = Counter[str]()
+        for row in range(200):
+            question = words(task, test.batch.prompt[0, row])
+            labels[checked(task, question, length, task.nodes_of(length))] += 1
+            assert words(task, test.batch.answer[0, row]) == answer(question, form)
+        assert 70 < labels["1"] < 130
+        scores = task.reduce(task.scored(Solver(task), test.batch, test.lengths), test.batch, test.lengths)
+        assert set(scores) == {name for name in task.metrics if not name.startswith("steps_to")}
+        assert all((value == 1).all() for value in scores.values())
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("case", CASES)
+def test_training_rows_read_back_state_by_state(case: str, form: str) -> None:
+    """Every node on a way follows from the one before; lengths and labels occur equally often; names, too."""
+    task = task_of(**CASES[case], scratchpad=form)
+    seen, first = Counter[tuple[int, str]](), Counter[str]()
+    for batch in task.sample(DATA, 600):
+        for row in rows_of(task, batch):
+            cut = row.index("?") + 3
+            edges, source, target = read(row[:cut])
+            length = distances(edges, source).get(target) or len(distances(edges, source))
+            label = checked(task, row[:cut], length, task.nodes_of(length))
+            assert row[-1] == label
+            if form != "none":
+                nodes = [word for word in row[cut:] if word.startswith("v")]
+                way = nodes if form == "full" else [nodes[0], *nodes[2::2]]
+                assert all(after == following(edges, before) for before, after in pairwise(way))
+                assert way[0] == source and way[-1] == (target if label == "1" else source) and len(way) == length + 1
+                assert form == "full" or nodes[1::2] == way[:-1]
+            seen[length, label] += 1
+            first[source] += 1
+    each = 600 / (2 * len(task.sizes))
+    assert len(seen) == 2 * len(task.sizes) and all(abs(count - each) < 5 * each**0.5 for count in seen.values())
+    if task.names < 20:
+        assert len(first) == task.names
+
+
+def test_training_has_no_graph_of_the_test() -> None:
+    """(3, 9) and a cycle of 12 asked at 3 in training, (6, 6) and 12 at 6 in the test: as many edges, other cycles."""
+    task = task_of(sizes=[3], test_sizes=[6], nodes=12, names=64)
+    (batch,) = task.sample(DATA, 300)
+    steps = Counter()
+    for row in rows_of(task, batch):
+        edges, source, target = read(row[: row.index("?") + 3])
+        found = distances(edges, source)
+        steps[found.get(target), len(found)] += 1
+    assert set(steps) == {(3, 12), (None, 3)}
+    (test,) = task.evaluation_batches(EVAL, 300, (6,))
+    for prompt in test.batch.prompt[0]:
+        edges, source, target = read(words(task, prompt))
+        found = distances(edges, source)
+        assert (found.get(target), len(found)) in {(6, 12), (None, 6)}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_what_counts_as_right(form: str) -> None:
+    """A wrong label, no end mark, a wrong node on the way with the right label, and a token after the end mark."""
+    task = task_of(sizes=[4], scratchpad=form)
+    (test,) = task.evaluation_batches(EVAL, 6, (4,))
+    written = test.batch.answer.clone()
+    end = (written[0] == task.token(".")).int().argmax(dim=-1)
+    zero = task.token("0")
+    for row in range(6):
+        assert written[0, row, end[row]] == task.token(".")
+    written[0, 1, end[1] - 1] = 2 * zero + 1 - written[0, 1, end[1] - 1]  # the other label
+    written[0, 2, end[2]] = 0  # no end mark
+    if form != "none":
+        written[0, 3, end[3] - 5] = task.token("v000")  # a wrong node
+    written[0, 4] = 0  # nothing
+    written[0, 5] = torch.tensor([task.token("."), *[0] * (written.shape[-1] - 1)])
+    right = {name: value[0].tolist() for name, value in task.right(written, test.batch).items()}
+    assert right["label"] == [True, False, False, True, False, False]
+    assert right["exact_match"] == [True, False, False, form == "none", False, False]
+
+
+def test_a_label_counts_only_before_the_first_end_mark() -> None:
+    task = task_of(sizes=[4], scratchpad="none")
+    (test,) = task.evaluation_batches(EVAL, 2, (4,))
+    written = torch.cat([test.batch.answer, test.batch.answer], dim=-1)
+    written[0, 0, 0] = task.token("v001")
+    assert task.right(test.batch.answer, test.batch)["label"].tolist() == [[True, True]]
+    short = written[..., :2]
+    assert task.right(short, test.batch)["label"].tolist() == [[False, True]]
+
+
+BAD: dict[str, tuple[dict[str, Any], str]] = {
+    "none": ({"sizes": []}, "sizes: is empty"),
+    "order": ({"sizes": [3, 2]}, "sizes: do not ascend"),
+    "few nodes": ({"sizes": [3], "test_sizes": [6], "nodes": 7}, "fewer than two nodes where the first has 6"),
+    "few names": ({"sizes": [3, 8], "names": 15}, "15 are too few for a graph of 16 nodes"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_settings_that_do_not_go_together_are_refused(case: str) -> None:
+    settings, message = BAD[case]
+    with pytest.raises(ConfigError, match=message.replace("(", r"\(")):
+        task_of(**settings)
+
+
