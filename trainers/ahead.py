@@ -26,40 +26,53 @@ class Ahead:
 
     def __init__(self, pack: Pack) -> None:
         self.pack, self.rows = pack, pack.optimization.batch_size
-        cells = cells_of_a_row(pack.task)
-        self.most = 1 if cells is None else max(1, min(MOST_STEPS, CELLS // (cells * self.rows * len(pack.seeds_S))))
+        self.seeds = pack.seeds_S if pack.curriculum is None else pack.seeds_M  # of members at stages of their own
+        cells = cells_of_a_row(pack.task, pack.curriculum is not None)
+        self.most = 1 if cells is None else max(1, min(MOST_STEPS, CELLS // (cells * self.rows * len(self.seeds))))
         self._drawn: tuple[Batch, ...] = ()
         self._first = self._last = 0  # the steps that are drawn: first + 1 to last
 
-    def batches(self, done: int, stop: int) -> tuple[Batch, ...]:
-        """What the step after `done` steps trains on, (M, B, ...). What is drawn for it ends with the step `stop`."""
+    def batches(self, done: int, stop: int, stage_M: Tensor | None = None) -> tuple[Batch, ...]:
+        """What the step after `done` steps trains on, (M, B, ...). What is drawn for it ends with the step `stop`.
+
+        `stage_M` are the stages of the members, if there is a curriculum: the same up to the step `stop`. None: the first.
+        """
+        staged = self.pack.curriculum is not None
         if not self._first <= done < self._last:
             self._first, self._last = done, min(done + self.most, stop)
-            self._drawn = _drawn(self.pack.task, self.pack.seeds_S, self._first, self._last, self.rows)
-        seeds, at = len(self.pack.seeds_S), done - self._first
-        return tuple(batch.seeds(at * seeds, (at + 1) * seeds).of(self.pack.index_M) for batch in self._drawn)
+            stage_S = None if not staged else torch.zeros_like(self.seeds) if stage_M is None else stage_M
+            self._drawn = _drawn(self.pack.task, self.seeds, self._first, self._last, self.rows, stage_S)
+        seeds, at = len(self.seeds), done - self._first
+        found = tuple(batch.seeds(at * seeds, (at + 1) * seeds) for batch in self._drawn)
+        return found if staged else tuple(batch.of(self.pack.index_M) for batch in found)
 
 
-def _drawn(task: Task, seeds_S: Tensor, first: int, last: int, rows: int) -> tuple[Batch, ...]:
+def _drawn(
+    task: Task, seeds_S: Tensor, first: int, last: int, rows: int, stage_S: Tensor | None
+) -> tuple[Batch, ...]:
     """The batches of the steps first + 1 to last, (steps * S, rows, ...): all seeds of a step, then the next step."""
     if last == first + 1:
         step = torch.full((), last, dtype=torch.int64, device=seeds_S.device)
-        return task.training_batches(Stream(seeds_S, "data", step), rows)
+        return task.training_batches(Stream(seeds_S, "data", step), rows, stage_S)
     steps = torch.arange(first + 1, last + 1, device=seeds_S.device)[:, None].expand(-1, len(seeds_S))
-    return task.training_batches(Stream(seeds_S.repeat(last - first), "data", steps.flatten()), rows)
+    stages = None if stage_S is None else stage_S.repeat(last - first)
+    return task.training_batches(Stream(seeds_S.repeat(last - first), "data", steps.flatten()), rows, stages)
 
 
-def cells_of_a_row(task: Task) -> int | None:
+def cells_of_a_row(task: Task, staged: bool = False) -> int | None:
     """Numbers in a row of its training batches; None where it has to be asked step by step.
 
     That is so where seeds at a step each are refused, or give other batches than they do step by step: the task looks
-    at the step, or at how many seeds there are. It is tried with a few.
+    at the step, or at how many seeds there are. It is tried with a few; `staged`: one at the first stage and one at the
+    last.
     """
     seeds, steps = torch.tensor(_SEEDS), torch.tensor(_STEPS)
-    alone = [task.training_batches(Stream(seeds, "data", step), _ROWS) for step in steps]
+    stages = torch.tensor([0, len(task.stages) - 1]) if staged else None
+    alone = [task.training_batches(Stream(seeds, "data", step), _ROWS, stages) for step in steps]
     each = steps.repeat_interleave(len(seeds))
     try:
-        together = task.training_batches(Stream(seeds.repeat(len(steps)), "data", each), _ROWS)
+        repeated = None if stages is None else stages.repeat(len(steps))
+        together = task.training_batches(Stream(seeds.repeat(len(steps)), "data", each), _ROWS, repeated)
     except Exception:  # of any kind, since any code may be there: what is wrong besides is told by the draws above
         return None
     if any(not _equal(_parts(together, k * len(seeds), len(seeds)), one) for k, one in enumerate(alone)):

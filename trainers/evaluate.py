@@ -14,10 +14,12 @@ from torch import Tensor
 
 from trainers.batch import Batch
 from trainers.constants import constant
-from trainers.evaluation_inputs import evaluation_inputs, evaluation_stream
+from trainers.evaluation_inputs import evaluation_inputs, evaluation_stream, validation_inputs, validation_stream
 from trainers.forward import Forward
 from trainers.noise import Noise
-from trainers.pack import Pack, State, averaged
+from trainers.pack import Pack, State, averaged, weights_of
+from trainers.random import Stream
+from trainers.results import Validation
 from trainers.tasks.task import Distribution, Evaluated, EvaluationBatch
 
 CELLS_AT_ONCE = 2**19  # logits of several members together on a CPU: 2 MiB in float32, about what a cache holds
@@ -37,26 +39,10 @@ def evaluate(
     length that was not asked for, a metric that is not declared or never given, and one that two batches give at the
     same length.
     """
-    names = tuple(pack.metrics)
-    place, column = ({name: i for i, name in enumerate(of)} for of in (names, pack.lengths))
-    shape = (len(pack.labels) * len(pack), len(names), len(pack.lengths))
-    found = torch.full(shape, torch.nan, device=pack.device)
+    names, noise = tuple(pack.metrics), evaluation_stream(pack)
+    noise = replace(noise, name="dropout")  # of step 0, before training: not what the inputs are of
     weights = tuple(averaged(pack, state).values())
-    filed = set[tuple[str, int]]()
-    for test in evaluation_inputs(pack):
-        _refuse_lengths(pack, test)
-        columns = constant(tuple(column[length] for length in test.lengths), pack.device)
-        each = rows_at_once(pack, test.batch)
-        count = _at_once(pack, test.batch, each)
-        for first in range(0, len(found), count):
-            some = range(first, min(first + count, len(found)))
-            scores = _scores(pack, weights, test, some, each, beat)
-            if first == 0:
-                _refuse_scores(pack, test, scores, filed)
-            for name, value in scores.items():
-                k = place[pack.task.recorded_name(name, test.distribution)]
-                found[some.start : some.stop, k].index_copy_(1, columns, value.float())
-    values = found.reshape(-1, len(pack), *shape[1:]).transpose(0, 1).contiguous().cpu().numpy()
+    values, filed = _curves(pack, weights, evaluation_inputs(pack), noise, names, pack.lengths, beat)
     given = {name for name, _ in filed}
     for distribution in pack.task.distributions:
         derived = _derive(pack, state, history, distribution, values)
@@ -68,12 +54,66 @@ def evaluate(
     return names, values
 
 
-def _refuse_lengths(pack: Pack, test: EvaluationBatch) -> None:
+@torch.no_grad()
+def validate(pack: Pack, state: State, beat: Callable[[], None] = lambda: None) -> Validation | None:
+    """The scores that stopping and the curriculum go by, of the current weights; None where there is neither.
+
+    The inputs come from each seed's validation stream and are the same at every evaluation. Raises ValueError for a
+    metric that the task does not give of them, and what `evaluate` raises for its batches.
+    """
+    if not pack.criteria:
+        return None
+    decided = tuple(dict.fromkeys((one.metric, one.average) for one in pack.criteria))
+    names, labels = (tuple(dict.fromkeys(of)) for of in zip(*decided, strict=True))
+    lengths = tuple(sorted(pack.task.distributions[0].trained_lengths))
+    noise = validation_stream(pack)
+    noise = replace(noise, step=torch.ones_like(noise.step))  # the inputs are of step 0
+    weights = weights_of(pack, state)
+    of_labels = tuple(weights[label] for label in labels)
+    values, filed = _curves(pack, of_labels, validation_inputs(pack), noise, names, lengths, beat)
+    if lacking := [name for name in names if name not in {name for name, _ in filed}]:
+        raise ValueError(f"{pack.task.name} gives no {', '.join(lacking)} of its validation batches")
+    values[state.failed_at.cpu().numpy() >= 0] = np.nan
+    scores = [values[:, labels.index(label), names.index(name)] for name, label in decided]
+    return Validation(decided=decided, lengths=lengths, values_MDL=np.stack(scores, axis=1))
+
+
+def _curves(
+    pack: Pack,
+    weights: Sequence[Tensor],
+    tests: Iterable[EvaluationBatch],
+    noise: Stream,
+    names: Sequence[str],
+    lengths: tuple[int, ...],
+    beat: Callable[[], None],
+) -> tuple[NDArray[np.float32], set[tuple[str, int]]]:
+    """Recorded metrics of the weights (M, P) of some averages, (M, A, K, L), and which have values at which lengths."""
+    place, column = ({name: i for i, name in enumerate(of)} for of in (names, lengths))
+    shape = (len(weights) * len(pack), len(names), len(lengths))
+    found = torch.full(shape, torch.nan, device=pack.device)
+    filed = set[tuple[str, int]]()
+    for test in tests:
+        _refuse_lengths(pack, test, lengths)
+        columns = constant(tuple(column[length] for length in test.lengths), pack.device)
+        each = rows_at_once(pack, test.batch)
+        count = _at_once(pack, test.batch, each)
+        for first in range(0, len(found), count):
+            some = range(first, min(first + count, len(found)))
+            scores = _scores(pack, weights, test, some, each, noise, beat)
+            if first == 0:
+                _refuse_scores(pack, test, scores, filed)
+            for name, value in scores.items():
+                if (k := place.get(pack.task.recorded_name(name, test.distribution))) is not None:
+                    found[some.start : some.stop, k].index_copy_(1, columns, value.float())
+    return found.reshape(-1, len(pack), *shape[1:]).transpose(0, 1).contiguous().cpu().numpy(), filed
+
+
+def _refuse_lengths(pack: Pack, test: EvaluationBatch, lengths: Sequence[int]) -> None:
     named = {one.name: one for one in pack.task.distributions}
     one = named.get(test.distribution or pack.task.distributions[0].name)
     if one is None:
         raise ValueError(f"{pack.task.name} has no distribution {test.distribution!r}; allowed: {[*named]}")
-    allowed = [length for length in pack.lengths if length in one.lengths]
+    allowed = [length for length in lengths if length in one.lengths]
     if wrong := [length for length in test.lengths if length not in allowed]:
         of = f"distribution {one.name!r}" if one.name else "evaluation"
         raise ValueError(f"{pack.task.name}: a batch measures lengths {wrong} of its {of}; allowed: {allowed}")
@@ -101,6 +141,7 @@ def _scores(
     test: EvaluationBatch,
     some: range,
     each: int,
+    noise: Stream,
     beat: Callable[[], None],
 ) -> dict[str, Tensor]:
     """The metrics (M, L) of some members on a batch, `each` of its rows at a time.
@@ -119,12 +160,11 @@ def _scores(
     index = index if pack.index_M is None else pack.index_M[index]
     batch = test.batch.of(index)
     total = batch.tokens.shape[1]
-    apart = replace(evaluation_stream(pack), name="dropout")  # of step 0, before training: not what the inputs are of
     of_task, of_model = list[Mapping[str, Tensor]](), list[Mapping[str, Tensor]]()
     for first in range(0, total, each):
         piece = batch if each >= total else batch.rows(first, min(first + each, total))
-        noise = Noise(apart, index, training=False, first=first, total=total)
-        forward = Forward(pack.model, weights, pack.form, noise, beat)
+        drawn = Noise(noise, index, training=False, first=first, total=total)
+        forward = Forward(pack.model, weights, pack.form, drawn, beat)
         of_task.append(pack.task.scored(forward, piece, test.lengths))
         of_model.append(pack.model.measured(weights, piece, test.lengths, forward.recorded))
         beat()

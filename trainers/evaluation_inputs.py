@@ -1,6 +1,6 @@
-"""What a pack is evaluated on: drawn once, and kept where it is small."""
+"""What a pack is evaluated and validated on: drawn once, and kept where it is small."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import torch
 from torch import Tensor
@@ -9,7 +9,7 @@ from trainers.pack import Pack
 from trainers.random import Stream
 from trainers.tasks.task import EvaluationBatch
 
-KEPT_BYTES = 2**26  # of a pack; larger ones are drawn at every evaluation
+KEPT_BYTES = 2**26  # of a pack and stream; larger ones are drawn at every evaluation
 
 
 def evaluation_inputs(pack: Pack) -> Iterator[EvaluationBatch]:
@@ -17,19 +17,37 @@ def evaluation_inputs(pack: Pack) -> Iterator[EvaluationBatch]:
 
     They are kept with the pack once all have been drawn, unless together they are larger than KEPT_BYTES.
     """
-    if pack.kept_inputs is not None:
-        yield from pack.kept_inputs
-        return
-    kept, size = list[EvaluationBatch](), 0
-    for test in pack.task.evaluation_batches(evaluation_stream(pack), pack.evaluation.samples, pack.lengths):
-        size += sum(
-            value.untyped_storage().nbytes() for value in vars(test.batch).values() if isinstance(value, Tensor)
-        )
-        kept = [*kept, test] if size <= KEPT_BYTES else []
-        yield test
-    pack.kept_inputs = tuple(kept) if size <= KEPT_BYTES else None
+    stream = evaluation_stream(pack)
+    drawn = pack.task.evaluation_batches(stream, pack.evaluation.samples, pack.lengths)
+    return _kept(pack, stream.name, drawn)
+
+
+def validation_inputs(pack: Pack) -> Iterator[EvaluationBatch]:
+    """What stopping and the curriculum go by, from the validation streams of the pack's seeds; kept in the same way."""
+    stream = validation_stream(pack)
+    return _kept(pack, stream.name, pack.task.validation_batches(stream, pack.criteria[0].samples))
 
 
 def evaluation_stream(pack: Pack) -> Stream:
     """The stream of the pack's seeds that evaluation draws its inputs from."""
     return Stream(pack.seeds_S, "eval", torch.zeros((), dtype=torch.int64, device=pack.device))
+
+
+def validation_stream(pack: Pack) -> Stream:
+    """The stream of the pack's seeds that validation draws its inputs from."""
+    return Stream(pack.seeds_S, "validation", torch.zeros((), dtype=torch.int64, device=pack.device))
+
+
+def _kept(pack: Pack, name: str, drawn: Iterable[EvaluationBatch]) -> Iterator[EvaluationBatch]:
+    if name in pack.kept_inputs:
+        yield from pack.kept_inputs[name]
+        return
+    kept, size = list[EvaluationBatch](), 0
+    for test in drawn:
+        size += sum(
+            value.untyped_storage().nbytes() for value in vars(test.batch).values() if isinstance(value, Tensor)
+        )
+        kept = [*kept, test] if size <= KEPT_BYTES else []
+        yield test
+    if size <= KEPT_BYTES:
+        pack.kept_inputs[name] = tuple(kept)

@@ -3,9 +3,9 @@
 Shapes: M members, S distinct seeds, P parameters of one member.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from trainers.averaging import Average
+from trainers.config.criterion import criteria
 from trainers.config.member import MemberConfig
 from trainers.config.settings import Settings, settings_fields
 from trainers.errors import PackError
@@ -31,22 +32,19 @@ class Pack:
         if len(keys) != 1:
             raise PackError(f"a pack needs members of one structural key; {len(members)} members have {len(keys)}")
         first = members[0]
-        self.members, self.device = tuple(members), device
+        self.device = device
         self.task, self.model, self.schedule = first.task, first.model, first.schedule
         self.optimization, self.evaluation = first.optimization, first.evaluation
         self.labels = tuple(first.averages)
+        self.stop, self.curriculum = first.stop, first.curriculum
+        self.criteria = tuple(criteria(first).values())
         self.lengths, self.metrics = first.evaluated_lengths, first.metrics
         self.dtype = torch.float64 if first.optimization.dtype == "float64" else torch.float32
         self.form: str = self.model.form_used(self.task)
         self.layout = Layout(self.model.parameters(self.task))
         self.decay_mask = self.layout.decay_mask(device)
         self.least = self.layout.least(device, self.dtype)
-        seeds = sorted({member.seed for member in members})
-        self.seeds_S = torch.tensor(seeds, dtype=torch.int64, device=device)
-        order = [seeds.index(member.seed) for member in members]
-        self.index_M = None if order == list(range(len(seeds))) else torch.tensor(order, device=device)
-        # The same as a compiled program has it that serves all packs: never one seed alone, never without an index.
-        self.indexed = (self.seeds_S.repeat(2) if len(seeds) == 1 else self.seeds_S, torch.tensor(order, device=device))
+        self._seed(members)
         self.h = self._columns([member.optimization for member in members])
         betas = torch.tensor([member.optimization.betas for member in members], dtype=torch.float64, device=device)
         self.h["beta1"], self.h["beta2"] = (beta.contiguous() for beta in (betas[:, :1], betas[:, 1:]))
@@ -59,21 +57,37 @@ class Pack:
         self.buffers_at = tuple(distinct.index(source) for source in sources)  # by label, its place among the sources
         self.sources = tuple(of[0] for of in distinct)
         self.average_h = tuple(self._average_columns(of) for of in distinct)
-        self.kept_inputs: tuple[EvaluationBatch, ...] | None = None  # see trainers.evaluation_inputs
+        self.kept_inputs: dict[str, tuple[EvaluationBatch, ...]] = {}  # see trainers.evaluation_inputs
 
     def __len__(self) -> int:
         return len(self.members)
 
-    def of_few(self) -> "Pack":
-        """A pack like this one, of its first member three times."""
-        few, place = copy(self), torch.zeros(3, dtype=torch.int64, device=self.device)
-        few.members = (self.members[0],) * 3
-        few.seeds_S = torch.tensor([self.members[0].seed], dtype=torch.int64, device=self.device)
-        few.index_M, few.indexed = place, (few.seeds_S.repeat(2), place)
-        few.h = {name: column[place] for name, column in self.h.items()}
-        few.average_h = tuple({name: column[place] for name, column in h.items()} for h in self.average_h)
-        few.drops = None if self.drops is None else self.drops[place]
+    def _seed(self, members: Sequence[MemberConfig]) -> None:
+        """Name the streams of these members."""
+        seeds = sorted({member.seed for member in members})
+        self.members = tuple(members)
+        self.seeds_S = torch.tensor(seeds, dtype=torch.int64, device=self.device)
+        self.seeds_M = torch.tensor([member.seed for member in members], dtype=torch.int64, device=self.device)
+        order = [seeds.index(member.seed) for member in members]
+        self.index_M = None if order == list(range(len(seeds))) else torch.tensor(order, device=self.device)
+        # The same as a compiled program has it that serves all packs: never one seed alone, never without an index.
+        index = torch.tensor(order, device=self.device)
+        self.indexed = (self.seeds_S.repeat(2) if len(seeds) == 1 else self.seeds_S, index)
+
+    def of(self, places: Sequence[int]) -> "Pack":
+        """A pack of the members at these places, some perhaps several times: one program serves it and this one."""
+        few, index = copy(self), torch.tensor(places, dtype=torch.int64, device=self.device)
+        few._seed([self.members[place] for place in places])
+        few.h = {name: column[index] for name, column in self.h.items()}
+        few.average_h = tuple({name: column[index] for name, column in h.items()} for h in self.average_h)
+        few.drops = None if self.drops is None else self.drops[index]
+        few.kept_inputs = {}
         return few
+
+    @property
+    def directions(self) -> dict[str, str]:
+        """Which way the metrics of a task and of a model are better, by their own names."""
+        return {**self.task.metrics, **self.model.metrics}
 
     def tensors(self) -> list[Tensor]:
         """What differs between its members, and their seeds: tensors whose first dimension is M or S."""
@@ -106,7 +120,7 @@ class State:
     bit, name it in EXACT_WHEN_NEW; otherwise they are refused.
     """
 
-    EXACT_WHEN_NEW: ClassVar[frozenset[str]] = frozenset()
+    EXACT_WHEN_NEW: ClassVar[frozenset[str]] = frozenset({"stopped_at", "stage"})
 
     step: Tensor  # () int64, optimiser steps done
     theta: Tensor  # (M, P)
@@ -114,6 +128,8 @@ class State:
     v: Tensor  # (M, P)
     averages: tuple[tuple[Tensor, ...], ...]  # per source of an average, (M, P) each
     failed_at: Tensor  # (M,) int64, -1 while alive
+    stopped_at: Tensor  # (M,) int64, the evaluation at which it was good enough, -1 before
+    stage: Tensor  # (M,) int64, of the curriculum
     loss_sum: Tensor  # (M,) float64
     loss_steps: Tensor  # (M,) int64
 
@@ -130,9 +146,33 @@ class State:
             v=torch.zeros_like(theta),
             averages=tuple(source.start(theta) for source in pack.sources),
             failed_at=torch.full((count,), -1, dtype=torch.int64, device=pack.device),
+            stopped_at=torch.full((count,), -1, dtype=torch.int64, device=pack.device),
+            stage=torch.zeros(count, dtype=torch.int64, device=pack.device),
             loss_sum=torch.zeros(count, dtype=torch.float64, device=pack.device),
             loss_steps=torch.zeros(count, dtype=torch.int64, device=pack.device),
         )
+
+    def of(self, places: Sequence[int]) -> "State":
+        """A copy of the state of the members at these places."""
+        index = torch.tensor(places, dtype=torch.int64, device=self.theta.device)
+        return self._each(lambda tensor: tensor[index])
+
+    def to(self, device: torch.device | str) -> "State":
+        """The same on a device."""
+        return self._each(lambda tensor: tensor.to(device), self.step.to(device))
+
+    def joined(self, other: "State") -> "State":
+        """The members of this state, then those of another, at the step of the other."""
+        mine = iter([tensor for tensor in self.tensors() if tensor.dim()])
+        return other._each(lambda tensor: torch.cat([next(mine), tensor]))
+
+    def _each(self, change: Callable[[Tensor], Tensor], step: Tensor | None = None) -> "State":
+        """This state with its rows changed, in the order of `tensors`."""
+        plain = {
+            name: change(value) for name, value in vars(self).items() if isinstance(value, Tensor) and value.dim()
+        }
+        averages = tuple(tuple(change(buffer) for buffer in buffers) for buffers in self.averages)
+        return replace(self, **plain, averages=averages, step=self.step.clone() if step is None else step)
 
     def tensors(self) -> list[Tensor]:
         """Every tensor; the first dimension of all but `step` is M."""

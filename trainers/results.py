@@ -2,13 +2,16 @@
 
 import json
 import struct
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trainers.config.member import MemberConfig
+
+_MORE = {"stopped_at": "<i8", "stage": "<i8", "validation": "<f4"}  # arrays that an evaluation may have
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +35,31 @@ class Curve:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class Validation:
+    """What stopping and the curriculum went by at an evaluation: scores on inputs of the validation stream.
+
+    decided: metric and average of each score, the task's or model's own names. values_MDL: float32 (members, decided,
+    lengths), NaN for failed members and where a metric has no value. lengths: the trained ones.
+    """
+
+    decided: tuple[tuple[str, str], ...]
+    lengths: tuple[int, ...]
+    values_MDL: NDArray[np.float32]
+
+    def mean(self, metric: str, average: str) -> NDArray[np.float32]:
+        """The score of every member over its lengths (M,), where it has values; NaN where it has none."""
+        values = self.values_MDL[:, self.decided.index((metric, average))].astype(np.float64)
+        there = ~np.isnan(values)
+        sums, counts = np.where(there, values, 0.0).sum(axis=1), there.sum(axis=1)
+        return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan).astype(np.float32)
+
+    def at(self, metric: str, average: str, lengths: Sequence[int]) -> NDArray[np.float32]:
+        """The score of every member at some lengths, (M, lengths)."""
+        columns = [self.lengths.index(length) for length in lengths]
+        return self.values_MDL[:, self.decided.index((metric, average))][:, columns]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Evaluation:
     """The curves of every member of a pack after `step` steps.
 
@@ -39,6 +67,9 @@ class Evaluation:
     loss_M: float64, mean training loss since the previous evaluation. failed_at_M: int64, the step at which a member
     became non-finite, -1 while it is alive. seconds: time this pack has trained and evaluated so far. weights: in the
     final evaluation the file with each member's weights, None for failed ones; empty where weights are not kept.
+    stopped_at_M: int64, the evaluation at which a member stopped early, -1 before; None where none can. Later ones repeat
+    its values and its loss. stage_M: int64, the stage of the curriculum at which a member trained up to here; None
+    without one.
     """
 
     step: int
@@ -53,9 +84,13 @@ class Evaluation:
     form: str
     compiled: bool
     weights: tuple[WeightsFile | None, ...] = ()
+    stopped_at_M: NDArray[np.int64] | None = None
+    stage_M: NDArray[np.int64] | None = None
+    validation: Validation | None = None
 
     def to_bytes(self) -> bytes:
-        """Header length, JSON header, then the three arrays, little-endian."""
+        """Header length, JSON header, then the arrays, little-endian; the header names those of them that may lack."""
+        more = {name: array for name, array in self._more().items() if array is not None}
         plain = {
             "step": self.step,
             "final": self.final,
@@ -68,9 +103,18 @@ class Evaluation:
             "compiled": self.compiled,
             "weights": [asdict(file) if file else None for file in self.weights],
         }
+        if more:
+            plain["more"] = list(more)
+        if self.validation is not None:
+            plain |= {"decided": self.validation.decided, "trained_lengths": self.validation.lengths}
         header = json.dumps(plain).encode()
         arrays = (self.values_MAKL.astype("<f4"), self.loss_M.astype("<f8"), self.failed_at_M.astype("<i8"))
-        return struct.pack("<I", len(header)) + header + b"".join(array.tobytes() for array in arrays)
+        pieces = [*arrays, *(array.astype(_MORE[name]) for name, array in more.items())]
+        return struct.pack("<I", len(header)) + header + b"".join(array.tobytes() for array in pieces)
+
+    def _more(self) -> dict[str, NDArray[Any] | None]:
+        validation = None if self.validation is None else self.validation.values_MDL
+        return {"stopped_at": self.stopped_at_M, "stage": self.stage_M, "validation": validation}
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
@@ -79,31 +123,49 @@ class Evaluation:
         header = json.loads(data[4 : 4 + size])
         averages, metrics, lengths = (tuple(header[key]) for key in ("averages", "metrics", "lengths"))
         shape = (header["members"], len(averages), len(metrics), len(lengths))
-        cells, members, offset = int(np.prod(shape)), header["members"], 4 + size
-        if len(data) != offset + 4 * cells + 16 * members:
+        members, offset = header["members"], 4 + size
+        decided, trained = (tuple(header.get(key, ())) for key in ("decided", "trained_lengths"))
+        shapes = {"values": shape, "validation": (members, len(decided), len(trained))}
+        kinds = {"values": "<f4", "loss": "<f8", "failed_at": "<i8"} | {n: _MORE[n] for n in header.get("more", ())}
+        found = dict[str, NDArray[Any]]()
+        for name, kind in kinds.items():
+            of, width = shapes.get(name, (members,)), np.dtype(kind).itemsize
+            count = int(np.prod(of))
+            if len(data) < offset + width * count:
+                raise ValueError(f"an evaluation of {len(data)} bytes does not fit its header")
+            found[name] = np.frombuffer(data, kind, count, offset).reshape(of).astype(kind.replace("<", "="))
+            offset += width * count
+        if len(data) != offset:
             raise ValueError(f"an evaluation of {len(data)} bytes does not fit its header")
-        values = np.frombuffer(data, "<f4", cells, offset).reshape(shape).astype(np.float32)
-        loss = np.frombuffer(data, "<f8", members, offset + 4 * cells).astype(np.float64)
-        failed = np.frombuffer(data, "<i8", members, offset + 4 * cells + 8 * members).astype(np.int64)
+        decided = tuple((metric, average) for metric, average in decided)
+        validation = found.get("validation")
         return cls(
             step=header["step"],
             final=header["final"],
             averages=averages,
             metrics=metrics,
             lengths=lengths,
-            values_MAKL=values,
-            loss_M=loss,
-            failed_at_M=failed,
+            values_MAKL=found["values"],
+            loss_M=found["loss"],
+            failed_at_M=found["failed_at"],
             seconds=header["seconds"],
             form=header["form"],
             compiled=header["compiled"],
             weights=tuple(WeightsFile(**file) if file else None for file in header.get("weights", ())),
+            stopped_at_M=found.get("stopped_at"),
+            stage_M=found.get("stage"),
+            validation=None
+            if validation is None
+            else Validation(decided=decided, lengths=trained, values_MDL=validation),
         )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """A heartbeat: where the pack is. `phase` is compile, train or evaluate."""
+    """A heartbeat: where the pack is. `phase` is compile, train or evaluate.
+
+    Of the `members` some have failed, and some have stopped early.
+    """
 
     step: int
     steps: int
@@ -112,11 +174,15 @@ class Progress:
     seconds: float
     member_steps_per_second: float
     phase: str
+    stopped: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class MemberResult:
-    """How one member ended: its status (complete or failed) and its curves after the last step."""
+    """How one member ended: its status (complete or failed) and its curves after the last step.
+
+    One that stopped early, after `stopped_at` steps, is complete.
+    """
 
     member: MemberConfig
     status: str
@@ -124,6 +190,37 @@ class MemberResult:
     form: str
     compiled: bool
     curves: tuple[Curve, ...]
+    stopped_at: int | None = None
+
+
+def member_results(members: Sequence[MemberConfig], last: Evaluation) -> list[MemberResult]:
+    """How each member ended, from the final evaluation of its pack."""
+    return [
+        MemberResult(
+            member=member,
+            status="failed" if last.failed_at_M[i] >= 0 else "complete",
+            failed_at=_step(last.failed_at_M[i]),
+            form=last.form,
+            compiled=last.compiled,
+            curves=tuple(
+                Curve(
+                    average=average,
+                    metric=metric,
+                    step=last.step,
+                    lengths=last.lengths,
+                    values=tuple(map(float, last.values_MAKL[i, a, k])),
+                )
+                for a, average in enumerate(last.averages)
+                for k, metric in enumerate(last.metrics)
+            ),
+            stopped_at=None if last.stopped_at_M is None else _step(last.stopped_at_M[i]),
+        )
+        for i, member in enumerate(members)
+    ]
+
+
+def _step(at: np.int64) -> int | None:
+    return int(at) if at >= 0 else None
 
 
 class Reporter(Protocol):

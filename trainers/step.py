@@ -15,8 +15,14 @@ from trainers.pack import Pack, State
 from trainers.random import Stream
 
 
-def sampled(pack: Pack, step: Tensor, rows: int) -> tuple[Batch, ...]:
-    """So many rows that every member trains on at step `step` (counted from 1), drawn once for each seed."""
+def sampled(pack: Pack, step: Tensor, rows: int, stage_M: Tensor | None = None) -> tuple[Batch, ...]:
+    """So many rows that every member trains on at step `step` (counted from 1), drawn once for each seed.
+
+    With a curriculum they are drawn for each member at its stage, the first one where `stage_M` is None.
+    """
+    if pack.curriculum is not None:
+        stage_M = torch.zeros_like(pack.seeds_M) if stage_M is None else stage_M
+        return pack.task.training_batches(Stream(pack.seeds_M, "data", step), rows, stage_M)
     stream = Stream(pack.seeds_S, "data", step)
     return tuple(batch.of(pack.index_M) for batch in pack.task.training_batches(stream, rows))
 
@@ -40,7 +46,7 @@ def noise_of(pack: Pack, step: Tensor) -> Noise | None:
 
 def step_once(pack: Pack, state: State) -> None:
     """Sample a batch and learn from it."""
-    learn(pack, state, sampled(pack, state.step + 1, pack.optimization.batch_size))
+    learn(pack, state, sampled(pack, state.step + 1, pack.optimization.batch_size, state.stage))
 
 
 def gradients(pack: Pack, theta: Tensor, batches: Sequence[Batch], step: Tensor) -> tuple[Tensor, Tensor]:
@@ -100,7 +106,10 @@ def _divided(batch: Batch, count: int) -> list[tuple[int, Batch]]:
 
 
 def learn(pack: Pack, state: State, batches: Sequence[Batch]) -> None:
-    """Advance `state` in place by one step. A member whose loss, weights or moments become non-finite is frozen."""
+    """Advance `state` in place by one step.
+
+    A member that has stopped, or whose loss, weights or moments become non-finite, is frozen.
+    """
     step = state.step + 1
     gradient, loss_M = gradients(pack, state.theta, batches, step)
     if "clip" in pack.h:
@@ -113,6 +122,8 @@ def learn(pack: Pack, state: State, batches: Sequence[Batch]) -> None:
     if pack.least is not None:
         theta = torch.maximum(theta, pack.least)
     loss_M, going_M = loss_M.double(), state.failed_at < 0
+    if pack.stop is not None:
+        going_M = going_M & (state.stopped_at < 0)
     alive = going_M & torch.isfinite(loss_M + theta.abs().add_(v).sum(dim=1))
     on = None if _everyone(alive) else alive[:, None]
     _take(on, state.theta, theta)
@@ -158,7 +169,7 @@ def learner(
     if not (compiles(pack.members[0]) if compiled is None else compiled):
         return lambda state, batches: learn(pack, state, batches)
     run = program(learn, pack.device.type)
-    few = pack.of_few()
+    few = pack.of([0, 0, 0])
     state, step = State.initial(few), torch.ones((), dtype=torch.int64, device=pack.device)
     batches = for_program(few, sampled(few, step, few.optimization.batch_size))
     any_size([*few.tensors(), *state.tensors(), *(tensor for batch in batches for tensor in batch.tensors())])
@@ -176,4 +187,4 @@ def for_program(pack: Pack, batches: Sequence[Batch]) -> list[Batch]:
 def stepper(pack: Pack) -> Callable[[State], None]:
     """One whole step, compiled or not, on a batch that is drawn for it alone."""
     learning = learner(pack)
-    return lambda state: learning(state, sampled(pack, state.step + 1, pack.optimization.batch_size))
+    return lambda state: learning(state, sampled(pack, state.step + 1, pack.optimization.batch_size, state.stage))

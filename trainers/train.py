@@ -1,22 +1,27 @@
 """The training loop of one pack: step, evaluate, report, checkpoint. It names no task, model or tracker."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from trainers.ahead import Ahead
 from trainers.compiling import COMPILED_BEFORE_FROM_SECONDS, compiles
 from trainers.config.member import MemberConfig
+from trainers.decisions import good_enough, next_stages
 from trainers.errors import PackError
-from trainers.evaluate import evaluate
+from trainers.evaluate import evaluate, validate
 from trainers.files.checkpoint import Checkpoints
 from trainers.files.weights import write_weights
+from trainers.going import Going
 from trainers.pack import Pack, State, weights_of
 from trainers.random import said
-from trainers.results import Curve, Evaluation, MemberResult, Progress, Reporter, WeightsFile
+from trainers.results import Evaluation, MemberResult, Progress, Reporter, Validation, WeightsFile, member_results
 from trainers.step import learner
 from trainers.tasks.task import Evaluated
 
@@ -78,8 +83,7 @@ class _Run:
     ) -> None:
         self.pack, self.names, self.count = pack, names, count
         self.reporter, self.checkpoints, self.weights = reporter, checkpoints, weights
-        self.compiled, self.ahead = compiled, Ahead(pack)
-        self.state, self.done = State.initial(pack), 0
+        self.compiled, self.going, self.done = compiled, Going(pack, State.initial(pack), compiled), 0
         self.evaluations: list[Evaluation] = []
         self.started, self.spent, self.last_beat, self.rate = time.monotonic(), 0.0, 0.0, 0.0
 
@@ -88,15 +92,35 @@ class _Run:
         steps = self.pack.optimization.steps
         if lost := said():
             self.reporter.notice(lost)
-        self.beat("compile" if self.compiled else "train")
-        self.learn = learner(self.pack, self.compiled, lambda: self.beat_if_due("compile"))
-        while self.done < steps:
+        self.prepare()
+        while self.done < steps and len(self.going):
             self.run_until(self.next_stop())
             if self.done == steps or (self.pack.evaluation.every and self.done % self.pack.evaluation.every == 0):
                 self.evaluate()
+                if self.part():
+                    self.prepare()
             if self.checkpoints and self.done < steps and self.checkpoints.due(self.done):
                 self.save()
-        return self.results()
+        if not self.evaluations[-1].final:
+            self.repeat()
+        return member_results(self.pack.members[: self.count], self.evaluations[-1])
+
+    def prepare(self) -> None:
+        """Make ready to train the members that go on, if there are any."""
+        if not len(self.going):
+            return
+        self.beat("compile" if self.compiled else "train")
+        self.ahead = Ahead(self.going.pack)
+        self.learn = learner(self.going.pack, self.compiled, lambda: self.beat_if_due("compile"))
+
+    def part(self) -> bool:
+        """Let those go that stopped or failed by the last evaluation, where members may stop; whether any did."""
+        if self.pack.stop is None or not self.evaluations or self.evaluations[-1].final:
+            return False
+        last, before = self.evaluations[-1], len(self.going)
+        ended = (self.each(last.stopped_at_M) >= 0) | (self.each(last.failed_at_M) >= 0)
+        self.going.leave(np.flatnonzero(ended).tolist())
+        return len(self.going) < before
 
     def resume(self) -> None:
         if self.checkpoints is None:
@@ -106,12 +130,13 @@ class _Run:
             self.reporter.notice(notice)
         if snapshot is None:
             return
-        self.state = self.state.restored(snapshot, self.pack)
+        self.going = Going(self.pack, self.going.state.restored(snapshot, self.pack), self.compiled)
         self.done = snapshot.step
         self.evaluations = [Evaluation.from_bytes(data) for data in snapshot.evaluations]
         self.spent = max((evaluation.seconds for evaluation in self.evaluations), default=0.0)
         for evaluation in self.evaluations:
             self.reporter.report(evaluation)
+        self.part()
 
     def next_stop(self) -> int:
         """The next step at which the loop must stop: for an evaluation, a checkpoint or the end."""
@@ -129,12 +154,12 @@ class _Run:
             began = time.monotonic()
             count = min(burst, stop - self.done)
             for done in range(self.done, self.done + count):
-                self.learn(self.state, self.ahead.batches(done, stop))
+                self.learn(self.going.state, self.ahead.batches(done, stop, self.going.state.stage))
             if self.pack.device.type != "cpu":
                 torch.accelerator.synchronize()
             self.done += count
             elapsed = time.monotonic() - began
-            self.rate = count * self.count / elapsed
+            self.rate = count * min(self.count, len(self.going)) / elapsed
             burst = max(1, min(1000, round(0.25 * count / elapsed)))
             self.beat_if_due("train")
             if self.checkpoints and self.checkpoints.due(self.done):
@@ -142,53 +167,102 @@ class _Run:
 
     def evaluate(self) -> None:
         self.beat("evaluate")
-        metrics, values = evaluate(self.pack, self.state, self.history(), self.beat_if_due)
-        steps = self.state.loss_steps.cpu().numpy()
-        loss = np.where(steps > 0, self.state.loss_sum.cpu().numpy() / np.maximum(steps, 1), np.nan)
-        self.state.loss_sum.zero_()
-        self.state.loss_steps.zero_()
-        final = self.done == self.pack.optimization.steps
-        kept = self.keep_weights(self.weights) if final and self.weights else ()
-        evaluation = Evaluation(
-            step=self.done,
-            final=final,
-            averages=self.pack.labels,
-            metrics=metrics,
-            lengths=self.pack.lengths,
-            values_MAKL=values[: self.count],
-            loss_M=loss[: self.count],
-            failed_at_M=self.state.failed_at.cpu().numpy()[: self.count].copy(),
-            seconds=self.seconds(),
-            form=self.pack.form,
-            compiled=self.compiled,
-            weights=kept,
+        going, pack, state = self.going, self.going.pack, self.going.state
+        validation = validate(pack, state, self.beat_if_due)
+        metrics, values = evaluate(pack, state, self.history(), self.beat_if_due)
+        steps = state.loss_steps.cpu().numpy()
+        loss = np.where(steps > 0, state.loss_sum.cpu().numpy() / np.maximum(steps, 1), np.nan)
+        state.loss_sum.zero_()
+        state.loss_steps.zero_()
+        stage = state.stage.cpu().numpy().copy()
+        if validation is not None:
+            stops = good_enough(pack, validation, stage)
+            going.decide("stopped_at", np.where(stops, self.done, state.stopped_at.cpu().numpy()))
+            going.decide("stage", next_stages(pack, validation, stage))
+        final = self.done == pack.optimization.steps
+        self.report(
+            Evaluation(
+                step=self.done,
+                final=final,
+                averages=pack.labels,
+                metrics=metrics,
+                lengths=pack.lengths,
+                values_MAKL=self.whole("values_MAKL", values),
+                loss_M=self.whole("loss_M", loss),
+                failed_at_M=going.number("failed_at")[: self.count],
+                seconds=self.seconds(),
+                form=pack.form,
+                compiled=self.compiled,
+                weights=self.keep_weights(self.weights) if final and self.weights else (),
+                stopped_at_M=None if pack.stop is None else going.number("stopped_at")[: self.count],
+                stage_M=None if pack.curriculum is None else self.whole("stage_M", stage),
+                validation=validation and self.validated(validation),
+            )
         )
+
+    def repeat(self) -> None:
+        """The final evaluation of a pack that no member goes on with: what they had when they stopped."""
+        kept = self.keep_weights(self.weights) if self.weights else ()
+        steps, last = self.pack.optimization.steps, self.evaluations[-1]
+        loss = np.where(last.failed_at_M >= 0, np.nan, last.loss_M)
+        self.report(replace(last, step=steps, final=True, loss_M=loss, seconds=self.seconds(), weights=kept))
+
+    def report(self, evaluation: Evaluation) -> None:
         self.evaluations.append(evaluation)
         self.reporter.report(evaluation)
 
+    def whole(self, name: str, found: NDArray[Any], of: Callable[[Evaluation], Any] | None = None) -> NDArray[Any]:
+        """What members that go on have, with that of the last evaluation for those that left."""
+        if len(self.going) == len(self.pack):
+            return found[: self.count]
+        last = self.evaluations[-1]
+        every = (getattr(last, name) if of is None else of(last)).copy()
+        if name == "loss_M":
+            every[last.failed_at_M >= 0] = np.nan
+        every[self.going.places] = self.going.of_going(found)
+        return every
+
+    def validated(self, found: Validation) -> Validation:
+        values = self.whole("values_MDL", found.values_MDL, lambda last: last.validation.values_MDL)
+        return replace(found, values_MDL=values)
+
+    def each(self, values: NDArray[Any] | None, rows: Sequence[int] | None = None) -> NDArray[Any]:
+        """What an evaluation has of the members at these places of the pack, all of them unless given.
+
+        The twin of a lone member has its values.
+        """
+        assert values is not None
+        places = range(len(self.pack)) if rows is None else rows
+        return values[[min(place, self.count - 1) for place in places]]
+
     def history(self) -> list[Evaluated]:
-        """The earlier evaluations; the twin of a lone member has its values."""
-        each = np.zeros(len(self.pack), dtype=int) if self.count == 1 else slice(None)
+        """The earlier evaluations of those that go on."""
+        rows = self.going.rows
         return [
-            Evaluated(one.step, {name: one.values_MAKL[each, :, k] for k, name in enumerate(one.metrics)})
+            Evaluated(
+                one.step, {name: self.each(one.values_MAKL[:, :, k], rows) for k, name in enumerate(one.metrics)}
+            )
             for one in self.evaluations
         ]
 
     def keep_weights(self, folder: Path) -> tuple[WeightsFile | None, ...]:
-        """Write the weights of every member that has not failed."""
-        found, kept = weights_of(self.pack, self.state), list[WeightsFile | None]()
+        """Write the weights of every member that has not failed: the last ones, or those with which it stopped."""
+        found, kept = weights_of(self.pack, self.going.whole_state()), list[WeightsFile | None]()
+        failed_at, stopped_at = self.going.number("failed_at"), self.going.number("stopped_at")
         for i, member in enumerate(self.pack.members[: self.count]):
             self.beat("evaluate")
             mine = {label: self.pack.layout.views(theta[i : i + 1].cpu()) for label, theta in found.items()}
             arrays = {label: {name: value[0].numpy() for name, value in of.items()} for label, of in mine.items()}
-            failed = bool(self.state.failed_at[i] >= 0)
-            kept.append(None if failed else write_weights(folder, self.names[i], member, self.done, arrays))
+            step = int(stopped_at[i]) if stopped_at[i] >= 0 else self.done
+            failed = failed_at[i] >= 0
+            kept.append(None if failed else write_weights(folder, self.names[i], member, step, arrays))
         return tuple(kept)
 
     def save(self) -> None:
         assert self.checkpoints is not None
         evaluations = [evaluation.to_bytes() for evaluation in self.evaluations]
-        self.checkpoints.save(self.state.snapshot(self.pack, evaluations, self.compiled), self.names)
+        whole = self.going.whole_state()
+        self.checkpoints.save(whole.snapshot(self.pack, evaluations, self.compiled), self.names)
 
     def beat_if_due(self, phase: str = "evaluate") -> None:
         if time.monotonic() - self.last_beat > _HEARTBEAT_SECONDS:
@@ -196,7 +270,9 @@ class _Run:
 
     def beat(self, phase: str) -> None:
         self.last_beat = time.monotonic()
-        failed = int((self.state.failed_at[: self.count] >= 0).sum())
+        failed, stopped = (
+            int((self.going.number(name)[: self.count] >= 0).sum()) for name in ("failed_at", "stopped_at")
+        )
         self.reporter.progress(
             Progress(
                 step=self.done,
@@ -206,37 +282,9 @@ class _Run:
                 seconds=self.seconds(),
                 member_steps_per_second=self.rate,
                 phase=phase,
+                stopped=stopped,
             )
         )
 
     def seconds(self) -> float:
         return self.spent + time.monotonic() - self.started
-
-    def results(self) -> list[MemberResult]:
-        last = self.evaluations[-1]
-        results = []
-        for i, member in enumerate(self.pack.members[: self.count]):
-            curves = tuple(
-                Curve(
-                    average=average,
-                    metric=metric,
-                    step=last.step,
-                    lengths=last.lengths,
-                    values=tuple(map(float, last.values_MAKL[i, a, k])),
-                )
-                for a, average in enumerate(last.averages)
-                for k, metric in enumerate(last.metrics)
-            )
-            failed_at = int(last.failed_at_M[i])
-            status, at = ("failed", failed_at) if failed_at >= 0 else ("complete", None)
-            results.append(
-                MemberResult(
-                    member=member,
-                    status=status,
-                    failed_at=at,
-                    form=self.pack.form,
-                    compiled=self.compiled,
-                    curves=curves,
-                )
-            )
-        return results

@@ -137,13 +137,28 @@ class Spoken(Last):
         return {"exact_match": (found == wanted).all(dim=-1).float()[..., None], "said": found.float().mean(-1, True)}
 
 
-class Staged(Last):
-    """Rows whose tokens depend on the stage of their member."""
+class Echo(Timed):
+    """One token over and over in, the same out: learned in a few steps. Rows of length 2 have the first three tokens.
 
-    def sample(self, stream: Stream, rows: int, stage_M: Tensor | None = None) -> Batch:
-        top = torch.full_like(stream.seeds_S, 2) if stage_M is None else 2 + stage_M
-        words = stream.bits(0, (rows, self.train_length))
-        return self.batch_of((words * top[:, None, None]) >> 32)
+    Its first stage is those rows, its second all tokens in rows of length 4.
+    """
+
+    stages = (2, 4)
+
+    def rows_of(self, words: Tensor, length: int, tokens: int | Tensor) -> Batch:
+        return self.batch_of(((words * tokens) >> 32).expand(*words.shape[:-1], length))
+
+    def sample(self, stream: Stream, rows: int) -> Batch:
+        return self.rows_of(stream.bits(0, (rows, 1)), self.train_length, TOKENS)
+
+    def sample_staged(self, stream: Stream, rows: int, stage_S: Tensor) -> Batch:
+        tokens = torch.where(stage_S == 0, 3, TOKENS)
+        return self.rows_of(stream.bits(0, (rows, 1)), self.train_length, tokens[:, None, None])
+
+    def evaluation_batches(self, stream: Stream, samples: int, lengths: tuple[int, ...]) -> Iterator[EvaluationBatch]:
+        for length in lengths:
+            words = stream.bits(length, (samples, 1))
+            yield EvaluationBatch(self.rows_of(words, length, 3 if length == 2 else TOKENS), (length,))
 
 
 class Corpus(Last):

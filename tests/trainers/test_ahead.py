@@ -150,7 +150,7 @@ def counted(monkeypatch: pytest.MonkeyPatch, task: type[Task]) -> list[int]:
     monkeypatch.setattr(
         task,
         "training_batches",
-        lambda self, stream, rows: seen.append(len(stream.seeds_S)) or whole(self, stream, rows),
+        lambda self, stream, *more: seen.append(len(stream.seeds_S)) or whole(self, stream, *more),
     )
     return seen
 

@@ -96,7 +96,7 @@ def test_one_program_serves_packs_of_all_sizes(member, changes, accumulation) ->
     compiled = torch.compile(
         learn, dynamic=False, fullgraph=True, backend=lambda graph, _: calls.append(graph) or graph.forward
     )
-    first = Pack([member(0, **changes)] * 2, CPU).of_few()
+    first = Pack([member(0, **changes)] * 2, CPU).of([0, 0, 0])
     state = State.initial(first)
     batches = for_program(first, sampled(first, state.step + 1, 4))
     any_size([*first.tensors(), *state.tensors(), *(tensor for batch in batches for tensor in batch.tensors())])

@@ -115,7 +115,7 @@ def test_inputs_are_drawn_once_where_they_are_small(member, monkeypatch) -> None
     for kept, times in ((size, 1), (size - 1, 3)):
         drawn.clear()
         monkeypatch.setattr(evaluation_inputs, "KEPT_BYTES", kept)
-        pack.kept_inputs = None
+        pack.kept_inputs.clear()
         for _ in range(3):
             np.testing.assert_array_equal(curves(pack, state)["accuracy"], whole["accuracy"])
         assert len(drawn) == times

@@ -60,7 +60,7 @@ def waits(call: Callable[[], Any]) -> set[str]:
 
 def evaluated_anew(pack: Pack, state: State) -> None:
     """An evaluation that draws its inputs, as the first one does."""
-    pack.kept_inputs = None
+    pack.kept_inputs.clear()
     evaluate(pack, state)
 
 

@@ -8,19 +8,21 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 from trainers.config import registry
+from trainers.config.criterion import Stop, criteria, criterion_problems
 from trainers.config.identity import ABSENT_AVERAGES, ABSENT_SCHEDULE, digest, identity, structure
 from trainers.config.settings import Settings, setting
 from trainers.errors import ConfigError, Problem, nearest
 
 if TYPE_CHECKING:
     from trainers.averaging import Average
+    from trainers.curricula import Curriculum
     from trainers.models.model import Model
     from trainers.schedules import Schedule
     from trainers.tasks.task import Metric, Task
 
 SECTIONS = ("task", "model", "training", "evaluation", "seed")
 DIRECTIONS = ("minimize", "maximize", "none")  # of metrics
-NESTED = ("schedule", "averages")  # the parts of `training` that are no plain numbers
+NESTED = ("schedule", "averages", "stop", "curriculum")  # the parts of `training` that are no plain numbers
 
 
 class Optimization(Settings):
@@ -85,6 +87,8 @@ class MemberConfig:
     averages: Mapping[str, Average]
     evaluation: EvaluationConfig
     seed: int
+    stop: Stop | None = None
+    curriculum: Curriculum | None = None
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
@@ -120,6 +124,11 @@ class MemberConfig:
         collect("training", lambda: _optimization(numbers))
         collect("training.schedule", lambda: registry.build("schedule", training.get("schedule", ABSENT_SCHEDULE)))
         collect("training.averages", lambda: _averages(training.get("averages", ABSENT_AVERAGES)))
+        if (stop := training.get("stop")) is not None:
+            collect("training.stop", lambda: Stop.from_mapping(_mapping(stop)))
+        if (curriculum := training.get("curriculum")) is not None:
+            named = {"name": curriculum} if isinstance(curriculum, str) else curriculum
+            collect("training.curriculum", lambda: registry.build("curriculum", named))
         collect("evaluation", lambda: EvaluationConfig.from_mapping(_mapping(data.get("evaluation", {}))))
         seed = data.get("seed", 0)
         if type(seed) is not int or not 0 <= seed < 2**63:
@@ -136,6 +145,8 @@ class MemberConfig:
             averages=built["training.averages"],
             evaluation=built["evaluation"],
             seed=seed,
+            stop=built.get("training.stop"),
+            curriculum=built.get("training.curriculum"),
         )
         if found := list(member._cross_checks()):
             raise ConfigError(found)
@@ -157,6 +168,7 @@ class MemberConfig:
         if both := sorted(self.task.metrics.keys() & self.model.metrics.keys()):
             message = f"{self.model.name} measures {', '.join(both)} of itself, and so does the task {self.task.name}"
             yield Problem(key="model.name", given=self.model.name, message=message, allowed="names of its own")
+        yield from criterion_problems(self)
         for length in self.evaluation.lengths if self.evaluation.lengths != "all" else ():
             if length not in self.task.lengths:
                 allowed = f"{min(self.task.lengths)} to {max(self.task.lengths)}"
@@ -172,9 +184,13 @@ class MemberConfig:
         return replace(self, task=self.task.planned())
 
     def to_dict(self) -> dict[str, Any]:
-        """Every value resolved, as plain JSON types; `from_dict` reads it back equal."""
+        """Every value resolved, as plain JSON types, without stop and curriculum where they are null.
+
+        `from_dict` reads it back equal.
+        """
         averages = {label: _by_kind(average.to_dict()) for label, average in self.averages.items()}
         training = {**self.optimization.to_dict(), "schedule": self.schedule.to_dict(), "averages": averages}
+        training |= {name: one.to_dict() for name, one in criteria(self).items()}
         return {
             "task": self.task.to_dict(),
             "model": self.model.to_dict(),
@@ -201,6 +217,7 @@ class MemberConfig:
         averages = {label: _by_kind(of(average)) for label, average in self.averages.items()}
         if averages != ABSENT_AVERAGES:
             training["averages"] = averages
+        training |= {name: of(one) for name, one in criteria(self).items()}
         sections = {"task": of(self.task), "model": of(self.model), "training": training}
         return sections | ({"evaluation": found} if (found := of(self.evaluation)) else {})
 

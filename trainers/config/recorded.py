@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from trainers.config import registry
+from trainers.config.criterion import Stop
 from trainers.config.identity import ABSENT_AVERAGES, ABSENT_SCHEDULE, absent_values
 from trainers.config.member import EvaluationConfig, MemberConfig, Optimization
 from trainers.config.settings import Settings, revision_of, settings_fields
@@ -23,6 +24,7 @@ def recorded_member(resolved: Mapping[str, Any], seed: int) -> MemberConfig:
     """
     training = dict(resolved.get("training", {}))
     schedule, averages = training.pop("schedule", ABSENT_SCHEDULE), training.pop("averages", ABSENT_AVERAGES)
+    stop, curriculum = training.pop("stop", None), training.pop("curriculum", None)
     labelled = {
         label: _named(f"training.averages.{label}", "average", {"kind": label, **values}, "kind")
         for label, values in averages.items()
@@ -35,6 +37,8 @@ def recorded_member(resolved: Mapping[str, Any], seed: int) -> MemberConfig:
                 **_filled("training", Optimization, training),
                 "schedule": _named("training.schedule", "schedule", schedule),
                 "averages": labelled,
+                "stop": None if stop is None else _filled("training.stop", Stop, stop),
+                "curriculum": None if curriculum is None else _named("training.curriculum", "curriculum", curriculum),
             },
             "evaluation": _filled("evaluation", EvaluationConfig, resolved.get("evaluation", {})),
             "seed": seed,
@@ -75,6 +79,10 @@ def _parts(resolved: Mapping[str, Any]) -> Iterator[Part]:
     yield from _within("training.schedule", "schedule", training.get("schedule", ABSENT_SCHEDULE))
     for label, values in training.get("averages", ABSENT_AVERAGES).items():
         yield from _within(f"training.averages.{label}", "average", {"kind": label, **values}, "kind")
+    if (stop := training.get("stop")) is not None:
+        yield "training.stop", Stop, stop
+    if (curriculum := training.get("curriculum")) is not None:
+        yield from _within("training.curriculum", "curriculum", curriculum)
 
 
 def _within(key: str, kind: str, data: Any, name_key: str = "name") -> Iterator[Part]:

@@ -1,4 +1,4 @@
-"""Names to classes: tasks, models, averages and schedules register beside their implementation."""
+"""Names to classes: tasks, models, averages, schedules and curricula register beside their implementation."""
 
 import importlib
 import pkgutil
@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast, get_type_hints
 from trainers.config.contract import missing
 from trainers.errors import ConfigError, Problem, nearest
 
-KINDS = ("task", "model", "position", "average", "schedule")
+KINDS = ("task", "model", "position", "average", "schedule", "curriculum")
 _classes: dict[str, dict[str, type[Any]]] = {kind: {} for kind in KINDS}
 _homes = {  # of the classes of each kind, and of their base
     "task": ("trainers.tasks", "trainers.tasks.task", "Task"),
@@ -18,6 +18,7 @@ _homes = {  # of the classes of each kind, and of their base
     "position": ("trainers.positions", "trainers.positions.position", "Position"),
     "average": ("trainers.averaging", "trainers.averaging", "Average"),
     "schedule": ("trainers.schedules", "trainers.schedules", "Schedule"),
+    "curriculum": ("trainers.curricula", "trainers.curricula", "Curriculum"),
 }
 
 S = TypeVar("S", bound=type[Any])

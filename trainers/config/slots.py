@@ -9,6 +9,7 @@ from dataclasses import Field, dataclass
 from typing import Any
 
 from trainers.config import registry
+from trainers.config.criterion import Stop
 from trainers.config.identity import ABSENT_AVERAGES, ABSENT_SCHEDULE
 from trainers.config.member import (
     NESTED,
@@ -103,6 +104,12 @@ def _parts(sections: Mapping[str, Any], problems: list[Problem]) -> Iterator[_Pa
             averages = {}
         for label, values in averages.items():
             yield from _registered(f"training.averages.{label}", "average", values, problems, label, "kind")
+        stop, curriculum = training.get("stop"), training.get("curriculum")
+        if stop is not None and _is_mapping("training.stop", stop, problems):
+            yield _Part("training.stop", Stop, stop)
+        if curriculum is not None:
+            named = {"name": curriculum} if isinstance(curriculum, str) else curriculum
+            yield from _registered("training.curriculum", "curriculum", named, problems)
     evaluation = sections.get("evaluation", {})
     if _is_mapping("evaluation", evaluation, problems):
         yield _Part("evaluation", EvaluationConfig, evaluation)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from trainers.batch import Batch as Batch
+from trainers.config.criterion import reached
 from trainers.config.settings import Settings
 from trainers.errors import Problem
 from trainers.random import Stream
@@ -117,9 +118,25 @@ class Task(Settings, ABC):
         Shapes depend on the settings alone, not on what is drawn.
         """
 
-    def training_batches(self, stream: Stream, rows: int) -> tuple[Batch, ...]:
-        """What `sample` gives, as batches: those that have rows, where there are too few for every width."""
-        found = self.sample(stream, rows)
+    @property
+    def stages(self) -> tuple[int, ...]:
+        """The length that each stage of a curriculum adds, one of the trained ones; empty: it has no stages."""
+        return ()
+
+    def sample_staged(self, stream: Stream, rows: int, stage_S: Tensor) -> Batch | tuple[Batch, ...]:
+        """A training batch as `sample` gives, of seeds that stand at stages of their own: int64 (S,), places in `stages`.
+
+        The stream has a seed for each member, since members of one seed may stand at different stages. Shapes depend
+        on the settings alone, so all stages share their widths; what a row is depends on its seed, step and stage.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no sample_staged")
+
+    def training_batches(self, stream: Stream, rows: int, stage_S: Tensor | None = None) -> tuple[Batch, ...]:
+        """What `sample` gives, or `sample_staged` where there are stages, as batches.
+
+        Those that have rows, where there are too few for every width.
+        """
+        found = self.sample(stream, rows) if stage_S is None else self.sample_staged(stream, rows, stage_S)
         batches = (found,) if isinstance(found, Batch) else tuple(found)
         return tuple(batch for batch in batches if batch.tokens.shape[1])
 
@@ -130,6 +147,17 @@ class Task(Settings, ABC):
     @abstractmethod
     def evaluation_batches(self, stream: Stream, samples: int, lengths: tuple[int, ...]) -> Iterator[EvaluationBatch]:
         """Batches, each with the lengths it measures; every distribution measures those of `lengths` that it has."""
+
+    def validation_batches(self, stream: Stream, samples: int) -> Iterator[EvaluationBatch]:
+        """Batches that stopping and curricula go by: of the first distribution, at its trained lengths.
+
+        They are `evaluation_batches` of a stream of their own, unless overridden: where these draw nothing, such as
+        windows of a text, they would be the test.
+        """
+        first = self.distributions[0]
+        for batch in self.evaluation_batches(stream, samples, tuple(sorted(first.trained_lengths))):
+            if batch.distribution in ("", first.name):
+                yield batch
 
     @abstractmethod
     def rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
@@ -155,6 +183,15 @@ class Task(Settings, ABC):
         It is called for each distribution with the curves at its lengths, by the task's own names.
         """
         return {}
+
+    @property
+    def derived_metrics(self) -> frozenset[str]:
+        """The metrics that `derived` gives."""
+        if type(self).derived is Task.derived:
+            return frozenset()
+        lengths = self.distributions[0].lengths
+        curves = {name: np.zeros((1, 1, len(lengths)), np.float32) for name in self.metrics}
+        return frozenset(self.derived([Evaluated(0, curves)], lengths))
 
     @property
     def positions(self) -> int:
@@ -244,12 +281,10 @@ def steps_to(
     if metric not in history[-1].curves:
         raise ValueError(f"steps to {metric}, which is no metric; allowed: {', '.join(history[-1].curves)}")
     curves = history[-1].curves[metric]
-    reached = np.full(curves.shape, np.inf, np.float32)
+    first = np.full(curves.shape, np.inf, np.float32)
     for past in reversed(history):
-        values = past.curves[metric]
-        there = values >= threshold if direction == "maximize" else values <= threshold
-        reached = np.where(there, np.float32(past.step), reached)
-    return reached
+        first = np.where(reached(past.curves[metric], threshold, direction), np.float32(past.step), first)
+    return first
 
 
 def families(**members: tuple[str, str, Iterable[int]]) -> dict[str, Family]:

@@ -145,6 +145,12 @@ class Language(Task):
                     self.windows(one.name, starts.expand(len(stream.seeds_S), -1), length), (length,), one.name
                 )
 
+    def validation_batches(self, stream: Stream, samples: int) -> Iterator[EvaluationBatch]:
+        """The validation text in windows of the trained length, as a batch of the first distribution."""
+        for batch in self.evaluation_batches(stream, samples, self.trained_lengths):
+            if batch.distribution == "validation":
+                yield replace(batch, distribution="")
+
     def rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
         """The mean negative log likelihood of the tokens of each window, (M, B, 1)."""
         return {"loss": supervised.token_losses(logits_MBTV, batch.targets).mean(dim=-1, keepdim=True)}

@@ -1,0 +1,257 @@
+"""Members that stop early: when, what is repeated of them, and that nobody's bits change by it."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.trainers.own_tasks import Bag, Echo
+from trainers import Checkpoints, Evaluation, train
+from trainers.config.criterion import Stop
+from trainers.config.member import MemberConfig
+from trainers.files.weights import StoredWeights
+
+SEEDS = (0, 1, 2, 3, 4, 5, 6, 7)
+EVERY, STEPS = 4, 60
+ENOUGH = Stop(metric="accuracy", threshold=0.99, samples=100)
+
+
+def quick(member, seed: int, stop: Stop | None = ENOUGH, **changes) -> MemberConfig:
+    """A member that learns to echo tokens in 20 steps or so."""
+    numbers = {"training__learning_rate": 0.05, "training__steps": STEPS, "evaluation__every": EVERY}
+    plain = member(seed, **{**numbers, "evaluation__samples": 20, "training__batch_size": 4, **changes})
+    return replace(plain, task=Echo(), model=Bag(), stop=stop)
+
+
+def kept(members, **more) -> tuple[list[Evaluation], list]:
+    """The evaluations of a pack, and its results."""
+    from tests.trainers.conftest import Recorder
+
+    recorder = Recorder()
+    return recorder.evaluations, train(members, recorder, **more)
+
+
+@pytest.fixture(scope="module")
+def eight(member):
+    return kept([quick(member, seed) for seed in SEEDS])
+
+
+@pytest.fixture(scope="module")
+def unstopped(member):
+    return kept([quick(member, seed, None) for seed in SEEDS])[0]
+
+
+def test_members_stop_at_evaluations_of_their_own(eight) -> None:
+    evaluations, results = eight
+    last = evaluations[-1]
+    assert last.step == STEPS and last.final and [one.final for one in evaluations].count(True) == 1
+    assert len({int(at) for at in last.stopped_at_M}) >= 3 and (last.stopped_at_M > 0).all()
+    assert all(at % EVERY == 0 for at in last.stopped_at_M)
+    assert evaluations[-2].step == last.stopped_at_M.max(), "nothing was trained after the last had stopped"
+    assert [one.stopped_at for one in results] == last.stopped_at_M.tolist()
+    assert {one.status for one in results} == {"complete"} and (last.failed_at_M == -1).all()
+
+
+def test_the_validation_says_why(eight) -> None:
+    """Each stopped at the first evaluation at which its mean over the trained lengths was good enough."""
+    evaluations, _ = eight
+    for m, at in enumerate(evaluations[-1].stopped_at_M):
+        means = {one.step: one.validation.mean("accuracy", "raw")[m] for one in evaluations}
+        assert min(step for step, mean in means.items() if mean >= np.float32(0.99)) == at
+    assert evaluations[0].validation.lengths == (2, 4) and evaluations[0].validation.decided == (("accuracy", "raw"),)
+
+
+def test_curves_are_those_without_stopping_and_then_repeated(eight, unstopped) -> None:
+    evaluations, plain = eight[0], {one.step: one for one in unstopped}
+    timed = unstopped[0].metrics.index("steps_to_accuracy")
+    for one in evaluations:
+        for m, at in enumerate(evaluations[-1].stopped_at_M):
+            other = plain[min(one.step, int(at))]
+            np.testing.assert_array_equal(one.values_MAKL[m], other.values_MAKL[m])
+            assert one.loss_M[m] == other.loss_M[m]
+            assert one.stopped_at_M[m] == (at if one.step >= at else -1)
+    assert np.isfinite(evaluations[-1].values_MAKL[:, 0, timed, :2]).all()
+    assert all(one.stopped_at_M is None and one.validation is None for one in unstopped)
+
+
+@pytest.mark.parametrize("chosen", [(3,), (6, 0, 5), (7, 7, 2)], ids=str)
+def test_a_member_stops_in_any_pack_as_it_does_in_this_one(member, eight, chosen) -> None:
+    evaluations, _ = kept([quick(member, seed) for seed in chosen])
+    mine = {one.step: one for one in evaluations}
+    for one in eight[0]:
+        if one.step in mine:
+            places = list(chosen)
+            np.testing.assert_array_equal(mine[one.step].values_MAKL, one.values_MAKL[places])
+            np.testing.assert_array_equal(mine[one.step].loss_M, one.loss_M[places])
+            np.testing.assert_array_equal(mine[one.step].stopped_at_M, one.stopped_at_M[places])
+            np.testing.assert_array_equal(
+                mine[one.step].validation.values_MDL, one.validation.values_MDL[places]
+            )
+
+
+def test_the_pack_becomes_smaller(member, eight, monkeypatch) -> None:
+    import sys
+
+    module, seen = sys.modules["trainers.train"], []
+    whole = module.learner
+
+    def watched(pack, *more):
+        learn = whole(pack, *more)
+        return lambda state, batches: seen.append(len(state.theta)) or learn(state, batches)
+
+    monkeypatch.setattr(module, "learner", watched)
+    evaluations, _ = kept([quick(member, seed) for seed in SEEDS])
+    stopped_at = evaluations[-1].stopped_at_M
+    wanted = [int((stopped_at >= step).sum()) for step in range(1, int(stopped_at.max()) + 1)]
+    assert seen == wanted
+
+
+def test_a_last_member_of_a_compiled_pack_goes_on_with_a_twin(member, eight, monkeypatch) -> None:
+    import sys
+
+    module, seen = sys.modules["trainers.train"], set()
+    whole = module.learner
+
+    def eager(pack, compiled, waiting):
+        learn = whole(pack, False)
+        return lambda state, batches: seen.add(len(state.theta)) or learn(state, batches)
+
+    monkeypatch.setattr(module, "learner", eager)
+    monkeypatch.setattr(module, "compiles", lambda member: True)
+    for chosen in ((0, 1, 2), (3,)):
+        seen.clear()
+        evaluations, _ = kept([quick(member, seed) for seed in chosen])
+        assert min(seen) == 2
+        final = eight[0][-1]
+        np.testing.assert_array_equal(evaluations[-1].values_MAKL, final.values_MAKL[list(chosen)])
+        np.testing.assert_array_equal(evaluations[-1].stopped_at_M, final.stopped_at_M[list(chosen)])
+
+
+def test_a_failed_member_leaves_and_stays_failed(member) -> None:
+    members = [quick(member, 0), quick(member, 1, training__learning_rate=1e38), quick(member, 2)]
+    evaluations, results = kept(members)
+    assert [one.status for one in results] == ["complete", "failed", "complete"]
+    assert results[1].stopped_at is None and results[1].failed_at is not None
+    assert np.isnan(evaluations[-1].values_MAKL[1]).all() and np.isnan(evaluations[-1].loss_M[1])
+    assert evaluations[-2].step < STEPS, "the failed one did not keep the pack going"
+
+
+def test_weights_are_those_at_the_stop(member, eight, tmp_path) -> None:
+    evaluations, _ = kept([quick(member, seed) for seed in (0, 1)], weights=tmp_path)
+    final = evaluations[-1]
+    assert [one for one in evaluations[:-1] if one.weights] == []
+    for m, file in enumerate(final.weights):
+        stored = StoredWeights(tmp_path / file.name, file.sha256, "raw")
+        at = int(final.stopped_at_M[m])
+        assert stored.step == at
+        short = quick(member, m, None, training__steps=at)
+        ((lone,),) = [kept([short], weights=tmp_path / "alone")[0][-1].weights]
+        alone = StoredWeights(tmp_path / "alone" / lone.name, lone.sha256, "raw")
+        np.testing.assert_array_equal(stored["vectors"], alone["vectors"])
+
+
+class Killed(Exception):
+    pass
+
+
+@pytest.mark.parametrize("at", [10, 13, 22, 31])
+def test_a_pack_resumed_in_the_middle_goes_on_bit_for_bit(member, eight, tmp_path, at) -> None:
+    """Whatever has stopped by then; a checkpoint is written every three steps."""
+    from tests.trainers.conftest import Recorder
+
+    class Dies(Recorder):
+        def progress(self, progress) -> None:
+            if progress.step >= at:
+                raise Killed
+
+    members = [quick(member, seed) for seed in SEEDS]
+    import sys
+
+    module = sys.modules["trainers.train"]
+    beat, module._HEARTBEAT_SECONDS = module._HEARTBEAT_SECONDS, 0.0
+    try:
+        with pytest.raises(Killed):
+            train(members, Dies(), checkpoints=Checkpoints(folder=tmp_path, every_steps=3))
+    finally:
+        module._HEARTBEAT_SECONDS = beat
+    evaluations, results = kept(members, checkpoints=Checkpoints(folder=tmp_path, every_steps=1000))
+    same(evaluations, eight[0])
+    assert results == eight[1]
+
+
+def same(some: list[Evaluation], others: list[Evaluation]) -> None:
+    """The same evaluations but for how long they took."""
+    assert [replace(one, seconds=0.0).to_bytes() for one in some] == [
+        replace(one, seconds=0.0).to_bytes() for one in others
+    ]
+
+
+def test_an_older_checkpoint_without_these_fields_is_taken(member, eight, tmp_path) -> None:
+    members = [quick(member, seed, None) for seed in (0, 1)]
+    stored = Checkpoints(folder=tmp_path, every_steps=30)
+    kept(members, checkpoints=stored)
+    snapshot = stored.newest()
+    older = {name: array for name, array in snapshot.arrays.items() if name not in ("stopped_at", "stage")}
+    assert len(older) == len(snapshot.arrays) - 2
+    names = [(one.config_id, one.seed) for one in members]
+    Checkpoints(folder=tmp_path / "older").save(replace(snapshot, arrays=older), names)
+    again, _ = kept(members, checkpoints=Checkpoints(folder=tmp_path / "older"))
+    whole, _ = kept(members)
+    same(again, whole)
+
+
+def test_bytes_of_an_evaluation_without_these_fields_are_what_they_were(unstopped, eight) -> None:
+    one = unstopped[0]
+    data = one.to_bytes()
+    size = int.from_bytes(data[:4], "little")
+    header = data[4 : 4 + size]
+    assert not any(word in header for word in (b"more", b"stop", b"stage", b"decided"))
+    assert len(data) == 4 + size + 4 * one.values_MAKL.size + 16 * len(one.loss_M)
+    for evaluation in (one, *eight[0]):
+        again = Evaluation.from_bytes(evaluation.to_bytes())
+        assert again.to_bytes() == evaluation.to_bytes()
+    with pytest.raises(ValueError, match="does not fit"):
+        Evaluation.from_bytes(eight[0][0].to_bytes()[:-1])
+
+
+@settings(max_examples=25, deadline=None)
+@given(data=st.data())
+def test_whenever_members_stop_what_is_repeated_is_right(member, eight, unstopped, data) -> None:
+    """Random times of stopping: later evaluations repeat the values at the stop, and packs have who is left."""
+    import sys
+
+    count = data.draw(st.integers(1, 5))
+    times = st.one_of(st.none(), st.integers(1, 5).map(lambda n: n * EVERY))
+    at = data.draw(st.lists(times, min_size=count, max_size=count))
+    module, seen = sys.modules["trainers.train"], {}
+    whole, decide = module.evaluate, module.good_enough
+    members = [quick(member, seed, training__steps=24) for seed in SEEDS[:count]]
+
+    def chosen(pack, validation, stage):
+        return np.array([at[one.seed] == now[0] for one in pack.members])
+
+    def evaluated(pack, state, *more):
+        now[0] = int(state.step)
+        seen[now[0]] = [one.seed for one in pack.members]
+        return whole(pack, state, *more)
+
+    now = [0]
+    module.evaluate, module.good_enough = evaluated, chosen
+    try:
+        evaluations, _ = kept(members)
+    finally:
+        module.evaluate, module.good_enough = whole, decide
+    plain = {one.step: one for one in unstopped}
+    for one in evaluations:
+        for m in range(count):
+            stopped = at[m] is not None and one.step >= at[m]
+            other = plain[at[m] if stopped else one.step]
+            np.testing.assert_array_equal(one.values_MAKL[m], other.values_MAKL[m])
+            assert one.stopped_at_M[m] == (at[m] if stopped else -1)
+    for step, there in seen.items():
+        assert there == [m for m in range(count) if at[m] is None or at[m] >= step]
+    latest = max((24 if one is None else one) for one in at)
+    assert max(seen) == latest and evaluations[-1].step == 24 and evaluations[-1].final

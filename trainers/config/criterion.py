@@ -1,0 +1,90 @@
+"""When a score of the validation stream is good enough: what stopping and curricula go by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainers.config import registry
+from trainers.config.settings import Settings, setting
+from trainers.errors import Problem, nearest
+
+if TYPE_CHECKING:
+    from trainers.config.member import MemberConfig
+
+
+def reached(values: NDArray[Any], threshold: float, direction: str) -> NDArray[np.bool_]:
+    """Where values, any shape, are at a threshold or better; NaN never is. `direction`: minimize or maximize."""
+    return values >= threshold if direction == "maximize" else values <= threshold
+
+
+class Criterion(Settings):
+    """A metric on inputs of the validation stream, and where it is good enough."""
+
+    metric: str = setting(help="metric that decides, one of the task's or model's")
+    threshold: float = setting(help="value from which on it is good enough")
+    average: str = setting("raw", help="weight average that is scored: one of `averages`, or `raw`")
+    samples: int = setting(500, low=1, help="validation inputs per trained length")
+
+
+class Stop(Criterion):
+    """A member stops when its metric, the mean over the trained lengths, is at the threshold or better."""
+
+
+def criterion_problems(member: MemberConfig) -> Iterator[Problem]:
+    """What of `training.stop` and `training.curriculum` does not fit the rest of a member; keys dotted from the top."""
+    chosen = {f"training.{name}": one for name, one in criteria(member).items()}
+    for key, one in chosen.items():
+        if member.evaluation.every is None:
+            message = f"{key} is decided at evaluations, and there is none before the end"
+            yield Problem(key="evaluation.every", given=None, message=message, allowed="a number of steps")
+        yield from (problem.under(key) for problem in _name_problems(member, one))
+        if not member.task.distributions[0].trained_lengths:
+            message = f"the task {member.task.name} has no trained lengths to validate at"
+            yield Problem(key=key, message=message, allowed="null")
+    if len({one.samples for one in chosen.values()}) > 1:
+        given, other = (one.samples for one in reversed(chosen.values()))
+        message = f"{given} samples, and training.stop has {other}: both go by the same inputs"
+        yield Problem(key="training.curriculum.samples", given=given, message=message, allowed=str(other))
+    if member.curriculum is not None:
+        yield from _stage_problems(member)
+
+
+def criteria(member: MemberConfig) -> dict[str, Criterion]:
+    """What a member is validated for: its `stop` and its `curriculum`, those of them that there are."""
+    both: dict[str, Criterion | None] = {"stop": member.stop, "curriculum": member.curriculum}
+    return {name: one for name, one in both.items() if one is not None}
+
+
+def _name_problems(member: MemberConfig, one: Criterion) -> Iterator[Problem]:
+    metrics = {**member.task.metrics, **member.model.metrics}
+    derived = member.task.derived_metrics
+    known = [name for name, direction in metrics.items() if direction != "none" and name not in derived]
+    if one.metric not in known:
+        message = f"there is no metric {one.metric!r}"
+        if one.metric in metrics:
+            message = f"{one.metric} has no better direction, or follows from evaluations"
+        close = nearest(one.metric, known)
+        yield Problem(key="metric", given=one.metric, message=message, allowed=", ".join(known), nearest=close)
+    labels = list(dict.fromkeys(["raw", *member.averages]))
+    if one.average not in labels:
+        message, close = f"there is no average {one.average!r}", nearest(one.average, labels)
+        yield Problem(key="average", given=one.average, message=message, allowed=", ".join(labels), nearest=close)
+
+
+def _stage_problems(member: MemberConfig) -> Iterator[Problem]:
+    """Why a task cannot be trained in stages."""
+    task = member.task
+    if not task.stages:
+        known = sorted(registry.classes("task").items())
+        staged = [name for name, cls in known if sum("stages" in vars(one) for one in cls.__mro__) > 1]
+        allowed = f"null, or a task with stages{': ' if staged else ''}{', '.join(staged)}"
+        message = f"the task {task.name} has no stages"
+        yield Problem(key="training.curriculum", message=message, allowed=allowed)
+    trained = task.distributions[0].trained_lengths
+    if strange := [length for length in task.stages if length not in trained]:
+        message = f"the task {task.name} has stages of lengths {strange}, which it is not trained on"
+        yield Problem(key="training.curriculum", message=message, allowed=f"lengths {list(trained)}")
