@@ -3,7 +3,8 @@
 Shapes: S seeds, B rows, N nodes of the largest graph.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from fractions import Fraction
 from itertools import pairwise
 
 import torch
@@ -12,26 +13,25 @@ from torch import Tensor
 from trainers.batch import Batch
 from trainers.config.registry import register
 from trainers.config.settings import setting
+from trainers.constants import constant
 from trainers.errors import Problem
 from trainers.random import Stream
-from trainers.tasks.fixed_set import Draws, training_draws
-from trainers.tasks.parts import below
+from trainers.tasks.fixed_set import Draws
 from trainers.tasks.scratchpad.graph_task import GraphTask
 from trainers.tasks.scratchpad.graphs import cycles, named
-from trainers.tasks.scratchpad.scratchpad_task import INDUCTIVE, NONE
+from trainers.tasks.scratchpad.lengths import StagedSlice
+from trainers.tasks.scratchpad.scratchpad_task import NONE
 from trainers.tasks.scratchpad.text import Text
 from trainers.tasks.scratchpad.walks import told
-
-SITES = 4  # of the draws of a text
 
 
 @register("task", "cycles")
 class Cycles(GraphTask):
     """Edges of two cycles and two nodes of different ones, or of one cycle of as many nodes and two of its nodes.
 
-    Length is the number of nodes of the cycle that the first node is in, where there are two; in the one cycle the second
-    node is as many steps ahead. So the way there, or back to the first node, has as many steps in both cases, which are
-    equally frequent. The label is 1 for one cycle. Names of nodes are drawn without replacement.
+    Of two cycles the one with the first node has as many nodes as the length says; in the one cycle the second node is
+    as many steps ahead. So the way there, or back to the first node, has as many steps in both cases, which are equally
+    frequent. The label is 1 for one cycle, 0 for two. Names of nodes are drawn without replacement.
     """
 
     sizes: tuple[int, ...] = setting((5,), low=2, help="lengths that are trained on, the smallest first")
@@ -56,8 +56,12 @@ class Cycles(GraphTask):
             )
             return
         if self.nodes is not None and self.nodes < max(self.lengths) + 2:
-            message = f"{self.nodes} leaves the second cycle fewer than two nodes where the first has {max(self.lengths)}"
-            yield Problem(key="nodes", given=self.nodes, message=message, allowed=f">= {max(self.lengths) + 2}, or null")
+            message = (
+                f"{self.nodes} leaves the second cycle fewer than two nodes where the first has {max(self.lengths)}"
+            )
+            yield Problem(
+                key="nodes", given=self.nodes, message=message, allowed=f">= {max(self.lengths) + 2}, or null"
+            )
         yield from self.name_problems(self.nodes_of(max(self.lengths)))
 
     @property
@@ -87,15 +91,14 @@ class Cycles(GraphTask):
         """The label and the end mark; before them the nodes on the way, with a mark behind each."""
         if self.scratchpad == NONE:
             return (2,)
-        return (*[2] * length, 4) if self.scratchpad == INDUCTIVE else (2 * length + 4,)
+        return (*[2] * length, 4)
 
     def text(self, draws: Draws, site: int, length_SB: Tensor, longest: int) -> Text:
-        """Questions of given lengths and their answers; takes SITES sites."""
-        label = draws.bits(site, tuple(length_SB.shape[1:])) >> 31
-        return self.asked(draws, site + 1, length_SB, label, longest)
+        """Questions of given lengths and their answers; takes three sites."""
+        return self.asked(draws, site + 1, length_SB, self._labels(draws, site, length_SB), longest)
 
     def asked(self, draws: Draws, site: int, length_SB: Tensor, label_SB: Tensor, longest: int) -> Text:
-        """Questions of given lengths and labels and their answers; takes SITES - 1 sites."""
+        """Questions of given lengths and labels and their answers; takes two sites."""
         most = self.nodes_of(longest)
         nodes_SB = 2 * length_SB if self.nodes is None else torch.full_like(length_SB, self.nodes)
         length, label, nodes = (of[..., None] for of in (length_SB, label_SB, nodes_SB))
@@ -109,3 +112,32 @@ class Cycles(GraphTask):
         way = name.gather(-1, torch.where(label > 0, step.clamp(max=most - 1), step % length))
         question = graph.shuffled(draws, site + 1).question(name)
         return told(question, label_SB, way, length_SB, self.scratchpad)
+
+    def sample_staged(self, stream: Stream, rows: int, stage_S: Tensor) -> Batch:
+        """A training batch of seeds that stand at stages of their own, int64 (S,), in one slice.
+
+        A stage has the lengths up to its own, or its own alone with `forget`, and both labels equally often. Without
+        `grow_both` pairs of cycles have every length; each kind, a length with a label, is then equally frequent.
+        """
+        seen_S1 = constant(self.sizes, stage_S.device)[stage_S][:, None]
+
+        def text(draws: Draws, site: int, length_SB: Tensor, longest: int) -> Text:
+            label = self._labels(draws, site, length_SB)
+            return self.asked(draws, site + 1, length_SB, torch.where(length_SB > seen_S1, 0, label), longest)
+
+        laws = tuple(tuple(map(self._law(stage), self.sizes)) for stage in self.sizes)
+        part = StagedSlice(0, 0, rows, self.sizes, laws[-1], laws, stage_S)
+        return self._training(part, part.draws(stream, rows, self.fixed_set), text)
+
+    def _law(self, stage: int) -> Callable[[int], Fraction]:
+        """The weight of each length at the stage that adds the length `stage`."""
+        early, late = (1, 0) if self.forget or self.grow_both else (2, 1)  # later lengths have the one label alone
+
+        def weight(size: int) -> Fraction:
+            kept = early if size == stage or (size < stage and not self.forget) else late
+            return Fraction(kept * self._examples(size))
+
+        return weight
+
+    def _labels(self, draws: Draws, site: int, length_SB: Tensor) -> Tensor:
+        return draws.bits(site, tuple(length_SB.shape[1:])) >> 31

@@ -1,7 +1,7 @@
 """Directed graphs as text: named nodes, edges in random order, and the question whether one node leads to another.
 
-An edge is `a > b ;` and the question `x ? y ;`, each word a token; so a graph of E edges has 4 E + 4 tokens. The label is
-1 where there is a way from x to y, else 0 (arXiv:2406.06467, section 2 and appendix C, in the layout of the authors' code).
+An edge is `a > b ;` and the question `x ? y ;`, each word a token; so a graph of E edges has 4 E + 4 tokens. The label
+is 1 where there is a way from x to y, else 0 (Abbe et al., arXiv:2406.06467, in the layout of the authors' code).
 Shapes: S seeds, B rows, N nodes, E edges.
 """
 

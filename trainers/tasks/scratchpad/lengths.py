@@ -1,14 +1,14 @@
 """The lengths of a training batch: drawn by a law, in slices that are each as wide as their longest row.
 
 A slice holds a fixed part of the rows and the same part of the law, so that each row of a batch, taken at random, has
-a length by the law, whatever the number of slices. Shapes: S seeds, B rows.
+a length by the law, whatever the number of slices. Shapes: S seeds, B rows, L lengths.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import torch
 from torch import Tensor
@@ -52,14 +52,17 @@ class Slice:
         self, draws: Draws, site: int, rows: int, weight: Callable[[int], Fraction] = lambda length: Fraction(1)
     ) -> Tensor:
         """Lengths by the law, each times its `weight`, int64 (S, rows)."""
-        shares = [share * weight(length) for length, share in zip(self.lengths, self.shares, strict=True)]
-        total, before, ends = sum(shares), Fraction(0), list[int]()
-        for share in shares[:-1]:
-            before += share
-            ends.append(round(before / total * _WORDS))
         words = draws.bits(site, (rows,))
-        place = (words[..., None] >= constant(tuple(ends), words.device)).sum(dim=-1)
+        place = (words[..., None] >= self.ends(weight, words.device)).sum(dim=-1)
         return constant(self.lengths, words.device)[place]
+
+    def ends(self, weight: Callable[[int], Fraction], device: torch.device) -> Tensor:
+        """Where the words of each length but the last end, with shares times `weight`; of all rows alike, (L - 1,)."""
+        return constant(self._ends(self.shares, weight), device)
+
+    def _ends(self, shares: Sequence[Fraction], weight: Callable[[int], Fraction]) -> tuple[int, ...]:
+        weighted = [share * weight(length) for length, share in zip(self.lengths, shares, strict=True)]
+        return tuple(round(before / sum(weighted) * _WORDS) for before in accumulate(weighted[:-1]))
 
     def of_each(self, length: Tensor, value: Callable[[int], int]) -> Tensor:
         """A number of each length."""
@@ -83,6 +86,21 @@ class Slice:
         place = torch.arange(self.rows, device=ends.device) + below(draws, site + 2, (1,), counts[:, :1])
         example = torch.searchsorted(ends, place, right=True)
         return length_SE, example, place - (ends - counts).gather(-1, example)
+
+
+@dataclass(frozen=True)
+class StagedSlice(Slice):
+    """Rows of seeds that stand at stages of their own, `stage_S`, each stage with a law over the same lengths.
+
+    `laws`: the shares of the lengths at each stage, 0 where there is none; `shares` is not used.
+    """
+
+    laws: tuple[tuple[Fraction, ...], ...]
+    stage_S: Tensor
+
+    def ends(self, weight: Callable[[int], Fraction], device: torch.device) -> Tensor:
+        """Where the words of each length but the last end at the stage of each seed, (S, 1, L - 1)."""
+        return constant(tuple(self._ends(law, weight) for law in self.laws), device)[self.stage_S][:, None]
 
 
 @lru_cache(maxsize=256)

@@ -31,13 +31,13 @@ _BY_LABEL = ("unconnected", "connected")
 class Reachability(GraphTask):
     """A random directed graph and two of its nodes in; out, whether there is a way from the first to the second.
 
-    A graph has `edges` different edges, all graphs equally likely. Half of the questions have the label 0, no way at all;
-    the shortest way of the others has 1 to `farthest` steps, equally often: length is this number. At each length half
+    A graph has `edges` different edges, all graphs equally likely. Half of the questions have label 0: no way at all.
+    The shortest way of the others has 1 to `farthest` steps, equally often; length is this number. At each length half
     of the test questions have label 0, so the mean over lengths is the accuracy as in training.
 
-    A second distribution, `cycles`, has as many nodes and edges, and asks what no property of the ends tells: at
-    distance d two cycles of d nodes, one with each node (label 0), or one of 2 d nodes with both. The other nodes form
-    equal cycles.
+    A second distribution, `cycles`, has as many nodes and edges, and asks what no degree of a node tells: at distance d
+    there are two cycles of d nodes, each with one of the two (label 0), or one of 2 d nodes with both. The other nodes
+    form equal cycles.
 
     >>> task = Reachability(nodes=8, edges=8, farthest=2, probes=(2,), other_cycles=(2,), names=10)
     >>> task.cycles_of(2)
@@ -73,7 +73,9 @@ class Reachability(GraphTask):
         for distance, count in zip(self.probes, self.other_cycles, strict=True):
             others = self.nodes - 2 * distance
             if others != 0 if count == 0 else others < 2 * count or others % count:
-                message = f"{count} equal cycles do not have the {max(others, 0)} nodes that are left at distance {distance}"
+                message = (
+                    f"{count} equal cycles do not have the {max(others, 0)} nodes that are left at distance {distance}"
+                )
                 allowed = "numbers that divide what is left of the nodes, cycles of 2 nodes or more"
                 yield Problem(key="other_cycles", given=given, message=message, allowed=allowed)
 

@@ -1,6 +1,6 @@
 """What is said of a question on a graph: its label, and before it the nodes on the way (arXiv:2406.06467, appendix C).
 
-`none`: `1 .`; `full`: `a > b > c ; 1 .`, one text; `inductive`: `a # b # c ; 1 .`, each node a state.
+`none`: `1 .`; `full`: `a > b > c ; 1 .`; `inductive`: `a # b # c ; 1 .`. Each node is a state.
 Shapes: S seeds, B rows, P nodes of the longest way, K states, W tokens of a state.
 """
 
@@ -21,14 +21,10 @@ def told(question: tuple[Tensor, Tensor], label_SB: Tensor, nodes_SBP: Tensor, s
     form: none, full or inductive.
     """
     label = DIGIT + label_SB[..., None]
-    end = torch.full_like(label, END)
     if form == "none":
-        said, steps_SB = torch.cat([label, end], dim=-1), torch.zeros_like(steps_SB)
-        fields = torch.cat([torch.full_like(label, _LABEL), torch.full_like(label, _MARK)], dim=-1)
-        return _one_state(question, said, fields, torch.full_like(label_SB, 2))
+        said = torch.cat([label, torch.full_like(label, END)], dim=-1)[:, :, None]
+        return Text(*question, said, torch.full_like(label, 2), None)
     way, fields = _way(label, nodes_SBP, steps_SB, EDGE if form == "full" else STATE)
-    if form == "full":
-        return _one_state(question, way, fields, 2 * steps_SB + _TAIL)
     number = torch.arange(nodes_SBP.shape[-1], device=way.device)
     steps = steps_SB[..., None]
     length = torch.where(number < steps, 2, torch.where(number == steps, _TAIL, 0))
@@ -50,10 +46,6 @@ def _way(label: Tensor, nodes: Tensor, steps_SB: Tensor, mark: int) -> tuple[Ten
     said = torch.where(place == last + 3, END, said)
     field = torch.where(place <= last, place % 2, _MARK)
     return torch.where(place < last + _TAIL, said, PAD), torch.where(place == last + 2, _LABEL, field)
-
-
-def _one_state(question: tuple[Tensor, Tensor], said: Tensor, fields: Tensor, length_SB: Tensor) -> Text:
-    return Text(*question, said[:, :, None], length_SB[..., None], None, fields[:, :, None])
 
 
 def labelled(said_MBG: Tensor, answer_MBG: Tensor) -> Tensor:

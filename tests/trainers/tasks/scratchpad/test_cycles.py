@@ -18,9 +18,8 @@ from trainers.tasks.scratchpad.walks import told
 FORMS = ("none", "full", "inductive")
 DATA = Stream(torch.tensor([1]), "data", torch.tensor(1))
 EVAL = Stream(torch.tensor([1]), "eval", torch.tensor(0))
-QUESTION = (
-    "v859 > v298 ; v298 > v993 ; v672 > v971 ; v971 > v553 ; v553 > v672 ; v993 > v859 ; v993 ? v553 ;".split()
-)
+TEXT = "v859 > v298 ; v298 > v993 ; v672 > v971 ; v971 > v553 ; v553 > v672 ; v993 > v859 ; v993 ? v553 ;"
+QUESTION = TEXT.split()
 WAY = ["v993", "v859", "v298", "v993"]
 
 
@@ -42,22 +41,22 @@ def worked(task: Cycles):
 
 
 def test_the_worked_example_in_inductive_form() -> None:
-    """39 tokens, 45 with copies; the last one is no input. Groups, ids and which targets are trained, token by token."""
+    """39 tokens, 45 with copies; the last one is no input. Groups, ids and trained targets, token by token."""
     task = task_of(sizes=[3])
     batch = worked(task)
-    states = "v993 # v993 # v859 # v859 # v298 # v298 # v993 ; 0".split()
+    states = ["v993", "#", "v993", "#", "v859", "#", "v859", "#", "v298", "#", "v298", "#", "v993", ";", "0"]
     assert words(task, batch.tokens[0, 0]) == [*QUESTION, ":", *states] and batch.tokens.shape[-1] == 44
     assert batch.ids[0, 0].tolist() == [*range(29), 29, 30, *[29, 30, 31, 32] * 2, 29, 30, 31, 32, 33]
     assert batch.groups[0, 0].tolist() == [0] * 29 + [1] * 2 + [2] * 4 + [3] * 4 + [4] * 5
     assert batch.weight[0, 0].tolist() == [1.0] * 30 + [0.0, 0.0, 1.0, 1.0] * 2 + [0.0, 0.0] + [1.0] * 4
-    said = ": v993 # v859 # v298 # v993 ; 0 .".split()
+    said = [":", "v993", "#", "v859", "#", "v298", "#", "v993", ";", "0", "."]
     assert words(task, batch.answer[0, 0]) == said == answer(QUESTION, "inductive")
     assert words(task, batch.prompt[0, 0]) == QUESTION and len(QUESTION) + len(said) == 39
 
 
 def test_the_worked_example_in_the_other_forms() -> None:
     full, none = task_of(sizes=[3], scratchpad="full"), task_of(sizes=[3], scratchpad="none")
-    said = "v993 > v859 > v298 > v993 ; 0 .".split()
+    said = ["v993", ">", "v859", ">", "v298", ">", "v993", ";", "0", "."]
     assert words(full, worked(full).tokens[0, 0]) == [*QUESTION, *said[:-1]]
     assert words(full, worked(full).answer[0, 0]) == said == answer(QUESTION, "full")
     assert words(none, worked(none).tokens[0, 0]) == [*QUESTION, "0"]
@@ -210,3 +209,57 @@ def test_settings_that_do_not_go_together_are_refused(case: str) -> None:
         task_of(**settings)
 
 
+STAGES = {
+    "growing": {},
+    "growing in one cycle": {"grow_both": False},
+    "one at a time": {"forget": True},
+}
+
+
+def kinds(task: Cycles, seeds: list[int], stages: list[int], rows: int) -> list[Counter[tuple[int, str]]]:
+    """For each seed, how often its training rows have each length with each label."""
+    batch = task.sample_staged(Stream(torch.tensor(seeds), "data", torch.tensor(1)), rows, torch.tensor(stages))
+    found = []
+    for seed in batch.tokens:
+        counted = Counter[tuple[int, str]]()
+        for row in seed:
+            said = words(task, row)
+            edges, source, target = read(said[: said.index("?") + 3])
+            reached = distances(edges, source)
+            counted[(reached[target], "1") if target in reached else (len(reached), "0")] += 1
+        found.append(counted)
+    return found
+
+
+@pytest.mark.parametrize("form", [("none", "mask"), ("inductive", "mask"), ("inductive", "transition")])
+@pytest.mark.parametrize("case", STAGES)
+def test_stages_of_a_curriculum_train_on_what_they_should(case: str, form: tuple[str, str]) -> None:
+    task = task_of(sizes=[2, 3, 5], names=12, scratchpad=form[0], row_form=form[1], **STAGES[case])
+    assert task.stages == (2, 3, 5)
+    for stage, counted in enumerate(kinds(task, [4, 4, 4], [0, 1, 2], 400)):
+        ones = task.sizes[stage : stage + 1] if case == "one at a time" else task.sizes[: stage + 1]
+        pairs = task.sizes if case == "growing in one cycle" else ones
+        weight = {(size, label): size + 1 for label, of in (("1", ones), ("0", pairs)) for size in of}
+        assert set(counted) == set(weight)
+        total = sum(weight.values()) if form[1] == "transition" else len(weight)
+        for kind, count in counted.items():
+            each = 400 * (weight[kind] if form[1] == "transition" else 1) / total
+            assert abs(count - each) < 5 * each**0.5
+
+
+def test_what_a_stage_trains_on_depends_on_nobody_else() -> None:
+    task = task_of(sizes=[2, 3, 5], names=12, fixed_set=50)
+    stream = Stream(torch.tensor([4, 7]), "data", torch.tensor([1, 3]))
+    both = task.sample_staged(stream, 20, torch.tensor([2, 1]))
+    for seed, step, stage in ((0, 1, 2), (1, 3, 1)):
+        alone = Stream(stream.seeds_S[seed : seed + 1], "data", torch.tensor(step))
+        mine = task.sample_staged(alone, 20, torch.tensor([stage]))
+        assert all(torch.equal(a[0], b[seed]) for a, b in zip(mine.tensors(), both.tensors(), strict=True))
+        assert mine.tokens.shape == task.sample_staged(alone, 20, torch.tensor([0])).tokens.shape
+
+
+def test_random_offsets_train_the_positions_of_a_longer_way() -> None:
+    task = task_of(sizes=[2], test_sizes=[4], nodes=8, scratchpad="full", random_offsets=True)
+    (batch,) = task.sample(DATA, 200)
+    ids = batch.ids[0][:, 36]  # of the first node
+    assert set(ids.tolist()) == {36, 38, 40} and task.positions == 36 + 12 - 1
