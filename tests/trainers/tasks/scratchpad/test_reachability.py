@@ -1,0 +1,134 @@
+"""Ways in random graphs: a solver that reads the words, shares of distances, probes of cycles, and what is scored."""
+
+from collections import Counter
+from typing import Any
+
+import pytest
+import torch
+
+from tests.trainers.tasks.scratchpad.graph_solver import Solver, answer, distances, read, words
+from trainers.config.registry import build
+from trainers.errors import ConfigError
+from trainers.evaluate import evaluate
+from trainers.pack import Pack, State
+from trainers.random import Stream
+from trainers.tasks.scratchpad.reachability import Reachability
+
+DATA = Stream(torch.tensor([1]), "data", torch.tensor(1))
+EVAL = Stream(torch.tensor([1]), "eval", torch.tensor(0))
+SMALL: dict[str, Any] = {"nodes": 8, "edges": 8, "farthest": 2, "probes": [2], "other_cycles": [2], "names": 12}
+
+
+def task_of(**settings: Any) -> Reachability:
+    return build("task", {"name": "reachability", **settings})
+
+
+def distance(question: list[str]) -> int:
+    """Steps of the shortest way; 0: there is none."""
+    edges, source, target = read(question)
+    assert source != target
+    return distances(edges, source).get(target, 0)
+
+
+@pytest.mark.parametrize("case", [{}, SMALL])
+def test_training_rows_are_right_and_have_every_distance_as_often_as_they_should(case: dict[str, Any]) -> None:
+    task = task_of(**case)
+    (batch,) = task.sample(DATA, 800)
+    seen = Counter[int]()
+    for row in batch.tokens[0]:
+        said = words(task, row)
+        assert [*said[-1:], "."] == answer(said[:-1], "none") and len(said) == 4 * task.edges + 5
+        edges, _, _ = read(said[:-1])
+        assert len(set(edges)) == task.edges and all(tail != head for tail, head in edges)
+        seen[distance(said[:-1])] += 1
+    assert set(seen) == set(range(task.farthest + 1))
+    for steps, count in seen.items():
+        each = 400 if steps == 0 else 400 / task.farthest
+        assert abs(count - each) < 5 * each**0.5
+
+
+@pytest.mark.parametrize("case", [{}, SMALL])
+def test_tests_ask_for_their_distance_and_who_reads_the_graph_answers_all(case: dict[str, Any]) -> None:
+    task = task_of(**case)
+    given = []
+    for test in task.evaluation_batches(EVAL, 40, task.lengths):
+        (length,) = test.lengths
+        given.append((test.distribution, length))
+        for row, prompt in enumerate(test.batch.prompt[0]):
+            question = words(task, prompt)
+            assert distance(question) == (length if row % 2 else 0)
+            assert words(task, test.batch.answer[0, row]) == answer(question, "none")
+        scores = task.reduce(task.scored(Solver(task), test.batch, test.lengths), test.batch, test.lengths)
+        assert all((value == 1).all() for value in scores.values())
+    probes = [("cycles", length) for length in task.probes]
+    assert given == [("random", length) for length in task.trained_lengths] + probes
+
+
+def test_probes_are_the_cycles_of_the_paper() -> None:
+    task = task_of()
+    for test in task.evaluation_batches(EVAL, 6, task.lengths):
+        if test.distribution == "random":
+            continue
+        for row, prompt in enumerate(test.batch.prompt[0]):
+            edges, source, target = read(words(task, prompt))
+            following = dict(edges)
+            sizes = Counter(len(distances(edges, node)) for node in following)
+            connected, pairs = {
+                2: ([4, 10, 10], [2, 2, 10, 10]),
+                3: ([6] * 4, [3, 3, 6, 6, 6]),
+                4: ([8] * 3, [4, 4, 8, 8]),
+            }[test.lengths[0]]
+            wanted = connected if row % 2 else pairs
+            assert sizes == Counter(size for size in wanted for _ in range(size))
+            assert len(distances(edges, source)) == wanted[0]
+            assert row % 2 or len(distances(edges, target)) == wanted[1]
+
+
+def test_each_label_is_scored_apart() -> None:
+    task = task_of(**SMALL)
+    (test, *_) = task.evaluation_batches(EVAL, 8, (1,))
+    written = test.batch.answer.clone()
+    written[0, 1, 0] = task.token("0")  # a question with a way is answered wrongly
+    written[0, 2, 1] = 0  # no end mark
+    written[0, 4, 1] = task.token(";")
+    rows = {name: value[..., None] for name, value in task.right(written, test.batch).items()}
+    solved = task.rows(Solver(task)(test.batch), test.batch, (1,))
+    scores = task.reduce({**rows, **solved}, test.batch, (1,))
+    assert [float(scores[name]) for name in task.judged] == [5 / 8, 2 / 4, 3 / 4]
+
+
+def test_metrics_of_both_distributions_are_recorded(member) -> None:
+    changes = {
+        "task": {"name": "reachability", **SMALL, "probes": [2, 3], "other_cycles": [2, 1]},
+        "model": {"name": "decoder", "layers": 1, "width": 8, "heads": 2},
+    }
+    pack = Pack([member(0, **changes)], torch.device("cpu"))
+    names, values = evaluate(pack, State.initial(pack))
+    there = {name: values[0, 0, place] for place, name in enumerate(names)}
+    assert pack.lengths == (1, 2, 3)
+    for name in ("exact_match", "connected", "unconnected"):
+        assert [value == value for value in there[name].tolist()] == [True, True, False]
+        assert [value == value for value in there[f"{name}.cycles"].tolist()] == [False, True, True]
+
+
+BAD: dict[str, tuple[dict[str, Any], str]] = {
+    "scratchpad": ({"scratchpad": "full"}, "scratchpad"),
+    "names": ({"names": 7}, "7 are too few for a graph of 8 nodes"),
+    "edges": ({"edges": 1, "probes": [], "other_cycles": []}, "there are no graphs of 1 edges of 8 nodes"),
+    "cycles of all": ({"edges": 9}, "9 edges do not make cycles of all 8 nodes; allowed: 8, or probes"),
+    "numbers": ({"probes": [2, 3]}, r"goes with the probes \[2, 3\]"),
+    "division": ({"other_cycles": [3]}, "3 equal cycles do not have the 4 nodes that are left at distance 2"),
+    "nothing left": ({"probes": [4], "other_cycles": [1]}, "1 equal cycles do not have the 0 nodes"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_settings_that_do_not_go_together_are_refused(case: str) -> None:
+    settings, message = BAD[case]
+    with pytest.raises(ConfigError, match=message):
+        task_of(**{**SMALL, **settings})
+
+
+def test_probes_may_use_all_nodes_or_be_none() -> None:
+    assert task_of(**{**SMALL, "probes": [4], "other_cycles": [0]}).cycles_of(4) == ((4, 4), (8,))
+    assert [one.name for one in task_of(**{**SMALL, "probes": [], "other_cycles": []}).distributions] == ["random"]
