@@ -32,6 +32,15 @@ class Cycles(GraphTask):
     Of two cycles the one with the first node has as many nodes as the length says; in the one cycle the second node is
     as many steps ahead. So the way there, or back to the first node, has as many steps in both cases, which are equally
     frequent. The label is 1 for one cycle, 0 for two. Names of nodes are drawn without replacement.
+
+    With # behind a node in an inductive scratchpad, and ~ where no target counts:
+
+    >>> task, seed = Cycles(sizes=(2,), names=9), Stream(torch.tensor([2]), "data", torch.tensor(1))
+    >>> [" ".join(of[20:]) for of in task.shown(task.sample(seed, 1)[0], 0)]
+    [': v007 # v007 # v003 # v003 # v002 ; 1', 'v007 # ~ ~ v003 # ~ ~ v002 ; 1 .']
+    >>> task = Cycles(sizes=(2,), names=9, scratchpad="full")
+    >>> " ".join(task.shown(task.sample(seed, 1)[0], 0)[0])
+    'v002 > v006 ; v006 > v007 ; v007 > v003 ; v003 > v002 ; v007 ? v002 ; v007 > v003 > v002 ; 1'
     """
 
     sizes: tuple[int, ...] = setting((5,), low=2, help="lengths that are trained on, the smallest first")

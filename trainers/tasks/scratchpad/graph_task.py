@@ -3,7 +3,8 @@
 Shapes: M members, B rows, G tokens of an answer.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
 
 from torch import Tensor
 
@@ -17,6 +18,8 @@ from trainers.tasks.scratchpad.scratchpad_task import INDUCTIVE, NONE, Scratchpa
 
 class GraphTask(ScratchpadTask):
     """Whether one node of a graph leads to another."""
+
+    tried_with: ClassVar[Mapping[str, Any]] = {"names": 30}
 
     names: int = setting(1000, low=2, help="names that nodes can have")
 

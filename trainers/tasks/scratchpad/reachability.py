@@ -39,9 +39,10 @@ class Reachability(GraphTask):
     there are two cycles of d nodes, each with one of the two (label 0), or one of 2 d nodes with both. The other nodes
     form equal cycles.
 
-    >>> task = Reachability(nodes=8, edges=8, farthest=2, probes=(2,), other_cycles=(2,), names=10)
-    >>> task.cycles_of(2)
-    ((2, 2, 2, 2), (4, 2, 2))
+    >>> task = Reachability(nodes=4, edges=3, farthest=2, probes=(), other_cycles=(), names=9)
+    >>> batch = task.sample(Stream(torch.tensor([2]), "data", torch.tensor(1)), 1)[0]
+    >>> " ".join(task.shown(batch, 0)[0])
+    'v000 > v003 ; v002 > v000 ; v006 > v002 ; v002 ? v003 ; 1'
     >>> Reachability().cycles_of(3)
     ((3, 3, 6, 6, 6), (6, 6, 6, 6))
     """
