@@ -18,6 +18,16 @@ PRODUCT = {"name": "padded_multiplication", "number_digits": 4, "train_digits": 
 TEXT = {"text_tokens": 2, "text_ids": 5}
 RING = {"name": "ring_regression", "ring": 9, "window": 3}
 FLIPS = {"name": "flip_flop", "pairs": 4, "test_pairs": [8]}
+CYCLES = {"name": "cycles", "names": 9}
+REACHABILITY = {
+    "name": "reachability",
+    "nodes": 6,
+    "edges": 6,
+    "farthest": 2,
+    "names": 9,
+    "probes": [2],
+    "other_cycles": [1],
+}
 STRINGS = {"train_length": 4, "test_lengths": [6, 8], "symbols": 5}
 
 ATTENTION = {"name": "attention_only", "width": 8}
@@ -116,6 +126,11 @@ def _tasks() -> dict[str, list[Member]]:
         "induction": pack({"name": "induction", **STRINGS}, DECODER),
         "language": pack({"name": "language", "train_window": 6, "test_windows": [12]}, DECODER),
         "wikitext": pack({"name": "wikitext", "corpus": "paradise_lost", "test_windows": [256]}, DECODER),
+        "cycles: inductive": pack({**CYCLES, "sizes": [2], "test_sizes": [3], "nodes": 5}, DECODER),
+        "cycles: one transition a row": pack({**CYCLES, "sizes": [2, 3], "row_form": "transition"}, DECODER),
+        "cycles: full": pack({**CYCLES, "sizes": [2, 3], "scratchpad": "full", "fixed_set": 20}, DECODER),
+        "cycles: none": pack({**CYCLES, "sizes": [2], "scratchpad": "none"}, DECODER),
+        "reachability": pack(REACHABILITY, DECODER),
         "multi_instruction": pack({"name": "multi_instruction", **STRINGS}, DECODER),
     }
     cases |= {f"padded_addition: {what}": pack({**SUM, **more}, ENCODER) for what, more in additions.items()}

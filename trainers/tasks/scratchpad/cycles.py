@@ -4,6 +4,7 @@ Shapes: S seeds, B rows, N nodes of the largest graph.
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 
@@ -23,6 +24,17 @@ from trainers.tasks.scratchpad.lengths import StagedSlice
 from trainers.tasks.scratchpad.scratchpad_task import NONE
 from trainers.tasks.scratchpad.text import Text
 from trainers.tasks.scratchpad.walks import told
+
+
+@dataclass(frozen=True)
+class _Grown:
+    """Random words of seeds whose graphs have one cycle up to a length of their own, (S, 1), and always two above."""
+
+    draws: Draws
+    longest_S1: Tensor
+
+    def bits(self, site: int, shape: tuple[int, ...]) -> Tensor:
+        return self.draws.bits(site, shape)
 
 
 @register("task", "cycles")
@@ -104,7 +116,10 @@ class Cycles(GraphTask):
 
     def text(self, draws: Draws, site: int, length_SB: Tensor, longest: int) -> Text:
         """Questions of given lengths and their answers; takes three sites."""
-        return self.asked(draws, site + 1, length_SB, self._labels(draws, site, length_SB), longest)
+        label = draws.bits(site, tuple(length_SB.shape[1:])) >> 31
+        if isinstance(draws, _Grown):
+            label = torch.where(length_SB > draws.longest_S1, 0, label)
+        return self.asked(draws, site + 1, length_SB, label, longest)
 
     def asked(self, draws: Draws, site: int, length_SB: Tensor, label_SB: Tensor, longest: int) -> Text:
         """Questions of given lengths and labels and their answers; takes two sites."""
@@ -128,15 +143,10 @@ class Cycles(GraphTask):
         A stage has the lengths up to its own, or its own alone with `forget`, and both labels equally often. Without
         `grow_both` pairs of cycles have every length; each kind, a length with a label, is then equally frequent.
         """
-        seen_S1 = constant(self.sizes, stage_S.device)[stage_S][:, None]
-
-        def text(draws: Draws, site: int, length_SB: Tensor, longest: int) -> Text:
-            label = self._labels(draws, site, length_SB)
-            return self.asked(draws, site + 1, length_SB, torch.where(length_SB > seen_S1, 0, label), longest)
-
         laws = tuple(tuple(map(self._law(stage), self.sizes)) for stage in self.sizes)
         part = StagedSlice(0, 0, rows, self.sizes, laws[-1], laws, stage_S)
-        return self._training(part, part.draws(stream, rows, self.fixed_set), text)
+        longest_S1 = constant(self.sizes, stage_S.device)[stage_S][:, None]
+        return self._training(part, _Grown(part.draws(stream, rows, self.fixed_set), longest_S1))
 
     def _law(self, stage: int) -> Callable[[int], Fraction]:
         """The weight of each length at the stage that adds the length `stage`."""
@@ -147,6 +157,3 @@ class Cycles(GraphTask):
             return Fraction(kept * self._examples(size))
 
         return weight
-
-    def _labels(self, draws: Draws, site: int, length_SB: Tensor) -> Tensor:
-        return draws.bits(site, tuple(length_SB.shape[1:])) >> 31

@@ -7,7 +7,7 @@ Shapes: S seeds, M members, B rows, P tokens of a prompt, G tokens of an answer,
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
@@ -184,7 +184,7 @@ class ScratchpadTask(Task):
         """
         law = tuple((length, weights[length] * self._examples(length)) for length in sorted(weights))
         slices = slices_of(law, rows, self.slices)
-        return tuple(self._training(one, one.draws(stream, rows, self.fixed_set), self.text) for one in slices)
+        return tuple(self._training(one, one.draws(stream, rows, self.fixed_set)) for one in slices)
 
     def loss(self, logits_MBTV: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
         """Cross-entropy of each member summed over the tokens that are trained, and their number, (M,)."""
@@ -276,17 +276,17 @@ class ScratchpadTask(Task):
         """How many rows an example of this length is, if each of its transitions is one."""
         return self._transitions(length) if self._form in (SPLIT, TRANSITION) else 1
 
-    def _training(self, part: Slice, draws: Draws, written: Callable[[Draws, int, Tensor, int], Text]) -> Batch:
+    def _training(self, part: Slice, draws: Draws) -> Batch:
         """The rows of one slice."""
         site, start = SITES * part.number, self._start
         width = max(self._tokens(length, self._form) for length in part.lengths)
         on_question = self.loss_on_question
         if self._form == SPLIT:
             length_SE, example_SB, index_SB = part.window(draws, site, self._transitions)
-            text = written(draws, site + _TEXT, length_SE, part.longest).rows(example_SB)
+            text = self.text(draws, site + _TEXT, length_SE, part.longest).rows(example_SB)
             return batch_of(transitions(text, start, width, index_SB), loss_on_question=on_question)
         length_SB = part.drawn(draws, site, part.rows)
-        text = written(draws, site + _TEXT, length_SB, part.longest)
+        text = self.text(draws, site + _TEXT, length_SB, part.longest)
         if self._form == TRANSITION:
             index_SB = below(draws, site + _TRANSITION, (part.rows,), part.of_each(length_SB, self._transitions))
             return batch_of(transitions(text, start, width, index_SB), loss_on_question=on_question)
