@@ -6,7 +6,6 @@ Shapes: S seeds, B rows, N nodes of the largest graph.
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -47,15 +46,16 @@ class Cycles(GraphTask):
 
     With # behind a node in an inductive scratchpad, and ~ where no target counts:
 
-    >>> task, seed = Cycles(sizes=(2,), names=9), Stream(torch.tensor([2]), "data", torch.tensor(1))
+    >>> task, seed = Cycles(size=2, names=9), Stream(torch.tensor([2]), "data", torch.tensor(1))
     >>> [" ".join(of[20:]) for of in task.shown(task.sample(seed, 1)[0], 0)]
     [': v007 # v007 # v003 # v003 # v002 ; 1', 'v007 # ~ ~ v003 # ~ ~ v002 ; 1 .']
-    >>> task = Cycles(sizes=(2,), names=9, scratchpad="full")
+    >>> task = Cycles(size=2, names=9, scratchpad="full")
     >>> " ".join(task.shown(task.sample(seed, 1)[0], 0)[0])
     'v002 > v006 ; v006 > v007 ; v007 > v003 ; v003 > v002 ; v007 ? v002 ; v007 > v003 > v002 ; 1'
     """
 
-    sizes: tuple[int, ...] = setting((5,), low=2, help="lengths that are trained on, the smallest first")
+    size: int = setting(5, low=2, help="the length that is trained on, or the largest one")
+    smallest: int | None = setting(None, low=2, help="the smallest length that is trained on; null: one length alone")
     test_sizes: tuple[int, ...] = setting((), low=2, help="other lengths that are evaluated")
     nodes: int | None = setting(None, low=4, help="nodes of every graph; null: twice its length")
     forget: bool = setting(False, help="a stage of a curriculum trains on its own length alone, not on those before")
@@ -66,15 +66,11 @@ class Cycles(GraphTask):
     )
 
     def cross_checks(self) -> Iterator[Problem]:
-        """Problems unless lengths ascend, graphs have a second cycle and names are enough."""
+        """Problems unless lengths are in order, graphs have a second cycle and names are enough."""
         yield from super().cross_checks()
-        if any(first >= second for first, second in pairwise(self.sizes)) or not self.sizes:
-            yield Problem(
-                key="sizes",
-                given=list(self.sizes),
-                message="do not ascend" if self.sizes else "is empty",
-                allowed="different lengths, the smallest first",
-            )
+        if self.smallest is not None and self.smallest > self.size:
+            message = f"{self.smallest} is more than the largest length"
+            yield Problem(key="smallest", given=self.smallest, message=message, allowed=f"<= size ({self.size})")
             return
         if self.nodes is not None and self.nodes < max(self.lengths) + 2:
             message = (
@@ -88,17 +84,17 @@ class Cycles(GraphTask):
     @property
     def trained_lengths(self) -> tuple[int, ...]:
         """The lengths that are trained on."""
-        return self.sizes
+        return tuple(range(self.smallest or self.size, self.size + 1))
 
     @property
     def lengths(self) -> tuple[int, ...]:
         """Lengths that can be evaluated."""
-        return tuple(sorted({*self.sizes, *self.test_sizes}))
+        return tuple(sorted({*self.trained_lengths, *self.test_sizes}))
 
     @property
     def stages(self) -> tuple[int, ...]:
         """The length that each stage of a curriculum adds."""
-        return self.sizes
+        return self.trained_lengths
 
     def nodes_of(self, length: int) -> int:
         """Nodes of a graph of this length."""
@@ -143,9 +139,9 @@ class Cycles(GraphTask):
         A stage has the lengths up to its own, or its own alone with `forget`, and both labels equally often. Without
         `grow_both` pairs of cycles have every length; each kind, a length with a label, is then equally frequent.
         """
-        laws = tuple(tuple(map(self._law(stage), self.sizes)) for stage in self.sizes)
-        part = StagedSlice(0, 0, rows, self.sizes, laws[-1], laws, stage_S)
-        longest_S1 = constant(self.sizes, stage_S.device)[stage_S][:, None]
+        laws = tuple(tuple(map(self._law(stage), self.stages)) for stage in self.stages)
+        part = StagedSlice(0, 0, rows, self.stages, laws[-1], laws, stage_S)
+        longest_S1 = constant(self.stages, stage_S.device)[stage_S][:, None]
         return self._training(part, _Grown(part.draws(stream, rows, self.fixed_set), longest_S1))
 
     def _law(self, stage: int) -> Callable[[int], Fraction]:
