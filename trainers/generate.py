@@ -15,7 +15,6 @@ from torch import Tensor
 
 from trainers.batch import Batch
 from trainers.decoding import Decoding
-from trainers.models.model import Cache
 from trainers.positions.context import GENERATION_SITE
 
 if TYPE_CHECKING:
