@@ -10,5 +10,5 @@ def linear(x: Tensor, weight_MDE: Tensor, bias_ME: Tensor | None = None) -> Tens
     members = len(weight_MDE)
     y = product(x.reshape(members, -1, x.shape[-1]), weight_MDE)
     if bias_ME is not None:
-        y = y + bias_ME[:, None, :]
+        y = y + bias_ME[:, None, :].to(y.dtype)
     return y.reshape(*x.shape[:-1], weight_MDE.shape[-1])
