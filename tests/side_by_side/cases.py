@@ -18,10 +18,12 @@ PRODUCT = {"name": "padded_multiplication", "number_digits": 4, "train_digits": 
 TEXT = {"text_tokens": 2, "text_ids": 5}
 RING = {"name": "ring_regression", "ring": 9, "window": 3}
 FLIPS = {"name": "flip_flop", "pairs": 4, "test_pairs": [8]}
+BITS = {"name": "parity", "canvas": 4, "train_bits": 2}
 STRINGS = {"train_length": 4, "test_lengths": [6, 8], "symbols": 5}
 
 ATTENTION = {"name": "attention_only", "width": 8}
 DECODER = {"name": "decoder", "layers": 2, "width": 8, "heads": 2, "hidden": 12}
+POSITIONED = {**DECODER, "position": "learned"}
 ENCODER = {"name": "encoder", "layers": 2, "width": 8, "heads": 2, "hidden": 12}
 LINEAR = {"name": "linear_attention", "width": 6}
 
@@ -117,6 +119,15 @@ def _tasks() -> dict[str, list[Member]]:
         "language": pack({"name": "language", "train_window": 6, "test_windows": [12]}, DECODER),
         "wikitext": pack({"name": "wikitext", "corpus": "paradise_lost", "test_windows": [256]}, DECODER),
         "multi_instruction": pack({"name": "multi_instruction", **STRINGS}, DECODER),
+        "parity: rows with copies": pack(BITS, POSITIONED),
+        "parity: split rows, in slices": pack({**BITS, "row_form": "split", "slices": 2}, POSITIONED),
+        "parity: single transitions of a fixed set": pack(
+            {**BITS, "row_form": "transition", "fixed_set": 20, "loss_on_question": False}, POSITIONED
+        ),
+        "parity: full": pack({**BITS, "scratchpad": "full"}, POSITIONED),
+        "parity: full, at random positions": pack({**BITS, "scratchpad": "full", "random_offsets": True}, POSITIONED),
+        "parity: none": pack({**BITS, "scratchpad": "none"}, POSITIONED),
+        "half_parity": pack({"name": "half_parity", "size": 2}, POSITIONED),
     }
     cases |= {f"padded_addition: {what}": pack({**SUM, **more}, ENCODER) for what, more in additions.items()}
     cases |= {f"padded_multiplication: {what}": pack({**PRODUCT, **more}, ENCODER) for what, more in products.items()}
