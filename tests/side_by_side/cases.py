@@ -28,10 +28,12 @@ REACHABILITY = {
     "probes": [2],
     "other_cycles": [1],
 }
+BITS = {"name": "parity", "canvas": 4, "train_bits": 2}
 STRINGS = {"train_length": 4, "test_lengths": [6, 8], "symbols": 5}
 
 ATTENTION = {"name": "attention_only", "width": 8}
 DECODER = {"name": "decoder", "layers": 2, "width": 8, "heads": 2, "hidden": 12}
+POSITIONED = {**DECODER, "position": "learned"}
 ENCODER = {"name": "encoder", "layers": 2, "width": 8, "heads": 2, "hidden": 12}
 LINEAR = {"name": "linear_attention", "width": 6}
 
@@ -132,6 +134,15 @@ def _tasks() -> dict[str, list[Member]]:
         "cycles: none": pack({**CYCLES, "size": 2, "scratchpad": "none"}, DECODER),
         "reachability": pack(REACHABILITY, DECODER),
         "multi_instruction": pack({"name": "multi_instruction", **STRINGS}, DECODER),
+        "parity: rows with copies": pack(BITS, POSITIONED),
+        "parity: split rows, in slices": pack({**BITS, "row_form": "split", "slices": 2}, POSITIONED),
+        "parity: single transitions of a fixed set": pack(
+            {**BITS, "row_form": "transition", "fixed_set": 20, "loss_on_question": False}, POSITIONED
+        ),
+        "parity: full": pack({**BITS, "scratchpad": "full"}, POSITIONED),
+        "parity: full, at random positions": pack({**BITS, "scratchpad": "full", "random_offsets": True}, POSITIONED),
+        "parity: none": pack({**BITS, "scratchpad": "none"}, POSITIONED),
+        "half_parity": pack({"name": "half_parity", "size": 2}, POSITIONED),
     }
     cases |= {f"padded_addition: {what}": pack({**SUM, **more}, ENCODER) for what, more in additions.items()}
     cases |= {f"padded_multiplication: {what}": pack({**PRODUCT, **more}, ENCODER) for what, more in products.items()}

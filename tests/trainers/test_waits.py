@@ -11,6 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from trainers.ahead import Ahead
 from trainers.evaluate import evaluate
 from trainers.pack import Pack, State
+from trainers.random import Stream
 from trainers.step import learn, sampled, step_once
 
 READ = ("_local_scalar_dense", "nonzero", "masked_select", "equal", "is_nonzero")
@@ -31,7 +32,19 @@ TASKS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"multiplier_digits": 1, "number_digits": 4, "train_digits": 2, "zero_shift": True, "fixed_set": 20},
         {"name": "encoder", "layers": 1, "width": 8, "heads": 2, "position": "upe"},
     ),
+    "cycles": (
+        {"smallest": 2, "size": 3, "names": 9},
+        {"name": "decoder", "layers": 1, "width": 8, "heads": 2, "position": "learned"},
+    ),
+    "reachability": (
+        {"nodes": 6, "edges": 6, "farthest": 2, "probes": [2], "other_cycles": [1], "names": 9},
+        {"name": "decoder", "layers": 1, "width": 8, "heads": 2, "position": "learned"},
+    ),
     "ring_regression": ({"ring": 8, "window": 4}, {"name": "linear_attention", "width": 8}),
+    "parity": (
+        {"canvas": 4, "train_bits": 2, "row_form": "split", "slices": 2},
+        {"name": "decoder", "layers": 1, "width": 8, "heads": 2, "position": "learned"},
+    ),
 }
 
 
@@ -94,3 +107,9 @@ def test_a_step_is_one_program(member, name: str) -> None:
     torch.compile(learn, fullgraph=True, backend="eager")(pack, states[0], batches)
     learn(pack, states[1], batches)
     torch.testing.assert_close(states[0].theta, states[1].theta)
+
+
+def test_stages_are_drawn_without_waiting(member) -> None:
+    task = member(0, task={"name": "cycles", "smallest": 2, "size": 4, "names": 9, "grow_both": False}).task
+    stream, stage = Stream(torch.tensor([1, 2]), "data", torch.tensor(1)), torch.tensor([0, 2])
+    assert waits(lambda: task.sample_staged(stream, 6, stage)) == set()

@@ -85,10 +85,13 @@ class Transformer(Model):
         yield from site_problems(self.dropout_sites)
 
     def task_problems(self, task: Task) -> Iterator[Problem]:
-        """Problems with a task that needs a causal model, or has other outputs than inputs, and of the encoding."""
+        """Problems with a task that needs a causal model, writes texts or has other outputs, and of the encoding."""
         if task.causal and not self.causal:
             message = "sees the tokens it should predict: this task is scored after every prefix"
             yield Problem(key="name", given=self.name, message=message, allowed="a causal model")
+        elif task.passes > 1 and self.position.looks_ahead:
+            message = f"looks at later tokens, and {task.name} asks for texts, whose later tokens are not there yet"
+            yield Problem(key="position", given=self.position.name, message=message, allowed="one that does not")
         if self.tied and task.inputs != task.outputs:
             message = f"the task has {task.inputs} input tokens and {task.outputs} output tokens"
             yield Problem(key="tied", given=True, message=message, allowed="false")
@@ -215,6 +218,11 @@ class Transformer(Model):
     def keeps_gaps(self) -> bool:
         """Where keys are kept, and the encoding does not go by the columns they stand in."""
         return self._keeps and not self.position.by_columns
+
+    @property
+    def kept_numbers(self) -> int:
+        """Keys and values of every layer."""
+        return 2 * self.layers * self.heads * self._head_width if self._keeps else 0
 
     @property
     def _keeps(self) -> bool:

@@ -209,6 +209,14 @@ class Task(Settings, ABC):
         return max(self.trained_lengths)
 
     @property
+    def passes(self) -> float:
+        """What an evaluation costs, in passes over its rows: more than one where models write texts of their length.
+
+        Then models that look ahead are refused, and the keys that are kept of a row are counted.
+        """
+        return 1.0
+
+    @property
     def headline(self) -> tuple[str, ...]:
         """The metrics worth a chart; the first one unless overridden."""
         return tuple(self.metrics)[:1]

@@ -18,7 +18,7 @@ from trainers.random import Stream
 from trainers.tasks.scratchpad.layout import ScratchpadBatch
 from trainers.tasks.scratchpad.parity import SYMBOLS, HalfParity, Parity
 from trainers.tasks.scratchpad.scratchpad_task import ScratchpadTask
-from trainers.tasks.task import EvaluationBatch, Evaluated
+from trainers.tasks.task import Evaluated, EvaluationBatch
 
 CPU = torch.device("cpu")
 Solver = Callable[[str], str]
