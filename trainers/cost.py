@@ -8,8 +8,8 @@ from torch import Tensor
 
 from trainers.ahead import Ahead
 from trainers.config.member import MemberConfig
-from trainers.evaluate import CELLS_OF_A_ROW_PIECE, evaluate
-from trainers.evaluation_inputs import evaluation_inputs
+from trainers.evaluate import CELLS_OF_A_ROW_PIECE, evaluate, validate
+from trainers.evaluation_inputs import evaluation_inputs, validation_inputs
 from trainers.pack import Pack, State
 from trainers.step import learn, losses, noise_of, sampled
 
@@ -76,10 +76,11 @@ def calibrate(member: MemberConfig, members: int, seconds: float = 2.0) -> float
     try:
         step = _seconds_per_step(_pack(member, members), seconds)
         lone = _pack(member, 1)
-        for _ in evaluation_inputs(lone):
+        for _ in (*evaluation_inputs(lone), *(validation_inputs(lone) if lone.criteria else ())):
             pass  # drawn once in a run, however many members and evaluations
         began = time.monotonic()
         evaluate(lone, State.initial(lone))
+        validate(lone, State.initial(lone))
         evaluation = members * (time.monotonic() - began)
     finally:
         torch.set_num_threads(threads)

@@ -239,9 +239,7 @@ class _Run:
         """The earlier evaluations of those that go on."""
         rows = self.going.rows
         return [
-            Evaluated(
-                one.step, {name: self.each(one.values_MAKL[:, :, k], rows) for k, name in enumerate(one.metrics)}
-            )
+            Evaluated(one.step, {name: self.each(one.values_MAKL[:, :, k], rows) for k, name in enumerate(one.metrics)})
             for one in self.evaluations
         ]
 
