@@ -91,12 +91,12 @@ def test_a_sweep_in_which_members_stop(ran, monkeypatch, blank_figure):
     contents = ContentsOfSweep(state, result, read_records(folder), curves, artifacts.sentences(result))
     runs = {row.config_id: run for row, run in contents.children()}
     for row in result.rows:
-        points = {point[0]: point[2] for point in runs[row.config_id].points}
+        points = {point.key: point.value for point in runs[row.config_id].points}
         assert points["seeds_stopped"] == len(row.stopped_at)
         assert ("stopped_at_median" in points) == bool(row.stopped_at)
         said = runs[row.config_id].tags.get("lengthwise.stopped_seeds", "")
         assert said.count("at step") == len(row.stopped_at)
-    assert {point[0] for point in contents.parent().points} >= {"seeds_stopped"}
+    assert {point.key for point in contents.parent().points} >= {"seeds_stopped"}
 
 
 def test_a_sweep_without_stopping_says_nothing_of_it(ran):
@@ -169,7 +169,7 @@ def test_what_a_ledger_cannot_say_is_damage(ran):
 @pytest.mark.parametrize(
     ("override", "said"),
     [
-        ("training.stop={metric: acuracy, threshold: 1}", "did you mean 'accuracy'"),
+        ("training.stop={metric: acuracy, threshold: 1}", "did you mean accuracy?"),
         ("training.stop={metric: steps_to_accuracy, threshold: 1}", "follows from evaluations"),
         ("training.stop={metric: accuracy}", "training.stop.threshold"),
         ("evaluation.every=null", "there is none before the end"),
