@@ -99,8 +99,8 @@ def _points(
     together: dict[tuple[str, float], tuple[tuple[Any, ...], list[float]]] = {}
     for row in rows:
         line = tuple(row.values.get(other) for other in line_keys)
-        steps = seed_steps(summary, row, metric).values()
-        together.setdefault((repr(line), float(row.values[key])), (line, []))[1].extend(steps)
+        of_seeds = seed_steps(summary, row, metric).values()
+        together.setdefault((repr(line), float(row.values[key])), (line, []))[1].extend(of_seeds)
     found = []
     for (_, value), (line, steps) in sorted(together.items()):
         alive = sorted(step for step in steps if not math.isnan(step))

@@ -185,3 +185,22 @@ def test_a_plan_says_that_it_is_the_most(study, lengthwise_says):
     said = lengthwise_says("plan", study, *(f"--set={one}" for one in STOPPING))
     assert "members may stop early" in said and "at most about" in said
     assert "at most" not in lengthwise_says("plan", study)
+
+
+def test_packs_that_end_at_different_evaluations_make_one_report(ran):
+    """Each pack is one member: those that stopped have fewer evaluations, and the same last one."""
+    one, many = (
+        ran(*STOPPING, "objective.evaluation=best", f"resources.pack={size}", name=f"packs-of-{size}")
+        for size in (1, 12)
+    )
+    results = {folder: summary(SweepState.load(folder)) for folder in (one, many)}
+    steps = {len(pack.evaluations) for pack in SweepState.load(one).packs.values()}
+    assert len(steps) > 1 and len(SweepState.load(one).packs) == 12
+    for mine, other in zip(results[one].rows, results[many].rows, strict=True):
+        assert (mine.config_id, mine.score, mine.stopped_at) == (other.config_id, other.score, other.stopped_at)
+        assert mine.test == other.test and not mine.failed
+    write_report(one, results[one])
+    state = SweepState.load(one)
+    contents = ContentsOfSweep(state, results[one], read_records(one), read_curves(state))
+    for _, run in contents.children():
+        assert any(point.key == "progress/loss" and point.step == 60 for point in run.points)
