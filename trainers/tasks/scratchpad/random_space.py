@@ -1,0 +1,132 @@
+"""Addition with numbers at random places of a canvas: its question and its states (arXiv:2406.06467, appendix C.2).
+
+Shapes: S seeds, B rows, K states, D digits of the canvas, W tokens of a state.
+"""
+
+import torch
+from torch import Tensor
+
+from trainers.constants import constant
+from trainers.tasks.fixed_set import Draws
+from trainers.tasks.scratchpad.operands import (
+    NOWHERE,
+    PAD,
+    SITES,
+    STOP,
+    TOKEN,
+    Operands,
+    closed,
+    filler,
+    operands,
+    windows,
+    written,
+)
+from trainers.tasks.scratchpad.text import Text
+
+FIELDS = ("form", "place_a", "digit_a", "place_b", "digit_b", "carry", "digit", "window")
+LARGEST_CANVAS = 49  # its 99 cells have numbers of two digits
+_BEFORE = 13  # tokens of a state before the window: [07]6[02]5c1r
+
+
+def question_width(canvas: int) -> int:
+    """Tokens of the cells and of the equals sign."""
+    return 2 * canvas + 2
+
+
+def state_width(canvas: int) -> int:
+    """Tokens of a state with its mark."""
+    return _BEFORE + canvas + 3
+
+
+def random_space(draws: Draws, site: int, count_SB: Tensor, longest: int, canvas: int) -> Text:
+    """Rows of additions of numbers of `count` digits, at most `longest`, in a canvas for numbers of `canvas` digits."""
+    rows = count_SB.shape[1]
+    numbers = operands(draws, site, count_SB, canvas)
+    words = draws.bits(site + SITES, (rows, 2 * canvas + 1))
+    initial = torch.cat([written(STOP, words), filler(draws, site + SITES + 1, rows, canvas + 1)], dim=-1)
+    return laid_out_at(numbers, _places(words, count_SB), initial, longest, canvas)
+
+
+def laid_out_at(numbers: Operands, place_SBC: Tensor, initial_SBA: Tensor, longest: int, canvas: int) -> Text:
+    """The text of given numbers, whose characters stand at the first 2 count + 1 of the given ascending places.
+
+    place: (S, B, 2 canvas + 1), where those that are not used are 2 canvas + 1. initial: `$` and the filler.
+    """
+    cells = _cells(numbers, place_SBC, canvas)
+    question = torch.cat([cells, written("=", cells), initial_SBA], dim=-1)
+    states = _states(numbers, place_SBC, initial_SBA, longest)
+    many = (numbers.count + numbers.longer)[..., None]
+    at = torch.arange(longest + 1, device=many.device)
+    here = at < many
+    width = states.shape[-1]
+    return Text(
+        question=question,
+        question_length=torch.full_like(numbers.count, question.shape[-1]),
+        states=torch.where(here[..., None], closed(states, at == many - 1), TOKEN[PAD]),
+        state_length=torch.where(here, width, 0),
+        given=question_width(canvas),
+        field=constant(_parts(longest + 1, width), many.device).expand(states.shape),
+    )
+
+
+def sources(longest: int, canvas: int) -> tuple[int, ...]:
+    """Which generated token each generated token repeats, by place: itself where it is filler, NOWHERE where none."""
+    initial = canvas + 2
+    found = [NOWHERE, *range(1, initial), NOWHERE]
+    for state in range(longest + 1):
+        found += [NOWHERE] * (_BEFORE + state + 1) + [*range(initial - state - 1)] + [NOWHERE]
+    return tuple(found)
+
+
+def _places(words_SBC: Tensor, count_SB: Tensor) -> Tensor:
+    """Random ascending places for 2 count + 1 characters, the others being as many as there are cells, (S, B, C)."""
+    cells = words_SBC.shape[-1]
+    rank = words_SBC.argsort(dim=-1, stable=True).argsort(dim=-1)
+    taken = rank < 2 * count_SB[..., None] + 1
+    return torch.where(taken, torch.arange(cells, device=rank.device), cells).sort(dim=-1).values
+
+
+def _cells(numbers: Operands, place_SBC: Tensor, canvas: int) -> Tensor:
+    """The canvas with `a+b` in it, tokens (S, B, 2 canvas + 1)."""
+    count, at = numbers.count[..., None], torch.arange(2 * canvas + 1, device=place_SBC.device)
+    first, second = (
+        torch.gather(digits, -1, (end - at).clamp(0, canvas - 1).expand_as(place_SBC))
+        for digits, end in ((numbers.first, count - 1), (numbers.second, 2 * count))
+    )
+    characters = torch.where(at == count, TOKEN["+"], TOKEN["0"] + torch.where(at < count, first, second))
+    blank = torch.full((*place_SBC.shape[:-1], 2 * canvas + 2), TOKEN["_"], device=place_SBC.device)
+    return blank.scatter(-1, place_SBC, characters)[..., :-1]  # the last cell takes what has no place
+
+
+def _states(numbers: Operands, place_SBC: Tensor, initial_SBA: Tensor, longest: int) -> Tensor:
+    """`[place of a]digit[place of b]digit c carry r window` and one token for the mark, (S, B, longest + 1, W)."""
+    many, count = longest + 1, numbers.count[..., None]
+    at = torch.arange(many, device=count.device)
+    over = at >= count  # the carry has become a digit: `[-1]_[place of +]_`
+    first, second = (
+        torch.where(over, TOKEN["_"], TOKEN["0"] + torch.nn.functional.pad(digits, (0, 1))[..., :many])[..., None]
+        for digits in (numbers.first, numbers.second)
+    )
+    place_a, place_b = (
+        _number_of_place(torch.gather(place_SBC, -1, (end - at).clamp(min=0))) for end in (count - 1, 2 * count)
+    )
+    none = written("-1", place_a)
+    place_a = torch.where(over[..., None], none, place_a)
+    carry = TOKEN["0"] + numbers.carry[..., :many, None]
+    opening, closing, c, r = (written(mark, first) for mark in "[]cr")
+    window = windows(numbers.total, initial_SBA, many)
+    parts = (opening, place_a, closing, first, opening, place_b, closing, second, c, carry, r, window, opening)
+    return torch.cat(parts, dim=-1)
+
+
+def _number_of_place(place: Tensor) -> Tensor:
+    """The two digits of each place, tokens (..., 2)."""
+    return TOKEN["0"] + torch.stack([place // 10, place % 10], dim=-1)
+
+
+def _parts(many: int, width: int) -> tuple[tuple[int, ...], ...]:
+    """The number of the field of each token of each state."""
+    form, place_a, digit_a, place_b, digit_b, carry, digit, window = range(len(FIELDS))
+    before = (form, place_a, place_a, form, digit_a, form, place_b, place_b, form, digit_b, form, carry, form, digit)
+    state = (*before, *[window] * (width - len(before) - 1), form)
+    return (state,) * many
