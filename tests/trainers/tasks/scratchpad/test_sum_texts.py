@@ -1,0 +1,216 @@
+"""Additions with scratchpads: the paper's examples, and every state worked out from the one before it on characters."""
+
+import re
+from collections import Counter
+
+import pytest
+import torch
+
+from trainers.random import Stream
+from trainers.tasks.scratchpad import random_space, shift
+from trainers.tasks.scratchpad.operands import CHARACTERS, FILLER, PAD, TOKEN, Operands, filler, operands
+from trainers.tasks.scratchpad.text import NOT_JUDGED, Text
+
+STREAM = Stream(torch.tensor([3, 8]), "eval", torch.tensor(0))
+CANVAS = 6
+
+
+def ids_of(text: str) -> torch.Tensor:
+    return torch.tensor([[[TOKEN[character] for character in text]]])
+
+
+def text_of(ids: list[int]) -> str:
+    return "".join(CHARACTERS[token] for token in ids)
+
+
+def numbers_of(first: int, second: int, canvas: int) -> Operands:
+    count = len(str(first))
+
+    def digits(value: int, width: int) -> list[int]:
+        return [int(digit) for digit in str(value).zfill(width)[::-1]]
+
+    low = [first % 10**place + second % 10**place for place in range(1, canvas + 2)]
+    carry = [int(value >= 10**place) for place, value in enumerate(low, start=1)]
+    parts = (digits(first, canvas), digits(second, canvas), digits(first + second, canvas + 1), carry, count)
+    return Operands(*(torch.tensor([[part]]) for part in parts))
+
+
+def rows_of(text: Text) -> list[tuple[str, list[str]]]:
+    """The question and the states of each row of each seed; what does not count is pads."""
+    found = []
+    for seed in range(len(text.question)):
+        for row in range(text.question.shape[1]):
+            question = text.question[seed, row, : text.question_length[seed, row]]
+            states = []
+            for state, length in zip(text.states[seed, row], text.state_length[seed, row].tolist(), strict=True):
+                assert (state[length:] == TOKEN[PAD]).all()
+                states += [text_of(state[:length].tolist())] if length else []
+            found.append((text_of(question.tolist()), states))
+    return found
+
+
+def in_space(first: int, second: int, canvas: int, cells: str, initial: str) -> list[str]:
+    places = [place for place, cell in enumerate(cells) if cell != "_"]
+    places += [2 * canvas + 1] * (2 * canvas + 1 - len(places))
+    numbers = numbers_of(first, second, canvas)
+    text = random_space.laid_out_at(numbers, torch.tensor([[places]]), ids_of(initial), canvas, canvas)
+    (question, states), *_ = rows_of(text)
+    assert question == f"{cells}={initial}" and text.given == len(cells) + 1
+    return states
+
+
+def shifted(first: int, second: int, canvas: int, filling: str) -> list[str]:
+    left = canvas - len(str(first))  # where both numbers have filler
+    whole = "".join(part.ljust(canvas, "x") for part in filling.split(" "))
+    assert all(len(part) == left for part in filling.split(" ")[:2])
+    text = shift.laid_out_with(numbers_of(first, second, canvas), ids_of(whole), canvas, canvas)
+    ((question, states),) = rows_of(text)
+    assert question == "" and text.given == 2 * canvas + 4
+    return states
+
+
+def test_numbers_at_random_places_are_added_as_in_the_paper() -> None:
+    assert in_space(57, 48, 3, "_57+_48", "$keam") == [
+        "[02]7[06]8c1r5$kea#",
+        "[01]5[05]4c1r05$ke#",
+        "[-1]_[03]_c0r105$k.",
+    ]
+    assert in_space(21, 32, 3, "_21+3_2", "$h85l") == ["[02]1[06]2c0r3$h85#", "[01]2[04]3c0r53$h8."]
+
+
+def test_numbers_are_shifted_as_in_the_paper() -> None:
+    assert shifted(36, 48, 4, "pi lh lv50") == [
+        "pi$36+lh$48=$lv50|0#",
+        "6pi$3+8lh$4=4$lv5|1#",
+        "36pi$+48lh$=84$lv|0#",
+        "084$lv.",
+    ]
+    assert shifted(9, 4, 2, "p w lh") == ["p$9+w$4=$lh|0#", "9p$+4w$=3$l|1#", "13$l."]
+
+
+def after_in_space(cells: str, initial: str, state: str) -> str:
+    """The state after `state` (the first one after ""), found on characters; "" after the last."""
+    if state.endswith("."):
+        return ""
+    read = re.fullmatch(r"\[(..)\].\[(..)\].c(.)r(.*)#", state)
+    plus = cells.index("+")
+    before_a, before_b, carry, window = (
+        (int(read[1]), int(read[2]), int(read[3]), read[4]) if read else (plus, len(cells), 0, initial)
+    )
+    a = max((place for place in range(before_a) if cells[place] != "_"), default=-1)
+    b = max(place for place in range(before_b) if cells[place] != "_")
+    if a < 0:
+        assert b == plus
+        return f"[-1]_[{b:02}]_c0r{carry}{window[:-1]}."
+    total = int(cells[a]) + int(cells[b]) + carry
+    more = any(cell.isdigit() for cell in cells[:a]) or total >= 10
+    end = "#" if more else "."
+    return f"[{a:02}]{cells[a]}[{b:02}]{cells[b]}c{total // 10}r{total % 10}{window[:-1]}{end}"
+
+
+def after_shift(state: str) -> str:
+    """The state after `state`, found on characters; "" after the last."""
+    if state.endswith("."):
+        return ""
+    read = re.fullmatch(r"(.*)\+(.*)=(.*)\|(.)#", state)
+    assert read
+    first, second, window, carry = read.groups()
+    if first.endswith("$"):
+        assert second.endswith("$")
+        return f"{carry}{window}."
+    total = int(first[-1]) + int(second[-1]) + int(carry)
+    turned = f"{first[-1]}{first[:-1]}+{second[-1]}{second[:-1]}"
+    return f"{turned}={total % 10}{window[:-1]}|{total // 10}#"
+
+
+@pytest.mark.parametrize("longest", [1, 3, CANVAS])
+def test_every_state_in_a_canvas_follows_from_the_question_and_the_state_before(longest: int) -> None:
+    count = torch.arange(40).remainder(longest).add(1).expand(2, 40)
+    carried = 0
+    for row, (question, states) in enumerate(rows_of(random_space.random_space(STREAM, 5, count, longest, CANVAS))):
+        cells, initial = question.split("=")
+        assert len(cells) == 2 * CANVAS + 1 and len(initial) == CANVAS + 2 and initial[0] == "$"
+        first, second = cells.replace("_", "").split("+")
+        assert len(first) == len(second) == row % 40 % longest + 1 and "0" not in (first[0], second[0])
+        state, found = "", list[str]()
+        while state := after_in_space(cells, initial, state):
+            found.append(state)
+        assert states == found
+        assert states[-1].split("r")[1].split("$")[0] == str(int(first) + int(second))
+        carried += len(states) - len(first)
+    assert 0 < carried < 80
+
+
+@pytest.mark.parametrize("longest", [1, 3, CANVAS])
+def test_every_shifted_state_follows_from_the_state_before(longest: int) -> None:
+    count = torch.arange(40).remainder(longest).add(1).expand(2, 40)
+    for row, (_, states) in enumerate(rows_of(shift.shift(STREAM, 5, count, longest, CANVAS))):
+        first, second = (number.rsplit("$", 1)[1] for number in states[0].split("=")[0].split("+"))
+        assert len(first) == len(second) == row % 40 % longest + 1 and "0" not in (first[0], second[0])
+        assert re.fullmatch(rf"[^+]{{{CANVAS + 1}}}\+[^+]{{{CANVAS + 1}}}=\$[^|]{{{CANVAS}}}\|0#", states[0])
+        state, found = states[0], [states[0]]
+        while state := after_shift(state):
+            found.append(state)
+        assert states == found
+        assert int(states[-1].split("$")[0]) == int(first) + int(second)
+        assert len(states[-1].split("$")[0]) == len(first) + 1
+
+
+def test_rows_are_as_long_as_the_paper_says() -> None:
+    digits = (1, 7, 10, 20, 30)
+    count = torch.tensor([[each] * 30 for each in digits])
+    seeds = Stream(torch.arange(5), "eval", torch.tensor(0))
+    states = random_space.random_space(seeds, 0, count, 30, 30).state_length
+    longer = (states > 0).sum(dim=-1) - count
+    lengths = 95 + states.sum(dim=-1)
+    assert {(length, more) for length, more in zip(lengths[2].tolist(), longer[2].tolist(), strict=True)} == {
+        (601, 1),
+        (555, 0),
+    }
+    assert (lengths == 95 + 46 * (count + longer)).all() and lengths.max() == 1521
+    lengths = shift.shift(seeds, 0, count, 30, 30).state_length.sum(dim=-1)
+    assert (lengths == 98 * (count + 1) + 33).all()
+
+
+@pytest.mark.parametrize("draw", [random_space.random_space, shift.shift])
+def test_a_row_is_the_same_whatever_the_longest_row_beside_it(draw) -> None:
+    count = torch.tensor([[1, 2, 3]] * 2)
+    narrow, wide = rows_of(draw(STREAM, 5, count, 3, CANVAS)), rows_of(draw(STREAM, 5, count, CANVAS, CANVAS))
+    assert narrow == wide
+
+
+def test_digits_are_equally_likely_and_the_leading_one_is_no_zero() -> None:
+    numbers = operands(Stream(torch.arange(4), "data", torch.tensor(1)), 0, torch.full((4, 2000), 2), 4)
+    for digits in (numbers.first, numbers.second):
+        assert digits[..., 2:].sum() == 0
+        units, tens = (Counter(digits[..., place].flatten().tolist()) for place in (0, 1))
+        assert set(units) == set(range(10)) and set(tens) == set(range(1, 10))
+        assert sum((n - 800) ** 2 / 800 for n in units.values()) < 27.9  # one in a thousand, nine degrees of freedom
+        assert sum((n - 8000 / 9) ** 2 / (8000 / 9) for n in tens.values()) < 26.1
+    assert (numbers.first != numbers.second).any()
+
+
+def test_filler_has_letters_digits_and_the_stop() -> None:
+    drawn = filler(STREAM, 2, 200, 10)
+    assert {CHARACTERS[token] for token in drawn.flatten().tolist()} == set("$0123456789abcdefghijklmnopqrstuvwxyz")
+    assert set(FILLER) == set(drawn.flatten().tolist())
+
+
+def parts_of(text: Text, letters: str) -> list[str]:
+    """The field of each token of the states of the first row, as a letter; ? where there is none."""
+    assert text.field is not None and NOT_JUDGED not in range(len(letters))
+    names = {NOT_JUDGED: "?", **dict(enumerate(letters))}
+    lengths = text.state_length[0, 0].tolist()
+    rows = zip(text.field[0, 0].tolist(), lengths, strict=True)
+    return ["".join(names[number] for number in state[:length]) for state, length in rows]
+
+
+def test_fields_name_the_parts_and_filler_that_is_made_up_has_none() -> None:
+    text = shift.laid_out_with(numbers_of(9, 4, 2), ids_of("pxwxlh"), 1, 2)  # p$9+w$4=$lh|0#9p$+4w$=3$l|1#13$l.
+    assert shift.FIELDS == ("form", "first", "second", "digit", "window", "carry")
+    assert parts_of(text, ".abdwc") == ["aaa.bbb..??.c.", "aaa.bbb.dww.c.", "cwww."]
+    text = random_space.laid_out_at(
+        numbers_of(57, 48, 3), torch.tensor([[[1, 2, 3, 5, 6, 7, 7]]]), ids_of("$keam"), 2, 3
+    )
+    assert random_space.FIELDS == ("form", "place_a", "digit_a", "place_b", "digit_b", "carry", "digit", "window")
+    assert parts_of(text, ".pahbcdw") == [".pp.a.hh.b.c.dwwww."] * 3  # [02]7[06]8c1r5$kea#
