@@ -44,6 +44,10 @@ class Noise:
         bits = self.stream.bits(site + self.part * _SITES, shape) if shared else self._bits(site, shape)
         return self._of_members((bits * high) >> 32)
 
+    def uniform(self, site: int, shape: tuple[int, ...]) -> Tensor:
+        """Uniform in (0, 1) with 32 bits, float64 (M, *shape); its first dimension is rows."""
+        return self._of_members((self._bits(site, shape).double() + 0.5) * 2.0**-32)
+
     def __call__(self, x: Tensor, site: int) -> Tensor:
         """`x` (M, B, ...) with each entry dropped or scaled."""
         return x if self.rate_M is None else x * self.keep(site, tuple(x.shape[1:]), x.dtype)

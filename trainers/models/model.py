@@ -54,6 +54,11 @@ class Model(Settings, ABC):
         return False
 
     @property
+    def keeps_gaps(self) -> bool:
+        """Whether it goes on from kept keys, also where some of them, between others, are hidden."""
+        return False
+
+    @property
     def compiling(self) -> str:
         """When its steps are compiled: auto, where it is worth it; asked, where `compile: true` says so; or never."""
         return "auto"
@@ -136,6 +141,12 @@ class Cache:
     def length(self) -> int:
         """How many tokens there are."""
         return self.batch.tokens.shape[-1]
+
+    def cut(self, length: int) -> "Cache":
+        """The first tokens alone; those that follow are written over the others."""
+        ids = None if self.batch.ids is None else self.batch.ids[..., :length]
+        tokens = self.batch.tokens[..., :length]
+        return replace(self, batch=replace(self.batch, tokens=tokens, targets=tokens, ids=ids))
 
     def grown(self, tokens_MBT: Tensor, ids_MBT: Tensor | None) -> "Cache":
         """With more tokens. Raises ValueError beyond its width, and where only some tokens have position ids."""

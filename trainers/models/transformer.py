@@ -190,6 +190,11 @@ class Transformer(Model):
         return self._logits(seen, kept.layers), grown
 
     @property
+    def keeps_gaps(self) -> bool:
+        """Where keys are kept, and the encoding does not go by the columns they stand in."""
+        return self._keeps and not self.position.by_columns
+
+    @property
     def _keeps(self) -> bool:
         """Whether what it has of a token stays what it is when others follow."""
         return self.causal and not self.position.looks_ahead

@@ -34,6 +34,11 @@ class Abacus(Position):
         """Whether training draws random offsets."""
         return self.max_offset > 0
 
+    @property
+    def by_columns(self) -> bool:
+        """It does: a run of digits ends at a hidden token."""
+        return True
+
     def task_problems(self, task: Settings) -> Iterator[Problem]:
         """Problems if the task has other digits than these, or no pad where pads are counted."""
         digits, pad = getattr(task, "digits", None), getattr(task, "pad", None)

@@ -48,6 +48,14 @@ class Position(Settings):
         return False
 
     @property
+    def by_columns(self) -> bool:
+        """Whether it goes by which tokens are next to each other, so that hidden ones between others change it.
+
+        Position ids, and counts of the tokens that a query sees, do not depend on hidden ones.
+        """
+        return False
+
+    @property
     def mixes(self) -> bool:
         """Whether `mix` adds anything: whether it is overridden, unless a class that wraps another says more."""
         return type(self).mix is not Position.mix

@@ -38,6 +38,11 @@ class Randomized(Position):
         return self.base.looks_ahead
 
     @property
+    def by_columns(self) -> bool:
+        """As the base does."""
+        return self.base.by_columns
+
+    @property
     def mixes(self) -> bool:
         """As the base does."""
         return self.base.mixes

@@ -4,7 +4,8 @@ from torch import Tensor
 
 from trainers.config.registry import register
 from trainers.tasks.fixed_set import Draws
-from trainers.tasks.recall.strings import BEGIN, END, SEPARATOR, Part, Strings, one
+from trainers.tasks.parts import Part, one
+from trainers.tasks.recall.strings import BEGIN, END, SEPARATOR, Strings
 
 
 @register("task", "copy_string")

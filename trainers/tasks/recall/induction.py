@@ -6,7 +6,8 @@ from torch import Tensor
 from trainers.config.registry import register
 from trainers.config.settings import setting
 from trainers.tasks.fixed_set import Draws
-from trainers.tasks.recall.strings import BEGIN, FIRST_SYMBOL, SEPARATOR, Part, Strings, below, one
+from trainers.tasks.parts import Part, below, one
+from trainers.tasks.recall.strings import BEGIN, FIRST_SYMBOL, SEPARATOR, Strings
 
 
 @register("task", "induction")

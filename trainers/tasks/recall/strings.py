@@ -16,13 +16,13 @@ from trainers.errors import Problem
 from trainers.random import Stream
 from trainers.tasks import supervised
 from trainers.tasks.fixed_set import Draws, training_draws
+from trainers.tasks.parts import PAD, Part, below, laid_out
 from trainers.tasks.supervised import IGNORED
 from trainers.tasks.task import Batch, EvaluationBatch, Task
 
-PAD, BEGIN, SEPARATOR, END, FIRST_SYMBOL = range(5)
+BEGIN, SEPARATOR, END, FIRST_SYMBOL = range(PAD + 1, PAD + 5)
 SITES = 8  # that a draw of rows may take
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
-Part = tuple[Tensor, Tensor]  # tokens (S, B, K), and how many of them count, (S, B)
 
 
 class Strings(Task):
@@ -154,30 +154,3 @@ class Strings(Task):
     def _drawn(self, draws: Draws, site: int, rows: int, fewest: int, longest: int) -> Batch:
         count_SB = fewest + below(draws, site, (rows,), longest - fewest + 1)
         return self.batch_of(*self.answered(draws, site + 1, count_SB, longest), longest)
-
-
-def below(draws: Draws, site: int, shape: tuple[int, ...], high: int | Tensor) -> Tensor:
-    """Random integers from 0 up to one less than `high`, int64 (S, *shape)."""
-    return (draws.bits(site, shape) * high) >> 32
-
-
-def laid_out(parts: Sequence[Part], width: int) -> Tensor:
-    """The tokens that count of all parts, one part behind the other, and pads up to `width`, (S, B, width).
-
-    >>> two = torch.tensor([[[7, 8, 9]]]), torch.tensor([[2]])
-    >>> laid_out([two, two], 6).tolist()
-    [[[7, 8, 7, 8, 0, 0]]]
-    """
-    first = torch.zeros_like(parts[0][1])
-    found = first.new_full((*first.shape, width + 1), PAD)  # the last place takes what does not count
-    for tokens, count in parts:
-        place = torch.arange(tokens.shape[-1], device=tokens.device)
-        at = torch.where(place < count[..., None], first[..., None] + place, width)
-        found.scatter_(-1, at, tokens)
-        first = first + count
-    return found[..., :width]
-
-
-def one(token: int, like_SB: Tensor) -> Part:
-    """A part that is one token in every row."""
-    return torch.full_like(like_SB, token)[..., None], torch.ones_like(like_SB)
