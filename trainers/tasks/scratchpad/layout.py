@@ -1,4 +1,4 @@
-"""The forms in which a text is trained on and tested: whole, with copies of states behind each other, or state by state.
+"""The forms in which a text is trained on and tested: whole, with copies of states, or state by state.
 
 A state of an inductive scratchpad depends on the question and on the state before it alone, at the same position ids
 each time (Abbe et al., arXiv:2406.06467, appendix C.2). Either a row has a copy of the state before each next one, and
@@ -147,7 +147,7 @@ def masked(text: Text, start: int | None, width: int, *, fix_first_state: bool =
     whole = _states(text, begin.expand(length.shape))
     first = whole.each(lambda of: of[:, :, :1])
     first = first.put(group=2) if alone and fix_first_state else first
-    copy, after = (whole.each(lambda of, some=some: of[:, :, some]) for some in (slice(None, -1), slice(1, None)))
+    copy, after = whole.each(lambda of: of[:, :, :-1]), whole.each(lambda of: of[:, :, 1:])
     copied = after.stands.any(dim=-1, keepdim=True) & copy.stands
     if alone:
         copied = copied & (after.state > 1)
@@ -163,7 +163,8 @@ def transitions(text: Text, start: int | None, width: int, index_SB: Tensor) -> 
     The question and the start mark are to be said with the first state alone. A row that has no such state is empty.
     """
     whole = _states(text, _begin(text, start)[..., None].expand(text.state_length.shape))
-    after, before = (whole.each(lambda of, at=at: _picked(of, at)) for at in (index_SB, (index_SB - 1).clamp(min=0)))
+    after = whole.each(lambda of: _picked(of, index_SB))
+    before = whole.each(lambda of: _picked(of, (index_SB - 1).clamp(min=0)))
     begins, there = (index_SB == 0)[..., None], after.stands.any(dim=-1, keepdim=True)
     before = replace(before.put(use=COPY), stands=before.stands & there & ~begins)
     after = replace(after, id=after.id + before.stands.sum(dim=-1, keepdim=True))
@@ -192,15 +193,16 @@ def batch_of(
     )
 
 
-def test_of(batch: Batch, rows: Rows, text: Text, start: int | None, widths: Widths, room: int) -> ScratchpadBatch:
-    """A batch with what its rows are scored by; `room` tokens for the answer."""
-    given = widths.question if text.given is None else text.given
-    whole = full(text, start, max(widths.full, given + room)).tokens()
-    said = rows.closed("use", COPY) == ANSWER
-    field = torch.where(said, rows.closed("field", NOT_JUDGED), NOT_JUDGED)[..., 1:]
-    state = torch.where(said, rows.closed("state", NO_STATE), NO_STATE)[..., 1:]
+def with_answer(batch: Batch, rows: Rows, text: Text, start: int | None, given: int, room: int) -> ScratchpadBatch:
+    """A batch of rows with what they are scored by: `given` tokens for the prompt, `room` for the answer."""
+    whole = full(text, start, given + room).tokens()
+    said = rows.closed("use", COPY)[..., 1:] == ANSWER
+    field, state = (
+        torch.where(said, rows.closed(name, nowhere)[..., 1:], nowhere)
+        for name, nowhere in (("field", NOT_JUDGED), ("state", NO_STATE))
+    )
     return ScratchpadBatch(
-        **vars(batch), prompt=whole[..., :given], answer=whole[..., given : given + room], field=field, state=state
+        **vars(batch), prompt=whole[..., :given], answer=whole[..., given:], field=field, state=state
     )
 
 
@@ -228,9 +230,7 @@ def _states(text: Text, first_SBK: Tensor) -> Tokens:
     use = torch.where((number[:, None] == 0) & (place < asked), GIVEN, ANSWER)
     field = 0 if text.field is None else text.field
     numbers = number[:, None]
-    return Tokens.of(
-        text.states, text.state_length, first_SBK, use=use, group=numbers + 1, state=numbers, field=field
-    )
+    return Tokens.of(text.states, text.state_length, first_SBK, use=use, group=numbers + 1, state=numbers, field=field)
 
 
 def _picked(of_SBKW: Tensor, index_SB: Tensor) -> Tensor:

@@ -3,7 +3,7 @@
 Shapes: S seeds, B rows, Q tokens of the longest question, K states at most, W tokens of the longest state.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from torch import Tensor
 
@@ -35,5 +35,11 @@ class Text:
             index = index_SR.reshape(*index_SR.shape, *(1,) * (of.dim() - 2)).expand(*index_SR.shape, *of.shape[2:])
             return of.gather(1, index)
 
-        tensors = {name: picked(value) for name, value in vars(self).items() if isinstance(value, Tensor)}
-        return replace(self, **tensors)
+        return Text(
+            question=picked(self.question),
+            question_length=picked(self.question_length),
+            states=picked(self.states),
+            state_length=picked(self.state_length),
+            given=self.given,
+            field=None if self.field is None else picked(self.field),
+        )

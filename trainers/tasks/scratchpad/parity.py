@@ -1,0 +1,189 @@
+"""Parity of bits at random places of a canvas, and of the first half of a row of bits (Abbe et al., arXiv:2406.06467).
+
+Shapes: S seeds, B rows, C cells, N bits of the longest row, W tokens of a state.
+"""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from trainers.config.registry import register
+from trainers.config.settings import setting
+from trainers.constants import constant
+from trainers.errors import Problem
+from trainers.random.draws import order
+from trainers.tasks.fixed_set import Draws
+from trainers.tasks.scratchpad.scratchpad_task import FULL, NONE, ScratchpadTask
+from trainers.tasks.scratchpad.text import Text
+
+# The 23 characters of the authors' code, of which `$`, `;`, `?` and `|` never occur; sorted, the pad first.
+SYMBOLS = (" ", *sorted("#.:$,;=?[]_|0123456789"))
+NUMBER = {symbol: number for number, symbol in enumerate(SYMBOLS)}
+ZERO = NUMBER["0"]  # the digits follow each other
+STATE_WIDTH = 8
+
+
+class _Parity(ScratchpadTask):
+    """What both tasks share: tokens, and lengths from 1 up."""
+
+    @property
+    def vocabulary(self) -> tuple[str, ...]:
+        """The pad first, then all other symbols in order."""
+        return SYMBOLS
+
+
+@register("task", "parity")
+class Parity(_Parity):
+    """A canvas with a few bits; out, bit by bit, its place, the bit and the parity so far.
+
+    Length is the number of bits. They stand at random places, in order, and `_` everywhere else. A state is
+    [place]bit,parity; the last one has the width of the canvas and no bit. Without a scratchpad the parity alone
+    follows. With # behind a state, . behind the answer, and ~ where no target counts; inductive ones have copies:
+
+    >>> task = Parity(canvas=6, train_bits=3, scratchpad="full")
+    >>> text = task.written(torch.tensor([[[0, 1, 3]]]), torch.tensor([[[1, 1, 1]]]), torch.tensor([[3]]))
+    >>> "".join(task.shown(task.test_of(text, 3), 0)[0])
+    '11_1__=:[00]1,1#[01]1,0#[03]1,1#[06]_,1'
+    >>> task = Parity(canvas=6, train_bits=3)
+    >>> text = task.written(torch.tensor([[[0, 3]]]), torch.tensor([[[1, 1]]]), torch.tensor([[2]]))
+    >>> ["".join(of) for of in task.shown(task.test_of(text, 2), 0)]
+    ['1__1__=:[00]1,1#[00]1,1#[03]1,0#[03]1,0#[06]_,0', '__1__=:[00]1,1#~~~~~~~~[03]1,0#~~~~~~~~[06]_,0.']
+    """
+
+    canvas: int = setting(60, low=1, high=99, help="cells, and the largest number of bits")
+    train_bits: int = setting(30, low=1, help="trained on so many bits and fewer")
+
+    def cross_checks(self) -> Iterator[Problem]:
+        """A problem if the canvas is too small."""
+        yield from super().cross_checks()
+        if self.train_bits > self.canvas:
+            message, allowed = f"more than the {self.canvas} cells", f"<= canvas ({self.canvas})"
+            yield Problem(key="train_bits", given=self.train_bits, message=message, allowed=allowed)
+
+    @property
+    def trained_lengths(self) -> tuple[int, ...]:
+        """Numbers of bits that are trained on, all equally often."""
+        return tuple(range(1, self.train_bits + 1))
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """All numbers of bits that the canvas holds."""
+        return tuple(range(1, self.canvas + 1))
+
+    @property
+    def start(self) -> str | None:
+        """The token before the first state."""
+        return None if self.scratchpad == NONE else ":"
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The parts of a state; the form is its brackets, comma and mark."""
+        return () if self.scratchpad == NONE else ("form", "place", "bit", "parity")
+
+    def question_width(self, length: int) -> int:
+        """The canvas and the equals sign."""
+        return self.canvas + 1
+
+    def state_widths(self, length: int) -> tuple[int, ...]:
+        """A state for each bit, and the last one."""
+        return (2,) if self.scratchpad == NONE else (STATE_WIDTH,) * (length + 1)
+
+    def text(self, draws: Draws, site: int, length_SB: Tensor, longest: int) -> Text:
+        """Rows with so many bits; takes two sites."""
+        rows = length_SB.shape[1]
+        cells = order(draws.bits(site, (rows, self.canvas)), longest)
+        used = torch.arange(longest, device=cells.device) < length_SB[..., None]
+        places = torch.where(used, cells, self.canvas).sort(dim=-1).values
+        return self.written(places, draws.bits(site + 1, (rows, longest)) >> 31, length_SB)
+
+    def written(self, places_SBN: Tensor, bits_SBN: Tensor, length_SB: Tensor) -> Text:
+        """Rows of given bits at given places, ascending, of which `length` are used."""
+        number = torch.arange(places_SBN.shape[-1] + 1, device=length_SB.device)
+        count = length_SB[..., None]
+        used = number < count
+        places, bits = (torch.nn.functional.pad(of, (0, 1)) for of in (places_SBN, bits_SBN))
+        bits = torch.where(used, bits, 0)
+        parity, places = bits.cumsum(dim=-1) % 2, torch.where(used, places, self.canvas)
+        canvas = torch.full_like(places[..., :1], NUMBER["_"]).expand(*places.shape[:-1], self.canvas + 1)
+        canvas = canvas.scatter(-1, places, torch.where(used, ZERO + bits, NUMBER["="]))
+        length = torch.where(number <= count, STATE_WIDTH, 0)
+        last = number == count
+        if self.scratchpad == NONE:
+            answer = ZERO + parity[..., -1:]
+            states = torch.stack([answer, torch.full_like(answer, NUMBER["."])], dim=-1)
+            length = torch.full_like(answer, 2)
+        else:
+            bit = torch.where(last, NUMBER["_"], ZERO + bits)
+            mark = torch.where(last, NUMBER["."], NUMBER["#"])
+            left, right, comma = (torch.full_like(mark, NUMBER[symbol]) for symbol in "[],")
+            place = (ZERO + places // 10, ZERO + places % 10)
+            states = torch.stack([left, *place, right, bit, comma, ZERO + parity, mark], dim=-1)
+        field = constant((0, 1, 1, 0, 2, 0, 3, 0), states.device).expand(*length.shape, STATE_WIDTH)
+        return Text(
+            question=canvas,
+            question_length=torch.full_like(length_SB, self.canvas + 1),
+            states=states,
+            state_length=length,
+            given=None,
+            field=None if self.scratchpad == NONE else field,
+        )
+
+
+@register("task", "half_parity")
+class HalfParity(_Parity):
+    """A row of bits; out, the parities of its first bit, its first two, and so on up to half of the row.
+
+    Length is half the number of bits. Without a scratchpad the parity of the first half alone follows.
+
+    >>> task = HalfParity(sizes=(2,))
+    >>> text = task.written(torch.tensor([[[1, 0, 0, 0]]]), torch.tensor([[2]]))
+    >>> ["".join(of) for of in task.shown(task.test_of(text, 2), 0)]
+    ['1000=11', '000=11.']
+    """
+
+    scratchpad: str = setting(FULL, choices=(NONE, FULL), help="what stands before the answer: nothing, or parities")
+    sizes: tuple[int, ...] = setting((40,), low=1, help="lengths that are trained on, all equally often")
+    test_sizes: tuple[int, ...] = setting((), low=1, help="other lengths that are evaluated")
+
+    @property
+    def trained_lengths(self) -> tuple[int, ...]:
+        """The lengths that are trained on."""
+        return tuple(sorted(set(self.sizes)))
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """All lengths."""
+        return tuple(sorted({*self.sizes, *self.test_sizes}))
+
+    def question_width(self, length: int) -> int:
+        """The bits and the equals sign."""
+        return 2 * length + 1
+
+    def state_widths(self, length: int) -> tuple[int, ...]:
+        """The parities and the end mark."""
+        return (2,) if self.scratchpad == NONE else (length + 1,)
+
+    def text(self, draws: Draws, site: int, length_SB: Tensor, longest: int) -> Text:
+        """Rows of random bits; takes one site."""
+        bits = draws.bits(site, (length_SB.shape[1], 2 * longest)) >> 31
+        return self.written(bits, length_SB)
+
+    def written(self, bits_SBN: Tensor, length_SB: Tensor) -> Text:
+        """Rows of given bits, of which 2 `length` are used."""
+        count, longest = length_SB[..., None], bits_SBN.shape[-1] // 2
+        place = torch.arange(2 * longest + 1, device=count.device)
+        question = ZERO + torch.nn.functional.pad(bits_SBN, (0, 1))
+        question = torch.where(place < 2 * count, question, NUMBER["="])
+        parity = ZERO + torch.nn.functional.pad(bits_SBN[..., :longest].cumsum(dim=-1) % 2, (0, 1))
+        if self.scratchpad == NONE:
+            parity = parity.gather(-1, count - 1).expand(*count.shape[:-1], 2)
+            count = torch.ones_like(count)
+        states = torch.where(place[: parity.shape[-1]] < count, parity, NUMBER["."])
+        return Text(
+            question=question,
+            question_length=2 * length_SB + 1,
+            states=states[..., None, :],
+            state_length=count + 1,
+            given=None,
+        )

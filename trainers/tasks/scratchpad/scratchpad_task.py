@@ -1,0 +1,299 @@
+"""Tasks that are answered in states: without a scratchpad, with a plain one, or with an inductive one.
+
+"How Far Can Transformers Reason? The Globality Barrier and Inductive Scratchpad", Abbe et al., arXiv:2406.06467.
+Shapes: S seeds, M members, B rows, P tokens of a prompt, G tokens of an answer, T positions, V tokens.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from trainers.config.settings import setting
+from trainers.decoding import Decoding
+from trainers.errors import Problem
+from trainers.random import Stream
+from trainers.tasks import supervised
+from trainers.tasks.fixed_set import Draws
+from trainers.tasks.parts import PAD, below
+from trainers.tasks.scratchpad import scores
+from trainers.tasks.scratchpad.layout import ScratchpadBatch, Widths, batch_of, full, masked, transitions, with_answer
+from trainers.tasks.scratchpad.lengths import LENGTH_SITES, Slice, slices_of
+from trainers.tasks.scratchpad.text import Text
+from trainers.tasks.task import Batch, Evaluated, EvaluationBatch, Task, steps_to
+
+if TYPE_CHECKING:
+    from trainers.forward import Forward
+
+SITES = 64  # of random words that a draw of rows may take
+_TRANSITION, _SHIFT, _TEXT = range(LENGTH_SITES, LENGTH_SITES + 3)
+TEXT_SITES = SITES - _TEXT  # of them for the text
+NONE, FULL, INDUCTIVE = "none", "full", "inductive"
+MASK, SPLIT, TRANSITION = "mask", "split", "transition"
+
+
+class ScratchpadTask(Task):
+    """A question, then states with a mark behind each, the last one with the end mark; length is the task's own number.
+
+    A test of one length has rows of that length alone. A model is given the question and writes all that follows; with
+    an inductive scratchpad each state from the question and the state before.
+    """
+
+    scratchpad: str = setting(
+        INDUCTIVE,
+        choices=(NONE, FULL, INDUCTIVE),
+        help="what leads to the answer: nothing, states, or states that see only the last one",
+    )
+    row_form: str = setting(
+        MASK,
+        choices=(MASK, SPLIT, TRANSITION),
+        help="how an inductive scratchpad is trained: whole rows, each of their transitions, or one at random",
+    )
+    loss_on_question: bool = setting(True, help="whether the tokens of the question are trained, too")
+    fix_first_state: bool = setting(True, help="where the question is the first state: the second one sees it")
+    random_offsets: bool = setting(False, help="in training a full scratchpad stands anywhere among the positions")
+    slices: int = setting(1, low=1, help="parts of a training batch by length, each as wide as its longest row")
+    fixed_set: int | None = setting(None, low=1, below=2**32, help="distinct training rows; null: always fresh ones")
+    temperature: float = setting(0.0, low=0.0, help="of the tokens that a model writes in tests; 0: the likeliest")
+    top_k: int | None = setting(None, low=1, help="how many tokens are drawn from; null: all")
+    solved: float = setting(0.95, above=0.0, high=1.0, help="share of exact matches that counts as solved")
+
+    mark: ClassVar[str] = "#"  # the token that ends a state
+    end: ClassVar[str] = "."  # the token that ends an answer
+
+    @property
+    @abstractmethod
+    def vocabulary(self) -> tuple[str, ...]:
+        """All tokens as one reads them; the first one is the pad."""
+
+    @abstractmethod
+    def question_width(self, length: int) -> int:
+        """Tokens of the longest question of a row of this length: what every state sees, the start mark aside."""
+
+    @abstractmethod
+    def state_widths(self, length: int) -> tuple[int, ...]:
+        """Tokens of each state of a row of this length, the most that there can be."""
+
+    @property
+    def start(self) -> str | None:
+        """The token between the question and the first state, if there is one; it is part of the answer."""
+        return None
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Names of the parts of a state, by their numbers; none: they are not scored apart."""
+        return ()
+
+    @abstractmethod
+    def text(self, draws: Draws, site: int, length_SB: Tensor, longest: int) -> Text:
+        """Rows of these lengths, of which `longest` is the most that there can be; shapes follow from it alone.
+
+        Random words come from `draws` at TEXT_SITES sites from `site` on.
+        """
+
+    def weight_of(self, length: int) -> int:
+        """How often a length is trained on, compared with others."""
+        return 1
+
+    def right(self, written_MBG: Tensor, batch: ScratchpadBatch) -> dict[str, Tensor]:
+        """Of what a model wrote, whether each row is right by each metric of `judged`, (M, B)."""
+        assert batch.answer is not None
+        return {"exact_match": (written_MBG == batch.answer).all(dim=-1)}
+
+    @property
+    def judged(self) -> tuple[str, ...]:
+        """The metrics of what a model writes."""
+        return ("exact_match",)
+
+    def cross_checks(self) -> Iterator[Problem]:
+        """Problems with settings that need another kind of scratchpad."""
+        if self.random_offsets and self.scratchpad != FULL:
+            message = f"the scratchpad is {self.scratchpad}"
+            yield Problem(key="random_offsets", given=True, message=message, allowed=f"false, or scratchpad: {FULL}")
+        if self.fixed_set is not None and self._form == SPLIT:
+            message = "a batch of split rows ends in the middle of one"
+            yield Problem(key="fixed_set", given=self.fixed_set, message=message, allowed="null, or another row_form")
+
+    @property
+    def inputs(self) -> int:
+        """Number of tokens."""
+        return len(self.vocabulary)
+
+    @property
+    def outputs(self) -> int:
+        """Number of tokens."""
+        return len(self.vocabulary)
+
+    @property
+    def positions(self) -> int:
+        """Positions of the longest row, in training or in a test."""
+        tests = max(self._tokens(length, MASK if self.scratchpad == INDUCTIVE else FULL) - 1 for length in self.lengths)
+        return max(tests, self.train_positions)
+
+    @property
+    def train_positions(self) -> int:
+        """Positions of the longest training row."""
+        return max(self._tokens(length, self._form) - 1 for length in self.trained_lengths)
+
+    @property
+    def metrics(self) -> Mapping[str, str]:
+        """Each metric and its better direction.
+
+        Of what a model writes: those of `judged`; exact_match, whole answers, states and end mark included. Of the next
+        token behind the true ones: token_accuracy, state_accuracy (states without a mistake), field_<name> (tokens of a
+        part of a state). steps_to_<metric>: the step of the first evaluation that solved a length.
+        """
+        read = ("token_accuracy", "state_accuracy", *(f"field_{name}" for name in self.fields))
+        best = dict.fromkeys((*self.judged, *read), "maximize")
+        return best | {f"steps_to_{name}": "minimize" for name in self.judged}
+
+    @property
+    def headline(self) -> tuple[str, ...]:
+        """The metrics worth a chart."""
+        return (*self.judged, "state_accuracy")
+
+    @property
+    def decoding(self) -> Decoding:
+        """How models write."""
+        end, top_k = self.token(self.end), self.top_k
+        return Decoding(end=end, pad=PAD, temperature=self.temperature, top_k=top_k)
+
+    def token(self, symbol: str) -> int:
+        """The number of a token."""
+        return self.vocabulary.index(symbol)
+
+    def widths(self, length: int) -> Widths:
+        """The tokens of a row of this length."""
+        return Widths(self.question_width(length), int(self.start is not None), self.state_widths(length))
+
+    def sample(self, stream: Stream, rows: int) -> tuple[Batch, ...]:
+        """A training batch for every seed of the stream, in slices of one width each."""
+        return self.sampled(stream, rows, {length: self.weight_of(length) for length in self.trained_lengths})
+
+    def sampled(self, stream: Stream, rows: int, weights: Mapping[int, int]) -> tuple[Batch, ...]:
+        """A training batch of examples whose lengths have these weights.
+
+        Of transitions, an example has as many times more as it has transitions.
+        """
+        each = self._transitions if self._form in (SPLIT, TRANSITION) else lambda length: 1
+        law = tuple((length, weights[length] * each(length)) for length in sorted(weights))
+        slices = slices_of(law, rows, self.slices)
+        return tuple(self._training(one, one.draws(stream, rows, self.fixed_set)) for one in slices)
+
+    def loss(self, logits_MBTV: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Cross-entropy of each member summed over the tokens that are trained, and their number, (M,)."""
+        assert batch.weight is not None
+        losses = supervised.token_losses(logits_MBTV, batch.targets)
+        weight = batch.weight.to(losses.dtype)
+        return (losses * weight).sum(dim=(1, 2)), weight.sum(dim=(1, 2))
+
+    def evaluation_batches(self, stream: Stream, samples: int, lengths: tuple[int, ...]) -> Iterator[EvaluationBatch]:
+        """A batch of every length."""
+        for length in lengths:
+            site = SITES * (1 + length)
+            length_SB = torch.full((len(stream.seeds_S), samples), length, device=stream.seeds_S.device)
+            text = self.text(stream, site + _TEXT, length_SB, length)
+            yield EvaluationBatch(self.test_of(text, length), (length,))
+
+    def test_of(self, text: Text, length: int) -> ScratchpadBatch:
+        """The batch of a test of one length."""
+        widths = self.widths(length)
+        given = widths.question if text.given is None else text.given
+        if self.scratchpad == INDUCTIVE:
+            rows = masked(text, self._start, widths.masked, fix_first_state=self.fix_first_state)
+            room = widths.shared - given + len(widths.states) * max(widths.states)
+        else:
+            rows, room = full(text, self._start, widths.full), widths.full - given
+        inductive = self.scratchpad == INDUCTIVE
+        batch = batch_of(rows, loss_on_question=self.loss_on_question, ids=inductive, groups=inductive)
+        return with_answer(batch, rows, text, self._start, given, room)
+
+    def scored(self, forward: Forward, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
+        """What a model writes behind the prompts, and what it says behind each true token."""
+        assert isinstance(batch, ScratchpadBatch) and batch.prompt is not None and batch.answer is not None
+        (length,) = lengths
+        widths = self.widths(length)
+        if self.scratchpad == INDUCTIVE:
+            written = forward.generated_by_state(
+                batch.prompt,
+                self.decoding,
+                shared=widths.shared,
+                states=len(widths.states),
+                width=max(widths.states),
+                mark=self.token(self.mark),
+            )
+        else:
+            written = forward.generated(batch.prompt, self.decoding, most=batch.answer.shape[-1])
+        right = {name: value[..., None] for name, value in self.right(written, batch).items()}
+        return {**right, **self.rows(forward(batch), batch, lengths)}
+
+    def rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
+        """How many tokens, states and tokens of each field there are, and how many of them are right, (M, B, 1)."""
+        assert isinstance(batch, ScratchpadBatch)
+        (length,) = lengths
+        return scores.counts(logits_MBTV, batch, self.fields, len(self.state_widths(length)))
+
+    def reduce(self, rows: Mapping[str, Tensor], batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
+        """Shares of rows, tokens and states, (M, 1)."""
+        right = {name: rows[name].float().mean(dim=1) for name in self.judged if name in rows}
+        return {**right, **scores.shares(rows)}
+
+    def derived(self, history: Sequence[Evaluated], lengths: tuple[int, ...]) -> dict[str, NDArray[np.float32]]:
+        """The step at which each metric of what a model writes was first solved; infinite until then."""
+        return {f"steps_to_{name}": steps_to(history, name, self.solved) for name in self.judged}
+
+    def shown(self, batch: Batch, row: int) -> tuple[list[str], list[str]]:
+        """Tokens and targets of a row of the first seed, without the pads on the right; _ where no target counts."""
+        tokens, targets = (of[0, row].tolist() for of in (batch.tokens, batch.targets))
+        end = max((place for place, token in enumerate(tokens) if token != PAD), default=0) + 1
+        said = ["~" if target == supervised.IGNORED else self.vocabulary[target] for target in targets[:end]]
+        return [self.vocabulary[token] for token in tokens[:end]], said
+
+    @property
+    def _form(self) -> str:
+        """The form of training rows."""
+        return self.row_form if self.scratchpad == INDUCTIVE else FULL
+
+    @property
+    def _start(self) -> int | None:
+        return None if self.start is None else self.token(self.start)
+
+    def _transitions(self, length: int) -> int:
+        return len(self.state_widths(length))
+
+    def _tokens(self, length: int, form: str) -> int:
+        """Tokens of the longest row of this length and form, the last one, too, which is no input."""
+        widths = self.widths(length)
+        return {FULL: widths.full, MASK: widths.masked}.get(form, widths.transition)
+
+    def _training(self, part: Slice, draws: Draws) -> Batch:
+        """The rows of one slice."""
+        site, start = SITES * part.number, self._start
+        width = max(self._tokens(length, self._form) for length in part.lengths)
+        on_question = self.loss_on_question
+        if self._form == SPLIT:
+            length_SE, example_SB, index_SB = part.window(draws, site, self._transitions)
+            text = self.text(draws, site + _TEXT, length_SE, part.longest).rows(example_SB)
+            return batch_of(transitions(text, start, width, index_SB), loss_on_question=on_question)
+        length_SB = part.drawn(draws, site, part.rows)
+        text = self.text(draws, site + _TEXT, length_SB, part.longest)
+        if self._form == TRANSITION:
+            index_SB = below(draws, site + _TRANSITION, (part.rows,), part.of_each(length_SB, self._transitions))
+            return batch_of(transitions(text, start, width, index_SB), loss_on_question=on_question)
+        if self._form == MASK:
+            rows = masked(text, start, width, fix_first_state=self.fix_first_state)
+            return batch_of(rows, loss_on_question=on_question, ids=True, groups=True)
+        shift_SB = self._shift(text, draws, site + _SHIFT) if self.random_offsets else None
+        return batch_of(full(text, start, width, shift_SB), loss_on_question=on_question, ids=self.random_offsets)
+
+    def _shift(self, text: Text, draws: Draws, site: int) -> Tensor:
+        """How much higher the ids of states are, at random: a multiple of a state, while all are positions."""
+        tokens, width = text.question_length + text.state_length.sum(dim=-1), text.states.shape[-1]
+        free = self.positions + 1 - int(self.start is not None) - tokens
+        return width * below(draws, site, (tokens.shape[1],), free // width + 1)
