@@ -15,7 +15,6 @@ from torch import Tensor
 
 from trainers.batch import Batch
 from trainers.decoding import Decoding
-from trainers.models.model import Cache
 from trainers.positions.context import GENERATION_SITE
 
 if TYPE_CHECKING:
@@ -29,7 +28,8 @@ def chooser(forward: Forward, decoding: Decoding, shape: tuple[int, int]) -> Cho
     if not decoding.draws:
         return lambda logits, number: decoding.chosen(logits, None)
     uniform = forward.noise.uniform(GENERATION_SITE, shape)
-    return lambda logits, number: decoding.chosen(logits, uniform[..., number])
+    drawn = shape[1] if decoding.drawn is None else decoding.drawn
+    return lambda logits, number: decoding.chosen(logits, uniform[..., number] if number < drawn else None)
 
 
 def continued(forward: Forward, prompt_MBP: Tensor, decoding: Decoding, choose: Choose, most: int) -> Tensor:

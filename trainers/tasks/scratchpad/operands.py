@@ -3,9 +3,7 @@
 Shapes: S seeds, B rows, D digits of the canvas.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -13,6 +11,8 @@ from torch import Tensor
 from trainers.constants import constant
 from trainers.tasks.arithmetic.digits import add, carries
 from trainers.tasks.fixed_set import Draws
+from trainers.tasks.parts import below
+from trainers.tasks.scratchpad.text import Text
 
 PAD, MARK, END, START = " #.:"
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -23,7 +23,7 @@ CHARACTERS = (PAD, MARK, END, START, *sorted(f"!+,-=?[]_|{STOP}{_DIGITS}{_LETTER
 TOKEN = {character: number for number, character in enumerate(CHARACTERS)}
 FILLER = tuple(TOKEN[character] for character in sorted(STOP + _DIGITS + _LETTERS))
 NOWHERE = -1  # the source of a token that repeats none
-SITES = 2  # that a draw of operands takes
+OPERAND_SITES = 2  # that a draw of operands takes
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,21 @@ class Operands:
     count: Tensor
 
     @property
+    def canvas(self) -> int:
+        """Most digits that a number can have."""
+        return self.first.shape[-1]
+
+    @property
     def longer(self) -> Tensor:
         """Whether the sum has a digit more than the numbers, 0 or 1, (S, B)."""
         return torch.gather(self.carry, -1, self.count[..., None] - 1)[..., 0]
+
+
+def added(first: Tensor, second: Tensor, count_SB: Tensor) -> Operands:
+    """Numbers of `count` digits, units first, (S, B, D)."""
+    sums = first + second
+    carry = torch.nn.functional.pad(carries(sums).to(sums.dtype), (0, 1))
+    return Operands(first, second, add(first, second), carry, count_SB)
 
 
 def operands(draws: Draws, site: int, count_SB: Tensor, canvas: int) -> Operands:
@@ -50,20 +62,22 @@ def operands(draws: Draws, site: int, count_SB: Tensor, canvas: int) -> Operands
 
     What is drawn for a row depends on the canvas, not on how many digits other rows have.
     """
-    first, second = (_number(draws, site + turn, count_SB, canvas) for turn in (0, 1))
-    sums = first + second
-    carry = torch.nn.functional.pad(carries(sums).to(sums.dtype), (0, 1))
-    return Operands(first, second, add(first, second), carry, count_SB)
+    return added(*(_number(draws, site + turn, count_SB, canvas) for turn in (0, 1)), count_SB)
 
 
 def filler(draws: Draws, site: int, rows: int, count: int) -> Tensor:
     """Random tokens of the filler's alphabet, (S, rows, count)."""
-    words = draws.bits(site, (rows, count))
-    return constant(FILLER, words.device)[(words * len(FILLER)) >> 32]
+    found = below(draws, site, (rows, count), len(FILLER))
+    return constant(FILLER, found.device)[found]
+
+
+def tokens(text: str) -> Tensor:
+    """The tokens of a text, (characters,)."""
+    return torch.tensor([TOKEN[character] for character in text])
 
 
 def written(text: str, like: Tensor) -> Tensor:
-    """A text that is the same in every row, with the leading shape of `like` (..., K): (..., characters)."""
+    """A text that is the same in every row, (..., characters), with the leading shape of `like` (..., K)."""
     return constant(tuple(TOKEN[character] for character in text), like.device).expand(*like.shape[:-1], len(text))
 
 
@@ -79,9 +93,19 @@ def closed(states_SBKW: Tensor, last_SBK: Tensor) -> Tensor:
     return torch.cat([states_SBKW[..., :-1], ends[..., None]], dim=-1)
 
 
-def not_ascending(lengths: Iterable[int]) -> bool:
-    """Whether a length is not greater than the one before it."""
-    return any(first >= second for first, second in pairwise(lengths))
+def sum_alone(question_SBQ: Tensor, numbers: Operands, many_SB: Tensor, longest: int) -> Text:
+    """The text of a question that is answered with `many` digits of the sum, at most longest + 1, and the end mark."""
+    place, last = torch.arange(longest + 2, device=many_SB.device), many_SB[..., None] - 1
+    at = (last - place).clamp(0, numbers.canvas).expand(*many_SB.shape, longest + 2)
+    digits = TOKEN["0"] + torch.gather(numbers.total, -1, at)
+    answer = torch.where(place <= last, digits, torch.where(place == last + 1, TOKEN[END], TOKEN[PAD]))
+    return Text(
+        question=question_SBQ,
+        question_length=torch.full_like(many_SB, question_SBQ.shape[-1]),
+        states=answer[..., None, :],
+        state_length=many_SB[..., None] + 1,
+        given=None,
+    )
 
 
 def _number(draws: Draws, site: int, count_SB: Tensor, canvas: int) -> Tensor:

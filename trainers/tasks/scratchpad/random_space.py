@@ -11,13 +11,11 @@ from trainers.tasks.fixed_set import Draws
 from trainers.tasks.scratchpad.operands import (
     NOWHERE,
     PAD,
-    SITES,
     STOP,
     TOKEN,
     Operands,
     closed,
     filler,
-    operands,
     windows,
     written,
 )
@@ -38,33 +36,40 @@ def state_width(canvas: int) -> int:
     return _BEFORE + canvas + 3
 
 
-def random_space(draws: Draws, site: int, count_SB: Tensor, longest: int, canvas: int) -> Text:
-    """Rows of additions of numbers of `count` digits, at most `longest`, in a canvas for numbers of `canvas` digits."""
-    rows = count_SB.shape[1]
-    numbers = operands(draws, site, count_SB, canvas)
-    words = draws.bits(site + SITES, (rows, 2 * canvas + 1))
-    initial = torch.cat([written(STOP, words), filler(draws, site + SITES + 1, rows, canvas + 1)], dim=-1)
-    return laid_out_at(numbers, _places(words, count_SB), initial, longest, canvas)
+def places(draws: Draws, site: int, numbers: Operands) -> Tensor:
+    """Random ascending places for 2 count + 1 characters, the others being as many as there are cells, (S, B, C)."""
+    cells = 2 * numbers.canvas + 1
+    words = draws.bits(site, (numbers.count.shape[1], cells))
+    taken = words.argsort(dim=-1, stable=True).argsort(dim=-1) < 2 * numbers.count[..., None] + 1
+    return torch.where(taken, torch.arange(cells, device=taken.device), cells).sort(dim=-1).values
 
 
-def laid_out_at(numbers: Operands, place_SBC: Tensor, initial_SBA: Tensor, longest: int, canvas: int) -> Text:
-    """The text of given numbers, whose characters stand at the first 2 count + 1 of the given ascending places.
+def initially(draws: Draws, site: int, numbers: Operands) -> Tensor:
+    """`$` and random filler, (S, B, canvas + 2)."""
+    found = filler(draws, site, numbers.count.shape[1], numbers.canvas + 1)
+    return torch.cat([written(STOP, found), found], dim=-1)
 
-    place: (S, B, 2 canvas + 1), where those that are not used are 2 canvas + 1. initial: `$` and the filler.
-    """
-    cells = _cells(numbers, place_SBC, canvas)
-    question = torch.cat([cells, written("=", cells), initial_SBA], dim=-1)
+
+def question(numbers: Operands, place_SBC: Tensor) -> Tensor:
+    """The canvas with `a+b` in it, and `=`, whose characters stand at the first 2 count + 1 of the given places."""
+    cells = _cells(numbers, place_SBC)
+    return torch.cat([cells, written("=", cells)], dim=-1)
+
+
+def with_states(numbers: Operands, place_SBC: Tensor, initial_SBA: Tensor, longest: int) -> Text:
+    """The question with what its window holds at first, and the states of numbers of at most `longest` digits."""
+    shared = torch.cat([question(numbers, place_SBC), initial_SBA], dim=-1)
     states = _states(numbers, place_SBC, initial_SBA, longest)
     many = (numbers.count + numbers.longer)[..., None]
     at = torch.arange(longest + 1, device=many.device)
     here = at < many
     width = states.shape[-1]
     return Text(
-        question=question,
-        question_length=torch.full_like(numbers.count, question.shape[-1]),
+        question=shared,
+        question_length=torch.full_like(numbers.count, shared.shape[-1]),
         states=torch.where(here[..., None], closed(states, at == many - 1), TOKEN[PAD]),
         state_length=torch.where(here, width, 0),
-        given=question_width(canvas),
+        given=question_width(numbers.canvas),
         field=constant(_parts(longest + 1, width), many.device).expand(states.shape),
     )
 
@@ -78,16 +83,9 @@ def sources(longest: int, canvas: int) -> tuple[int, ...]:
     return tuple(found)
 
 
-def _places(words_SBC: Tensor, count_SB: Tensor) -> Tensor:
-    """Random ascending places for 2 count + 1 characters, the others being as many as there are cells, (S, B, C)."""
-    cells = words_SBC.shape[-1]
-    rank = words_SBC.argsort(dim=-1, stable=True).argsort(dim=-1)
-    taken = rank < 2 * count_SB[..., None] + 1
-    return torch.where(taken, torch.arange(cells, device=rank.device), cells).sort(dim=-1).values
-
-
-def _cells(numbers: Operands, place_SBC: Tensor, canvas: int) -> Tensor:
+def _cells(numbers: Operands, place_SBC: Tensor) -> Tensor:
     """The canvas with `a+b` in it, tokens (S, B, 2 canvas + 1)."""
+    canvas = numbers.canvas
     count, at = numbers.count[..., None], torch.arange(2 * canvas + 1, device=place_SBC.device)
     first, second = (
         torch.gather(digits, -1, (end - at).clamp(0, canvas - 1).expand_as(place_SBC))

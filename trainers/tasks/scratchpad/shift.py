@@ -13,12 +13,10 @@ from trainers.tasks.scratchpad.operands import (
     MARK,
     NOWHERE,
     PAD,
-    SITES,
     STOP,
     TOKEN,
     Operands,
     filler,
-    operands,
     windows,
     written,
 )
@@ -37,23 +35,34 @@ def state_width(canvas: int) -> int:
     return question_width(canvas) + canvas + 4
 
 
-def shift(draws: Draws, site: int, count_SB: Tensor, longest: int, canvas: int) -> Text:
-    """Rows of additions of numbers of `count` digits, at most `longest`, each with filler up to `canvas` digits."""
-    numbers = operands(draws, site, count_SB, canvas)
-    return laid_out_with(numbers, filler(draws, site + SITES, count_SB.shape[1], 3 * canvas), longest, canvas)
+def answer_width(canvas: int) -> int:
+    """Tokens of the last carry and the window, with the end mark."""
+    return canvas + 3
 
 
-def laid_out_with(numbers: Operands, filler_SBF: Tensor, longest: int, canvas: int) -> Text:
-    """The text of given numbers; filler (S, B, 3 canvas): left of the first number, of the second, and of the sum."""
-    count, many = numbers.count[..., None], longest + 2
-    first, second, third = filler_SBF.split(canvas, dim=-1)
+def fillers(draws: Draws, site: int, numbers: Operands) -> Tensor:
+    """Filler for the first number, the second and their sum, (S, B, 3 canvas)."""
+    return filler(draws, site, numbers.count.shape[1], 3 * numbers.canvas)
+
+
+def question(numbers: Operands, filler_SBF: Tensor) -> Tensor:
+    """Both numbers behind filler and `$`: `a+b=`, (S, B, 2 canvas + 4)."""
+    first, second = _padded(numbers, filler_SBF)
+    return torch.cat([first, written("+", first), second, written("=", first)], dim=-1)
+
+
+def with_states(numbers: Operands, filler_SBF: Tensor, longest: int) -> Text:
+    """The states of numbers of at most `longest` digits, with the question in front of the first one."""
+    canvas, many = numbers.canvas, longest + 2
+    count, third = numbers.count[..., None], filler_SBF[..., 2 * canvas :]
+    first, second = _padded(numbers, filler_SBF)
     initial = torch.cat([written(STOP, third), third], dim=-1)
     window = torch.cat([initial[..., None, :], windows(numbers.total, initial, longest + 1)], dim=-2)
     carry = TOKEN["0"] + torch.nn.functional.pad(numbers.carry[..., : longest + 1], (1, 0))[..., None]
     parts = (
-        _rotated(_padded(numbers.first, count, first), many),
+        _rotated(first, many),
         written("+", carry),
-        _rotated(_padded(numbers.second, count, second), many),
+        _rotated(second, many),
         written("=", carry),
         window,
         written("|", carry),
@@ -65,7 +74,7 @@ def laid_out_with(numbers: Operands, filler_SBF: Tensor, longest: int, canvas: i
     tail = torch.cat([carry, window, written(END, carry)], dim=-1).roll(1, dims=-2)  # of what the state before says
     tail = torch.nn.functional.pad(tail, (0, width - tail.shape[-1]), value=TOKEN[PAD])
     at = torch.arange(many, device=count.device)
-    length = torch.where(at <= count, width, torch.where(at == count + 1, canvas + 3, 0))
+    length = torch.where(at <= count, width, torch.where(at == count + 1, answer_width(canvas), 0))
     texts = torch.where((at <= count)[..., None], states, tail)
     inside = torch.arange(width, device=count.device) < length[..., None]
     whole, end = (constant(part, count.device) for part in _parts(canvas))
@@ -94,11 +103,16 @@ def sources(count: int, canvas: int) -> tuple[int, ...]:
     return (*found, *[NOWHERE] * (1 + count), *range(initial - count), NOWHERE)
 
 
-def _padded(digits_SBD: Tensor, count_SB1: Tensor, filler_SBD: Tensor) -> Tensor:
-    """Filler, `$` and the digits of a number, tokens (S, B, D + 1)."""
-    left = torch.arange(digits_SBD.shape[-1], -1, -1, device=digits_SBD.device)  # places from the right
-    digits, filler = torch.nn.functional.pad(digits_SBD, (0, 1)).flip(-1), torch.nn.functional.pad(filler_SBD, (0, 1))
-    return torch.where(left < count_SB1, TOKEN["0"] + digits, torch.where(left == count_SB1, TOKEN[STOP], filler))
+def _padded(numbers: Operands, filler_SBF: Tensor) -> tuple[Tensor, Tensor]:
+    """Filler, `$` and the digits of each number, tokens (S, B, D + 1)."""
+    canvas, count = numbers.canvas, numbers.count[..., None]
+    left = torch.arange(canvas, -1, -1, device=count.device)  # digits on the right of each place
+    found = []
+    for number, digits in enumerate((numbers.first, numbers.second)):
+        text = torch.nn.functional.pad(filler_SBF[..., number * canvas : (number + 1) * canvas], (0, 1))
+        text = torch.where(left == count, TOKEN[STOP], text)
+        found.append(torch.where(left < count, TOKEN["0"] + torch.nn.functional.pad(digits, (0, 1)).flip(-1), text))
+    return found[0], found[1]
 
 
 def _rotated(number_SBA: Tensor, many: int) -> Tensor:

@@ -9,6 +9,8 @@ import torch
 from trainers.random import Stream
 from trainers.tasks.scratchpad import random_space, shift
 from trainers.tasks.scratchpad.operands import CHARACTERS, FILLER, PAD, TOKEN, Operands, filler, operands
+from trainers.tasks.scratchpad.random_space_addition import RandomSpaceAddition
+from trainers.tasks.scratchpad.shift_addition import ShiftAddition
 from trainers.tasks.scratchpad.text import NOT_JUDGED, Text
 
 STREAM = Stream(torch.tensor([3, 8]), "eval", torch.tensor(0))
@@ -53,7 +55,7 @@ def in_space(first: int, second: int, canvas: int, cells: str, initial: str) -> 
     places = [place for place, cell in enumerate(cells) if cell != "_"]
     places += [2 * canvas + 1] * (2 * canvas + 1 - len(places))
     numbers = numbers_of(first, second, canvas)
-    text = random_space.laid_out_at(numbers, torch.tensor([[places]]), ids_of(initial), canvas, canvas)
+    text = random_space.with_states(numbers, torch.tensor([[places]]), ids_of(initial), canvas)
     (question, states), *_ = rows_of(text)
     assert question == f"{cells}={initial}" and text.given == len(cells) + 1
     return states
@@ -63,7 +65,7 @@ def shifted(first: int, second: int, canvas: int, filling: str) -> list[str]:
     left = canvas - len(str(first))  # where both numbers have filler
     whole = "".join(part.ljust(canvas, "x") for part in filling.split(" "))
     assert all(len(part) == left for part in filling.split(" ")[:2])
-    text = shift.laid_out_with(numbers_of(first, second, canvas), ids_of(whole), canvas, canvas)
+    text = shift.with_states(numbers_of(first, second, canvas), ids_of(whole), canvas)
     ((question, states),) = rows_of(text)
     assert question == "" and text.given == 2 * canvas + 4
     return states
@@ -86,6 +88,16 @@ def test_numbers_are_shifted_as_in_the_paper() -> None:
         "084$lv.",
     ]
     assert shifted(9, 4, 2, "p w lh") == ["p$9+w$4=$lh|0#", "9p$+4w$=3$l|1#", "13$l."]
+
+
+def in_spaces(stream: Stream, count: torch.Tensor, longest: int, canvas: int) -> Text:
+    task = RandomSpaceAddition(canvas=canvas, train_digits=1, test_digits=())
+    return task.text(stream, 5, count, longest)
+
+
+def shifts(stream: Stream, count: torch.Tensor, longest: int, canvas: int) -> Text:
+    task = ShiftAddition(canvas=canvas, train_digits=1, test_digits=())
+    return task.text(stream, 5, count, longest)
 
 
 def after_in_space(cells: str, initial: str, state: str) -> str:
@@ -127,7 +139,7 @@ def after_shift(state: str) -> str:
 def test_every_state_in_a_canvas_follows_from_the_question_and_the_state_before(longest: int) -> None:
     count = torch.arange(40).remainder(longest).add(1).expand(2, 40)
     carried = 0
-    for row, (question, states) in enumerate(rows_of(random_space.random_space(STREAM, 5, count, longest, CANVAS))):
+    for row, (question, states) in enumerate(rows_of(in_spaces(STREAM, count, longest, CANVAS))):
         cells, initial = question.split("=")
         assert len(cells) == 2 * CANVAS + 1 and len(initial) == CANVAS + 2 and initial[0] == "$"
         first, second = cells.replace("_", "").split("+")
@@ -144,7 +156,7 @@ def test_every_state_in_a_canvas_follows_from_the_question_and_the_state_before(
 @pytest.mark.parametrize("longest", [1, 3, CANVAS])
 def test_every_shifted_state_follows_from_the_state_before(longest: int) -> None:
     count = torch.arange(40).remainder(longest).add(1).expand(2, 40)
-    for row, (_, states) in enumerate(rows_of(shift.shift(STREAM, 5, count, longest, CANVAS))):
+    for row, (_, states) in enumerate(rows_of(shifts(STREAM, count, longest, CANVAS))):
         first, second = (number.rsplit("$", 1)[1] for number in states[0].split("=")[0].split("+"))
         assert len(first) == len(second) == row % 40 % longest + 1 and "0" not in (first[0], second[0])
         assert re.fullmatch(rf"[^+]{{{CANVAS + 1}}}\+[^+]{{{CANVAS + 1}}}=\$[^|]{{{CANVAS}}}\|0#", states[0])
@@ -160,7 +172,7 @@ def test_rows_are_as_long_as_the_paper_says() -> None:
     digits = (1, 7, 10, 20, 30)
     count = torch.tensor([[each] * 30 for each in digits])
     seeds = Stream(torch.arange(5), "eval", torch.tensor(0))
-    states = random_space.random_space(seeds, 0, count, 30, 30).state_length
+    states = in_spaces(seeds, count, 30, 30).state_length
     longer = (states > 0).sum(dim=-1) - count
     lengths = 95 + states.sum(dim=-1)
     assert {(length, more) for length, more in zip(lengths[2].tolist(), longer[2].tolist(), strict=True)} == {
@@ -168,14 +180,14 @@ def test_rows_are_as_long_as_the_paper_says() -> None:
         (555, 0),
     }
     assert (lengths == 95 + 46 * (count + longer)).all() and lengths.max() == 1521
-    lengths = shift.shift(seeds, 0, count, 30, 30).state_length.sum(dim=-1)
+    lengths = shifts(seeds, count, 30, 30).state_length.sum(dim=-1)
     assert (lengths == 98 * (count + 1) + 33).all()
 
 
-@pytest.mark.parametrize("draw", [random_space.random_space, shift.shift])
+@pytest.mark.parametrize("draw", [in_spaces, shifts])
 def test_a_row_is_the_same_whatever_the_longest_row_beside_it(draw) -> None:
     count = torch.tensor([[1, 2, 3]] * 2)
-    narrow, wide = rows_of(draw(STREAM, 5, count, 3, CANVAS)), rows_of(draw(STREAM, 5, count, CANVAS, CANVAS))
+    narrow, wide = rows_of(draw(STREAM, count, 3, CANVAS)), rows_of(draw(STREAM, count, CANVAS, CANVAS))
     assert narrow == wide
 
 
@@ -206,11 +218,10 @@ def parts_of(text: Text, letters: str) -> list[str]:
 
 
 def test_fields_name_the_parts_and_filler_that_is_made_up_has_none() -> None:
-    text = shift.laid_out_with(numbers_of(9, 4, 2), ids_of("pxwxlh"), 1, 2)  # p$9+w$4=$lh|0#9p$+4w$=3$l|1#13$l.
+    text = shift.with_states(numbers_of(9, 4, 2), ids_of("pxwxlh"), 1)  # p$9+w$4=$lh|0#9p$+4w$=3$l|1#13$l.
     assert shift.FIELDS == ("form", "first", "second", "digit", "window", "carry")
     assert parts_of(text, ".abdwc") == ["aaa.bbb..??.c.", "aaa.bbb.dww.c.", "cwww."]
-    text = random_space.laid_out_at(
-        numbers_of(57, 48, 3), torch.tensor([[[1, 2, 3, 5, 6, 7, 7]]]), ids_of("$keam"), 2, 3
-    )
+    places = torch.tensor([[[1, 2, 3, 5, 6, 7, 7]]])
+    text = random_space.with_states(numbers_of(57, 48, 3), places, ids_of("$keam"), 2)
     assert random_space.FIELDS == ("form", "place_a", "digit_a", "place_b", "digit_b", "carry", "digit", "window")
     assert parts_of(text, ".pahbcdw") == [".pp.a.hh.b.c.dwwww."] * 3  # [02]7[06]8c1r5$kea#
