@@ -68,10 +68,11 @@ class Sums(ScratchpadTask):
         """Problems with numbers that do not fit, test lengths out of order, and filler where nothing is drawn."""
         yield from super().cross_checks()
         if self.train_digits > self.canvas:
-            message, allowed = "do not fit into the canvas", f"<= canvas ({self.canvas})"
+            message, allowed = f"{self.train_digits} digits do not fit", f"<= canvas ({self.canvas})"
             yield Problem(key="train_digits", given=self.train_digits, message=message, allowed=allowed)
         elif list(self.test_digits) != sorted({*self.test_digits} & {*range(self.train_digits + 1, self.canvas + 1)}):
-            given, message = list(self.test_digits), "are no ascending lengths beyond the trained ones that fit"
+            given = list(self.test_digits)
+            message = f"{given} are no ascending lengths beyond the trained ones that fit"
             allowed = f"from {self.train_digits + 1} to canvas ({self.canvas}), the smallest first"
             yield Problem(key="test_digits", given=given, message=message, allowed=allowed)
         if self.greedy_states and not self.temperature:

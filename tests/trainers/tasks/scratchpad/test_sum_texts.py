@@ -6,35 +6,16 @@ from collections import Counter
 import pytest
 import torch
 
+from tests.trainers.tasks.scratchpad.sum_rules import after_in_space, after_shift, ids_of, numbers_of, text_of
 from trainers.random import Stream
 from trainers.tasks.scratchpad import random_space, shift
-from trainers.tasks.scratchpad.operands import CHARACTERS, FILLER, PAD, TOKEN, Operands, filler, operands
+from trainers.tasks.scratchpad.operands import CHARACTERS, FILLER, PAD, TOKEN, filler, operands
 from trainers.tasks.scratchpad.random_space_addition import RandomSpaceAddition
 from trainers.tasks.scratchpad.shift_addition import ShiftAddition
 from trainers.tasks.scratchpad.text import NOT_JUDGED, Text
 
 STREAM = Stream(torch.tensor([3, 8]), "eval", torch.tensor(0))
 CANVAS = 6
-
-
-def ids_of(text: str) -> torch.Tensor:
-    return torch.tensor([[[TOKEN[character] for character in text]]])
-
-
-def text_of(ids: list[int]) -> str:
-    return "".join(CHARACTERS[token] for token in ids)
-
-
-def numbers_of(first: int, second: int, canvas: int) -> Operands:
-    count = len(str(first))
-
-    def digits(value: int, width: int) -> list[int]:
-        return [int(digit) for digit in str(value).zfill(width)[::-1]]
-
-    low = [first % 10**place + second % 10**place for place in range(1, canvas + 2)]
-    carry = [int(value >= 10**place) for place, value in enumerate(low, start=1)]
-    parts = (digits(first, canvas), digits(second, canvas), digits(first + second, canvas + 1), carry, count)
-    return Operands(*(torch.tensor([[part]]) for part in parts))
 
 
 def rows_of(text: Text) -> list[tuple[str, list[str]]]:
@@ -98,41 +79,6 @@ def in_spaces(stream: Stream, count: torch.Tensor, longest: int, canvas: int) ->
 def shifts(stream: Stream, count: torch.Tensor, longest: int, canvas: int) -> Text:
     task = ShiftAddition(canvas=canvas, train_digits=1, test_digits=())
     return task.text(stream, 5, count, longest)
-
-
-def after_in_space(cells: str, initial: str, state: str) -> str:
-    """The state after `state` (the first one after ""), found on characters; "" after the last."""
-    if state.endswith("."):
-        return ""
-    read = re.fullmatch(r"\[(..)\].\[(..)\].c(.)r(.*)#", state)
-    plus = cells.index("+")
-    before_a, before_b, carry, window = (
-        (int(read[1]), int(read[2]), int(read[3]), read[4]) if read else (plus, len(cells), 0, initial)
-    )
-    a = max((place for place in range(before_a) if cells[place] != "_"), default=-1)
-    b = max(place for place in range(before_b) if cells[place] != "_")
-    if a < 0:
-        assert b == plus
-        return f"[-1]_[{b:02}]_c0r{carry}{window[:-1]}."
-    total = int(cells[a]) + int(cells[b]) + carry
-    more = any(cell.isdigit() for cell in cells[:a]) or total >= 10
-    end = "#" if more else "."
-    return f"[{a:02}]{cells[a]}[{b:02}]{cells[b]}c{total // 10}r{total % 10}{window[:-1]}{end}"
-
-
-def after_shift(state: str) -> str:
-    """The state after `state`, found on characters; "" after the last."""
-    if state.endswith("."):
-        return ""
-    read = re.fullmatch(r"(.*)\+(.*)=(.*)\|(.)#", state)
-    assert read
-    first, second, window, carry = read.groups()
-    if first.endswith("$"):
-        assert second.endswith("$")
-        return f"{carry}{window}."
-    total = int(first[-1]) + int(second[-1]) + int(carry)
-    turned = f"{first[-1]}{first[:-1]}+{second[-1]}{second[:-1]}"
-    return f"{turned}={total % 10}{window[:-1]}|{total // 10}#"
 
 
 @pytest.mark.parametrize("longest", [1, 3, CANVAS])
