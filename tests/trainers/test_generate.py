@@ -1,8 +1,7 @@
 """Texts that models write, against one row at a time that is encoded from its first token for every new one."""
 
-from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from functools import partial
 
 import pytest
 import torch
@@ -12,9 +11,9 @@ from tests.trainers.models import own_modules
 from tests.trainers.models.test_going_on import POSITIONS
 from tests.trainers.own_tasks import TOKENS, Bag, Last
 from tests.trainers.positions.passes import drawn, noise, tokens_of
+from tests.trainers.test_waits import waits
 from trainers import generate
 from trainers.batch import Batch
-from trainers.config.member import MemberConfig
 from trainers.decoding import Decoding
 from trainers.forward import Forward
 from trainers.models.attention_only import AttentionOnly
@@ -23,7 +22,7 @@ from trainers.models.lstm import Lstm
 from trainers.models.model import Model
 from trainers.models.vmapped import NamedModule
 
-M, B = 2, 6
+M, B = 2, 4
 PAD, MARK, END = 0, 1, 2
 
 
@@ -89,51 +88,64 @@ def picked(forward: Forward, decoding: Decoding, logits: Tensor, number: int, mo
 
 def slowly(
     forward: Forward, prompt: Tensor, decoding: Decoding, *, shared: int, states: int, width: int
-) -> tuple[Tensor, list[Tensor]]:
-    """What one row says state by state, and the logits of each of its tokens."""
+) -> tuple[list[int], dict[int, Tensor]]:
+    """What one row says state by state, and the logits of its tokens, by their numbers."""
     text, most = prompt.tolist(), shared - len(prompt) + states * width
-    total, seen = shared + min(states, 2) * width - 1, list[Tensor]()
+    total, seen = shared + min(states, 2) * width - 1, dict[int, Tensor]()
     while len(text) < shared:
-        seen.append(logits_of(forward, text, total))
-        text.append(picked(forward, decoding, seen[-1], len(text) - len(prompt), most))
-    question, state, before = text[:shared], text[shared:], list[int]()
-    said = text[len(prompt) :]
-    for number in range(states):
+        number = len(text) - len(prompt)
+        seen[number] = logits_of(forward, text, total)
+        text.append(picked(forward, decoding, seen[number], number, most))
+    question, state, before, said = text[:shared], text[shared:], list[int](), text[len(prompt) :]
+    for k in range(states):
         while True:
-            at = shared - len(prompt) + number * width + len(state)
-            seen.append(logits_of(forward, question + before + state, total))
-            state.append(picked(forward, decoding, seen[-1], at, most))
+            number = shared - len(prompt) + k * width + len(state)
+            seen[number] = logits_of(forward, question + before + state, total)
+            state.append(picked(forward, decoding, seen[number], number, most))
             said.append(state[-1])
             if state[-1] in (MARK, END) or len(state) == width:
                 break
         if state[-1] != MARK:
             break
         before, state = state, []
-    return torch.tensor(said + [PAD] * (most - len(said))), seen
+    return said + [PAD] * (most - len(said)), seen
 
 
-def watched(forward: Forward, decoding: Decoding, rows: int, most: int) -> tuple[generate.Choose, list[Tensor]]:
-    """What chooses tokens, and keeps the logits it was given."""
-    choose, seen = generate.chooser(forward, decoding, (rows, most)), list[Tensor]()
+def watched(forward: Forward, decoding: Decoding, rows: int, most: int) -> tuple[generate.Choose, dict[int, Tensor]]:
+    """What chooses tokens, and keeps the logits it was given by their numbers."""
+    choose, seen = generate.chooser(forward, decoding, (rows, most)), dict[int, Tensor]()
 
     def chosen(logits: Tensor, number: int) -> Tensor:
-        seen.append(logits)
+        seen[number] = logits
         return choose(logits, number)
 
     return chosen, seen
 
 
-@pytest.mark.parametrize("decoding", [GREEDY, DRAWN], ids=["greedy", "drawn"])
-@pytest.mark.parametrize("sizes", STATES.values(), ids=STATES)
-@EACH
-def test_states_are_those_of_rows_that_are_encoded_anew(model, sizes, decoding) -> None:
-    forward = forward_of(model)
-    prompt, kinds = prompt_of(sizes["given"]), {name: value for name, value in sizes.items() if name != "given"}
-    found = forward.generated_by_state(prompt, decoding, mark=MARK, **kinds)
+def agree(model: Model, decoding: Decoding, *, given: int, **sizes: int) -> None:
+    """Tokens of all rows together are those of one after the other, and the logits of each of them to rounding."""
+    forward, prompt = forward_of(model), prompt_of(given)
+    most = sizes["shared"] - given + sizes["states"] * sizes["width"]
+    choose, seen = watched(forward, decoding, B, most)
+    found = generate.by_state(forward, prompt, decoding, choose, mark=MARK, **sizes)
+    assert torch.equal(found, forward.generated_by_state(prompt, decoding, mark=MARK, **sizes))
     for m in range(M):
         for b in range(B):
-            expected, _ = slowly(lone(forward, m, b), prompt[m, b], decoding, **kinds)
-            assert found[m, b].tolist() == expected.tolist()
+            expected, logits = slowly(lone(forward, m, b), prompt[m, b], decoding, **sizes)
+            assert found[m, b].tolist() == expected
+            each = torch.stack([seen[number][m, b] for number in logits])
+            torch.testing.assert_close(each, torch.stack([*logits.values()]), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("sizes", STATES.values(), ids=STATES)
+@EACH
+def test_states_are_those_of_rows_that_are_encoded_anew(model, sizes) -> None:
+    agree(model, DRAWN, **sizes)
+
+
+@pytest.mark.parametrize("name", ["learned", "tra", "randomized", "abacus", "lstm"])
+def test_so_are_the_likeliest_ones(name) -> None:
+    agree(MODELS[name], GREEDY, **STATES["given"])
 
 
 def test_the_rows_differ_in_all_that_rows_can_differ_in() -> None:
@@ -146,3 +158,134 @@ def test_the_rows_differ_in_all_that_rows_can_differ_in() -> None:
         assert marks == {0, 1, 2, 3, 4}
         assert {row.index("1") for row in rows if "1" in row} >= {0, 1, 2, 3}
         assert len({row[-1] for row in rows}) > 3
+
+
+@EACH
+def test_what_follows_a_prompt_is_that_of_rows_that_are_encoded_anew(model) -> None:
+    forward, prompt = forward_of(model), prompt_of(4)
+    choose, seen = watched(forward, DRAWN, B, 7)
+    found = generate.continued(forward, prompt, DRAWN, choose, 7)
+    assert torch.equal(found, forward.generated(prompt, DRAWN, most=7))
+    for m in range(M):
+        for b in range(B):
+            alone, text = lone(forward, m, b), prompt[m, b].tolist()
+            while len(text) < 4 + 7 and END not in text[4:]:
+                logits = logits_of(alone, text, 10)
+                torch.testing.assert_close(seen[len(text) - 4][m, b], logits, rtol=1e-12, atol=1e-12)
+                text.append(picked(alone, DRAWN, logits, len(text) - 4, 7))
+            assert found[m, b].tolist() == text[4:] + [PAD] * (11 - len(text))
+
+
+@pytest.mark.parametrize("model", [MODELS["rope"], MODELS["randomized"], MODELS["abacus"]], ids=str)
+def test_neither_pieces_of_the_rows_nor_the_pack_change_a_token(model) -> None:
+    rows = 7
+    forward, prompt = forward_of(model, rows), prompt_of(3, rows)
+
+    def both(mine: Forward, given: Tensor) -> Tensor:
+        return torch.cat(
+            [
+                mine.generated(given, DRAWN, most=6),
+                mine.generated_by_state(given, DRAWN, shared=4, states=3, width=4, mark=MARK),
+            ],
+            dim=-1,
+        )
+
+    whole = both(forward, prompt)
+    for each in (1, 3):
+        pieces = [
+            both(replace(forward, noise=replace(forward.noise, first=k)), prompt[:, k : k + each])
+            for k in range(0, rows, each)
+        ]
+        assert torch.equal(torch.cat(pieces, dim=1), whole)
+    index = torch.tensor([1, 0, 1])
+    weights = {name: value[index] for name, value in forward.weights.items()}
+    packed = replace(forward, weights=weights, noise=replace(forward.noise, index_M=index))
+    assert torch.equal(both(packed, prompt[index]), whole[index])
+    assert not torch.equal(whole[0], whole[1])
+
+
+@EACH
+def test_what_an_older_state_says_changes_nothing(model) -> None:
+    forward, prompt = forward_of(model), prompt_of(4)
+    sizes = {"shared": 4, "states": 4, "width": 4, "mark": MARK}
+
+    def said(first: int) -> Tensor:
+        """All states, when the first is `first` and the second is 4, 5 and the mark."""
+
+        def chosen(logits: Tensor, number: int) -> Tensor:
+            fixed = {0: first, 1: MARK, 4: 4, 5: 5, 6: MARK}.get(number)
+            free = logits[..., 3:].argmax(dim=-1) + 3  # neither marks nor ends
+            free = torch.full_like(free, MARK) if number % 4 == 3 else free
+            return free if fixed is None else torch.full_like(free, fixed)
+
+        return generate.by_state(forward, prompt, GREEDY, chosen, **sizes)
+
+    one, two = said(3), said(6)
+    assert one.shape[-1] == 16 and not torch.equal(one[..., :2], two[..., :2])
+    assert torch.equal(one[..., 2:], two[..., 2:]) and bool((one[..., 12] == MARK).all())
+
+
+def test_tokens_are_drawn_as_often_as_the_softmax_says() -> None:
+    rows, logits = 20_000, torch.tensor([0.3, -1.0, 2.0, 1.1, 0.0, -0.4])
+    uniform = noise(3, training=False).uniform(0, (rows,))
+    for decoding in (
+        Decoding(end=0, pad=0, temperature=1.0),
+        Decoding(end=0, pad=0, temperature=0.5, top_k=3),
+        Decoding(end=0, pad=0, temperature=3.0, top_k=100),
+    ):
+        found = decoding.chosen(logits.expand(1, rows, -1), uniform)
+        counts = torch.bincount(found[0], minlength=6).double()
+        kept = torch.argsort(logits, descending=True)[: decoding.top_k]
+        expected = torch.zeros(6, dtype=torch.float64)
+        expected[kept] = rows * torch.softmax(logits[kept].double() / decoding.temperature, dim=0)
+        assert bool((counts[expected == 0] == 0).all())
+        there = expected > 0
+        chi_square = ((counts - expected)[there] ** 2 / expected[there]).sum()
+        assert chi_square < {2: 9.21, 5: 15.09}[int(there.sum()) - 1]  # the 99th percentiles
+
+
+def test_the_edges_of_a_draw_are_tokens() -> None:
+    logits = torch.tensor([[[0.0, -torch.inf, 5.0], [1.0, 1.0, 1.0]]])
+    for u in (2.0**-33, 1 - 2.0**-33):
+        found = Decoding(end=0, pad=0, temperature=1.0).chosen(logits, torch.full((1, 2), u, dtype=torch.float64))
+        assert bool((found >= 0).all()) and bool((found < 3).all()) and int(found[0, 0]) != 1
+    small = Decoding(end=0, pad=0, temperature=1e-30).chosen(logits, torch.full((1, 2), 0.9, dtype=torch.float64))
+    assert int(small[0, 0]) == 2
+    one = Decoding(end=0, pad=0, temperature=1.0, top_k=1)
+    assert not one.draws and one.chosen(logits, None)[0, 0] == 2
+
+
+@pytest.mark.parametrize("wrong", [{"temperature": -0.1}, {"temperature": float("nan")}, {"top_k": 0}])
+def test_a_decoding_that_is_none_is_refused(wrong) -> None:
+    with pytest.raises(ValueError, match=f"{next(iter(wrong))}.*allowed: "):
+        Decoding(end=1, pad=0, **wrong)
+
+
+def test_sizes_that_do_not_go_together_are_refused() -> None:
+    forward, prompt, sizes = forward_of(MODELS["nope"]), prompt_of(4), {"shared": 4, "states": 2, "width": 3}
+    with pytest.raises(ValueError, match="0 tokens; allowed: 1 or more"):
+        forward.generated(prompt, GREEDY, most=0)
+    for wrong in ({"states": 0}, {"width": 0}, {"shared": 1}, {"mark": END}):
+        with pytest.raises(ValueError, match="allowed: "):
+            forward.generated_by_state(prompt, GREEDY, **{**sizes, "mark": MARK, **wrong})
+    with pytest.raises(ValueError, match="a prompt of 0"):
+        forward.generated_by_state(prompt[..., :0], GREEDY, mark=MARK, **sizes)
+
+
+@pytest.mark.parametrize("name", ["learned", "abacus", "randomized", "tra", "fox"])
+def test_neither_form_waits(name) -> None:
+    forward = forward_of(MODELS[name])
+    assert waits(lambda: forward.generated(prompt_of(4), DRAWN, most=5)) == set()
+    for decoding in (GREEDY, DRAWN):
+        sizes = {"shared": 4, "states": 3, "width": 4, "mark": MARK}
+        assert waits(partial(forward.generated_by_state, prompt_of(3), decoding, **sizes)) == set()
+
+
+def test_a_long_text_is_known_to_be_alive() -> None:
+    beats = list[int]()
+    forward = replace(forward_of(MODELS["nope"]), beat=lambda: beats.append(1))
+    never = Decoding(end=TOKENS, pad=PAD)
+    forward.generated(prompt_of(4), never, most=9)
+    assert len(beats) == 9
+    forward.generated_by_state(prompt_of(4), never, shared=4, states=1, width=6, mark=TOKENS + 1)
+    assert len(beats) == 9 + 6

@@ -15,8 +15,8 @@ from trainers.step import learn, sampled, step_once
 
 READ = ("_local_scalar_dense", "nonzero", "masked_select", "equal", "is_nonzero")
 COPIED = ("lift_fresh",)  # what torch.tensor ends with
-# Functions that may wait: one looks at the end of an evaluation, two on a CPU alone.
-MAY = {"_derive", "play", "_everyone"}
+# Functions that may wait: one looks at the end of an evaluation, the others on a CPU alone.
+MAY = {"_derive", "play", "_everyone", "_nobody"}
 TASKS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "set_complement": ({"vocabulary": 8, "train_length": 3}, {"name": "attention_only", "width": 8}),
     "othello": (

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -289,8 +290,12 @@ class ScratchpadTask(Task):
         if self._form == MASK:
             rows = masked(text, start, width, fix_first_state=self.fix_first_state)
             return batch_of(rows, loss_on_question=on_question, ids=True, groups=True)
-        shift_SB = self._shift(text, draws, site + _SHIFT) if self.random_offsets else None
-        return batch_of(full(text, start, width, shift_SB), loss_on_question=on_question, ids=self.random_offsets)
+        if not self.random_offsets:
+            return batch_of(full(text, start, width), loss_on_question=on_question)
+        rows = full(text, start, width, self._shift(text, draws, site + _SHIFT))
+        batch = batch_of(rows, loss_on_question=on_question, ids=True)
+        assert batch.ids is not None
+        return replace(batch, ids=batch.ids.clamp(max=self.positions - 1))  # the last token's, which is no input
 
     def _shift(self, text: Text, draws: Draws, site: int) -> Tensor:
         """How much higher the ids of states are, at random: a multiple of a state, while all are positions."""

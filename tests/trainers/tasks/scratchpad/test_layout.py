@@ -1,0 +1,242 @@
+"""Rows of scratchpads against the worked examples of the paper's code and against a slow reading of the rules."""
+
+from dataclasses import dataclass, field
+
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trainers.batch import Batch
+from trainers.tasks.scratchpad.layout import (
+    ANSWER,
+    COPY,
+    GIVEN,
+    Rows,
+    Widths,
+    batch_of,
+    full,
+    masked,
+    transitions,
+)
+from trainers.tasks.scratchpad.text import Text
+from trainers.tasks.supervised import IGNORED
+
+START = 99
+
+
+@dataclass
+class Token:
+    token: int
+    id: int
+    group: int = 0
+    use: int = ANSWER
+    state: int = -1
+
+
+@dataclass
+class Row:
+    """A row in plain numbers: a question and states, and how many tokens are given."""
+
+    question: list[int]
+    states: list[list[int]]
+    given: int | None = None
+    start: int | None = START
+    tokens: list[Token] = field(default_factory=list)
+
+    def use(self, place: int) -> int:
+        return GIVEN if place < (len(self.question) if self.given is None else self.given) else ANSWER
+
+    def shared(self) -> list[Token]:
+        found = [Token(token, place, 0, self.use(place)) for place, token in enumerate(self.question)]
+        return found + ([Token(self.start, len(found))] if self.start is not None else [])
+
+    def said(self, state: int, first: int, group: int = 0, *, copy: bool = False) -> list[Token]:
+        found = []
+        for place, token in enumerate(self.states[state]):
+            use = self.use(place) if not self.question and state == 0 else ANSWER
+            found.append(Token(token, first + place, group, COPY if copy else use, state))
+        return found
+
+    def full(self, shift: int = 0) -> list[Token]:
+        found = self.shared()
+        begin = len(found)
+        for state in range(len(self.states)):
+            found += self.said(state, shift + len(found))
+        assert begin <= len(found)
+        return found
+
+    def masked(self, fix: bool) -> list[Token]:
+        found, alone = self.shared(), not self.question
+        begin = len(found)
+        found += self.said(0, begin, 2 if alone and fix else 1)
+        for state in range(1, len(self.states)):
+            if not (alone and state == 1):
+                found += self.said(state - 1, begin, state + 1, copy=True)
+            found += self.said(state, begin + len(self.states[state - 1]), state + 1)
+        return found
+
+    def transition(self, state: int) -> list[Token]:
+        found, begin = self.shared(), len(self.shared())
+        if state >= len(self.states):
+            return []
+        if state:
+            found = [Token(one.token, one.id, use=COPY) for one in found]
+            found += self.said(state - 1, begin, copy=True)
+        return found + self.said(state, len(found))
+
+
+def text_of(rows: list[Row], spare: int = 0) -> Text:
+    """The text of some rows, with so much room that is not used."""
+    asked = max(len(row.question) for row in rows)
+    asked += spare if asked else 0
+    count = max(len(row.states) for row in rows) + spare
+    width = max(len(state) for row in rows for state in row.states) + spare
+
+    def padded(tokens: list[int], to: int) -> list[int]:
+        return tokens + [0] * (to - len(tokens))
+
+    states = [[padded(state, width) for state in (row.states + [[]] * count)[:count]] for row in rows]
+    lengths = [[len(state) for state in (row.states + [[]] * count)[:count]] for row in rows]
+    return Text(
+        question=torch.tensor([[padded(row.question, asked) for row in rows]], dtype=torch.int64),
+        question_length=torch.tensor([[len(row.question) for row in rows]]),
+        states=torch.tensor([states]),
+        state_length=torch.tensor([lengths]),
+        given=rows[0].given,
+    )
+
+
+def read(rows: Rows, row: int, count: int) -> list[Token]:
+    """The first tokens of a row; what follows is pads."""
+    names = ("token", "id", "group", "use", "state")
+    found = {name: rows.closed(name, -7)[0, row].tolist() for name in names}
+    assert all(set(values[count:]) <= {-7} for values in found.values())
+    return [Token(*values) for values in zip(*(found[name][:count] for name in names), strict=True)]
+
+
+tokens = st.lists(st.integers(1, 9), min_size=1, max_size=4)
+
+
+@st.composite
+def several(draw: st.DrawFn) -> list[Row]:
+    alone = draw(st.booleans())
+    start = None if alone else draw(st.sampled_from([None, START]))
+    rows = [
+        Row([] if alone else draw(tokens), draw(st.lists(tokens, min_size=1, max_size=4)), start=start)
+        for _ in range(draw(st.integers(1, 3)))
+    ]
+    most = min(len(row.states[0] if alone else row.question) for row in rows)
+    some = draw(st.sampled_from([None, *range(1, most + 1)])) if not alone else draw(st.integers(1, most))
+    for row in rows:
+        row.given = some
+    return rows
+
+
+@settings(max_examples=60, deadline=None)
+@given(several(), st.integers(0, 2), st.booleans(), st.integers(0, 3))
+def test_rows_are_what_a_slow_reading_makes_of_them(rows: list[Row], spare: int, fix: bool, shift: int) -> None:
+    text, start, shifts = text_of(rows, spare), rows[0].start, torch.full((1, len(rows)), shift)
+    for number, row in enumerate(rows):
+        assert read(full(text, start, 40, shifts), number, len(row.full())) == _grouped(row.full(shift), row)
+        assert read(masked(text, start, 60, fix_first_state=fix), number, len(row.masked(fix))) == row.masked(fix)
+        for state in range(text.states.shape[2]):
+            wanted = row.transition(state)
+            found = read(transitions(text, start, 40, torch.full((1, len(rows)), state)), number, len(wanted))
+            assert [_plain(one) for one in found] == [_plain(one) for one in wanted]
+
+
+@settings(max_examples=30, deadline=None)
+@given(several(), st.booleans())
+def test_a_row_without_its_copies_is_the_text_and_ids_start_again(rows: list[Row], fix: bool) -> None:
+    text, start = text_of(rows), rows[0].start
+    found, whole = masked(text, start, 60, fix_first_state=fix), full(text, start, 60)
+    for number, row in enumerate(rows):
+        kept = [one.token for one in read(found, number, len(row.masked(fix))) if one.use != COPY]
+        assert kept == whole.tokens()[0, number, : len(kept)].tolist()
+        shared = len(row.shared())
+        assert max(one.id for one in row.masked(fix)) < shared + 2 * max(map(len, row.states))
+
+
+def _grouped(wanted: list[Token], row: Row) -> list[Token]:
+    """Whole rows keep the numbers of groups, which nothing uses."""
+    for one in wanted:
+        one.group = one.state + 1
+    return wanted
+
+
+def _plain(one: Token) -> tuple[int, ...]:
+    return one.token, one.id, one.use
+
+
+def words(batch: Batch, symbols: str) -> tuple[str, str]:
+    tokens, targets = batch.tokens[0, 0].tolist(), batch.targets[0, 0].tolist()
+    return (
+        "".join(symbols[token] for token in tokens),
+        "".join("~" if target == IGNORED else symbols[target] for target in targets),
+    )
+
+
+def encoded(states: list[str], question: str, symbols: str, given_tokens: int | None) -> Text:
+    row = Row([symbols.index(c) for c in question], [[symbols.index(c) for c in state] for state in states])
+    row.given = given_tokens
+    return text_of([row])
+
+
+def test_the_worked_example_of_parity() -> None:
+    symbols = " :#.0123456789_=[],"
+    text = encoded(["[00]1,1#", "[01]1,0#", "[03]1,1#", "[06]_,1."], "11_1__=", symbols, None)
+    widths, start = Widths(7, 1, (8,) * 4), symbols.index(":")
+    assert (widths.full, widths.masked, widths.transition) == (40, 64, 24)
+    whole = "".join(symbols[token] for token in full(text, start, 40).tokens()[0, 0])
+    assert whole == "11_1__=:[00]1,1#[01]1,0#[03]1,1#[06]_,1."
+    rows = masked(text, start, 64)
+    row = "".join(symbols[token] for token in rows.tokens()[0, 0])
+    assert row == "11_1__=:[00]1,1#[00]1,1#[01]1,0#[01]1,0#[03]1,1#[03]1,1#[06]_,1."
+    eight, sixteen = [*range(8)], [*range(8, 16)]
+    later = [*range(16, 24)]
+    ids = [*eight, *sixteen, *sixteen, *later, *sixteen, *later, *sixteen, *later]
+    groups = [0] * 8 + [1] * 8 + [2] * 16 + [3] * 16 + [4] * 16
+    loss = [1] * 16 + ([0] * 8 + [1] * 8) * 3
+    batch = batch_of(rows, loss_on_question=True, ids=True, groups=True)
+    assert batch.ids is not None and batch.groups is not None and batch.weight is not None
+    assert batch.ids[0, 0].tolist() == ids[:-1] and batch.groups[0, 0].tolist() == groups[:-1]
+    assert batch.weight[0, 0].tolist() == loss[1:]
+    assert words(batch, symbols) == (
+        "11_1__=:[00]1,1#[00]1,1#[01]1,0#[01]1,0#[03]1,1#[03]1,1#[06]_,1",
+        "1_1__=:[00]1,1#~~~~~~~~[01]1,0#~~~~~~~~[03]1,1#~~~~~~~~[06]_,1.",
+    )
+    without = batch_of(rows, loss_on_question=False)
+    assert without.weight is not None and without.ids is None and without.groups is None
+    assert without.weight[0, 0].tolist() == [0] * 6 + loss[7:]  # the start mark is part of the answer
+
+
+def test_the_worked_example_without_a_start_mark() -> None:
+    symbols = " #.$0123456789abcdefghijklmnopqrstuvwxyz+=|"
+    text = encoded(["p$9+w$4=$lh|0#", "9p$+4w$=3$l|1#", "13$l."], "", symbols, 8)
+    widths = Widths(0, 0, (14, 14, 5))
+    assert (widths.full, widths.masked, widths.transition) == (33, 47, 28)
+    for fix, first in ((True, 2), (False, 1)):
+        rows = masked(text, None, 47, fix_first_state=fix)
+        row = "".join(symbols[token] for token in rows.tokens()[0, 0])
+        assert row == "p$9+w$4=$lh|0#9p$+4w$=3$l|1#9p$+4w$=3$l|1#13$l."
+        batch = batch_of(rows, loss_on_question=True, ids=True, groups=True)
+        assert batch.ids is not None and batch.groups is not None and batch.weight is not None
+        assert batch.ids[0, 0].tolist() == [*range(28), *range(14), *range(14, 18)]
+        assert batch.groups[0, 0].tolist() == [first] * 14 + [2] * 14 + [3] * 18
+        assert batch.weight[0, 0].tolist() == [1] * 27 + [0] * 14 + [1] * 5
+        asked = batch_of(rows, loss_on_question=False).weight
+        assert asked is not None and asked[0, 0].tolist() == [0] * 7 + [1] * 20 + [0] * 14 + [1] * 5
+
+
+def test_lengths_are_those_of_the_formulas() -> None:
+    for n in (2, 5, 9):
+        cycles = Widths(8 * n + 4, 1, (*(2,) * n, 4))
+        assert (cycles.full, cycles.masked) == (10 * n + 9, 12 * n + 9)
+        assert Widths(8 * n + 4, 0, (2 * n + 4,)).full == 10 * n + 8
+        parity = Widths(61, 1, (8,) * (n + 1))
+        assert (parity.full, parity.masked) == (61 + 1 + 8 * n + 8, 61 + 1 + 8 * n + 8 + 8 * n)
+        space = Widths(94, 1, (46,) * (n + 1))
+        assert space.full == 95 + 46 * n + 46 and space.transition == 95 + 92
+        shift = Widths(0, 0, (*(98,) * (n + 1), 33))
+        assert (shift.full, shift.masked) == (98 * (n + 1) + 33, 98 * (2 * n + 1) + 33)
+    assert Widths(94, 1, (46,) * 11).masked == 1061 and Widths(0, 0, (*(98,) * 5, 33)).masked == 915

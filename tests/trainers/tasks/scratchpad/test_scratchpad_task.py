@@ -1,0 +1,263 @@
+"""Training on scratchpads: masked rows and single transitions say the same; lengths follow their law."""
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.trainers.tasks.scratchpad.toys import SYMBOLS, Shrinking
+from trainers.batch import Batch
+from trainers.config.member import MemberConfig
+from trainers.config.registry import build
+from trainers.errors import ConfigError
+from trainers.models.decoder import Decoder
+from trainers.pack import Pack, State
+from trainers.random import Stream
+from trainers.step import gradients, losses
+from trainers.tasks.scratchpad.layout import batch_of, masked, transitions
+from trainers.tasks.scratchpad.lengths import slices_of
+from trainers.tasks.scratchpad.scratchpad_task import ScratchpadTask
+from trainers.tasks.scratchpad.text import Text
+
+CPU = torch.device("cpu")
+DECODER = Decoder(layers=2, width=8, heads=2, position="learned", init_std=0.5)
+WORD = [[SYMBOLS.index(letter) for letter in "cabd"]]
+
+
+def pack_of(member, task: ScratchpadTask, **training) -> Pack:
+    config: MemberConfig = member(3, training__dtype="float64", **training)
+    return Pack([replace(config, task=task, model=DECODER)], CPU)
+
+
+@pytest.fixture(params=["question", "fixed", "as in the code"])
+def variant(request, member) -> tuple[Pack, Shrinking, Text]:
+    """A question that all states see; none, with the first transition mended; and as in the authors' code."""
+    task = Shrinking(asks=request.param == "question", fix_first_state=request.param == "fixed", loss_on_question=False)
+    return pack_of(member, task), task, task.written(torch.tensor([WORD]), torch.tensor([[4]]))
+
+
+def logits_of(pack: Pack, batch: Batch) -> Tensor:
+    theta = State.initial(pack).theta
+    return pack.model.logits(pack.layout.views(theta), batch, None, pack.form)
+
+
+def whole_row(task: Shrinking, text: Text) -> Batch:
+    rows = masked(text, task._start, task.widths(4).masked, fix_first_state=task.fix_first_state)
+    return batch_of(rows, loss_on_question=False, ids=True, groups=True)
+
+
+def each_transition(task: Shrinking, text: Text) -> Iterator[Batch]:
+    for state in range(text.states.shape[2]):
+        if int(text.state_length[0, 0, state]):
+            rows = transitions(text, task._start, task.widths(4).transition, torch.full((1, 1), state))
+            yield batch_of(rows, loss_on_question=False)
+
+
+def trained(logits: Tensor, batch: Batch) -> Tensor:
+    """The logits of the tokens that are trained, one state after the other."""
+    assert batch.weight is not None
+    return logits[0, 0][batch.weight[0, 0] > 0]
+
+
+def test_a_masked_row_says_what_its_transitions_say(variant) -> None:
+    pack, task, text = variant
+    row = whole_row(task, text)
+    apart = [trained(logits_of(pack, one), one) for one in each_transition(task, text)]
+    together = trained(logits_of(pack, row), row).split([len(one) for one in apart])
+    distance = [float((one - two).abs().max()) for one, two in zip(together, apart, strict=True)]
+    if task.asks or task.fix_first_state:
+        assert max(distance) < 1e-10
+    else:  # the second state sees nothing of the first one but its mark
+        assert distance[1] > 1e-3 and max(distance[:1] + distance[2:]) < 1e-10
+
+
+def test_the_gradient_of_a_masked_row_is_that_of_its_transitions(variant) -> None:
+    pack, task, text = variant
+    if not task.asks and not task.fix_first_state:
+        return
+    theta = State.initial(pack).theta.requires_grad_()
+
+    def gradient(batches: list[Batch]) -> tuple[Tensor, float]:
+        found = [losses(pack, theta, batch, None) for batch in batches]
+        total = sum(loss.sum() for loss, _ in found)
+        assert isinstance(total, Tensor)
+        return torch.autograd.grad(total, theta)[0], float(sum(weight.sum() for _, weight in found))
+
+    (row, of_row), (split, of_split) = gradient([whole_row(task, text)]), gradient([*each_transition(task, text)])
+    assert of_row == of_split > 0
+    torch.testing.assert_close(row / of_row, split / of_split, rtol=1e-9, atol=1e-12)
+
+
+def test_a_changed_token_of_an_older_state_changes_no_later_one(member) -> None:
+    task = Shrinking()
+    pack = pack_of(member, task)
+    text = task.written(torch.tensor([WORD]), torch.tensor([[4]]))
+    row = whole_row(task, text)
+    before = logits_of(pack, row)
+    assert row.groups is not None
+    for group in range(1, 5):
+        changed = replace(row, tokens=torch.where(row.groups == group, SYMBOLS.index("d"), row.tokens))
+        differs = (logits_of(pack, changed) - before).abs().amax(dim=-1)[0, 0] > 1e-9
+        assert bool(differs[row.groups[0, 0] == group].any())
+        assert not differs[row.groups[0, 0] != group].any()
+
+
+@dataclass
+class Grid:
+    """Random words at the first sites that are a grid: every pair of one of the first and one of the second."""
+
+    sizes: tuple[int, int]
+    sites: tuple[int, int]
+
+    def bits(self, site: int, shape: tuple[int, ...]) -> Tensor:
+        one, two = self.sizes
+        row = torch.arange(one * two)
+        if site == self.sites[0]:
+            return (((row // two) * 2 + 1) * 2**31 // one)[None]
+        if site == self.sites[1]:
+            return (((row % two) * 2 + 1) * 2**31 // two)[None]
+        letters = torch.arange(math.prod(shape[1:])) % 4  # the same word in each row
+        return (letters << 30).expand(1, *shape)
+
+
+def test_single_transitions_are_on_average_the_masked_rows(member) -> None:
+    """Every transition with its probability: the sums of losses and gradients are in the same proportion everywhere."""
+    single = Shrinking(longest=3, row_form="transition", loss_on_question=False)
+    rows = Shrinking(longest=3, row_form="mask", loss_on_question=False)
+    pack = pack_of(member, rows)
+    theta = State.initial(pack).theta.requires_grad_()
+
+    def mean(task: Shrinking, law: tuple[tuple[int, int], ...]) -> tuple[Tensor, Tensor]:
+        total = sum(weight for _, weight in law)
+        (part,) = slices_of(law, total * 6, 1)
+        batch = task._training(part, Grid((total, 6), (0, 3)))
+        loss, weight = losses(pack, theta, batch, None)
+        return torch.autograd.grad(loss.sum(), theta)[0] / batch.tokens.shape[1], weight / batch.tokens.shape[1]
+
+    by_rows, tokens_of_rows = mean(rows, ((1, 1), (2, 2), (3, 3)))
+    one_by_one, tokens = mean(single, ((1, 1), (2, 4), (3, 9)))
+    assert float(tokens_of_rows / tokens) == pytest.approx(14 / 6)  # transitions of a row, on average
+    torch.testing.assert_close(by_rows, one_by_one * 14 / 6, rtol=1e-6, atol=1e-9)
+
+
+def read(task: Shrinking, batch: Batch) -> list[tuple[str, str]]:
+    found = []
+    for row in range(batch.tokens.shape[1]):
+        tokens, targets = task.shown(batch, row)
+        found.append(("".join(tokens), "".join(targets)))
+    return found
+
+
+def counted(task: Shrinking, rows: int, steps: int = 1) -> Counter[int]:
+    """How often each length occurs in training rows."""
+    counts: Counter[int] = Counter()
+    for step in range(1, steps + 1):
+        for batch in task.training_batches(Stream(torch.tensor([5]), "data", torch.tensor(step)), rows):
+            counts.update(tokens.index("=") for tokens, _ in read(task, batch))
+    return counts
+
+
+@pytest.mark.parametrize("slices", [1, 3])
+@pytest.mark.parametrize("form", ["mask", "transition", "split"])
+def test_training_lengths_follow_their_law(form: str, slices: int) -> None:
+    """The toy trains on length s with weight s, and a row of length s has s transitions."""
+    task = Shrinking(longest=3, row_form=form, slices=slices)
+    weights = {length: length if form == "mask" else length**2 for length in (1, 2, 3)}
+    counts = counted(task, 700, steps=3)
+    assert counts.total() == 2100
+    for length, weight in weights.items():
+        expected = 2100 * weight / sum(weights.values())
+        assert abs(counts[length] - expected) < 5 * (3 if form == "split" else 1) * expected**0.5
+
+
+def test_split_rows_are_all_transitions_of_examples_one_after_the_other() -> None:
+    task = Shrinking(longest=4, row_form="split")
+    (batch,) = task.training_batches(Stream(torch.tensor([5]), "data", torch.tensor(1)), 60)
+    found = read(task, batch)
+    begins = [place for place, (tokens, _) in enumerate(found) if tokens.split(":")[1].count("#") < 2]
+    seen, first = [], None
+    for place, (tokens, targets) in enumerate(found):
+        question = tokens.split("=")[0]
+        said = targets.replace("~", "").replace("=", "").replace(":", "")
+        seen.append((question, said))
+        first = place if first is None and targets.startswith(question[1:] + "=") else first
+    assert begins and first is not None
+    place = first
+    while place < len(found):
+        question = seen[place][0]
+        states = [question[lost:] + "#" for lost in range(1, len(question))] + ["."]
+        for number, state in enumerate(states[: len(found) - place]):
+            assert seen[place + number][0] == question
+            assert seen[place + number][1].endswith(state)
+        place += len(states)
+
+
+def test_slices_are_as_wide_as_their_longest_row_and_hold_all_rows() -> None:
+    task = Shrinking(longest=4, slices=3)
+    batches = task.sample(Stream(torch.tensor([5, 6]), "data", torch.tensor(1)), 20)
+    assert [batch.tokens.shape[1] for batch in batches] == [6, 7, 7]
+    widths = [task.widths(length).masked - 1 for length in (1, 2, 3, 4)]
+    assert batches[-1].tokens.shape[2] == widths[-1] > batches[0].tokens.shape[2]
+    assert task.train_positions == widths[-1] and task.positions == task.widths(6).masked - 1
+
+
+@pytest.mark.parametrize("form", ["mask", "transition"])
+def test_a_fixed_set_is_seen_again_each_epoch(form: str) -> None:
+    task = Shrinking(longest=4, row_form=form, fixed_set=24, slices=2)
+
+    def epoch(number: int) -> Counter[tuple[str, str]]:
+        steps = (Stream(torch.tensor([5]), "data", torch.tensor(4 * number + step)) for step in (1, 2, 3, 4))
+        return Counter(row for stream in steps for batch in task.sample(stream, 6) for row in read(task, batch))
+
+    assert epoch(0) == epoch(1) and epoch(0).total() == 24
+    fresh = replace(task, fixed_set=None)
+    again = [
+        Counter(read(fresh, fresh.sample(Stream(torch.tensor([5]), "data", torch.tensor(s)), 24)[1])) for s in (1, 2)
+    ]
+    assert again[0] != again[1]
+
+
+def test_random_offsets_train_every_position_and_move_states_alone() -> None:
+    task = build("task", {"name": "parity", "canvas": 8, "train_bits": 3, "scratchpad": "full", "random_offsets": True})
+    assert isinstance(task, ScratchpadTask)
+    (batch,) = task.sample(Stream(torch.tensor([1]), "data", torch.tensor(1)), 300)
+    assert batch.ids is not None and batch.groups is None
+    ids, shared = batch.ids[0], 10
+    count = (batch.tokens[0] != 0).sum(dim=-1)
+    assert (ids[:, :shared] == torch.arange(shared)).all()
+    shift = ids[:, shared] - shared
+    assert set(shift.tolist()) == {8 * k for k in range(8)} and int(ids.max()) == task.positions - 1
+    for row in range(300):
+        mine = ids[row, shared : int(count[row])]
+        assert (mine[:-1] - shared - shift[row] == torch.arange(len(mine) - 1)).all()
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"random_offsets": True}, "random_offsets: the scratchpad is inductive"),
+        ({"fixed_set": 10, "row_form": "split"}, "fixed_set: a batch of split rows"),
+        ({"canvas": 5, "train_bits": 6}, "train_bits: more than the 5 cells"),
+        ({"canvas": 100}, "canvas: 100 is out of bounds"),
+        ({"row_form": "masked"}, "did you mean .mask"),
+    ],
+)
+def test_what_is_refused(settings, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        build("task", {"name": "parity", **settings})
+
+
+def test_what_a_member_learns_does_not_depend_on_its_pack(member) -> None:
+    task = build("task", {"name": "parity", "canvas": 4, "train_bits": 2, "slices": 2})
+    members = [replace(member(seed), task=task, model=DECODER) for seed in (4, 9)]
+    found = []
+    for some in (members[:1], members):
+        pack = Pack(some, CPU)
+        state = State.initial(pack)
+        stream = Stream(pack.seeds_S, "data", torch.tensor(1))
+        found.append(gradients(pack, state.theta, task.training_batches(stream, 6), torch.tensor(1))[0][0])
+    assert torch.equal(*found)
