@@ -19,9 +19,11 @@ TEXT = {"text_tokens": 2, "text_ids": 5}
 RING = {"name": "ring_regression", "ring": 9, "window": 3}
 FLIPS = {"name": "flip_flop", "pairs": 4, "test_pairs": [8]}
 STRINGS = {"train_length": 4, "test_lengths": [6, 8], "symbols": 5}
+DIGITS = {"canvas": 3, "train_digits": 2, "test_digits": [3]}
 
 ATTENTION = {"name": "attention_only", "width": 8}
 DECODER = {"name": "decoder", "layers": 2, "width": 8, "heads": 2, "hidden": 12}
+LEARNED = {**DECODER, "position": "learned"}
 ENCODER = {"name": "encoder", "layers": 2, "width": 8, "heads": 2, "hidden": 12}
 LINEAR = {"name": "linear_attention", "width": 6}
 
@@ -117,6 +119,12 @@ def _tasks() -> dict[str, list[Member]]:
         "language": pack({"name": "language", "train_window": 6, "test_windows": [12]}, DECODER),
         "wikitext": pack({"name": "wikitext", "corpus": "paradise_lost", "test_windows": [256]}, DECODER),
         "multi_instruction": pack({"name": "multi_instruction", **STRINGS}, DECODER),
+        "random_space_addition": pack({"name": "random_space_addition", **DIGITS, "fixed_set": 20}, LEARNED),
+        "random_space_addition: transitions": pack(
+            {"name": "random_space_addition", **DIGITS, "row_form": "transition"}, LEARNED
+        ),
+        "shift_addition": pack({"name": "shift_addition", **DIGITS, "temperature": 0.5, "top_k": 9}, LEARNED),
+        "shift_addition: plain": pack({"name": "shift_addition", **DIGITS, "scratchpad": "full"}, LEARNED),
     }
     cases |= {f"padded_addition: {what}": pack({**SUM, **more}, ENCODER) for what, more in additions.items()}
     cases |= {f"padded_multiplication: {what}": pack({**PRODUCT, **more}, ENCODER) for what, more in products.items()}

@@ -31,6 +31,10 @@ TASKS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"multiplier_digits": 1, "number_digits": 4, "train_digits": 2, "zero_shift": True, "fixed_set": 20},
         {"name": "encoder", "layers": 1, "width": 8, "heads": 2, "position": "upe"},
     ),
+    "shift_addition": (
+        {"canvas": 2, "train_digits": 1, "test_digits": [2], "temperature": 0.5, "top_k": 5, "slices": 2},
+        {"name": "decoder", "layers": 1, "width": 8, "heads": 2, "position": "learned"},
+    ),
     "ring_regression": ({"ring": 8, "window": 4}, {"name": "linear_attention", "width": 8}),
 }
 

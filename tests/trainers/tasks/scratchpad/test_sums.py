@@ -17,6 +17,7 @@ from tests.trainers.tasks.scratchpad.sum_rules import (
     numbers_of,
     text_of,
 )
+from tests.trainers.test_waits import waits
 from trainers.batch import Batch
 from trainers.config.registry import build
 from trainers.errors import ConfigError
@@ -291,6 +292,18 @@ def _transition(task: Sums, text: Any, number: int) -> Batch:
     index = torch.full(text.question_length.shape, number)
     rows = transitions(text, start, task.widths(2).transition, index)
     return batch_of(rows, loss_on_question=False)
+
+
+@EACH
+@pytest.mark.parametrize("settings", [{}, {"fixed_set": 24}, {"scratchpad": "none"}, {"row_form": "transition"}])
+def test_rows_are_drawn_and_scored_without_waiting(name: str, settings: dict[str, Any]) -> None:
+    task, training, tests = task_of(name, **settings), stream("data", 1), stream("eval")
+    assert waits(lambda: task.sample(training, 6)) == set()
+    assert waits(lambda: [*task.evaluation_batches(tests, 3, task.lengths)]) == set()
+    batch = test_of(task, 2)
+    assert batch.answer is not None
+    answer = batch.answer
+    assert waits(lambda: task.right(answer, batch)) == set()
 
 
 @pytest.mark.parametrize(
