@@ -134,56 +134,52 @@ class Parity(_Parity):
 class HalfParity(_Parity):
     """A row of bits; out, the parities of its first bit, its first two, and so on up to half of the row.
 
-    Length is half the number of bits. Without a scratchpad the parity of the first half alone follows.
+    All rows have 2 `size` bits, and the length 1: configurations of different sizes are compared by `size`. Without a
+    scratchpad the parity of the first half alone follows.
 
-    >>> task = HalfParity(sizes=(2,))
-    >>> text = task.written(torch.tensor([[[1, 0, 0, 0]]]), torch.tensor([[2]]))
-    >>> ["".join(of) for of in task.shown(task.test_of(text, 2), 0)]
+    >>> task = HalfParity(size=2)
+    >>> ["".join(of) for of in task.shown(task.test_of(task.written(torch.tensor([[[1, 0, 0, 0]]])), 1), 0)]
     ['1000=11', '000=11.']
+    >>> task = HalfParity(size=2, scratchpad="none")
+    >>> "".join(task.shown(task.test_of(task.written(torch.tensor([[[1, 1, 0, 0]]])), 1), 0)[1])
+    '100=0.'
     """
 
     scratchpad: str = setting(FULL, choices=(NONE, FULL), help="what stands before the answer: nothing, or parities")
-    sizes: tuple[int, ...] = setting((40,), low=1, help="lengths that are trained on, all equally often")
-    test_sizes: tuple[int, ...] = setting((), low=1, help="other lengths that are evaluated")
+    size: int = setting(40, low=1, help="bits whose parity is asked for; as many follow that do not count")
 
     @property
     def trained_lengths(self) -> tuple[int, ...]:
-        """The lengths that are trained on."""
-        return tuple(sorted(set(self.sizes)))
+        """1, for all rows are alike."""
+        return (1,)
 
     @property
     def lengths(self) -> tuple[int, ...]:
-        """All lengths."""
-        return tuple(sorted({*self.sizes, *self.test_sizes}))
+        """1, for all rows are alike."""
+        return (1,)
 
     def question_width(self, length: int) -> int:
         """The bits and the equals sign."""
-        return 2 * length + 1
+        return 2 * self.size + 1
 
     def state_widths(self, length: int) -> tuple[int, ...]:
         """The parities and the end mark."""
-        return (2,) if self.scratchpad == NONE else (length + 1,)
+        return (2,) if self.scratchpad == NONE else (self.size + 1,)
 
     def text(self, draws: Draws, site: int, length_SB: Tensor, longest: int) -> Text:
         """Rows of random bits; takes one site."""
-        bits = draws.bits(site, (length_SB.shape[1], 2 * longest)) >> 31
-        return self.written(bits, length_SB)
+        return self.written(draws.bits(site, (length_SB.shape[1], 2 * self.size)) >> 31)
 
-    def written(self, bits_SBN: Tensor, length_SB: Tensor) -> Text:
-        """Rows of given bits, of which 2 `length` are used."""
-        count, longest = length_SB[..., None], bits_SBN.shape[-1] // 2
-        place = torch.arange(2 * longest + 1, device=count.device)
-        question = ZERO + torch.nn.functional.pad(bits_SBN, (0, 1))
-        question = torch.where(place < 2 * count, question, NUMBER["="])
-        parity = ZERO + torch.nn.functional.pad(bits_SBN[..., :longest].cumsum(dim=-1) % 2, (0, 1))
-        if self.scratchpad == NONE:
-            parity = parity.gather(-1, count - 1).expand(*count.shape[:-1], 2)
-            count = torch.ones_like(count)
-        states = torch.where(place[: parity.shape[-1]] < count, parity, NUMBER["."])
+    def written(self, bits_SBN: Tensor) -> Text:
+        """Rows of given bits."""
+        equals, end = (torch.full_like(bits_SBN[..., :1], NUMBER[symbol]) for symbol in "=.")
+        question = torch.cat([ZERO + bits_SBN, equals], dim=-1)
+        parity = ZERO + bits_SBN[..., : self.size].cumsum(dim=-1) % 2
+        states = torch.cat([parity[..., -1:] if self.scratchpad == NONE else parity, end], dim=-1)
         return Text(
             question=question,
-            question_length=2 * length_SB + 1,
+            question_length=torch.full_like(bits_SBN[..., 0], question.shape[-1]),
             states=states[..., None, :],
-            state_length=count + 1,
+            state_length=torch.full_like(bits_SBN[..., :1], states.shape[-1]),
             given=None,
         )
