@@ -62,7 +62,8 @@ def operands(draws: Draws, site: int, count_SB: Tensor, canvas: int) -> Operands
 
     What is drawn for a row depends on the canvas, not on how many digits other rows have.
     """
-    return added(*(_number(draws, site + turn, count_SB, canvas) for turn in (0, 1)), count_SB)
+    first, second = (_number(draws, site + turn, count_SB, canvas) for turn in (0, 1))
+    return added(first, second, count_SB)
 
 
 def filler(draws: Draws, site: int, rows: int, count: int) -> Tensor:

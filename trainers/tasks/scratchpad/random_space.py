@@ -70,7 +70,7 @@ def with_states(numbers: Operands, place_SBC: Tensor, initial_SBA: Tensor, longe
         states=torch.where(here[..., None], closed(states, at == many - 1), TOKEN[PAD]),
         state_length=torch.where(here, width, 0),
         given=question_width(numbers.canvas),
-        field=constant(_parts(longest + 1, width), many.device).expand(states.shape),
+        field=constant(_parts(width), many.device).expand(states.shape),
     )
 
 
@@ -122,9 +122,8 @@ def _number_of_place(place: Tensor) -> Tensor:
     return TOKEN["0"] + torch.stack([place // 10, place % 10], dim=-1)
 
 
-def _parts(many: int, width: int) -> tuple[tuple[int, ...], ...]:
-    """The number of the field of each token of each state."""
+def _parts(width: int) -> tuple[int, ...]:
+    """The number of the field of each token of a state."""
     form, place_a, digit_a, place_b, digit_b, carry, digit, window = range(len(FIELDS))
     before = (form, place_a, place_a, form, digit_a, form, place_b, place_b, form, digit_b, form, carry, form, digit)
-    state = (*before, *[window] * (width - len(before) - 1), form)
-    return (state,) * many
+    return (*before, *[window] * (width - len(before) - 1), form)
