@@ -28,7 +28,8 @@ def chooser(forward: Forward, decoding: Decoding, shape: tuple[int, int]) -> Cho
     if not decoding.draws:
         return lambda logits, number: decoding.chosen(logits, None)
     uniform = forward.noise.uniform(GENERATION_SITE, shape)
-    return lambda logits, number: decoding.chosen(logits, uniform[..., number])
+    drawn = shape[1] if decoding.drawn is None else decoding.drawn
+    return lambda logits, number: decoding.chosen(logits, uniform[..., number] if number < drawn else None)
 
 
 def continued(forward: Forward, prompt_MBP: Tensor, decoding: Decoding, choose: Choose, most: int) -> Tensor:

@@ -30,6 +30,7 @@ REACHABILITY = {
 }
 BITS = {"name": "parity", "canvas": 4, "train_bits": 2}
 STRINGS = {"train_length": 4, "test_lengths": [6, 8], "symbols": 5}
+DIGITS = {"canvas": 3, "train_digits": 2, "test_digits": [3]}
 
 ATTENTION = {"name": "attention_only", "width": 8}
 DECODER = {"name": "decoder", "layers": 2, "width": 8, "heads": 2, "hidden": 12}
@@ -143,6 +144,12 @@ def _tasks() -> dict[str, list[Member]]:
         "parity: full, at random positions": pack({**BITS, "scratchpad": "full", "random_offsets": True}, POSITIONED),
         "parity: none": pack({**BITS, "scratchpad": "none"}, POSITIONED),
         "half_parity": pack({"name": "half_parity", "size": 2}, POSITIONED),
+        "random_space_addition": pack({"name": "random_space_addition", **DIGITS, "fixed_set": 20}, POSITIONED),
+        "random_space_addition: transitions": pack(
+            {"name": "random_space_addition", **DIGITS, "row_form": "transition"}, POSITIONED
+        ),
+        "shift_addition": pack({"name": "shift_addition", **DIGITS, "temperature": 0.5, "top_k": 9}, POSITIONED),
+        "shift_addition: plain": pack({"name": "shift_addition", **DIGITS, "scratchpad": "full"}, POSITIONED),
     }
     cases |= {f"padded_addition: {what}": pack({**SUM, **more}, ENCODER) for what, more in additions.items()}
     cases |= {f"padded_multiplication: {what}": pack({**PRODUCT, **more}, ENCODER) for what, more in products.items()}

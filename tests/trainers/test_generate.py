@@ -289,3 +289,16 @@ def test_a_long_text_is_known_to_be_alive() -> None:
     assert len(beats) == 9
     forward.generated_by_state(prompt_of(4), never, shared=4, states=1, width=6, mark=TOKENS + 1)
     assert len(beats) == 9 + 6
+
+
+def test_only_the_first_tokens_are_drawn_where_it_says_how_many() -> None:
+    forward = forward_of(MODELS["learned"], rows=B)
+    prompt = prompt_of(3)
+    greedy, drawn_all = (forward.generated(prompt, decoding, most=8) for decoding in (GREEDY, DRAWN))
+    assert torch.equal(forward.generated(prompt, replace(DRAWN, drawn=0), most=8), greedy)
+    assert torch.equal(forward.generated(prompt, replace(DRAWN, drawn=8), most=8), drawn_all)
+    some = forward.generated(prompt, replace(DRAWN, drawn=2), most=8)
+    assert torch.equal(some[..., :2], drawn_all[..., :2]) and not torch.equal(some, drawn_all)
+    after = forward.generated(torch.cat([prompt, some[..., :2]], dim=-1), GREEDY, most=6)
+    going = (some[..., :2] != END).all(dim=-1)
+    assert going.any() and torch.equal(some[going][:, 2:], after[going])

@@ -40,6 +40,10 @@ TASKS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"nodes": 6, "edges": 6, "farthest": 2, "probes": [2], "other_cycles": [1], "names": 9},
         {"name": "decoder", "layers": 1, "width": 8, "heads": 2, "position": "learned"},
     ),
+    "shift_addition": (
+        {"canvas": 2, "train_digits": 1, "test_digits": [2], "temperature": 0.5, "top_k": 5, "slices": 2},
+        {"name": "decoder", "layers": 1, "width": 8, "heads": 2, "position": "learned"},
+    ),
     "ring_regression": ({"ring": 8, "window": 4}, {"name": "linear_attention", "width": 8}),
     "parity": (
         {"canvas": 4, "train_bits": 2, "row_form": "split", "slices": 2},

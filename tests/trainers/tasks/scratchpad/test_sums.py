@@ -1,0 +1,338 @@
+"""Both additions as tasks: their rows, what counts as right, how lengths and fixed sets are drawn, what is refused."""
+
+import random
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.trainers.positions.passes import drawn, noise
+from tests.trainers.tasks.scratchpad.sum_rules import (
+    answer_by_shifts,
+    answer_in_space,
+    ids_of,
+    numbers_of,
+    text_of,
+)
+from tests.trainers.test_waits import waits
+from trainers.batch import Batch
+from trainers.config.registry import build
+from trainers.errors import ConfigError
+from trainers.models.decoder import Decoder
+from trainers.random import Stream
+from trainers.tasks.scratchpad import random_space, shift
+from trainers.tasks.scratchpad.layout import batch_of, transitions
+from trainers.tasks.scratchpad.operands import NOWHERE
+from trainers.tasks.scratchpad.sums import SumBatch, Sums
+from trainers.tasks.supervised import IGNORED
+
+SMALL: dict[str, Any] = {"canvas": 4, "train_digits": 2, "test_digits": (3, 4)}
+NAMES = ("random_space_addition", "shift_addition")
+ANSWERS = {"random_space_addition": answer_in_space, "shift_addition": answer_by_shifts}
+EACH = pytest.mark.parametrize("name", NAMES)
+
+
+def task_of(name: str, **settings: Any) -> Sums:
+    return build("task", {"name": name, **SMALL, **settings})
+
+
+def stream(name: str, step: int = 0, seeds: tuple[int, ...] = (3, 8)) -> Stream:
+    return Stream(torch.tensor(seeds), name, torch.tensor(step))
+
+
+def test_of(task: Sums, length: int, samples: int = 20) -> SumBatch:
+    ((test),) = task.evaluation_batches(stream("eval"), samples, (length,))
+    assert isinstance(test.batch, SumBatch) and test.lengths == (length,)
+    return test.batch
+
+
+test_of.__test__ = False
+
+
+@EACH
+def test_the_vocabulary_is_the_papers(name: str) -> None:
+    task = task_of(name)
+    assert task.inputs == task.outputs == 51 == len(set(task.vocabulary))
+    assert task.vocabulary[0] == " " and list(task.vocabulary[4:]) == sorted(task.vocabulary[4:])
+
+
+@pytest.mark.parametrize("fixed", [True, False])
+def test_shifted_rows_have_the_papers_ids_losses_and_groups(fixed: bool) -> None:
+    task = task_of("shift_addition", canvas=2, train_digits=1, test_digits=(2,), fix_first_state=fixed)
+    batch = task.test_of(shift.with_states(numbers_of(9, 4, 2), ids_of("p-w-lh"), 1), 1)
+    text = "p$9+w$4=$lh|0#9p$+4w$=3$l|1#9p$+4w$=3$l|1#13$l."
+    loss = [1] * 14 + [1] * 14 + [0] * 14 + [1] * 5
+    assert text_of(batch.tokens[0, 0].tolist()) == text[:-1]
+    assert batch.ids is not None and batch.groups is not None and batch.weight is not None
+    assert batch.ids[0, 0].tolist() == [*range(14), *range(14, 28), *range(14), *range(14, 18)]
+    assert ((batch.targets[0, 0] != IGNORED) & (batch.weight[0, 0] == 1)).int().tolist() == loss[1:]
+    assert batch.groups[0, 0].tolist() == [2 if fixed else 1] * 14 + [2] * 14 + [3] * 18
+    assert batch.prompt is not None and text_of(batch.prompt[0, 0].tolist()) == "p$9+w$4="
+    assert batch.answer is not None and text_of(batch.answer[0, 0].tolist()).rstrip() == ("$lh|0#9p$+4w$=3$l|1#13$l.")
+
+
+def test_rows_in_a_canvas_have_the_papers_ids_losses_and_groups() -> None:
+    task = task_of("random_space_addition", canvas=3, test_digits=(3,))
+    places = torch.tensor([[[1, 2, 3, 5, 6, 7, 7]]])
+    batch = task.test_of(random_space.with_states(numbers_of(57, 48, 3), places, ids_of("$keam"), 2), 2)
+    first, second, third = "[02]7[06]8c1r5$kea#", "[01]5[05]4c1r05$ke#", "[-1]_[03]_c0r105$k."
+    text = f"_57+_48=$keam:{first}{first}{second}{second}{third}"
+    loss = [1] * 14 + [1] * 19 + [0] * 19 + [1] * 19 + [0] * 19 + [1] * 19
+    assert text_of(batch.tokens[0, 0].tolist()) == text[:-1]
+    assert batch.ids is not None and batch.groups is not None and batch.weight is not None
+    here, after = [*range(14, 33)], [*range(33, 52)]
+    assert batch.ids[0, 0].tolist() == [*range(14), *here, *here, *after, *here, *after[:-1]]
+    assert ((batch.targets[0, 0] != IGNORED) & (batch.weight[0, 0] == 1)).int().tolist() == loss[1:]
+    assert batch.groups[0, 0].tolist() == [0] * 14 + [1] * 19 + [2] * 38 + [3] * 37
+    assert batch.prompt is not None and text_of(batch.prompt[0, 0].tolist()) == "_57+_48="
+    assert batch.answer is not None and text_of(batch.answer[0, 0].tolist()) == f"$keam:{first}{second}{third}"
+
+
+@pytest.mark.parametrize(("name", "largest"), [("random_space_addition", 186), ("shift_addition", 195)])
+def test_the_largest_ids_of_a_full_canvas_are_the_papers(name: str, largest: int) -> None:
+    task = build("task", {"name": name})
+    assert isinstance(task, Sums) and task.lengths[-1] == task.canvas == 30
+    ids = test_of(task, 30, 4).ids
+    assert ids is not None and int(ids.max()) in (largest, largest - 1)  # the last token, a mark, is no input
+    widths = task.widths(30)
+    assert widths.shared + 2 * max(widths.states) - 1 == largest
+
+
+def _digits(name: str, text: str) -> int:
+    """The digits of the first number of a row that begins with its question."""
+    question = text.split("=")[0].split("+")[0]
+    return len(question.replace("_", "")) if name == "random_space_addition" else len(question.rsplit("$", 1)[1])
+
+
+@EACH
+@pytest.mark.parametrize("scratchpad", ["none", "full", "inductive"])
+def test_training_has_digits_in_proportion_to_their_number(name: str, scratchpad: str) -> None:
+    task = task_of(name, train_digits=4, test_digits=(), scratchpad=scratchpad)
+    (batch,) = task.training_batches(stream("data", 1), 2000)
+    counts = Counter(_digits(name, text_of(row)) for row in batch.tokens.flatten(0, 1).tolist())
+    assert set(counts) == {1, 2, 3, 4}
+    assert sum((many - 400 * digits) ** 2 / (400 * digits) for digits, many in counts.items()) < 16.3  # one in 1,000
+
+
+@EACH
+def test_a_fixed_set_is_visited_once_in_every_epoch(name: str) -> None:
+    task = task_of(name, fixed_set=24)
+    epochs = []
+    for epoch in range(2):
+        seen = list[str]()
+        for step in (1, 2, 3):
+            (batch,) = task.training_batches(stream("data", 3 * epoch + step, (5,)), 8)
+            seen += [text_of(row) for row in batch.tokens[0].tolist()]
+        assert len(set(seen)) == 24
+        epochs.append(seen)
+    assert set(epochs[0]) == set(epochs[1]) and epochs[0] != epochs[1]
+
+
+@dataclass
+class Writer:
+    """A forward pass whose texts are given, and which says what is asked for behind true tokens."""
+
+    written: Tensor
+    task: Sums
+
+    def generated(self, prompt: Tensor, decoding: Any, **sizes: int) -> Tensor:
+        return self.written
+
+    def generated_by_state(self, prompt: Tensor, decoding: Any, **sizes: int) -> Tensor:
+        return self.written
+
+    def __call__(self, batch: Batch) -> Tensor:
+        predicted = torch.where(batch.targets == IGNORED, 0, batch.targets)
+        return torch.nn.functional.one_hot(predicted, self.task.outputs).float()
+
+
+def answers_of(name: str, task: Sums, batch: SumBatch) -> list[str]:
+    """The answer to every prompt, worked out on characters, with other filler than the batch has."""
+    assert batch.prompt is not None and batch.answer is not None
+    source, found = random.Random(5), []
+    for prompt, answer in zip(batch.prompt.flatten(0, 1).tolist(), batch.answer.flatten(0, 1).tolist(), strict=True):
+        if task.scratchpad == "none":
+            numbers = [part.rsplit("$", 1)[-1].replace("_", "") for part in text_of(prompt)[:-1].split("+")]
+            total = str(sum(map(int, numbers)))
+            found.append(f"{total if name == 'random_space_addition' else total.zfill(len(numbers[0]) + 1)}.")
+        else:
+            found.append(ANSWERS[name](text_of(prompt), task.canvas, source))
+            assert len(found[-1]) == len(text_of(answer).rstrip())
+    return found
+
+
+def scores_of(task: Sums, batch: SumBatch, texts: list[str], length: int) -> dict[str, float]:
+    assert batch.answer is not None
+    width = batch.answer.shape[-1]
+    written = torch.cat([ids_of(text.ljust(width)[:width]) for text in texts], dim=1).view_as(batch.answer)
+    scores = task.reduce(task.scored(Writer(written, task), batch, (length,)), batch, (length,))  # type: ignore[arg-type]
+    return {metric: float(value.mean()) for metric, value in scores.items()}
+
+
+@EACH
+@pytest.mark.parametrize("scratchpad", ["none", "full", "inductive"])
+def test_who_applies_the_rule_is_right_at_every_length(name: str, scratchpad: str) -> None:
+    task = task_of(name, scratchpad=scratchpad)
+    for length in task.lengths:
+        batch = test_of(task, length)
+        scores = scores_of(task, batch, answers_of(name, task, batch), length)
+        assert scores == dict.fromkeys([metric for metric in task.metrics if "steps_to" not in metric], 1.0)
+
+
+def _wrong_digit(text: str, task: Sums) -> str:
+    first = len(text) - 1 - (task.canvas + 2)
+    return f"{text[:first]}{(int(text[first]) + 1) % 10}{text[first + 1 :]}"
+
+
+def _wrong_carry(text: str, task: Sums) -> str:
+    at = 1 + (text.index("c", text.index("[")) if "[" in text else text.index("|", text.index("#")))
+    return f"{text[:at]}{1 - int(text[at])}{text[at + 1 :]}"
+
+
+def _no_stop(text: str, task: Sums) -> str:
+    at = text.index("$", len(text) - 1 - (task.canvas + 2))
+    return f"{text[:at]}a{text[at + 1 :]}"
+
+
+def _without_a_token(text: str, task: Sums) -> str:
+    at = text.index("#") + 1
+    return text[:at] + text[at + 1 :]
+
+
+def _last_filler(text: str, task: Sums) -> str:
+    return f"{text[:-2]}{'b' if text[-2] == 'a' else 'a'}."
+
+
+def _all_of_a_filler(by: str) -> Any:
+    """The first filler replaced wherever it stands."""
+
+    def change(text: str, task: Sums) -> str:
+        sources = (*task.sources(3), *[NOWHERE] * len(text))
+        return "".join(by if source == 1 else token for token, source in zip(text, sources, strict=False))
+
+    return change
+
+
+@EACH
+@pytest.mark.parametrize("scratchpad", ["full", "inductive"])
+@pytest.mark.parametrize(
+    ("change", "exact", "total"),
+    [
+        (lambda text, task: text, 1, 1),
+        (_all_of_a_filler("q"), 1, 1),
+        (_wrong_digit, 0, 0),
+        (lambda text, task: f"{text[:-1]}x", 0, 0),  # no end mark
+        (lambda text, task: text[:-1], 0, 0),
+        (lambda text, task: f"{text[:-1]}x.", 0, 0),  # it comes later
+        (_without_a_token, 0, 0),  # it comes sooner
+        (_no_stop, 0, 0),
+        (_wrong_carry, 0, 1),
+        (_last_filler, 0, 1),  # not what was written first
+        (_all_of_a_filler("_"), 0, 1),  # no filler
+    ],
+)
+def test_what_counts_as_right(name: str, scratchpad: str, change: Any, exact: int, total: int) -> None:
+    task = task_of(name, scratchpad=scratchpad, canvas=6, test_digits=(3,))
+    batch = test_of(task, 3)
+    texts = [change(text, task) for text in answers_of(name, task, batch)]
+    scores = scores_of(task, batch, texts, 3)
+    assert (scores["exact_match"], scores["sum"]) == (exact, total)
+    assert scores["state_accuracy"] == scores["token_accuracy"] == 1.0
+
+
+@EACH
+def test_a_row_that_is_wrong_leaves_the_others_right(name: str) -> None:
+    task = task_of(name, canvas=6)
+    batch = test_of(task, 2)
+    texts = answers_of(name, task, batch)
+    texts[:10] = [_wrong_digit(text, task) for text in texts[:10]]
+    scores = scores_of(task, batch, texts, 2)
+    assert scores["sum"] == scores["exact_match"] == 0.75
+
+
+@EACH
+@pytest.mark.parametrize("fixed", [True, False])
+def test_logits_of_a_row_with_copies_are_those_of_each_transition(name: str, fixed: bool) -> None:
+    task = task_of(name, canvas=2, train_digits=2, test_digits=(), fix_first_state=fixed)
+    model = Decoder(layers=2, width=16, heads=2, position="learned")
+    weights = {key: value.double() for key, value in drawn(model, task, 2).items()}
+    length = torch.full((2, 6), 2)
+    text = task.text(stream("eval"), 0, length, 2)
+    width = task.state_widths(2)[1]
+
+    def logits(batch: Batch) -> Tensor:
+        quiet = noise(3, 8, training=False, total=6)
+        return model.logits(weights, batch, quiet, model.form_used(task))
+
+    whole = task.test_of(text, 2)
+    of_whole = logits(whole)
+    for number in range(1, (text.state_length > 0).shape[-1]):
+        split = _transition(task, text, number)
+        of_split = logits(split)
+        for seed in range(2):
+            for row in range(6):
+                if not text.state_length[seed, row, number]:
+                    continue
+                there = (whole.state[seed, row] == number).nonzero()[:, 0]  # type: ignore[index]
+                judged = split.targets[seed, row] != IGNORED
+                assert split.weight is not None
+                there_too = judged.nonzero()[:, 0][-len(there) :]
+                assert torch.equal(whole.targets[seed, row, there], split.targets[seed, row, there_too])
+                difference = (of_whole[seed, row, there] - of_split[seed, row, there_too]).abs().max()
+                blind = name == "shift_addition" and number == 1 and not fixed
+                assert difference > 1e-3 if blind else difference < 1e-12
+    assert width == max(task.state_widths(2))
+
+
+def _transition(task: Sums, text: Any, number: int) -> Batch:
+    start = None if task.start is None else task.token(task.start)
+    index = torch.full(text.question_length.shape, number)
+    rows = transitions(text, start, task.widths(2).transition, index)
+    return batch_of(rows, loss_on_question=False)
+
+
+@EACH
+@pytest.mark.parametrize("settings", [{}, {"fixed_set": 24}, {"scratchpad": "none"}, {"row_form": "transition"}])
+def test_rows_are_drawn_and_scored_without_waiting(name: str, settings: dict[str, Any]) -> None:
+    task, training, tests = task_of(name, **settings), stream("data", 1), stream("eval")
+    assert waits(lambda: task.sample(training, 6)) == set()
+    assert waits(lambda: [*task.evaluation_batches(tests, 3, task.lengths)]) == set()
+    batch = test_of(task, 2)
+    assert batch.answer is not None
+    answer = batch.answer
+    assert waits(lambda: task.right(answer, batch)) == set()
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "said"),
+    [
+        (
+            "shift_addition",
+            {"train_digits": 5},
+            "train_digits: 5 digits do not fit; allowed: <= canvas",
+        ),
+        ("shift_addition", {"test_digits": (4, 3)}, "test_digits: .4, 3. are no ascending lengths beyond"),
+        ("shift_addition", {"test_digits": (2, 3)}, "test_digits: .2, 3. are no ascending"),
+        ("shift_addition", {"test_digits": (3, 5)}, "allowed: from 3 to canvas .4., the smallest first"),
+        (
+            "random_space_addition",
+            {"canvas": 50},
+            "canvas: its 101 cells have no numbers of two digits",
+        ),
+        ("random_space_addition", {"greedy_states": True}, "greedy_states: with temperature 0 nothing is drawn"),
+    ],
+)
+def test_what_is_refused(name: str, settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        task_of(name, **settings)
+
+
+@EACH
+def test_filler_alone_is_drawn_where_the_states_are_greedy(name: str) -> None:
+    task = task_of(name, temperature=0.5, top_k=100, greedy_states=True)
+    initial = {"random_space_addition": 6, "shift_addition": 5}[name]  # `$` and filler
+    assert task.decoding.drawn == initial and task.decoding.draws
+    assert replace(task, greedy_states=False).decoding.drawn is None

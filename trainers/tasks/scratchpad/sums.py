@@ -1,0 +1,151 @@
+"""What both additions with scratchpads share: settings, lengths and their law, and what counts as right.
+
+A model makes up some filler, so that what follows is compared with the filler that the model itself wrote.
+Shapes: S seeds, M members, B rows, G tokens of an answer.
+"""
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from trainers.config.settings import setting
+from trainers.constants import constant
+from trainers.decoding import Decoding
+from trainers.errors import Problem
+from trainers.tasks.fixed_set import Draws
+from trainers.tasks.scratchpad.layout import ScratchpadBatch
+from trainers.tasks.scratchpad.operands import (
+    CHARACTERS,
+    END,
+    FILLER,
+    NOWHERE,
+    OPERAND_SITES,
+    PAD,
+    STOP,
+    TOKEN,
+    Operands,
+    operands,
+)
+from trainers.tasks.scratchpad.scratchpad_task import NONE, ScratchpadTask
+from trainers.tasks.scratchpad.text import Text
+
+
+@dataclass(frozen=True)
+class SumBatch(ScratchpadBatch):
+    """source: (S, B, G), which token of an answer each token repeats: itself where it is filler, NOWHERE where none."""
+
+    source: Tensor | None = None
+
+
+class Sums(ScratchpadTask):
+    """Two numbers of equally many digits in a canvas; out, the states of their addition, the last with the sum.
+
+    Length is the number of digits of each number. Training has s digits with a probability proportional to s.
+    """
+
+    canvas: int = setting(30, low=1, help="most digits that a number can have")
+    train_digits: int = setting(10, low=1, help="trained on numbers of up to so many digits")
+    test_digits: tuple[int, ...] = setting(tuple(range(12, 31, 2)), low=1, help="digits of longer test numbers")
+    greedy_states: bool = setting(False, help="draw the filler alone, and take the likeliest states; not in the paper")
+
+    @abstractmethod
+    def written(self, numbers: Operands, draws: Draws, site: int, longest: int) -> Text:
+        """The text of given numbers; where they stand, and filler, come from `draws` at two sites from `site` on."""
+
+    @abstractmethod
+    def sources(self, longest: int) -> tuple[int, ...]:
+        """Which token of the answer to numbers of `longest` digits each token repeats."""
+
+    @property
+    @abstractmethod
+    def filler_width(self) -> int:
+        """How many tokens of the answer come before the first one that says anything: `$` and filler."""
+
+    def cross_checks(self) -> Iterator[Problem]:
+        """Problems with numbers that do not fit, test lengths out of order, and filler where nothing is drawn."""
+        yield from super().cross_checks()
+        if self.train_digits > self.canvas:
+            message, allowed = f"{self.train_digits} digits do not fit", f"<= canvas ({self.canvas})"
+            yield Problem(key="train_digits", given=self.train_digits, message=message, allowed=allowed)
+        elif list(self.test_digits) != sorted({*self.test_digits} & {*range(self.train_digits + 1, self.canvas + 1)}):
+            given = list(self.test_digits)
+            message = f"{given} are no ascending lengths beyond the trained ones that fit"
+            allowed = f"from {self.train_digits + 1} to canvas ({self.canvas}), the smallest first"
+            yield Problem(key="test_digits", given=given, message=message, allowed=allowed)
+        if self.greedy_states and not self.temperature:
+            message, allowed = "with temperature 0 nothing is drawn", "false, or a temperature above 0"
+            yield Problem(key="greedy_states", given=True, message=message, allowed=allowed)
+
+    @property
+    def vocabulary(self) -> tuple[str, ...]:
+        """All characters."""
+        return CHARACTERS
+
+    @property
+    def trained_lengths(self) -> tuple[int, ...]:
+        """1 to train_digits."""
+        return tuple(range(1, self.train_digits + 1))
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """The trained ones and those of the tests."""
+        return (*self.trained_lengths, *self.test_digits)
+
+    @property
+    def judged(self) -> tuple[str, ...]:
+        """The metrics of what a model writes.
+
+        exact_match: all of it is right, given the filler that it made up itself. sum: the end mark is where it should
+        be, and before it stands the sum, whatever the states are.
+        """
+        return ("exact_match", "sum")
+
+    @property
+    def headline(self) -> tuple[str, ...]:
+        """The metrics worth a chart, first the one of the paper."""
+        return ("sum", "exact_match", "state_accuracy")
+
+    @property
+    def decoding(self) -> Decoding:
+        """How models write."""
+        return replace(super().decoding, drawn=self.filler_width if self.greedy_states else None)
+
+    def weight_of(self, length: int) -> int:
+        """Proportional to the length."""
+        return length
+
+    def text(self, draws: Draws, site: int, length_SB: Tensor, longest: int) -> Text:
+        """Rows of these lengths. What is drawn for a row does not depend on the longest row beside it."""
+        return self.written(operands(draws, site, length_SB, self.canvas), draws, site + OPERAND_SITES, longest)
+
+    def test_of(self, text: Text, length: int) -> SumBatch:
+        """The batch of a test of one length."""
+        batch = super().test_of(text, length)
+        assert batch.answer is not None
+        sources = () if self.scratchpad == NONE else self.sources(length)
+        sources = (*sources, *[NOWHERE] * (batch.answer.shape[-1] - len(sources)))
+        return SumBatch(**vars(batch), source=constant(sources, batch.answer.device).expand(batch.answer.shape))
+
+    def right(self, written_MBG: Tensor, batch: ScratchpadBatch) -> dict[str, Tensor]:
+        """Whether each row is right by each metric of `judged`, (M, B)."""
+        assert isinstance(batch, SumBatch) and batch.answer is not None and batch.source is not None
+        answer, source = batch.answer, batch.source
+        copied = (source != NOWHERE) & (answer != TOKEN[PAD])
+        fillers = tuple(token in FILLER for token in range(len(CHARACTERS)))
+        filler = constant(fillers, answer.device, torch.bool)[written_MBG]
+        as_before = filler & (written_MBG == torch.gather(written_MBG, -1, source.clamp(min=0)))
+        exact = torch.where(copied, as_before, written_MBG == answer).all(dim=-1)
+        return {"exact_match": exact, "sum": exact if self.scratchpad == NONE else self._sum_right(written_MBG, answer)}
+
+    def _sum_right(self, written_MBG: Tensor, answer_MBG: Tensor) -> Tensor:
+        """Whether the end mark is in its place, and the last canvas + 2 tokens before begin with the sum and `$`."""
+        end = (answer_MBG == TOKEN[END]).long().argmax(dim=-1, keepdim=True)
+        last = end - torch.arange(self.canvas + 2, 0, -1, device=end.device)
+        written, answer = (torch.gather(of, -1, last) for of in (written_MBG, answer_MBG))
+        stop = answer == TOKEN[STOP]
+        number = stop.cumsum(dim=-1) - stop.long() == 0  # the digits, and the first `$`
+        ends = torch.gather(written_MBG, -1, end)[..., 0] == TOKEN[END]
+        return ends & ((written == answer) | ~number).all(dim=-1)
