@@ -10,7 +10,7 @@ from trainers.config.member import MemberConfig
 from trainers.errors import ConfigError
 from trainers.evaluate import evaluate
 from trainers.forward import Forward
-from trainers.models.attention import attention_weights
+from trainers.models.attention import _fused, attention_weights
 from trainers.pack import Pack, State
 from trainers.positions.alibi import Alibi
 from trainers.positions.cope import Cope
@@ -137,6 +137,27 @@ def test_products_are_those_of_rounded_factors_whose_sums_are_rounded() -> None:
     with computing("bfloat16", "cpu"):
         found = product(one, other)
     assert found.dtype == torch.bfloat16 and torch.equal(found, exact.float().bfloat16())
+
+
+def test_a_product_does_not_depend_on_its_place_in_a_batch() -> None:
+    """Those of torch do: its CPU kernel for bfloat16 is another one for few and small matrices."""
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(40):
+        one, other = (torch.randn(64, *shape, generator=generator) for shape in ((8, 60), (60, 8)))
+        with computing("bfloat16", "cpu"):
+            together = product(one, other)
+            assert all(torch.equal(product(one[i : i + 1], other[i : i + 1])[0], together[i]) for i in range(64))
+
+
+def test_the_softmax_and_the_fused_kernel_sum_in_float32() -> None:
+    q, k, v = torch.randn(3, 2, 3, 2, 40, 4, generator=torch.Generator().manual_seed(1)).bfloat16()
+    context = layer_of(q, {}, True, k=k, v=v)
+    with computing("bfloat16", "cpu"):
+        weights, fused = attention_weights(context, None), _fused(context)
+    assert weights.dtype == torch.float32 and fused.dtype == torch.bfloat16
+    torch.testing.assert_close(weights.sum(dim=-1), torch.ones(2, 3, 2, 40), rtol=1e-6, atol=0)
+    exact = torch.nn.functional.scaled_dot_product_attention(q.double(), k.double(), v.double(), is_causal=True)
+    assert (fused == exact.bfloat16()).float().mean() > 0.99
 
 
 @pytest.mark.parametrize(
