@@ -1,0 +1,1 @@
+"""The inductive scratchpad (arXiv:2406.06467)."""

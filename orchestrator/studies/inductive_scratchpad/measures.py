@@ -1,0 +1,57 @@
+"""What the claims about scratchpads share: arms by scratchpad, seeds that learned, exact matches by length."""
+
+import math
+from collections.abc import Sequence
+
+import pandas as pd
+
+from orchestrator.studies.measures import Effect, Sweep, paired_effect
+
+EXACT = "exact_match"
+LEARNED = 0.9  # the least exact match at every trained length of a seed that has learned the task
+INDUCTIVE, FULL, OFFSETS, NONE = "inductive", "full", "full, random offsets", "none"
+
+
+def arms(sweep: Sweep) -> dict[str, str]:
+    """The configurations by their scratchpad."""
+    found = {}
+    for config_id, configuration in sweep.state.configurations.items():
+        task = configuration.resolved["task"]
+        found[task["scratchpad"] + (", random offsets" if task.get("random_offsets") else "")] = config_id
+    return found
+
+
+def trained(sweep: Sweep) -> tuple[int, ...]:
+    """The trained lengths that were evaluated."""
+    return tuple(length for length in sweep.trained if length in sweep.lengths)
+
+
+def beyond(sweep: Sweep) -> tuple[int, ...]:
+    """The evaluated lengths that are longer than every trained one."""
+    return tuple(length for length in sweep.lengths if length > max(sweep.trained))
+
+
+def matches(sweep: Sweep, name: str, lengths: Sequence[int], metric: str = EXACT, reduce: str = "mean") -> pd.DataFrame:
+    """One row per seed of a configuration: `value`, the metric reduced over lengths."""
+    table = sweep.members(metric, "raw", lengths, reduce=reduce)
+    return table[table["config_id"] == name]
+
+
+def learned(sweep: Sweep, name: str, metric: str = EXACT) -> set[int]:
+    """The seeds that are right at every trained length in a share of at least LEARNED."""
+    rows = matches(sweep, name, trained(sweep), metric, reduce="min")
+    return set(rows.loc[rows["value"] >= LEARNED, "seed"].tolist())
+
+
+def seeds(sweep: Sweep, name: str) -> list[int]:
+    """Every seed of a configuration."""
+    return list(sweep.state.configurations[name].members)
+
+
+def difference(sweep: Sweep, first: str, second: str, lengths: Sequence[int], metric: str = EXACT) -> Effect:
+    """The metric of `first` minus that of `second`, seed by seed, over the seeds that learned with both."""
+    both = learned(sweep, first) & learned(sweep, second)
+    one, other = (matches(sweep, name, lengths, metric) for name in (first, second))
+    if not both:
+        return Effect(value=math.nan, low=math.nan, high=math.nan, n=0, unit="seeds")
+    return paired_effect(one[one["seed"].isin(both)], other[other["seed"].isin(both)], on=("seed",))

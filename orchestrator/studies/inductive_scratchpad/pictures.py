@@ -1,0 +1,35 @@
+"""The figures of the inductive scratchpad: exact match by length, every seed drawn (Fig. 5 of the paper)."""
+
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from orchestrator.studies.inductive_scratchpad.measures import EXACT, arms
+from orchestrator.studies.measures import Sweep
+from orchestrator.studies.pictures import COLOURS, bundle, panels_of, save_all, shade
+
+
+def draw_all(sweeps: dict[str, Sweep], folder: Path) -> dict[str, Path]:
+    """Draw the figure of each claim into `folder`; its letter to its path."""
+    drawings = {
+        "I4": ("parity", lambda: by_length(sweeps["fig5a_parity_cpu"], "bits", (EXACT,))),
+        "I3": ("cycles", lambda: by_length(sweeps["fig4_cycles_ood_cpu"], "steps", (EXACT, "label"))),
+    }
+    return save_all(drawings, folder, "inductive_scratchpad")
+
+
+def by_length(sweep: Sweep, what: str, metrics: tuple[str, ...]) -> Figure:
+    """Shares of rows that are right against length, a panel for each metric, a line for each scratchpad."""
+    figure, panels = panels_of(len(metrics), sharey=True)
+    for axes, metric in zip(panels, metrics, strict=True):
+        for colour, (name, config_id) in zip(COLOURS, arms(sweep).items(), strict=False):
+            bundle(axes, sweep.curve(metric, "raw", [config_id]), colour, name)
+        axes.set_ylim(-0.02, 1.02)
+        axes.set_xticks(sweep.lengths)
+        shade(axes, sweep.trained, facecolor="#E6E9ED")
+        axes.set_xlabel(what)
+        axes.set_title("whole output right" if metric == EXACT else f"{metric} right", fontsize=9)
+    panels[0].set_ylabel("share of rows")
+    panels[0].legend(frameon=False, fontsize=8)
+    figure.suptitle(f"{sweep.name}: median over seeds, every seed thin", fontsize=10)
+    return figure
