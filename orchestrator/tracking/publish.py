@@ -41,9 +41,9 @@ def publish(
 
     `uri` and `experiment` default to the sweep file's `tracking` section, then to SQLite beside the sweep and to the
     study. `artifacts` makes figures and report where they are to be uploaded. `sweep_files=False` leaves what is made
-    from all configurations (comparison, report, curves.parquet, figures of the first) to a later call; `summarised` spares making the summary
-    of the sweep again; `told` is called with how many configurations are sent, and of how many. Raises TrackingError
-    when MLflow cannot be reached or refuses, and what reading the sweep raises.
+    from all configurations (comparison, report, curves.parquet, figures of the first ones) to a later call;
+    `summarised` spares making the summary of the sweep again; `told` is called with how many configurations are sent,
+    and of how many. Raises TrackingError when MLflow cannot be reached or refuses, and what reading the sweep raises.
     """
     folder = Path(folder)
     records = read_records(folder)
