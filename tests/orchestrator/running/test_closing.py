@@ -31,7 +31,7 @@ TRACKED = ("--set", "tracking.enabled=true", "--set", "resources.scheduler=local
 
 
 def test_the_end_is_that_of_a_sweep_that_draws_by_itself(lengthwise, tiny, tmp_path):
-    done = lengthwise.process("run", tiny, "--storage", tmp_path, *TRACKED)
+    done = lengthwise.process("run", tiny, "--storage", tmp_path, *TRACKED, FIGURES="drawn")
     assert done.returncode == 0, done.stderr
     folder = tmp_path / "tiny"
     said = done.stdout
