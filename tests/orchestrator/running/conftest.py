@@ -306,7 +306,10 @@ def left_alone(tmp_path_factory: pytest.TempPathFactory, blank_figure: Callable[
 
     @cache
     def run() -> Path:
-        lengthwise, folder = CommandLine(tmp_path_factory.mktemp("home"), blank_figure), tmp_path_factory.mktemp("alone")
+        lengthwise, folder = (
+            CommandLine(tmp_path_factory.mktemp("home"), blank_figure),
+            tmp_path_factory.mktemp("alone"),
+        )
         done = lengthwise(*LongSweep(folder, run).words("uninterrupted"))
         assert done.returncode == 0, done.stderr
         return folder / "uninterrupted"
