@@ -105,16 +105,17 @@ def _publish(
         stamps.append(child.digest())
         child_run = store.bring_up(child, found.get(row.config_id), sent)
         if row.complete:
-            uploads.append((child_run, partial(_configuration_files, contents, row), stamps[-1]))
+            files = partial(_configuration_files, contents, row)
+            uploads.append(partial(store.upload, child_run, files, stamps[-1]))
         if row.config_id in detailed:
-            drawn = partial(artifacts.of_configuration, contents.summary, row)
-            uploads.append((child_run, lambda _, drawn=drawn: drawn(), stamps[-1], DETAIL_TAG))
+            files = partial(_files_in_detail, contents, artifacts, row)
+            uploads.append(partial(store.upload, child_run, files, stamps[-1], DETAIL_TAG))
         completed += row.complete
         told(len(stamps), len(contents.summary.rows))
         best = (str(child_run.info.run_id), row.config_id) if row.rank == 1 else best
     store.set_view(contents.sweep_id, chart_view(contents.charts(), parent_id))
     for upload in uploads:
-        store.upload(*upload)
+        upload()
     if sweep_files:
         store.upload(run, partial(_sweep_files, contents, artifacts), parent.digest(*stamps))
     links = store.links(contents.sweep_id, parent_id, best)
@@ -130,6 +131,11 @@ def _configuration_files(contents: ContentsOfSweep, row: Row, folder: Path) -> F
     resolved = contents.state.configurations[row.config_id].resolved
     spec.write_text(yaml.safe_dump(resolved, sort_keys=False, allow_unicode=True))
     return {curves: "", spec: ""}
+
+
+def _files_in_detail(contents: ContentsOfSweep, artifacts: Artifacts, row: Row, folder: Path) -> Files:
+    """What is uploaded beside that of a configuration that is shown in detail."""
+    return artifacts.of_configuration(contents.summary, row)
 
 
 def _sweep_files(contents: ContentsOfSweep, artifacts: Artifacts, folder: Path) -> Files:
