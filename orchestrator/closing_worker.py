@@ -69,8 +69,7 @@ def _close(
     """Everything that is made of a sweep at its end."""
     state = SweepState.load(Path(folder))
     result = summary(state, read_curves(state))
-    every = [row for row in result.rows if row.complete] if tracking is not None else in_detail(result)
-    _, drawing = files.begin_to_draw(result, every, forks=cores() if tracking is not None else cores() - 1)
+    _, drawing = files.begin_to_draw(result, in_detail(result), forks=cores() if tracking is not None else cores() - 1)
     _end_with(connection)
     said = io.BytesIO()
     console = WholeConsole(file=io.TextIOWrapper(said, encoding, errors="replace", write_through=True), **look)
@@ -96,6 +95,9 @@ class _WhenDrawn:
 
     def sentences(self, result: Summary) -> list[str]:
         return artifacts.sentences(result)
+
+    def in_detail(self, result: Summary) -> list[Row]:
+        return artifacts.in_detail(result)
 
     def of_configuration(self, result: Summary, row: Row) -> dict[Path, str]:
         self._drawing.finish(self._drawn_one)

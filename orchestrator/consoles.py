@@ -1,5 +1,6 @@
 """Consoles that never crop a line: as wide as the terminal, or wide and unwrapped in a file or pipe."""
 
+import os
 import shlex
 import sys
 from collections.abc import Sequence
@@ -23,8 +24,22 @@ class WholeConsole(Console):
 
 def make_console(*, stderr: bool = False) -> Console:
     """A console on stdout or stderr."""
-    terminal = (sys.stderr if stderr else sys.stdout).isatty()
+    stream = sys.stderr if stderr else sys.stdout
+    terminal = stream is not None and stream.isatty()  # None where the shell has closed it
     return WholeConsole(stderr=stderr, width=None if terminal else WIDTH_OF_FILES)
+
+
+def open_what_is_closed() -> None:
+    """Lead standard input, output and errors to nowhere where the shell has closed them, as `>&-` does.
+
+    Otherwise the next file that is opened gets their number, and what libraries print goes into it.
+    """
+    for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free
+            setattr(sys, name, open(descriptor, "r" if descriptor == 0 else "w", closefd=False))  # noqa: SIM115
 
 
 def aligned(rows: Sequence[tuple[str, str]]) -> str:

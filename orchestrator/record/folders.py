@@ -37,13 +37,19 @@ def found_in_storage(folder: Path) -> Path:
 
 
 def no_sweep(folder: Path) -> NotASweep:
-    """What is wrong with a folder that holds no ledger, with the sweep beside it that has the nearest name."""
+    """What is wrong with a folder that holds no ledger, with the sweep beside it that has the nearest name.
+
+    Without such a sweep it says where a relative path or a name was looked for: the command may be typed elsewhere.
+    """
     said = f"holds no sweep: there is no {LEDGER_FILE} in it" if folder.is_dir() else "does not exist"
     if folder.exists() and not folder.is_dir():
         said = "is a file; a sweep is a folder"
     beside = [*sweep_folders(folder.parent), *(sweep_folders(default_storage()) if len(folder.parts) == 1 else [])]
     hint = nearest_name(folder.name, [one.name for one in beside])
     meant = next((f"; did you mean {one}?" for one in beside if one.name == hint), "")
+    if not meant and not folder.exists() and not folder.is_absolute():
+        named = f" or {default_storage().resolve()} ({STORAGE_VARIABLE} names another folder)"
+        meant = f"; it is not in {folder.resolve().parent}{named if len(folder.parts) == 1 else ''}"
     return NotASweep(f"{folder} {said}{meant}")
 
 

@@ -24,7 +24,7 @@ from orchestrator.tracking.contents import ContentsOfSweep
 from orchestrator.tracking.pages import chart_view
 from orchestrator.tracking.published import Published
 from orchestrator.tracking.sqlite_store import default_uri
-from orchestrator.tracking.store import Sent, Store, TrackingError, explained
+from orchestrator.tracking.store import DETAIL_TAG, Sent, Store, TrackingError, explained
 
 
 def publish(
@@ -41,9 +41,9 @@ def publish(
 
     `uri` and `experiment` default to the sweep file's `tracking` section, then to SQLite beside the sweep and to the
     study. `artifacts` makes figures and report where they are to be uploaded. `sweep_files=False` leaves what is made
-    from all configurations (comparison, report, curves.parquet) to a later call; `summarised` spares making the summary
-    of the sweep again; `told` is called with how many configurations are sent, and of how many. Raises TrackingError
-    when MLflow cannot be reached or refuses, and what reading the sweep raises.
+    from all configurations (comparison, report, curves.parquet, figures of the first ones) to a later call;
+    `summarised` spares making the summary of the sweep again; `told` is called with how many configurations are sent,
+    and of how many. Raises TrackingError when MLflow cannot be reached or refuses, and what reading the sweep raises.
     """
     folder = Path(folder)
     records = read_records(folder)
@@ -97,6 +97,7 @@ def _publish(
     parent = contents.parent()
     run = store.bring_up(parent, found.get(None), sent)
     parent_id = str(run.info.run_id)
+    detailed = {row.config_id for row in artifacts.in_detail(contents.summary)} if sweep_files else set()
     stamps, uploads = [], []
     completed, best = 0, None
     for row, child in contents.children():
@@ -104,28 +105,37 @@ def _publish(
         stamps.append(child.digest())
         child_run = store.bring_up(child, found.get(row.config_id), sent)
         if row.complete:
-            uploads.append((child_run, partial(_configuration_files, contents, artifacts, row), stamps[-1]))
+            files = partial(_configuration_files, contents, row)
+            uploads.append(partial(store.upload, child_run, files, stamps[-1]))
+        if row.config_id in detailed:
+            files = partial(_files_in_detail, contents, artifacts, row)
+            uploads.append(partial(store.upload, child_run, files, stamps[-1], DETAIL_TAG))
         completed += row.complete
         told(len(stamps), len(contents.summary.rows))
         best = (str(child_run.info.run_id), row.config_id) if row.rank == 1 else best
     store.set_view(contents.sweep_id, chart_view(contents.charts(), parent_id))
     for upload in uploads:
-        store.upload(*upload)
+        upload()
     if sweep_files:
         store.upload(run, partial(_sweep_files, contents, artifacts), parent.digest(*stamps))
     links = store.links(contents.sweep_id, parent_id, best)
     return Published(redact(store.uri), parent_id, links, sent.created, completed, sent.points)
 
 
-def _configuration_files(contents: ContentsOfSweep, artifacts: Artifacts, row: Row, folder: Path) -> Files:
-    """What is uploaded of a configuration; data files are written into `folder`."""
+def _configuration_files(contents: ContentsOfSweep, row: Row, folder: Path) -> Files:
+    """What is uploaded of every configuration; data files are written into `folder`."""
     curves = folder / "curves.parquet"
     mine = contents.curves[contents.curves["config_id"] == row.config_id]
     mine.astype({"config_id": "str"}).to_parquet(curves, index=False)
     spec = folder / "configuration.yaml"
     resolved = contents.state.configurations[row.config_id].resolved
     spec.write_text(yaml.safe_dump(resolved, sort_keys=False, allow_unicode=True))
-    return {curves: "", spec: "", **artifacts.of_configuration(contents.summary, row)}
+    return {curves: "", spec: ""}
+
+
+def _files_in_detail(contents: ContentsOfSweep, artifacts: Artifacts, row: Row, folder: Path) -> Files:
+    """What is uploaded beside that of a configuration that is shown in detail."""
+    return artifacts.of_configuration(contents.summary, row)
 
 
 def _sweep_files(contents: ContentsOfSweep, artifacts: Artifacts, folder: Path) -> Files:

@@ -32,7 +32,8 @@ from orchestrator.tracking.run_contents import Point, RunContents
 from orchestrator.tracking.sqlite_store import artifact_folder, initialise, sqlite_file
 
 METRICS_PER_BATCH, TEXTS_PER_BATCH, BYTES_PER_BATCH = 800, 100, 300_000  # 1,000 and 1 MB for all three of a request
-DIGEST_TAG, FILES_TAG = "lengthwise.published", "lengthwise.published_files"
+DIGEST_TAG = "lengthwise.published"
+FILES_TAG, DETAIL_TAG = "lengthwise.published_files", "lengthwise.published_detail"
 IDENTITY = (
     *("lengthwise.kind", "lengthwise.sweep", "lengthwise.sweep_id", "lengthwise.spec_hash", "lengthwise.config_id"),
     "mlflow.parentRunId",
@@ -131,17 +132,17 @@ class Store:
             self._send(run, contents, sent)
         return run
 
-    def upload(self, run: Run, files: Callable[[Path], Files], stamp: str) -> None:
-        """Send the files of a run unless its tags, as `bring_up` has returned them, bear this stamp.
+    def upload(self, run: Run, files: Callable[[Path], Files], stamp: str, tag: str = FILES_TAG) -> None:
+        """Send files of a run unless this tag of it, as `bring_up` has returned them, is the stamp.
 
         `files` may write into the folder that it is given, which is gone after the upload.
         """
-        if run.data.tags.get(FILES_TAG) != stamp:
+        if run.data.tags.get(tag) != stamp:
             run_id = str(run.info.run_id)
             with tempfile.TemporaryDirectory(prefix="lengthwise-") as folder:
                 for path, place in files(Path(folder)).items():
                     self.client.log_artifact(run_id, str(path), place or None)
-            self.client.set_tag(run_id, FILES_TAG, stamp)
+            self.client.set_tag(run_id, tag, stamp)
 
     def _send(self, run: Run, contents: RunContents, sent: Sent) -> None:
         """Parameters, points and tags that are not there yet; the digest last, when all of them are."""

@@ -133,9 +133,11 @@ def test_a_sweep_and_its_confirmation_are_published_under_their_names(tmp_path: 
         )
         by_name = {run.data.tags["lengthwise.config_id"]: run for run in children}
         assert set(by_name) == set(state.configurations)
+        in_detail = {row.config_id for row in artifacts.in_detail(summary(state))}
+        assert in_detail
         for config_id, run in by_name.items():
             files = {file.path for file in client.list_artifacts(run.info.run_id, "figures")}
-            assert f"figures/configuration-{config_id}.png" in files
+            assert files == ({f"figures/configuration-{config_id}.png"} if config_id in in_detail else set())
             assert run.data.metrics["score"] == pytest.approx(state.configurations[config_id].score)
         again = publish(folder, uri, artifacts=artifacts)
         assert (again.created, again.points) == (0, 0)

@@ -1,6 +1,8 @@
 """Small members to train, and a reporter that remembers what it was told."""
 
+import multiprocessing
 from collections.abc import Callable
+from multiprocessing.context import ForkServerContext
 from typing import Any
 
 import pytest
@@ -13,6 +15,14 @@ from trainers.results import Evaluation, Progress
 @pytest.fixture(autouse=True)
 def _one_thread() -> None:
     torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def processes() -> ForkServerContext:
+    """Makes processes that have imported the engine: they are forks of one that did nothing else."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["trainers.train", "pytest", "hypothesis"])
+    return context
 
 
 class Recorder:

@@ -1,9 +1,9 @@
 """Programs that serve packs of any size, and processes that wait for each other to compile them."""
 
-import multiprocessing
 import os
 import time
 from collections.abc import Callable
+from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
 import pytest
@@ -40,8 +40,7 @@ def until(true: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-def entered(tmp_path: Path, dies: bool) -> list[str]:
-    context = multiprocessing.get_context("spawn")
+def entered(tmp_path: Path, context: ForkServerContext, dies: bool) -> list[str]:
     processes = [context.Process(target=enter, args=(str(tmp_path), first, dies and first)) for first in (True, False)]
     for process in processes:
         process.start()
@@ -51,12 +50,12 @@ def entered(tmp_path: Path, dies: bool) -> list[str]:
     return (tmp_path / "log").read_text().splitlines()
 
 
-def test_the_second_waits_for_the_first_to_compile(tmp_path) -> None:
-    assert entered(tmp_path, dies=False) == ["in True", "out", "in False", "out"]
+def test_the_second_waits_for_the_first_to_compile(tmp_path, processes) -> None:
+    assert entered(tmp_path, processes, dies=False) == ["in True", "out", "in False", "out"]
 
 
-def test_who_dies_lets_the_next_one_in(tmp_path) -> None:
-    assert entered(tmp_path, dies=True) == ["in True", "in False", "out"]
+def test_who_dies_lets_the_next_one_in(tmp_path, processes) -> None:
+    assert entered(tmp_path, processes, dies=True) == ["in True", "in False", "out"]
 
 
 def test_what_is_compiled_is_not_waited_for(tmp_path, monkeypatch) -> None:

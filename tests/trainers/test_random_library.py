@@ -1,10 +1,11 @@
 """The C library behind the random streams: equal to the torch code, made once, done without where it cannot be made."""
 
-import json
 import os
 import subprocess
-import sys
+from collections.abc import Callable
+from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -16,14 +17,6 @@ from trainers.random import Stream, library, native, reference
 
 REPOSITORY = Path(__file__).parents[2]
 seed = st.integers(-(2**63), 2**63 - 1)
-PROGRAM = """
-import json, torch
-from trainers import train
-from trainers.random import Stream, library, said
-stream = Stream(torch.tensor([3, 2**40]), "data", torch.tensor(5))
-found = [stream.bits(1, (7,)), stream.permutations(2, 3, 9, 4), stream.permutations(3, 2, 30, 20)]
-print(json.dumps({"found": [one.tolist() for one in found], "c": library.available(), "said": said()}))
-"""
 
 
 @pytest.fixture(autouse=True)
@@ -85,22 +78,36 @@ def test_a_gradient_and_a_compiler_see_an_operator() -> None:
     assert "lengthwise.words" in graphs[0].code and "lengthwise.sequential" in graphs[0].code
 
 
-def drawn(cache: Path, **environment: str) -> dict:
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
-        check=True,
-        capture_output=True,
-        text=True,
-        env=surroundings(cache, environment),
-    )
-    return json.loads(done.stdout)
+def draw(answers: Connection, environment: dict[str, str]) -> None:
+    """In a process of its own, in which nothing has been drawn."""
+    os.environ.clear()
+    os.environ.update(environment)
+    stream = Stream(torch.tensor([3, 2**40]), "data", torch.tensor(5))
+    found = [stream.bits(1, (7,)), stream.permutations(2, 3, 9, 4), stream.permutations(3, 2, 30, 20)]
+    answers.send({"found": [one.tolist() for one in found], "c": library.available(), "said": library.said()})
 
 
-def surroundings(cache: Path, environment: dict[str, str]) -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(REPOSITORY), "XDG_CACHE_HOME": str(cache), **environment}
+@pytest.fixture
+def begun(processes) -> Callable[..., Connection]:
+    """Begins `draw` with a cache folder; where its answer comes."""
+
+    def begin(cache: Path, **environment: str) -> Connection:
+        mine, theirs = processes.Pipe()
+        processes.Process(
+            target=draw, args=(theirs, {**os.environ, "XDG_CACHE_HOME": str(cache), **environment})
+        ).start()
+        theirs.close()
+        return mine
+
+    return begin
 
 
-def test_without_a_compiler_the_torch_code_draws_the_same_and_says_what_is_lost(tmp_path) -> None:
+@pytest.fixture
+def drawn(begun) -> Callable[..., dict[str, Any]]:
+    return lambda cache, **environment: begun(cache, **environment).recv()
+
+
+def test_without_a_compiler_the_torch_code_draws_the_same_and_says_what_is_lost(tmp_path, drawn) -> None:
     with_c = drawn(tmp_path)
     for command, why in [("/bin/false", "cannot compile draws.c"), ("no-such-compiler", "no C compiler is found")]:
         without = drawn(tmp_path / "other", CC=command)
@@ -116,14 +123,13 @@ def test_a_run_says_once_that_there_is_no_library(member, recorder, monkeypatch)
     assert len(recorder.notices) == 1 and "no C compiler is found" in recorder.notices[0]
 
 
-def test_processes_that_make_it_at_once_leave_one_whole_library(tmp_path) -> None:
-    command = [sys.executable, "-c", PROGRAM]
-    started = [subprocess.Popen(command, stdout=subprocess.PIPE, env=surroundings(tmp_path, {})) for _ in range(3)]
-    assert all(json.loads(one.communicate()[0])["c"] for one in started)
+def test_processes_that_make_it_at_once_leave_one_whole_library(tmp_path, begun) -> None:
+    started = [begun(tmp_path) for _ in range(3)]
+    assert all(one.recv()["c"] for one in started)
     assert [path.suffix for path in (tmp_path / "lengthwise" / "native").iterdir()] == [".so"]
 
 
-def test_a_home_that_cannot_be_written_costs_only_the_making(tmp_path) -> None:
+def test_a_home_that_cannot_be_written_costs_only_the_making(tmp_path, drawn) -> None:
     (tmp_path / "file").write_text("")  # a folder cannot be made below it, whoever asks
     assert drawn(tmp_path / "file")["c"]
 
@@ -145,7 +151,7 @@ def test_what_cannot_be_read_of_a_compiler_is_no_crash(command, monkeypatch) -> 
     assert "is no command" in str(library.said()) or "cannot compile" in str(library._outcome.why)
 
 
-def test_a_library_that_is_damaged_or_draws_other_numbers_is_not_used(tmp_path) -> None:
+def test_a_library_that_is_damaged_or_draws_other_numbers_is_not_used(tmp_path, drawn) -> None:
     drawn(tmp_path)
     (kept,) = (tmp_path / "lengthwise" / "native").iterdir()
     kept.write_bytes(b"no library")

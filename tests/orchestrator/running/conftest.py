@@ -1,7 +1,9 @@
 """Tiny sweeps: as files, played in this process, and run by the command line here or in processes of their own."""
 
+import inspect
 import io
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,7 +12,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr, redirect_stdout
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -158,11 +160,46 @@ def in_packs(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[str, int], 
     return put
 
 
+LEAVING_BLANK = '''"""Imported by every Python that finds it: the figures of lengthwise are left blank."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+
+{blank}
+
+class Finder:
+    """Puts `blank` in the place of `save` when orchestrator.figures.drawing is imported."""
+
+    def find_spec(self, name, path=None, target=None):
+        if name != "orchestrator.figures.drawing":
+            return None
+        sys.meta_path.remove(self)
+        found = importlib.util.find_spec(name)
+        execute = found.loader.exec_module
+
+        def execute_and_replace(module):
+            execute(module)
+            globals()["Image"] = module.Image
+            module.save = blank
+
+        found.loader.exec_module = execute_and_replace
+        return found
+
+
+if os.environ.get("FIGURES") != "drawn":
+    sys.meta_path.insert(0, Finder())
+'''
+
+
 class CommandLine:
     """`lengthwise` with a home folder of its own: called, it runs in this process; `start` and `process` begin another.
 
     Sweeps of `tiny` run inline; what is about Ray says `--set resources.scheduler=ray` and runs in another process.
-    What is called here leaves figures blank: drawing them takes longer than all the rest of a tiny sweep.
+    Figures are left blank, unless a process is begun with FIGURES="drawn": drawing them takes longer than all the rest
+    of a tiny sweep.
     """
 
     def __init__(self, home: Path, save: Callable[..., Path]) -> None:
@@ -170,15 +207,19 @@ class CommandLine:
         self.environment = {
             key: value for key, value in os.environ.items() if not key.startswith(("RAY_", "LENGTHWISE_"))
         }
-        self.environment |= {"HOME": str(home), "PYTHONUNBUFFERED": "1", "COLUMNS": "160"}
+        blank = home / "blank"
+        blank.mkdir()
+        (blank / "sitecustomize.py").write_text(LEAVING_BLANK.replace("{blank}", inspect.getsource(save)))
+        path = os.pathsep.join([str(blank), *filter(None, [os.environ.get("PYTHONPATH")])])
+        self.environment |= {"HOME": str(home), "PYTHONUNBUFFERED": "1", "COLUMNS": "160", "PYTHONPATH": path}
         self._started: list[subprocess.Popen[str]] = []
 
-    def __call__(self, *arguments: Any) -> subprocess.CompletedProcess[str]:
+    def __call__(self, *arguments: Any, cwd: Path = REPOSITORY) -> subprocess.CompletedProcess[str]:
         """Run a verb to its end, here."""
         words = ["lengthwise", *map(str, arguments)]
         out, err = io.StringIO(), io.StringIO()
         with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
-            patch.chdir(REPOSITORY)
+            patch.chdir(cwd)
             patch.setattr(sys, "argv", words)
             patch.setattr(drawing, "save", self._save)
             for key in set(os.environ) - set(self.environment):
@@ -233,10 +274,10 @@ def lengthwise(tmp_path_factory: pytest.TempPathFactory, blank_figure: Callable[
 class LongSweep:
     """A sweep long enough to be killed in: 4 packs of 2 members, 3 evaluations each; and the same one left alone."""
 
-    settings = ("training.steps=1200", "evaluation.every=400", "resources.pack=2", "resources.checkpoint_steps=150")
+    settings = ("training.steps=900", "evaluation.every=300", "resources.pack=2", "resources.checkpoint_steps=150")
 
-    def __init__(self, lengthwise: CommandLine, storage: Path) -> None:
-        self.storage, self._lengthwise = storage, lengthwise
+    def __init__(self, storage: Path, left_alone: Callable[[], Path]) -> None:
+        self.storage, self._left_alone = storage, left_alone
         self.file = storage / "tiny.yaml"
         self.file.write_text(TINY)
 
@@ -247,9 +288,7 @@ class LongSweep:
 
     @cached_property
     def uninterrupted(self) -> Path:
-        done = self._lengthwise(*self.words("uninterrupted"))
-        assert done.returncode == 0, done.stderr
-        return self.storage / "uninterrupted"
+        return Path(shutil.copytree(self._left_alone(), self.storage / "uninterrupted"))
 
     def ended_as_if_left_alone(self, folder: Path, ends: int = 4) -> None:
         """The curves are those of the sweep that was left alone, and nothing is in the ledger twice."""
@@ -261,9 +300,26 @@ class LongSweep:
         assert not SweepState.load(folder).conflicts
 
 
+@pytest.fixture(scope="session")
+def left_alone(tmp_path_factory: pytest.TempPathFactory, blank_figure: Callable[..., Path]) -> Callable[[], Path]:
+    """The long sweep that nobody disturbs, run once for all modules that ask."""
+
+    @cache
+    def run() -> Path:
+        lengthwise, folder = (
+            CommandLine(tmp_path_factory.mktemp("home"), blank_figure),
+            tmp_path_factory.mktemp("alone"),
+        )
+        done = lengthwise(*LongSweep(folder, run).words("uninterrupted"))
+        assert done.returncode == 0, done.stderr
+        return folder / "uninterrupted"
+
+    return run
+
+
 @pytest.fixture(scope="module")
-def long_sweep(lengthwise: CommandLine, tmp_path_factory: pytest.TempPathFactory) -> LongSweep:
-    return LongSweep(lengthwise, tmp_path_factory.mktemp("sweeps"))
+def long_sweep(left_alone: Callable[[], Path], tmp_path_factory: pytest.TempPathFactory) -> LongSweep:
+    return LongSweep(tmp_path_factory.mktemp("sweeps"), left_alone)
 
 
 def wait_for(condition: Callable[[], Any], process: subprocess.Popen[str] | None = None) -> Any:

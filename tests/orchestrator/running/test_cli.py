@@ -1,6 +1,7 @@
 """The command line as a person meets it: one message for what is wrong, nothing written, quick help, extremes."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -98,7 +99,9 @@ def test_list_and_schema(lengthwise, tmp_path):
     listed = lengthwise("list").stdout
     for text in ("task set_complement", "model attention_only", "average bema", "schedule constant", "vocabulary"):
         assert text in listed
-    assert "    target: next move, or the whole distribution (sampled, soft; default 'sampled')" in listed
+    assert "    target: next move, or the whole distribution (sampled, soft; default sampled)" in listed
+    assert "default null)" in listed and "default [100, 150, 200, 250, 300])" in listed and "default false)" in listed
+    assert not [line for line in listed.splitlines() if re.search(r"; default .*['(]|\b(None|True|False)\b", line)]
     assert "an integer >= 1; default" in listed and "total_variation (minimize)" in listed
     assert "model attention_only" not in lengthwise("list", "task").stdout
     assert json.loads(lengthwise("schema").stdout)["properties"]["seeds"]
@@ -355,7 +358,19 @@ def test_a_sweep_of_the_storage_folder_is_found_by_its_name(lengthwise, tiny, tm
     wrong = lengthwise("status", "tinny")
     assert (wrong.returncode, wrong.stderr) == (2, f"tinny does not exist; did you mean {storage / 'tiny'}?\n")
     wrong = lengthwise("status", "sweeps/nope")
-    assert (wrong.returncode, wrong.stderr) == (2, "sweeps/nope does not exist\n")
+    here = Path(__file__).parents[3]
+    assert (wrong.returncode, wrong.stderr) == (2, f"sweeps/nope does not exist; it is not in {here / 'sweeps'}\n")
+    for verb in (("report", "other"), ("compare", "other", "0", "1")):
+        wrong = lengthwise(*verb)
+        where = f"it is not in {here} or {storage} (LENGTHWISE_STORAGE names another folder)"
+        assert (wrong.returncode, wrong.stderr) == (2, f"other does not exist; {where}\n")
+
+
+def test_a_closed_output_is_no_fault_and_gets_into_no_file(lengthwise, tmp_path):
+    written = tmp_path / "schema.json"
+    line = f'exec "{sys.executable}" -m orchestrator schema --output "{written}" <&- >&- 2>&-'
+    subprocess.run(["sh", "-c", line], env=lengthwise.environment, cwd=Path(__file__).parents[3], check=True)
+    assert written.read_text() == lengthwise("schema").stdout
 
 
 def test_validate_tries_a_sweep_and_shows_the_lines_of_a_fault(lengthwise, study, own_code_forgotten):

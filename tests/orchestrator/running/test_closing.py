@@ -20,7 +20,7 @@ from orchestrator.errors import LengthwiseError
 from orchestrator.figures.drawing import Drawing, drawn_digest
 from orchestrator.figures.side_by_side import SideBySide
 from orchestrator.record.state import SweepState
-from orchestrator.report.files import write_report
+from orchestrator.report.files import read_summary, write_report
 from orchestrator.running.host import Forks
 from search_spaces import load_sweep
 from tests.orchestrator.running.test_local import hosts
@@ -31,7 +31,7 @@ TRACKED = ("--set", "tracking.enabled=true", "--set", "resources.scheduler=local
 
 
 def test_the_end_is_that_of_a_sweep_that_draws_by_itself(lengthwise, tiny, tmp_path):
-    done = lengthwise.process("run", tiny, "--storage", tmp_path, *TRACKED)
+    done = lengthwise.process("run", tiny, "--storage", tmp_path, *TRACKED, FIGURES="drawn")
     assert done.returncode == 0, done.stderr
     folder = tmp_path / "tiny"
     said = done.stdout
@@ -39,7 +39,9 @@ def test_the_end_is_that_of_a_sweep_that_draws_by_itself(lengthwise, tiny, tmp_p
     (published,) = SweepState.load(folder).publishes
     assert published["ok"] and published["uri"].endswith("mlflow.db")
     figures = {path.name: path.read_bytes() for path in (folder / "figures").iterdir()}
-    assert len([name for name in figures if name.startswith("configuration-")]) == 4
+    in_detail = [row.config_id for row in read_summary(folder).rows[:3]]
+    drawn = {name for name in figures if name.startswith("configuration-")}
+    assert drawn == {f"configuration-{config_id}.png" for config_id in in_detail}  # of four
     assert (folder / "curves.parquet").exists()
     page = (folder / "report.html").read_bytes()
     for path in folder.glob("figures/*"):

@@ -81,12 +81,14 @@ def test_the_copy_serves_where_the_module_is_gone_and_that_is_accepted(
     assert "is no longer in" in accepted.stdout and SweepState.load(folder).ended == "complete"
 
 
-def test_a_wrong_setting_of_ones_own_task_is_named_as_that_of_a_shipped_one(lengthwise, study: Path) -> None:
-    wrong = lengthwise.process(
+def test_a_wrong_setting_of_ones_own_task_is_named_as_that_of_a_shipped_one(
+    lengthwise, study: Path, own_code_forgotten: None
+) -> None:
+    wrong = lengthwise(
         "validate", study / "own.yaml", "--set", "task.vocabulary=5", "--set", "task.vocabluary=9", cwd=study
     )
     assert wrong.returncode == 2 and "did you mean vocabulary?" in wrong.stderr, wrong.stderr
-    listed = lengthwise.process("list", "task", "--import", "my_tasks", cwd=study)
+    listed = lengthwise("list", "task", "--import", "my_tasks", cwd=study)
     assert "task my_complement: Set complement with a vocabulary of its own." in listed.stdout, listed.stderr
 
 

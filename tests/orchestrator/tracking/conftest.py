@@ -27,13 +27,19 @@ DRAWS = [{"training.learning_rate": 10.0**-k, "training.batch_size": 16 * k} for
 
 
 class Handed:
-    """Artifacts of a few bytes each; remembers what was asked for: a configuration by its number, the sweep as -1."""
+    """Artifacts of a few bytes each; remembers what was asked for: a configuration by its number, the sweep as -1.
+
+    The first two configurations are shown in detail.
+    """
 
     def __init__(self) -> None:
         self.asked: list[int] = []
 
     def sentences(self, result: Summary) -> list[str]:
         return [f"{result.name} is *well*."]
+
+    def in_detail(self, result: Summary) -> list[Row]:
+        return [row for row in result.rows if row.complete][:2]
 
     def of_configuration(self, result: Summary, row: Row) -> dict[Path, str]:
         self.asked.append(row.number)

@@ -22,8 +22,8 @@ POSITIONS = {
 }
 
 
-def pack_of(member, position, seeds: tuple[int, ...]) -> Pack:
-    model = {"name": "decoder", "layers": 2, "width": 8, "heads": 2, "dropout": 0.1, "position": position}
+def pack_of(member, position, seeds: tuple[int, ...], layers: int = 2) -> Pack:
+    model = {"name": "decoder", "layers": layers, "width": 8, "heads": 2, "dropout": 0.1, "position": position}
     draw = random.Random(5)
     rates = {seed: 10 ** draw.uniform(-3, -2) for seed in range(10)}
     return Pack([member(seed, model=model, training__learning_rate=rates[seed]) for seed in seeds], CPU)
@@ -45,7 +45,7 @@ def test_a_member_is_alone_what_it_is_in_a_pack_and_nothing_waits(member, positi
 
 @pytest.mark.parametrize("name", ["cope", "randomized"])  # the others are in a step with every hook
 def test_a_step_is_one_program(member, name: str) -> None:
-    pack = pack_of(member, POSITIONS[name], (3, 4))
+    pack = pack_of(member, POSITIONS[name], (3, 4), layers=1)
     states = [State.initial(pack), State.initial(pack)]
     batches = sampled(pack, torch.tensor(1), 4)
     torch.compile(learn, fullgraph=True, backend="eager")(pack, states[0], batches)
