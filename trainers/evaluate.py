@@ -5,7 +5,6 @@ Shapes: M members, A averages, K metrics, L lengths.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 import torch
@@ -14,9 +13,8 @@ from torch import Tensor
 
 from trainers.batch import Batch
 from trainers.constants import constant
-from trainers.evaluation_inputs import evaluation_inputs, evaluation_stream
+from trainers.evaluation_inputs import evaluation_inputs, evaluation_noise
 from trainers.forward import Forward
-from trainers.noise import Noise
 from trainers.pack import Pack, State, averaged
 from trainers.tasks.task import Distribution, Evaluated, EvaluationBatch
 
@@ -119,12 +117,10 @@ def _scores(
     index = index if pack.index_M is None else pack.index_M[index]
     batch = test.batch.of(index)
     total = batch.tokens.shape[1]
-    apart = replace(evaluation_stream(pack), name="dropout")  # of step 0, before training: not what the inputs are of
     of_task, of_model = list[Mapping[str, Tensor]](), list[Mapping[str, Tensor]]()
     for first in range(0, total, each):
         piece = batch if each >= total else batch.rows(first, min(first + each, total))
-        noise = Noise(apart, index, training=False, first=first, total=total)
-        forward = Forward(pack.model, weights, pack.form, noise)
+        forward = Forward(pack.model, weights, pack.form, evaluation_noise(pack, index, first, total))
         of_task.append(pack.task.scored(forward, piece, test.lengths))
         of_model.append(pack.model.measured(weights, piece, test.lengths, forward.recorded))
         beat()

@@ -1,10 +1,12 @@
 """What a pack is evaluated on: drawn once, and kept where it is small."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
+from trainers.noise import Noise
 from trainers.pack import Pack
 from trainers.random import Stream
 from trainers.tasks.task import EvaluationBatch
@@ -28,6 +30,12 @@ def evaluation_inputs(pack: Pack) -> Iterator[EvaluationBatch]:
         kept = [*kept, test] if size <= KEPT_BYTES else []
         yield test
     pack.kept_inputs = tuple(kept) if size <= KEPT_BYTES else None
+
+
+def evaluation_noise(pack: Pack, index_M: Tensor, first: int, total: int) -> Noise:
+    """What is random for the rows from `first` on of an evaluation batch of `total`: nothing is dropped."""
+    apart = replace(evaluation_stream(pack), name="dropout")  # of step 0, before training: not what the inputs are of
+    return Noise(apart, index_M, training=False, first=first, total=total)
 
 
 def evaluation_stream(pack: Pack) -> Stream:
