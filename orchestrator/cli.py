@@ -222,8 +222,9 @@ def attention(
 
     if figure is not None:
         check_target(figure)
-    given = {"distribution": distribution, "row": row, "seed": seed, "average": average}
-    found = attention_of(folder, configuration, length=length, **given)
+    found = attention_of(
+        folder, configuration, length=length, distribution=distribution, row=row, seed=seed, average=average
+    )
     _say(f"Attention: {draw_attention(found, figure or attention_path(folder, found))}")
 
 

@@ -207,9 +207,9 @@ class Transformer(Model):
 
     def _whole(self, weights: Mapping[str, Tensor], batch: Batch, noise: Noise | None, **more: Any) -> Pass:
         """One pass over all tokens of a batch."""
-        count = batch.tokens.shape[-1]
-        ids = self.position.place(batch.ids, tuple(batch.tokens.shape), noise)
-        return self._pass(weights, batch.tokens, 0, count, ids, noise, groups=batch.groups, **more)
+        m, b, t = batch.tokens.shape
+        ids = self.position.place(batch.ids, (m, b, t), noise)
+        return self._pass(weights, batch.tokens, 0, t, ids, noise, groups=batch.groups, **more)
 
     def _pass(
         self,
