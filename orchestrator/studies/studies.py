@@ -37,6 +37,6 @@ STUDIES = {
     for study in (
         Study(name="set_complement", write=set_complement.write_page),
         Study(name="arithmetic", write=arithmetic.write_page, full_size=("fig9_ring", "fig15_ring_m5")),
-        Study(name="threshold_attention", write=threshold_attention.write_page),
+        Study(name="threshold_attention", write=threshold_attention.write_page, apart=("multi_instruction_cpu",)),
     )
 }

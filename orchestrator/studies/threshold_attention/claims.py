@@ -27,7 +27,7 @@ def all_claims(sweeps: dict[str, Sweep]) -> list[Claim]:
     table1, many, switches, lstm = (
         sweeps[f"{name}_cpu"] for name in ("table1_ffl", "many_seeds_ffl", "ablations_ffl", "lstm_control")
     )
-    strings = [strings_claim(letter, task, sweeps[f"{name}_cpu"]) for letter, task, name in STRINGS]
+    strings = [strings_claim(letter, task, sweeps[name]) for letter, task, name in STRINGS if name in sweeps]
     text = perplexity_claim(sweeps[TEXT])
     return [better(table1, many), *strings, without_errors(many, table1, lstm), text, parts_of_it(switches)]
 

@@ -20,7 +20,7 @@ has learned of context is a few letters. Asked is whether longer windows do harm
 def perplexity_claim(sweep: Sweep) -> Claim:
     """(T3) The perplexity does not grow with the window."""
     of = arms(sweep)
-    longest, trained = windows(sweep)[-1], sweep.trained[0]
+    longest, trained = windows(sweep)[-1], windows(sweep)[0]
     corpus = open_corpus(str(sweep.resolved(of["tra"], "task.corpus")))
     pairs = by_pairs(corpus)
     window = f"windows of {longest} bytes"
@@ -44,13 +44,13 @@ def perplexity_claim(sweep: Sweep) -> Claim:
 
 
 def windows(sweep: Sweep) -> tuple[int, ...]:
-    """The windows of the test text: what is chosen is chosen on another one."""
+    """The windows of the test text, the trained one first: what is chosen is chosen on another text."""
     return next(iter(sweep.measured.values())).metrics[PERPLEXITY].lengths
 
 
 def growth(sweep: Sweep, name: str) -> pd.DataFrame:
     """One row per seed: `value`, the perplexity in the longest windows over that in the trained ones."""
-    longest, trained = (_of_seeds(sweep, name, length) for length in (windows(sweep)[-1], sweep.trained[0]))
+    longest, trained = (_of_seeds(sweep, name, length) for length in (windows(sweep)[-1], windows(sweep)[0]))
     return longest.assign(value=longest["value"].to_numpy() / trained["value"].to_numpy())
 
 
@@ -65,11 +65,11 @@ def by_pairs(corpus: Corpus) -> float:
 
 def _grows(sweep: Sweep, config_id: str, name: str, pairs: float) -> Part:
     effect: Effect = effect_of_seeds(growth(sweep, config_id)["value"])
-    trained = _of_seeds(sweep, config_id, sweep.trained[0])["value"]
+    trained = _of_seeds(sweep, config_id, windows(sweep)[0])["value"]
     better = int((trained < pairs).sum())
     return Part(
         asked=f"is the perplexity in windows of {windows(sweep)[-1]} bytes at most that in windows of "
-        f"{sweep.trained[0]} with {name}?",
+        f"{windows(sweep)[0]} with {name}?",
         effect=f"ratio {str(effect).replace('+', '')}; {better} of {len(trained)} seeds predict better than from pairs",
         answer=within(effect, most=1.0) if better == len(trained) else NOT_TESTABLE,
     )

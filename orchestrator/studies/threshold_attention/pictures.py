@@ -24,12 +24,14 @@ def draw_all(sweeps: dict[str, Sweep], folder: Path) -> dict[str, Path]:
         "A": ("ablations", lambda: read_errors(sweeps["ablations_ffl_cpu"])),
     }
     for letter, _, name in STRINGS:
-        drawings[letter] = (name, partial(by_length, sweeps[f"{name}_cpu"], RIGHT, "rows right", "symbols, up to"))
+        if name in sweeps:
+            drawn = partial(by_length, sweeps[name], RIGHT, "rows right", "symbols, up to")
+            drawings[letter] = (name.removesuffix("_cpu"), drawn)
     return save_all(drawings, folder, "threshold_attention")
 
 
 def by_length(sweep: Sweep, metric: str, measured: str, label: str) -> Figure:
-    """A metric of every arm against the length."""
+    """A metric of every arm against the length, of which the first one is trained on."""
     figure, (axes,) = panels_of(1)
     for colour, (name, config_id) in zip(COLOURS, arms(sweep).items(), strict=False):
         curves = sweep.curve(metric, "raw", [config_id]).dropna(how="all")
@@ -37,7 +39,7 @@ def by_length(sweep: Sweep, metric: str, measured: str, label: str) -> Figure:
     axes.set_xscale("log", base=2)
     axes.set_xticks(curves.index, [str(length) for length in curves.index])
     axes.minorticks_off()
-    shade(axes, sweep.trained, facecolor="#E6E9ED")
+    shade(axes, curves.index[:1], facecolor="#E6E9ED")
     axes.set_xlabel(label)
     axes.set_ylabel(measured)
     axes.legend(frameon=False, fontsize=8)

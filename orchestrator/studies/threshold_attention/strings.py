@@ -14,9 +14,9 @@ from trainers.tasks.recall.multi_instruction import INSTRUCTIONS
 
 RIGHT = "accuracy"
 STRINGS = (
-    ("T1, copying", "copying a string", "table1_copy"),
-    ("T1, induction", "what followed a symbol", "table1_induct"),
-    ("T1, instructions", "seven instructions, a substitute for the third task", "multi_instruction"),
+    ("T1, copying", "copying a string", "table1_copy_cpu"),
+    ("T1, induction", "what followed a symbol", "table1_induct_cpu"),
+    ("T1, instructions", "seven instructions, a substitute for the third task", "multi_instruction_cpu"),
 )
 
 
