@@ -45,6 +45,32 @@ def report(
 
 
 @app.command()
+def attention(
+    folder: options.SweepFolder,
+    configuration: Annotated[str, typer.Argument(metavar="CONFIGURATION", help="Number, label or config_id.")],
+    length: Annotated[int, typer.Option(help="Of the input: one that was evaluated.")],
+    distribution: Annotated[str | None, typer.Option(help="By default the one that is trained on.")] = None,
+    row: Annotated[int, typer.Option(help="Which of the inputs that were evaluated there, from 0.")] = 0,
+    seed: Annotated[int | None, typer.Option(help="By default the median one.")] = None,
+    average: Annotated[str | None, typer.Option(help="Of the weights; by default the one that is judged.")] = None,
+    figure: Annotated[
+        Path | None, typer.Option(metavar="PATH.png", help="By default below the figures of the sweep.")
+    ] = None,
+) -> None:
+    """Draw what each token of one input attends to, in every layer and head, from kept weights. Trains nothing."""
+    from orchestrator.figures.drawing import check_target
+    from orchestrator.figures.maps import attention_path, draw_attention
+    from orchestrator.results.attention_maps import attention_of
+
+    if figure is not None:
+        check_target(figure)
+    found = attention_of(
+        folder, configuration, length=length, distribution=distribution, row=row, seed=seed, average=average
+    )
+    _say(f"Attention: {draw_attention(found, figure or attention_path(folder, found))}")
+
+
+@app.command()
 def compare(
     folder: options.SweepFolder,
     first: options.Compared,

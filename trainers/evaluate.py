@@ -5,7 +5,6 @@ Shapes: M members, A averages, K metrics, L lengths.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 import torch
@@ -14,7 +13,7 @@ from torch import Tensor
 
 from trainers.batch import Batch
 from trainers.constants import constant
-from trainers.evaluation_inputs import evaluation_inputs, evaluation_stream, validation_inputs, validation_stream
+from trainers.evaluation_inputs import evaluation_inputs, noise_stream, validation_inputs, validation_stream
 from trainers.forward import Forward
 from trainers.noise import Noise
 from trainers.pack import Pack, State, averaged, weights_of
@@ -39,8 +38,7 @@ def evaluate(
     length that was not asked for, a metric that is not declared or never given, and one that two batches give at the
     same length.
     """
-    names, noise = tuple(pack.metrics), evaluation_stream(pack)
-    noise = replace(noise, name="dropout")  # of step 0, before training: not what the inputs are of
+    names, noise = tuple(pack.metrics), noise_stream(pack)
     weights = tuple(averaged(pack, state).values())
     values, filed = _curves(pack, weights, evaluation_inputs(pack), noise, names, pack.lengths, beat)
     given = {name for name, _ in filed}

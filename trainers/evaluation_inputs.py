@@ -1,6 +1,7 @@
 """What a pack is evaluated and validated on: drawn once, and kept where it is small."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -26,6 +27,11 @@ def validation_inputs(pack: Pack) -> Iterator[EvaluationBatch]:
     """What stopping and the curriculum go by, from the validation streams of the pack's seeds; kept in the same way."""
     stream = validation_stream(pack)
     return _kept(pack, stream.name, pack.task.validation_batches(stream, pack.criteria[0].samples))
+
+
+def noise_stream(pack: Pack) -> Stream:
+    """The stream of what is random in evaluation besides its inputs: of step 0, before training."""
+    return replace(evaluation_stream(pack), name="dropout")
 
 
 def evaluation_stream(pack: Pack) -> Stream:

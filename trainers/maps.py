@@ -21,6 +21,8 @@ class Map:
 
     group: what they are; maps of one group share a scale and stand side by side. title: which of the group it is.
     wanted: what the task asks for there, of the same shape. trained: where training has asked, of the same shape.
+    words: of a heat map whose rows and columns are the same things, what stands in the place of their coordinates.
+    ends: the least and the greatest value there can be, where values have no sign.
     Raises ValueError for shapes that disagree.
     """
 
@@ -33,12 +35,16 @@ class Map:
     columns: Sequence[int] = ()
     wanted: Array | None = None
     trained: Array | None = None
+    words: Sequence[str] = ()
+    ends: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         shape = (len(self.rows), len(self.columns)) if self.columns else (len(self.rows),)
         for array in (self.values, self.wanted, self.trained):
             if array is not None and array.shape != shape:
                 raise ValueError(f"a map of {self.group} has shape {array.shape} and coordinates {shape}")
+        if self.words and shape != (len(self.words), len(self.words)):
+            raise ValueError(f"a map of {self.group} has {len(self.words)} words and coordinates {shape}")
 
 
 def gram(vectors_ND: Array, *, group: str, label: str, **details: Any) -> Map:

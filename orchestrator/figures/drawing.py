@@ -23,6 +23,7 @@ from matplotlib.figure import Figure
 from matplotlib.ft2font import FT2Font
 from PIL import Image, UnidentifiedImageError
 
+from orchestrator.errors import UserError
 from orchestrator.figures.layout import arrange
 from trainers.files.atomic_file import write_whole
 
@@ -136,3 +137,13 @@ def drawn_digest(path: Path) -> str | None:
             return image.info.get("lengthwise")
     except (OSError, UnidentifiedImageError):
         return None
+
+
+def check_target(figure: Path) -> None:
+    """Raise UserError unless --figure can be drawn to this path: a .png that replaces no file but a drawing of ours."""
+    if figure.suffix != ".png":
+        raise UserError(f"--figure {figure}: is no PNG file; allowed: a name that ends with .png")
+    if figure.exists() and drawn_digest(figure) is None:
+        raise UserError(f"--figure {figure}: is there already and was not drawn by lengthwise; choose another name")
+    if not figure.parent.is_dir():
+        raise UserError(f"--figure {figure}: there is no folder {figure.parent}")

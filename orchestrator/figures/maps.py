@@ -18,6 +18,7 @@ from orchestrator.figures import drawing
 from orchestrator.figures.drawing import PALETTE, printable
 from orchestrator.record.labels import find_configuration
 from orchestrator.record.state import SweepState
+from orchestrator.results.attention_maps import MemberAttention
 from orchestrator.results.maps import MemberMaps, maps_of
 from orchestrator.results.summarise import summary
 from orchestrator.results.summary import Row, Summary
@@ -27,6 +28,7 @@ from trainers.maps import Map
 FIGURES = "figures"
 FIRST = 8  # configurations by rank that are drawn unasked
 PANELS = 6  # side by side
+MOST_WORDS = 64  # along an axis: of longer inputs the coordinates are given
 WANTED = "wanted by the task"
 
 
@@ -67,6 +69,19 @@ def draw_maps(folder: Path, configurations: Sequence[str]) -> list[str]:
     return lines
 
 
+def attention_path(folder: Path, found: MemberAttention) -> Path:
+    """Where the sweep in `folder` has the figure of what one input attends to."""
+    return folder / FIGURES / f"attention-{drawing.file_name(found.name)}.png"
+
+
+def draw_attention(found: MemberAttention, path: Path) -> Path:
+    """Draw what one input attends to, a panel for every head. Raises UserError for a path that cannot be written."""
+    try:
+        return map_figure(found.maps, path)
+    except OSError as error:
+        raise UserError(f"{path}: cannot be written: {error.strerror}") from error
+
+
 def map_figure(found: MemberMaps, path: Path) -> Path:
     """Draw maps: each group in rows of up to six panels, on one scale, what the task wants beside or in them."""
 
@@ -76,7 +91,8 @@ def map_figure(found: MemberMaps, path: Path) -> Path:
             groups.setdefault(one.group, []).append(one)
         lines = [line for group in groups.values() for line in _lines(group)]
         across = max(len(panels) for panels in lines)
-        width = min(4.6, max(2.1, 10.0 / across))
+        words = max((len(one.words) for one in found.maps.values() if len(one.words) <= MOST_WORDS), default=0)
+        width = max(min(4.6, max(2.1, 10.0 / across)), 0.095 * words)
         heights = [_height(panels[0][0], width) for panels in lines]
         figure = Figure(figsize=(max(width * across, 6.4) + 0.8, sum(heights) + 0.7), layout="constrained")
         grid = GridSpec(len(lines), across, figure=figure, height_ratios=heights)
@@ -135,7 +151,9 @@ def _height(one: Map, width: float) -> float:
 
 
 def _ends(group: Sequence[Map]) -> tuple[float, float]:
-    """The scale of a group: about zero for heat maps, of all that is shown for bars."""
+    """The scale of a group: what its maps say, else about zero for heat maps, and of all that is shown for bars."""
+    if group[0].ends is not None:
+        return group[0].ends
     shown = [array for one in group for array in (one.values, one.wanted) if array is not None]
     low, high = min(float(array.min()) for array in shown), max(float(array.max()) for array in shown)
     if group[0].values.ndim == 2:
@@ -149,7 +167,8 @@ def _panel(axes: Axes, one: Map, values: Any, title: str, ends: tuple[float, flo
     rows = [one.rows[0] - 0.5, one.rows[-1] + 0.5]
     if one.values.ndim == 2:
         extent = (one.columns[0] - 0.5, one.columns[-1] + 0.5, rows[1], rows[0])
-        look: dict[str, Any] = {"cmap": "RdBu_r", "vmin": ends[0], "vmax": ends[1], "interpolation": "nearest"}
+        colours = "RdBu_r" if one.ends is None else "Blues"
+        look: dict[str, Any] = {"cmap": colours, "vmin": ends[0], "vmax": ends[1], "interpolation": "nearest"}
         axes.imshow(values, extent=extent, aspect="auto", **look)
         if trained is not None:
             edges = _outline(trained) + np.array([one.columns[0], one.rows[0]])
@@ -157,6 +176,9 @@ def _panel(axes: Axes, one: Map, values: Any, title: str, ends: tuple[float, flo
             title += (", " if title else "") + "trained inside the line"
         axes.set_xlabel(printable(one.column_label), fontsize=8)
         axes.set_ylabel(printable(one.row_label) if first else "", fontsize=8)
+        if 0 < len(one.words) <= MOST_WORDS:
+            _name_cells(axes, one, title)
+            return
         axes.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
     else:
         if trained is not None:
@@ -177,6 +199,16 @@ def _panel(axes: Axes, one: Map, values: Any, title: str, ends: tuple[float, flo
     axes.set_title(printable(title), fontsize=8, loc="left")
 
 
+def _name_cells(axes: Axes, one: Map, title: str) -> None:
+    """Words in the place of coordinates."""
+    words = [printable(word) for word in one.words]
+    upright = max(map(len, words)) > 2
+    axes.set_xticks(list(one.columns), words, fontsize=5, rotation=90 if upright else 0)
+    axes.set_yticks(list(one.rows), words, fontsize=5)
+    axes.tick_params(length=0, pad=1)
+    axes.set_title(printable(title), fontsize=8, loc="left")
+
+
 def _outline(mask: Any) -> Any:
     """The edges of the cells (row, column) at which a mask begins or ends, as segments ((x, y), (x, y))."""
     padded = np.pad(mask, 1)
@@ -189,4 +221,5 @@ def _outline(mask: Any) -> Any:
 def _facts(one: Map) -> list[Any]:
     arrays = [None if array is None else array.tobytes() for array in (one.values, one.wanted, one.trained)]
     digests = [None if content is None else hashlib.sha256(content).hexdigest() for content in arrays]
-    return [one.group, one.title, one.row_label, list(one.rows), one.column_label, list(one.columns), digests]
+    named = [list(one.words), one.ends] if one.words or one.ends else []
+    return [one.group, one.title, one.row_label, list(one.rows), one.column_label, list(one.columns), digests, *named]

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from orchestrator.errors import UserError
 from orchestrator.figures import drawing
-from orchestrator.figures.drawing import PALETTE, drawn_digest, printable, spans_decades
+from orchestrator.figures.drawing import PALETTE, check_target, printable, spans_decades
 from orchestrator.plan import search
 from orchestrator.plan.distributions import evaluated_sets
 from orchestrator.plan.soundness import check_data, configurations_of
@@ -158,11 +158,5 @@ def _check(member: MemberConfig, lengths: str | None, figure: Path | None) -> No
             raise UserError(
                 f"{option} {given}: {member.task.name} does not measure its inputs: there are no histograms"
             )
-    if figure is None:
-        return
-    if figure.suffix != ".png":
-        raise UserError(f"--figure {figure}: is no PNG file; allowed: a name that ends with .png")
-    if figure.exists() and drawn_digest(figure) is None:
-        raise UserError(f"--figure {figure}: is there already and was not drawn by lengthwise; choose another name")
-    if not figure.parent.is_dir():
-        raise UserError(f"--figure {figure}: there is no folder {figure.parent}")
+    if figure is not None:
+        check_target(figure)

@@ -41,7 +41,15 @@ def load(folder: Path | str, configuration: str | int, seed: int, average: str =
     naming a file that is not what was written, and what reading the ledger raises.
     """
     state = SweepState.load(Path(folder))
-    found = find_configuration(state, configuration)
+    stored = stored_weights(state, find_configuration(state, configuration), seed, average)
+    try:
+        return dict(stored)
+    except WeightsError as error:
+        raise DamagedWeights(str(error)) from error
+
+
+def stored_weights(state: SweepState, found: ConfigurationState, seed: int, average: str) -> StoredWeights:
+    """The final weights of one member, read one by one as they are asked for; raises what `load` does."""
     if seed not in found.members:
         seeds = ", ".join(map(str, sorted(found.members)))
         raise UserError(f"configuration {label(found.number)} has no seed {seed}; allowed: {seeds}")
@@ -53,7 +61,7 @@ def load(folder: Path | str, configuration: str | int, seed: int, average: str =
     if average not in labels:
         raise UserError(f"there is no average {average!r}; allowed: {', '.join(labels)}")
     try:
-        return dict(kept.weights(average))
+        return kept.weights(average)
     except WeightsError as error:
         raise DamagedWeights(str(error)) from error
 

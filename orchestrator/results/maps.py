@@ -15,8 +15,10 @@ from orchestrator.plan.own_code import OwnCodeError
 from orchestrator.results.objective import reduced
 from orchestrator.results.summary import Row, Summary
 from orchestrator.wording import compact_value, label, short_keys
+from trainers.config.member import MemberConfig
 from trainers.config.recorded import recorded_member
 from trainers.errors import ConfigError, WeightsError
+from trainers.files.weights import StoredWeights
 from trainers.maps import Map
 
 
@@ -42,24 +44,37 @@ def maps_of(result: Summary, row: Row) -> MemberMaps | None:
     average = result.objective.average
     try:
         weights = kept.weights(average)
-        result.import_code()
-        member = recorded_member(weights.member, weights.member["seed"])
+        member = trained_member(result, weights)
         maps = member.model.maps(weights, member.task)
     except WeightsError as error:
         raise DamagedWeights(str(error)) from error
+    title = member_title(result, row, f"seed {seed}, {which_seed(count)}", average, weights.step)
+    return MemberMaps(title=title, maps=maps) if maps else None
+
+
+def trained_member(result: Summary, weights: StoredWeights) -> MemberConfig:
+    """The member whose weights these are. Raises NoMaps where its classes cannot be built any more."""
+    try:
+        result.import_code()
+        return recorded_member(weights.member, weights.member["seed"])
     except (OwnCodeError, ConfigError) as error:
         why = error.problems[0] if isinstance(error, ConfigError) else error
         raise NoMaps(f"the kept weights cannot be drawn without the classes they were trained with: {why}") from error
-    median = "the median one" if count % 2 else "the lower of the two median ones"
-    which = f"{median} of {count} by score" if count > 1 else "the only one with a score"
+
+
+def member_title(result: Summary, row: Row, seed: str, average: str, step: int) -> str:
+    """How a figure of a member is headed: its configuration, its seed in words, and which weights they are."""
     keys = short_keys([key for key in result.searched if key in row.values])
     values = ", ".join(f"{name} {compact_value(row.values[key])}" for key, name in keys.items())
     place = f" (rank {row.rank})" if row.rank else ""
-    title = (
-        f"{result.name}: configuration {label(row.number)}{place}{': ' if values else ''}{values}\n"
-        f"seed {seed}, {which}; {average} weights after step {weights.step}"
-    )
-    return MemberMaps(title=title, maps=maps) if maps else None
+    first = f"{result.name}: configuration {label(row.number)}{place}{': ' if values else ''}{values}"
+    return f"{first}\n{seed}; {average} weights after step {step}"
+
+
+def which_seed(count: int) -> str:
+    """Which one of `count` seeds with a score the median seed is, in words."""
+    median = "the median one" if count % 2 else "the lower of the two median ones"
+    return f"{median} of {count} by score" if count > 1 else "the only one with a score"
 
 
 def median_seed(result: Summary, row: Row) -> tuple[int, int] | None:

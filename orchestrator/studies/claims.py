@@ -1,6 +1,7 @@
 """What a claim is, and the words of its answers; the studies' own claims are in their modules.
 
-An answer is `held` or `did not hold` where the whole 95 % interval lies on one side of no effect, else `not decided`.
+An answer is `held` or `did not hold` where the whole 95 % interval lies on one side of no effect, else `not decided`;
+it is NOT_TESTABLE where nothing was tested, because no seed has learned the task, for example.
 It is about the scale of the sweep and no other.
 """
 
@@ -9,6 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from orchestrator.studies.measures import Effect, Sweep
+
+NOT_TESTABLE = "not testable at this size"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -37,10 +37,6 @@ STUDIES = {
     for study in (
         Study(name="set_complement", write=set_complement.write_page),
         Study(name="arithmetic", write=arithmetic.write_page, full_size=("fig9_ring", "fig15_ring_m5")),
-        Study(
-            name="threshold_attention",
-            write=threshold_attention.write_page,
-            apart=("table1_copy_cpu", "table1_induct_cpu", "multi_instruction_cpu", "lm_wikitext103_cpu"),
-        ),
+        Study(name="threshold_attention", write=threshold_attention.write_page, apart=("multi_instruction_cpu",)),
     )
 }

@@ -28,6 +28,16 @@ RING = (
 )
 
 
+INDUCTION = (
+    "space={}",
+    "seeds=1",
+    "task.test_lengths=[15]",
+    "model.width=8",
+    "training.steps=2",
+    "evaluation={every: 2, samples: 4}",
+)
+
+
 @pytest.fixture(autouse=True, scope="session")
 def one_thread() -> Iterator[None]:
     """Train with one thread, as a worker does."""
@@ -39,11 +49,15 @@ def one_thread() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The sweep files, a finished sweep as sweeps/quickstart, and a small ring that has kept its weights."""
+    """The sweep files, a finished sweep as sweeps/quickstart, and two small ones that have kept their weights."""
     folder = tmp_path_factory.mktemp("sandbox")
     (folder / "search_spaces").symlink_to(ROOT / "search_spaces")
     shutil.copytree(ROOT / "tests" / "sweeps" / "0.1.0" / "finished", folder / "sweeps" / "quickstart")
-    overrides = [*RING, "objective.lengths=[1]", "resources.scheduler=inline", "tracking.enabled=false"]
-    spec = load_sweep(ROOT / "search_spaces" / "arithmetic" / "fig9_ring.yaml", overrides)
-    assert run_sweep(spec, folder / "sweeps", Console(file=io.StringIO())).exit_code == 0
+    inline = ("resources.scheduler=inline", "tracking.enabled=false")
+    for file, overrides in (
+        ("arithmetic/fig9_ring.yaml", [*RING, "objective.lengths=[1]"]),
+        ("threshold_attention/table1_induct_cpu.yaml", [*INDUCTION, "training.compile=false"]),
+    ):
+        spec = load_sweep(ROOT / "search_spaces" / file, [*overrides, *inline])
+        assert run_sweep(spec, folder / "sweeps", Console(file=io.StringIO())).exit_code == 0
     return folder

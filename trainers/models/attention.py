@@ -80,10 +80,12 @@ def attention_weights(context: Context, scores: Scores | None, drop: Drop | None
 def _mixed(context: Context, position: Position, drop: Drop | None) -> Tensor:
     """The mixed values (M, B, H, T, E)."""
     scores = position.score(context)
-    if scores is None and drop is None and not position.mixes:
+    if scores is None and drop is None and not position.mixes and context.watcher is None:
         return _fused(context)
     before, after = (drop, None) if position.drops_scores else (None, drop)
     found = attention_weights(context, scores, before).to(context.v.dtype)
+    if context.watcher is not None:
+        context.watcher(context, found)
     found = found if after is None else after(found, context.chunk)
     mixed = product(found, context.v)
     added = position.mix(context, found)

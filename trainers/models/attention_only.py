@@ -131,6 +131,10 @@ class AttentionOnly(Model):
             return self._table_logits(weights, batch.tokens, noise)
         return self._logits_by_token(weights, batch.tokens, record)
 
+    def attended(self, weights: Mapping[str, Tensor], batch: Batch, noise: Noise | None) -> tuple[Tensor, ...]:
+        """The attention weights (M, B, 1, T, T) of its one head."""
+        return (self._attention(self._scores(weights, batch.tokens), None)[:, :, None],)
+
     def measured(
         self, weights: Mapping[str, Tensor], batch: Batch, lengths: tuple[int, ...], recorded: Recorded
     ) -> dict[str, Tensor]:

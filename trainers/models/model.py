@@ -119,6 +119,13 @@ class Model(Settings, ABC):
         whole = cache.grown(tokens_MBT, ids_MBT)
         return self.logits(weights, whole.batch, noise, form)[:, :, -tokens_MBT.shape[-1] :], whole
 
+    def attended(self, weights: Mapping[str, Tensor], batch: Batch, noise: Noise | None) -> tuple[Tensor, ...]:
+        """How much each query of a batch attends to each key, (M, B, H, T, T) of every layer; none unless overridden.
+
+        The weights of a query sum to one, or are all zero where it attends to nothing.
+        """
+        return ()
+
     def measured(
         self, weights: Mapping[str, Tensor], batch: Batch, lengths: tuple[int, ...], recorded: Recorded
     ) -> dict[str, Tensor]:

@@ -22,7 +22,7 @@ from trainers.models.kept import Kept, KeptTokens
 from trainers.models.model import Cache, Model, Recorded
 from trainers.noise import Noise
 from trainers.parameters import Parameter, uniform_parameter
-from trainers.positions.context import Pass, Recorder
+from trainers.positions.context import Context, Pass, Recorder
 from trainers.positions.position import Position, Sizes
 from trainers.tasks.task import Task
 
@@ -173,9 +173,20 @@ class Transformer(Model):
         record: Recorder | None = None,
     ) -> Tensor:
         """Logits (M, B, T, V) at every position."""
+        return self._logits(self._whole(weights, batch, noise, recorder=record))
+
+    def attended(self, weights: Mapping[str, Tensor], batch: Batch, noise: Noise | None) -> tuple[Tensor, ...]:
+        """The attention weights (M, B, H, T, T) of every block."""
         m, b, t = batch.tokens.shape
-        ids = self.position.place(batch.ids, (m, b, t), noise)
-        return self._logits(self._pass(weights, batch.tokens, 0, t, ids, noise, groups=batch.groups, recorder=record))
+        found: list[Tensor] = []
+
+        def watch(seen: Context, part_MBHTK: Tensor) -> None:
+            if seen.layer == len(found):
+                found.append(part_MBHTK.new_zeros(m, b, self.heads, t, t))
+            found[seen.layer][..., seen.first : seen.first + seen.count, : part_MBHTK.shape[-1]] = part_MBHTK
+
+        self._logits(self._whole(weights, batch, noise, watcher=watch))
+        return tuple(found)
 
     def start(
         self, weights: Mapping[str, Tensor], batch: Batch, width: int, noise: Noise | None, form: str
@@ -228,6 +239,12 @@ class Transformer(Model):
     def _keeps(self) -> bool:
         """Whether what it has of a token stays what it is when others follow."""
         return self.causal and not self.position.looks_ahead
+
+    def _whole(self, weights: Mapping[str, Tensor], batch: Batch, noise: Noise | None, **more: Any) -> Pass:
+        """One pass over all tokens of a batch."""
+        m, b, t = batch.tokens.shape
+        ids = self.position.place(batch.ids, (m, b, t), noise)
+        return self._pass(weights, batch.tokens, 0, t, ids, noise, groups=batch.groups, **more)
 
     def _pass(
         self,

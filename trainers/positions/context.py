@@ -14,6 +14,7 @@ from trainers.noise import Noise
 from trainers.precision import product, wide
 
 Recorder = Callable[[str, Tensor], None]
+Watcher = Callable[["Context", Tensor], None]
 
 # Random sites of a pass. A model has 0 for its embedding, 1 + 3 layer + place for its blocks, and from HIDDEN_SITE on
 # one for each MLP; those between are for encodings, and from _OF_LAYERS on each layer has _EACH of its own. A chunk of
@@ -33,7 +34,8 @@ class Pass:
 
     tokens: int64 (M, B, K). ids: int64 (M, B, K), the position id of each; None: 0..K-1. groups: int64 (M, B, K); a
     query sees keys of its own group, those of group 0, and all if its own is 0. visible: bool (M, B, K), keys that the
-    queries may see; None: all. causal: no query sees later keys. noise: None where nothing is random.
+    queries may see; None: all. causal: no query sees later keys. noise: None where nothing is random. watcher: is shown
+    the attention weights (M, B, H, T, K) of every layer, or of each chunk of its queries; None: nobody looks.
     """
 
     tokens: Tensor
@@ -46,6 +48,7 @@ class Pass:
     visible: Tensor | None = None
     noise: Noise | None = None
     recorder: Recorder | None = None
+    watcher: Watcher | None = None
     chunk: int = 0
 
     @property

@@ -13,6 +13,8 @@ from orchestrator.studies.threshold_attention.measures import (
     metric_of,
     share,
 )
+from orchestrator.studies.threshold_attention.perplexity import TEXT, perplexity_claim
+from orchestrator.studies.threshold_attention.strings import STRINGS, strings_claim
 
 _MEASURED = (
     f"the share of reads that are wrong. A seed whose error at the trained length, in distribution, is above "
@@ -25,7 +27,9 @@ def all_claims(sweeps: dict[str, Sweep]) -> list[Claim]:
     table1, many, switches, lstm = (
         sweeps[f"{name}_cpu"] for name in ("table1_ffl", "many_seeds_ffl", "ablations_ffl", "lstm_control")
     )
-    return [better(table1, many), without_errors(many, table1, lstm), parts_of_it(switches)]
+    strings = [strings_claim(letter, task, sweeps[name]) for letter, task, name in STRINGS if name in sweeps]
+    text = perplexity_claim(sweeps[TEXT])
+    return [better(table1, many), *strings, without_errors(many, table1, lstm), text, parts_of_it(switches)]
 
 
 def better(sweep: Sweep, many: Sweep) -> Claim:
