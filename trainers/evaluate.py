@@ -5,6 +5,7 @@ Shapes: M members, A averages, K metrics, L lengths.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch

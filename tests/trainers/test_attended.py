@@ -12,9 +12,10 @@ from trainers import MemberConfig
 from trainers import attended as module
 from trainers.attended import attended
 from trainers.errors import ConfigError
-from trainers.evaluation_inputs import evaluation_inputs, evaluation_noise
+from trainers.evaluation_inputs import evaluation_inputs, noise_stream
 from trainers.maps import Map
 from trainers.models import attention
+from trainers.noise import Noise
 from trainers.pack import Pack, State
 
 COPY = {"name": "copy_string", **STRINGS}
@@ -84,7 +85,8 @@ def test_the_row_is_one_that_was_evaluated_with_its_random_numbers() -> None:
     test = next(one for one in evaluation_inputs(pack) if 8 in one.lengths)
     views = {name: torch.as_tensor(value)[None] for name, value in weights.items()}
     rows = test.batch.tokens.shape[1]
-    every = of.model.attended(views, test.batch, evaluation_noise(pack, torch.zeros(1, dtype=torch.int64), 0, rows))
+    noise = Noise(noise_stream(pack), torch.zeros(1, dtype=torch.int64), training=False, first=0, total=rows)
+    every = of.model.attended(views, test.batch, noise)
     for row in (0, 3):
         found = attended(of, weights, length=8, row=row)
         count = len(found.tokens)

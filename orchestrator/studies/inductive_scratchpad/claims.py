@@ -20,8 +20,8 @@ from orchestrator.studies.inductive_scratchpad.measures import (
 from orchestrator.studies.measures import Sweep
 
 _MEASURED = (
-    f"the share of test rows whose whole output is right, every state and the end mark, written by the model itself. "
-    f"A seed that is right in less than {LEARNED:.0%} of the rows at some trained length has not learned the task: it is "
+    "the share of test rows whose whole output is right, every state and the end mark, written by the model itself. A "
+    f"seed that is right in less than {LEARNED:.0%} of the rows at some trained length has not learned the task: it is "
     "counted, and left out of comparisons"
 )
 FIELDS = ("field_pointer", "field_bit", "field_parity")
@@ -45,8 +45,8 @@ def parity(sweep: Sweep) -> Claim:
         letter="I4",
         says="With the inductive scratchpad parity generalizes to more bits than were trained on.",
         sweep=sweep,
-        measured=f"{_MEASURED}. Trained: {span(sweep.trained)} bits on the canvas. Without a scratchpad the output is the "
-        "answer alone, of which half is right by chance: no comparison is made with it",
+        measured=f"{_MEASURED}. Trained: {span(sweep.trained)} bits on the canvas. Without a scratchpad the output is "
+        "the answer alone, of which half is right by chance: no comparison is made with it",
         parts=parts,
         tables=[
             _by_length(sweep, of, EXACT),
@@ -63,8 +63,8 @@ def cycles(sweep: Sweep) -> Claim:
         letter="I3",
         says="On cycles the inductive scratchpad generalizes to more steps, and that of a depth-first search does not.",
         sweep=sweep,
-        measured=f"{_MEASURED}. Trained: cycles of {span(sweep.trained)} nodes beside a larger one, or one cycle of all "
-        f"nodes; tested: of {span(longer)}, in graphs of as many nodes",
+        measured=f"{_MEASURED}. Trained: cycles of {span(sweep.trained)} nodes beside a larger one, or one cycle of "
+        f"all nodes; tested: of {span(longer)}, in graphs of as many nodes",
         parts=[
             _against(sweep, FULL, longer, "a full one"),
             _against(sweep, FULL, longer, "a full one, by label and end mark alone", metric="label"),
@@ -112,5 +112,3 @@ def _by_length(sweep: Sweep, of: dict[str, str], *metrics: str) -> Table:
         head=("scratchpad", "learned", *map(str, sweep.lengths)),
         rows=rows,
     )
-
-
