@@ -145,28 +145,28 @@ def test_other_buffers_are_refused_by_name(members, recorder, halfway, monkeypat
 class GrownState(State):
     """A state with a field that older checkpoints do not have."""
 
-    stopped_at: torch.Tensor
+    paused_at: torch.Tensor
 
     @classmethod
     def initial(cls, pack: Pack) -> "GrownState":
         values = vars(State.initial(pack))
-        return cls(**values, stopped_at=torch.full((len(pack),), -1, dtype=torch.int64))
+        return cls(**values, paused_at=torch.full((len(pack),), -1, dtype=torch.int64))
 
 
 @dataclass(kw_only=True)
 class ExactGrownState(GrownState):
-    EXACT_WHEN_NEW: ClassVar[frozenset[str]] = frozenset({"stopped_at"})
+    EXACT_WHEN_NEW: ClassVar[frozenset[str]] = frozenset({"paused_at"})
 
 
 def test_a_new_field_has_its_initial_value_where_that_is_exact(halfway, pack) -> None:
     stored = snapshot_of(halfway)
     state = ExactGrownState.initial(pack).restored(stored, pack)
-    assert state.stopped_at.tolist() == [-1, -1]
+    assert state.paused_at.tolist() == [-1, -1]
     assert np.array_equal(state.theta.numpy(), stored.arrays["theta"])
 
 
 def test_a_new_field_is_named_where_no_value_is_exact(halfway, pack) -> None:
-    with pytest.raises(CheckpointError, match="has no stopped_at;"):
+    with pytest.raises(CheckpointError, match="has no paused_at;"):
         GrownState.initial(pack).restored(snapshot_of(halfway), pack)
 
 
