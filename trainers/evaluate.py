@@ -124,7 +124,7 @@ def _scores(
     for first in range(0, total, each):
         piece = batch if each >= total else batch.rows(first, min(first + each, total))
         noise = Noise(apart, index, training=False, first=first, total=total)
-        forward = Forward(pack.model, weights, pack.form, noise, beat)
+        forward = Forward(pack.model, weights, pack.form, noise, pack.optimization.compute_dtype, beat)
         of_task.append(pack.task.scored(forward, piece, test.lengths))
         of_model.append(pack.model.measured(weights, piece, test.lengths, forward.recorded))
         beat()

@@ -69,6 +69,11 @@ class Model(Settings, ABC):
         return "auto"
 
     @property
+    def narrow(self) -> bool:
+        """Whether it can be computed in narrow numbers: whether `training.compute_dtype` may be bfloat16."""
+        return True
+
+    @property
     def metrics(self) -> Mapping[str, str]:
         """What it measures of itself, and which way is better: minimize, maximize or none."""
         return {}

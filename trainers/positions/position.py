@@ -20,10 +20,12 @@ from trainers.positions.context import Context, Pass, Scores
 class Sizes:
     """What parameters are declared for: inputs of up to `longest` positions, a model of width D, H heads of width E.
 
+    ids: position ids are below it; as many as positions unless a task gives ids of its own.
     std: the standard deviation of the model's initial matrix entries.
     """
 
     longest: int
+    ids: int
     width: int
     heads: int
     head_width: int

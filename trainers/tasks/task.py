@@ -162,6 +162,11 @@ class Task(Settings, ABC):
         return max(self.lengths)
 
     @property
+    def position_ids(self) -> int:
+        """Position ids are below this: as many as positions, unless batches have ids of their own."""
+        return self.positions
+
+    @property
     def train_positions(self) -> int:
         """Positions of a training row."""
         return max(self.trained_lengths)
