@@ -53,7 +53,8 @@ class Position(Settings):
     def by_columns(self) -> bool:
         """Whether it goes by which tokens are next to each other, so that hidden ones between others change it.
 
-        Position ids, and counts of the tokens that a query sees, do not depend on hidden ones.
+        Position ids, and counts of the tokens that a query sees, do not depend on hidden ones; an encoding whose
+        `place` leaves ids that are given goes by columns.
         """
         return False
 
