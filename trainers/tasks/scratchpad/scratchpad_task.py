@@ -138,6 +138,13 @@ class ScratchpadTask(Task):
         return max(tests, self.train_positions)
 
     @property
+    def position_ids(self) -> int:
+        """Position ids are below this: those of two states by turns, or of whole rows."""
+        if self.scratchpad != INDUCTIVE:
+            return self.positions
+        return max(found.shared + 2 * max(found.states) for found in map(self.widths, self.lengths))
+
+    @property
     def train_positions(self) -> int:
         """Positions of the longest training row."""
         return max(self._tokens(length, self._form) - 1 for length in self.trained_lengths)

@@ -196,6 +196,17 @@ def test_split_rows_are_all_transitions_of_examples_one_after_the_other() -> Non
         place += len(states)
 
 
+def test_each_row_of_a_window_is_any_transition_by_the_law() -> None:
+    (part,) = slices_of(((1, 1), (2, 4), (3, 9)), 60_000, 1)
+    stream = Stream(torch.tensor([5]), "data", torch.tensor(1))
+    length, example, index = part.window(stream, 0, lambda length: length)
+    counts = Counter(zip(length.gather(-1, example)[0].tolist(), index[0].tolist(), strict=True))
+    assert set(counts) == {(1, 0), (2, 0), (2, 1), (3, 0), (3, 1), (3, 2)}
+    for (s, _), count in counts.items():  # a transition of a row of length s: s of 14, and each with the same chance
+        expected = 60_000 * s / 14
+        assert abs(count - expected) < 5 * expected**0.5
+
+
 def test_slices_are_as_wide_as_their_longest_row_and_hold_all_rows() -> None:
     task = Shrinking(longest=4, slices=3)
     batches = task.sample(Stream(torch.tensor([5, 6]), "data", torch.tensor(1)), 20)
