@@ -35,7 +35,7 @@ class Ahead:
     def batches(self, done: int, stop: int, stage_M: Tensor | None = None) -> tuple[Batch, ...]:
         """What the step after `done` steps trains on, (M, B, ...). What is drawn for it ends with the step `stop`.
 
-        `stage_M` are the stages of the members, if there is a curriculum: the same up to the step `stop`. None: the first.
+        `stage_M` are the stages of the members in a curriculum, the same up to the step `stop`; None: the first.
         """
         staged = self.pack.curriculum is not None
         if not self._first <= done < self._last:
@@ -47,9 +47,7 @@ class Ahead:
         return found if staged else tuple(batch.of(self.pack.index_M) for batch in found)
 
 
-def _drawn(
-    task: Task, seeds_S: Tensor, first: int, last: int, rows: int, stage_S: Tensor | None
-) -> tuple[Batch, ...]:
+def _drawn(task: Task, seeds_S: Tensor, first: int, last: int, rows: int, stage_S: Tensor | None) -> tuple[Batch, ...]:
     """The batches of the steps first + 1 to last, (steps * S, rows, ...): all seeds of a step, then the next step."""
     if last == first + 1:
         step = torch.full((), last, dtype=torch.int64, device=seeds_S.device)

@@ -7,9 +7,10 @@ import torch
 from torch import Tensor
 
 from trainers.ahead import Ahead
+from trainers.config.criterion import criteria
 from trainers.config.member import MemberConfig
-from trainers.evaluate import CELLS_OF_A_ROW_PIECE, evaluate
-from trainers.evaluation_inputs import evaluation_inputs
+from trainers.evaluate import CELLS_OF_A_ROW_PIECE, evaluate, validate
+from trainers.evaluation_inputs import evaluation_inputs, validation_inputs
 from trainers.pack import Pack, State
 from trainers.step import learn, losses, noise_of, sampled
 
@@ -80,10 +81,11 @@ def calibrate(member: MemberConfig, members: int, seconds: float = 2.0) -> float
     try:
         step = _seconds_per_step(_pack(member, members), seconds)
         lone, share = _with_some_rows(member)
-        for _ in evaluation_inputs(lone):
+        for _ in (*evaluation_inputs(lone), *(validation_inputs(lone) if lone.criteria else ())):
             pass  # drawn once in a run, however many members and evaluations
         began = time.monotonic()
         evaluate(lone, State.initial(lone))
+        validate(lone, State.initial(lone))
         evaluation = members * (time.monotonic() - began) / share
     finally:
         torch.set_num_threads(threads)
@@ -93,13 +95,14 @@ def calibrate(member: MemberConfig, members: int, seconds: float = 2.0) -> float
 
 def _with_some_rows(member: MemberConfig) -> tuple[Pack, float]:
     """A pack of it alone, where texts are written with as many rows as can be tried; and their share of all."""
-    task, evaluation = member.task, member.evaluation
-    rows = evaluation.samples * len(member.evaluated_lengths) * len(member.averages)
+    task, evaluation, of_criteria = member.task, member.evaluation, criteria(member)
+    validated = [one.samples for one in of_criteria.values()][:1] * len(task.distributions[0].trained_lengths)
+    rows = evaluation.samples * len(member.evaluated_lengths) * len(member.averages) + sum(validated)
     operations = task.passes * member.model.operations(task, rows, task.positions)
-    samples = evaluation.samples
-    if task.passes > 1 and operations > _TRIED:
-        samples = max(1, int(samples * _TRIED / operations))
-    some = replace(member, evaluation=replace(evaluation, samples=samples))
+    share = min(1.0, _TRIED / operations) if task.passes > 1 else 1.0
+    fewer = {name: replace(one, samples=max(1, int(one.samples * share))) for name, one in of_criteria.items()}
+    samples = max(1, int(evaluation.samples * share))
+    some = replace(member, evaluation=replace(evaluation, samples=samples), **fewer)
     return Pack([some], torch.device("cpu")), samples / evaluation.samples
 
 

@@ -34,4 +34,5 @@ class Threshold(Curriculum):
     def advanced(self, stage_M: Stages, scores_MN: Scores, direction: str) -> Stages:
         """The stages to go on at: at most one further at an evaluation."""
         own_M = np.take_along_axis(scores_MN, stage_M[:, None], axis=1)[:, 0]
-        return np.minimum(stage_M + reached(own_M, self.threshold, direction), scores_MN.shape[1] - 1)
+        further = reached(own_M, self.threshold, direction)
+        return np.where(further, np.minimum(stage_M + 1, scores_MN.shape[1] - 1), stage_M)

@@ -36,7 +36,7 @@ class Going:
 
     def number(self, name: str) -> NDArray[np.int64]:
         """`failed_at` or `stopped_at` of every member, (M,)."""
-        found = self._numbers[name].copy()
+        found: NDArray[np.int64] = self._numbers[name].copy()
         found[self.places] = self.of_going(getattr(self.state, name).cpu().numpy())
         return found
 

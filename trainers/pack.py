@@ -168,9 +168,7 @@ class State:
 
     def _each(self, change: Callable[[Tensor], Tensor], step: Tensor | None = None) -> "State":
         """This state with its rows changed, in the order of `tensors`."""
-        plain = {
-            name: change(value) for name, value in vars(self).items() if isinstance(value, Tensor) and value.dim()
-        }
+        plain = {name: change(value) for name, value in vars(self).items() if isinstance(value, Tensor) and value.dim()}
         averages = tuple(tuple(change(buffer) for buffer in buffers) for buffers in self.averages)
         return replace(self, **plain, averages=averages, step=self.step.clone() if step is None else step)
 

@@ -67,9 +67,9 @@ class Evaluation:
     loss_M: float64, mean training loss since the previous evaluation. failed_at_M: int64, the step at which a member
     became non-finite, -1 while it is alive. seconds: time this pack has trained and evaluated so far. weights: in the
     final evaluation the file with each member's weights, None for failed ones; empty where weights are not kept.
-    stopped_at_M: int64, the evaluation at which a member stopped early, -1 before; None where none can. Later ones repeat
-    its values and its loss. stage_M: int64, the stage of the curriculum at which a member trained up to here; None
-    without one.
+    stopped_at_M: int64, the evaluation at which a member stopped early, -1 before; None where none can. Later ones
+    repeat its values and its loss. stage_M: int64, the stage of the curriculum at which a member trained up to here;
+    None without one.
     """
 
     step: int

@@ -187,15 +187,15 @@ class _Run:
                 averages=pack.labels,
                 metrics=metrics,
                 lengths=pack.lengths,
-                values_MAKL=self.whole("values_MAKL", values),
-                loss_M=self.whole("loss_M", loss),
+                values_MAKL=self.whole(values, lambda last: last.values_MAKL),
+                loss_M=self.whole(loss, _kept_loss),
                 failed_at_M=going.number("failed_at")[: self.count],
                 seconds=self.seconds(),
                 form=pack.form,
                 compiled=self.compiled,
                 weights=self.keep_weights(self.weights) if final and self.weights else (),
                 stopped_at_M=None if pack.stop is None else going.number("stopped_at")[: self.count],
-                stage_M=None if pack.curriculum is None else self.whole("stage_M", stage),
+                stage_M=None if pack.curriculum is None else self.whole(stage, lambda last: last.stage_M),
                 validation=validation and self.validated(validation),
             )
         )
@@ -204,26 +204,26 @@ class _Run:
         """The final evaluation of a pack that no member goes on with: what they had when they stopped."""
         kept = self.keep_weights(self.weights) if self.weights else ()
         steps, last = self.pack.optimization.steps, self.evaluations[-1]
-        loss = np.where(last.failed_at_M >= 0, np.nan, last.loss_M)
-        self.report(replace(last, step=steps, final=True, loss_M=loss, seconds=self.seconds(), weights=kept))
+        self.report(
+            replace(last, step=steps, final=True, loss_M=_kept_loss(last), seconds=self.seconds(), weights=kept)
+        )
 
     def report(self, evaluation: Evaluation) -> None:
         self.evaluations.append(evaluation)
         self.reporter.report(evaluation)
 
-    def whole(self, name: str, found: NDArray[Any], of: Callable[[Evaluation], Any] | None = None) -> NDArray[Any]:
-        """What members that go on have, with that of the last evaluation for those that left."""
+    def whole(self, found: NDArray[Any], of: Callable[[Evaluation], NDArray[Any] | None]) -> NDArray[Any]:
+        """What members that go on have, with what those that left had at the last evaluation."""
         if len(self.going) == len(self.pack):
             return found[: self.count]
-        last = self.evaluations[-1]
-        every = (getattr(last, name) if of is None else of(last)).copy()
-        if name == "loss_M":
-            every[last.failed_at_M >= 0] = np.nan
+        kept = of(self.evaluations[-1])
+        assert kept is not None
+        every = kept.copy()
         every[self.going.places] = self.going.of_going(found)
         return every
 
     def validated(self, found: Validation) -> Validation:
-        values = self.whole("values_MDL", found.values_MDL, lambda last: last.validation.values_MDL)
+        values = self.whole(found.values_MDL, lambda last: last.validation.values_MDL if last.validation else None)
         return replace(found, values_MDL=values)
 
     def each(self, values: NDArray[Any] | None, rows: Sequence[int] | None = None) -> NDArray[Any]:
@@ -233,15 +233,14 @@ class _Run:
         """
         assert values is not None
         places = range(len(self.pack)) if rows is None else rows
-        return values[[min(place, self.count - 1) for place in places]]
+        found: NDArray[Any] = values[[min(place, self.count - 1) for place in places]]
+        return found
 
     def history(self) -> list[Evaluated]:
         """The earlier evaluations of those that go on."""
         rows = self.going.rows
         return [
-            Evaluated(
-                one.step, {name: self.each(one.values_MAKL[:, :, k], rows) for k, name in enumerate(one.metrics)}
-            )
+            Evaluated(one.step, {name: self.each(one.values_MAKL[:, :, k], rows) for k, name in enumerate(one.metrics)})
             for one in self.evaluations
         ]
 
@@ -288,3 +287,8 @@ class _Run:
 
     def seconds(self) -> float:
         return self.spent + time.monotonic() - self.started
+
+
+def _kept_loss(last: Evaluation) -> NDArray[np.float64]:
+    """The loss that later evaluations repeat of members that left: none of those that failed."""
+    return np.where(last.failed_at_M >= 0, np.nan, last.loss_M)

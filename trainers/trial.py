@@ -66,6 +66,8 @@ def member_problems(sections: Mapping[str, Any]) -> Iterator[str]:
 def task_problems(task: Task) -> Iterator[str]:
     """Samples are a function of the stream, and scores have what the task declares."""
     yield from _sample_problems(task)
+    if task.stages:
+        yield from _stage_problems(task)
     if unknown := set(task.headline) - set(task.metrics):
         yield f"headline names {', '.join(sorted(unknown))}, which are no metrics"
     if absent := set(task.trained_lengths) - set(task.lengths):
@@ -101,6 +103,27 @@ def _sample_problems(task: Task) -> Iterator[str]:
         given = task.loss(torch.zeros(*batch.tokens.shape, task.outputs), batch)
         if not isinstance(given, tuple) or [tuple(one.shape) for one in given] != [(2,), (2,)]:
             yield "loss does not give a sum and its weight, each of shape (members,)"
+
+
+def _stage_problems(task: Task) -> Iterator[str]:
+    """Batches of a curriculum are of the same shapes at all stages, and a seed's own."""
+    if absent := set(task.stages) - set(task.distributions[0].trained_lengths):
+        yield f"stages add lengths {sorted(absent)}, which are not among its trained lengths"
+    at, seed, last = torch.tensor(1), torch.tensor([5]), len(task.stages) - 1
+    every = [task.training_batches(Stream(seed, "data", at), 4, torch.tensor([k])) for k in range(last + 1)]
+    shapes = [[tuple(batch.tokens.shape) for batch in one] for one in every]
+    if any(one != shapes[0] for one in shapes):
+        yield f"batches of stages have shapes of their own: {', '.join(map(str, shapes))}"
+        return
+    if sum(shape[1] for shape in shapes[0]) != 4:
+        yield f"asked for 4 rows, sample_staged gives tokens of shape {shapes[0]}: rows must add up to 4"
+    both = task.training_batches(Stream(seed.repeat(2), "data", at), 4, torch.tensor([0, last]))
+    for row, alone in ((0, every[0]), (1, every[last])):
+        if any(
+            not torch.equal(one[row], lone[0]) for two in zip(both, alone, strict=True) for one, lone in _tensors(*two)
+        ):
+            yield "what a seed sees at its stage depends on the other seeds and stages of the pack"
+            return
 
 
 def _tensors(one: Batch, two: Batch) -> Iterator[tuple[Tensor, Tensor]]:

@@ -23,6 +23,7 @@ from orchestrator.figures.last_and_best import last_and_best_figure
 from orchestrator.figures.legend import coloured_and_grey, legend_height, legend_table
 from orchestrator.figures.maps import map_figures
 from orchestrator.figures.pairs import pair_figures
+from orchestrator.figures.steps_to import steps_figures
 from orchestrator.record.lineage import CONFIRMS
 from orchestrator.results.length_groups import LengthGroups
 from orchestrator.results.median_curves import Band
@@ -38,7 +39,7 @@ SHADES: dict[str, dict[str, Any]] = {
 @dataclass(frozen=True)
 class Drawn:
     """Where the figures are: the comparison, outcomes against each searched key, measured and predicted, families, maps
-    of weights, last and best evaluations."""
+    of weights, last and best evaluations, steps until something was reached."""
 
     comparison: Path | None
     scores: dict[str, Path]
@@ -46,12 +47,13 @@ class Drawn:
     families: tuple[Path, ...] = ()
     maps: tuple[Path, ...] = ()
     last_and_best: Path | None = None
+    steps: tuple[Path, ...] = ()
 
     @property
     def all(self) -> tuple[Path, ...]:
         """Every figure."""
         first = [path for path in (self.comparison, self.last_and_best) if path is not None]
-        return (*first, *self.scores.values(), *self.pairs, *self.families, *self.maps)
+        return (*first, *self.scores.values(), *self.pairs, *self.steps, *self.families, *self.maps)
 
 
 def draw_all(summary: Summary, folder: Path) -> Drawn:
@@ -66,6 +68,7 @@ def draw_all(summary: Summary, folder: Path) -> Drawn:
         families=family_figures(summary, folder),
         last_and_best=last_and_best_figure(summary, folder / "evaluations.png"),
         maps=map_figures(summary, folder),
+        steps=steps_figures(summary, folder),
     )
 
 

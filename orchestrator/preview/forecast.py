@@ -34,7 +34,8 @@ class Forecast:
     """A plan in numbers. `seconds` are of the sweep on so many `workers`, None where this machine cannot tell.
 
     `informed` says how many configurations are drawn by results, None where the sampler reads none. `evaluated`: the
-    lengths by distribution, None where there is but one.
+    lengths by distribution, None where there is but one. `stops`: members may stop early, so
+    that time and operations are the most that it takes.
     """
 
     configurations: int
@@ -56,6 +57,7 @@ class Forecast:
     compiles: bool
     compiled: tuple[str, ...]
     evaluated: str | None
+    stops: bool
     warnings: tuple[str, ...]
 
     def rows(self) -> list[tuple[str, str]]:
@@ -73,7 +75,7 @@ class Forecast:
             ("parameters", ", ".join(f"{count:,}" for count in self.parameters) + " per member"),
             ("memory", f"about {self.bytes_per_pack / 2**20:,.0f} MiB for the largest pack"),
             ("weights", self._weights()),
-            ("operations", f"{self.operations:.2g} in training"),
+            ("operations", f"{'at most ' if self.stops else ''}{self.operations:.2g} in training{self._bound()}"),
             ("compiled", self._compiled()),
             ("scheduler", self.scheduler),
             ("time", self._time()),
@@ -83,7 +85,11 @@ class Forecast:
         if self.seconds is None:
             return "not measured: a step is too large for this machine"
         compiled = ", measured uncompiled: compiling takes about 15 s once and then saves time" if self.compiles else ""
-        return f"about {duration(self.seconds)} with {counted(self.workers, 'pack')} at once{compiled}"
+        most = "at most " if self.stops else ""
+        return f"{most}about {duration(self.seconds)} with {counted(self.workers, 'pack')} at once{compiled}"
+
+    def _bound(self) -> str:
+        return ": members may stop early (training.stop), and this goes to the last step" if self.stops else ""
 
     def _compiled(self) -> str:
         more = f" (and {len(self.compiled) - 2} more)" if len(self.compiled) > 2 else ""
@@ -141,6 +147,7 @@ def forecast(spec: SweepSpec, workers: int | None, working_dir: Path) -> Forecas
         compiles=any(compiling.compiles(member) for member in examples.values()),
         compiled=tuple(dict.fromkeys(compiling.why(member) for member in examples.values())),
         evaluated=next((evaluated_sets(one) for one in examples.values() if further_distributions(one)), None),
+        stops=any(member.stop is not None for member in examples.values()),
         warnings=tuple(warnings),
     )
 

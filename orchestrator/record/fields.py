@@ -145,6 +145,16 @@ class _WeightsFile(TypedDict):
     bytes: Count
 
 
+class _Validation(TypedDict):
+    metric: Text
+    average: Text
+    lengths: list[Count]
+    values: list[list[Number]]
+
+
+_Step = Annotated[int, Field(strict=True, ge=-1, le=2**62)]
+
+
 class _Evaluation(RanUnder):
     pack_id: Name
     step: Count
@@ -152,11 +162,14 @@ class _Evaluation(RanUnder):
     file: Text
     sha256: Text
     loss: list[Number]
-    failed_at: list[Annotated[int, Field(strict=True, ge=-1, le=2**62)]]
+    failed_at: list[_Step]
     seconds: Number
     form: Text | None
     compiled: Flag | None
     weights: NotRequired[list[_WeightsFile | None]]
+    stopped_at: NotRequired[list[_Step]]
+    stages: NotRequired[list[Count]]
+    validation: NotRequired[list[_Validation]]
 
 
 class _Attempt(RanUnder):

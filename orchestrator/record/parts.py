@@ -13,12 +13,16 @@ Status = Literal["planned", "running", "complete", "failed"]
 
 @dataclass
 class MemberState:
-    """One seed of one configuration; `failed_at` is the training step at which it became non-finite."""
+    """One seed of one configuration; `failed_at` is the training step at which it became non-finite.
+
+    `stopped_at`: the step at which it stopped early, because it was good enough.
+    """
 
     seed: int
     pack_id: str
     status: Status = "planned"
     failed_at: int | None = None
+    stopped_at: int | None = None
     error: str | None = None
     step: int = 0
     form: str | None = None

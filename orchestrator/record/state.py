@@ -192,10 +192,13 @@ class SweepState:
             if known["sha256"] != fields["sha256"]:
                 self.conflicts.append(Conflict(pack.pack_id, step, known["sha256"], fields["sha256"], record.seq + 1))
             return
-        if len(fields["failed_at"]) != len(pack.members):
-            raise self._damage(
-                record, f"{len(fields['failed_at'])} members reported for the {len(pack.members)} of {pack.pack_id}"
-            )
+        of_members = [fields["failed_at"], fields.get("stopped_at"), fields.get("stages")]
+        of_members += [one["values"] for one in fields.get("validation", ())]
+        for found in of_members:
+            if found is not None and len(found) != len(pack.members):
+                raise self._damage(
+                    record, f"{len(found)} members reported for the {len(pack.members)} of {pack.pack_id}"
+                )
         self._hold_inside(record)
         pack.evaluations[step] = fields
         pack.seconds = max(pack.seconds, fields["seconds"])
@@ -203,7 +206,9 @@ class SweepState:
         running = pack.status in ("planned", "running")
         if running:
             pack.status = "running"
-        for member, failed_at in zip(self._members(pack), fields["failed_at"], strict=True):
+        stopped = fields.get("stopped_at", [-1] * len(pack.members))
+        for member, failed_at, stopped_at in zip(self._members(pack), fields["failed_at"], stopped, strict=True):
+            member.stopped_at = stopped_at if stopped_at >= 0 else member.stopped_at
             member.step = max(member.step, step)
             member.form, member.compiled = fields["form"], fields["compiled"]
             if failed_at >= 0:

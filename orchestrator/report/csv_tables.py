@@ -13,6 +13,7 @@ from orchestrator.results.confirmed import Confirmed
 from orchestrator.results.families import family_names, family_points
 from orchestrator.results.hyperparameter_effects import Effect
 from orchestrator.results.seed_comparisons import SeedComparison
+from orchestrator.results.steps_to import steps_to
 from orchestrator.results.summary import Row, Summary
 from orchestrator.statistics.quartiles import Quartiles
 from orchestrator.wording import spans
@@ -20,7 +21,7 @@ from trainers.files.atomic_file import write_whole
 
 REPORT_CSV, EFFECTS_CSV, AVERAGES_CSV = "report.csv", "effects.csv", "averages.csv"
 CONFIRMED_CSV, FAMILIES_CSV, EVALUATIONS_CSV = "confirmed.csv", "families.csv", "evaluations.csv"
-SEED_COMPARISONS_CSV = "seed_comparisons.csv"
+SEED_COMPARISONS_CSV, VALIDATION_CSV, STEPS_CSV = "seed_comparisons.csv", "validation.csv", "steps_to.csv"
 
 Lines = list[dict[str, Any]]
 QUARTILES = ("median", "q25", "q75")
@@ -209,6 +210,46 @@ def last_and_best_lines(result: Summary) -> Lines:
     return lines
 
 
+def validation_lines(result: Summary) -> Lines:
+    """validation.csv: a line for every evaluation of a seed and every score that something was decided by."""
+    lengths = sorted({length for one in result.decisions for length in one.lengths})
+    return [
+        {
+            "config_id": one.config_id,
+            "seed": one.seed,
+            "step": one.step,
+            "stage": "" if one.stage is None else one.stage,
+            "stopped": one.stopped,
+            "metric": one.metric,
+            "average": one.average,
+            "mean": _number(one.mean),
+            **{
+                f"at_{length}": _number(dict(zip(one.lengths, one.values, strict=True)).get(length))
+                for length in lengths
+            },
+        }
+        for one in result.decisions
+    ]
+
+
+def steps_lines(result: Summary) -> Lines:
+    """steps_to.csv: steps until something was reached against a searched key; infinite where half never reached it."""
+    return [
+        {
+            "metric": one.metric,
+            "key": one.key,
+            "value": point.value,
+            "line": json.dumps(dict(zip(one.line_keys, point.line, strict=True))),
+            **dict(_quartiles(point.over_seeds)),
+            "seeds": len(point.steps) + point.failed,
+            "never": point.never,
+            "failed": point.failed,
+        }
+        for one in steps_to(result)
+        for point in one.points
+    ]
+
+
 def _configuration(result: Summary, row: Row) -> dict[str, Any]:
     line: dict[str, Any] = {"rank": row.rank or "", "config_id": row.config_id, "number": row.number}
     line |= {key: _plain(row.values.get(key, "")) for key in result.searched}
@@ -224,10 +265,16 @@ def _configuration(result: Summary, row: Row) -> dict[str, Any]:
         "seeds_run": row.seeds_run,
         "seeds_failed": row.seeds_failed,
         "seeds_crashed": row.seeds_crashed,
+        **(_stopped(row) if result.may_stop else {}),
         "complete": row.complete,
         "failed": row.failed,
         "form": row.form,
     }
+
+
+def _stopped(row: Row) -> dict[str, Any]:
+    median = statistics.median(row.stopped_at) if row.stopped_at else ""
+    return {"seeds_stopped": len(row.stopped_at), "stopped_at_median": median}
 
 
 def _quartiles(at: Quartiles | None) -> Iterator[tuple[str, float | str]]:

@@ -19,6 +19,8 @@ from orchestrator.report.csv_tables import (
     FAMILIES_CSV,
     REPORT_CSV,
     SEED_COMPARISONS_CSV,
+    STEPS_CSV,
+    VALIDATION_CSV,
     Lines,
     average_lines,
     configuration_lines,
@@ -27,6 +29,8 @@ from orchestrator.report.csv_tables import (
     family_lines,
     last_and_best_lines,
     seed_comparison_lines,
+    steps_lines,
+    validation_lines,
     write_csv,
 )
 from orchestrator.report.page import figure_of, in_detail, page
@@ -96,5 +100,7 @@ def csv_tables(result: Summary) -> dict[str, Lines]:
         CONFIRMED_CSV: confirmed_lines(result.confirmed),
         FAMILIES_CSV: family_lines(result),
         EVALUATIONS_CSV: last_and_best_lines(result),
+        VALIDATION_CSV: validation_lines(result),
+        STEPS_CSV: steps_lines(result),
     }
     return {REPORT_CSV: configuration_lines(result)} | {name: lines for name, lines in found.items() if lines}

@@ -82,7 +82,7 @@ class FullReport:
             yield from (prose(note, console, result, "dim") for note in last_and_best_notes(result))
         drawn = sorted(
             path
-            for kind in ("evaluations", "comparison", "score-", "pair-", "family-", "maps-")
+            for kind in ("evaluations", "comparison", "score-", "pair-", "steps-", "family-", "maps-")
             for path in result.folder.glob(f"figures/{kind}*.png")
         )
         if drawn:

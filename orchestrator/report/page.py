@@ -85,6 +85,8 @@ def page(result: Summary, drawn: Drawn) -> str:
         ]
     if drawn.pairs:
         sections += ["<h2>Measured against predicted</h2>", *(_image(path, path.stem) for path in drawn.pairs)]
+    if drawn.steps:
+        sections += ["<h2>Steps until it was reached</h2>", *(_image(path, path.stem) for path in drawn.steps)]
     if drawn.families:
         sections += ["<h2>Families of metrics</h2>", *(_image(path, path.stem) for path in drawn.families)]
     undrawn = undrawn_maps(result)

@@ -1,6 +1,7 @@
 """The tables of a report as text: columns of cells and the sentences above them, for terminal and page alike."""
 
 import math
+import statistics
 from collections.abc import Sequence
 
 from orchestrator.consoles import command
@@ -51,11 +52,24 @@ def counts(result: Summary) -> list[str]:
     if result.seeds_failed:
         diverged = result.seeds_failed - result.seeds_crashed
         line += f" ({_POLICY[result.objective.failed_seeds]}); crashed: {result.seeds_crashed}, diverged: {diverged}"
-    lines = [line, *([death_sentence(result.deaths, result.folder)] if result.deaths else [])]
+    lines = [line, *_stopped(result), *([death_sentence(result.deaths, result.folder)] if result.deaths else [])]
     if result.informed is not None:
         informed, drawn = result.informed
         lines.append(f"Drawn by tpe: {informed} of {drawn} configurations by results, the others at random")
     return lines
+
+
+def _stopped(result: Summary) -> list[str]:
+    """How many seeds stopped early, and when."""
+    if not result.may_stop:
+        return []
+    sentence = f"Stopped early, good enough on validation inputs: {len(result.stopped_at)} of {result.seeds_run} seeds"
+    return [f"{sentence}{median_step(result.stopped_at)}"]
+
+
+def median_step(stopped_at: Sequence[int]) -> str:
+    """When seeds stopped, as the end of a sentence: ", median at step 1,200"; empty where none did."""
+    return f", median at step {statistics.median(stopped_at):,g}" if stopped_at else ""
 
 
 def selection_sentence(result: Summary) -> str:
@@ -169,6 +183,11 @@ def result_columns(result: Summary, rows: Sequence[Row], new_line: str, *, lengt
         str(row.seeds_run) if row.complete else f"{row.seeds_run} of {row.seeds_planned}" for row in rows
     ]
     columns["failed"] = [str(row.seeds_failed) for row in rows]
+    if result.may_stop:
+        columns["stopped"] = [
+            f"{len(row.stopped_at)}{new_line}[{statistics.median(row.stopped_at):,g}]" if row.stopped_at else "0"
+            for row in rows
+        ]
     if len({row.form for row in result.rows}) > 1:
         columns["form"] = [row.form or "-" for row in rows]
     return columns

@@ -17,6 +17,7 @@ from orchestrator.record.parts import ConfigurationState
 from orchestrator.record.records import LEDGER_FILE
 from orchestrator.record.state import SweepState
 from orchestrator.results.confirmed import Confirmed, ConfirmedRow, in_search
+from orchestrator.results.decisions import decisions_of, may_stop, stopped_at
 from orchestrator.results.evaluation_choice import Mask, at_steps
 from orchestrator.results.last_and_best import compare_last_and_best
 from orchestrator.results.length_groups import length_groups
@@ -84,6 +85,8 @@ def summary(state: SweepState, curves: pd.DataFrame | None = None) -> Summary:
         ran_under=ran_under,
         informed=_informed(state),
         last_and_best=compare_last_and_best(curves, objective, groups, state.seeds()),
+        may_stop=may_stop(state),
+        decisions=decisions_of(state),
         weights=kept_weights(state),
         import_code=partial(import_recorded, state),
         read_confirmed=partial(_confirmations, state),
@@ -135,6 +138,7 @@ def _row(
         seeds_run=len(ended),
         seeds_failed=sum(m.status == "failed" for m in ended),
         seeds_crashed=sum(m.status == "failed" and m.failed_at is None for m in ended),
+        stopped_at=stopped_at(configuration),
         form=", ".join(sorted({m.form for m in members if m.form})),
     )
     band = bands.get((configuration.config_id, objective.metric, objective.average))

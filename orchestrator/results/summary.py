@@ -15,6 +15,7 @@ from orchestrator.record.lineage import CONFIRMS
 from orchestrator.record.measured import Measured
 from orchestrator.results.average_comparisons import Comparison, compare_averages
 from orchestrator.results.confirmed import Confirmed
+from orchestrator.results.decisions import Decision
 from orchestrator.results.evaluation_choice import BEST
 from orchestrator.results.hyperparameter_effects import Effect, effects_on
 from orchestrator.results.last_and_best import LastAndBest
@@ -40,7 +41,7 @@ class Row:
 
     Of the `seeds_failed` the `seeds_crashed` were lost with a pack that was given up; the others diverged. `beside` has
     the judged metric on other distributions, at their trained and their test lengths, by metric and group. `seeds` are
-    those that were planned.
+    those that were planned, `stopped_at` the steps at which seeds stopped early because they were good enough.
     """
 
     config_id: str
@@ -63,6 +64,7 @@ class Row:
     seeds_run: int = 0
     seeds_failed: int = 0
     seeds_crashed: int = 0
+    stopped_at: tuple[int, ...] = ()
     form: str = ""
 
     @property
@@ -83,7 +85,8 @@ class Summary:
     `measured` says what each configuration measures, `recorded` what else its ledger has of it, both by config_id;
     `design` how configurations came about, `seeds` which ones were planned for each; `deaths` has the error of every
     pack given up; `code` has the modules of the sweep's own; `informed` how many configurations were drawn by results
-    and how many were drawn, None for samplers that read none.
+    and how many were drawn, None for samplers that read none; `may_stop` whether seeds stop early, and `decisions` the
+    validation scores that stopping and curricula went by.
     """
 
     name: str
@@ -107,6 +110,8 @@ class Summary:
     ran_under: RanUnder = field(default_factory=lambda: RanUnder(states={}))
     informed: tuple[int, int] | None = None
     last_and_best: tuple[LastAndBest, ...] = ()
+    may_stop: bool = False
+    decisions: tuple[Decision, ...] = ()
     weights: Mapping[tuple[str, int], Kept] = field(default_factory=dict)
     import_code: Callable[[], None] = field(default=lambda: None, repr=False)
     read_confirmed: Callable[["Summary"], tuple[Confirmed, ...]] = field(default=lambda of: (), repr=False)
@@ -319,6 +324,11 @@ class Summary:
     def seeds_failed(self) -> int:
         """Members that failed, over all configurations."""
         return sum(row.seeds_failed for row in self.rows)
+
+    @property
+    def stopped_at(self) -> tuple[int, ...]:
+        """The steps at which members stopped early, over all configurations, ascending."""
+        return tuple(sorted(step for row in self.rows for step in row.stopped_at))
 
     @property
     def seeds_crashed(self) -> int:

@@ -22,6 +22,7 @@ from orchestrator.record.measured import measured_fields
 from orchestrator.record.parts import ConfigurationState
 from orchestrator.record.records import Record
 from orchestrator.record.state import WEIGHTS_FOLDER, SweepState
+from orchestrator.running.decisions import decision_fields
 from orchestrator.running.environment import Environments, digest, engine_files
 from orchestrator.running.protocol import LONGEST_TRACE
 from orchestrator.running.scores import Scores
@@ -122,6 +123,7 @@ class SweepDriver:
                 seconds=found.seconds,
                 form=found.form,
                 compiled=found.compiled,
+                **decision_fields(found),
                 **self._environments.fields(pack_id, self.state.environments),
                 **({"weights": weights.as_recorded(found.weights)} if found.weights else {}),
             )

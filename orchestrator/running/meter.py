@@ -1,6 +1,7 @@
 """Measures a running sweep: from a driver to what a person wants to know about it."""
 
 import math
+import statistics
 import time
 from collections import Counter
 
@@ -9,6 +10,7 @@ from orchestrator.plan import search
 from orchestrator.record.lock import running
 from orchestrator.record.parts import ConfigurationState
 from orchestrator.record.state import SweepState
+from orchestrator.results.decisions import may_stop, stopped_at
 from orchestrator.results.ran_under import RanUnder, code_sentence
 from orchestrator.running.driver import SweepDriver
 from orchestrator.running.progress import Snapshot
@@ -99,6 +101,7 @@ def status_rows(state: SweepState) -> list[tuple[str, str]]:
         ("configurations", f"{finished}/{len(state.configurations)}"),
         ("seeds", f"{ended['complete'] + ended['failed']}/{len(members)}"),
         ("seeds failed", f"{ended['failed']} ({crashed} crashed, {ended['failed'] - crashed} diverged)"),
+        *_stopped_row(state, len(members)),
         ("packs", f"{sum(pack.status in ('complete', 'failed') for pack in state.packs.values())}/{len(state.packs)}"),
         ("member-steps", f"{100 * sum(steps.values()) / total:.0f} %" if total else "none yet"),
         ("best so far", f"{best.score:.4g} ({label(best.number)})" if best else "none yet"),
@@ -112,6 +115,15 @@ def status_rows(state: SweepState) -> list[tuple[str, str]]:
     if state.deaths:
         rows.append(("try them again", f"lengthwise resume {state.folder} --retry-failed"))
     return rows
+
+
+def _stopped_row(state: SweepState, members: int) -> list[tuple[str, str]]:
+    """How many seeds stopped early and when, where they may."""
+    if not may_stop(state):
+        return []
+    steps = [step for found in state.configurations.values() for step in stopped_at(found)]
+    when = f", median at step {statistics.median(steps):,g}" if steps else ""
+    return [("seeds stopped early", f"{len(steps)}/{members}{when}")]
 
 
 def trace_lines(state: SweepState) -> list[str]:

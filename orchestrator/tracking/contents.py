@@ -7,6 +7,7 @@ when the sweep has. Times come from the ledger, so that sending a point twice ad
 
 import json
 import math
+import statistics
 from collections.abc import Iterable, Iterator, Sequence
 
 import pandas as pd
@@ -75,6 +76,8 @@ class ContentsOfSweep:
                 "seeds_run": summary.seeds_run,
                 "seeds_failed": summary.seeds_failed,
             }
+            if summary.may_stop:
+                numbers["seeds_stopped"] = len(summary.stopped_at)
             first = next((row for row in summary.rows if row.rank == 1 and row.score is not None), None)
             if first is not None and first.score is not None:
                 numbers |= {"first_score": first.score, "first_test": first.test.median if first.test else math.nan}
@@ -125,6 +128,9 @@ class ContentsOfSweep:
             ),
             "lengthwise.form": row.form,
         }
+        if self.summary.may_stop:
+            stopped = {s: m.stopped_at for s, m in sorted(configuration.members.items()) if m.stopped_at is not None}
+            tags["lengthwise.stopped_seeds"] = ", ".join(f"{s} (at step {at})" for s, at in stopped.items())
         if not row.complete:
             status = "KILLED" if self.state.ended else "RUNNING"
         else:
@@ -154,6 +160,8 @@ class ContentsOfSweep:
             "seeds_run": row.seeds_run,
             "seeds_failed": row.seeds_failed,
             "rank": row.rank if self.summary.finished else None,
+            "seeds_stopped": len(row.stopped_at) if self.summary.may_stop else None,
+            "stopped_at_median": statistics.median(row.stopped_at) if row.stopped_at else None,
         }
         yield from ((key, 0, float(value), time_ms) for key, value in values.items() if value is not None)
 

@@ -19,9 +19,11 @@ from trainers.ahead import Ahead, cells_of_a_row
 from trainers.config.criterion import Stop
 from trainers.config.member import MemberConfig
 from trainers.curricula import Curriculum, Threshold
+from trainers.decisions import good_enough, next_stages
 from trainers.errors import PackError
 from trainers.pack import Pack, State
 from trainers.random import Stream
+from trainers.results import Validation
 from trainers.step import sampled
 
 CPU = torch.device("cpu")
@@ -57,6 +59,17 @@ def test_members_stop_at_the_last_stage_alone(five) -> None:
         assert (one.stage_M[one.stopped_at_M == one.step] == 1).all()
     good = [one for one in evaluations if (one.validation.mean("accuracy", "raw") >= np.float32(0.99)).any()]
     assert good, "else nothing is shown"
+
+
+def test_a_good_score_before_the_last_stage_stops_nobody(member) -> None:
+    """Where the first stage teaches all, the mean over the trained lengths is good enough before the last."""
+    values = np.array([[[1.0, 1.0]], [[1.0, 1.0]], [[1.0, 0.9]], [[np.nan, 1.0]], [[np.nan, np.nan]]], np.float32)
+    seen = Validation(decided=(("accuracy", "raw"),), lengths=(2, 4), values_MDL=values)
+    pack = Pack([staged(member, seed) for seed in SEEDS], CPU)
+    assert good_enough(pack, seen, np.array([0, 1, 1, 1, 1])).tolist() == [False, True, False, True, False]
+    plain = Pack([quick(member, seed) for seed in SEEDS], CPU)
+    assert good_enough(plain, seen, np.zeros(5, int)).tolist() == [True, True, False, True, False]
+    assert next_stages(plain, seen, np.zeros(5, int)).tolist() == [0] * 5
 
 
 @pytest.mark.parametrize("chosen", [(2,), (4, 1, 2)], ids=str)

@@ -1,13 +1,14 @@
 """Members that stop early: when, what is repeated of them, and that nobody's bits change by it."""
 
+import sys
 from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.trainers.conftest import Recorder
 from tests.trainers.own_tasks import Bag, Echo
 from trainers import Checkpoints, Evaluation, train
 from trainers.config.criterion import Stop
@@ -28,8 +29,6 @@ def quick(member, seed: int, stop: Stop | None = ENOUGH, **changes) -> MemberCon
 
 def kept(members, **more) -> tuple[list[Evaluation], list]:
     """The evaluations of a pack, and its results."""
-    from tests.trainers.conftest import Recorder
-
     recorder = Recorder()
     return recorder.evaluations, train(members, recorder, **more)
 
@@ -87,14 +86,10 @@ def test_a_member_stops_in_any_pack_as_it_does_in_this_one(member, eight, chosen
             np.testing.assert_array_equal(mine[one.step].values_MAKL, one.values_MAKL[places])
             np.testing.assert_array_equal(mine[one.step].loss_M, one.loss_M[places])
             np.testing.assert_array_equal(mine[one.step].stopped_at_M, one.stopped_at_M[places])
-            np.testing.assert_array_equal(
-                mine[one.step].validation.values_MDL, one.validation.values_MDL[places]
-            )
+            np.testing.assert_array_equal(mine[one.step].validation.values_MDL, one.validation.values_MDL[places])
 
 
 def test_the_pack_becomes_smaller(member, eight, monkeypatch) -> None:
-    import sys
-
     module, seen = sys.modules["trainers.train"], []
     whole = module.learner
 
@@ -110,8 +105,6 @@ def test_the_pack_becomes_smaller(member, eight, monkeypatch) -> None:
 
 
 def test_a_last_member_of_a_compiled_pack_goes_on_with_a_twin(member, eight, monkeypatch) -> None:
-    import sys
-
     module, seen = sys.modules["trainers.train"], set()
     whole = module.learner
 
@@ -153,27 +146,24 @@ def test_weights_are_those_at_the_stop(member, eight, tmp_path) -> None:
         np.testing.assert_array_equal(stored["vectors"], alone["vectors"])
 
 
-class Killed(Exception):
-    pass
+class KilledError(Exception):
+    """The process is gone."""
 
 
 @pytest.mark.parametrize("at", [10, 13, 22, 31])
 def test_a_pack_resumed_in_the_middle_goes_on_bit_for_bit(member, eight, tmp_path, at) -> None:
     """Whatever has stopped by then; a checkpoint is written every three steps."""
-    from tests.trainers.conftest import Recorder
 
     class Dies(Recorder):
         def progress(self, progress) -> None:
             if progress.step >= at:
-                raise Killed
+                raise KilledError
 
     members = [quick(member, seed) for seed in SEEDS]
-    import sys
-
     module = sys.modules["trainers.train"]
     beat, module._HEARTBEAT_SECONDS = module._HEARTBEAT_SECONDS, 0.0
     try:
-        with pytest.raises(Killed):
+        with pytest.raises(KilledError):
             train(members, Dies(), checkpoints=Checkpoints(folder=tmp_path, every_steps=3))
     finally:
         module._HEARTBEAT_SECONDS = beat
@@ -221,8 +211,6 @@ def test_bytes_of_an_evaluation_without_these_fields_are_what_they_were(unstoppe
 @given(data=st.data())
 def test_whenever_members_stop_what_is_repeated_is_right(member, eight, unstopped, data) -> None:
     """Random times of stopping: later evaluations repeat the values at the stop, and packs have who is left."""
-    import sys
-
     count = data.draw(st.integers(1, 5))
     times = st.one_of(st.none(), st.integers(1, 5).map(lambda n: n * EVERY))
     at = data.draw(st.lists(times, min_size=count, max_size=count))

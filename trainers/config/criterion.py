@@ -77,14 +77,14 @@ def _name_problems(member: MemberConfig, one: Criterion) -> Iterator[Problem]:
 
 def _stage_problems(member: MemberConfig) -> Iterator[Problem]:
     """Why a task cannot be trained in stages."""
-    task = member.task
+    task, given = member.task, member.curriculum and member.curriculum.name
     if not task.stages:
         known = sorted(registry.classes("task").items())
         staged = [name for name, cls in known if sum("stages" in vars(one) for one in cls.__mro__) > 1]
         allowed = f"null, or a task with stages{': ' if staged else ''}{', '.join(staged)}"
         message = f"the task {task.name} has no stages"
-        yield Problem(key="training.curriculum", message=message, allowed=allowed)
+        yield Problem(key="training.curriculum", given=given, message=message, allowed=allowed)
     trained = task.distributions[0].trained_lengths
     if strange := [length for length in task.stages if length not in trained]:
         message = f"the task {task.name} has stages of lengths {strange}, which it is not trained on"
-        yield Problem(key="training.curriculum", message=message, allowed=f"lengths {list(trained)}")
+        yield Problem(key="training.curriculum", given=given, message=message, allowed=f"lengths {list(trained)}")

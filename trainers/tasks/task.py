@@ -124,7 +124,7 @@ class Task(Settings, ABC):
         return ()
 
     def sample_staged(self, stream: Stream, rows: int, stage_S: Tensor) -> Batch | tuple[Batch, ...]:
-        """A training batch as `sample` gives, of seeds that stand at stages of their own: int64 (S,), places in `stages`.
+        """A training batch as `sample` gives, of seeds at stages of their own: int64 (S,), places in `stages`.
 
         The stream has a seed for each member, since members of one seed may stand at different stages. Shapes depend
         on the settings alone, so all stages share their widths; what a row is depends on its seed, step and stage.

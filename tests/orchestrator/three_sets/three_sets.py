@@ -85,6 +85,17 @@ class ThreeSets(Task):
         tokens = self._tokens(stream, 0, rows, max(self.trained_lengths), "iid")
         return Batch(tokens, tokens)
 
+    @property
+    def stages(self) -> tuple[int, ...]:
+        """Two."""
+        return (1, 3)
+
+    def sample_staged(self, stream: Stream, rows: int, stage_S: Tensor) -> Batch:
+        """A training batch; at the first stage it has common tokens alone."""
+        tokens = self.sample(stream, rows).tokens
+        tokens = torch.where(stage_S[:, None, None] == 0, tokens % (self.vocabulary - self.rare), tokens)
+        return Batch(tokens, tokens)
+
     def loss(self, logits_MBTV: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
         """Cross-entropy."""
         logs = torch.log_softmax(logits_MBTV, dim=-1)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from trainers.config import registry
+from trainers.config.criterion import Stop
 from trainers.config.identity import ABSENT_AVERAGES, ABSENT_SCHEDULE, absent_values
 from trainers.config.member import EvaluationConfig, Optimization
 from trainers.config.settings import Settings, settings_fields
@@ -25,7 +26,9 @@ def fields_of(cls: type[Settings]) -> dict[str, Any]:
 def all_absent_values() -> dict[str, dict[str, Any]]:
     """By class: the two sections of plain numbers, what `training` may leave out, and everything registered here."""
     found = {
-        "training": fields_of(Optimization) | {"schedule": ABSENT_SCHEDULE, "averages": ABSENT_AVERAGES},
+        "training": fields_of(Optimization)
+        | {"schedule": ABSENT_SCHEDULE, "averages": ABSENT_AVERAGES, "stop": None, "curriculum": None},
+        "training.stop": fields_of(Stop),
         "evaluation": fields_of(EvaluationConfig),
     }
     for kind in registry.KINDS:

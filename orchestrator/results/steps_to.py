@@ -1,0 +1,110 @@
+"""How many steps it took to reach something: metrics called steps_to_..., against the numeric keys that were searched.
+
+A seed has one number, the step by which it had reached it at every trained length; infinite where it never did.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from orchestrator.results.summary import Row, Summary
+from orchestrator.statistics.effects import is_numeric
+from orchestrator.statistics.failed_seeds import over_seeds
+from orchestrator.statistics.quartiles import Quartiles
+
+PREFIX = "steps_to_"
+MOST_LINES = 8  # of a figure
+
+
+@dataclass(frozen=True)
+class Reached:
+    """Steps at one value of a searched key: median and quartiles over seeds, and every seed's own, ascending.
+
+    `line` has the values of the keys that make lines. Of the `steps` infinite ones never reached it; seeds that failed
+    are not among them and counted in `failed`.
+    """
+
+    line: tuple[Any, ...]
+    value: float
+    over_seeds: Quartiles
+    steps: tuple[float, ...]
+    failed: int
+
+    @property
+    def never(self) -> int:
+        """How many seeds never reached it."""
+        return sum(map(math.isinf, self.steps))
+
+
+@dataclass(frozen=True)
+class StepsTo:
+    """A metric of steps against a searched key; a line for every value of `line_keys`."""
+
+    metric: str
+    key: str
+    line_keys: tuple[str, ...]
+    points: tuple[Reached, ...]
+
+
+def steps_to(summary: Summary) -> tuple[StepsTo, ...]:
+    """Every metric of steps against every numeric key of which there are several values; complete configurations."""
+    rows = [row for row in summary.rows if row.complete]
+    found = []
+    for metric, described in summary.metrics.items():
+        if not described.base.startswith(PREFIX) or described.direction != "minimize":
+            continue
+        for key in summary.searched:
+            values = {row.values[key] for row in rows if key in row.values and is_numeric([row.values[key]])}
+            mine = [row for row in rows if key in row.values and is_numeric([row.values[key]])]
+            if len(values) > 1 and (points := _points(summary, mine, metric, key, _line_keys(mine, summary, key))):
+                found.append(StepsTo(metric, key, _line_keys(mine, summary, key), points))
+    return tuple(found)
+
+
+def seed_steps(summary: Summary, row: Row, metric: str) -> dict[int, float]:
+    """The step by which each seed of a configuration had reached it at all trained lengths, NaN where it failed.
+
+    At all lengths where the metric has no trained one; empty where it was not recorded.
+    """
+    band = summary.bands.get((row.config_id, metric, summary.objective.average))
+    described = summary.measured[row.config_id].metrics.get(metric)
+    if band is None or described is None:
+        return {}
+    wanted = described.trained_lengths or described.lengths
+    places = [i for i, length in enumerate(band.lengths) if length in wanted]
+    return {
+        seed: math.nan if any(math.isnan(values[i]) for i in places) else max(values[i] for i in places)
+        for seed, values in band.seeds.items()
+        if places
+    }
+
+
+def _line_keys(rows: Sequence[Row], summary: Summary, key: str) -> tuple[str, ...]:
+    """Other searched keys, as many as give few lines together."""
+    chosen: tuple[str, ...] = ()
+    for other in summary.searched:
+        if other == key or len({str(row.values.get(other)) for row in rows}) < 2:
+            continue
+        lines = {tuple(str(row.values.get(one)) for one in (*chosen, other)) for row in rows}
+        if len(lines) <= MOST_LINES:
+            chosen = (*chosen, other)
+    return chosen
+
+
+def _points(
+    summary: Summary, rows: Sequence[Row], metric: str, key: str, line_keys: Sequence[str]
+) -> tuple[Reached, ...]:
+    """Seeds of the configurations that share a line and a value, together."""
+    together: dict[tuple[str, float], tuple[tuple[Any, ...], list[float]]] = {}
+    for row in rows:
+        line = tuple(row.values.get(other) for other in line_keys)
+        of_seeds = seed_steps(summary, row, metric).values()
+        together.setdefault((repr(line), float(row.values[key])), (line, []))[1].extend(of_seeds)
+    found = []
+    for (_, value), (line, steps) in sorted(together.items()):
+        alive = sorted(step for step in steps if not math.isnan(step))
+        if steps:
+            outcome = over_seeds(steps, summary.objective.failed_seeds, "minimize").quartiles
+            found.append(Reached(line, value, outcome, tuple(alive), len(steps) - len(alive)))
+    return tuple(found)

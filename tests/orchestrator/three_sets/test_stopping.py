@@ -1,0 +1,206 @@
+"""Sweeps whose members stop early and train by a curriculum: ledger, tables, figures, status, MLflow, restarts."""
+
+import io
+import json
+import math
+import shutil
+
+import numpy as np
+import pandas as pd
+import pytest
+from rich.console import Console
+
+from orchestrator.errors import DamagedLedger
+from orchestrator.figures import drawing
+from orchestrator.record.curves import read_curves
+from orchestrator.record.records import Record, read_records
+from orchestrator.record.state import SweepState
+from orchestrator.report import artifacts
+from orchestrator.report.files import csv_tables, write_report
+from orchestrator.report.terminal import render_terminal
+from orchestrator.results.steps_to import seed_steps, steps_to
+from orchestrator.results.summarise import summary
+from orchestrator.running.meter import status_rows
+from orchestrator.sweep import resume_sweep
+from orchestrator.tracking.contents import ContentsOfSweep
+
+STOPPING = (
+    "training.stop={metric: accuracy, threshold: 0.9, samples: 100}",
+    "training.curriculum={name: threshold, metric: accuracy, threshold: 0.8, samples: 100}",
+    "space.training.learning_rate={grid: [0.0001, 0.01, 0.02, 0.04]}",
+    "seeds=3",
+)
+
+
+def text_of(result, full=True) -> str:
+    said = io.StringIO()
+    Console(file=said, width=250).print(render_terminal(result, full=full))
+    return said.getvalue()
+
+
+def steps_of(state: SweepState) -> dict[tuple[str, int], int | None]:
+    return {(c.config_id, m.seed): m.stopped_at for c in state.configurations.values() for m in c.members.values()}
+
+
+def test_a_sweep_in_which_members_stop(ran, monkeypatch, blank_figure):
+    folder = ran(*STOPPING)
+    state = SweepState.load(folder)
+    stopped = steps_of(state)
+    rates = {c.config_id: c.values["training.learning_rate"] for c in state.configurations.values()}
+    assert all((at is None) == (rates[name] == 0.0001) for (name, _), at in stopped.items()), stopped
+    assert len({at for at in stopped.values() if at}) > 1, "at different evaluations"
+    assert {m.status for c in state.configurations.values() for m in c.members.values()} == {"complete"}
+    assert all(c.score is not None and math.isfinite(c.score) for c in state.configurations.values())
+
+    curves, result = read_curves(state), summary(state)
+    assert result.may_stop and result.seeds_failed == 0
+    assert result.stopped_at == tuple(sorted(at for at in stopped.values() if at))
+    for (name, seed), mine in curves.groupby(["config_id", "seed"], observed=True):
+        assert mine["step"].max() == 60
+        if at := stopped[name, seed]:
+            wide = mine.set_index(["average", "metric", "length", "step"])["value"].unstack()
+            for step in wide.columns[wide.columns > at]:
+                np.testing.assert_array_equal(wide[step], wide[at])
+
+    count, median = len(result.stopped_at), np.median(result.stopped_at)
+    sentence = f"{count} of 12 seeds, median at step {median:,g}"
+    assert sentence in text_of(result) and "stopped" in text_of(result)
+    assert dict(status_rows(state))["seeds stopped early"] == f"{count}/12, median at step {median:,g}"
+    tables = csv_tables(result)
+    assert [line["seeds_stopped"] for line in tables["report.csv"]] == [len(row.stopped_at) for row in result.rows]
+    seen = pd.DataFrame(tables["validation.csv"])
+    assert set(seen["stage"]) == {0, 1} and {"at_1", "at_2", "at_3"} <= set(seen.columns)
+    for (name, seed), mine in seen.groupby(["config_id", "seed"]):
+        good = mine[(mine["mean"] >= np.float32(0.9)) & (mine["stage"] == 1)]["step"]
+        assert (int(good.min()) if len(good) else None) == stopped[name, seed]
+        assert mine["stage"].is_monotonic_increasing
+
+    drawn = {}
+    monkeypatch.setattr(
+        drawing, "save", lambda path, draw, *facts: drawn.update({path.name: draw()}) or blank_figure(path, draw)
+    )
+    page, table = write_report(folder, result)
+    assert sentence in page.read_text() and "Steps until it was reached" in page.read_text()
+    assert pd.read_csv(table)["seeds_stopped"].sum() == count and (folder / "validation.csv").exists()
+    steps = drawn["steps-steps_to_accuracy-training.learning_rate.png"]
+    assert steps.axes[0].get_yscale() == "log"
+    crosses = [line for line in steps.axes[0].lines if line.get_marker() == "x"]
+    assert [line.get_xdata()[0] for line in crosses] == [0.0001]
+    assert "3/3" in {text.get_text() for text in steps.axes[0].texts}
+
+    contents = ContentsOfSweep(state, result, read_records(folder), curves, artifacts.sentences(result))
+    runs = {row.config_id: run for row, run in contents.children()}
+    for row in result.rows:
+        points = {point.key: point.value for point in runs[row.config_id].points}
+        assert points["seeds_stopped"] == len(row.stopped_at)
+        assert ("stopped_at_median" in points) == bool(row.stopped_at)
+        said = runs[row.config_id].tags.get("lengthwise.stopped_seeds", "")
+        assert said.count("at step") == len(row.stopped_at)
+    assert {point.key for point in contents.parent().points} >= {"seeds_stopped"}
+
+
+def test_a_sweep_without_stopping_says_nothing_of_it(ran):
+    folder = ran()
+    state = SweepState.load(folder)
+    assert not any(
+        {"stopped_at", "stages", "validation"} & fields.keys()
+        for p in state.packs.values()
+        for fields in p.evaluations.values()
+    )
+    result = summary(state)
+    assert not result.may_stop and result.decisions == ()
+    assert "stopped" not in text_of(result) and "seeds stopped early" not in dict(status_rows(state))
+    assert "validation.csv" not in csv_tables(result) and "seeds_stopped" not in csv_tables(result)["report.csv"][0]
+
+
+def test_steps_have_the_median_over_seeds_at_every_value(ran):
+    folder = ran("seeds=3", "space={training.learning_rate: {grid: [0.0001, 0.02]}, model.width: {grid: [4, 8, 16]}}")
+    result = summary(SweepState.load(folder))
+    found = {(one.metric, one.key): one for one in steps_to(result)}
+    one = found["steps_to_accuracy", "model.width"]
+    assert one.line_keys == ("training.learning_rate",) and len(one.points) == 6
+    for point in one.points:
+        row = next(
+            row
+            for row in result.rows
+            if (row.values["training.learning_rate"],) == point.line and row.values["model.width"] == point.value
+        )
+        steps = sorted(seed_steps(result, row, "steps_to_accuracy").values())
+        assert list(point.steps) == steps and point.over_seeds.median == np.median(steps) and point.failed == 0
+        assert point.never == sum(map(math.isinf, steps))
+    assert any(point.never for point in one.points) and any(
+        math.isfinite(point.over_seeds.median) for point in one.points
+    )
+    lines = [line for line in csv_tables(result)["steps_to.csv"] if line["key"] == "model.width"]
+    assert {line["metric"] for line in lines} == {name for name, key in found if key == "model.width"}
+    assert [line["seeds"] for line in lines] == [3] * len(lines)
+
+
+def test_a_killed_sweep_goes_on_as_if_never_stopped(ran, study, tmp_path):
+    """Its ledger ends in the middle of a pack of which some members have stopped."""
+    whole = ran(*STOPPING, "resources.checkpoint_steps=10", name="whole")
+    cut = tmp_path / "cut"
+    shutil.copytree(whole, cut)
+    lines = (whole / "events.jsonl").read_text().splitlines(keepends=True)
+    records = [json.loads(line) for line in lines]
+    last = max(i for i, one in enumerate(records) if one["kind"] == "evaluation" and not one["data"]["final"])
+    some = records[last]["data"]["stopped_at"]
+    assert max(some) > 0 > min(some)
+    (cut / "events.jsonl").write_text("".join(lines[: last - 1]))
+    assert resume_sweep(cut, Console(quiet=True)).exit_code == 0
+    state = SweepState.load(cut)
+    assert state.ended == "complete" and not state.conflicts
+    pd.testing.assert_frame_equal(read_curves(state), read_curves(SweepState.load(whole)))
+    assert steps_of(state) == steps_of(SweepState.load(whole))
+    assert summary(state).decisions == summary(SweepState.load(whole)).decisions
+
+
+def test_what_a_ledger_cannot_say_is_damage(ran):
+    folder = ran(*STOPPING)
+    records = read_records(folder)
+    for field, value in (("stopped_at", [1]), ("stages", [-1] * 12), ("validation", [{"metric": "a"}])):
+        broken = [
+            Record(r.seq, r.time, r.kind, {**r.fields, field: value}) if r.kind == "evaluation" else r for r in records
+        ]
+        with pytest.raises(DamagedLedger, match=field if field != "stopped_at" else "1 members reported"):
+            SweepState.replay(folder, broken)
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("training.stop={metric: acuracy, threshold: 1}", "did you mean accuracy?"),
+        ("training.stop={metric: steps_to_accuracy, threshold: 1}", "follows from evaluations"),
+        ("training.stop={metric: accuracy}", "training.stop.threshold"),
+        ("evaluation.every=null", "there is none before the end"),
+        ("task={name: set_complement}", "training.curriculum"),
+    ],
+)
+def test_what_does_not_fit_is_said_before_anything_starts(study, lengthwise_says, capsys, override, said):
+    lengthwise_says("validate", study, *(f"--set={one}" for one in (*STOPPING, override)))
+    assert said in capsys.readouterr().err
+
+
+def test_a_plan_says_that_it_is_the_most(study, lengthwise_says):
+    said = lengthwise_says("plan", study, *(f"--set={one}" for one in STOPPING))
+    assert "members may stop early" in said and "at most about" in said
+    assert "at most" not in lengthwise_says("plan", study)
+
+
+def test_packs_that_end_at_different_evaluations_make_one_report(ran):
+    """Each pack is one member: those that stopped have fewer evaluations, and the same last one."""
+    one, many = (
+        ran(*STOPPING, "objective.evaluation=best", f"resources.pack={size}", name=f"packs-of-{size}")
+        for size in (1, 12)
+    )
+    results = {folder: summary(SweepState.load(folder)) for folder in (one, many)}
+    steps = {len(pack.evaluations) for pack in SweepState.load(one).packs.values()}
+    assert len(steps) > 1 and len(SweepState.load(one).packs) == 12
+    for mine, other in zip(results[one].rows, results[many].rows, strict=True):
+        assert (mine.config_id, mine.score, mine.stopped_at) == (other.config_id, other.score, other.stopped_at)
+        assert mine.test == other.test and not mine.failed
+    write_report(one, results[one])
+    state = SweepState.load(one)
+    contents = ContentsOfSweep(state, results[one], read_records(one), read_curves(state))
+    for _, run in contents.children():
+        assert any(point.key == "progress/loss" and point.step == 60 for point in run.points)
