@@ -59,7 +59,7 @@ def first_pair(tails: Tensor, heads: Tensor, wanted: Tensor, nodes: int, farthes
     """
     shape = (*tails.shape[:-1], nodes * nodes)
     step = torch.zeros(shape, device=tails.device).scatter_(-1, tails * nodes + heads, 1.0)
-    step = step.unflatten(-1, (nodes, nodes)) + torch.eye(nodes, device=tails.device)
+    step = step.reshape(*shape[:-1], nodes, nodes) + torch.eye(nodes, device=tails.device)
     wanted = wanted[..., None, None]
     reached = step > 0.0
     there = reached & (step < 0.0)

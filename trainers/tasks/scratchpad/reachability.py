@@ -141,11 +141,10 @@ class Reachability(GraphTask):
 
     def probed(self, draws: Draws, site: int, length: int, label_SB: Tensor) -> Text:
         """Questions on graphs of cycles with these labels; takes two sites."""
-        firsts, sizes = zip(*map(_by_node, self.cycles_of(length)), strict=True)
-        label = label_SB[..., None]
-        first, size = (
-            torch.where(label > 0, *(constant(of, label.device) for of in reversed(each))) for each in (firsts, sizes)
-        )
+        device, one = label_SB.device, label_SB[..., None] > 0
+        (first_0, size_0), (first_1, size_1) = map(_by_node, self.cycles_of(length))
+        first = torch.where(one, constant(first_1, device), constant(first_0, device))
+        size = torch.where(one, constant(size_1, device), constant(size_0, device))
         nodes = torch.full_like(label_SB, self.nodes)
         target = torch.full_like(label_SB, length)  # label 0: the first node of the second cycle
         graph = cycles(first, size, nodes, torch.zeros_like(label_SB), target)

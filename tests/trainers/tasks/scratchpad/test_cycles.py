@@ -195,6 +195,8 @@ def test_a_label_counts_only_before_the_first_end_mark() -> None:
     assert task.right(test.batch.answer, test.batch)["label"].tolist() == [[True, True]]
     short = written[..., :2]
     assert task.right(short, test.batch)["label"].tolist() == [[False, True]]
+    unended = torch.cat([test.batch.answer[..., :1]] * 2, dim=-1)
+    assert task.right(unended, test.batch)["label"].tolist() == [[False, False]]
 
 
 BAD: dict[str, tuple[dict[str, Any], str]] = {
