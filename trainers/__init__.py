@@ -17,6 +17,7 @@ from trainers.batch import Batch
 from trainers.config.member import MemberConfig
 from trainers.config.registry import register
 from trainers.config.settings import setting
+from trainers.decoding import Decoding
 from trainers.files.checkpoint import Checkpoints
 from trainers.models.model import Model
 from trainers.models.vmapped import Vmapped
@@ -33,6 +34,7 @@ __all__ = [
     "Checkpoints",
     "Context",
     "Curve",
+    "Decoding",
     "Distribution",
     "Evaluation",
     "EvaluationBatch",

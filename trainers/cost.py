@@ -1,7 +1,7 @@
 """What a member costs: parameters, memory and operations from its configuration, time by a short measurement."""
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -13,6 +13,7 @@ from trainers.evaluation_inputs import evaluation_inputs
 from trainers.pack import Pack, State
 from trainers.step import learn, losses, noise_of, sampled
 
+_TRIED = 1e11  # operations of an evaluation with texts, up to which it is tried with all its rows: half a minute
 _PEAK = 3  # bytes at the peak of a step over bytes kept for the gradient: 2.7 to 3.3 measured, uncompiled encoders
 
 
@@ -33,7 +34,9 @@ def estimate(member: MemberConfig) -> Cost:
     buffers = sum(len(average.start(torch.zeros(1, 1))) for average in pack.sources)
     rows = -(-member.optimization.batch_size // member.optimization.accumulation)
     one, two = (kept_for_backward(pack, few) for few in (1, 2))
-    evaluated = 6 * min(CELLS_OF_A_ROW_PIECE, member.evaluation.samples * member.task.positions * member.task.outputs)
+    positions = member.evaluation.samples * member.task.positions
+    evaluated = 6 * min(CELLS_OF_A_ROW_PIECE, positions * member.task.outputs)
+    kept = width * min(CELLS_OF_A_ROW_PIECE, positions * member.model.kept_numbers) if member.task.passes > 1 else 0
     forward = sum(
         member.model.operations(member.task, *batch.tokens.shape[1:])
         for batch in sampled(pack, torch.tensor(1), member.optimization.batch_size)
@@ -42,7 +45,8 @@ def estimate(member: MemberConfig) -> Cost:
         parameters=pack.layout.size,
         bytes_per_member=width * pack.layout.size * (4 + buffers)
         + _PEAK * (one + (rows - 1) * (two - one))  # a line in rows: in table form most of it does not depend on them
-        + evaluated // 2,
+        + evaluated // 2
+        + kept,
         flops_per_step=3.0 * forward,
     )
 
@@ -75,16 +79,28 @@ def calibrate(member: MemberConfig, members: int, seconds: float = 2.0) -> float
     torch.set_num_threads(1)
     try:
         step = _seconds_per_step(_pack(member, members), seconds)
-        lone = _pack(member, 1)
+        lone, share = _with_some_rows(member)
         for _ in evaluation_inputs(lone):
             pass  # drawn once in a run, however many members and evaluations
         began = time.monotonic()
         evaluate(lone, State.initial(lone))
-        evaluation = members * (time.monotonic() - began)
+        evaluation = members * (time.monotonic() - began) / share
     finally:
         torch.set_num_threads(threads)
     steps, every = member.optimization.steps, member.evaluation.every
     return step + evaluation * (-(-steps // every) if every else 1) / steps
+
+
+def _with_some_rows(member: MemberConfig) -> tuple[Pack, float]:
+    """A pack of it alone, where texts are written with as many rows as can be tried; and their share of all."""
+    task, evaluation = member.task, member.evaluation
+    rows = evaluation.samples * len(member.evaluated_lengths) * len(member.averages)
+    operations = task.passes * member.model.operations(task, rows, task.positions)
+    samples = evaluation.samples
+    if task.passes > 1 and operations > _TRIED:
+        samples = max(1, int(samples * _TRIED / operations))
+    some = replace(member, evaluation=replace(evaluation, samples=samples))
+    return Pack([some], torch.device("cpu")), samples / evaluation.samples
 
 
 def _pack(member: MemberConfig, members: int) -> Pack:

@@ -124,7 +124,7 @@ def _scores(
     for first in range(0, total, each):
         piece = batch if each >= total else batch.rows(first, min(first + each, total))
         noise = Noise(apart, index, training=False, first=first, total=total)
-        forward = Forward(pack.model, weights, pack.form, noise, beat)
+        forward = Forward(pack.model, weights, pack.form, noise, pack.optimization.compute_dtype, beat)
         of_task.append(pack.task.scored(forward, piece, test.lengths))
         of_model.append(pack.model.measured(weights, piece, test.lengths, forward.recorded))
         beat()
@@ -134,8 +134,9 @@ def _scores(
 
 def _at_once(pack: Pack, batch: Batch, rows: int) -> int:
     """How many members are evaluated together on so many rows of a batch."""
+    count = min(rows, batch.tokens.shape[1])
     cells = CELLS_AT_ONCE if pack.device.type == "cpu" else CELLS_OF_A_ROW_PIECE
-    return max(1, cells // _cells(pack, batch, min(rows, batch.tokens.shape[1])))
+    return max(1, min(cells // _cells(pack, batch, count), CELLS_OF_A_ROW_PIECE // _kept(pack, batch, count)))
 
 
 def _joined(pieces: Sequence[Mapping[str, Tensor]]) -> Mapping[str, Tensor]:
@@ -145,7 +146,7 @@ def _joined(pieces: Sequence[Mapping[str, Tensor]]) -> Mapping[str, Tensor]:
 def rows_at_once(pack: Pack, batch: Batch) -> int:
     """How many rows of a batch are evaluated together: as many as memory allows for one member, whatever the pack."""
     operations = pack.model.operations(pack.task, 1, batch.tokens.shape[-1])
-    cells = CELLS_OF_A_ROW_PIECE // _cells(pack, batch, 1)
+    cells = CELLS_OF_A_ROW_PIECE // max(_cells(pack, batch, 1), _kept(pack, batch, 1))
     pairs = PAIRS_OF_A_ROW_PIECE // batch.tokens.shape[-1] ** 2
     return max(1, min(cells, pairs, int(OPERATIONS_AT_ONCE // max(operations, 1.0))))
 
@@ -153,6 +154,11 @@ def rows_at_once(pack: Pack, batch: Batch) -> int:
 def _cells(pack: Pack, batch: Batch, rows: int) -> int:
     """Logits of so many rows of one member."""
     return rows * batch.tokens.shape[-1] * pack.task.outputs
+
+
+def _kept(pack: Pack, batch: Batch, rows: int) -> int:
+    """Numbers that are kept of so many rows of one member where texts are written, as long as these rows."""
+    return max(1, rows * batch.tokens.shape[-1] * pack.model.kept_numbers if pack.task.passes > 1 else 0)
 
 
 def _derive(

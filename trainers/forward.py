@@ -4,6 +4,7 @@ Shapes: M members, B rows, T positions, K positions kept, P tokens of a prompt, 
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 from torch import Tensor
@@ -13,30 +14,36 @@ from trainers.decoding import Decoding
 from trainers.generate import by_state, chooser, continued
 from trainers.models.model import Cache, Model
 from trainers.noise import Noise
+from trainers.precision import computing
 
 
 @dataclass(frozen=True)
 class Forward:
     """The models of M members with the weights of one average, (M, *shape) by name.
 
-        noise: what is random in a test of the rows at hand; nothing is dropped. recorded: what the layers recorded of
-    XX"""
+    noise: what is random in a test of the rows at hand; nothing is dropped. compute_dtype: as in training; logits have
+    the type of the weights. recorded: what the layers recorded of themselves in the last whole pass.
+    """
 
     model: Model
     weights: Mapping[str, Tensor]
     form: str
     noise: Noise
+    compute_dtype: str = "float32"
     beat: Callable[[], None] = lambda: None
     recorded: dict[str, list[Tensor]] = field(default_factory=dict)
 
     def __call__(self, batch: Batch) -> Tensor:
         """Logits (M, B, T, V)."""
         self.recorded.clear()
-        return self.model.logits(self.weights, batch, self.noise, self.form, self._record)
+        with self._computing():
+            return self._wide(self.model.logits(self.weights, batch, self.noise, self.form, self._record))
 
     def start(self, batch: Batch, width: int) -> tuple[Tensor, Cache]:
         """Logits (M, B, T, V), and what is kept to go on up to `width` positions."""
-        return self.model.start(self.weights, batch, width, self.noise, self.form)
+        with self._computing():
+            logits, cache = self.model.start(self.weights, batch, width, self.noise, self.form)
+        return self._wide(logits), cache
 
     def extend(
         self,
@@ -50,7 +57,21 @@ class Forward:
         `ids_MBT` are their position ids, where the batch had any. They see the positions that `visible_MBK` (its last
         dimension the width of the cache) allows, and none that follow; all before them if it is None.
         """
-        return self.model.extend(self.weights, cache, tokens_MBT, ids_MBT, visible_MBK, self.noise, self.form)
+        with self._computing():
+            logits, cache = self.model.extend(
+                self.weights, cache, tokens_MBT, ids_MBT, visible_MBK, self.noise, self.form
+            )
+        return self._wide(logits), cache
+
+    @property
+    def _weight(self) -> Tensor:
+        return next(iter(self.weights.values()))
+
+    def _computing(self) -> AbstractContextManager[object]:
+        return computing(self.compute_dtype, self._weight.device.type)
+
+    def _wide(self, logits: Tensor) -> Tensor:
+        return logits.to(self._weight.dtype)
 
     def generated(self, prompt_MBP: Tensor, decoding: Decoding, *, most: int) -> Tensor:
         """What the models write behind a prompt, int64 (M, B, most): up to the end mark, then pads.

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from trainers.precision import wide
 from trainers.random import Stream
 
 _SITES = 2**20  # more than a model has
@@ -50,7 +51,7 @@ class Noise:
 
     def __call__(self, x: Tensor, site: int) -> Tensor:
         """`x` (M, B, ...) with each entry dropped or scaled."""
-        return x if self.rate_M is None else x * self.keep(site, tuple(x.shape[1:]), x.dtype)
+        return x if self.rate_M is None else (x * self.keep(site, tuple(x.shape[1:]), wide(x.dtype))).to(x.dtype)
 
     def _bits(self, site: int, shape: tuple[int, ...]) -> Tensor:
         site = site + self.part * _SITES

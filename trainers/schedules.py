@@ -55,31 +55,48 @@ class Constant(Schedule):
         return _warmed(step, self.warmup_steps(steps), torch.ones((), dtype=torch.float64, device=step.device))
 
 
-@register("schedule", "linear")
-class Linear(Schedule):
-    """Linear decay from 1 after the warm-up to `final` at the last step."""
+class Decaying(Schedule):
+    """A schedule that falls from 1 after the warm-up to `final` at the end of the decay, and stays there."""
 
-    final: float = setting(0.0, low=0.0, high=1.0, help="factor at the last step")
+    final: float = setting(0.0, low=0.0, high=1.0, help="factor at the end of the decay")
+    decay_steps: int | None = setting(
+        None, low=1, help="step at which the decay ends, before or after the last one; null: the last step"
+    )
+
+    def step_problems(self, steps: int) -> Iterator[Problem]:
+        """A problem of the warm-up, or if the decay ends before it begins."""
+        yield from super().step_problems(steps)
+        warmup = self.warmup_steps(steps)
+        if self.decay_steps is not None and 0 < self.decay_steps <= warmup <= steps:
+            message = f"ends before the warm-up of {warmup} steps does"
+            yield Problem(key="decay_steps", given=self.decay_steps, message=message, allowed=f"> {warmup}")
+
+    def decayed(self, step: Tensor, steps: int) -> Tensor:
+        """How far the decay has come at `step`: 0 at the end of the warm-up, 1 at the end of the decay."""
+        warmup = self.warmup_steps(steps)
+        length = max((self.decay_steps or steps) - warmup, 1)
+        return torch.clamp((step.double() - warmup) / length, min=0.0, max=1.0)
+
+
+@register("schedule", "linear")
+class Linear(Decaying):
+    """Linear decay from 1 after the warm-up to `final` at the last step, or at `decay_steps`."""
 
     def factor(self, step: Tensor, steps: int) -> Tensor:
         """Factor at `step` (1 for the first update) of `steps`, a float64 scalar."""
         warmup = self.warmup_steps(steps)
-        return _warmed(step, warmup, 1.0 + (self.final - 1.0) * _decayed(step, warmup, steps))
+        return _warmed(step, warmup, 1.0 + (self.final - 1.0) * self.decayed(step, steps))
 
 
 @register("schedule", "cosine")
-class Cosine(Schedule):
-    """Half a cosine from 1 after the warm-up to `final` at the last step (Loshchilov and Hutter, arXiv:1608.03983)."""
+class Cosine(Decaying):
+    """Half a cosine from 1 after the warm-up to `final` at the last step, or at `decay_steps`.
 
-    final: float = setting(0.0, low=0.0, high=1.0, help="factor at the last step")
+    Source: Loshchilov and Hutter, arXiv:1608.03983.
+    """
 
     def factor(self, step: Tensor, steps: int) -> Tensor:
         """Factor at `step` (1 for the first update) of `steps`, a float64 scalar."""
         warmup = self.warmup_steps(steps)
-        wave = 0.5 * (1.0 + torch.cos(math.pi * _decayed(step, warmup, steps)))
+        wave = 0.5 * (1.0 + torch.cos(math.pi * self.decayed(step, steps)))
         return _warmed(step, warmup, self.final + (1.0 - self.final) * wave)
-
-
-def _decayed(step: Tensor, warmup: int, steps: int) -> Tensor:
-    """How far the decay has come at `step`: 0 at the end of the warm-up, 1 at the last step."""
-    return torch.clamp((step.double() - warmup) / max(steps - warmup, 1), min=0.0, max=1.0)

@@ -12,6 +12,7 @@ from trainers.compiling import any_size, compiles, once, program
 from trainers.noise import Noise
 from trainers.optim import adamw, clipped, gradient_descent
 from trainers.pack import Pack, State
+from trainers.precision import computing
 from trainers.random import Stream
 
 
@@ -23,8 +24,9 @@ def sampled(pack: Pack, step: Tensor, rows: int) -> tuple[Batch, ...]:
 
 def losses(pack: Pack, theta: Tensor, batch: Batch, noise: Noise | None) -> tuple[Tensor, Tensor]:
     """Sum and weight of the training loss of every member, (M,) each. Raises ValueError if the task gives others."""
-    logits = pack.model.logits(pack.layout.views(theta), batch, noise, pack.form)
-    found = pack.task.loss(logits, batch)
+    with computing(pack.optimization.compute_dtype, theta.device.type):
+        logits = pack.model.logits(pack.layout.views(theta), batch, noise, pack.form)
+    found = pack.task.loss(logits.to(theta.dtype), batch)
     if not isinstance(found, tuple) or any(one.shape != theta.shape[:1] for one in found):  # two losses unpack, too
         raise ValueError(f"{pack.task.name}: loss gives no tuple of a sum and its weight, each of shape (members,)")
     return found

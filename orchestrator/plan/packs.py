@@ -64,6 +64,14 @@ def cost_of(member: MemberConfig) -> Cost:
         ) from error
 
 
+def steps_worth(member: MemberConfig) -> float:
+    """Its steps, and as many as its evaluations cost."""
+    steps, evaluation = member.optimization.steps, member.evaluation
+    evaluations = math.ceil(steps / evaluation.every) if evaluation.every else 1
+    rows = evaluation.samples * len(member.evaluated_lengths) * len(member.averages) * evaluations
+    return steps + EVALUATED * member.task.passes * rows / member.optimization.batch_size
+
+
 def packing(spec: SweepSpec, cluster: Cluster) -> Packing:
     """How this sweep cuts configurations into packs on that cluster, leaving out the members it is given as done."""
     costs: dict[str, Cost] = {}
@@ -81,11 +89,7 @@ def packing(spec: SweepSpec, cluster: Cluster) -> Packing:
         return max(1, min(LARGEST_PACK, fits))
 
     def work(member: MemberConfig, count: float) -> float:
-        steps, evaluation = member.optimization.steps, member.evaluation
-        evaluations = math.ceil(steps / evaluation.every) if evaluation.every else 1
-        rows = evaluation.samples * len(member.evaluated_lengths) * len(member.averages) * evaluations
-        trained = steps + EVALUATED * rows / member.optimization.batch_size
-        return per_step * steps + cost(member).flops_per_step * count * trained
+        return per_step * member.optimization.steps + cost(member).flops_per_step * count * steps_worth(member)
 
     def pack(configurations: list[Configuration], done: set[tuple[str, int]]) -> list[Pack]:
         return make_packs(

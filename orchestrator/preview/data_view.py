@@ -17,7 +17,7 @@ from orchestrator.figures.drawing import PALETTE, drawn_digest, printable, spans
 from orchestrator.plan import search
 from orchestrator.plan.distributions import evaluated_sets
 from orchestrator.plan.soundness import check_data, configurations_of
-from orchestrator.preview.task_data import Example, Histogram, examples, has_measures, histograms
+from orchestrator.preview.task_data import Example, Histogram, beside, examples, has_measures, histograms
 from orchestrator.record.measured import Measured
 from orchestrator.results.length_groups import few_lengths, length_groups
 from orchestrator.wording import compact_value, spans, three_digits
@@ -42,7 +42,10 @@ def data_view(
     member = built[0].member(spec.seeds[0])
     chosen = _lengths(member, lengths)
     _check(member, lengths, figure)
-    lines = [*_heading(spec, member, first.values), *example_lines(examples(member, count))]
+    lines = [
+        *_heading(spec, member, first.values),
+        *example_lines(examples(member, count), beside(member) if count else ()),
+    ]
     if not has_measures(member):
         return [*lines, NO_MEASURES.format(member.task.name)]
     groups = length_groups(Measured.of(member), spec.objective)
@@ -59,17 +62,21 @@ def data_view(
     return [*lines, *tables, f"drew {figure}"]
 
 
-def example_lines(found: Sequence[Example]) -> list[str]:
-    """Tokens above their targets, aligned where there are as many of both; single characters without blanks."""
-    lines = ["the first inputs it trains on, above their targets:", ""] if found else []
-    for tokens, targets in found:
-        if len(tokens) != len(targets):
-            lines += [" ".join(tokens), " ".join(targets), ""]
+def example_lines(found: Sequence[Example], named: Sequence[str] = ()) -> list[str]:
+    """Tokens above their targets and what is `named`, aligned where all have as many words.
+
+    Single characters stand without blanks.
+    """
+    below = " and ".join(", ".join(["their targets", *named]).rsplit(", ", 1))
+    lines = [f"the first inputs it trains on, above {below}:", ""] if found else []
+    for rows in found:
+        if len({len(words) for words in rows}) > 1:
+            lines += [*(" ".join(words) for words in rows), ""]
             continue
-        widths = [max(len(above), len(below)) for above, below in zip(tokens, targets, strict=True)]
-        several = any(" " in word for word in (*tokens, *targets))
+        widths = [max(map(len, words)) for words in zip(*rows, strict=True)]
+        several = any(" " in word for words in rows for word in words)
         blank = "  " if several else "" if max(widths) == 1 else " "
-        for words in (tokens, targets):
+        for words in rows:
             aligned = (word.ljust(width) for word, width in zip(words, widths, strict=True))
             lines.append(blank.join(aligned).rstrip())
         lines.append("")

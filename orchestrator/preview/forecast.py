@@ -10,7 +10,7 @@ from orchestrator.errors import UserError
 from orchestrator.plan import search
 from orchestrator.plan.distributions import evaluated_sets, further_distributions
 from orchestrator.plan.own_code import import_for
-from orchestrator.plan.packs import Cluster, Pack, cost_of, makespan, packing
+from orchestrator.plan.packs import Cluster, Pack, cost_of, makespan, packing, steps_worth
 from orchestrator.plan.soundness import check
 from orchestrator.preview.upload import measure
 from orchestrator.record.kept_weights import bytes_per_member
@@ -184,14 +184,19 @@ def _seconds(packs: list[Pack], examples: dict[str, MemberConfig], costs: dict[s
     def step(pack: Pack) -> float:
         return costs[pack.structural_key].flops_per_step * len(pack.members)
 
-    costliest = sorted(largest.values(), key=lambda pack: -step(pack) * pack.steps)[:CALIBRATIONS]
+    def whole(pack: Pack) -> float:
+        return step(pack) * steps_worth(examples[pack.structural_key])
+
+    costliest = sorted(largest.values(), key=lambda pack: -whole(pack))[:CALIBRATIONS]
     free = MEMORY_SHARE * psutil.virtual_memory().available
     for pack in costliest:
         if step(pack) > PATIENCE or costs[pack.structural_key].bytes_per_member * len(pack.members) > free:
             return None
     per_flop = {
-        pack.structural_key: calibrate(examples[pack.structural_key], len(pack.members), seconds=1.0) / step(pack)
+        pack.structural_key: pack.steps
+        * calibrate(examples[pack.structural_key], len(pack.members), seconds=1.0)
+        / whole(pack)
         for pack in costliest
     }
     mean = sum(per_flop.values()) / len(per_flop)
-    return [per_flop.get(pack.structural_key, mean) * step(pack) * pack.steps for pack in packs]
+    return [per_flop.get(pack.structural_key, mean) * whole(pack) for pack in packs]

@@ -12,13 +12,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from trainers.batch import Batch
 from trainers.config.member import MemberConfig
 from trainers.random import Stream
 from trainers.tasks.task import Task
 
 TRAINING = "training"
 ROWS_AT_ONCE = 10_000
-Example = tuple[list[str], list[str]]
+BESIDE = {"ids": "position ids", "groups": "groups", "weight": "weights"}  # of tokens, where a batch has them
+Example = tuple[list[str], ...]  # tokens, targets, and what `beside` names
 
 
 @dataclass(frozen=True)
@@ -49,14 +51,23 @@ def has_measures(member: MemberConfig) -> bool:
 
 
 def examples(member: MemberConfig, count: int) -> list[Example]:
-    """Tokens and targets of the first `count` inputs the member trains on; one where all of them are the same."""
+    """The first `count` inputs the member trains on, with their targets and all that `beside` names of their tokens.
+
+    One where all of them are the same.
+    """
     found: list[Example] = []
     rows = member.optimization.batch_size
     for step in range(1, -(-count // rows) + 1):
         batches = member.task.training_batches(_stream(member, "data", step), rows)
-        shown = (member.task.shown(batch, row) for batch in batches for row in range(batch.tokens.shape[1]))
+        shown = (_shown(member.task, batch, row) for batch in batches for row in range(batch.tokens.shape[1]))
         found += list(itertools.islice(shown, count - len(found)))
     return found[:1] if all(example == found[0] for example in found) else found
+
+
+def beside(member: MemberConfig) -> list[str]:
+    """What is known of each token it trains on, beside its target, in words."""
+    batch = member.task.training_batches(_stream(member, "data", 1), member.optimization.batch_size)[0]
+    return [words for name, words in BESIDE.items() if getattr(batch, name) is not None]
 
 
 def histograms(member: MemberConfig, lengths: Iterable[int], samples: int) -> dict[str, list[Histogram]]:
@@ -71,6 +82,13 @@ def histograms(member: MemberConfig, lengths: Iterable[int], samples: int) -> di
         measure: [Histogram(data, dict(sorted(counts[measure].items()))) for data, counts in sets.items()]
         for measure in sets[TRAINING]
     }
+
+
+def _shown(task: Task, batch: Batch, row: int) -> Example:
+    tokens, targets = task.shown(batch, row)
+    of_tokens = [getattr(batch, name) for name in BESIDE]
+    more = [of[0, row, : len(tokens)].tolist() for of in of_tokens if of is not None]
+    return tokens, targets, *([f"{number:g}" for number in numbers] for numbers in more)
 
 
 def _training(member: MemberConfig, samples: int) -> Iterator[Tensor]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from baseline import Trainer
 from cases import COMPILED, EAGER, Member
@@ -21,6 +22,7 @@ from trainers.step import stepper
 
 Row = dict[str, Any]
 TOLERANCE = 1e-5  # of weights after so many float32 steps, against the CPU
+NARROW_TOLERANCE = 0.02  # of mean losses in bfloat16, which has 8 bits, relative
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,21 +129,44 @@ def resumed(device: str, size: Size) -> Iterator[Row]:
             yield {"case": f"{name}: {begin} to {end}", **apart(*sides)}
 
 
+NARROW = ("decoder: tra", "decoder: rope base 100.0", "encoder: rpe", "lstm")
+
+
+def narrow(device: str, size: Size) -> Iterator[Row]:
+    """Passes in bfloat16 on the device, eager and compiled: mean losses against those of float32, and curves."""
+    for name, members in some({name: EAGER[name] for name in NARROW}, size):
+        found = []
+        for numbers, wanted in (("float32", False), ("bfloat16", False), ("bfloat16", True)):
+            typed = [{**one, "training": {**one["training"], "compute_dtype": numbers}} for one in members]
+            pack = packed(typed, device, size.steps, wanted)
+            state = stepped(pack, State.initial(pack), size.steps)
+            found.append((state.loss_sum.cpu() / size.steps, evaluate(pack, state)[1], int(state.failed_at.max())))
+        (loss, curves, _), others = found[0], found[1:]
+        apart = max(float(((of / loss) - 1).abs().max()) for of, _, _ in others)
+        finite = np.isfinite(curves)
+        whole = all(np.array_equal(np.isfinite(of), finite) and failed < 0 for _, of, failed in others)
+        yield {"case": name, "losses apart, relative": apart, "good": whole and apart < NARROW_TOLERANCE}
+
+
 def _workload(work: Workload, form: str) -> Callable[[int], Member]:
     return lambda i: {**work.member(i % len(work.configurations), form, False), "seed": i // len(work.configurations)}
 
 
-def _transformer(model: str, task: Mapping[str, Any], position: str) -> Callable[[int], Member]:
+def _transformer(
+    model: str, task: Mapping[str, Any], position: str, numbers: str = "float32"
+) -> Callable[[int], Member]:
     sizes = {"name": model, "layers": 4, "width": 128, "heads": 4, "position": position, "dropout": 0.1}
-    training = {"steps": 1000, "batch_size": 64, "learning_rate": 1e-3}
+    training = {"steps": 1000, "batch_size": 64, "learning_rate": 1e-3, "compute_dtype": numbers}
     return lambda i: {"task": task, "model": sizes, "training": training, "evaluation": {"samples": 64}, "seed": i}
 
 
+BOARD = {"name": "othello", "board": 6, "train_moves": 24}
 SPEEDS: dict[str, Callable[[int], Member]] = {
     "W1, table": _workload(W1, "auto"),
     "W1, plain": _workload(W1, "plain"),
     "W2, table": _workload(W2, "auto"),
-    "decoder 4L/128": _transformer("decoder", {"name": "othello", "board": 6, "train_moves": 24}, "rope"),
+    "decoder 4L/128": _transformer("decoder", BOARD, "rope"),
+    "decoder 4L/128, bfloat16": _transformer("decoder", BOARD, "rope", "bfloat16"),
     "encoder 4L/128": _transformer("encoder", {"name": "padded_addition", "width": 12, "train_digits": 5}, "rpe"),
 }
 
@@ -224,7 +249,8 @@ PARTS: dict[str, tuple[float, Callable[[str, Size], Iterator[Row]]]] = {  # shar
     "against the CPU": (0.32, against_cpu),
     "compiled against eager": (0.15, compiled),
     "checkpoints across devices": (0.1, resumed),
-    "speed": (0.4, speed),
+    "bfloat16": (0.1, narrow),
+    "speed": (0.3, speed),
 }
 
 

@@ -129,10 +129,31 @@ def test_code_is_quoted_from_the_file(text: str) -> None:
     assert "ema" in registry.names("average")
 
 
+def task_of_a_page(name: str) -> list[str]:
+    return [text for text in page("trainers/README.md").blocks("python") if f'{TASK}, "{name}"' in text]
+
+
+@pytest.mark.usefixtures("own_code_forgotten")
+def test_a_task_whose_answers_are_written_keeps_the_contract_and_learns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (text,) = task_of_a_page("count_down")
+    (tmp_path / "my_texts.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.import_module("my_texts")
+    assert list(contract_problems("task", "count_down")) == []
+    model = {"name": "decoder", "layers": 1, "width": 16, "heads": 2, "position": "learned"}
+    training = {"steps": 150, "batch_size": 32, "learning_rate": 0.01, "compile": False}
+    sections = {"task": {"name": "count_down"}, "model": model, "training": training}
+    (result,) = trainers.train([MemberConfig.from_dict(sections)], Silent())
+    (curve,) = [curve for curve in result.curves if curve.metric == "exact_match"]
+    assert curve.values[:5] == (1.0,) * 5 and curve.values[-1] == 0.0, "numbers above 5 are unknown words to it"
+
+
 @pytest.mark.usefixtures("own_code_forgotten")
 def test_a_task_of_a_page_keeps_the_contract_and_trains(tmp_path: Path) -> None:
     """As `my_tasks.py` beside a sweep file, which the page's YAML names."""
-    (text,) = [text for text in page("trainers/README.md").blocks("python") if TASK in text]
+    (text,) = task_of_a_page("running_maximum")
     (part,) = [text for text in page("trainers/README.md").blocks("yaml") if "imports:" in text]
     assert "imports: [my_tasks]" in part and "imports: [my_tasks]" in page("search_spaces/README.md").text
     (tmp_path / "my_tasks.py").write_text(text)

@@ -18,12 +18,13 @@ PRODUCT = {"name": "padded_multiplication", "number_digits": 4, "train_digits": 
 TEXT = {"text_tokens": 2, "text_ids": 5}
 RING = {"name": "ring_regression", "ring": 9, "window": 3}
 FLIPS = {"name": "flip_flop", "pairs": 4, "test_pairs": [8]}
+BITS = {"name": "parity", "canvas": 4, "train_bits": 2}
 STRINGS = {"train_length": 4, "test_lengths": [6, 8], "symbols": 5}
 DIGITS = {"canvas": 3, "train_digits": 2, "test_digits": [3]}
 
 ATTENTION = {"name": "attention_only", "width": 8}
 DECODER = {"name": "decoder", "layers": 2, "width": 8, "heads": 2, "hidden": 12}
-LEARNED = {**DECODER, "position": "learned"}
+POSITIONED = {**DECODER, "position": "learned"}
 ENCODER = {"name": "encoder", "layers": 2, "width": 8, "heads": 2, "hidden": 12}
 LINEAR = {"name": "linear_attention", "width": 6}
 
@@ -119,12 +120,21 @@ def _tasks() -> dict[str, list[Member]]:
         "language": pack({"name": "language", "train_window": 6, "test_windows": [12]}, DECODER),
         "wikitext": pack({"name": "wikitext", "corpus": "paradise_lost", "test_windows": [256]}, DECODER),
         "multi_instruction": pack({"name": "multi_instruction", **STRINGS}, DECODER),
-        "random_space_addition": pack({"name": "random_space_addition", **DIGITS, "fixed_set": 20}, LEARNED),
-        "random_space_addition: transitions": pack(
-            {"name": "random_space_addition", **DIGITS, "row_form": "transition"}, LEARNED
+        "parity: rows with copies": pack(BITS, POSITIONED),
+        "parity: split rows, in slices": pack({**BITS, "row_form": "split", "slices": 2}, POSITIONED),
+        "parity: single transitions of a fixed set": pack(
+            {**BITS, "row_form": "transition", "fixed_set": 20, "loss_on_question": False}, POSITIONED
         ),
-        "shift_addition": pack({"name": "shift_addition", **DIGITS, "temperature": 0.5, "top_k": 9}, LEARNED),
-        "shift_addition: plain": pack({"name": "shift_addition", **DIGITS, "scratchpad": "full"}, LEARNED),
+        "parity: full": pack({**BITS, "scratchpad": "full"}, POSITIONED),
+        "parity: full, at random positions": pack({**BITS, "scratchpad": "full", "random_offsets": True}, POSITIONED),
+        "parity: none": pack({**BITS, "scratchpad": "none"}, POSITIONED),
+        "half_parity": pack({"name": "half_parity", "size": 2}, POSITIONED),
+        "random_space_addition": pack({"name": "random_space_addition", **DIGITS, "fixed_set": 20}, POSITIONED),
+        "random_space_addition: transitions": pack(
+            {"name": "random_space_addition", **DIGITS, "row_form": "transition"}, POSITIONED
+        ),
+        "shift_addition": pack({"name": "shift_addition", **DIGITS, "temperature": 0.5, "top_k": 9}, POSITIONED),
+        "shift_addition: plain": pack({"name": "shift_addition", **DIGITS, "scratchpad": "full"}, POSITIONED),
     }
     cases |= {f"padded_addition: {what}": pack({**SUM, **more}, ENCODER) for what, more in additions.items()}
     cases |= {f"padded_multiplication: {what}": pack({**PRODUCT, **more}, ENCODER) for what, more in products.items()}

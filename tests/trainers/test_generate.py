@@ -1,7 +1,9 @@
 """Texts that models write, against one row at a time that is encoded from its first token for every new one."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
+from typing import ClassVar
 
 import pytest
 import torch
@@ -12,15 +14,21 @@ from tests.trainers.models.test_going_on import POSITIONS
 from tests.trainers.own_tasks import TOKENS, Bag, Last
 from tests.trainers.positions.passes import drawn, noise, tokens_of
 from tests.trainers.test_waits import waits
-from trainers import generate
+from trainers import cost, generate
+from trainers import evaluate as evaluation
 from trainers.batch import Batch
+from trainers.cost import estimate
 from trainers.decoding import Decoding
+from trainers.evaluate import evaluate
 from trainers.forward import Forward
 from trainers.models.attention_only import AttentionOnly
 from trainers.models.decoder import Decoder
 from trainers.models.lstm import Lstm
 from trainers.models.model import Model
 from trainers.models.vmapped import NamedModule
+from trainers.pack import Pack, State
+from trainers.positions.position import Position
+from trainers.positions.randomized import Randomized
 
 M, B = 2, 4
 PAD, MARK, END = 0, 1, 2
@@ -302,3 +310,74 @@ def test_only_the_first_tokens_are_drawn_where_it_says_how_many() -> None:
     after = forward.generated(torch.cat([prompt, some[..., :2]], dim=-1), GREEDY, most=6)
     going = (some[..., :2] != END).all(dim=-1)
     assert going.any() and torch.equal(some[going][:, 2:], after[going])
+
+
+class Texts(Wide):
+    """Texts behind two tokens, by states and plain, that are drawn: their mean token, and how long they are."""
+
+    metrics: ClassVar[Mapping[str, str]] = {"plain": "none", "by_state": "none", "length": "none"}
+    passes = 2.0
+
+    def scored(self, forward: Forward, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
+        prompt = batch.tokens[..., :2]
+        sizes = {"shared": 3, "states": 3, "width": 4, "mark": MARK}
+        plain, states = forward.generated(prompt, DRAWN, most=6), forward.generated_by_state(prompt, DRAWN, **sizes)
+        found = {"plain": plain.double().mean(-1), "by_state": states.double().mean(-1), "length": (states > 0).sum(-1)}
+        return {name: value.double()[..., None] for name, value in found.items()}
+
+
+def test_evaluations_have_the_same_texts_in_any_pieces_and_packs(member, monkeypatch) -> None:
+    model, beats = MODELS["learned"], list[int]()
+    settings = {"task": Texts(), "model": model}
+    members = [replace(member(seed, training__dtype="float64"), **settings) for seed in (3, 5)]
+    both = Pack(members, torch.device("cpu"))
+    names, whole = evaluate(both, State.initial(both), beat=lambda: beats.append(1))
+    assert set(names) == {"plain", "by_state", "length"} and whole.std(axis=(0, 3)).min() > 0
+    steps = len(beats)
+    assert steps > 3 * (6 + 4)  # three lengths; at least the plain texts and a state
+    monkeypatch.setattr(evaluation, "CELLS_OF_A_ROW_PIECE", 3 * 24 * model.kept_numbers)
+    _, pieces = evaluate(both, State.initial(both), beat=lambda: beats.append(1))
+    alone = Pack(members[1:], torch.device("cpu"))
+    _, lone = evaluate(alone, State.initial(alone))
+    assert (pieces == whole).all() and (lone[0] == whole[1]).all()
+    assert len(beats) > 10 * steps
+
+
+def test_kept_keys_bound_how_much_is_evaluated_together(member) -> None:
+    """Many heads, few output tokens: keys and values take more than logits."""
+    model = Decoder(layers=8, width=64, heads=8, position="rope")
+    tokens = torch.zeros(1, 4000, 24, dtype=torch.int64)
+    rows, costs = dict[type, int](), dict[type, int]()
+    for task in (Wide(), Texts()):
+        one = replace(member(evaluation__samples=500), task=task, model=model)
+        rows[type(task)] = evaluation.rows_at_once(Pack([one], torch.device("cpu")), Batch(tokens, tokens))
+        costs[type(task)] = estimate(one).bytes_per_member
+    assert model.kept_numbers == 2 * 8 * 64
+    assert rows[Texts] == evaluation.CELLS_OF_A_ROW_PIECE // (24 * 1024) < rows[Wide]
+    assert costs[Texts] - costs[Wide] == 4 * 500 * 24 * 1024
+
+
+def test_an_encoding_that_looks_ahead_is_refused_where_texts_are_written() -> None:
+    class Ahead(Position):
+        name: ClassVar[str] = "ahead"
+        looks_ahead = True
+
+    for position in (Ahead(), Randomized(longest=32, base=Ahead())):
+        model = Decoder(layers=1, width=8, heads=2, position=position)
+        (problem,) = model.task_problems(Texts())
+        assert problem.key == "position" and "later tokens" in problem.message
+        assert not [*model.task_problems(Wide())]
+    for one in MODELS.values():
+        assert [*one.task_problems(Texts())] == [*one.task_problems(Wide())]
+
+
+def test_a_forecast_tries_some_rows_of_texts_that_are_long(member, monkeypatch) -> None:
+    asked = replace(member(evaluation__samples=600), task=Texts(), model=MODELS["rope"])
+    pack, share = cost._with_some_rows(asked)
+    assert share == 1.0 and pack.evaluation.samples == 600
+    monkeypatch.setattr(
+        cost, "_TRIED", 2 * asked.model.operations(asked.task, 3 * 2 * 150, 24)
+    )  # 3 lengths, 2 averages
+    pack, share = cost._with_some_rows(asked)
+    assert pack.evaluation.samples == 150 and share == 0.25
+    assert cost._with_some_rows(replace(asked, task=Wide()))[1] == 1.0

@@ -36,6 +36,10 @@ TASKS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"name": "decoder", "layers": 1, "width": 8, "heads": 2, "position": "learned"},
     ),
     "ring_regression": ({"ring": 8, "window": 4}, {"name": "linear_attention", "width": 8}),
+    "parity": (
+        {"canvas": 4, "train_bits": 2, "row_form": "split", "slices": 2},
+        {"name": "decoder", "layers": 1, "width": 8, "heads": 2, "position": "learned"},
+    ),
 }
 
 

@@ -38,14 +38,22 @@ class Optimization(Settings):
     )
     accumulation: int = setting(1, low=1, help="slices of a batch that are computed one after the other, for memory")
     dtype: str = setting("float32", choices=("float32", "float64"), help="type of weights and arithmetic")
+    compute_dtype: str = setting(
+        "float32",
+        choices=("float32", "bfloat16"),
+        help="type of matrix products in a pass; all that is kept is float32",
+    )
     compile: bool | str = setting("auto", choices=(True, False, "auto"), help="run the step through torch.compile")
 
     def cross_checks(self) -> Iterator[Problem]:
-        """A problem if a batch has fewer rows than slices."""
+        """Problems if a batch has fewer rows than slices, and for narrow products of float64."""
         if self.accumulation > self.batch_size:
             allowed = f"<= batch_size ({self.batch_size})"
             message = f"a batch of {self.batch_size} has no {self.accumulation} slices"
             yield Problem(key="accumulation", given=self.accumulation, message=message, allowed=allowed)
+        if self.dtype == "float64" and self.compute_dtype != "float32":
+            message = "dtype is float64, and all is computed in it"
+            yield Problem(key="compute_dtype", given=self.compute_dtype, message=message, allowed="float32")
 
 
 class EvaluationConfig(Settings):
@@ -149,6 +157,9 @@ class MemberConfig:
         if self.optimization.compile is True and self.model.compiling == "never":
             message = f"a step of {self.model.name} cannot be compiled"
             yield Problem(key="training.compile", given=True, message=message, allowed="false or auto")
+        if self.optimization.compute_dtype != "float32" and not self.model.narrow:
+            given, message = self.optimization.compute_dtype, f"{self.model.name} is computed in float32 alone"
+            yield Problem(key="training.compute_dtype", given=given, message=message, allowed="float32")
         for name, direction in {**self.task.metrics, **self.model.metrics}.items():
             if direction not in DIRECTIONS:
                 message = f"the better direction of {name} is {direction!r}"

@@ -14,6 +14,7 @@ from trainers.layers.linear import linear
 from trainers.models.kept import Kept
 from trainers.positions.context import Context, Pass, Recorder, Scores
 from trainers.positions.position import Position
+from trainers.precision import product, wide
 
 Drop = Callable[[Tensor, int], Tensor]
 _OF_A_PASS = tuple(field.name for field in fields(Pass))  # torch 2.11 cannot trace vars()
@@ -56,7 +57,7 @@ def attention(
 def attention_weights(context: Context, scores: Scores | None, drop: Drop | None = None) -> Tensor:
     """Softmax of the scores over the keys that a query may see, (M, B, H, T, K); zero where none is kept.
 
-    `drop` acts on the scores. torch sums in float32 where scores are narrower.
+    `drop` acts on the scores. They are float32 at least, however narrow the numbers of the pass are.
     """
     given = scores or Scores()
     if given.logits is None:
@@ -65,6 +66,7 @@ def attention_weights(context: Context, scores: Scores | None, drop: Drop | None
         found = given.logits.expand(*context.q.shape[:-1], context.k.shape[-2])
     if given.bias is not None:  # found + bias; inductor would take a sum for the mask of its own attention, and fail
         found = torch.sub(found, given.bias, alpha=-1)
+    found = found.to(wide(found.dtype))
     found = found if drop is None else drop(found, context.chunk)
     allowed = context.allowed
     if given.keep is None:
@@ -83,7 +85,7 @@ def _mixed(context: Context, position: Position, drop: Drop | None) -> Tensor:
     before, after = (drop, None) if position.drops_scores else (None, drop)
     found = attention_weights(context, scores, before).to(context.v.dtype)
     found = found if after is None else after(found, context.chunk)
-    mixed = torch.matmul(found, context.v)
+    mixed = product(found, context.v)
     added = position.mix(context, found)
     return mixed if added is None else mixed + added
 
@@ -91,14 +93,15 @@ def _mixed(context: Context, position: Position, drop: Drop | None) -> Tensor:
 def _fused(context: Context) -> Tensor:
     m, b, h, t, width = context.q.shape
     q, k, v = (part.reshape(m * b, h, -1, width) for part in (context.q, context.k, context.v))
-    if t == k.shape[2] and context.groups is None and context.visible is None:
-        mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=context.causal)
-    else:
-        allowed = context.allowed
-        if allowed is not None and allowed.dim() > 2:
-            allowed = allowed.reshape(m * b, 1, t, -1)
-        mixed = functional.scaled_dot_product_attention(q, k, v, attn_mask=allowed)
-    return mixed.reshape(m, b, h, t, -1)
+    numbers = wide(v.dtype) if v.device.type == "cpu" else v.dtype  # as in `product`
+    q, k, v = (part.to(numbers) for part in (q, k, v))
+    whole = t == k.shape[2] and context.groups is None and context.visible is None
+    allowed = None if whole else context.allowed
+    if allowed is not None and allowed.dim() > 2:
+        allowed = allowed.reshape(m * b, 1, t, -1)
+    with torch.autocast(q.device.type, enabled=False):
+        mixed = functional.scaled_dot_product_attention(q, k, v, allowed, is_causal=whole and context.causal)
+    return mixed.reshape(m, b, h, t, -1).to(context.v.dtype)
 
 
 def _in_chunks(context: Context, position: Position, drop: Drop | None) -> Tensor:

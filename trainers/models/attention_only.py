@@ -73,6 +73,11 @@ class AttentionOnly(Model):
         return f"dropout at {hindering[0]}" if self.dropout > 0 and hindering else None
 
     @property
+    def narrow(self) -> bool:
+        """No: its table form works in place."""
+        return False
+
+    @property
     def metrics(self) -> Mapping[str, str]:
         """What it measures of itself, without dropout.
 

@@ -24,8 +24,10 @@ class Form:
     """What blocks are made of.
 
     norm: none; pre, before each branch; post, after each sum; or residual: the stream itself before each branch, so
-    that what is added to is normalised, too. norm_type: layer, rms, or rms_unscaled, which has no gain. mlp: gelu or
-    gated. biases: of which maps. init: normal, matrices start normal(0, std^2) and biases zero; or torch, as torch's.
+    that what is added to is normalised, too. norm_type: layer; layer_unbiased, with a gain alone; rms; or rms_unscaled,
+    which has no gain. mlp: gelu or gated. biases: of which maps. init: normal, matrices start normal(0, std^2) and
+    biases zero; depth, the same, and maps onto the residual stream normal(0, std^2 / branches); or torch, as torch's.
+    branches: what is added to the stream, two for each block.
     """
 
     norm: str
@@ -34,16 +36,20 @@ class Form:
     biases: tuple[str, ...]
     init: str
     std: float
+    branches: int = 1
     epsilon: float = 1e-5
 
-    def map(self, name: str, rows: int, columns: int, biased: bool) -> tuple[Parameter, ...]:
-        """A matrix, which decays, and a bias, which does not."""
+    def map(
+        self, name: str, rows: int, columns: int, biased: bool, *, to_stream: bool = False
+    ) -> tuple[Parameter, ...]:
+        """A matrix, which decays, and a bias, which does not; `to_stream`: what comes of it is added to the stream."""
         if self.init == "torch":
             side = rows**-0.5
             matrix = uniform_parameter(name, (rows, columns), -side, side)
             bias = uniform_parameter(f"{name}_bias", (columns,), -side, side, decay=False)
         else:
-            matrix = Parameter(name=name, shape=(rows, columns), std=self.std)
+            std = self.std / self.branches**0.5 if to_stream and self.init == "depth" else self.std
+            matrix = Parameter(name=name, shape=(rows, columns), std=std)
             bias = Parameter(name=f"{name}_bias", shape=(columns,), std=0.0, decay=False)
         return (matrix, bias) if biased else (matrix,)
 
@@ -51,12 +57,12 @@ class Form:
         """Gain one and bias zero, those that there are, without weight decay."""
         gain = Parameter(name=f"{name}_gain", shape=(width,), std=0.0, mean=1.0, decay=False)
         bias = Parameter(name=f"{name}_bias", shape=(width,), std=0.0, decay=False)
-        return {"layer": (gain, bias), "rms": (gain,), "rms_unscaled": ()}[self.norm_type]
+        return {"layer": (gain, bias), "rms_unscaled": ()}.get(self.norm_type, (gain,))
 
     def normed(self, x: Tensor, weights: Mapping[str, Tensor], name: str) -> Tensor:
         """The norm with the parameters of `norm_parameters`."""
-        if self.norm_type == "layer":
-            return layer_norm(x, weights[f"{name}_gain"], weights[f"{name}_bias"], self.epsilon)
+        if self.norm_type in ("layer", "layer_unbiased"):
+            return layer_norm(x, weights[f"{name}_gain"], weights.get(f"{name}_bias"), self.epsilon)
         return rms_norm(x, weights.get(f"{name}_gain"))
 
 
@@ -71,9 +77,9 @@ def block_parameters(
     of_mlp, out = "mlp" in form.biases, hidden // 2 if form.mlp == "gated" else hidden
     found = [
         *form.map(f"{name}.qkv", width, 3 * inner, "qkv" in form.biases),
-        *form.map(f"{name}.output", inner, width, "output" in form.biases),
+        *form.map(f"{name}.output", inner, width, "output" in form.biases, to_stream=True),
         *form.map(f"{name}.in", width, hidden, of_mlp),
-        *form.map(f"{name}.out", out, width, of_mlp),
+        *form.map(f"{name}.out", out, width, of_mlp, to_stream=True),
         *extra,
     ]
     for key in ("norm1", "norm2") if form.norm != "none" else ():

@@ -41,6 +41,11 @@ class LinearAttention(Model):
                 key="name", given=self.name, message="gives coefficients, not logits", allowed="task ring_regression"
             )
 
+    @property
+    def narrow(self) -> bool:
+        """No: its losses are exact."""
+        return False
+
     def parameters(self, task: Task) -> tuple[Parameter, ...]:
         """Positional vectors with squared norm about 1, decayed; for RPE also the fixed u, and v where it is free."""
         n = task.inputs

@@ -22,6 +22,7 @@ from trainers.models.model import Model
 from trainers.noise import Noise
 from trainers.parameters import Parameter, uniform_parameter
 from trainers.positions.context import Recorder
+from trainers.precision import product
 from trainers.tasks.task import Task
 
 
@@ -85,7 +86,7 @@ class Lstm(Model):
         h = c = x.new_zeros(*x.shape[:2], weights["state"].shape[1])
         states = []
         for now in given.unbind(dim=2):
-            i, f, g, o = (now + torch.bmm(h, weights["state"])).chunk(4, dim=-1)
+            i, f, g, o = (now + product(h, weights["state"])).chunk(4, dim=-1)
             c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
             h = torch.sigmoid(o) * torch.tanh(c)
             states.append(h)

@@ -59,9 +59,19 @@ class Model(Settings, ABC):
         return False
 
     @property
+    def kept_numbers(self) -> int:
+        """How many numbers are kept of each token, beside the token, where a pass is to be gone on with."""
+        return 0
+
+    @property
     def compiling(self) -> str:
         """When its steps are compiled: auto, where it is worth it; asked, where `compile: true` says so; or never."""
         return "auto"
+
+    @property
+    def narrow(self) -> bool:
+        """Whether it can be computed in narrow numbers: whether `training.compute_dtype` may be bfloat16."""
+        return True
 
     @property
     def metrics(self) -> Mapping[str, str]:

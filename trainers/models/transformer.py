@@ -4,6 +4,7 @@ Shapes: M member, B batch, T position, D width, V vocabulary.
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import torch
@@ -30,7 +31,7 @@ NORM_HELP = "norm before each branch, after each sum, of the residual stream bef
 
 
 class Transformer(Model):
-    """Embedding, blocks of attention and MLP, and an untied head without bias."""
+    """Embedding, blocks of attention and MLP, and a head without bias, of its own or tied to the embedding."""
 
     causal: ClassVar[bool]
     embedding_norm: ClassVar[bool] = False
@@ -44,7 +45,9 @@ class Transformer(Model):
     mlp: str = setting("gelu", choices=("gelu", "gated"), help="GELU, or half of hidden times SiLU of the other half")
     norm: str = setting("pre", choices=NORMS, help=NORM_HELP)
     norm_type: str = setting(
-        "layer", choices=("layer", "rms", "rms_unscaled"), help="layer norm, or RMS norm with or without a gain"
+        "layer",
+        choices=("layer", "layer_unbiased", "rms", "rms_unscaled"),
+        help="layer norm with or without a bias, or RMS norm with or without a gain",
     )
     biases: tuple[str, ...] = setting(BIASES, choices=BIASES, help="which maps of a block have biases")
     position: Position = setting("nope", kind="position", help="positional encoding, by name or as {name: ...}")
@@ -52,10 +55,18 @@ class Transformer(Model):
     dropout_sites: tuple[str, ...] = dropout_sites(SITES, ("hidden",))
     init_std: float = setting(0.02, above=0.0, help="standard deviation of initial matrix entries")
     init: str = setting(
-        "normal", choices=("normal", "torch"), help="of the maps of blocks: normal with init_std, or as torch.nn.Linear"
+        "normal",
+        choices=("normal", "depth", "torch"),
+        help="of the maps of blocks: normal with init_std; depth: divided by sqrt(2 layers) where a branch ends; "
+        "or as torch.nn.Linear",
     )
     embedding_range: float | None = setting(
         None, above=0.0, help="embeddings start uniform up to this size; null: normal with init_std"
+    )
+
+    tied: bool = setting(False, help="the head is the transposed embedding")
+    decay_embeddings: bool = setting(
+        False, help="weight decay acts on all parameters of two dimensions: embeddings and position vectors, too"
     )
 
     def cross_checks(self) -> Iterator[Problem]:
@@ -74,10 +85,16 @@ class Transformer(Model):
         yield from site_problems(self.dropout_sites)
 
     def task_problems(self, task: Task) -> Iterator[Problem]:
-        """Problems if the task needs a causal model and this is none, and those of the positional encoding."""
+        """Problems with a task that needs a causal model, writes texts or has other outputs, and of the encoding."""
         if task.causal and not self.causal:
             message = "sees the tokens it should predict: this task is scored after every prefix"
             yield Problem(key="name", given=self.name, message=message, allowed="a causal model")
+        elif task.passes > 1 and self.position.looks_ahead:
+            message = f"looks at later tokens, and {task.name} asks for texts, whose later tokens are not there yet"
+            yield Problem(key="position", given=self.position.name, message=message, allowed="one that does not")
+        if self.tied and task.inputs != task.outputs:
+            message = f"the task has {task.inputs} input tokens and {task.outputs} output tokens"
+            yield Problem(key="tied", given=True, message=message, allowed="false")
         yield from self.position.task_problems(task)
 
     @property
@@ -98,6 +115,7 @@ class Transformer(Model):
             biases=self.biases,
             init=self.init,
             std=self.init_std,
+            branches=2 * self.layers,
             epsilon=self.epsilon,
         )
 
@@ -112,9 +130,16 @@ class Transformer(Model):
         return self.position.metrics
 
     def parameters(self, task: Task) -> tuple[Parameter, ...]:
-        """Embedding, positions, blocks, final norm (where branches or the stream are normed before) and head."""
+        """Embedding, positions, blocks, final norm (where branches or the stream are normed before), untied head."""
         width, std, form = self.width, self.init_std, self._form
-        sizes = Sizes(longest=task.positions, width=width, heads=self.heads, head_width=self._head_width, std=std)
+        sizes = Sizes(
+            longest=task.positions,
+            ids=task.position_ids,
+            width=width,
+            heads=self.heads,
+            head_width=self._head_width,
+            std=std,
+        )
         table, size = (task.inputs, width), self.embedding_range
         found = [Parameter(name="embedding", shape=table, std=std, decay=False)]
         if size is not None:
@@ -126,8 +151,8 @@ class Transformer(Model):
             extra = self.position.layer_parameters(name, sizes)
             found += block_parameters(name, form, width, self.heads * self._head_width, self._hidden, extra)
         found += form.norm_parameters("final", width) if self._norm_at_end else ()
-        found.append(Parameter(name="head", shape=(width, task.outputs), std=std))
-        return tuple(found)
+        found += () if self.tied else (Parameter(name="head", shape=(width, task.outputs), std=std),)
+        return tuple(replace(p, decay=p.decay or (self.decay_embeddings and len(p.shape) > 1)) for p in found)
 
     def operations(self, task: Task, rows: int, positions: int) -> float:
         """Operations (twice the multiply-adds) of one forward pass over `rows` rows of `positions` tokens."""
@@ -195,6 +220,11 @@ class Transformer(Model):
         return self._keeps and not self.position.by_columns
 
     @property
+    def kept_numbers(self) -> int:
+        """Keys and values of every layer."""
+        return 2 * self.layers * self.heads * self._head_width if self._keeps else 0
+
+    @property
     def _keeps(self) -> bool:
         """Whether what it has of a token stays what it is when others follow."""
         return self.causal and not self.position.looks_ahead
@@ -232,7 +262,8 @@ class Transformer(Model):
                 drops=block_drops(noise, self.dropout_sites, layer),
                 kept=kept[layer] if kept else None,
             )
-        return linear(form.normed(x, weights, "final") if self._norm_at_end else x, weights["head"])
+        head = weights["embedding"].mT if self.tied else weights["head"]
+        return linear(form.normed(x, weights, "final") if self._norm_at_end else x, head)
 
     @property
     def _norm_at_end(self) -> bool:

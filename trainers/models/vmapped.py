@@ -43,6 +43,11 @@ class Vmapped(Model):
         """Never: what it calls may not be one program."""
         return "never"
 
+    @property
+    def narrow(self) -> bool:
+        """No: what it calls decides on its numbers itself."""
+        return False
+
     def form_used(self, task: Task) -> str:
         """What it is built for: `logits` is not told the task."""
         return f"vmapped {task.inputs} {task.outputs} {task.positions}"

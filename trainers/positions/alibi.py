@@ -5,6 +5,7 @@ import torch
 from trainers.config.registry import register
 from trainers.positions.context import Context, Scores
 from trainers.positions.position import Position
+from trainers.precision import wide
 
 
 @register("position", "alibi")
@@ -19,4 +20,4 @@ class Alibi(Position):
         """A bias of -m_h |i - j|."""
         q, heads = context.q, context.q.shape[2]
         slopes = 2.0 ** (-8.0 * torch.arange(1, heads + 1, device=q.device, dtype=torch.float64) / heads)
-        return Scores(bias=(-slopes[:, None, None] * context.differences().abs()).to(q.dtype))
+        return Scores(bias=(-slopes[:, None, None] * context.differences().abs()).to(wide(q.dtype)))

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from trainers.noise import Noise
+from trainers.precision import product, wide
 
 Recorder = Callable[[str, Tensor], None]
 
@@ -118,13 +119,13 @@ class Context(Pass):
 
     def products(self) -> Tensor:
         """q . k / sqrt(E), (M, B, H, T, K)."""
-        return torch.matmul(self.q, self.k.mT) / math.sqrt(self.q.shape[-1])
+        return product(self.q, self.k.mT) / math.sqrt(self.q.shape[-1])
 
     def exact_products(self) -> Tensor:
         """The same in float32 at least, however narrow the numbers of the pass are."""
-        wide = torch.promote_types(self.q.dtype, torch.float32)
+        q, k = (part.to(wide(part.dtype)) for part in (self.q, self.k))
         with torch.autocast(self.q.device.type, enabled=False):
-            return torch.matmul(self.q.to(wide) / math.sqrt(self.q.shape[-1]), self.k.to(wide).mT)
+            return torch.matmul(q / math.sqrt(q.shape[-1]), k.mT)
 
     def site(self, place: int) -> int:
         """The random site of a named place of this layer, 0..15. Raises ValueError for others."""

@@ -14,6 +14,7 @@ from trainers.parameters import Parameter
 from trainers.positions.context import Context, Scores
 from trainers.positions.gates import running
 from trainers.positions.position import Position, Sizes
+from trainers.precision import product, wide
 
 
 @register("position", "cope")
@@ -34,13 +35,14 @@ class Cope(Position):
     def score(self, context: Context) -> Scores:
         """The logits, with the term of the contextual position."""
         scores, allowed, table = context.products(), context.allowed, context.weights[f"{context.name}.cope"]
+        scores = scores.to(wide(scores.dtype))  # counts are sums of many gates
         gates = torch.sigmoid(scores)
         gates = gates if allowed is None else gates.masked_fill(~allowed, 0.0)
         sums, own = running(gates, context)
         places = own - sums if context.causal else (own - sums).abs()
         places = (places + gates).clamp(0.0, self.npos_max - 1.0)
         below = places.detach().floor()
-        of_places = torch.matmul(context.q, table.mT[:, None, None])  # (M, B, H, T, npos_max)
+        of_places = product(context.q, table.mT[:, None, None]).to(scores.dtype)  # (M, B, H, T, npos_max)
         rises = torch.cat([of_places.diff(dim=-1), torch.zeros_like(of_places[..., :1])], dim=-1)
         at = below.to(torch.int64)
         term = torch.addcmul(of_places.gather(-1, at), places - below, rises.gather(-1, at))

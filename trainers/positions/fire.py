@@ -8,6 +8,7 @@ from trainers.config.settings import setting
 from trainers.parameters import Parameter, uniform_parameter
 from trainers.positions.context import Context, Scores
 from trainers.positions.position import Position, Sizes
+from trainers.precision import product, wide
 
 _EPSILON = 1e-6
 
@@ -40,7 +41,7 @@ class Fire(Position):
 
     def score(self, context: Context) -> Scores:
         """A bias of the MLP's value for each head."""
-        keys, dtype = ("in", "in_bias", "out", "out_bias", "c", "factor"), context.q.dtype
+        keys, dtype = ("in", "in_bias", "out", "out_bias", "c", "factor"), wide(context.q.dtype)
         own = {key: context.weights[f"{context.name}.fire_{key}"] for key in keys}
         c, limit = own["c"][:, :, None], (self.threshold * own["factor"]).abs()[:, :, None]
         distance = context.differences().abs().to(dtype)
@@ -51,7 +52,7 @@ class Fire(Position):
         ratio = _psi(c, distance) / (_psi(c, torch.maximum(last, limit)) + _EPSILON)
         # Written out: the bits of a product with one column depend on how many members there are.
         hidden = torch.relu(ratio[:, None] * own["in"][:, 0, :, None, None] + own["in_bias"][:, :, None, None])
-        out = torch.bmm(own["out"].mT, hidden.flatten(2)) + own["out_bias"][:, :, None]
+        out = product(own["out"].mT, hidden.flatten(2)) + own["out_bias"][:, :, None]
         return Scores(bias=out.reshape(*out.shape[:2], -1, context.count, distance.shape[-1]).transpose(1, 2))
 
 

@@ -11,6 +11,7 @@ from trainers.layers.linear import linear
 from trainers.parameters import Parameter, uniform_parameter
 from trainers.positions.context import Context
 from trainers.positions.position import Sizes
+from trainers.precision import wide
 
 
 def gate_parameters(name: str, sizes: Sizes) -> tuple[Parameter, Parameter]:
@@ -30,7 +31,7 @@ def log_gates(context: Context) -> Tensor:
         found = (x * matrix[:, None, None, :, 0]).sum(dim=-1, keepdim=True) + bias[:, None, None]
     else:
         found = linear(x, matrix, bias)
-    return functional.logsigmoid(found.to(torch.promote_types(found.dtype, torch.float32))).transpose(2, 3)
+    return functional.logsigmoid(found.to(wide(found.dtype))).transpose(2, 3)
 
 
 def running(values: Tensor, context: Context, dtype: torch.dtype | None = None) -> tuple[Tensor, Tensor]:

@@ -8,6 +8,7 @@ from trainers.config.registry import register
 from trainers.parameters import Parameter, uniform_parameter
 from trainers.positions.context import Context, Scores
 from trainers.positions.position import Position, Sizes
+from trainers.precision import wide
 
 _LEAST = 0.01  # of both parameters
 
@@ -35,4 +36,5 @@ class Kerple(Position):
         """A bias of -r1 log(1 + r2 |i - j|)."""
         # Trained weights are bounded already, and one at its bound has a gradient; averages may extrapolate below it.
         r1, r2 = (context.weights[f"kerple.{key}"].clamp(min=_LEAST)[:, None, :, None, None] for key in ("r1", "r2"))
-        return Scores(bias=-r1 * torch.log1p(r2 * context.differences().abs().to(context.q.dtype)))
+        distance = context.differences().abs().to(wide(context.q.dtype))
+        return Scores(bias=-r1 * torch.log1p(r2 * distance))

@@ -31,11 +31,9 @@ class Learned(Position):
         return self.max_offset > 0
 
     def parameters(self, sizes: Sizes) -> tuple[Parameter, ...]:
-        """The table; enough rows for a shifted row of the longest input."""
+        """The table; enough rows for the largest position id, shifted."""
         size = self.init_std if self.init_std is not None else sizes.std
-        return (
-            Parameter(name="positions", shape=(sizes.longest + self.max_offset, sizes.width), std=size, decay=False),
-        )
+        return (Parameter(name="positions", shape=(sizes.ids + self.max_offset, sizes.width), std=size, decay=False),)
 
     def embed(self, x_MBTD: Tensor, seen: Pass) -> Tensor:
         """Adds the vector of each position."""

@@ -17,6 +17,7 @@ from trainers.errors import Problem
 from trainers.maps import Array, Map, Weights
 from trainers.parameters import Parameter
 from trainers.positions.position import Sizes
+from trainers.precision import product
 
 
 def pairwise_table(name: str, rows: int, sizes: Sizes) -> tuple[Parameter, ...]:
@@ -27,7 +28,7 @@ def pairwise_table(name: str, rows: int, sizes: Sizes) -> tuple[Parameter, ...]:
 def pairwise_scores(q_MBHTK: Tensor, table_MRK: Tensor, rows: Tensor) -> Tensor:
     """q_i . table[rows_ij] / sqrt(K) for each query i and key j; `rows` (T, J), or broadcastable to (M, B, H, T, J)."""
     m, b, h, t, k = q_MBHTK.shape
-    against = torch.bmm(q_MBHTK.reshape(m, b * h * t, k), table_MRK.mT).reshape(m, b, h, t, -1)
+    against = product(q_MBHTK.reshape(m, b * h * t, k), table_MRK.mT).reshape(m, b, h, t, -1)
     return torch.gather(against, -1, rows.expand(m, b, h, t, rows.shape[-1])) / math.sqrt(k)
 
 

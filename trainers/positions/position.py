@@ -20,10 +20,12 @@ from trainers.positions.context import Context, Pass, Scores
 class Sizes:
     """What parameters are declared for: inputs of up to `longest` positions, a model of width D, H heads of width E.
 
+    ids: position ids are below it; as many as positions unless a task gives ids of its own.
     std: the standard deviation of the model's initial matrix entries.
     """
 
     longest: int
+    ids: int
     width: int
     heads: int
     head_width: int
@@ -51,7 +53,8 @@ class Position(Settings):
     def by_columns(self) -> bool:
         """Whether it goes by which tokens are next to each other, so that hidden ones between others change it.
 
-        Position ids, and counts of the tokens that a query sees, do not depend on hidden ones.
+        Position ids, and counts of the tokens that a query sees, do not depend on hidden ones; an encoding whose
+        `place` leaves ids that are given goes by columns.
         """
         return False
 

@@ -68,19 +68,22 @@ class Randomized(Position):
 
     def task_problems(self, task: Settings) -> Iterator[Problem]:
         """A problem if inputs are longer than there are positions; and those of the base."""
-        positions = getattr(task, "positions", 0)
+        positions, ids = getattr(task, "positions", 0), getattr(task, "position_ids", 0)
         if positions > self.longest:
             message = f"inputs have up to {positions} positions, which cannot all differ"
             yield Problem(key="position.longest", given=self.longest, message=message, allowed=f">= {positions}")
+        elif ids > positions:
+            message = f"draws a position for each of up to {positions} tokens, and the task has {ids} position ids"
+            yield Problem(key="position", given=self.name, message=message)
         yield from map(_within, self.base.task_problems(task))
 
     def parameters(self, sizes: Sizes) -> tuple[Parameter, ...]:
         """Those of the base for inputs of `longest` positions."""
-        return self.base.parameters(replace(sizes, longest=self.longest))
+        return self.base.parameters(replace(sizes, longest=self.longest, ids=self.longest))
 
     def layer_parameters(self, name: str, sizes: Sizes) -> tuple[Parameter, ...]:
         """Those of the base for inputs of `longest` positions."""
-        return self.base.layer_parameters(name, replace(sizes, longest=self.longest))
+        return self.base.layer_parameters(name, replace(sizes, longest=self.longest, ids=self.longest))
 
     def place(self, ids_MBT: Tensor | None, shape: tuple[int, int, int], noise: Noise | None) -> Tensor:
         """The draw; id t of a batch that has ids is the t-th of the positions drawn."""

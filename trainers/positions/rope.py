@@ -10,6 +10,7 @@ from trainers.config.settings import setting
 from trainers.errors import Problem
 from trainers.positions.context import Context
 from trainers.positions.position import Position
+from trainers.precision import wide
 
 
 @register("position", "rope")
@@ -29,10 +30,10 @@ class Rope(Position):
         turns = self.base ** (-torch.arange(0, width, 2, device=q.device, dtype=torch.float64) / width)
         angle = context.query_ids.to(torch.float64)[..., None] * turns
         angle = angle if context.ids is None else angle[:, :, None]
-        cos, sin = torch.cos(angle).to(q.dtype), torch.sin(angle).to(q.dtype)
+        cos, sin = (wave.to(wide(q.dtype)) for wave in (torch.cos(angle), torch.sin(angle)))
         return _turned(q, cos, sin), _turned(context.k, cos, sin)
 
 
 def _turned(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     one, two = x.chunk(2, dim=-1)
-    return torch.cat([one * cos - two * sin, one * sin + two * cos], dim=-1)
+    return torch.cat([one * cos - two * sin, one * sin + two * cos], dim=-1).to(x.dtype)

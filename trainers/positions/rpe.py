@@ -20,8 +20,8 @@ class Rpe(Position):
     """
 
     def layer_parameters(self, name: str, sizes: Sizes) -> tuple[Parameter, ...]:
-        """2 longest - 1 vectors."""
-        return pairwise_table(name, 2 * sizes.longest - 1, sizes)
+        """2 ids - 1 vectors."""
+        return pairwise_table(name, 2 * sizes.ids - 1, sizes)
 
     def score(self, context: Context) -> Scores:
         """A bias of q_i . p_(i-j) / sqrt(K)."""

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 
-import torch
 from torch import Tensor
 
 from trainers.config.registry import register
@@ -12,6 +11,7 @@ from trainers.parameters import Parameter, uniform_parameter
 from trainers.positions.context import Context, Scores
 from trainers.positions.pairwise import pairwise_maps, pairwise_scores
 from trainers.positions.position import Position, Sizes
+from trainers.precision import product, wide
 
 
 @register("position", "shaw")
@@ -44,9 +44,10 @@ class Shaw(Position):
         """The vectors of the values, by the attention that each difference has."""
         if not self.values:
             return None
-        by_row = attention_MBHTK.new_zeros(*attention_MBHTK.shape[:-1], 2 * self.clip + 1)
-        by_row = by_row.scatter_add(-1, self._rows(context).expand_as(attention_MBHTK), attention_MBHTK)
-        return torch.matmul(by_row, context.weights[f"{context.name}.pair_values"][:, None, None])
+        found = attention_MBHTK.to(wide(attention_MBHTK.dtype))  # sums of many small numbers
+        by_row = found.new_zeros(*found.shape[:-1], 2 * self.clip + 1)
+        by_row = by_row.scatter_add(-1, self._rows(context).expand_as(found), found)
+        return product(by_row, context.weights[f"{context.name}.pair_values"][:, None, None])
 
     def _rows(self, context: Context) -> Tensor:
         return context.differences().clamp(-self.clip, self.clip) + self.clip

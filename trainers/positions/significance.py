@@ -54,7 +54,7 @@ class Significance(Position):
 
     def parameters(self, sizes: Sizes) -> tuple[Parameter, ...]:
         """The absolute positions."""
-        return (Parameter(name="positions", shape=(sizes.longest, sizes.width), std=sizes.std, decay=False),)
+        return (Parameter(name="positions", shape=(sizes.ids, sizes.width), std=sizes.std, decay=False),)
 
     def layer_parameters(self, name: str, sizes: Sizes) -> tuple[Parameter, ...]:
         """2 longest - 1 vectors of differences (with text the outermost are never used), then the uniform ones."""

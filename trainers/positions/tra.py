@@ -24,6 +24,7 @@ from trainers.parameters import Parameter
 from trainers.positions.context import Context, Scores
 from trainers.positions.gates import gate_parameters, log_gates, running
 from trainers.positions.position import Position, Sizes
+from trainers.precision import wide
 
 
 @register("position", "tra")
@@ -70,7 +71,10 @@ class ThresholdRelative(Position):
 
     def rotate(self, context: Context) -> tuple[Tensor, Tensor]:
         """Queries and keys of length sqrt(E)."""
-        return (rms_norm(context.q), rms_norm(context.k)) if self.qk_norm else (context.q, context.k)
+        if not self.qk_norm:
+            return context.q, context.k
+        numbers = wide(context.q.dtype)  # rounded once more, a score might change its sign
+        return rms_norm(context.q.to(numbers)), rms_norm(context.k.to(numbers))
 
     def score(self, context: Context) -> Scores:
         """The logits S + D, and the keys that remain."""
@@ -106,13 +110,13 @@ class ThresholdRelative(Position):
         shape, allowed = scores.shape[:-1], context.allowed
         counts = self.distance == "contextual" and context.causal  # the first key is then as far as there are keys left
         kept = distance[..., 0] - 1 + counted[..., 0] if counts else counted.sum(dim=-1)
-        found = {
-            "surviving_keys": kept / (scores.shape[-1] if allowed is None else allowed.sum(dim=-1)),
-            "dead_rows": kept == 0,
-            "contextual_distance": kept if counts else (distance * counted).amax(dim=-1),
-            "gate": gate if gate is None else -gate[..., 0],
-        }
-        for name in self.metrics:
-            value = found[name]
-            assert value is not None
+        found = dict[str, Tensor]()
+        if self.threshold:
+            found["surviving_keys"] = kept / (scores.shape[-1] if allowed is None else allowed.sum(dim=-1))
+            found["dead_rows"] = kept == 0
+        if gate is not None:
+            found["gate"] = -gate[..., 0]
+        if self.distance == "contextual":
+            found["contextual_distance"] = kept if counts else (distance * counted).amax(dim=-1)
+        for name, value in found.items():
             context.record(name, value.to(scores.dtype).expand(shape))

@@ -30,8 +30,8 @@ class Upe(Position):
         return multiplier_problems(self.uniform, task)
 
     def layer_parameters(self, name: str, sizes: Sizes) -> tuple[Parameter, ...]:
-        """2 longest - 1 relative vectors, then one for each multiplier digit, units first."""
-        return pairwise_table(name, 2 * sizes.longest - 1 + self.uniform, sizes)
+        """2 ids - 1 relative vectors, then one for each multiplier digit, units first."""
+        return pairwise_table(name, 2 * sizes.ids - 1 + self.uniform, sizes)
 
     def score(self, context: Context) -> Scores:
         """A bias of q_i . c_j / sqrt(K) for keys j of the multiplier, else of q_i . p_(i-j) / sqrt(K)."""

@@ -162,9 +162,22 @@ class Task(Settings, ABC):
         return max(self.lengths)
 
     @property
+    def position_ids(self) -> int:
+        """Position ids are below this: as many as positions, unless batches have ids of their own."""
+        return self.positions
+
+    @property
     def train_positions(self) -> int:
         """Positions of a training row."""
         return max(self.trained_lengths)
+
+    @property
+    def passes(self) -> float:
+        """What an evaluation costs, in passes over its rows: more than one where models write texts of their length.
+
+        Then models that look ahead are refused, and the keys that are kept of a row are counted.
+        """
+        return 1.0
 
     @property
     def headline(self) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ import pytest
 from torch import Tensor
 
 from orchestrator.errors import UserError
-from orchestrator.plan.packs import cost_of
+from orchestrator.plan.packs import cost_of, steps_worth
 from trainers.batch import Batch
 from trainers.config.member import MemberConfig
 from trainers.cost import estimate
@@ -35,3 +35,15 @@ def test_a_step_that_fails_is_said_with_the_classes_and_the_module_to_check() ->
     said = str(caught.value)
     assert said.startswith("task set_complement and model attention_only cannot take a step: ValueError: ")
     assert said.endswith(f"; python -m trainers.check {__name__} may say why")
+
+
+def test_texts_that_are_written_count_as_the_passes_that_their_task_says() -> None:
+    """Four lengths of 50 rows each, a tenth of a trained row each where nothing is written; batches have 4 rows."""
+
+    class Written(SetComplement):
+        passes = 3.0
+
+    member = MemberConfig.from_dict({**PLAIN, "evaluation": {"samples": 50, "lengths": [1, 2, 3, 4]}})
+    written = replace(member, task=Written(vocabulary=8, train_length=3))
+    assert steps_worth(member) == pytest.approx(5 + 0.1 * 4 * 50 / 4)
+    assert steps_worth(written) == pytest.approx(5 + 3 * 0.1 * 4 * 50 / 4)

@@ -180,9 +180,9 @@ def test_every_task_can_be_looked_at(name):
     found = examples(member({"name": name, **registry.lookup("task", name).tried_with}), 3)
     assert len(found) == (1 if name == "ring_regression" else 3)  # nothing is drawn on the ring
     lines = example_lines(found)
-    assert len(lines) == 2 + 3 * len(found) and not [line for line in lines if line != line.rstrip()]
-    for tokens, targets in found:
-        assert all(isinstance(word, str) and word for word in (*tokens, *targets))
+    assert len(lines) == 2 + sum(len(rows) + 1 for rows in found)
+    assert not [line for line in lines if line != line.rstrip()]
+    assert all(isinstance(word, str) and word for rows in found for words in rows for word in words)
 
 
 def test_tokens_stand_above_their_targets():
@@ -191,6 +191,30 @@ def test_tokens_stand_above_their_targets():
     assert example_lines([(["e6", "f6"], ["f4 d6", "--"])])[2:] == ["e6     f6", "f4 d6  --", ""]
     assert example_lines([(["a", "bc"], ["d"])])[2:] == ["a bc", "d", ""]
     assert example_lines([]) == []
+    lines = example_lines([(["P", "7"], ["_", "9"], ["0", "11"])], ["position ids"])
+    assert lines == [
+        "the first inputs it trains on, above their targets and position ids:",
+        "",
+        "P 7",
+        "_ 9",
+        "0 11",
+        "",
+    ]
+
+
+def test_position_ids_groups_and_weights_stand_below_their_tokens(lengthwise) -> None:
+    sweep = FOLDER / "inductive_scratchpad" / "fig5a_parity_cpu.yaml"
+    said = lengthwise("data", sweep, "--set", "task.row_form=mask")[1].splitlines()
+    at = next(place for place, line in enumerate(said) if "above their targets" in line)
+    assert said[at].endswith("above their targets, position ids, groups and weights:")
+    tokens, targets, ids, groups, weights = (line.split() for line in said[at + 2 : at + 7])
+    begin = tokens.index(":")
+    first = begin + 9
+    assert tokens[first : first + 8] == tokens[begin + 1 : first]  # the copy of the first state
+    assert ids[first : first + 16] == [*map(str, range(begin + 1, begin + 17))]
+    assert groups[first : first + 16] == ["2"] * 16 and groups[:begin] == ["0"] * begin
+    assert weights[first : first + 7] == ["0"] * 7 and targets[first : first + 7] == ["~"] * 7
+    assert weights[: begin - 1] == ["0"] * (begin - 1) and weights[begin] == "1"
 
 
 def test_targets_that_are_distributions_are_the_possible_tokens():

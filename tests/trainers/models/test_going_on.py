@@ -95,6 +95,18 @@ def test_what_is_hidden_is_what_groups_hide(position, ids) -> None:
     assert not torch.allclose(forward(batch_of(ids=ids)), whole)
 
 
+@pytest.mark.parametrize("model", [Decoder(layers=2, width=8, heads=2, position="rope"), AttentionOnly(width=8)])
+def test_a_cache_that_is_cut_goes_on_as_if_nothing_had_followed(model) -> None:
+    forward = forward_of(model)
+    one, other = batch_of().tokens, batch_of().tokens.flip(-1)
+    _, cache = forward.start(Batch(one[..., :4], one[..., :4]), T)
+    _, cache = forward.extend(cache, other[..., 4:8])
+    logits, cache = forward.extend(cache.cut(4), one[..., 4:7])
+    assert cache.length == 7
+    whole = forward(Batch(one[..., :7], one[..., :7]))
+    torch.testing.assert_close(logits, whole[:, :, 4:], rtol=1e-12, atol=1e-12)
+
+
 def test_keys_are_computed_once(monkeypatch) -> None:
     forward = forward_of(Decoder(layers=2, width=8, heads=2, position="rope"))
     counted = []

@@ -44,7 +44,7 @@ def bias_of(position: Position, q: Tensor, weights: Mapping[str, Tensor], causal
 
 def sizes(longest: int, heads: int, head_width: int, std: float = 0.02, width: int = 8) -> Sizes:
     """Sizes by position: T, H, E."""
-    return Sizes(longest=longest, width=width, heads=heads, head_width=head_width, std=std)
+    return Sizes(longest=longest, ids=longest, width=width, heads=heads, head_width=head_width, std=std)
 
 
 def noise(*seeds: int, step: int = 1, rate: float | None = None, training: bool = True, **rows: Any) -> Noise:

@@ -193,17 +193,26 @@ def batch_of(
     )
 
 
-def with_answer(batch: Batch, rows: Rows, text: Text, start: int | None, given: int, room: int) -> ScratchpadBatch:
-    """A batch of rows with what they are scored by: `given` tokens for the prompt, `room` for the answer."""
+def test_of(
+    text: Text, start: int | None, widths: Widths, *, loss_on_question: bool, fix_first_state: bool | None
+) -> ScratchpadBatch:
+    """Rows of a test with what they are scored by: with copies, or whole ones where `fix_first_state` is None."""
+    given = widths.question if text.given is None else text.given
+    inductive = fix_first_state is not None
+    if fix_first_state is None:
+        rows, room = full(text, start, widths.full), widths.full - given
+    else:
+        rows = masked(text, start, widths.masked, fix_first_state=fix_first_state)
+        room = widths.shared - given + len(widths.states) * max(widths.states)
+    batch = batch_of(rows, loss_on_question=loss_on_question, ids=inductive, groups=inductive)
     whole = full(text, start, given + room).tokens()
     said = rows.closed("use", COPY)[..., 1:] == ANSWER
     field, state = (
         torch.where(said, rows.closed(name, nowhere)[..., 1:], nowhere)
         for name, nowhere in (("field", NOT_JUDGED), ("state", NO_STATE))
     )
-    return ScratchpadBatch(
-        **vars(batch), prompt=whole[..., :given], answer=whole[..., given:], field=field, state=state
-    )
+    prompt, answer = whole[..., :given], whole[..., given:]
+    return ScratchpadBatch(**vars(batch), prompt=prompt, answer=answer, field=field, state=state)
 
 
 def _begin(text: Text, start: int | None) -> Tensor:

@@ -24,7 +24,7 @@ from trainers.tasks import supervised
 from trainers.tasks.fixed_set import Draws
 from trainers.tasks.parts import PAD, below
 from trainers.tasks.scratchpad import scores
-from trainers.tasks.scratchpad.layout import ScratchpadBatch, Widths, batch_of, full, masked, transitions, with_answer
+from trainers.tasks.scratchpad.layout import ScratchpadBatch, Widths, batch_of, full, masked, test_of, transitions
 from trainers.tasks.scratchpad.lengths import LENGTH_SITES, Slice, slices_of
 from trainers.tasks.scratchpad.text import Text
 from trainers.tasks.task import Batch, Evaluated, EvaluationBatch, Task, steps_to
@@ -138,9 +138,21 @@ class ScratchpadTask(Task):
         return max(tests, self.train_positions)
 
     @property
+    def position_ids(self) -> int:
+        """Position ids are below this: those of two states by turns, or of whole rows."""
+        if self.scratchpad != INDUCTIVE:
+            return self.positions
+        return max(found.shared + 2 * max(found.states) for found in map(self.widths, self.lengths))
+
+    @property
     def train_positions(self) -> int:
         """Positions of the longest training row."""
         return max(self._tokens(length, self._form) - 1 for length in self.trained_lengths)
+
+    @property
+    def passes(self) -> float:
+        """One pass behind the true tokens; what is written costs about as much as three or, by states, four."""
+        return 5.0 if self.scratchpad == INDUCTIVE else 4.0
 
     @property
     def metrics(self) -> Mapping[str, str]:
@@ -162,8 +174,7 @@ class ScratchpadTask(Task):
     @property
     def decoding(self) -> Decoding:
         """How models write."""
-        end, top_k = self.token(self.end), self.top_k
-        return Decoding(end=end, pad=PAD, temperature=self.temperature, top_k=top_k)
+        return Decoding(end=self.token(self.end), pad=PAD, temperature=self.temperature, top_k=self.top_k)
 
     def token(self, symbol: str) -> int:
         """The number of a token."""
@@ -182,8 +193,7 @@ class ScratchpadTask(Task):
 
         Of transitions, an example has as many times more as it has transitions.
         """
-        each = self._transitions if self._form in (SPLIT, TRANSITION) else lambda length: 1
-        law = tuple((length, weights[length] * each(length)) for length in sorted(weights))
+        law = tuple((length, weights[length] * self._examples(length)) for length in sorted(weights))
         slices = slices_of(law, rows, self.slices)
         return tuple(self._training(one, one.draws(stream, rows, self.fixed_set)) for one in slices)
 
@@ -204,31 +214,18 @@ class ScratchpadTask(Task):
 
     def test_of(self, text: Text, length: int) -> ScratchpadBatch:
         """The batch of a test of one length."""
-        widths = self.widths(length)
-        given = widths.question if text.given is None else text.given
-        if self.scratchpad == INDUCTIVE:
-            rows = masked(text, self._start, widths.masked, fix_first_state=self.fix_first_state)
-            room = widths.shared - given + len(widths.states) * max(widths.states)
-        else:
-            rows, room = full(text, self._start, widths.full), widths.full - given
-        inductive = self.scratchpad == INDUCTIVE
-        batch = batch_of(rows, loss_on_question=self.loss_on_question, ids=inductive, groups=inductive)
-        return with_answer(batch, rows, text, self._start, given, room)
+        fix = self.fix_first_state if self.scratchpad == INDUCTIVE else None
+        return test_of(
+            text, self._start, self.widths(length), loss_on_question=self.loss_on_question, fix_first_state=fix
+        )
 
     def scored(self, forward: Forward, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
         """What a model writes behind the prompts, and what it says behind each true token."""
         assert isinstance(batch, ScratchpadBatch) and batch.prompt is not None and batch.answer is not None
-        (length,) = lengths
-        widths = self.widths(length)
+        widths = self.widths(lengths[0])
         if self.scratchpad == INDUCTIVE:
-            written = forward.generated_by_state(
-                batch.prompt,
-                self.decoding,
-                shared=widths.shared,
-                states=len(widths.states),
-                width=max(widths.states),
-                mark=self.token(self.mark),
-            )
+            sizes = {"shared": widths.shared, "states": len(widths.states), "width": max(widths.states)}
+            written = forward.generated_by_state(batch.prompt, self.decoding, **sizes, mark=self.token(self.mark))
         else:
             written = forward.generated(batch.prompt, self.decoding, most=batch.answer.shape[-1])
         right = {name: value[..., None] for name, value in self.right(written, batch).items()}
@@ -237,8 +234,7 @@ class ScratchpadTask(Task):
     def rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
         """How many tokens, states and tokens of each field there are, and how many of them are right, (M, B, 1)."""
         assert isinstance(batch, ScratchpadBatch)
-        (length,) = lengths
-        return scores.counts(logits_MBTV, batch, self.fields, len(self.state_widths(length)))
+        return scores.counts(logits_MBTV, batch, self.fields, len(self.state_widths(lengths[0])))
 
     def reduce(self, rows: Mapping[str, Tensor], batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
         """Shares of rows, tokens and states, (M, 1)."""
@@ -273,6 +269,10 @@ class ScratchpadTask(Task):
         widths = self.widths(length)
         return {FULL: widths.full, MASK: widths.masked}.get(form, widths.transition)
 
+    def _examples(self, length: int) -> int:
+        """How many rows an example of this length is, if each of its transitions is one."""
+        return self._transitions(length) if self._form in (SPLIT, TRANSITION) else 1
+
     def _training(self, part: Slice, draws: Draws) -> Batch:
         """The rows of one slice."""
         site, start = SITES * part.number, self._start
@@ -299,6 +299,7 @@ class ScratchpadTask(Task):
 
     def _shift(self, text: Text, draws: Draws, site: int) -> Tensor:
         """How much higher the ids of states are, at random: a multiple of a state, while all are positions."""
-        tokens, width = text.question_length + text.state_length.sum(dim=-1), text.states.shape[-1]
+        tokens = text.question_length + text.state_length.sum(dim=-1)
+        step = min(self.state_widths(self.trained_lengths[0]))
         free = self.positions + 1 - int(self.start is not None) - tokens
-        return width * below(draws, site, (tokens.shape[1],), free // width + 1)
+        return step * below(draws, site, (tokens.shape[1],), free // step + 1)

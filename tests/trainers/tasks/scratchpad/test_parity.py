@@ -1,0 +1,228 @@
+"""Parity with and without a scratchpad: what rows say, who is right, and what a judge accepts."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from trainers.config.member import MemberConfig
+from trainers.config.registry import build
+from trainers.decoding import Decoding
+from trainers.evaluate import evaluate
+from trainers.evaluation_inputs import evaluation_inputs
+from trainers.pack import Pack, State
+from trainers.random import Stream
+from trainers.tasks.scratchpad.layout import ScratchpadBatch
+from trainers.tasks.scratchpad.parity import SYMBOLS, HalfParity, Parity
+from trainers.tasks.scratchpad.scratchpad_task import ScratchpadTask
+from trainers.tasks.task import Evaluated, EvaluationBatch
+
+CPU = torch.device("cpu")
+Solver = Callable[[str], str]
+
+
+def tokens(text: str) -> list[int]:
+    return [SYMBOLS.index(symbol) for symbol in text]
+
+
+def text_of(row: Tensor) -> str:
+    return "".join(SYMBOLS[token] for token in row.tolist()).rstrip()
+
+
+def solved(canvas: str) -> str:
+    """The whole scratchpad of a canvas and its equals sign, worked out state by state from the state before alone."""
+    cells = canvas.removesuffix("=")
+    state, written = "", ":"
+    while not state.endswith("."):
+        before, parity = (int(state[1:3]), int(state[6])) if state else (-1, 0)
+        place = next((i for i in range(before + 1, len(cells)) if cells[i] != "_"), len(cells))
+        bit = cells[place] if place < len(cells) else "_"
+        parity = parity ^ (bit == "1")
+        state = f"[{place:02}]{bit},{parity}" + ("." if place == len(cells) else "#")
+        written += state
+    return written
+
+
+def alone(canvas: str) -> str:
+    return f"{canvas.count('1') % 2}."
+
+
+def prefixes(row: str) -> str:
+    bits = row.removesuffix("=")
+    half = bits[: len(bits) // 2]
+    return "".join(str(half[: end + 1].count("1") % 2) for end in range(len(half))) + "."
+
+
+class Oracle:
+    """Writes what a solver says of each prompt; knows each next token of a text."""
+
+    def __init__(self, solver: Solver, spoil: Callable[[int, str], str] = lambda row, said: said) -> None:
+        self.solver, self.spoil = solver, spoil
+
+    def generated(self, prompt: Tensor, decoding: Decoding, *, most: int) -> Tensor:
+        found = torch.full((*prompt.shape[:2], most), decoding.pad)
+        for row, given in enumerate(prompt[0]):
+            said = tokens(self.spoil(row, self.solver(text_of(given))))
+            found[0, row, : len(said)] = torch.tensor(said)
+        return found
+
+    def generated_by_state(
+        self, prompt: Tensor, decoding: Decoding, *, shared: int, states: int, width: int, mark: int
+    ) -> Tensor:
+        assert shared == prompt.shape[-1] + 1 and width == 8 and mark == SYMBOLS.index("#")
+        return self.generated(prompt, decoding, most=shared - prompt.shape[-1] + states * width)
+
+    def __call__(self, batch: ScratchpadBatch) -> Tensor:
+        return torch.nn.functional.one_hot(batch.targets.clamp(min=0), len(SYMBOLS)).float()
+
+
+def batches_of(task: ScratchpadTask, samples: int = 40) -> Iterator[EvaluationBatch]:
+    return task.evaluation_batches(Stream(torch.tensor([3]), "eval", torch.tensor(0)), samples, task.lengths)
+
+
+def scores(task: ScratchpadTask, test: EvaluationBatch, oracle: Oracle) -> dict[str, float]:
+    rows = task.scored(oracle, test.batch, test.lengths)  # type: ignore[arg-type]
+    return {name: float(value) for name, value in task.reduce(rows, test.batch, test.lengths).items()}
+
+
+CASES: dict[str, tuple[ScratchpadTask, Solver]] = {
+    "inductive": (Parity(canvas=12, train_bits=4), solved),
+    "full": (Parity(canvas=12, train_bits=4, scratchpad="full"), solved),
+    "none": (Parity(canvas=12, train_bits=4, scratchpad="none"), alone),
+    "half": (HalfParity(size=5), prefixes),
+    "half none": (HalfParity(size=5, scratchpad="none"), lambda row: prefixes(row)[-2:]),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_who_applies_the_rule_to_the_question_is_right_at_every_length(case: str) -> None:
+    task, solver = CASES[case]
+    for test in batches_of(task):
+        found = scores(task, test, Oracle(solver))
+        assert set(found) | {"steps_to_exact_match"} == set(task.metrics)
+        assert set(found.values()) == {1.0}
+
+
+def cut(row: int, said: str) -> str:
+    return said[:-1]
+
+
+def wrong_digit(row: int, said: str) -> str:
+    return said[:7] + ("1" if said[7] == "0" else "0") + said[8:]  # the first running parity
+
+
+def wrong_place(row: int, said: str) -> str:
+    return said[:2] + ("9" if said[2] == "0" else "0") + said[3:]  # the answer stays right
+
+
+def more(row: int, said: str) -> str:
+    return said[:-1] + "#" if len(said) > 2 else "0" + said
+
+
+@pytest.mark.parametrize("spoil", [cut, wrong_digit, wrong_place, more])
+@pytest.mark.parametrize("case", ["inductive", "full"])
+def test_what_is_not_the_whole_scratchpad_is_refused(case: str, spoil: Callable[[int, str], str]) -> None:
+    task, solver = CASES[case]
+
+    def some(row: int, said: str) -> str:
+        return spoil(row, said) if row < 10 else said
+
+    for test in batches_of(task):
+        assert scores(task, test, Oracle(solver, some))["exact_match"] == 0.75
+
+
+def test_tokens_states_and_fields_are_counted_behind_the_true_tokens() -> None:
+    task, test = Parity(canvas=12, train_bits=4), EvaluationBatch
+    batch = next(one for one in batches_of(task) if one.lengths == (4,)).batch
+    assert isinstance(batch, ScratchpadBatch) and batch.field is not None
+
+    class Mistaken(Oracle):
+        def __call__(self, batch: ScratchpadBatch) -> Tensor:
+            assert batch.field is not None and batch.state is not None
+            wrong = (batch.field == 3) & (batch.state == 2)  # the parity of the third state
+            wrong[:, 20:] = False
+            return super().__call__(replace(batch, targets=torch.where(wrong, 0, batch.targets)))
+
+    found = scores(task, test(batch, (4,)), Mistaken(solved))
+    assert found["exact_match"] == found["field_place"] == found["field_bit"] == found["field_form"] == 1.0
+    assert found["state_accuracy"] == pytest.approx(1 - 0.5 / 5)
+    assert found["field_parity"] == pytest.approx(1 - 0.5 / 5)
+    assert found["token_accuracy"] == pytest.approx(1 - 0.5 / 40)
+
+
+@pytest.mark.parametrize("case", ["inductive", "full", "none"])
+def test_rows_have_so_many_bits_anywhere_on_the_canvas(case: str) -> None:
+    task, _ = CASES[case]
+    for test in batches_of(task, 300):
+        batch, (length,) = test.batch, test.lengths
+        assert isinstance(batch, ScratchpadBatch) and batch.prompt is not None and batch.answer is not None
+        rows = [text_of(row) for row in batch.prompt[0]]
+        assert all(len(row) == 13 and row.endswith("=") and row.count("_") == 12 - length for row in rows)
+        ones = sum(row.count("1") for row in rows)
+        assert abs(ones - 150 * length) < 5 * (75 * length) ** 0.5
+        if length == 3:
+            used = [sum(row[cell] != "_" for row in rows) for cell in range(12)]
+            assert all(abs(count - 75) < 40 for count in used)
+
+
+def test_training_is_on_few_bits_and_the_answer_is_that_of_the_rule() -> None:
+    task = Parity(canvas=7, train_bits=3, scratchpad="full")
+    (batch,) = task.sample(Stream(torch.tensor([2]), "data", torch.tensor(1)), 200)
+    seen = set()
+    for row in range(200):
+        said = "".join(task.shown(batch, row)[0])
+        question = said.split(":")[0]
+        seen.add(7 - question.count("_"))
+        assert (question + solved(question)).startswith(said)
+    assert seen == {1, 2, 3}
+
+
+def test_the_test_inputs_of_a_seed_come_from_its_eval_stream(member) -> None:
+    task = Parity(canvas=5, train_bits=2)
+    config: MemberConfig = replace(member(7, evaluation={"samples": 6, "lengths": [2, 4]}), task=task)
+    pack = Pack([replace(config, model=build("model", {"name": "decoder", "layers": 1, "width": 8, "heads": 2}))], CPU)
+    found = [test.batch.tokens for test in evaluation_inputs(pack)]
+    stream = Stream(torch.tensor([7]), "eval", torch.tensor(0))
+    wanted = [test.batch.tokens for test in task.evaluation_batches(stream, 6, (2, 4))]
+    assert all(torch.equal(*two) for two in zip(found, wanted, strict=True))
+    trained = task.sample(Stream(torch.tensor([7]), "data", torch.tensor(0)), 6)[0].tokens
+    assert not torch.equal(found[0][..., :5], trained[..., :5])
+
+
+@pytest.mark.parametrize("form", ["mask", "transition"])
+def test_a_pack_is_evaluated_with_every_metric(member, form: str) -> None:
+    config = member(
+        1,
+        task={"name": "parity", "canvas": 4, "train_bits": 2, "row_form": form},
+        model={"name": "decoder", "layers": 1, "width": 8, "heads": 2, "position": "learned"},
+        evaluation={"samples": 6, "lengths": [2, 4]},
+    )
+    pack = Pack([config, replace(config, seed=2)], CPU)
+    names, values = evaluate(pack, State.initial(pack))
+    assert set(names) == set(config.metrics) and "steps_to_exact_match" in names
+    assert np.isfinite(values[:, :, [names.index(name) for name in names if "steps" not in name]]).all()
+
+
+def test_steps_to_the_first_solved_evaluation() -> None:
+    task = Parity(solved=0.9)
+    past = [Evaluated(step, {"exact_match": np.full((1, 1, 1), of)}) for step, of in ((10, 0.5), (20, 0.9), (30, 0.2))]
+    assert task.derived(past, (3,))["steps_to_exact_match"].tolist() == [[[20.0]]]
+    assert np.isinf(task.derived(past[:1], (3,))["steps_to_exact_match"]).all()
+
+
+def test_the_first_rows_of_a_seed_stay() -> None:
+    """Sweeps are compared over years: the same seed has the same rows for good."""
+    found = []
+    for task in (Parity(canvas=6, train_bits=3), HalfParity(size=4)):
+        (batch,) = task.sample(Stream(torch.tensor([0]), "data", torch.tensor(1)), 1)
+        test = next(iter(task.evaluation_batches(Stream(torch.tensor([0]), "eval", torch.tensor(0)), 1, (1,)))).batch
+        found += ["".join(task.shown(of, 0)[0]) for of in (batch, test)]
+    assert found == [
+        "0__10_=:[00]0,0#[00]0,0#[03]1,1#[03]1,1#[04]0,1#[04]0,1#[06]_,1",
+        "1_____=:[00]1,1#[00]1,1#[06]_,1",
+        "01100100=0100",
+        "00110111=0010",
+    ]
