@@ -3,12 +3,14 @@
 import random
 from collections import Counter
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+from search_spaces import load_sweep
 from tests.trainers.positions.passes import drawn, noise
 from tests.trainers.tasks.scratchpad.sum_rules import (
     answer_by_shifts,
@@ -32,6 +34,7 @@ from trainers.tasks.supervised import IGNORED
 SMALL: dict[str, Any] = {"canvas": 4, "train_digits": 2, "test_digits": (3, 4)}
 NAMES = ("random_space_addition", "shift_addition")
 ANSWERS = {"random_space_addition": answer_in_space, "shift_addition": answer_by_shifts}
+SWEEPS = Path(__file__).parents[4] / "search_spaces" / "inductive_scratchpad"
 EACH = pytest.mark.parametrize("name", NAMES)
 
 
@@ -97,8 +100,7 @@ def test_the_largest_ids_of_a_full_canvas_are_the_papers(name: str, largest: int
     assert isinstance(task, Sums) and task.lengths[-1] == task.canvas == 30
     ids = test_of(task, 30, 4).ids
     assert ids is not None and int(ids.max()) in (largest, largest - 1)  # the last token, a mark, is no input
-    widths = task.widths(30)
-    assert widths.shared + 2 * max(widths.states) - 1 == largest
+    assert task.position_ids == largest + 1
 
 
 def _digits(name: str, text: str) -> int:
@@ -328,6 +330,19 @@ def test_rows_are_drawn_and_scored_without_waiting(name: str, settings: dict[str
 def test_what_is_refused(name: str, settings: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         task_of(name, **settings)
+
+
+@pytest.mark.parametrize(
+    ("name", "steps", "rate"),
+    [("fig5b_addition_random_space", 2250, 1.86e-4), ("fig5b_addition_shift", 2000, 9.75e-5)],
+)
+def test_the_sweeps_end_at_the_papers_learning_rates(name: str, steps: int, rate: float) -> None:
+    training = load_sweep(SWEEPS / f"{name}.yaml").training
+    schedule = build("schedule", training["schedule"])
+    assert training["steps"] == steps
+    assert training["learning_rate"] * float(schedule.factor(torch.tensor(steps), steps)) == pytest.approx(
+        rate, rel=2e-3
+    )
 
 
 @EACH
