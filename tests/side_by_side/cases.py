@@ -185,6 +185,8 @@ def _models() -> dict[str, list[Member]]:
     cases["decoder: heads of their own width"] = pack(SIX, wide)
     notebook = {"norm": "residual", "norm_type": "rms", "mlp": "gated", "biases": ["output", "mlp"], "init": "torch"}
     cases["decoder: normalised stream, gated"] = pack(SIX, {**DECODER, **notebook, "embedding_range": 0.01})
+    gpt2 = {"norm_type": "layer_unbiased", "biases": [], "init": "depth", "tied": True, "decay_embeddings": True}
+    cases["decoder: as GPT-2's"] = pack(SIX, {**DECODER, **gpt2, "position": "learned"})
     cases["lstm"] = pack(FLIPS, {"name": "lstm", "width": 6, "hidden": 5})
     cases["decoder: no dropout"] = pack(SIX, {**DECODER, **NO_DROPOUT})
     cases["encoder: no dropout"] = pack(SUM, {**ENCODER, **NO_DROPOUT})
@@ -249,6 +251,7 @@ def _training() -> dict[str, list[Member]]:
         {"name": "constant"},
         {"name": "constant", "warmup": 3},
         {"name": "cosine", "warmup": 2, "final": 0.1},
+        {"name": "cosine", "final": 0.1, "decay_steps": 9},
         {"name": "linear", "warmup": 2, "final": 0.1},
     )
     cases = {f"schedule: {said(one)}": pack(SIX, ATTENTION, {"schedule": one}) for one in schedules}
@@ -274,6 +277,7 @@ def _training() -> dict[str, list[Member]]:
         "training: no clip": pack(SIX, ATTENTION, {"clip": None}),
         "training: gradient descent": pack(SIX, ATTENTION, {"optimizer": "gradient_descent", "learning_rate": 0.1}),
         "training: float64": pack(SIX, ATTENTION, {"dtype": "float64"}),
+        "training: bfloat16": pack(SIX, {**DECODER, "position": "tra"}, {"compute_dtype": "bfloat16"}),
         "training: float64 encoder": pack(SUM, {**ENCODER, "position": "rpe"}, {"dtype": "float64"}),
         "training: a configuration that diverges": diverging,
         "training: no evaluation but the last": pack(SIX, ATTENTION, evaluation={"every": None}),
