@@ -80,7 +80,7 @@ def test_looking_changes_nothing_and_rows_sum_to_one_or_attend_to_nothing(positi
 
 
 def test_the_row_is_one_that_was_evaluated_with_its_random_numbers() -> None:
-    of = member(COPY, DECODER, name="randomized", longest=64, base="learned")
+    of = member(COPY, DECODER, name="randomized", longest=64, base="learned", draw="row")
     pack, weights = Pack([of], torch.device("cpu")), initial(of)
     test = next(one for one in evaluation_inputs(pack) if 8 in one.lengths)
     views = {name: torch.as_tensor(value)[None] for name, value in weights.items()}

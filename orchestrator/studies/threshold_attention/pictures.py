@@ -39,7 +39,7 @@ def by_length(sweep: Sweep, metric: str, measured: str, label: str) -> Figure:
     axes.set_xscale("log", base=2)
     axes.set_xticks(curves.index, [str(length) for length in curves.index])
     axes.minorticks_off()
-    shade(axes, curves.index[:1], facecolor="#E6E9ED")
+    shade(axes, [int(curves.index[0])], facecolor="#E6E9ED")
     axes.set_xlabel(label)
     axes.set_ylabel(measured)
     axes.legend(frameon=False, fontsize=8)
