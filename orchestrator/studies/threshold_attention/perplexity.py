@@ -12,8 +12,8 @@ from trainers.tasks.language.corpus import Corpus, open_corpus
 TEXT = "lm_wikitext103_cpu"
 PERPLEXITY = "perplexity"
 SMALL = """\
-The model is far too small to speak of the paper's claim: it has read the text less than once, byte by byte, and what it
-has learned of context is a few letters. Asked is whether longer windows do harm, and not whether they are of use.
+The model is far too small to speak of the paper's claim: it has read a small text less than once, byte by byte. Asked
+is whether windows of a few lines do harm, and not whether they are of use.
 """
 
 
