@@ -12,7 +12,7 @@ from search_spaces import load_sweep
 FRONT = page("README.md")
 GALLERY = {
     name: (ROOT / "search_spaces" / "gallery" / f"{name}.md").read_text(encoding="utf-8")
-    for name in ("set_complement", "arithmetic", "threshold_attention")
+    for name in ("set_complement", "arithmetic", "threshold_attention", "inductive_scratchpad")
 }
 ROWS = re.findall(r"^\| (.*?) \| (`\w+`.*?) \| (.*?) \| \*\*(.*?)\*\* \|$", FRONT.text, re.M)
 
