@@ -204,6 +204,11 @@ class Task(Settings, ABC):
         return self.positions
 
     @property
+    def grouped(self) -> bool:
+        """Whether batches have groups, in training or in a test; models that cannot tell them are refused then."""
+        return False
+
+    @property
     def train_positions(self) -> int:
         """Positions of a training row."""
         return max(self.trained_lengths)
