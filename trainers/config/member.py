@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from trainers.curricula import Curriculum
     from trainers.models.model import Model
     from trainers.schedules import Schedule
-    from trainers.tasks.task import Metric, Task
+    from trainers.tasks.metrics import Metric
+    from trainers.tasks.task import Task
 
 SECTIONS = ("task", "model", "training", "evaluation", "seed")
 DIRECTIONS = ("minimize", "maximize", "none")  # of metrics

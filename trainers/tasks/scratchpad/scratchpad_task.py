@@ -21,6 +21,7 @@ from trainers.errors import Problem
 from trainers.random import Stream
 from trainers.tasks import supervised
 from trainers.tasks.fixed_set import Draws
+from trainers.tasks.metrics import Evaluated, steps_to
 from trainers.tasks.parts import PAD
 from trainers.tasks.scratchpad import scores
 from trainers.tasks.scratchpad.layout import ScratchpadBatch, Widths, test_of
@@ -35,7 +36,7 @@ from trainers.tasks.scratchpad.training_rows import (
     TRANSITION,
     training_rows,
 )
-from trainers.tasks.task import Batch, Evaluated, EvaluationBatch, Task, steps_to
+from trainers.tasks.task import Batch, EvaluationBatch, Task
 
 if TYPE_CHECKING:
     from trainers.forward import Forward
