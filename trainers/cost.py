@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
