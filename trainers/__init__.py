@@ -26,7 +26,8 @@ from trainers.positions.context import Context, Pass, Scores
 from trainers.positions.position import Position, Sizes
 from trainers.random import Stream
 from trainers.results import Curve, Evaluation, MemberResult, Progress, Reporter
-from trainers.tasks.task import Distribution, EvaluationBatch, Task, steps_to
+from trainers.tasks.metrics import steps_to
+from trainers.tasks.task import Distribution, EvaluationBatch, Task
 from trainers.train import train
 
 __all__ = [

@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -100,7 +101,9 @@ def _with_some_rows(member: MemberConfig) -> tuple[Pack, float]:
     rows = evaluation.samples * len(member.evaluated_lengths) * len(member.averages) + sum(validated)
     operations = task.passes * member.model.operations(task, rows, task.positions)
     share = min(1.0, _TRIED / operations) if task.passes > 1 else 1.0
-    fewer = {name: replace(one, samples=max(1, int(one.samples * share))) for name, one in of_criteria.items()}
+    fewer: dict[str, Any] = {
+        name: replace(one, samples=max(1, int(one.samples * share))) for name, one in of_criteria.items()
+    }
     samples = max(1, int(evaluation.samples * share))
     some = replace(member, evaluation=replace(evaluation, samples=samples), **fewer)
     return Pack([some], torch.device("cpu")), samples / evaluation.samples

@@ -20,7 +20,8 @@ from trainers.noise import Noise
 from trainers.pack import Pack, State, averaged, weights_of
 from trainers.random import Stream
 from trainers.results import Validation
-from trainers.tasks.task import Distribution, Evaluated, EvaluationBatch
+from trainers.tasks.metrics import Evaluated
+from trainers.tasks.task import Distribution, EvaluationBatch
 
 CELLS_AT_ONCE = 2**19  # logits of several members together on a CPU: 2 MiB in float32, about what a cache holds
 CELLS_OF_A_ROW_PIECE = 2**26  # logits of one member in a piece of its rows

@@ -1,6 +1,6 @@
 """What a pack is evaluated and validated on: drawn once, and kept where it is small."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 import torch
@@ -19,14 +19,13 @@ def evaluation_inputs(pack: Pack) -> Iterator[EvaluationBatch]:
     They are kept with the pack once all have been drawn, unless together they are larger than KEPT_BYTES.
     """
     stream = evaluation_stream(pack)
-    drawn = pack.task.evaluation_batches(stream, pack.evaluation.samples, pack.lengths)
-    return _kept(pack, stream.name, drawn)
+    return _kept(pack, stream.name, lambda: pack.task.evaluation_batches(stream, pack.evaluation.samples, pack.lengths))
 
 
 def validation_inputs(pack: Pack) -> Iterator[EvaluationBatch]:
     """What stopping and the curriculum go by, from the validation streams of the pack's seeds; kept in the same way."""
     stream = validation_stream(pack)
-    return _kept(pack, stream.name, pack.task.validation_batches(stream, pack.criteria[0].samples))
+    return _kept(pack, stream.name, lambda: pack.task.validation_batches(stream, pack.criteria[0].samples))
 
 
 def noise_stream(pack: Pack) -> Stream:
@@ -44,12 +43,12 @@ def validation_stream(pack: Pack) -> Stream:
     return Stream(pack.seeds_S, "validation", torch.zeros((), dtype=torch.int64, device=pack.device))
 
 
-def _kept(pack: Pack, name: str, drawn: Iterable[EvaluationBatch]) -> Iterator[EvaluationBatch]:
+def _kept(pack: Pack, name: str, draw: Callable[[], Iterable[EvaluationBatch]]) -> Iterator[EvaluationBatch]:
     if name in pack.kept_inputs:
         yield from pack.kept_inputs[name]
         return
     kept, size = list[EvaluationBatch](), 0
-    for test in drawn:
+    for test in draw():
         size += sum(
             value.untyped_storage().nbytes() for value in vars(test.batch).values() if isinstance(value, Tensor)
         )

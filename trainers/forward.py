@@ -14,6 +14,7 @@ from trainers.decoding import Decoding
 from trainers.generate import by_state, chooser, continued
 from trainers.models.model import Cache, Model
 from trainers.noise import Noise
+from trainers.positions.context import Recorder
 from trainers.precision import computing
 
 
@@ -36,8 +37,12 @@ class Forward:
     def __call__(self, batch: Batch) -> Tensor:
         """Logits (M, B, T, V)."""
         self.recorded.clear()
+        return self.logits(batch, self._record)
+
+    def logits(self, batch: Batch, record: Recorder | None = None) -> Tensor:
+        """Logits (M, B, T, V); what the layers record of themselves is told `record` alone."""
         with self._computing():
-            return self._wide(self.model.logits(self.weights, batch, self.noise, self.form, self._record))
+            return self._wide(self.model.logits(self.weights, batch, self.noise, self.form, record))
 
     def start(self, batch: Batch, width: int) -> tuple[Tensor, Cache]:
         """Logits (M, B, T, V), and what is kept to go on up to `width` positions."""

@@ -129,9 +129,7 @@ class _Anew:
         return self.logits()
 
     def logits(self) -> Tensor:
-        forward, batch = self.forward, Batch(self.tokens, self.tokens)
-        found = forward.model.logits(forward.weights, batch, forward.noise, forward.form)
-        return _at(found, self.length - 1)
+        return _at(self.forward.logits(Batch(self.tokens, self.tokens)), self.length - 1)
 
 
 class _Kept:

@@ -23,7 +23,7 @@ from trainers.pack import Pack, State, weights_of
 from trainers.random import said
 from trainers.results import Evaluation, MemberResult, Progress, Reporter, Validation, WeightsFile, member_results
 from trainers.step import learner
-from trainers.tasks.task import Evaluated
+from trainers.tasks.metrics import Evaluated
 
 _HEARTBEAT_SECONDS = 1.0
 

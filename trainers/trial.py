@@ -18,7 +18,8 @@ from trainers.evaluate import evaluate
 from trainers.pack import Pack, State
 from trainers.random import Stream
 from trainers.step import step_once
-from trainers.tasks.task import Evaluated, Task
+from trainers.tasks.metrics import Evaluated
+from trainers.tasks.task import Task
 
 
 def told(found: Callable[[], Iterable[str]]) -> list[str]:

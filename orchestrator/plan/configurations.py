@@ -14,7 +14,7 @@ from search_spaces.grammar.findings import SECTIONS
 from trainers.config.member import MemberConfig
 from trainers.config.recorded import recorded_member
 from trainers.errors import ConfigError, nearest
-from trainers.tasks.task import Metric
+from trainers.tasks.metrics import Metric
 
 
 @dataclass(frozen=True, kw_only=True)

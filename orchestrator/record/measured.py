@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
     from trainers.config.member import MemberConfig
-    from trainers.tasks.task import Family, Metric
+    from trainers.tasks.metrics import Family, Metric
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +72,7 @@ class Measured:
     @classmethod
     def from_recorded(cls, fields: Mapping[str, Any]) -> Self:
         """Read back what `recorded` gave."""
-        from trainers.tasks.task import Family, Metric  # brings torch, which reading a ledger does without
+        from trainers.tasks.metrics import Family, Metric  # brings torch, which reading a ledger does without
 
         return cls(
             lengths=tuple(fields["lengths"]),

@@ -49,7 +49,8 @@ def stopped_at(configuration: ConfigurationState) -> tuple[int, ...]:
 
 def may_stop(state: SweepState) -> bool:
     """Whether members of the sweep stop early when they are good enough."""
-    return any("stopped_at" in fields for pack in state.packs.values() for fields in pack.evaluations.values())
+    first = (next(iter(pack.evaluations.values()), {}) for pack in state.packs.values())  # as all others of its pack
+    return any("stopped_at" in fields for fields in first)
 
 
 def _found(state: SweepState) -> Iterator[Decision]:

@@ -32,7 +32,7 @@ from orchestrator.statistics.quartiles import Quartiles
 from orchestrator.wording import NOT_REACHED, spans
 from search_spaces import ABSENT, Objective
 from search_spaces.grammar.findings import lookup
-from trainers.tasks.task import Metric
+from trainers.tasks.metrics import Metric
 
 
 @dataclass(frozen=True, kw_only=True)

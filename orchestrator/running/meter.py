@@ -62,6 +62,7 @@ class Meter:
             rate=sum(at.rate for at in driver.running.values()),
             elapsed=now - self._began,
             time_left=(total - done) / speed if speed else None,
+            seeds_stopped=sum(one.stopped_at is not None for one in members) if may_stop(state) else None,
         )
 
     def _total(self, driver: SweepDriver) -> int:

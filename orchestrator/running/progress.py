@@ -17,7 +17,10 @@ LIVE_SECONDS = 0.25
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
-    """Where a sweep stands. `member_steps` counts optimiser steps of single members; rates are per second."""
+    """Where a sweep stands. `member_steps` counts optimiser steps of single members; rates are per second.
+
+    `seeds_stopped` are those that stopped early, None where none can.
+    """
 
     phase: str
     configurations_done: int
@@ -35,6 +38,7 @@ class Snapshot:
     rate: float
     elapsed: float
     time_left: float | None
+    seeds_stopped: int | None = None
 
     def pairs(self) -> list[tuple[str, str]]:
         """Label and text of everything shown, in order."""
@@ -42,11 +46,13 @@ class Snapshot:
         if self.best_score is not None:
             best = f"{self.best_score:.4g} ({label(self.best_number)})"
         share = 100 * self.member_steps / self.member_steps_total if self.member_steps_total else 0.0
+        stopped = [] if self.seeds_stopped is None else [("seeds stopped early", str(self.seeds_stopped))]
         packs = f"{self.packs_done}/{self.packs_total}, {self.packs_running} running"
         return [
             ("configurations", f"{self.configurations_done}/{self.configurations_total}"),
             ("seeds", f"{self.seeds_done}/{self.seeds_total}"),
             ("seeds failed", str(self.seeds_failed)),
+            *stopped,
             ("packs", packs if self.packs_total else "-"),
             ("best so far", best),
             ("member-steps", f"{share:.0f} %, {self.rate:,.0f} per second" if self.member_steps_total else "-"),

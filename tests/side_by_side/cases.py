@@ -270,7 +270,15 @@ def _training() -> dict[str, list[Member]]:
     diverging = pack(SIX, ATTENTION, {"learning_rate": 0.01})
     for member in diverging[2:]:
         member["training"]["learning_rate"] = 1e12
+    reached = {"metric": "token_accuracy", "threshold": 0.0, "samples": 8}  # at the first evaluation
+    easy, rising = {"stop": reached}, {"curriculum": {"name": "threshold", **reached}}
+    harder = {"stop": {**reached, "threshold": 0.03}}  # two of the four members
+    mixed = {**CYCLES, "smallest": 2, "size": 3}
     cases |= {
+        "training: all stop": pack(mixed, DECODER, easy),
+        "training: a curriculum": pack(mixed, DECODER, rising),
+        "training: a curriculum, then all stop": pack(mixed, DECODER, {**rising, **easy}, evaluation={"every": 2}),
+        "training: some stop": pack(mixed, DECODER, harder),
         "average: bema": pack(SIX, ATTENTION, averages=bemas),
         "average: norm_matched": pack(SIX, ATTENTION, averages=matched),
         "average: only raw": pack(SIX, ATTENTION, averages=({"raw": {}}, {"raw": {}})),

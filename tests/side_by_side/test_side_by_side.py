@@ -31,10 +31,7 @@ def names_in(members: list[Member]) -> Iterator[tuple[str, str]]:
 @pytest.mark.parametrize("kind", registry.KINDS)
 def test_every_registered_name_is_in_a_case(kind: str) -> None:
     used = {name for members in CASES.values() for of, name in names_in(members) if of == kind}
-    tasks = [MemberConfig.from_dict(members[0]).task for members in CASES.values()]
     elsewhere = {"vmapped"}  # trains modules of the user's own
-    if not any(task.stages for task in tasks):
-        elsewhere |= set(registry.names("curriculum"))  # which need a task with stages
     assert used == set(registry.names(kind)) - elsewhere
 
 

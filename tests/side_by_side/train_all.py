@@ -51,6 +51,9 @@ def arrays_of(members: list[Member], folder: Path) -> Arrays:
             found[f"{at}, curve {metric}"] = evaluation.values_MAKL[:, :, k]
         found[f"{at}, loss"] = evaluation.loss_M
         found[f"{at}, failed at"] = evaluation.failed_at_M
+        for name in ("stopped_at_M", "stage_M"):
+            if (value := getattr(evaluation, name, None)) is not None:
+                found[f"{at}, {name}"] = value
     for number, file in enumerate(reporter.evaluations[-1].weights):
         of_member = {"none": np.zeros(0)} if file is None else read_weights(folder / file.name)
         found |= {f"weights of member {number}, {name}": array for name, array in of_member.items()}

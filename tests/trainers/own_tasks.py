@@ -17,7 +17,8 @@ from trainers.models.model import Model, Recorder
 from trainers.noise import Noise
 from trainers.parameters import Parameter
 from trainers.random import Stream
-from trainers.tasks.task import Distribution, Evaluated, EvaluationBatch, Task, steps_to
+from trainers.tasks.metrics import Evaluated, steps_to
+from trainers.tasks.task import Distribution, EvaluationBatch, Task
 
 TOKENS = 7
 

@@ -19,7 +19,8 @@ from trainers.models.decoder import Decoder
 from trainers.noise import Noise
 from trainers.pack import Pack, State
 from trainers.random import Stream
-from trainers.tasks.task import Distribution, Evaluated, Metric, steps_to
+from trainers.tasks.metrics import Evaluated, Metric, steps_to
+from trainers.tasks.task import Distribution
 
 CPU = torch.device("cpu")
 DECODER = Decoder(layers=1, width=8, heads=2, position="rope")

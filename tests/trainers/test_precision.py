@@ -7,6 +7,7 @@ from tests.trainers.files.test_checkpoint import Fatal, KilledError
 from tests.trainers.positions.passes import layer_of
 from trainers import Checkpoints, train
 from trainers.config.member import MemberConfig
+from trainers.decoding import Decoding
 from trainers.errors import ConfigError
 from trainers.evaluate import evaluate
 from trainers.forward import Forward
@@ -84,10 +85,28 @@ def test_generation_is_narrow_too_and_gives_float32(member) -> None:
     torch.testing.assert_close(found["bfloat16"], found["float32"], rtol=0.05, atol=0.05)
 
 
+@pytest.mark.parametrize("kept", [True, False])
+def test_states_are_written_in_narrow_numbers_whether_keys_are_kept_or_not(member, monkeypatch, kept: bool) -> None:
+    pack = pack_of(member, (0, 1), "rope")
+    monkeypatch.setattr(type(pack.model), "keeps_gaps", kept)
+    weights = pack.layout.views(3 * State.initial(pack).theta)
+    prompt, seen = torch.tensor([[[1, 2, 3]], [[1, 3, 2]]]), []
+    choose = Decoding.chosen
+    monkeypatch.setattr(Decoding, "chosen", lambda self, logits, u: seen.append(logits) or choose(self, logits, u))
+    for dtype in ("float32", "bfloat16"):
+        forward = Forward(pack.model, weights, pack.form, None, dtype)
+        sizes = {"shared": 4, "states": 1, "width": 2, "mark": 4}
+        forward.generated_by_state(prompt, Decoding(end=5, pad=0), **sizes)
+    plain, narrow = seen[0], seen[len(seen) // 2]
+    assert plain.dtype == narrow.dtype == torch.float32 and not torch.equal(plain, narrow)
+    torch.testing.assert_close(narrow, plain, rtol=0.05, atol=0.05)
+
+
 def test_a_compiled_step_is_near_an_eager_one(member) -> None:
     """With fullgraph; and a member has the same bits in packs of two sizes."""
-    eager = stepped(pack_of(member, (0, 3), "tra"), 4)
-    both = [stepped(pack_of(member, seeds, "tra", training__compile=True), 4) for seeds in ((0, 3), (5, 0, 1))]
+    small = {"model": {**MODEL, "layers": 1, "dropout": 0.0}, "training__averages": {"raw": {}}}
+    eager = stepped(pack_of(member, (0, 3), **small), 4)
+    both = [stepped(pack_of(member, seeds, **small, training__compile=True), 4) for seeds in ((0, 3), (5, 0, 1))]
     torch.testing.assert_close(both[0].loss_sum, eager.loss_sum, rtol=1e-3, atol=0)
     assert torch.equal(both[0].theta[0], both[1].theta[1]) and int(both[0].failed_at.max()) == -1
 

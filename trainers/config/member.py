@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from trainers.curricula import Curriculum
     from trainers.models.model import Model
     from trainers.schedules import Schedule
-    from trainers.tasks.task import Metric, Task
+    from trainers.tasks.metrics import Metric
+    from trainers.tasks.task import Task
 
 SECTIONS = ("task", "model", "training", "evaluation", "seed")
 DIRECTIONS = ("minimize", "maximize", "none")  # of metrics
@@ -165,6 +166,9 @@ class MemberConfig:
             yield problem.under("training.schedule")
         for problem in self.model.task_problems(self.task):
             yield problem.under("model")
+        if self.task.grouped and not self.model.keeps_groups:
+            message = f"{self.model.name} cannot tell the groups of tokens that the task {self.task.name} has"
+            yield Problem(key="model.name", given=self.model.name, message=message, allowed="decoder")
         if self.optimization.compile is True and self.model.compiling == "never":
             message = f"a step of {self.model.name} cannot be compiled"
             yield Problem(key="training.compile", given=True, message=message, allowed="false or auto")

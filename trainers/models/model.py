@@ -54,6 +54,11 @@ class Model(Settings, ABC):
         return False
 
     @property
+    def keeps_groups(self) -> bool:
+        """Whether tokens of different groups of a batch do not see each other; else its batches may have none."""
+        return False
+
+    @property
     def keeps_gaps(self) -> bool:
         """Whether it goes on from kept keys, also where some of them, between others, are hidden."""
         return False

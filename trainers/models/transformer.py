@@ -226,6 +226,11 @@ class Transformer(Model):
         return self._logits(seen, kept.layers), grown
 
     @property
+    def keeps_groups(self) -> bool:
+        """Its attention goes by the groups of a batch."""
+        return True
+
+    @property
     def keeps_gaps(self) -> bool:
         """Where keys are kept, and the encoding does not go by the columns they stand in."""
         return self._keeps and not self.position.by_columns

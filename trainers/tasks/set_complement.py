@@ -15,7 +15,8 @@ from trainers.constants import constant
 from trainers.errors import Problem
 from trainers.random import Stream
 from trainers.tasks import uniform
-from trainers.tasks.task import Batch, Evaluated, EvaluationBatch, Task
+from trainers.tasks.metrics import Evaluated
+from trainers.tasks.task import Batch, EvaluationBatch, Task
 
 
 @register("task", "set_complement")

@@ -1,4 +1,4 @@
-"""What a task is: the base of every task, the batches it hands to the engine, and what its metrics say of themselves.
+"""What a task is: the base of every task, its distributions, and the batches it is evaluated on.
 
 Shapes: S seeds, M members, B rows, T positions, V output tokens, L lengths.
 """
@@ -15,15 +15,17 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from trainers.batch import Batch as Batch
-from trainers.config.criterion import reached
 from trainers.config.settings import Settings
 from trainers.errors import Problem
 from trainers.random import Stream
+from trainers.tasks.metrics import Evaluated as Evaluated  # tasks of one's own may name all of these from here
+from trainers.tasks.metrics import Family as Family
+from trainers.tasks.metrics import Metric as Metric
+from trainers.tasks.metrics import families as families
+from trainers.tasks.metrics import steps_to as steps_to
 
 if TYPE_CHECKING:
     from trainers.forward import Forward
-
-Curves = Mapping[str, NDArray[np.float32]]
 
 
 @dataclass(frozen=True)
@@ -39,42 +41,12 @@ class Distribution:
 
 
 @dataclass(frozen=True)
-class Metric:
-    """What a recorded metric is: the task's or model's own name for it, the distribution, which way is better.
-
-    direction: minimize, maximize or none. lengths: those it is evaluated at; trained_lengths: those it is trained on.
-    """
-
-    base: str
-    distribution: str
-    direction: str
-    lengths: tuple[int, ...]
-    trained_lengths: tuple[int, ...]
-
-
-@dataclass(frozen=True)
 class EvaluationBatch:
     """Rows that measure some lengths of a distribution ("": the first), for the metrics that the task gives of them."""
 
     batch: Batch
     lengths: tuple[int, ...]
     distribution: str = ""
-
-
-@dataclass(frozen=True)
-class Evaluated:
-    """The curves of an earlier or the present evaluation, (M, averages, L) by metric, after `step` steps."""
-
-    step: int
-    curves: Curves
-
-
-@dataclass(frozen=True)
-class Family:
-    """Metrics that differ in one number: the number in words, and by each of its values the metric that has it."""
-
-    label: str
-    metrics: Mapping[int, str]
 
 
 class Task(Settings, ABC):
@@ -204,6 +176,11 @@ class Task(Settings, ABC):
         return self.positions
 
     @property
+    def grouped(self) -> bool:
+        """Whether batches have groups, in training or in a test; models that cannot tell them are refused then."""
+        return False
+
+    @property
     def train_positions(self) -> int:
         """Positions of a training row."""
         return max(self.trained_lengths)
@@ -285,29 +262,3 @@ class Task(Settings, ABC):
     def measures(self, tokens: Tensor) -> dict[str, Tensor]:
         """How hard each sequence (..., T) is, int64 (...), by measure; for histograms."""
         return {}
-
-
-def steps_to(
-    history: Sequence[Evaluated], metric: str, threshold: float, direction: str = "maximize"
-) -> NDArray[np.float32]:
-    """The step of the first evaluation at which `metric` was at its threshold or better; infinite until then."""
-    if metric not in history[-1].curves:
-        raise ValueError(f"steps to {metric}, which is no metric; allowed: {', '.join(history[-1].curves)}")
-    curves = history[-1].curves[metric]
-    first = np.full(curves.shape, np.inf, np.float32)
-    for past in reversed(history):
-        first = np.where(reached(past.curves[metric], threshold, direction), np.float32(past.step), first)
-    return first
-
-
-def families(**members: tuple[str, str, Iterable[int]]) -> dict[str, Family]:
-    """Families by name from (label, stem, numbers), the metrics being called stem_number; without those that are empty.
-
-    >>> families(cascade=("cascade length", "exact_match_cascade", (0, 2)), run=("run", "exact_match_run", ()))
-    {'cascade': Family(label='cascade length', metrics={0: 'exact_match_cascade_0', 2: 'exact_match_cascade_2'})}
-    """
-    found = {
-        name: Family(label, {number: f"{stem}_{number}" for number in numbers})
-        for name, (label, stem, numbers) in members.items()
-    }
-    return {name: family for name, family in found.items() if family.metrics}

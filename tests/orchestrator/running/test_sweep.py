@@ -272,6 +272,17 @@ def test_the_meter_counts_steps_between_evaluations(stage):
     assert snapshot.member_steps == 2 * 50 and snapshot.rate == 70.0 and snapshot.phase == "training"
 
 
+@pytest.mark.parametrize("sets", [("training.stop={metric: kl, threshold: 100.0, samples: 2}",), ()], ids=str)
+def test_the_table_has_the_seeds_that_stopped_early_where_they_may(stage, sets: tuple[str, ...]):
+    """All stop at their first evaluation."""
+    one, snapshots = stage("stopping", *sets), []
+    meter = Meter(SweepState.load(one.folder))
+    one.play(watch=lambda driver: snapshots.append(meter.snapshot(driver)))
+    texts = [dict(snapshot.pairs()).get("seeds stopped early") for snapshot in snapshots]
+    found = [int(text) for text in texts if text is not None]
+    assert found == sorted(found) and len(set(found)) > 1 if sets else not found
+
+
 def test_the_meter_counts_what_is_done_and_what_is_left(stage):
     one = stage("metered", pack=2)
     meter, snapshots = Meter(SweepState.load(one.folder)), []

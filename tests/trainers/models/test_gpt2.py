@@ -220,7 +220,7 @@ def test_long_rows_of_groups_need_no_mask_of_all_pairs(member) -> None:
 def test_long_rows_learn_compiled_as_they_do_eager(member) -> None:
     states = []
     for compiled in (False, True):
-        pack = long_rows(member, 17, training__compile=compiled)  # 552 tokens, five chunks
+        pack = long_rows(member, 5, training__compile=compiled)  # 168 tokens, two chunks
         state, step = State.initial(pack), stepper(pack)
         for _ in range(2):
             step(state)

@@ -18,7 +18,8 @@ from trainers.tasks.arithmetic.digits import add, carry_run, cascade_length, dig
 from trainers.tasks.arithmetic.operand_layout import Layout
 from trainers.tasks.arithmetic.padded_numbers import SHIFTED, PaddedNumbers, as_written
 from trainers.tasks.fixed_set import Draws
-from trainers.tasks.task import Batch, Family, families
+from trainers.tasks.metrics import Family, families
+from trainers.tasks.task import Batch
 
 _PAIRS, _KIND, _MIXTURE, _SHIFT, _GAPS, _TEXT = range(6)  # sites of random words
 _SITES, _GROUPS = 8, 1024  # sites reserved for one group of evaluation rows, and groups for one length

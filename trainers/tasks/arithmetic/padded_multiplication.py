@@ -16,7 +16,8 @@ from trainers.tasks.arithmetic.digits import multiply, of_integers, parallel_mul
 from trainers.tasks.arithmetic.operand_layout import Layout
 from trainers.tasks.arithmetic.padded_numbers import SHIFTED, PaddedNumbers, as_written
 from trainers.tasks.fixed_set import Draws
-from trainers.tasks.task import Batch, Family, families
+from trainers.tasks.metrics import Family, families
+from trainers.tasks.task import Batch
 
 _MULTIPLIER, _NUMBER, _SHIFT, _GAPS, _TEXT = range(5)  # sites of random words
 _SITES = 16  # reserved for one length

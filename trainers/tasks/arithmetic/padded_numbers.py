@@ -21,7 +21,8 @@ from trainers.tasks.arithmetic.digit_scores import GENERAL, OUTPUTS, GroupedBatc
 from trainers.tasks.arithmetic.digits import digit_count, written
 from trainers.tasks.arithmetic.operand_layout import Layout, symbols
 from trainers.tasks.fixed_set import Draws, training_draws
-from trainers.tasks.task import Batch, EvaluationBatch, Family, Task, families
+from trainers.tasks.metrics import Family, families
+from trainers.tasks.task import Batch, EvaluationBatch, Task
 
 SHIFTED = "exact_match_shifted"  # the group of training pairs with zeros appended
 

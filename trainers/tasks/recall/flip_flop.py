@@ -15,8 +15,9 @@ from trainers.errors import Problem
 from trainers.random import Stream
 from trainers.tasks import supervised
 from trainers.tasks.fixed_set import Draws, training_draws
+from trainers.tasks.metrics import Family, families
 from trainers.tasks.supervised import IGNORED
-from trainers.tasks.task import Batch, Distribution, EvaluationBatch, Family, Task, families
+from trainers.tasks.task import Batch, Distribution, EvaluationBatch, Task
 
 PAD, WRITE, READ, IGNORE, ZERO, ONE = range(6)
 _SYMBOLS = {PAD: "P", WRITE: "w", READ: "r", IGNORE: "i", ZERO: "0", ONE: "1", IGNORED: "_"}

@@ -22,6 +22,7 @@ from trainers.tasks.scratchpad.graphs import cycles, named
 from trainers.tasks.scratchpad.lengths import StagedSlice
 from trainers.tasks.scratchpad.scratchpad_task import NONE
 from trainers.tasks.scratchpad.text import Text
+from trainers.tasks.scratchpad.training_rows import training_rows
 from trainers.tasks.scratchpad.walks import told
 
 
@@ -142,7 +143,7 @@ class Cycles(GraphTask):
         laws = tuple(tuple(map(self._law(stage), self.stages)) for stage in self.stages)
         part = StagedSlice(0, 0, rows, self.stages, laws[-1], laws, stage_S)
         longest_S1 = constant(self.stages, stage_S.device)[stage_S][:, None]
-        return self._training(part, _Grown(part.draws(stream, rows, self.fixed_set), longest_S1))
+        return training_rows(self, part, _Grown(part.draws(stream, rows, self.fixed_set), longest_S1))
 
     def _law(self, stage: int) -> Callable[[int], Fraction]:
         """The weight of each length at the stage that adds the length `stage`."""
@@ -150,6 +151,6 @@ class Cycles(GraphTask):
 
         def weight(size: int) -> Fraction:
             kept = early if size == stage or (size < stage and not self.forget) else late
-            return Fraction(kept * self._examples(size))
+            return Fraction(kept * self.examples(size))
 
         return weight

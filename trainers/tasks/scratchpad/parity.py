@@ -14,8 +14,9 @@ from trainers.constants import constant
 from trainers.errors import Problem
 from trainers.random.draws import order
 from trainers.tasks.fixed_set import Draws
-from trainers.tasks.scratchpad.scratchpad_task import FULL, NONE, ScratchpadTask
+from trainers.tasks.scratchpad.scratchpad_task import NONE, ScratchpadTask
 from trainers.tasks.scratchpad.text import Text
+from trainers.tasks.scratchpad.training_rows import FULL
 
 # The 23 characters of the authors' code, of which `$`, `;`, `?` and `|` never occur; sorted, the pad first.
 SYMBOLS = (" ", *sorted("#.:$,;=?[]_|0123456789"))

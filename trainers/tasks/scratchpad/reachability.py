@@ -18,8 +18,9 @@ from trainers.tasks.scratchpad.graph_task import GraphTask
 from trainers.tasks.scratchpad.graphs import DIGIT, Graph, cycles, named
 from trainers.tasks.scratchpad.layout import ScratchpadBatch
 from trainers.tasks.scratchpad.random_graphs import at_distance, planted
-from trainers.tasks.scratchpad.scratchpad_task import NONE, SITES
+from trainers.tasks.scratchpad.scratchpad_task import NONE
 from trainers.tasks.scratchpad.text import Text
+from trainers.tasks.scratchpad.training_rows import SITES
 from trainers.tasks.scratchpad.walks import told
 from trainers.tasks.task import Batch, Distribution, EvaluationBatch
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -22,21 +21,27 @@ from trainers.errors import Problem
 from trainers.random import Stream
 from trainers.tasks import supervised
 from trainers.tasks.fixed_set import Draws
-from trainers.tasks.parts import PAD, below
+from trainers.tasks.metrics import Evaluated, steps_to
+from trainers.tasks.parts import PAD
 from trainers.tasks.scratchpad import scores
-from trainers.tasks.scratchpad.layout import ScratchpadBatch, Widths, batch_of, full, masked, test_of, transitions
-from trainers.tasks.scratchpad.lengths import LENGTH_SITES, Slice, slices_of
+from trainers.tasks.scratchpad.layout import ScratchpadBatch, Widths, test_of
+from trainers.tasks.scratchpad.lengths import slices_of
 from trainers.tasks.scratchpad.text import Text
-from trainers.tasks.task import Batch, Evaluated, EvaluationBatch, Task, steps_to
+from trainers.tasks.scratchpad.training_rows import (
+    FULL,
+    MASK,
+    SITES,
+    SPLIT,
+    TEXT_SITE,
+    TRANSITION,
+    training_rows,
+)
+from trainers.tasks.task import Batch, EvaluationBatch, Task
 
 if TYPE_CHECKING:
     from trainers.forward import Forward
 
-SITES = 64  # of random words that a draw of rows may take
-_TRANSITION, _SHIFT, _TEXT = range(LENGTH_SITES, LENGTH_SITES + 3)
-TEXT_SITES = SITES - _TEXT  # of them for the text
-NONE, FULL, INDUCTIVE = "none", "full", "inductive"
-MASK, SPLIT, TRANSITION = "mask", "split", "transition"
+NONE, INDUCTIVE = "none", "inductive"  # kinds of scratchpads, beside FULL
 
 
 class ScratchpadTask(Task):
@@ -95,7 +100,7 @@ class ScratchpadTask(Task):
     def text(self, draws: Draws, site: int, length_SB: Tensor, longest: int) -> Text:
         """Rows of these lengths, of which `longest` is the most that there can be; shapes follow from it alone.
 
-        Random words come from `draws` at TEXT_SITES sites from `site` on.
+        Random words come from `draws` at up to `training_rows.TEXT_SITES` sites from `site` on.
         """
 
     def weight_of(self, length: int) -> int:
@@ -117,7 +122,7 @@ class ScratchpadTask(Task):
         if self.random_offsets and self.scratchpad != FULL:
             message = f"the scratchpad is {self.scratchpad}"
             yield Problem(key="random_offsets", given=True, message=message, allowed=f"false, or scratchpad: {FULL}")
-        if self.fixed_set is not None and self._form == SPLIT:
+        if self.fixed_set is not None and self.form == SPLIT:
             message = "a batch of split rows ends in the middle of one"
             yield Problem(key="fixed_set", given=self.fixed_set, message=message, allowed="null, or another row_form")
 
@@ -134,7 +139,9 @@ class ScratchpadTask(Task):
     @property
     def positions(self) -> int:
         """Positions of the longest row, in training or in a test."""
-        tests = max(self._tokens(length, MASK if self.scratchpad == INDUCTIVE else FULL) - 1 for length in self.lengths)
+        tests = max(
+            self.width_of(length, MASK if self.scratchpad == INDUCTIVE else FULL) - 1 for length in self.lengths
+        )
         return max(tests, self.train_positions)
 
     @property
@@ -145,9 +152,14 @@ class ScratchpadTask(Task):
         return max(found.shared + 2 * max(found.states) for found in map(self.widths, self.lengths))
 
     @property
+    def grouped(self) -> bool:
+        """Whether groups hide states from each other: with an inductive scratchpad, in tests at least."""
+        return self.scratchpad == INDUCTIVE
+
+    @property
     def train_positions(self) -> int:
         """Positions of the longest training row."""
-        return max(self._tokens(length, self._form) - 1 for length in self.trained_lengths)
+        return max(self.width_of(length, self.form) - 1 for length in self.trained_lengths)
 
     @property
     def passes(self) -> float:
@@ -193,9 +205,9 @@ class ScratchpadTask(Task):
 
         Of transitions, an example has as many times more as it has transitions.
         """
-        law = tuple((length, weights[length] * self._examples(length)) for length in sorted(weights))
+        law = tuple((length, weights[length] * self.examples(length)) for length in sorted(weights))
         slices = slices_of(law, rows, self.slices)
-        return tuple(self._training(one, one.draws(stream, rows, self.fixed_set)) for one in slices)
+        return tuple(training_rows(self, one, one.draws(stream, rows, self.fixed_set)) for one in slices)
 
     def loss(self, logits_MBTV: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
         """Cross-entropy of each member summed over the tokens that are trained, and their number, (M,)."""
@@ -209,14 +221,14 @@ class ScratchpadTask(Task):
         for length in lengths:
             site = SITES * (1 + length)
             length_SB = torch.full((len(stream.seeds_S), samples), length, device=stream.seeds_S.device)
-            text = self.text(stream, site + _TEXT, length_SB, length)
+            text = self.text(stream, site + TEXT_SITE, length_SB, length)
             yield EvaluationBatch(self.test_of(text, length), (length,))
 
     def test_of(self, text: Text, length: int) -> ScratchpadBatch:
         """The batch of a test of one length."""
         fix = self.fix_first_state if self.scratchpad == INDUCTIVE else None
         return test_of(
-            text, self._start, self.widths(length), loss_on_question=self.loss_on_question, fix_first_state=fix
+            text, self.start_token, self.widths(length), loss_on_question=self.loss_on_question, fix_first_state=fix
         )
 
     def scored(self, forward: Forward, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
@@ -246,60 +258,31 @@ class ScratchpadTask(Task):
         return {f"steps_to_{name}": steps_to(history, name, self.solved) for name in self.judged}
 
     def shown(self, batch: Batch, row: int) -> tuple[list[str], list[str]]:
-        """Tokens and targets of a row of the first seed, without the pads on the right; _ where no target counts."""
+        """Tokens and targets of a row of the first seed, without the pads on the right; ~ where no target counts."""
         tokens, targets = (of[0, row].tolist() for of in (batch.tokens, batch.targets))
         end = max((place for place, token in enumerate(tokens) if token != PAD), default=0) + 1
         said = ["~" if target == supervised.IGNORED else self.vocabulary[target] for target in targets[:end]]
         return [self.vocabulary[token] for token in tokens[:end]], said
 
     @property
-    def _form(self) -> str:
+    def form(self) -> str:
         """The form of training rows."""
         return self.row_form if self.scratchpad == INDUCTIVE else FULL
 
     @property
-    def _start(self) -> int | None:
+    def start_token(self) -> int | None:
+        """The number of the start mark, if there is one."""
         return None if self.start is None else self.token(self.start)
 
-    def _transitions(self, length: int) -> int:
+    def transitions(self, length: int) -> int:
+        """How many states a row of this length has, each reached by a transition."""
         return len(self.state_widths(length))
 
-    def _tokens(self, length: int, form: str) -> int:
+    def width_of(self, length: int, form: str) -> int:
         """Tokens of the longest row of this length and form, the last one, too, which is no input."""
         widths = self.widths(length)
         return {FULL: widths.full, MASK: widths.masked}.get(form, widths.transition)
 
-    def _examples(self, length: int) -> int:
+    def examples(self, length: int) -> int:
         """How many rows an example of this length is, if each of its transitions is one."""
-        return self._transitions(length) if self._form in (SPLIT, TRANSITION) else 1
-
-    def _training(self, part: Slice, draws: Draws) -> Batch:
-        """The rows of one slice."""
-        site, start = SITES * part.number, self._start
-        width = max(self._tokens(length, self._form) for length in part.lengths)
-        on_question = self.loss_on_question
-        if self._form == SPLIT:
-            length_SE, example_SB, index_SB = part.window(draws, site, self._transitions)
-            text = self.text(draws, site + _TEXT, length_SE, part.longest).rows(example_SB)
-            return batch_of(transitions(text, start, width, index_SB), loss_on_question=on_question)
-        length_SB = part.drawn(draws, site, part.rows)
-        text = self.text(draws, site + _TEXT, length_SB, part.longest)
-        if self._form == TRANSITION:
-            index_SB = below(draws, site + _TRANSITION, (part.rows,), part.of_each(length_SB, self._transitions))
-            return batch_of(transitions(text, start, width, index_SB), loss_on_question=on_question)
-        if self._form == MASK:
-            rows = masked(text, start, width, fix_first_state=self.fix_first_state)
-            return batch_of(rows, loss_on_question=on_question, ids=True, groups=True)
-        if not self.random_offsets:
-            return batch_of(full(text, start, width), loss_on_question=on_question)
-        rows = full(text, start, width, self._shift(text, draws, site + _SHIFT))
-        batch = batch_of(rows, loss_on_question=on_question, ids=True)
-        assert batch.ids is not None
-        return replace(batch, ids=batch.ids.clamp(max=self.positions - 1))  # the last token's, which is no input
-
-    def _shift(self, text: Text, draws: Draws, site: int) -> Tensor:
-        """How much higher the ids of states are, at random: a multiple of a state, while all are positions."""
-        tokens = text.question_length + text.state_length.sum(dim=-1)
-        step = min(self.state_widths(self.trained_lengths[0]))
-        free = self.positions + 1 - int(self.start is not None) - tokens
-        return step * below(draws, site, (tokens.shape[1],), free // step + 1)
+        return self.transitions(length) if self.form in (SPLIT, TRANSITION) else 1

@@ -15,10 +15,11 @@ from trainers.evaluate import evaluate
 from trainers.evaluation_inputs import evaluation_inputs
 from trainers.pack import Pack, State
 from trainers.random import Stream
+from trainers.tasks.metrics import Evaluated
 from trainers.tasks.scratchpad.layout import ScratchpadBatch
 from trainers.tasks.scratchpad.parity import SYMBOLS, HalfParity, Parity
 from trainers.tasks.scratchpad.scratchpad_task import ScratchpadTask
-from trainers.tasks.task import Evaluated, EvaluationBatch
+from trainers.tasks.task import EvaluationBatch
 
 CPU = torch.device("cpu")
 Solver = Callable[[str], str]

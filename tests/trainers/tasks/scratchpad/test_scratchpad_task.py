@@ -22,6 +22,7 @@ from trainers.tasks.scratchpad.layout import batch_of, masked, transitions
 from trainers.tasks.scratchpad.lengths import slices_of
 from trainers.tasks.scratchpad.scratchpad_task import ScratchpadTask
 from trainers.tasks.scratchpad.text import Text
+from trainers.tasks.scratchpad.training_rows import training_rows
 
 CPU = torch.device("cpu")
 DECODER = Decoder(layers=2, width=8, heads=2, position="learned", init_std=0.5)
@@ -46,14 +47,14 @@ def logits_of(pack: Pack, batch: Batch) -> Tensor:
 
 
 def whole_row(task: Shrinking, text: Text) -> Batch:
-    rows = masked(text, task._start, task.widths(4).masked, fix_first_state=task.fix_first_state)
+    rows = masked(text, task.start_token, task.widths(4).masked, fix_first_state=task.fix_first_state)
     return batch_of(rows, loss_on_question=False, ids=True, groups=True)
 
 
 def each_transition(task: Shrinking, text: Text) -> Iterator[Batch]:
     for state in range(text.states.shape[2]):
         if int(text.state_length[0, 0, state]):
-            rows = transitions(text, task._start, task.widths(4).transition, torch.full((1, 1), state))
+            rows = transitions(text, task.start_token, task.widths(4).transition, torch.full((1, 1), state))
             yield batch_of(rows, loss_on_question=False)
 
 
@@ -134,7 +135,7 @@ def test_single_transitions_are_on_average_the_masked_rows(member) -> None:
     def mean(task: Shrinking, law: tuple[tuple[int, int], ...]) -> tuple[Tensor, Tensor]:
         total = sum(weight for _, weight in law)
         (part,) = slices_of(law, total * 6, 1)
-        batch = task._training(part, Grid((total, 6), (0, 3)))
+        batch = training_rows(task, part, Grid((total, 6), (0, 3)))
         loss, weight = losses(pack, theta, batch, None)
         return torch.autograd.grad(loss.sum(), theta)[0] / batch.tokens.shape[1], weight / batch.tokens.shape[1]
 
@@ -214,6 +215,19 @@ def test_slices_are_as_wide_as_their_longest_row_and_hold_all_rows() -> None:
     widths = [task.widths(length).masked - 1 for length in (1, 2, 3, 4)]
     assert batches[-1].tokens.shape[2] == widths[-1] > batches[0].tokens.shape[2]
     assert task.train_positions == widths[-1] and task.positions == task.widths(6).masked - 1
+
+
+@pytest.mark.parametrize("model", [{"name": "lstm", "width": 4}, {"name": "attention_only", "width": 4}], ids=str)
+@pytest.mark.parametrize("form", ["mask", "split", "transition"])
+def test_a_model_that_cannot_tell_states_apart_is_refused_before_anything_starts(sections, model, form: str) -> None:
+    """Groups hide the states before the last one, in tests whatever the form of training rows is."""
+    task = {"name": "parity", "canvas": 4, "train_bits": 2, "row_form": form}
+    with pytest.raises(ConfigError) as refused:
+        MemberConfig.from_dict(sections(task=task, model=model))
+    (problem,) = refused.value.problems
+    assert problem.key == "model.name" and "cannot tell the groups" in problem.message
+    assert problem.allowed == "decoder"
+    MemberConfig.from_dict(sections(task={**task, "scratchpad": "full"}, model=model))
 
 
 @pytest.mark.parametrize("form", ["mask", "transition"])

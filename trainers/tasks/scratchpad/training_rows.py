@@ -1,0 +1,59 @@
+"""The rows that a scratchpad is trained on, and which random words they take.
+
+Shapes: S seeds, B rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from trainers.batch import Batch
+from trainers.tasks.fixed_set import Draws
+from trainers.tasks.parts import below
+from trainers.tasks.scratchpad.layout import batch_of, full, masked, transitions
+from trainers.tasks.scratchpad.lengths import LENGTH_SITES, Slice
+from trainers.tasks.scratchpad.text import Text
+
+if TYPE_CHECKING:
+    from trainers.tasks.scratchpad.scratchpad_task import ScratchpadTask
+
+FULL, MASK, SPLIT, TRANSITION = "full", "mask", "split", "transition"  # forms of rows
+SITES = 64  # of random words that a draw of rows may take
+_TRANSITION_SITE, _SHIFT_SITE, TEXT_SITE = range(LENGTH_SITES, LENGTH_SITES + 3)
+TEXT_SITES = SITES - TEXT_SITE  # of them for the text
+
+
+def training_rows(task: ScratchpadTask, part: Slice, draws: Draws) -> Batch:
+    """The rows of one slice of a training batch, in the form that the task asks for."""
+    site, start = SITES * part.number, task.start_token
+    width = max(task.width_of(length, task.form) for length in part.lengths)
+    on_question = task.loss_on_question
+    if task.form == SPLIT:
+        length_SE, example_SB, index_SB = part.window(draws, site, task.transitions)
+        text = task.text(draws, site + TEXT_SITE, length_SE, part.longest).rows(example_SB)
+        return batch_of(transitions(text, start, width, index_SB), loss_on_question=on_question)
+    length_SB = part.drawn(draws, site, part.rows)
+    text = task.text(draws, site + TEXT_SITE, length_SB, part.longest)
+    if task.form == TRANSITION:
+        index_SB = below(draws, site + _TRANSITION_SITE, (part.rows,), part.of_each(length_SB, task.transitions))
+        return batch_of(transitions(text, start, width, index_SB), loss_on_question=on_question)
+    if task.form == MASK:
+        rows = masked(text, start, width, fix_first_state=task.fix_first_state)
+        return batch_of(rows, loss_on_question=on_question, ids=True, groups=True)
+    if not task.random_offsets:
+        return batch_of(full(text, start, width), loss_on_question=on_question)
+    rows = full(text, start, width, _shift(task, text, draws, site + _SHIFT_SITE))
+    batch = batch_of(rows, loss_on_question=on_question, ids=True)
+    assert batch.ids is not None
+    return replace(batch, ids=batch.ids.clamp(max=task.positions - 1))  # the last token's, which is no input
+
+
+def _shift(task: ScratchpadTask, text: Text, draws: Draws, site: int) -> Tensor:
+    """How much higher the ids of states are, at random: a multiple of a state, while all are positions."""
+    tokens = text.question_length + text.state_length.sum(dim=-1)
+    step = min(task.state_widths(task.trained_lengths[0]))
+    free = task.positions + 1 - int(task.start is not None) - tokens
+    return step * below(draws, site, (tokens.shape[1],), free // step + 1)
