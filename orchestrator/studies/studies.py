@@ -38,13 +38,14 @@ STUDIES = {
     for study in (
         Study(name="set_complement", write=set_complement.write_page),
         Study(name="arithmetic", write=arithmetic.write_page, full_size=("fig9_ring", "fig15_ring_m5")),
-        Study(name="threshold_attention", write=threshold_attention.write_page, apart=("multi_instruction_cpu",)),
+        Study(name="threshold_attention", write=threshold_attention.write_page),
         Study(
             name="inductive_scratchpad",
             write=inductive_scratchpad.write_page,
             apart=(
                 "fig10_half_parity_cpu",
                 "fig1b_cycles_no_scratchpad_cpu",
+                "fig4_cycles_ood_cpu",
                 "fig4_cycles_scratchpad_cpu",
                 "fig5b_addition_random_space_cpu",
                 "fig5b_addition_shift_cpu",

@@ -27,8 +27,8 @@ def trained(sweep: Sweep) -> tuple[int, ...]:
 
 
 def beyond(sweep: Sweep) -> tuple[int, ...]:
-    """The evaluated lengths that are longer than every trained one."""
-    return tuple(length for length in sweep.lengths if length > max(sweep.trained))
+    """The evaluated lengths that are longer than every trained one, without those of the objective."""
+    return tuple(length for length in sweep.test if length > max(sweep.trained))
 
 
 def matches(sweep: Sweep, name: str, lengths: Sequence[int], metric: str = EXACT, reduce: str = "mean") -> pd.DataFrame:

@@ -15,6 +15,9 @@ this scale. `held` and `did not hold` mean that the whole 95 % interval lies on 
 that it does not. Effects are seed by seed, over the seeds that learned the trained lengths with both scratchpads.
 No number here is the paper's.
 
+Not tested here: cycles (I1 to I3, I6), random graphs (I5), half-parity (I7) and addition, whose small sweeps are in
+search_spaces/inductive_scratchpad/ and were not run to their end; nor, at this size, whether parity needs a scratchpad.
+
 `make studies` runs every sweep of this page and writes the page; a sweep that is finished is not run again.
 """
 

@@ -25,9 +25,9 @@ it says nothing about length. No number here is the paper's.
 
 `not testable at this size` means that nothing was tested: no seed has learned the task, or no row is right beyond the
 trained lengths with either attention. The token layouts of copying and induction are not published; those here were
-chosen. Not tested here: the paper's third task, which is not described there, and `multi_instruction_cpu`, our
-substitute for it; and the cost (T4), which tests/benchmarks measures. Which encodings the paper compares on one
-backbone is not known to us; here only the attention differs.
+chosen. Seven instructions are our substitute for the paper's third task, which is not described there. Not tested here:
+the cost (T4), which tests/benchmarks measures. Which encodings the paper compares on one backbone is not known to us;
+here only the attention differs.
 
 `make studies` runs every sweep of this page and writes the page; a sweep that is finished is not run again.
 """
