@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.studies.arithmetic import page as arithmetic
+from orchestrator.studies.inductive_scratchpad import page as inductive_scratchpad
 from orchestrator.studies.measures import Sweep
 from orchestrator.studies.set_complement import page as set_complement
 from orchestrator.studies.threshold_attention import page as threshold_attention
@@ -38,5 +39,19 @@ STUDIES = {
         Study(name="set_complement", write=set_complement.write_page),
         Study(name="arithmetic", write=arithmetic.write_page, full_size=("fig9_ring", "fig15_ring_m5")),
         Study(name="threshold_attention", write=threshold_attention.write_page, apart=("multi_instruction_cpu",)),
+        Study(
+            name="inductive_scratchpad",
+            write=inductive_scratchpad.write_page,
+            apart=(
+                "fig10_half_parity_cpu",
+                "fig1b_cycles_no_scratchpad_cpu",
+                "fig4_cycles_scratchpad_cpu",
+                "fig5b_addition_random_space_cpu",
+                "fig5b_addition_shift_cpu",
+                "fig7_er_cpu",
+                "fig8_9_curriculum_cpu",
+                "regularization_cpu",
+            ),
+        ),
     )
 }
