@@ -4,6 +4,7 @@ import contextlib
 import functools
 import hashlib
 import platform
+import re
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -32,6 +33,7 @@ _CPU_OPTIONS: dict[str, Any] = {
 }
 _ISA_TRIAL = b"#include <immintrin.h>\n__m512 sum(__m512 a) { return _mm512_add_ps(a, a); }\n"
 _ISA_FLAGS = ("-mavx512f", "-mavx512dq", "-mavx512vl", "-mavx512bw", "-mfma", "-mavx512vnni", "-mavx512bf16")
+_HALF_A_LIBRARY = re.compile(r"(/\S+\.so): (?:file too short|invalid ELF header)")
 _LOOK_SECONDS = 0.1  # between looks at a lock that another process holds
 
 
@@ -71,6 +73,27 @@ def program(function: _Function, device: str) -> _Function:
     options = {name: value for name, value in options.items() if name in known}
     compiled: Any = torch.compile(function, dynamic=False, fullgraph=True, options=options)
     return cast(_Function, compiled)
+
+
+def first_call(function: Callable[..., Any], *arguments: Any) -> None:
+    """Call a program for the first time, which makes it or takes it from the compiler's cache.
+
+    A process that is killed while a library is written leaves half of one there; it is removed and made again.
+    """
+    try:
+        function(*arguments)
+    except Exception as error:
+        half = _HALF_A_LIBRARY.search(str(error))
+        if half is None or not _in_cache(Path(half[1])):
+            raise
+        Path(half[1]).unlink(missing_ok=True)
+        function(*arguments)
+
+
+def _in_cache(path: Path) -> bool:
+    from torch._inductor.runtime.cache_dir_utils import cache_dir
+
+    return path.resolve().is_relative_to(Path(cache_dir()).resolve())
 
 
 def any_size(tensors: Sequence[Tensor]) -> None:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from trainers.batch import Batch
-from trainers.compiling import any_size, compiles, once, program
+from trainers.compiling import any_size, compiles, first_call, once, program
 from trainers.noise import Noise
 from trainers.optim import adamw, clipped, gradient_descent
 from trainers.pack import Pack, State
@@ -176,7 +176,7 @@ def learner(
     batches = for_program(few, sampled(few, step, few.optimization.batch_size))
     any_size([*few.tensors(), *state.tensors(), *(tensor for batch in batches for tensor in batch.tensors())])
     with once(f"{pack.members[0].structural_key} {pack.device.type} {torch.get_num_threads()}", waiting):
-        run(few, state, batches)
+        first_call(run, few, state, batches)
     return lambda state, batches: run(pack, state, for_program(pack, batches))
 
 

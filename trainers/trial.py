@@ -101,6 +101,8 @@ def _sample_problems(task: Task) -> Iterator[str]:
             return
         if batch.tokens.shape[2] > task.positions:
             yield f"training rows have {batch.tokens.shape[2]} tokens, and `positions` says {task.positions} at most"
+        if batch.groups is not None and not task.grouped:
+            yield "training rows have groups, and `grouped` says that batches have none"
         given = task.loss(torch.zeros(*batch.tokens.shape, task.outputs), batch)
         if not isinstance(given, tuple) or [tuple(one.shape) for one in given] != [(2,), (2,)]:
             yield "loss does not give a sum and its weight, each of shape (members,)"
@@ -136,12 +138,14 @@ def _evaluation_problems(task: Task) -> Iterator[str]:
     names = {one.name: set(one.lengths) for one in task.distributions}
     first, found = task.distributions[0].name, set[tuple[str, str, int]]()
     elsewhere, twice, widest = dict[str, set[int]](), dict[str, set[int]](), 0
+    ungrouped = True
     generates = type(task).scored is not Task.scored  # it asks a model to go on, which no random numbers can do
     for test in task.evaluation_batches(Stream(torch.tensor([3]), "eval", torch.tensor(0)), 8, task.lengths):
         name = test.distribution or first
         if strange := set(test.lengths) - names.get(name, set()):
             elsewhere.setdefault(name, set()).update(strange)
         widest = max(widest, test.batch.tokens.shape[2])
+        ungrouped = ungrouped and (task.grouped or test.batch.groups is None)
         if generates:
             continue
         logits = torch.randn(1, *test.batch.tokens.shape[1:], task.outputs)
@@ -154,6 +158,8 @@ def _evaluation_problems(task: Task) -> Iterator[str]:
             if mine & found:
                 twice.setdefault(metric, set()).update(test.lengths)
             found |= mine
+    if not ungrouped:
+        yield "test rows have groups, and `grouped` says that batches have none"
     if widest > task.positions:
         yield f"test rows have up to {widest} tokens, and `positions` says {task.positions}"
     for name, lengths in elsewhere.items():

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from trainers.compiling import any_size, compiles, once, rough_seconds, why
+from trainers.compiling import any_size, compiles, first_call, once, rough_seconds, why
 from trainers.noise import Noise
 from trainers.pack import Pack, State
 from trainers.step import for_program, learn, sampled
@@ -64,6 +64,27 @@ def test_what_is_compiled_is_not_waited_for(tmp_path, monkeypatch) -> None:
         pass
     with once("a program", pytest.fail), once("a program", pytest.fail):
         pass
+
+
+@pytest.mark.parametrize("place", ["cache", "elsewhere"])
+def test_half_a_library_in_the_cache_is_made_again_and_no_other_file_is_touched(tmp_path, monkeypatch, place) -> None:
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "cache"))
+    library, calls = tmp_path / place / "a.main.so", []
+    library.parent.mkdir()
+    library.touch()
+
+    def program(state: int) -> None:
+        calls.append(state)
+        if library.exists():
+            raise RuntimeError(f"InductorError: ImportError: {library}: file too short")
+
+    if place == "cache":
+        first_call(program, 3)
+        assert calls == [3, 3] and not library.exists()
+    else:
+        with pytest.raises(RuntimeError, match="file too short"):
+            first_call(program, 3)
+        assert library.exists()
 
 
 def test_whether_to_compile_depends_on_the_member_alone_and_is_said(member) -> None:

@@ -23,7 +23,7 @@ from trainers.pack import Pack, State
 from trainers.random import Stream
 from trainers.step import step_once
 from trainers.tasks.task import EvaluationBatch, Task
-from trainers.trial import told
+from trainers.trial import task_problems, told
 
 CPU = torch.device("cpu")
 DECODER = Decoder(layers=1, width=8, heads=2, position="rope")
@@ -172,6 +172,11 @@ def test_a_model_without_groups_refuses_a_batch_with_some(pack) -> None:
     mine = pack(Grouped(), AttentionOnly(width=8))
     with pytest.raises(ValueError, match="cannot tell the groups"):
         step_once(mine, State.initial(mine))
+    said = [problem for problem in task_problems(Grouped()) if "groups" in problem]
+    assert said == [
+        f"{rows} rows have groups, and `grouped` says that batches have none" for rows in ("training", "test")
+    ]
+    assert not [problem for problem in task_problems(Last()) if "groups" in problem]
 
 
 def test_the_first_distribution_has_two_names_and_one_place(pack) -> None:
