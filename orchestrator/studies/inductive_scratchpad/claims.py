@@ -44,8 +44,8 @@ def parity(sweep: Sweep) -> Claim:
         letter="I4",
         says="With the inductive scratchpad parity generalizes to more bits than were trained on.",
         sweep=sweep,
-        measured=f"{_MEASURED}. Trained: up to {max(sweep.trained)} bits on the canvas. Without a scratchpad the output "
-        "is the answer alone, of which half is right by chance: no comparison is made with it. Length "
+        measured=f"{_MEASURED}. Trained: up to {max(sweep.trained)} bits on the canvas. Without a scratchpad the "
+        "output is the answer alone, of which half is right by chance: no comparison is made with it. Length "
         f"{span(sweep.selection)} is the objective's and in no comparison",
         parts=parts,
         tables=[
