@@ -9,6 +9,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from trainers.ahead import Ahead
+from trainers.config import registry
 from trainers.evaluate import evaluate
 from trainers.pack import Pack, State
 from trainers.random import Stream
@@ -113,7 +114,8 @@ def test_a_step_is_one_program(member, name: str) -> None:
     torch.testing.assert_close(states[0].theta, states[1].theta)
 
 
-def test_stages_are_drawn_without_waiting(member) -> None:
-    task = member(0, task={"name": "cycles", "smallest": 2, "size": 4, "names": 9, "grow_both": False}).task
+def test_stages_are_drawn_without_waiting() -> None:
+    settings = {"name": "cycles", "smallest": 2, "size": 4, "names": 9, "grow_both": False}
+    task = registry.build("task", settings)
     stream, stage = Stream(torch.tensor([1, 2]), "data", torch.tensor(1)), torch.tensor([0, 2])
     assert waits(lambda: task.sample_staged(stream, 6, stage)) == set()

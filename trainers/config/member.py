@@ -168,7 +168,8 @@ class MemberConfig:
             yield problem.under("model")
         if self.task.grouped and not self.model.keeps_groups:
             message = f"{self.model.name} cannot tell the groups of tokens that the task {self.task.name} has"
-            yield Problem(key="model.name", given=self.model.name, message=message, allowed="decoder")
+            allowed = "a model whose tokens can be hidden from each other"
+            yield Problem(key="model.name", given=self.model.name, message=message, allowed=allowed)
         if self.optimization.compile is True and self.model.compiling == "never":
             message = f"a step of {self.model.name} cannot be compiled"
             yield Problem(key="training.compile", given=True, message=message, allowed="false or auto")

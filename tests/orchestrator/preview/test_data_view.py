@@ -41,7 +41,12 @@ objective: {metric: exact_match, average: raw, lengths: [4], direction: maximize
 def member(task, seed=3, batch_size=64):
     training = {"steps": 3, "batch_size": batch_size, "learning_rate": 1e-3}
     return MemberConfig.from_dict(
-        {"task": task, "model": {"name": "attention_only"}, "training": training, "seed": seed}
+        {
+            "task": task,
+            "model": {"name": "decoder", "layers": 1, "width": 8, "heads": 2},
+            "training": training,
+            "seed": seed,
+        }
     )
 
 

@@ -5,7 +5,7 @@ import pytest
 from matplotlib.collections import LineCollection
 from PIL import Image
 
-from orchestrator import cli
+from orchestrator import cli_results as cli
 from orchestrator.errors import DamagedWeights, UserError
 from orchestrator.figures import maps as map_figures
 from orchestrator.figures.curves import draw_all

@@ -226,7 +226,7 @@ def test_a_model_that_cannot_tell_states_apart_is_refused_before_anything_starts
         MemberConfig.from_dict(sections(task=task, model=model))
     (problem,) = refused.value.problems
     assert problem.key == "model.name" and "cannot tell the groups" in problem.message
-    assert problem.allowed == "decoder"
+    assert problem.allowed == "a model whose tokens can be hidden from each other"
     MemberConfig.from_dict(sections(task={**task, "scratchpad": "full"}, model=model))
 
 
