@@ -1,6 +1,7 @@
 """Questions on graphs answered in plain Python from their words, and a model that answers them so."""
 
 from collections import deque
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -8,6 +9,7 @@ from torch import Tensor
 from trainers.tasks.scratchpad.graph_task import GraphTask
 
 Edge = tuple[str, str]
+Node = TypeVar("Node")
 
 
 def read(question: list[str]) -> tuple[list[Edge], str, str]:
@@ -19,7 +21,7 @@ def read(question: list[str]) -> tuple[list[Edge], str, str]:
     return [(tail, head) for tail, _, head, _ in parts[:-1]], source, target
 
 
-def distances(edges: list[Edge], source: str) -> dict[str, int]:
+def distances(edges: list[tuple[Node, Node]], source: Node) -> dict[Node, int]:
     """Steps of the shortest way to every node that there is a way to."""
     found, waiting = {source: 0}, deque([source])
     while waiting:

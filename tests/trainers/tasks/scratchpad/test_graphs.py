@@ -1,28 +1,17 @@
 """Graphs as text, and random graphs with a pair at a wanted distance: against rejection sampling in plain Python."""
 
 import random
-from collections import Counter, deque
+from collections import Counter
 
 import pytest
 import torch
 
+from tests.trainers.tasks.scratchpad.graph_solver import distances
 from trainers.random import Stream, draws, reference
 from trainers.tasks.scratchpad.graphs import FIRST_NAME, Graph, distinct, named
 from trainers.tasks.scratchpad.random_graphs import at_distance, first_pair, planted
 
 STREAM = Stream(torch.tensor([3, 8]), "data", torch.tensor(1))
-
-
-def distances(edges: list[tuple[int, int]], source: int) -> dict[int, int]:
-    """Steps of the shortest way to every node that there is a way to."""
-    found, waiting = {source: 0}, deque([source])
-    while waiting:
-        at = waiting.popleft()
-        for tail, head in edges:
-            if tail == at and head not in found:
-                found[head] = found[at] + 1
-                waiting.append(head)
-    return found
 
 
 def edges_of(graph: Graph, seed: int, row: int) -> list[tuple[int, int]]:
