@@ -64,7 +64,7 @@ def changed_defaults(spec: SweepSpec, one: Configuration) -> dict[str, Any]:
     """
     then = member_of(one)
     try:
-        now = MemberConfig.from_dict({**assigned(spec, one.values), "seed": 0}).planned()
+        now = MemberConfig.from_dict({**assigned(spec, one.values), "seed": 0}, recorded=True).planned()
     except ConfigError as error:
         raise _not_built(one, error) from None
     if now.config_id == then.config_id:

@@ -34,8 +34,11 @@ class Stop(Criterion):
     """A member stops when its metric, the mean over the trained lengths, is at the threshold or better."""
 
 
-def criterion_problems(member: MemberConfig) -> Iterator[Problem]:
-    """What of `training.stop` and `training.curriculum` does not fit the rest of a member; keys dotted from the top."""
+def criterion_problems(member: MemberConfig, *, recorded: bool = False) -> Iterator[Problem]:
+    """What of `training.stop` and `training.curriculum` does not fit the rest of a member; keys dotted from the top.
+
+    What is `recorded` was trained: a curriculum is allowed there that has nothing to go on to, or ignored a setting.
+    """
     chosen = {f"training.{name}": one for name, one in criteria(member).items()}
     for key, one in chosen.items():
         if member.evaluation.every is None:
@@ -51,6 +54,7 @@ def criterion_problems(member: MemberConfig) -> Iterator[Problem]:
         yield Problem(key="training.curriculum.samples", given=given, message=message, allowed=str(other))
     if member.curriculum is not None:
         yield from _stage_problems(member)
+        yield from () if recorded else _ignored(member)
 
 
 def criteria(member: MemberConfig) -> dict[str, Criterion]:
@@ -88,3 +92,13 @@ def _stage_problems(member: MemberConfig) -> Iterator[Problem]:
     if strange := [length for length in task.stages if length not in trained]:
         message = f"the task {task.name} has stages of lengths {strange}, which it is not trained on"
         yield Problem(key="training.curriculum", given=given, message=message, allowed=f"lengths {list(trained)}")
+
+
+def _ignored(member: MemberConfig) -> Iterator[Problem]:
+    """What a curriculum would be without, or what of the task it would not heed, so that it seems to do something."""
+    task, given = member.task, member.curriculum and member.curriculum.name
+    if len(task.stages) == 1:
+        message = f"{given} has nowhere to go: the task {task.name} has one stage alone, of length {task.stages[0]}"
+        allowed = "null, or settings of the task that give it two stages or more"
+        yield Problem(key="training.curriculum", given=given, message=message, allowed=allowed)
+    yield from (problem.under("task") for problem in task.staged_problems())

@@ -100,8 +100,8 @@ class MemberConfig:
     curriculum: Curriculum | None = None
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Build from plain sections `task model training evaluation seed`.
+    def from_dict(cls, data: Mapping[str, Any], *, recorded: bool = False) -> Self:
+        """Build from plain sections `task model training evaluation seed`; `recorded`: they were trained before.
 
         Raises ConfigError with one problem per fault, its key dotted from the top (`training.learning_rate`).
         """
@@ -157,11 +157,11 @@ class MemberConfig:
             stop=built.get("training.stop"),
             curriculum=built.get("training.curriculum"),
         )
-        if found := list(member._cross_checks()):
+        if found := list(member._cross_checks(recorded)):
             raise ConfigError(found)
         return member
 
-    def _cross_checks(self) -> Iterator[Problem]:
+    def _cross_checks(self, recorded: bool) -> Iterator[Problem]:
         for problem in self.schedule.step_problems(self.optimization.steps):
             yield problem.under("training.schedule")
         for problem in self.model.task_problems(self.task):
@@ -184,7 +184,7 @@ class MemberConfig:
         if both := sorted(self.task.metrics.keys() & self.model.metrics.keys()):
             message = f"{self.model.name} measures {', '.join(both)} of itself, and so does the task {self.task.name}"
             yield Problem(key="model.name", given=self.model.name, message=message, allowed="names of its own")
-        yield from criterion_problems(self)
+        yield from criterion_problems(self, recorded=recorded)
         for length in self.evaluation.lengths if self.evaluation.lengths != "all" else ():
             if length not in self.task.lengths:
                 allowed = f"{min(self.task.lengths)} to {max(self.task.lengths)}"

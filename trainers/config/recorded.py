@@ -42,7 +42,8 @@ def recorded_member(resolved: Mapping[str, Any], seed: int) -> MemberConfig:
             },
             "evaluation": _filled("evaluation", EvaluationConfig, resolved.get("evaluation", {})),
             "seed": seed,
-        }
+        },
+        recorded=True,
     )
 
 

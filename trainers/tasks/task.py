@@ -103,6 +103,10 @@ class Task(Settings, ABC):
         """
         raise NotImplementedError(f"{type(self).__name__} has no sample_staged")
 
+    def staged_problems(self) -> Iterator[Problem]:
+        """Settings that training in stages would not heed; with a curriculum they are refused."""
+        return iter(())
+
     def training_batches(self, stream: Stream, rows: int, stage_S: Tensor | None = None) -> tuple[Batch, ...]:
         """What `sample` gives, or `sample_staged` where there are stages, as batches.
 

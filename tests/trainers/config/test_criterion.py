@@ -21,6 +21,12 @@ class Echoing(Echo):
     """A task with stages that has a name."""
 
 
+class Single(Echo):
+    """A task with one stage."""
+
+    stages = (4,)
+
+
 class Lasting(Last):
     """A task without stages that has a name."""
 
@@ -28,7 +34,7 @@ class Lasting(Last):
 @pytest.fixture(autouse=True)
 def _tasks() -> Iterator[None]:
     """Tasks that are there for these tests alone."""
-    names = {"echo": Echoing, "last": Lasting}
+    names = {"echo": Echoing, "last": Lasting, "single": Single}
     for name, cls in names.items():
         registry.register("task", name)(cls)
     yield
@@ -94,6 +100,32 @@ def test_what_does_not_fit_is_refused_at_its_key(sections, changes, key, nearest
 def test_a_task_without_stages_is_told_those_that_have_some(sections) -> None:
     with pytest.raises(ConfigError, match=r"the task last has no stages.*a task with stages:.* echo"):
         built(sections, training__curriculum=RISING, task={"name": "last"})
+
+
+CYCLES = {"name": "cycles", "names": 16, "size": 3, "smallest": 2, "slices": 2}
+DOES_NOTHING = {
+    "one stage": (
+        {"name": "single"},
+        r"training\.curriculum: threshold has nowhere to go: the task single has one stage alone, of length 4; "
+        r"allowed: null, or settings of the task that give it two stages or more",
+    ),
+    "slices": (CYCLES, r"task\.slices: 2 are not heeded: .*; allowed: 1, or no training\.curriculum"),
+}
+
+
+@pytest.mark.parametrize("case", DOES_NOTHING)
+def test_a_curriculum_that_does_nothing_or_ignores_a_setting_is_refused_and_read_where_it_was_trained(
+    sections, case: str
+) -> None:
+    task, said = DOES_NOTHING[case]
+    rising = {**RISING, "metric": "exact_match"} if task is CYCLES else RISING
+    with pytest.raises(ConfigError, match=said) as caught:
+        built(sections, training__curriculum=rising, task=task)
+    assert len(caught.value.problems) == 1
+    plain = built(sections, task=task).to_dict()
+    plain["training"]["curriculum"] = rising
+    before = recorded_member({key: value for key, value in plain.items() if key != "seed"}, 3)
+    assert before.curriculum is not None and before.curriculum.metric == rising["metric"]
 
 
 def test_a_threshold_that_cannot_be_is_allowed(sections) -> None:

@@ -145,6 +145,12 @@ class Cycles(GraphTask):
         longest_S1 = constant(self.stages, stage_S.device)[stage_S][:, None]
         return training_rows(self, part, _Grown(part.draws(stream, rows, self.fixed_set), longest_S1))
 
+    def staged_problems(self) -> Iterator[Problem]:
+        """A problem with slices: a batch of members at several stages is one."""
+        if self.slices > 1:
+            message = f"{self.slices} are not heeded: in stages all rows are as wide as the longest of the last stage"
+            yield Problem(key="slices", given=self.slices, message=message, allowed="1, or no training.curriculum")
+
     def _law(self, stage: int) -> Callable[[int], Fraction]:
         """The weight of each length at the stage that adds the length `stage`."""
         early, late = (1, 0) if self.forget or self.grow_both else (2, 1)  # later lengths have the one label alone
