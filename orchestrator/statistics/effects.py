@@ -190,8 +190,12 @@ def is_numeric(values: Sequence[Any]) -> bool:
 
 
 def value_label(value: Any) -> str:
-    """A value as text."""
-    return value if isinstance(value, str) else json.dumps(value)
+    """A value as text; of a number with many zeros the power of ten, where that is the same number.
+
+    value_label(0.05), value_label(1e12), value_label(123456789.0) -> "0.05", "1e+12", "123456789.0"
+    """
+    short = f"{value:g}" if isinstance(value, float) else ""
+    return value if isinstance(value, str) else short if "e" in short and float(short) == value else json.dumps(value)
 
 
 def is_failed(score: float | None) -> bool:

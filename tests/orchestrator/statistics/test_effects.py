@@ -78,6 +78,14 @@ def test_values_of_mixed_kinds_are_categories_in_order() -> None:
     assert list(row["medians"]) == ["1.5", "2", "10", "[1, 2]", "null", "true", "x"]
 
 
+def test_a_value_is_written_shortly_and_no_two_values_alike() -> None:
+    values = {"a": 1e12, "b": 1e6, "c": 0.05, "d": 1.0, "e": 123456789.0, "f": 1e-05, "g": 123456000000.5, "h": 0.0}
+    (row,) = effects({name: {"k": value} for name, value in values.items()}, dict.fromkeys(values, 0.1)).to_dict(
+        "records"
+    )
+    assert list(row["counts"]) == ["0.0", "1e-05", "0.05", "1.0", "1e+06", "123456789.0", "123456000000.5", "1e+12"]
+
+
 def test_many_values_have_no_medians() -> None:
     values = {f"c{n}": {"name": f"v{n % 9}"} for n in range(18)}
     (row,) = effects(values, {f"c{n}": float(n) for n in range(18)}).to_dict("records")
