@@ -115,7 +115,10 @@ def average_lines(result: Summary) -> Lines:
 
 
 def seed_comparison_lines(found: Sequence[SeedComparison]) -> Lines:
-    """seed_comparisons.csv: a line for every comparison and group of lengths; differences are first - second."""
+    """seed_comparisons.csv: a line for every comparison and group of lengths; differences are first - second.
+
+    The last columns say in which resolved keys the two differ: JSON, with null for a key that one does not have.
+    """
     return [
         {
             "family": one.family,
@@ -148,6 +151,12 @@ def seed_comparison_lines(found: Sequence[SeedComparison]) -> Lines:
             "second_failed": one.second_failed,
             "shared": one.shared.sentence,
             "missing": one.found.reason or "",
+            **{
+                f"{side}_values": json.dumps(
+                    {key: values[place] for key, values in one.shared.differing.items()}, ensure_ascii=False
+                )
+                for place, side in enumerate(("first", "second"))
+            },
         }
         for one in found
     ]

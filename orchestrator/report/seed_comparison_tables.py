@@ -97,6 +97,12 @@ def difference_notes(found: Sequence[SeedComparison]) -> list[str]:
             "Difference: the median over pairs of seeds. Its interval is between two of the differences in order: that "
             f"assumes nothing about their distribution, and the level is at least the one given{none}."
         )
+        tests = max(one.tests for one in paired)
+        if tests > 1 and len(few) < len(paired):
+            notes.append(
+                f"Each interval is by itself, not corrected for the {tests} comparisons at the same lengths: where "
+                "nothing differs some of them leave out 0 by chance. p (Holm) is corrected."
+            )
     if any(not one.found.paired for one in found):
         notes.append(
             "Seeds that are no pairs: the difference of the medians, without an interval: one would assume that both "

@@ -1,8 +1,10 @@
 """What a report says of configurations against each other, and of the order at the test lengths."""
 
 import csv
+import json
 import math
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -105,6 +107,10 @@ def test_enough_seeds_have_intervals_and_a_line_on_the_screen(tmp_path, syntheti
     assert said == "Of 3 pairs 2 differ there with p < 0.05 after Holm's correction"
     columns = comparison_columns(result, result.seed_comparisons)
     assert set(columns["level"]) == {"97.9 %"} and "0, 1" in columns["failed"]
+    notes = " ".join(comparison_notes(result, result.seed_comparisons))
+    assert "Each interval is by itself, not corrected for the 3 comparisons at the same lengths" in notes
+    alone = [one for one in result.seed_comparisons if one.question.group == "test"][:1]
+    assert "not corrected" not in " ".join(comparison_notes(result, [replace(one, tests=1) for one in alone]))
     assert "A failed seed counts as the worst value" in " ".join(comparison_notes(result, result.seed_comparisons))
 
 
@@ -118,6 +124,10 @@ def test_the_table_has_every_number(reversed_order):
         assert (line["first"], line["second"], line["group"]) == (one.first, one.second, one.question.group)
         assert float(line["difference"]) == one.found.difference and float(line["holm_p"]) == one.holm_p
         assert (line["low"], line["paired"], line["n"], line["n_second"]) == ("", "True", "5", "5")
+        assert list(line)[-2:] == ["first_values", "second_values"]
+        values = [json.loads(line[f"{side}_values"]) for side in ("first", "second")]
+        norms = {row.config_id: row.values["model.norm"] for row in reversed_order.rows}
+        assert values == [{"model.norm": norms[one.first]}, {"model.norm": norms[one.second]}]
         assert float(line["smallest_p"]) == 0.0625 and line["missing"].startswith("n = 5 is too few for an interval")
 
 
