@@ -99,7 +99,7 @@ def _with_some_rows(member: MemberConfig) -> tuple[Pack, float]:
     task, evaluation, of_criteria = member.task, member.evaluation, criteria(member)
     validated = [one.samples for one in of_criteria.values()][:1] * len(task.distributions[0].trained_lengths)
     rows = evaluation.samples * len(member.evaluated_lengths) * len(member.averages) + sum(validated)
-    operations = task.passes * member.model.operations(task, rows, task.positions)
+    operations = task.passes_by(member.model) * member.model.operations(task, rows, task.positions)
     share = min(1.0, _TRIED / operations) if task.passes > 1 else 1.0
     fewer: dict[str, Any] = {
         name: replace(one, samples=max(1, int(one.samples * share))) for name, one in of_criteria.items()

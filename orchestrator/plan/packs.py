@@ -69,7 +69,7 @@ def steps_worth(member: MemberConfig) -> float:
     steps, evaluation = member.optimization.steps, member.evaluation
     evaluations = math.ceil(steps / evaluation.every) if evaluation.every else 1
     rows = evaluation.samples * len(member.evaluated_lengths) * len(member.averages) * evaluations
-    return steps + EVALUATED * member.task.passes * rows / member.optimization.batch_size
+    return steps + EVALUATED * member.task.passes_by(member.model) * rows / member.optimization.batch_size
 
 
 def packing(spec: SweepSpec, cluster: Cluster) -> Packing:

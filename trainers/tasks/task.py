@@ -26,6 +26,7 @@ from trainers.tasks.metrics import steps_to as steps_to
 
 if TYPE_CHECKING:
     from trainers.forward import Forward
+    from trainers.models.model import Model
 
 
 @dataclass(frozen=True)
@@ -196,6 +197,10 @@ class Task(Settings, ABC):
         Then models that look ahead are refused, and the keys that are kept of a row are counted.
         """
         return 1.0
+
+    def passes_by(self, model: Model) -> float:
+        """`passes` where a certain model is evaluated: what it keeps of a text need not be passed again."""
+        return self.passes
 
     @property
     def headline(self) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from orchestrator.plan.packs import cost_of, steps_worth
 from trainers.batch import Batch
 from trainers.config.member import MemberConfig
 from trainers.cost import estimate
+from trainers.models.model import Model
 from trainers.tasks.set_complement import SetComplement
 
 PLAIN: dict[str, Any] = {
@@ -43,7 +44,12 @@ def test_texts_that_are_written_count_as_the_passes_that_their_task_says() -> No
     class Written(SetComplement):
         passes = 3.0
 
+        def passes_by(self, model: Model) -> float:
+            return self.passes if model.width == 8 else 30.0
+
     member = MemberConfig.from_dict({**PLAIN, "evaluation": {"samples": 50, "lengths": [1, 2, 3, 4]}})
     written = replace(member, task=Written(vocabulary=8, train_length=3))
     assert steps_worth(member) == pytest.approx(5 + 0.1 * 4 * 50 / 4)
     assert steps_worth(written) == pytest.approx(5 + 3 * 0.1 * 4 * 50 / 4)
+    forgetful = replace(written, model=replace(written.model, width=9))
+    assert steps_worth(forgetful) == pytest.approx(5 + 30 * 0.1 * 4 * 50 / 4)

@@ -36,10 +36,12 @@ from trainers.tasks.scratchpad.training_rows import (
     TRANSITION,
     training_rows,
 )
+from trainers.tasks.scratchpad.writing import passes
 from trainers.tasks.task import Batch, EvaluationBatch, Task
 
 if TYPE_CHECKING:
     from trainers.forward import Forward
+    from trainers.models.model import Model
 
 NONE, INDUCTIVE = "none", "inductive"  # kinds of scratchpads, beside FULL
 
@@ -163,8 +165,14 @@ class ScratchpadTask(Task):
 
     @property
     def passes(self) -> float:
-        """One pass behind the true tokens; what is written costs about as much as three or, by states, four."""
-        return 5.0 if self.scratchpad == INDUCTIVE else 4.0
+        """One pass behind the true tokens, and what is written, in tokens of such a pass, where keys are kept."""
+        return passes(self, by_state=self.scratchpad == INDUCTIVE, keeps=True, cost=lambda among: 1.0)
+
+    def passes_by(self, model: Model) -> float:
+        """By the operations of the model, and by whether it keeps what was passed."""
+        by_state = self.scratchpad == INDUCTIVE
+        keeps = model.keeps_gaps if by_state else model.kept_numbers > 0
+        return passes(self, by_state=by_state, keeps=keeps, cost=lambda n: model.operations(self, 1, n) / n)
 
     @property
     def metrics(self) -> Mapping[str, str]:
