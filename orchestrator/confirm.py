@@ -14,6 +14,7 @@ from typing import Any
 from rich.console import Console
 
 from orchestrator import sweep
+from orchestrator.ending import Outcome
 from orchestrator.errors import SweepExists, UserError
 from orchestrator.plan.configurations import Configuration
 from orchestrator.plan.recorded import as_then, listed_as_then, refuse_changed, refuse_corrected, refuse_without_data
@@ -52,7 +53,7 @@ def confirm(
     name: str | None = None,
     allow_unfinished: bool = False,
     overrides: Sequence[str] = (),
-) -> sweep.Outcome:
+) -> Outcome:
     """Run the confirmation of the sweep in `folder` beside it, then draw the report of both.
 
     Raises what `plan_confirmation` and `run_sweep` raise.

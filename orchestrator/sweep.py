@@ -4,16 +4,24 @@
 the ledger before anything else hears of it.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
-from orchestrator.closing import Closed, Closing, closing_for
+from orchestrator.closing import closing_for
 from orchestrator.consoles import say
+from orchestrator.ending import (
+    Outcome,
+    finish,
+    interrupted,
+    interruption_recorded,
+    publish_with,
+    record_end,
+    record_interruption,
+)
 from orchestrator.errors import DamagedLedger, LedgerError, SpecChanged, SweepExists
 from orchestrator.plan import search
 from orchestrator.plan.configurations import warnings_for
@@ -21,7 +29,6 @@ from orchestrator.plan.own_code import import_for
 from orchestrator.plan.packs import packing
 from orchestrator.plan.recorded import member_of, refuse_corrected, refuse_without_data
 from orchestrator.plan.soundness import check
-from orchestrator.record.curves import write_curves
 from orchestrator.record.kept_code import import_to_go_on, keep
 from orchestrator.record.ledger import Ledger
 from orchestrator.record.provenance import provenance
@@ -31,28 +38,18 @@ from orchestrator.record.state import SweepState
 from orchestrator.redaction import redacted
 from orchestrator.running.driver import SweepDriver, as_configuration, is_finished
 from orchestrator.running.host import hosted
-from orchestrator.running.interrupts import EXIT_CODE, Interrupts
+from orchestrator.running.interrupts import Interrupts
 from orchestrator.running.meter import Meter
 from orchestrator.running.progress import Progress
 from orchestrator.running.schedulers import chosen, opened, refuse_what_cannot_run
 from orchestrator.space import out_of_space
-from orchestrator.tracking.published import Published
 from orchestrator.tracking.publisher import SweepPublishing
-from orchestrator.wording import counted, death_sentence
+from orchestrator.wording import counted
 from search_spaces import SweepFileError, SweepSpec, differences, dump_yaml, load_recorded, parse_recorded
 from trainers.config.member import MemberConfig
 from trainers.files.atomic_file import write_whole
 
 SPEC_FILE = "sweep.yaml"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Outcome:
-    """How a sweep ended: complete, failed or interrupted, and the exit code that says so."""
-
-    folder: Path
-    status: str
-    exit_code: int
 
 
 def run_sweep(spec: SweepSpec, storage: Path, console: Console, origin: Mapping[str, Any] | None = None) -> Outcome:
@@ -182,7 +179,7 @@ def _drive(
     """From a ledger to the end of its sweep, or to the signal that interrupts it; its members are like `examples`."""
     progress, meter = Progress(console, spec.name), Meter(state)
     with Interrupts() as interrupts, ExitStack() as opens:
-        publishing, closing = SweepPublishing(spec, ledger.folder, _publishing(spec, ledger.folder)), None
+        publishing, closing = SweepPublishing(spec, ledger.folder, publish_with(spec, ledger.folder)), None
 
         def tick(driver: SweepDriver) -> None:
             interrupts.check()
@@ -195,7 +192,7 @@ def _drive(
                 host = opens.enter_context(hosted()) if name != "inline" else None
                 if host is not None:
                     closing = opens.enter_context(closing_for(host, spec, ledger.folder))
-                    publishing = SweepPublishing(spec, ledger.folder, _publishing(spec, ledger.folder, closing))
+                    publishing = SweepPublishing(spec, ledger.folder, publish_with(spec, ledger.folder, closing))
                 with opened(name, spec.resources, host) as scheduler:
                     interrupts.install()  # ray.init has put its own handlers in their place
                     cluster = scheduler.cluster
@@ -210,102 +207,23 @@ def _drive(
                         say=progress.say,
                         tick=tick,
                     )
-                    with progress.showing(), _recorded(ledger, state):
+                    with progress.showing(), interruption_recorded(ledger, state):
                         scheduler.run(driver)
-                        _record_end(ledger, state, interrupts)
+                        record_end(ledger, state, interrupts)
                     if closing is not None:
                         publishing.stop()
                         closing.begin(console)  # while the scheduler ends
-            return _finish(ledger, state, console, publishing, interrupts, closing)
+            return finish(ledger, state, console, publishing, interrupts, closing)
         except KeyboardInterrupt:
-            _record_interruption(ledger, state)
-            return _interrupted(ledger, console)
+            record_interruption(ledger, state)
+            return interrupted(ledger, console)
         except Exception as error:
             full = out_of_space(error, ledger.folder)
             if full is None:
                 raise
             with suppress(LedgerError):  # there may be no room for it either
-                _record_interruption(ledger, state, str(full))
-            return _interrupted(ledger, console, f" for lack of space: {full}")
-
-
-@contextmanager
-def _recorded(ledger: Ledger, state: SweepState) -> Iterator[None]:
-    """Record an interruption at once: leaving Ray takes a while, and SIGKILL may follow in three seconds."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        _record_interruption(ledger, state)
-        raise
-
-
-def _interrupted(ledger: Ledger, console: Console, why: str = "") -> Outcome:
-    say(console, f"interrupted{why}; go on with: lengthwise resume {ledger.folder}")
-    return Outcome(folder=ledger.folder, status="interrupted", exit_code=EXIT_CODE)
-
-
-def _record_interruption(ledger: Ledger, state: SweepState, why: str = "stopped by a signal") -> None:
-    if state.ended is None:
-        state.apply(ledger.append("end", status="interrupted", message=why))
-
-
-def _record_end(ledger: Ledger, state: SweepState, interrupts: Interrupts) -> None:
-    if state.ended not in ("complete", "failed"):
-        status, message = _how_it_ended(state)
-        with interrupts.held():
-            state.apply(ledger.append("end", status=status, message=message))
-
-
-def _how_it_ended(state: SweepState) -> tuple[str, str]:
-    """In a word and in a sentence."""
-    succeeded = sum(found.succeeded for found in state.configurations.values())
-    said = f"{succeeded} of {len(state.configurations)} configurations succeeded"
-    return "complete" if succeeded else "failed", said
-
-
-def _finish(
-    ledger: Ledger,
-    state: SweepState,
-    console: Console,
-    publishing: SweepPublishing,
-    interrupts: Interrupts,
-    closing: Closing | None,
-) -> Outcome:
-    """Say how it ended, and see to it that everything is drawn that can be drawn again."""
-    _record_end(ledger, state, interrupts)
-    status, message = _how_it_ended(state)
-    deaths = death_sentence([error for _, error in state.deaths], ledger.folder)
-    closed = closing.end(console) if closing is not None else Closed()
-    if not closed.drawn:
-        from orchestrator.report.files import present, write_report  # matplotlib is slow to import
-
-        write_curves(state)
-        if closed.said:
-            write_report(ledger.folder)
-        else:
-            present(ledger.folder, console)
-    if closed.tried_to_publish:
-        publishing.record(ledger, console, closed.published, closed.problem)
-    else:
-        publishing.close(ledger, console)
-    say(console, f"{status}: {message}" + (f"; {deaths}" if deaths else ""))
-    return Outcome(folder=ledger.folder, status=status, exit_code=0 if status == "complete" else 1)
-
-
-def _publishing(spec: SweepSpec, folder: Path, closing: Closing | None = None) -> Callable[..., Published]:
-    """A pass to MLflow: along the way by `closing`, otherwise and where it cannot by this process."""
-
-    def publish(*, sweep_files: bool) -> Published:
-        if closing is not None and not sweep_files and (found := closing.publish()) is not None:
-            return found
-        from orchestrator.report import artifacts  # mlflow and matplotlib are slow to import
-        from orchestrator.tracking.publish import publish as publish_here
-
-        section = spec.tracking
-        given: dict[str, Any] = {"experiment": section.experiment, "artifacts": artifacts}
-        return publish_here(folder, section.uri, sweep_files=sweep_files, **given)
-
-    return publish
+                record_interruption(ledger, state, str(full))
+            return interrupted(ledger, console, f" for lack of space: {full}")
 
 
 def _write_spec(spec: dict[str, Any], folder: Path) -> None:

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from orchestrator import confirm as confirm_module
 from orchestrator.confirm import fresh_seeds, plan_confirmation
+from orchestrator.ending import Outcome
 from orchestrator.errors import DamagedLedger, SweepExists, UserError
 from orchestrator.plan import search
 from orchestrator.plan.configurations import configure
@@ -336,7 +337,7 @@ def test_the_confirmation_runs_by_the_path_of_every_sweep(searched, monkeypatch)
 
     def run(spec, storage, console, origin):
         seen.update(spec=spec, storage=storage, origin=origin)
-        return confirm_module.sweep.Outcome(folder=storage / spec.name, status="failed", exit_code=1)
+        return Outcome(folder=storage / spec.name, status="failed", exit_code=1)
 
     monkeypatch.setattr(confirm_module.sweep, "run_sweep", run)
     outcome = confirm_module.confirm(state.folder, Console(file=io.StringIO()), top=1, seeds="2", name="other")
