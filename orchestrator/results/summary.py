@@ -1,14 +1,11 @@
 """What a sweep came to, as plain data: ranked configurations and curve bands; tables and figures draw from it."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
-
-import numpy as np
-import pandas as pd
 
 from orchestrator.record.kept_weights import Kept
 from orchestrator.record.lineage import CONFIRMS
@@ -20,18 +17,21 @@ from orchestrator.results.evaluation_choice import BEST
 from orchestrator.results.hyperparameter_effects import Effect, effects_on
 from orchestrator.results.last_and_best import LastAndBest
 from orchestrator.results.length_groups import LengthGroups, common_test_lengths, length_groups
-from orchestrator.results.median_curves import Band, CurveKey, at_lengths
-from orchestrator.results.objective import reduced
+from orchestrator.results.median_curves import Band, CurveKey
 from orchestrator.results.order_agreement import OrderAgreement, order_agreement
+from orchestrator.results.outcomes import (
+    member_scores,
+    outcomes_at_test_lengths,
+    outcomes_of_seeds,
+    searched_values,
+)
 from orchestrator.results.ran_under import RanUnder
 from orchestrator.results.seed_comparisons import SeedComparison, seed_comparisons
 from orchestrator.results.shared_streams import Recorded
 from orchestrator.statistics.design import Design
-from orchestrator.statistics.failed_seeds import stand_in
 from orchestrator.statistics.quartiles import Quartiles
 from orchestrator.wording import NOT_REACHED, spans
-from search_spaces import ABSENT, Objective
-from search_spaces.grammar.findings import lookup
+from search_spaces import Objective
 from trainers.tasks.metrics import Metric
 
 
@@ -215,8 +215,8 @@ class Summary:
     def effects(self) -> tuple[Effect, ...]:
         """The effect of every searched key on the score, at the selection lengths."""
         scores = {row.config_id: row.score for row in self.rows if row.complete}
-        members = self._members(self.objective.lengths, self.objective.reduce)
-        return effects_on(self._values(), scores, self.design, members)
+        members = outcomes_of_seeds(self, self.objective.lengths, self.objective.reduce)
+        return effects_on(searched_values(self), scores, self.design, members)
 
     @cached_property
     def test_outcomes(self) -> dict[str, Quartiles]:
@@ -224,13 +224,7 @@ class Summary:
 
         A configuration that failed has its score, infinite or NaN, here too. Empty when there are no test lengths.
         """
-        found: dict[str, Quartiles] = {}
-        for row in self.rows if self.test_lengths else ():
-            band = self.bands.get((row.config_id, *self.objective_curve))
-            at = at_lengths(band, self.test_lengths, self.objective) if band and not row.failed else None
-            if row.complete and row.scored is not None:
-                found[row.config_id] = at or row.scored
-        return found
+        return outcomes_at_test_lengths(self)
 
     @cached_property
     def test_effects(self) -> tuple[Effect, ...]:
@@ -238,7 +232,8 @@ class Summary:
         outcomes = {config_id: at.median for config_id, at in self.test_outcomes.items()}
         if not self.test_lengths:
             return ()
-        return effects_on(self._values(), outcomes, self.design, self._members(self.test_lengths, "mean"))
+        members = outcomes_of_seeds(self, self.test_lengths, "mean")
+        return effects_on(searched_values(self), outcomes, self.design, members)
 
     @cached_property
     def order_agreement(self) -> OrderAgreement | None:
@@ -256,54 +251,13 @@ class Summary:
     def comparisons(self) -> tuple[Comparison, ...]:
         """Every weight average against the objective's, on the same trajectories, by group of lengths."""
         return compare_averages(
-            self.averages, self.objective.average, self.objective.direction, self._member_scores, self.design
+            self.averages, self.objective.average, self.objective.direction, partial(member_scores, self), self.design
         )
 
     @cached_property
     def confirmed(self) -> tuple[Confirmed, ...]:
         """What confirms the sweep among those beside it, and what it confirms; read when first asked for, and once."""
         return self.read_confirmed(self)
-
-    def _values(self) -> dict[str, dict[str, Any]]:
-        """What was searched of every complete configuration; in a list a key that is left out has its fixed value."""
-        found = {}
-        listed = [key for key, kind in self.searched.items() if kind == "listed" and self.design.kind == "fixed"]
-        for row in (row for row in self.rows if row.complete):
-            fixed = self.recorded[row.config_id].resolved
-            given = {key: lookup(fixed, key) for key in listed} | row.values
-            found[row.config_id] = {key: given[key] for key in self.searched if given.get(key, ABSENT) is not ABSENT}
-        return found
-
-    def _members(self, lengths: Sequence[int], how: str) -> dict[str, dict[int, float]]:
-        """The objective of every seed of the complete configurations at some lengths; failed seeds count as it says."""
-        as_failed = stand_in(self.objective.failed_seeds, self.objective.direction)
-        found: dict[str, dict[int, float]] = {}
-        for row in self.rows:
-            if row.complete:
-                known = self._of_seeds(row, self.objective.average, lengths, how)
-                found[row.config_id] = {seed: known.get(seed, math.nan) for seed in self.seeds[row.config_id]}
-        return {
-            name: {seed: as_failed if math.isnan(one) else one for seed, one in of_seeds.items()}
-            for name, of_seeds in found.items()
-        }
-
-    def _member_scores(self, average: str, group: str) -> "pd.Series[float]":
-        """The objective's metric of every member at its own lengths of a group; reduced as the objective says."""
-        scores: dict[tuple[str, int], float] = {}
-        for row in self.rows:
-            how = self.objective.reduce if group == "selection" else "mean"
-            for seed, score in self._of_seeds(row, average, getattr(row.groups, group), how).items():
-                scores[row.config_id, seed] = score
-        names = ["config_id", "seed"]
-        return pd.Series(list(scores.values()), pd.MultiIndex.from_tuples(list(scores), names=names), dtype=float)
-
-    def _of_seeds(self, row: Row, average: str, lengths: Sequence[int], how: str) -> dict[int, float]:
-        """The objective's metric of the seeds of a configuration at some lengths, NaN where a seed failed."""
-        band = self.bands.get((row.config_id, self.objective.metric, average))
-        places = [i for i, length in enumerate(band.lengths) if length in lengths] if band else []
-        if band is None or not places:
-            return {}
-        return {seed: reduced(np.array([values[i] for i in places]), how) for seed, values in band.seeds.items()}
 
     @property
     def configurations_finished(self) -> int:
