@@ -4,7 +4,6 @@ Shapes: M member, B batch, T position, D width, V vocabulary.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any, ClassVar
 
 import torch
@@ -16,14 +15,15 @@ from trainers.errors import Problem
 from trainers.layers.embedding import embed
 from trainers.layers.linear import linear
 from trainers.maps import Map, Weights
-from trainers.models.block import BIASES, Form, block, block_drops, block_parameters
+from trainers.models.block import BIASES, Form, block, block_drops
 from trainers.models.dropout import SITES, dropout_rate, dropout_sites, site_problems
 from trainers.models.kept import Kept, KeptTokens
 from trainers.models.model import Cache, Model, Recorded
+from trainers.models.transformer_parts import transformer_operations, transformer_parameters
 from trainers.noise import Noise
-from trainers.parameters import Parameter, uniform_parameter
+from trainers.parameters import Parameter
 from trainers.positions.context import Context, Pass, Recorder
-from trainers.positions.position import Position, Sizes
+from trainers.positions.position import Position
 from trainers.tasks.task import Task
 
 NORMS = ("none", "pre", "post", "residual")
@@ -75,7 +75,7 @@ class Transformer(Model):
             message = f"{self.heads} does not divide width {self.width}"
             yield Problem(key="heads", given=self.heads, message=message, allowed="a divisor of width, or a head_width")
         else:
-            yield from self.position.head_problems(self.heads, self._head_width)
+            yield from self.position.head_problems(self.heads, self.width_of_head)
         if self.mlp == "gated" and self.hidden is not None and self.hidden % 2:
             yield Problem(
                 key="hidden", given=self.hidden, message="has no halves", allowed="an even number, for a gate"
@@ -98,15 +98,17 @@ class Transformer(Model):
         yield from self.position.task_problems(task)
 
     @property
-    def _head_width(self) -> int:
+    def width_of_head(self) -> int:
+        """Width of each head."""
         return self.head_width or self.width // self.heads
 
     @property
-    def _hidden(self) -> int:
+    def width_inside(self) -> int:
+        """Width inside the MLP."""
         return self.hidden or 4 * self.width
 
     @property
-    def _form(self) -> Form:
+    def form_of_blocks(self) -> Form:
         """What its blocks are made of."""
         return Form(
             norm=self.norm,
@@ -131,38 +133,11 @@ class Transformer(Model):
 
     def parameters(self, task: Task) -> tuple[Parameter, ...]:
         """Embedding, positions, blocks, final norm (where branches or the stream are normed before), untied head."""
-        width, std, form = self.width, self.init_std, self._form
-        sizes = Sizes(
-            longest=task.positions,
-            ids=task.position_ids,
-            width=width,
-            heads=self.heads,
-            head_width=self._head_width,
-            std=std,
-        )
-        table, size = (task.inputs, width), self.embedding_range
-        found = [Parameter(name="embedding", shape=table, std=std, decay=False)]
-        if size is not None:
-            found = [uniform_parameter("embedding", table, -size, size, decay=False)]
-        found += self.position.parameters(sizes)
-        found += form.norm_parameters("embedded", width) if self.embedding_norm else ()
-        for layer in range(self.layers):
-            name = f"block{layer}"
-            extra = self.position.layer_parameters(name, sizes)
-            found += block_parameters(name, form, width, self.heads * self._head_width, self._hidden, extra)
-        found += form.norm_parameters("final", width) if self._norm_at_end else ()
-        found += () if self.tied else (Parameter(name="head", shape=(width, task.outputs), std=std),)
-        return tuple(replace(p, decay=p.decay or (self.decay_embeddings and len(p.shape) > 1)) for p in found)
+        return transformer_parameters(self, task)
 
     def operations(self, task: Task, rows: int, positions: int) -> float:
         """Operations (twice the multiply-adds) of one forward pass over `rows` rows of `positions` tokens."""
-        outputs = task.outputs
-        inner, of_mlp = self.heads * self._head_width, 1.5 if self.mlp == "gated" else 2
-        each = (
-            self.layers * (4 * self.width * inner + of_mlp * self.width * self._hidden + 2 * positions * inner)
-            + self.width * outputs
-        )
-        return 2.0 * rows * positions * each
+        return transformer_operations(self, task, rows, positions)
 
     def logits(
         self,
@@ -238,7 +213,7 @@ class Transformer(Model):
     @property
     def kept_numbers(self) -> int:
         """Keys and values of every layer."""
-        return 2 * self.layers * self.heads * self._head_width if self._keeps else 0
+        return 2 * self.layers * self.heads * self.width_of_head if self._keeps else 0
 
     @property
     def _keeps(self) -> bool:
@@ -267,7 +242,7 @@ class Transformer(Model):
 
     def _logits(self, seen: Pass, kept: tuple[Kept, ...] | None = None) -> Tensor:
         """The logits (M, B, T, V) of the queries of a pass."""
-        weights, noise, form = seen.weights, seen.noise, self._form
+        weights, noise, form = seen.weights, seen.noise, self.form_of_blocks
         x = self.position.embed(embed(weights["embedding"], seen.of_queries(seen.tokens)), seen)
         x = form.normed(x, weights, "embedded") if self.embedding_norm else x
         if noise is not None and "embedding" in self.dropout_sites:
@@ -285,10 +260,11 @@ class Transformer(Model):
                 kept=kept[layer] if kept else None,
             )
         head = weights["embedding"].mT if self.tied else weights["head"]
-        return linear(form.normed(x, weights, "final") if self._norm_at_end else x, head)
+        return linear(form.normed(x, weights, "final") if self.norm_at_end else x, head)
 
     @property
-    def _norm_at_end(self) -> bool:
+    def norm_at_end(self) -> bool:
+        """Whether what the blocks leave is normed once more."""
         return self.norm in ("pre", "residual")
 
     def measured(
