@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import copy
+import io
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from rich.console import Console
 
+from orchestrator.consoles import WIDTH_OF_FILES, WholeConsole
 from orchestrator.figures import drawing
 from orchestrator.record.curves import read_curves, write_part
 from orchestrator.record.ledger import Ledger
 from orchestrator.record.state import SweepState
+from orchestrator.report.full_report import FullReport
+from orchestrator.report.terminal import render_terminal
 from orchestrator.results.objective import recorded_objective, score_configurations, score_members
 from orchestrator.results.summarise import summary
 from orchestrator.results.summary import Summary
@@ -247,3 +252,29 @@ def additions() -> Callable[..., Summary]:
         return summary(build_sweep(folder, list(values), seeds, curve, failed, spec={**ADDITION, **spec}))
 
     return build
+
+
+def printed(rendered, console):
+    console.print(rendered)
+    return console.file.getvalue()
+
+
+@pytest.fixture
+def full_text():
+    """Every table of a summary at a width; `rows` configurations of it."""
+
+    def text(result, width=200, rows=20):
+        return printed(FullReport(result, rows), Console(file=io.StringIO(), width=width, color_system=None))
+
+    return text
+
+
+@pytest.fixture
+def short_text():
+    """What a sweep prints at its end on a terminal of a width, or to a log where none is given."""
+
+    def text(result, width=None):
+        look = {"width": width or WIDTH_OF_FILES, "force_terminal": width is not None, "color_system": None}
+        return printed(render_terminal(result), WholeConsole(file=io.StringIO(), **look))
+
+    return text

@@ -1,14 +1,12 @@
 """Reports show the last and the chosen evaluation of each configuration; `evaluation: best` uses the chosen one."""
 
 import csv
-import io
 import json
 import math
 
 import numpy as np
 import pandas as pd
 import pytest
-from rich.console import Console
 
 from orchestrator.figures import drawing
 from orchestrator.figures.last_and_best import SHOWN, last_and_best_figure
@@ -17,7 +15,6 @@ from orchestrator.record.curves import read_curves
 from orchestrator.record.state import SweepState
 from orchestrator.report.files import write_report
 from orchestrator.report.layout import WIDE
-from orchestrator.report.terminal import render_terminal
 from orchestrator.results.objective import choose, recorded_objective
 from orchestrator.results.summarise import summary
 
@@ -46,12 +43,6 @@ def sweeps(tmp_path, synthetic_sweep):
 @pytest.fixture
 def both(sweeps):
     return sweeps("last"), sweeps("best", spec=BEST)
-
-
-def text_of(result, width=1000):
-    console = Console(file=io.StringIO(), width=width, color_system=None)
-    console.print(render_terminal(result, full=True))
-    return console.file.getvalue()
 
 
 def table_of(state):
@@ -151,18 +142,18 @@ def test_both_are_reported_whichever_is_judged(both):
             assert (at.selection.median, at.test, at.trained) == (row[name].score, row[name].test, row[name].trained)
 
 
-def test_the_report_says_what_was_chosen_and_where_it_is_optimistic(both):
+def test_the_report_says_what_was_chosen_and_where_it_is_optimistic(both, full_text):
     for state, scored in zip(both, ("last", "chosen"), strict=True):
         page, _ = write_report(state.folder)
         result = summary(state)
-        for text in (text_of(result), page.read_text()):
+        for text in (full_text(result, 1000), page.read_text()):
             assert f"Scored here: the {scored} evaluation." in text
             assert "lowest total_variation (ema) at the selection lengths 6-7, the later one of equals" in text
             assert "These lengths chose it, so it is optimistic there; the test lengths had no say." in text
             assert ("each seed at the evaluation they choose" in text) == (scored == "chosen")
             assert ("total_variation (ema, chosen evaluation)" in text) == (scored == "chosen")
         for heading in ("selection, last", "selection, chosen", "test, last", "test, chosen", "chosen step"):
-            assert heading in text_of(result)
+            assert heading in full_text(result, 1000)
         with (state.folder / "evaluations.csv").open(newline="") as file:
             lines = list(csv.DictReader(file))
         assert [line["config_id"] for line in lines] == [row.config_id for row in result.rows]
@@ -174,26 +165,26 @@ def test_the_report_says_what_was_chosen_and_where_it_is_optimistic(both):
             assert float(line["test_fluctuation"]) == one.fluctuation and line["evaluations"] == "10"
             assert json.loads(line["chosen_steps"]) == {str(seed): step for seed, step in one.steps.items()}
             assert int(line["chosen_step_min"]) == min(one.steps.values())
-        assert f"{state.folder / 'figures' / 'evaluations.png'}" in text_of(summary(state))
+        assert f"{state.folder / 'figures' / 'evaluations.png'}" in full_text(summary(state), 1000)
         better = sum(one.difference.median < 0 for one in result.last_and_best)
-        assert f"better than the last in {better} of 3 configurations, worse in {3 - better}" in text_of(result)
+        assert f"better than the last in {better} of 3 configurations, worse in {3 - better}" in full_text(result, 1000)
 
 
 @pytest.mark.parametrize("width", [80, 100, WIDE])
-def test_the_table_keeps_to_the_width(both, width):
-    text = text_of(summary(both[1]), width)
+def test_the_table_keeps_to_the_width(both, width, full_text):
+    text = full_text(summary(both[1]), width)
     assert max(map(len, text.splitlines())) <= width and "…" not in text
 
 
-def test_one_evaluation_leaves_nothing_to_compare(tmp_path, synthetic_sweep, simple_curve):
+def test_one_evaluation_leaves_nothing_to_compare(tmp_path, synthetic_sweep, simple_curve, full_text):
     state = synthetic_sweep(tmp_path / "once", VALUES, 2, simple_curve, spec={"evaluation.every": 100})
     write_report(state.folder)
-    assert summary(state).last_and_best == () and "chosen evaluation" not in text_of(summary(state))
+    assert summary(state).last_and_best == () and "chosen evaluation" not in full_text(summary(state), 1000)
     assert not (state.folder / "evaluations.csv").exists()
     assert not (state.folder / "figures" / "evaluations.png").exists()
 
 
-def test_without_test_lengths_and_with_every_seed_lost(sweeps):
+def test_without_test_lengths_and_with_every_seed_lost(sweeps, full_text):
     spec = {"objective.lengths": [6, 7, 8], "task.vocabulary": 9, **BEST}
     state = sweeps("bare", spec=spec, failed={(0, seed): 50 for seed in range(4)})
     result = summary(state)
@@ -201,7 +192,7 @@ def test_without_test_lengths_and_with_every_seed_lost(sweeps):
     assert {one.last.test for one in result.last_and_best} == {None}
     lost = next(one for one in result.last_and_best if not one.steps)
     assert lost.difference is None and lost.best.selection.median == math.inf and math.isnan(lost.fluctuation)
-    assert "At the test lengths the chosen" not in text_of(result)
+    assert "At the test lengths the chosen" not in full_text(result, 1000)
     with (state.folder / "evaluations.csv").open(newline="") as file:
         line = next(line for line in csv.DictReader(file) if line["config_id"] == lost.config_id)
     assert line["rank"] == "" and line["chosen_step_median"] == "" and line["chosen_steps"] == "{}"
@@ -216,7 +207,7 @@ def test_a_pack_that_died_stays_failed(tmp_path, synthetic_sweep):
     assert one.steps == {} and one.best.selection.median == math.inf
 
 
-def test_other_directions_choose_the_highest(sweeps):
+def test_other_directions_choose_the_highest(sweeps, full_text):
     spec = {**BEST, "objective.metric": "margin", "objective.direction": "maximize", "objective.threshold": 0.1}
     state = sweeps("up", spec=spec)
     result = summary(state)
@@ -226,7 +217,7 @@ def test_other_directions_choose_the_highest(sweeps):
     for one in result.last_and_best:
         for seed, step in one.steps.items():
             assert step == means[one.config_id, seed].idxmax()
-    assert "the highest margin (ema)" in text_of(result)
+    assert "the highest margin (ema)" in full_text(result, 1000)
 
 
 def test_figure_draws_every_seed_and_marks_what_was_chosen(both, monkeypatch, tmp_path):
@@ -271,7 +262,7 @@ def test_keep_and_packs_give_the_rows_they_name(both):
     )
 
 
-def test_an_unfinished_sweep_chooses_for_what_is_done(tmp_path, synthetic_sweep):
+def test_an_unfinished_sweep_chooses_for_what_is_done(tmp_path, synthetic_sweep, full_text):
     state = synthetic_sweep(tmp_path / "begun", VALUES, 2, restless, spec=MANY | BEST, ended=False, stop_after_step=50)
-    assert summary(state).last_and_best == () and "chosen step" not in text_of(summary(state))
+    assert summary(state).last_and_best == () and "chosen step" not in full_text(summary(state), 1000)
     assert len(choose(read_curves(state), recorded_objective(state.spec))) == 6

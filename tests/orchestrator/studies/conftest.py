@@ -1,5 +1,6 @@
 """Ledgers of shipped sweeps whose members never trained: their curves are made up."""
 
+import functools
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -78,3 +79,25 @@ def pretended_sweep(
 def pretend() -> Callable[..., Sweep]:
     """`pretended_sweep`."""
     return pretended_sweep
+
+
+Pretended = Callable[[float], dict[str, Sweep]]
+
+
+@pytest.fixture(scope="module")
+def pretended(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Pretended:
+    """pretended(effect): the sweeps of the module's FILES by name, made up by its `member_values`, how: its PRETENDED.
+
+    `member_values` gets the effect last. Each effect is made up once.
+    """
+    module = request.module
+
+    @functools.cache
+    def make(effect: float) -> dict[str, Sweep]:
+        storage = tmp_path_factory.mktemp("pretended")
+        return {
+            name: pretended_sweep(file, storage, lambda *of: module.member_values(*of, effect), **module.PRETENDED)
+            for name, file in module.FILES.items()
+        }
+
+    return make

@@ -18,18 +18,24 @@ from orchestrator.studies.gallery import outcomes
 from orchestrator.studies.measures import Sweep
 from orchestrator.studies.studies import STUDIES
 from search_spaces import load_sweep
+from tests.orchestrator.studies.conftest import Pretended
 from trainers.config.member import MemberConfig
 
 FILES = {file.stem: file for file in STUDIES["arithmetic"].files}
 RANKS = {"learned": 0, "rpe": 2, "significance": 2, "upe": 4}  # of the claims, appended zeros being worth 1
 LETTERS = ["control", "F1a", "F1b", "F1c", "F1d", "F1e", "F2a", "F2b", "F3a", "F3b", "F3c", "R1", "R5"]
 EFFECT, BUMP = 0.05, 0.02
+SEEDS = tuple(range(6))  # the fewest that have an interval
+PRETENDED = {"evaluations": 2, "seeds": len(SEEDS)}
 
-Pretended = Callable[[float], dict[str, Sweep]]
 
-
-def curves(
-    member: MemberConfig, number: int, metrics: tuple[str, ...], step: int, effect: float, seeds: tuple[int, ...]
+def member_values(
+    member: MemberConfig,
+    number: int,
+    metrics: tuple[str, ...],
+    step: int,
+    effect: float,
+    seeds: tuple[int, ...] = SEEDS,
 ) -> np.ndarray:
     """(averages, metrics, lengths) of one member: an effect wherever a claim has one, and noise.
 
@@ -70,24 +76,6 @@ def ring_curves(member: MemberConfig, effect: float, noise: float) -> dict[str, 
     rpe = (0.1 - effect) * ape * (1 + noise)
     loss = {"ape": 0.6 + noise if member.task.augmented else ape, "rpe": rpe}[member.model.encoding]
     return {"test_loss": loss, "train_loss": 1e-8}
-
-
-@pytest.fixture(scope="module")
-def pretended(tmp_path_factory: pytest.TempPathFactory, pretend: Callable[..., Sweep]) -> Pretended:
-    known: dict[float, dict[str, Sweep]] = {}
-
-    def make(effect: float) -> dict[str, Sweep]:
-        if effect not in known:
-            storage = tmp_path_factory.mktemp("pretended")
-            known[effect] = {name: made_up(pretend, file, storage, effect) for name, file in FILES.items()}
-        return known[effect]
-
-    return make
-
-
-def made_up(pretend: Callable[..., Sweep], file: Path, storage: Path, effect: float) -> Sweep:
-    seeds = tuple(range(6))  # the fewest that have an interval
-    return pretend(file, storage, lambda *of: curves(*of, effect, seeds), evaluations=2, seeds=len(seeds))
 
 
 def claims_of(sweeps: dict[str, Sweep]) -> dict[str, Claim]:
@@ -173,7 +161,7 @@ def test_a_failed_seed_is_counted_and_decides_nothing(pretend: Callable[..., Swe
     seeds = load_sweep(file).seeds
 
     def invent(member: MemberConfig, number: int, metrics: tuple[str, ...], step: int) -> np.ndarray:
-        values = curves(member, number, metrics, step, EFFECT, seeds)
+        values = member_values(member, number, metrics, step, EFFECT, seeds)
         return values * (np.nan if member.seed in seeds[2:] and member.model.position.name == "learned" else 1.0)
 
     sweep = pretend(file, tmp_path, invent, evaluations=2)

@@ -1,20 +1,19 @@
 """The claims on scratchpads: planted effects are found, reversed ones refused, noise decides nothing."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from orchestrator.studies.claims import Claim
 from orchestrator.studies.inductive_scratchpad.claims import all_claims
 from orchestrator.studies.inductive_scratchpad.measures import FULL, INDUCTIVE, NONE, OFFSETS, arms, difference, learned
 from orchestrator.studies.inductive_scratchpad.page import write_page
-from orchestrator.studies.measures import Sweep
 from orchestrator.studies.studies import STUDIES
+from tests.orchestrator.studies.conftest import Pretended
 from trainers.config.member import MemberConfig
 
 FILES = {file.stem: file for file in STUDIES["inductive_scratchpad"].files}
+PRETENDED = {"evaluations": 1, "seeds": 8}
 UNLEARNED = (2, 5)  # seeds of a full scratchpad that fail at a trained length
 
 
@@ -31,25 +30,11 @@ def member_values(member: MemberConfig, number: int, metrics: tuple[str, ...], s
     return np.array([[right for _ in metrics]])
 
 
-@pytest.fixture(scope="module")
-def pretended(
-    tmp_path_factory: pytest.TempPathFactory, pretend: Callable[..., Sweep]
-) -> Callable[[float], dict[str, Sweep]]:
-    def make(effect: float) -> dict[str, Sweep]:
-        storage = tmp_path_factory.mktemp("pretended")
-        return {
-            name: pretend(file, storage, lambda *of: member_values(*of, effect), evaluations=1, seeds=8)
-            for name, file in FILES.items()
-        }
-
-    return make
-
-
 def answers(claims: list[Claim]) -> list[str]:
     return [part.answer for claim in claims for part in claim.parts]
 
 
-def test_a_planted_effect_is_found_and_the_page_says_so(pretended: Callable[[float], dict[str, Sweep]], tmp_path: Path):
+def test_a_planted_effect_is_found_and_the_page_says_so(pretended: Pretended, tmp_path: Path):
     sweeps = pretended(1.0)
     parity = sweeps["fig5a_parity_cpu"]
     of = arms(parity)
@@ -65,12 +50,12 @@ def test_a_planted_effect_is_found_and_the_page_says_so(pretended: Callable[[flo
     assert len(list(tmp_path.glob("inductive_scratchpad_*.png"))) == 1
 
 
-def test_a_reversed_effect_is_refused_and_noise_decides_nothing(pretended: Callable[[float], dict[str, Sweep]]) -> None:
+def test_a_reversed_effect_is_refused_and_noise_decides_nothing(pretended: Pretended) -> None:
     assert set(answers(all_claims(pretended(-1.0)))) == {"did not hold"}
     assert set(answers(all_claims(pretended(0.0)))) == {"not decided"}
 
 
-def test_where_no_seed_learned_nothing_is_decided(pretended: Callable[[float], dict[str, Sweep]], monkeypatch) -> None:
+def test_where_no_seed_learned_nothing_is_decided(pretended: Pretended, monkeypatch) -> None:
     monkeypatch.setattr("orchestrator.studies.inductive_scratchpad.measures.LEARNED", 1.1)
     found = all_claims(pretended(1.0))
     assert set(answers(found)) == {"not decided"}

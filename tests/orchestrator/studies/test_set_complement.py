@@ -1,23 +1,21 @@
 """The claims on set complement: planted effects are found, reversed ones refused, noise decides nothing."""
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from orchestrator.studies import run
-from orchestrator.studies.measures import Sweep
 from orchestrator.studies.set_complement.claims import all_claims
 from orchestrator.studies.set_complement.page import write_page
 from orchestrator.studies.set_complement.search import hyperparameters
 from orchestrator.studies.studies import STUDIES
+from tests.orchestrator.studies.conftest import Pretended
 from trainers.config.member import MemberConfig
 
-FILES = STUDIES["set_complement"].files
-SEEDS = 6  # the fewest that have an interval
+FILES = {file.stem: file for file in STUDIES["set_complement"].files}
 DIAGNOSTICS = ("attention_uniformity", "balance", "table_displacement")
+PRETENDED = {"more": DIAGNOSTICS, "seeds": 6}  # the fewest that have an interval
 
 
 def member_values(member: MemberConfig, number: int, metrics: tuple[str, ...], step: int, effect: float) -> np.ndarray:
@@ -43,56 +41,36 @@ def member_values(member: MemberConfig, number: int, metrics: tuple[str, ...], s
     return np.array(table)
 
 
-@pytest.fixture(scope="module")
-def pretended(
-    tmp_path_factory: pytest.TempPathFactory, pretend: Callable[..., Sweep]
-) -> Callable[[float], dict[str, Sweep]]:
-    known: dict[float, dict[str, Sweep]] = {}
-
-    def make(effect: float) -> dict[str, Sweep]:
-        if effect not in known:
-            storage = tmp_path_factory.mktemp("pretended")
-            known[effect] = {
-                file.stem: pretend(file, storage, lambda *of: member_values(*of, effect), more=DIAGNOSTICS, seeds=SEEDS)
-                for file in FILES
-            }
-        return known[effect]
-
-    return make
-
-
-def test_planted_effects_hold(pretended: Callable[[float], dict[str, Sweep]]) -> None:
+def test_planted_effects_hold(pretended: Pretended) -> None:
     by_letter = {claim.letter: claim for claim in all_claims(pretended(0.05))}
     assert [claim.parts[0].answer for claim in by_letter.values()] == ["held"] * 6
     assert [part.answer for part in by_letter["a"].parts] == ["held"] * 4
     assert by_letter["d"].parts[1].answer == "held"  # more with sampled targets, as planted
 
 
-def test_reversed_effects_do_not_hold(pretended: Callable[[float], dict[str, Sweep]]) -> None:
+def test_reversed_effects_do_not_hold(pretended: Pretended) -> None:
     answers = {claim.letter: claim.parts[0].answer for claim in all_claims(pretended(-0.05))}
     assert {answers[letter] for letter in "bcdef"} == {"did not hold"}
 
 
-def test_noise_decides_nothing(pretended: Callable[[float], dict[str, Sweep]]) -> None:
+def test_noise_decides_nothing(pretended: Pretended) -> None:
     answers = {claim.letter: claim.parts[0].answer for claim in all_claims(pretended(0.0))}
     assert {answers[letter] for letter in "cdef"} == {"not decided"}
 
 
-def test_selection_never_looks_at_test_lengths(pretended: Callable[[float], dict[str, Sweep]]) -> None:
+def test_selection_never_looks_at_test_lengths(pretended: Pretended) -> None:
     for sweep in pretended(0.05).values():
         assert not set(sweep.selection) & set(sweep.test) and not set(sweep.trained) & set(sweep.test)
 
 
-def test_the_search_finds_the_planted_dropout_and_norm(pretended: Callable[[float], dict[str, Sweep]]) -> None:
+def test_the_search_finds_the_planted_dropout_and_norm(pretended: Pretended) -> None:
     raw = {row[0]: row for row in hyperparameters(pretended(0.05)["random_search_cpu"])[0].rows}
     assert re.match(r"-0\.\d+ \[-0\.\d+, -0\.\d+\]", raw["model.dropout"][2])  # with the others held
     assert float(re.findall(r"p = (\S+)", raw["model.norm"][1])[0]) < 0.001
     assert not any(".ema." in name for name in raw)
 
 
-def test_the_gallery_has_every_claim_and_small_pictures(
-    pretended: Callable[[float], dict[str, Sweep]], tmp_path: Path
-) -> None:
+def test_the_gallery_has_every_claim_and_small_pictures(pretended: Pretended, tmp_path: Path) -> None:
     page = write_page(pretended(0.05), tmp_path)
     text = page.read_text(encoding="utf-8")
     for letter in "abcdef":
@@ -101,6 +79,6 @@ def test_the_gallery_has_every_claim_and_small_pictures(
     assert len(pictures) == 6
     for picture in pictures:
         assert (tmp_path / picture).stat().st_size < 300_000
-    for file in FILES:
+    for file in FILES.values():
         assert file.stem in text
     assert set(re.findall(r"python -m (\S+)", text)) == {run.__spec__.name}

@@ -15,11 +15,13 @@ from orchestrator.studies.threshold_attention.measures import SETS, arms, differ
 from orchestrator.studies.threshold_attention.page import write_page
 from orchestrator.studies.threshold_attention.perplexity import by_pairs, perplexity_claim
 from orchestrator.studies.threshold_attention.strings import strings_claim
+from tests.orchestrator.studies.conftest import Pretended
 from trainers.config.member import MemberConfig
 
 STUDY = STUDIES["threshold_attention"]
 FILES = {file.stem: file for file in (*STUDY.files, *(STUDY.files[0].with_name(f"{one}.yaml") for one in STUDY.apart))}
 METRICS = ["perplexity.validation"] + [f"{base}.{of}" for base in ("read_error", "accuracy") for of in SETS[1:]]
+PRETENDED = {"more": METRICS, "evaluations": 1, "seeds": 8}
 STRING_CLAIMS = ("T1, copying", "T1, induction", "T1, instructions")
 UNLEARNED = (2, 5)  # seeds of rope that read the trained length wrongly
 
@@ -54,25 +56,11 @@ def member_values(member: MemberConfig, number: int, metrics: tuple[str, ...], s
     return np.array([[of.get(metric.partition(".")[0], 0 * error) for metric in metrics]])
 
 
-@pytest.fixture(scope="module")
-def pretended(
-    tmp_path_factory: pytest.TempPathFactory, pretend: Callable[..., Sweep]
-) -> Callable[[float], dict[str, Sweep]]:
-    def make(effect: float) -> dict[str, Sweep]:
-        storage = tmp_path_factory.mktemp("pretended")
-        return {
-            name: pretend(file, storage, lambda *of: member_values(*of, effect), more=METRICS, evaluations=1, seeds=8)
-            for name, file in FILES.items()
-        }
-
-    return make
-
-
 def answers(claims: list[Claim]) -> dict[str, list[str]]:
     return {claim.letter: [part.answer for part in claim.parts] for claim in claims}
 
 
-def test_a_planted_effect_is_found_and_the_page_says_so(pretended: Callable[[float], dict[str, Sweep]], tmp_path: Path):
+def test_a_planted_effect_is_found_and_the_page_says_so(pretended: Pretended, tmp_path: Path):
     sweeps = pretended(1.0)
     claims = all_claims(sweeps)
     found = answers(claims)
@@ -88,7 +76,7 @@ def test_a_planted_effect_is_found_and_the_page_says_so(pretended: Callable[[flo
     assert "The sweep has not kept them" in page and "| tra | swap ends |" in page
 
 
-def test_a_reversed_effect_is_refused_and_noise_decides_nothing(pretended: Callable[[float], dict[str, Sweep]]) -> None:
+def test_a_reversed_effect_is_refused_and_noise_decides_nothing(pretended: Pretended) -> None:
     reversed_ones = answers(all_claims(pretended(-1.0)))
     assert set(reversed_ones["T1"]) == set(reversed_ones["A"]) == {"did not hold"}
     assert set(reversed_ones["T2"]) == {"held", "did not hold"}, "without an error at the trained length alone"
@@ -99,7 +87,7 @@ def test_a_reversed_effect_is_refused_and_noise_decides_nothing(pretended: Calla
     assert {noise[letter][0] for letter in (*STRING_CLAIMS, "T3")} == {"not decided"}
 
 
-def test_seeds_that_did_not_learn_are_left_out_of_lengths(pretended: Callable[[float], dict[str, Sweep]]) -> None:
+def test_seeds_that_did_not_learn_are_left_out_of_lengths(pretended: Pretended) -> None:
     sweep = pretended(1.0)["table1_ffl_cpu"]
     of = arms(sweep)
     assert set(of) == {"tra", "fox", "alibi", "rope", "cope", "nope"}
@@ -107,7 +95,7 @@ def test_seeds_that_did_not_learn_are_left_out_of_lengths(pretended: Callable[[f
     assert difference(sweep, of["tra"], of["rope"], sweep.test).n == 6
 
 
-def test_strings_count_unlearned_seeds_apart_and_ask_all_of_them_too(pretended: Callable[[float], dict[str, Sweep]]):
+def test_strings_count_unlearned_seeds_apart_and_ask_all_of_them_too(pretended: Pretended):
     sweeps = pretended(1.0)
     claims = {claim.letter: claim for claim in all_claims(sweeps)}
     rope = next(part for part in claims["T1, copying"].parts if "rope" in part.asked)
@@ -148,7 +136,7 @@ def test_prediction_from_pairs_is_counted() -> None:
     assert by_pairs(Text()) == pytest.approx((3 / 4 * 2 / 4) ** -0.5)
 
 
-def test_switched_parts_have_names(pretended: Callable[[float], dict[str, Sweep]]) -> None:
+def test_switched_parts_have_names(pretended: Pretended) -> None:
     names = set(arms(pretended(1.0)["ablations_ffl_cpu"]))
     assert {
         "tra",

@@ -15,7 +15,6 @@ from orchestrator.record.curves import read_curves
 from orchestrator.record.parts import ConfigurationState, MemberState
 from orchestrator.record.state import SweepState
 from orchestrator.report.files import write_report
-from orchestrator.report.terminal import render_terminal
 from orchestrator.results.summarise import summary
 from orchestrator.running.meter import status_rows
 
@@ -25,12 +24,6 @@ STEPS = (
     "objective.lengths=[3, 4]",
     "seeds=3",
 )
-
-
-def text_of(result, full=False) -> str:
-    said = io.StringIO()
-    Console(file=said, width=250).print(render_terminal(result, full=full))
-    return said.getvalue()
 
 
 @pytest.fixture
@@ -45,7 +38,7 @@ def drawn(monkeypatch, blank_figure):
     return lambda: monkeypatch.setattr(drawing, "save", save) or found
 
 
-def test_steps_are_judged_drawn_and_written_with_what_was_not_reached(ran, drawn):
+def test_steps_are_judged_drawn_and_written_with_what_was_not_reached(ran, drawn, short_text, full_text):
     folder = ran(*STEPS)
     state = SweepState.load(folder)
     result, curves = summary(state), read_curves(state)
@@ -67,12 +60,8 @@ def test_steps_are_judged_drawn_and_written_with_what_was_not_reached(ran, drawn
     assert np.isinf(known).sum() == len(known) - len(first)
     figures = drawn()
     page, table = write_report(folder, result)
-    assert (
-        "not reached" in page.read_text()
-        and "not reached" in text_of(result)
-        and "not reached" in text_of(result, True)
-    )
-    assert " inf" not in text_of(result)
+    assert all("not reached" in text for text in (page.read_text(), short_text(result, 250), full_text(result, 250)))
+    assert " inf" not in short_text(result, 250)
     assert np.isinf(pd.read_csv(table)["score"]).any()
     legend = [text.get_text() for text in figures["score-training.learning_rate.png"].legends[0].get_texts()]
     unreached = sum(math.isinf(row.score) for row in result.rows)
@@ -83,14 +72,14 @@ def test_steps_are_judged_drawn_and_written_with_what_was_not_reached(ran, drawn
     assert marked == sorted(s for of in medians for s, m in zip(of.lengths, of.median, strict=True) if math.isinf(m))
 
 
-def test_a_sweep_that_reaches_nothing_is_complete_and_has_nothing_to_confirm(ran):
+def test_a_sweep_that_reaches_nothing_is_complete_and_has_nothing_to_confirm(ran, short_text):
     folder = ran(*STEPS, "task.threshold=2.0", "objective.evaluation=best")  # run_inline holds it to exit code 0
     state = SweepState.load(folder)
     assert state.message == "4 of 4 configurations succeeded"
     assert {found.score for found in state.configurations.values()} == {math.inf}
     result = summary(state)
     assert all(not row.failed and math.isinf(row.score) for row in result.rows)
-    assert "not reached" in text_of(result) and dict(status_rows(state))["best so far"] == "none yet"
+    assert "not reached" in short_text(result, 250) and dict(status_rows(state))["best so far"] == "none yet"
     write_report(folder)
     with pytest.raises(UserError, match="4 have no finite score"):
         confirm(folder, Console(file=io.StringIO()))

@@ -1,6 +1,5 @@
 """Sweeps whose members stop early and train by a curriculum: ledger, tables, figures, status, MLflow, restarts."""
 
-import io
 import json
 import math
 import shutil
@@ -17,7 +16,6 @@ from orchestrator.record.records import Record, read_records
 from orchestrator.record.state import SweepState
 from orchestrator.report import artifacts
 from orchestrator.report.files import csv_tables, write_report
-from orchestrator.report.terminal import render_terminal
 from orchestrator.results.steps_to import seed_steps, steps_to
 from orchestrator.results.summarise import summary
 from orchestrator.running.meter import status_rows
@@ -32,17 +30,11 @@ STOPPING = (
 )
 
 
-def text_of(result, full=True) -> str:
-    said = io.StringIO()
-    Console(file=said, width=250).print(render_terminal(result, full=full))
-    return said.getvalue()
-
-
 def steps_of(state: SweepState) -> dict[tuple[str, int], int | None]:
     return {(c.config_id, m.seed): m.stopped_at for c in state.configurations.values() for m in c.members.values()}
 
 
-def test_a_sweep_in_which_members_stop(ran, monkeypatch, blank_figure):
+def test_a_sweep_in_which_members_stop(ran, monkeypatch, blank_figure, full_text):
     folder = ran(*STOPPING)
     state = SweepState.load(folder)
     stopped = steps_of(state)
@@ -64,7 +56,7 @@ def test_a_sweep_in_which_members_stop(ran, monkeypatch, blank_figure):
 
     count, median = len(result.stopped_at), np.median(result.stopped_at)
     sentence = f"{count} of 12 seeds, median at step {median:,g}"
-    assert sentence in text_of(result) and "stopped" in text_of(result)
+    assert sentence in full_text(result, 250) and "stopped" in full_text(result, 250)
     assert dict(status_rows(state))["seeds stopped early"] == f"{count}/12, median at step {median:,g}"
     tables = csv_tables(result)
     assert [line["seeds_stopped"] for line in tables["report.csv"]] == [len(row.stopped_at) for row in result.rows]
@@ -99,7 +91,7 @@ def test_a_sweep_in_which_members_stop(ran, monkeypatch, blank_figure):
     assert {point.key for point in contents.parent().points} >= {"seeds_stopped"}
 
 
-def test_a_sweep_without_stopping_says_nothing_of_it(ran):
+def test_a_sweep_without_stopping_says_nothing_of_it(ran, full_text):
     folder = ran()
     state = SweepState.load(folder)
     assert not any(
@@ -109,7 +101,7 @@ def test_a_sweep_without_stopping_says_nothing_of_it(ran):
     )
     result = summary(state)
     assert not result.may_stop and result.decisions == ()
-    assert "stopped" not in text_of(result) and "seeds stopped early" not in dict(status_rows(state))
+    assert "stopped" not in full_text(result, 250) and "seeds stopped early" not in dict(status_rows(state))
     assert "validation.csv" not in csv_tables(result) and "seeds_stopped" not in csv_tables(result)["report.csv"][0]
 
 
