@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -121,6 +122,33 @@ def test_a_last_member_of_a_compiled_pack_goes_on_with_a_twin(member, eight, mon
         final = eight[0][-1]
         np.testing.assert_array_equal(evaluations[-1].values_MAKL, final.values_MAKL[list(chosen)])
         np.testing.assert_array_equal(evaluations[-1].stopped_at_M, final.stopped_at_M[list(chosen)])
+
+
+def test_a_compiled_pack_that_becomes_smaller_has_the_bits_of_its_members_alone(member, tmp_path) -> None:
+    """One program for packs of five members, fewer, and a last one with its twin: curves, losses and kept weights."""
+
+    def trained(*seeds: int) -> tuple[list[Evaluation], dict[int, np.ndarray]]:
+        folder = tmp_path / str(seeds)
+        found, _ = kept([quick(member, seed, training__compile=True) for seed in seeds], weights=folder)
+        files = (StoredWeights(folder / file.name, file.sha256, "raw") for file in found[-1].weights)
+        return found, {seed: stored["vectors"] for seed, stored in zip(seeds, files, strict=True)}
+
+    made = torch._dynamo.utils.counters["stats"]["unique_graphs"]
+    five = (0, 1, 2, 3, 4)
+    together, weights = trained(*five)
+    final = together[-1]
+    assert all(one.compiled for one in together) and (final.stopped_at_M > 0).all()
+    times = sorted(set(final.stopped_at_M.tolist()))
+    assert len(times) >= 3, "it becomes smaller more than once"
+    by_step = {one.step: one for one in together}
+    for seed in (int(final.stopped_at_M.argmin()), int(final.stopped_at_M.argmax())):
+        alone, lone_weights = trained(seed)
+        assert alone[-1].compiled and alone[-1].stopped_at_M[0] == final.stopped_at_M[seed]
+        for one in alone:
+            np.testing.assert_array_equal(one.values_MAKL[0], by_step[one.step].values_MAKL[seed])
+            np.testing.assert_array_equal(one.loss_M[0], by_step[one.step].loss_M[seed])
+        np.testing.assert_array_equal(lone_weights[seed], weights[seed])
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == made + 1
 
 
 def test_a_failed_member_leaves_and_stays_failed(member) -> None:
