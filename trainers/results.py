@@ -88,6 +88,15 @@ class Evaluation:
     stage_M: NDArray[np.int64] | None = None
     validation: Validation | None = None
 
+    def values_of(self, metrics: Sequence[str]) -> NDArray[np.float32]:
+        """`values_MAKL` of these metrics, in this order; NaN of those that an older version has not measured."""
+        m, a, _, lengths = self.values_MAKL.shape
+        found = np.full((m, a, len(metrics), lengths), np.nan, dtype=np.float32)
+        for place, name in enumerate(metrics):
+            if name in self.metrics:
+                found[:, :, place] = self.values_MAKL[:, :, self.metrics.index(name)]
+        return found
+
     def to_bytes(self) -> bytes:
         """Header length, JSON header, then the arrays, little-endian; the header names those of them that may lack."""
         more = {name: array for name, array in self._more().items() if array is not None}

@@ -187,7 +187,7 @@ class _Run:
                 averages=pack.labels,
                 metrics=metrics,
                 lengths=pack.lengths,
-                values_MAKL=self.whole(values, lambda last: last.values_MAKL),
+                values_MAKL=self.whole(values, lambda last: last.values_of(metrics)),
                 loss_M=self.whole(loss, _kept_loss),
                 failed_at_M=going.number("failed_at")[: self.count],
                 seconds=self.seconds(),

@@ -2,6 +2,7 @@
 
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -178,23 +179,28 @@ class KilledError(Exception):
     """The process is gone."""
 
 
-@pytest.mark.parametrize("at", [10, 13, 22, 31])
-def test_a_pack_resumed_in_the_middle_goes_on_bit_for_bit(member, eight, tmp_path, at) -> None:
-    """Whatever has stopped by then; a checkpoint is written every three steps."""
+def killed(members, folder: Path, at: int) -> None:
+    """Train up to a step at which the process is gone; a checkpoint is written every three steps."""
 
     class Dies(Recorder):
         def progress(self, progress) -> None:
             if progress.step >= at:
                 raise KilledError
 
-    members = [quick(member, seed) for seed in SEEDS]
     module = sys.modules["trainers.train"]
     beat, module._HEARTBEAT_SECONDS = module._HEARTBEAT_SECONDS, 0.0
     try:
         with pytest.raises(KilledError):
-            train(members, Dies(), checkpoints=Checkpoints(folder=tmp_path, every_steps=3))
+            train(members, Dies(), checkpoints=Checkpoints(folder=folder, every_steps=3))
     finally:
         module._HEARTBEAT_SECONDS = beat
+
+
+@pytest.mark.parametrize("at", [10, 13, 22, 31])
+def test_a_pack_resumed_in_the_middle_goes_on_bit_for_bit(member, eight, tmp_path, at) -> None:
+    """Whatever has stopped by then."""
+    members = [quick(member, seed) for seed in SEEDS]
+    killed(members, tmp_path, at)
     evaluations, results = kept(members, checkpoints=Checkpoints(folder=tmp_path, every_steps=1000))
     same(evaluations, eight[0])
     assert results == eight[1]
@@ -219,6 +225,26 @@ def test_an_older_checkpoint_without_these_fields_is_taken(member, eight, tmp_pa
     again, _ = kept(members, checkpoints=Checkpoints(folder=tmp_path / "older"))
     whole, _ = kept(members)
     same(again, whole)
+
+
+def test_a_metric_that_is_newer_than_a_checkpoint_is_measured_of_those_that_go_on(member, eight, tmp_path) -> None:
+    """Here accuracy; of members that had stopped before there is none."""
+    members = [quick(member, seed) for seed in SEEDS]
+    killed(members, tmp_path, 31)
+    snapshot = Checkpoints(folder=tmp_path).newest()
+    before = [Evaluation.from_bytes(data) for data in snapshot.evaluations]
+    left = before[-1].stopped_at_M > 0
+    assert left.any() and not left.all() and before[0].metrics == ("accuracy", "steps_to_accuracy")
+    older = [replace(one, metrics=one.metrics[1:], values_MAKL=one.values_MAKL[:, :, 1:]) for one in before]
+    names = [(one.config_id, one.seed) for one in members]
+    stored = [one.to_bytes() for one in older]
+    Checkpoints(folder=tmp_path / "older").save(replace(snapshot, evaluations=stored), names)
+    evaluations, _ = kept(members, checkpoints=Checkpoints(folder=tmp_path / "older"))
+    final, wanted = evaluations[-1], eight[0][-1]
+    assert final.metrics == wanted.metrics
+    np.testing.assert_array_equal(final.values_MAKL[~left, :, 0], wanted.values_MAKL[~left, :, 0])
+    assert np.isnan(final.values_MAKL[left, :, 0]).all()
+    np.testing.assert_array_equal(final.values_MAKL[left, :, 1], wanted.values_MAKL[left, :, 1])
 
 
 def test_bytes_of_an_evaluation_without_these_fields_are_what_they_were(unstopped, eight) -> None:

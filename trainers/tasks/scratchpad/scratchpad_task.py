@@ -180,11 +180,13 @@ class ScratchpadTask(Task):
 
         Of what a model writes: those of `judged`; exact_match, whole answers, states and end mark included. Of the next
         token behind the true ones: token_accuracy, state_accuracy (states without a mistake), field_<name> (tokens of a
-        part of a state). steps_to_<metric>: the step of the first evaluation that solved a length.
+        part of a state), state_loss (of the tokens that are judged) and, where it is trained, question_loss (with the
+        start mark; much of it is noise). steps_to_<metric>: the step of the first evaluation that solved a length.
         """
         read = ("token_accuracy", "state_accuracy", *(f"field_{name}" for name in self.fields))
         best = dict.fromkeys((*self.judged, *read), "maximize")
-        return best | {f"steps_to_{name}": "minimize" for name in self.judged}
+        losses = ("state_loss", "question_loss") if self.loss_on_question else ("state_loss",)
+        return best | dict.fromkeys([*(f"steps_to_{name}" for name in self.judged), *losses], "minimize")
 
     @property
     def headline(self) -> tuple[str, ...]:
@@ -254,10 +256,11 @@ class ScratchpadTask(Task):
     def rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
         """How many tokens, states and tokens of each field there are, and how many of them are right, (M, B, 1)."""
         assert isinstance(batch, ScratchpadBatch)
-        return scores.counts(logits_MBTV, batch, self.fields, len(self.state_widths(lengths[0])))
+        states = len(self.state_widths(lengths[0]))
+        return scores.counts(logits_MBTV, batch, self.fields, states, questions=self.loss_on_question)
 
     def reduce(self, rows: Mapping[str, Tensor], batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
-        """Shares of rows, tokens and states, (M, 1)."""
+        """Shares of rows, tokens and states, and mean losses, (M, 1)."""
         right = {name: rows[name].float().mean(dim=1) for name in self.judged if name in rows}
         return {**right, **scores.shares(rows)}
 

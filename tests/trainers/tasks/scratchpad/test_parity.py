@@ -104,7 +104,7 @@ def test_who_applies_the_rule_to_the_question_is_right_at_every_length(case: str
     for test in batches_of(task):
         found = scores(task, test, Oracle(solver))
         assert set(found) | {"steps_to_exact_match"} == set(task.metrics)
-        assert set(found.values()) == {1.0}
+        assert {value for name, value in found.items() if not name.endswith("_loss")} == {1.0}
 
 
 def cut(row: int, said: str) -> str:

@@ -286,3 +286,40 @@ def test_what_a_member_learns_does_not_depend_on_its_pack(member) -> None:
         stream = Stream(pack.seeds_S, "data", torch.tensor(1))
         found.append(gradients(pack, state.theta, task.training_batches(stream, 6), torch.tensor(1))[0][0])
     assert torch.equal(*found)
+
+
+@pytest.mark.parametrize("asks", [True, False])
+def test_losses_of_states_and_of_the_question_are_apart(member, asks: bool) -> None:
+    """Both by hand, and together, with their numbers of tokens, the training loss of the same rows."""
+    task = Shrinking(asks=asks)
+    pack = pack_of(member, task)
+    (test,) = task.evaluation_batches(Stream(torch.tensor([1]), "eval", torch.tensor(0)), 6, (4,))
+    batch = test.batch
+    logits = logits_of(pack, batch)
+    rows = task.rows(logits, batch, (4,))
+    found = task.reduce(rows, batch, (4,))
+    logs = torch.log_softmax(logits, dim=-1)
+    states, questions = [], []
+    for row in range(6):
+        for place in range(batch.tokens.shape[-1]):
+            if batch.weight[0, row, place] > 0:
+                of = states if batch.state[0, row, place] >= 0 else questions
+                of.append(float(-logs[0, row, place, batch.targets[0, row, place]]))
+    assert len(states) > 6 * 4 and len(questions) == 6 * (5 if asks else 0)
+    assert float(found["state_loss"]) == pytest.approx(sum(states) / len(states))
+    if asks:
+        assert float(found["question_loss"]) == pytest.approx(sum(questions) / len(questions))
+    else:
+        assert found["question_loss"].isnan().all(), "the one token of the question is given"
+    total, weight = task.loss(logits, batch)
+    assert float(total) == pytest.approx(sum(states) + sum(questions)) and float(weight) == len(states + questions)
+    pieces = [
+        task.rows(logits[:, some], batch.rows(some.start, some.stop), (4,)) for some in (slice(0, 2), slice(2, 6))
+    ]
+    joined = task.reduce({name: torch.cat([piece[name] for piece in pieces], dim=1) for name in rows}, batch, (4,))
+    assert float(joined["state_loss"]) == pytest.approx(float(found["state_loss"]))
+    unasked = Shrinking(asks=asks, loss_on_question=False)
+    assert "question_loss" not in unasked.metrics and "question_loss" in task.metrics
+    (other,) = unasked.evaluation_batches(Stream(torch.tensor([1]), "eval", torch.tensor(0)), 6, (4,))
+    alone = unasked.reduce(unasked.rows(logits, other.batch, (4,)), other.batch, (4,))
+    assert "question_loss" not in alone and torch.equal(alone["state_loss"], found["state_loss"])
