@@ -12,16 +12,18 @@ from rich.console import Console
 from orchestrator.errors import DamagedLedger
 from orchestrator.figures.maps import undrawn_maps
 from orchestrator.plan import own_code
+from orchestrator.record.curves import read_curves
 from orchestrator.record.ledger import Ledger
 from orchestrator.record.measured import Measured, measured_fields
 from orchestrator.record.records import LEDGER_FILE, Record, encode, read_records
 from orchestrator.record.state import SweepState
 from orchestrator.report import artifacts
-from orchestrator.report.files import present, write_report
+from orchestrator.report.files import csv_tables, present, write_report
 from orchestrator.results import measured_by, summarise
 from orchestrator.results.summarise import summary
 from orchestrator.running.meter import status_rows
 from orchestrator.sweep import resume_sweep
+from orchestrator.tracking.contents import ContentsOfSweep
 from orchestrator.tracking.publish import publish
 from search_spaces import load_sweep
 from trainers.config import registry
@@ -132,6 +134,35 @@ def test_a_sweep_begun_by_an_older_version_and_gone_on_with_reports_the_same(ran
     forget(folder)
     with pytest.raises(own_code.OwnCodeError, match="three_sets"):  # of the first two nothing else knows
         summary(state)
+
+
+def test_a_metric_that_a_task_has_got_since_is_no_part_of_a_sweep_that_is_gone_on_with(ran):
+    """Its curves are kept; tables, figures and rows are those of the metrics that were recorded."""
+    folder = ran()
+    whole = summary(SweepState.load(folder))
+    assert "steps_to_accuracy" in whole.metrics
+    old = []
+    for record in read_records(folder):
+        if record.kind not in ("sweep", "configuration"):
+            break
+        for recorded in record.fields.get("measured_in_full", {}).values():
+            for one in recorded["sets"]:
+                one["metrics"] = {name: of for name, of in one["metrics"].items() if "steps_to" not in name}
+        old.append(encode(record))
+    shutil.rmtree(folder / "curves")
+    (folder / LEDGER_FILE).write_bytes(b"".join(old))
+    assert resume_sweep(folder, Console(quiet=True)).exit_code == 0
+    again = summary(SweepState.load(folder))
+    assert not any("steps_to" in name for name in (*again.metrics, *again.headline))
+    assert {metric for _, metric, _ in again.bands} > set(again.metrics)
+    assert [(row.config_id, row.score) for row in again.rows] == [(row.config_id, row.score) for row in whole.rows]
+    for name, lines in csv_tables(again).items():
+        assert [list(line) for line in lines] == [list(line) for line in csv_tables(whole)[name]], name
+    write_report(folder)
+    state = SweepState.load(folder)
+    contents = ContentsOfSweep(state, again, read_records(folder), read_curves(state))
+    points = [point.key for _, run in contents.children() for point in run.points]
+    assert points and not any("steps_to" in key for key in points)
 
 
 def test_a_report_of_a_new_sweep_builds_no_class(ran, monkeypatch):
