@@ -89,8 +89,9 @@ def difference(before: Arrays, now: Arrays, moved: dict[str, float]) -> str | No
     """The first array that is not the same, and where; None when all are.
 
     What curves are off by goes into `moved`, the most for each metric: the curves are the arrays named curve METRIC.
+    A metric that is measured now alone is no difference.
     """
-    for name in dict.fromkeys([*before, *now]):
+    for name in dict.fromkeys([*before, *(name for name in now if name in before or "curve " not in name)]):
         if name not in before or name not in now:
             return f"{name}: only {'before' if name in before else 'now'}"
         old, new = before[name], now[name]

@@ -85,3 +85,10 @@ def test_a_missing_array_and_another_type_are_seen() -> None:
     before = {"curves": np.zeros(3, dtype=np.float32)}
     assert difference(before, {}, {}) == "curves: only before"
     assert difference(before, {"curves": np.zeros(3)}, {}) == "curves: float32[3] before, float64[3] now"
+    assert difference(before, {**before, "weights": np.zeros(3)}, {}) == "weights: only now"
+
+
+def test_a_metric_that_is_new_is_no_difference_and_one_that_is_gone_is() -> None:
+    before = {"step 3, curve kl": np.zeros((1, 2), np.float32), "lengths": LENGTHS}
+    assert difference(before, {**before, "step 3, curve loss": before["step 3, curve kl"]}, {}) is None
+    assert difference(before, {"lengths": LENGTHS}, {}) == "step 3, curve kl: only before"

@@ -9,6 +9,7 @@ import pytest
 from orchestrator.report.csv_tables import average_lines, effect_lines
 from orchestrator.report.effect_tables import effect_columns, effect_notes
 from orchestrator.results.hyperparameter_effects import effects_on
+from orchestrator.results.outcomes import searched_values
 from orchestrator.results.summarise import summary
 
 
@@ -78,7 +79,7 @@ def test_importance_is_a_share_and_goes_to_what_was_planted(planted):
         shares = {effect.key: effect.importance for effect in effects}
         assert sum(shares.values()) == pytest.approx(1) and max(shares, key=shares.get) == first
         assert shares["training.batch_size"] < 0.1
-    again = effects_on(planted._values(), {row.config_id: row.score for row in planted.rows}, planted.design, {})
+    again = effects_on(searched_values(planted), {row.config_id: row.score for row in planted.rows}, planted.design, {})
     assert [effect.importance for effect in again] == [effect.importance for effect in planted.effects]
 
 
