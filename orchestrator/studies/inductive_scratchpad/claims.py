@@ -2,15 +2,18 @@
 
 from collections.abc import Sequence
 
-from orchestrator.studies.claims import Claim, Part, Table, span
+from orchestrator.studies.claims import NOT_TESTABLE, Claim, Part, Table, span
 from orchestrator.studies.inductive_scratchpad.measures import (
     EXACT,
     FULL,
     INDUCTIVE,
     LEARNED,
     OFFSETS,
+    SUM,
     arms,
     beyond,
+    by_change,
+    changes,
     difference,
     learned,
     matches,
@@ -25,21 +28,25 @@ _MEASURED = (
     "counted, and left out of comparisons"
 )
 
+_WORDS = {
+    OFFSETS: "a full one whose positions are all trained (random offsets)",
+    FULL: "a plain full one, whose later positions are untrained",
+}
+
 
 def all_claims(sweeps: dict[str, Sweep]) -> list[Claim]:
     """Every claim, in the order of the page."""
-    return [parity(sweeps["fig5a_parity_cpu"])]
+    return [
+        parity(sweeps["fig5a_parity_cpu"]),
+        addition(sweeps["fig5b_addition_shift_cpu"]),
+        regularization(sweeps["regularization_cpu"]),
+    ]
 
 
 def parity(sweep: Sweep) -> Claim:
     """(I4) More bits than were trained on, with an inductive scratchpad."""
     of, longer = arms(sweep), beyond(sweep)
     half = tuple(n for n in longer if n <= 1.5 * max(sweep.trained))
-    parts = [
-        _against(sweep, OFFSETS, lengths, "a full one whose positions are all trained (random offsets)")
-        for lengths in (longer, half)
-    ]
-    parts += [_against(sweep, FULL, longer, "a plain full one, whose later positions are untrained")]
     return Claim(
         letter="I4",
         says="With the inductive scratchpad parity generalizes to more bits than were trained on.",
@@ -47,7 +54,11 @@ def parity(sweep: Sweep) -> Claim:
         measured=f"{_MEASURED}. Trained: up to {max(sweep.trained)} bits on the canvas. Without a scratchpad the "
         "output is the answer alone, of which half is right by chance: no comparison is made with it. Length "
         f"{span(sweep.selection)} is the objective's and in no comparison",
-        parts=parts,
+        parts=[
+            _against(sweep, OFFSETS, longer, EXACT),
+            _against(sweep, OFFSETS, half, EXACT),
+            _against(sweep, FULL, longer, EXACT),
+        ],
         tables=[
             _by_length(sweep, of, EXACT),
             _by_length(sweep, {INDUCTIVE: of[INDUCTIVE]}, *_fields_of(sweep)),
@@ -56,17 +67,76 @@ def parity(sweep: Sweep) -> Claim:
     )
 
 
-def _against(sweep: Sweep, other: str, lengths: Sequence[int], words: str) -> Part:
+def addition(sweep: Sweep) -> Claim:
+    """(I4) More digits than were trained on, by shifts, with an inductive scratchpad."""
+    of, longer = arms(sweep), beyond(sweep)
+    return Claim(
+        letter="I4, addition",
+        says="With the inductive scratchpad addition by shifts generalizes to more digits than were trained on.",
+        sweep=sweep,
+        measured="the share of test rows whose sum is right and whose end mark stands in its place, written by the "
+        f"model itself. A seed that is right in less than {LEARNED:.0%} of the rows at some trained length has not "
+        "learned the task: it is counted, and left out of comparisons. Trained: up to "
+        f"{max(sweep.trained)} digits. Length {span(sweep.selection)} is the objective's and in no comparison",
+        parts=[_against(sweep, OFFSETS, longer, SUM)],
+        tables=[_by_length(sweep, of, metric, judged=SUM) for metric in (SUM, "state_accuracy")],
+    )
+
+
+def _against(sweep: Sweep, other: str, lengths: Sequence[int], metric: str) -> Part:
     """Inductive against another scratchpad at some lengths."""
     of = arms(sweep)
-    effect = difference(sweep, of[INDUCTIVE], of[other], lengths)
-    one, two = (learned(sweep, of[name]) for name in (INDUCTIVE, other))
-    said = f"seeds that learned: inductive {len(one)}, the other {len(two)}, both {len(one & two)} of "
-    said += f"{len(seeds(sweep, of[INDUCTIVE]))}"
-    return Part(
-        asked=f"at length {span(tuple(lengths))}, is more right with an inductive scratchpad than with {words}?",
-        effect=f"{effect}; {said}" if one & two else said,
-        answer=effect.verdict("larger"),
+    return _compared(
+        sweep,
+        of[INDUCTIVE],
+        of[other],
+        lengths,
+        metric,
+        asked=f"at length {span(tuple(lengths))}, is more right with an inductive scratchpad than with "
+        f"{_WORDS[other]}?",
+        better="larger",
+    )
+
+
+def _compared(
+    sweep: Sweep, one: str, other: str, lengths: Sequence[int], metric: str, *, asked: str, better: str
+) -> Part:
+    """One configuration against another over the seeds that learned with both, and how many did with each."""
+    effect = difference(sweep, one, other, lengths, metric)
+    first, second = (learned(sweep, name, metric) for name in (one, other))
+    said = f"seeds that learned: the first {len(first)}, the other {len(second)}, both {len(first & second)} of "
+    said += f"{len(seeds(sweep, one))}"
+    if not first & second:
+        return Part(asked=asked, effect=said, answer=NOT_TESTABLE)
+    return Part(asked=asked, effect=f"{effect}; {said}", answer=effect.verdict(better))
+
+
+def regularization(sweep: Sweep) -> Claim:
+    """(C.1.1) Dropout, weight decay and batch size, each changed alone."""
+    of, longer = by_change(sweep), beyond(sweep)
+    unchanged, first = next(iter(of.items()))
+    parts = [
+        _compared(
+            sweep,
+            config_id,
+            first,
+            longer,
+            EXACT,
+            asked=f"at length {span(longer)}, is less right with {now} than with {before}?",
+            better="smaller",
+        )
+        for config_id, (before, now) in changes(sweep).items()
+    ]
+    return Claim(
+        letter="C.1.1",
+        says="Too much regularization harms length generalization, too little does too, and so do small batches.",
+        sweep=sweep,
+        measured=f"{_MEASURED}. Each configuration differs from the first ({unchanged}) in one value. All have equally "
+        f"many steps, so with small batches fewer rows are seen, too. Length {span(sweep.selection)} is the "
+        "objective's and in no comparison",
+        parts=parts,
+        tables=[_by_length(sweep, of, EXACT, head="configuration")],
+        shown=len(parts),
     )
 
 
@@ -75,11 +145,11 @@ def _fields_of(sweep: Sweep) -> tuple[str, ...]:
     return tuple(name for name in sorted(sweep.curves["metric"].unique()) if name.startswith("field_"))
 
 
-def _by_length(sweep: Sweep, of: dict[str, str], *metrics: str) -> Table:
-    """Median over all seeds, with the least and the greatest, by length."""
+def _by_length(sweep: Sweep, of: dict[str, str], *metrics: str, judged: str = EXACT, head: str = "scratchpad") -> Table:
+    """Median over all seeds, with the least and the greatest, by length; learned: by the metric `judged`."""
     rows = []
     for name, config_id in of.items():
-        good = learned(sweep, config_id)
+        good = learned(sweep, config_id, judged)
         for metric in metrics:
             cells = []
             for length in sweep.lengths:
@@ -91,6 +161,6 @@ def _by_length(sweep: Sweep, of: dict[str, str], *metrics: str) -> Table:
     lengths = ", ".join(map(str, trained(sweep)))
     return Table(
         title=f"{what} in %, median over all seeds (least to greatest), by length; trained: {lengths}",
-        head=("scratchpad", "learned", *map(str, sweep.lengths)),
+        head=(head, "learned", *map(str, sweep.lengths)),
         rows=rows,
     )

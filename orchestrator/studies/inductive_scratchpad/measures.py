@@ -8,7 +8,13 @@ import pandas as pd
 from orchestrator.studies.measures import Effect, Sweep, paired_effect
 
 EXACT = "exact_match"
+SUM = "sum"  # of an addition: the end mark in its place, and the sum in front of it
 LEARNED = 0.9  # the least exact match at every trained length of a seed that has learned the task
+_CHANGED = {
+    "model.dropout": "dropout {}",
+    "training.weight_decay": "weight decay {}",
+    "training.batch_size": "batches of {}",
+}
 INDUCTIVE, FULL, OFFSETS, NONE = "inductive", "full", "full, random offsets", "none"
 
 
@@ -49,9 +55,30 @@ def seeds(sweep: Sweep, name: str) -> list[int]:
 
 
 def difference(sweep: Sweep, first: str, second: str, lengths: Sequence[int], metric: str = EXACT) -> Effect:
-    """The metric of `first` minus that of `second`, seed by seed, over the seeds that learned with both."""
-    both = learned(sweep, first) & learned(sweep, second)
+    """The metric of `first` minus that of `second`, seed by seed, over the seeds that learned it with both."""
+    both = learned(sweep, first, metric) & learned(sweep, second, metric)
     one, other = (matches(sweep, name, lengths, metric) for name in (first, second))
     if not both:
         return Effect(value=math.nan, low=math.nan, high=math.nan, n=0, unit="seeds")
     return paired_effect(one[one["seed"].isin(both)], other[other["seed"].isin(both)], on=("seed",))
+
+
+def changes(sweep: Sweep) -> dict[str, tuple[str, str]]:
+    """Each configuration after the first by what it changes: the value of the first and its own, in words."""
+    first, *others = sweep.state.configurations
+    found = {}
+    for config_id in others:
+        pairs = [
+            tuple(words.format(f"{sweep.setting(name, key):g}") for name in (first, config_id))
+            for key, words in _CHANGED.items()
+        ]
+        ((before, now),) = [pair for pair in pairs if pair[0] != pair[1]]
+        found[config_id] = (before, now)
+    return found
+
+
+def by_change(sweep: Sweep) -> dict[str, str]:
+    """Every configuration by what it changes; the first by the values that others change."""
+    first, found = next(iter(sweep.state.configurations)), changes(sweep)
+    unchanged = ", ".join(dict.fromkeys(before for before, _ in found.values()))
+    return {unchanged: first, **{now: config_id for config_id, (_, now) in found.items()}}

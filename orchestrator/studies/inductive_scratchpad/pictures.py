@@ -4,24 +4,42 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from orchestrator.studies.inductive_scratchpad.measures import EXACT, arms
+from orchestrator.studies.inductive_scratchpad.measures import EXACT, SUM, arms, by_change
 from orchestrator.studies.measures import Sweep
 from orchestrator.studies.pictures import COLOURS, bundle, panels_of, save_all, shade
 
-_TITLES = {EXACT: "rows whose whole output is right", "state_accuracy": "states right behind true ones"}
+_TITLES = {
+    EXACT: "rows whose whole output is right",
+    SUM: "rows whose sum is right",
+    "state_accuracy": "states right behind true ones",
+}
 
 
 def draw_all(sweeps: dict[str, Sweep], folder: Path) -> dict[str, Path]:
     """Draw the figure of each claim into `folder`; its letter to its path."""
-    drawings = {"I4": ("parity", lambda: by_length(sweeps["fig5a_parity_cpu"], "bits", (EXACT, "state_accuracy")))}
+    drawings = {
+        "I4": ("parity", lambda: by_length(sweeps["fig5a_parity_cpu"], "bits", EXACT)),
+        "I4, addition": ("addition", lambda: by_length(sweeps["fig5b_addition_shift_cpu"], "digits", SUM)),
+        "C.1.1": ("regularization", lambda: by_changes(sweeps["regularization_cpu"], "bits")),
+    }
     return save_all(drawings, folder, "inductive_scratchpad")
 
 
-def by_length(sweep: Sweep, what: str, metrics: tuple[str, ...]) -> Figure:
-    """Shares of rows that are right against length, a panel for each metric, a line for each scratchpad."""
+def by_length(sweep: Sweep, what: str, metric: str) -> Figure:
+    """Shares that are right against length, of texts and of states behind true ones, a line for each scratchpad."""
+    return _panels(sweep, what, (metric, "state_accuracy"), arms(sweep))
+
+
+def by_changes(sweep: Sweep, what: str) -> Figure:
+    """Shares of rows that are right against length, a line for each configuration."""
+    return _panels(sweep, what, (EXACT,), by_change(sweep))
+
+
+def _panels(sweep: Sweep, what: str, metrics: tuple[str, ...], lines: dict[str, str]) -> Figure:
+    """A panel for each metric, a line for each of the named configurations."""
     figure, panels = panels_of(len(metrics), sharey=True)
     for axes, metric in zip(panels, metrics, strict=True):
-        for colour, (name, config_id) in zip(COLOURS, arms(sweep).items(), strict=False):
+        for colour, (name, config_id) in zip(COLOURS, lines.items(), strict=False):
             bundle(axes, sweep.curve(metric, "raw", [config_id]), colour, name)
         axes.set_ylim(-0.02, 1.02)
         axes.set_xticks(sweep.lengths)
