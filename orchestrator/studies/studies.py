@@ -43,7 +43,6 @@ STUDIES = {
             name="inductive_scratchpad",
             write=inductive_scratchpad.write_page,
             apart=(
-                "fig10_half_parity_cpu",
                 "fig1b_cycles_no_scratchpad_cpu",
                 "fig4_cycles_ood_cpu",
                 "fig4_cycles_scratchpad_cpu",

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from orchestrator.studies.claims import Claim, Part, Table, span
+from orchestrator.studies.inductive_scratchpad.half_parity import HALF_PARITY, half_parity
 from orchestrator.studies.inductive_scratchpad.measures import (
     EXACT,
     FULL,
@@ -28,7 +29,7 @@ _MEASURED = (
 
 def all_claims(sweeps: dict[str, Sweep]) -> list[Claim]:
     """Every claim, in the order of the page."""
-    return [parity(sweeps["fig5a_parity_cpu"])]
+    return [parity(sweeps["fig5a_parity_cpu"]), half_parity(sweeps[HALF_PARITY])]
 
 
 def parity(sweep: Sweep) -> Claim:

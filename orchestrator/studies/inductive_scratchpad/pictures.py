@@ -4,7 +4,9 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
+from orchestrator.studies.inductive_scratchpad.half_parity import HALF_PARITY
 from orchestrator.studies.inductive_scratchpad.measures import EXACT, arms
+from orchestrator.studies.inductive_scratchpad.steps import steps_figure
 from orchestrator.studies.measures import Sweep
 from orchestrator.studies.pictures import COLOURS, bundle, panels_of, save_all, shade
 
@@ -13,7 +15,10 @@ _TITLES = {EXACT: "rows whose whole output is right", "state_accuracy": "states 
 
 def draw_all(sweeps: dict[str, Sweep], folder: Path) -> dict[str, Path]:
     """Draw the figure of each claim into `folder`; its letter to its path."""
-    drawings = {"I4": ("parity", lambda: by_length(sweeps["fig5a_parity_cpu"], "bits", (EXACT, "state_accuracy")))}
+    drawings = {
+        "I4": ("parity", lambda: by_length(sweeps["fig5a_parity_cpu"], "bits", (EXACT, "state_accuracy"))),
+        "I7": ("half_parity", lambda: steps_figure(sweeps[HALF_PARITY])),
+    }
     return save_all(drawings, folder, "inductive_scratchpad")
 
 

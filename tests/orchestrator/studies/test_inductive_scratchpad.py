@@ -46,7 +46,7 @@ def pretended(
 
 
 def answers(claims: list[Claim]) -> list[str]:
-    return [part.answer for claim in claims for part in claim.parts]
+    return [part.answer for claim in claims if claim.letter == "I4" for part in claim.parts]
 
 
 def test_a_planted_effect_is_found_and_the_page_says_so(pretended: Callable[[float], dict[str, Sweep]], tmp_path: Path):
@@ -59,10 +59,10 @@ def test_a_planted_effect_is_found_and_the_page_says_so(pretended: Callable[[flo
     assert effect.n == 6 and effect.low > 0.25 and effect.high < 0.35, "seeds that did not learn are left out"
     claims = all_claims(sweeps)
     assert set(answers(claims)) == {"held"}
-    assert all("both 6 of 8" in part.effect for claim in claims for part in claim.parts), "and counted"
+    assert all("both 6 of 8" in part.effect for claim in claims[:1] for part in claim.parts), "and counted"
     page = write_page(sweeps, tmp_path).read_text(encoding="utf-8")
     assert "(I4)" in page and "| full, random offsets |" in page
-    assert len(list(tmp_path.glob("inductive_scratchpad_*.png"))) == 1
+    assert len(list(tmp_path.glob("inductive_scratchpad_*.png"))) == len(claims)
 
 
 def test_a_reversed_effect_is_refused_and_noise_decides_nothing(pretended: Callable[[float], dict[str, Sweep]]) -> None:
