@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from orchestrator.studies.claims import Claim, Part, Table, span
-from orchestrator.studies.inductive_scratchpad.half_parity import HALF_PARITY, half_parity
+from orchestrator.studies.inductive_scratchpad.speed import HALF_PARITY, half_parity
 from orchestrator.studies.inductive_scratchpad.measures import (
     EXACT,
     FULL,

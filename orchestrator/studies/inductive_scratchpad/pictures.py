@@ -4,7 +4,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from orchestrator.studies.inductive_scratchpad.half_parity import HALF_PARITY
+from orchestrator.studies.inductive_scratchpad.speed import HALF_PARITY
 from orchestrator.studies.inductive_scratchpad.measures import EXACT, arms
 from orchestrator.studies.inductive_scratchpad.steps import steps_figure
 from orchestrator.studies.measures import Sweep

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from orchestrator.studies.inductive_scratchpad.half_parity import HALF_PARITY, half_parity
+from orchestrator.studies.inductive_scratchpad.speed import HALF_PARITY, half_parity
 from orchestrator.studies.inductive_scratchpad.steps import STEPS, arms_by_size, ratio, reached, steps, steps_figure
 from orchestrator.studies.measures import Sweep
 from orchestrator.studies.studies import SEARCH_SPACES
