@@ -7,18 +7,20 @@ import pandas as pd
 
 from orchestrator.studies.measures import Effect, Sweep, paired_effect
 
-EXACT = "exact_match"
+EXACT, LABEL = "exact_match", "label"
 LEARNED = 0.9  # the least exact match at every trained length of a seed that has learned the task
 INDUCTIVE, FULL, OFFSETS, NONE = "inductive", "full", "full, random offsets", "none"
 
 
 def arms(sweep: Sweep) -> dict[str, str]:
     """The configurations by their scratchpad."""
-    found = {}
-    for config_id, configuration in sweep.state.configurations.items():
-        task = configuration.resolved["task"]
-        found[task["scratchpad"] + (", random offsets" if task.get("random_offsets") else "")] = config_id
-    return found
+    return {scratchpad(sweep, name): name for name in sweep.state.configurations}
+
+
+def scratchpad(sweep: Sweep, name: str) -> str:
+    """The scratchpad of a configuration, in words."""
+    task = sweep.resolved(name, "task")
+    return str(task["scratchpad"]) + (", random offsets" if task.get("random_offsets") else "")
 
 
 def trained(sweep: Sweep) -> tuple[int, ...]:

@@ -4,19 +4,25 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from orchestrator.studies.inductive_scratchpad.speed import HALF_PARITY
-from orchestrator.studies.inductive_scratchpad.measures import EXACT, arms
+from orchestrator.studies.inductive_scratchpad.measures import EXACT, LABEL, arms
+from orchestrator.studies.inductive_scratchpad.speed import CYCLES, HALF_PARITY
 from orchestrator.studies.inductive_scratchpad.steps import steps_figure
 from orchestrator.studies.measures import Sweep
 from orchestrator.studies.pictures import COLOURS, bundle, panels_of, save_all, shade
 
-_TITLES = {EXACT: "rows whose whole output is right", "state_accuracy": "states right behind true ones"}
+_TITLES = {
+    EXACT: "rows whose whole output is right",
+    "state_accuracy": "states right behind true ones",
+    LABEL: "label and end mark right",
+}
 
 
 def draw_all(sweeps: dict[str, Sweep], folder: Path) -> dict[str, Path]:
     """Draw the figure of each claim into `folder`; its letter to its path."""
     drawings = {
         "I4": ("parity", lambda: by_length(sweeps["fig5a_parity_cpu"], "bits", (EXACT, "state_accuracy"))),
+        "I2": ("cycles", lambda: steps_figure(sweeps[CYCLES])),
+        "I3": ("cycles_ood", lambda: by_length(sweeps[CYCLES], "steps", (EXACT, LABEL))),
         "I7": ("half_parity", lambda: steps_figure(sweeps[HALF_PARITY])),
     }
     return save_all(drawings, folder, "inductive_scratchpad")

@@ -14,7 +14,7 @@ from orchestrator.studies.inductive_scratchpad.steps import (
 )
 from orchestrator.studies.measures import Sweep, share
 
-HALF_PARITY, CYCLES = "fig10_half_parity_cpu", "fig4_cycles_scratchpad_cpu"
+HALF_PARITY, CYCLES = "fig10_half_parity_cpu", "fig4_cycles_ood_cpu"
 
 
 def half_parity(sweep: Sweep) -> Claim:
@@ -25,7 +25,6 @@ def half_parity(sweep: Sweep) -> Claim:
         _solved(sweep, large),
         _grown(sweep, small, large, times**2, "the square of n"),
         _grown(sweep, small, large, times, "n"),
-        *_sooner(sweep, FULL),
     ]
     return Claim(
         letter="I7",
@@ -41,16 +40,16 @@ def half_parity(sweep: Sweep) -> Claim:
 def cycles(sweep: Sweep) -> Claim:
     """(I2) Learned with either scratchpad, and sooner than without."""
     kinds = (FULL, INDUCTIVE)
-    sooner = [part for kind in kinds for part in _sooner(sweep, kind)]
     solved = [_solved(sweep, arm) for kind in kinds for arm in _by_size(sweep, kind)]
     return Claim(
         letter="I2",
         says="With a full or an inductive scratchpad the cycle task is learned easily.",
         sweep=sweep,
-        measured=f"{SOLVED}. The graph is one cycle of 2 n nodes or two of n, and there are as many names as nodes",
-        parts=[*sooner, *solved],
+        measured=f"{SOLVED}. n is the number of nodes of the cycle with the first node, trained and tested; there are "
+        "as many names as nodes. Each row shows all steps of a full scratchpad, and one of an inductive one",
+        parts=[*(_sooner(sweep, kind) for kind in kinds), *solved],
         tables=[steps_table(sweep)],
-        shown=len(sooner),
+        shown=2,
     )
 
 
@@ -80,14 +79,13 @@ def _grown(sweep: Sweep, small: Arm, large: Arm, times: float, words: str) -> Pa
     )
 
 
-def _sooner(sweep: Sweep, kind: str) -> list[Part]:
-    """Whether there are fewer steps with a scratchpad than without, at each size that was tried with both."""
-    without = {arm.size: arm for arm in _by_size(sweep, NONE)}
-    parts = []
-    for arm in _by_size(sweep, kind):
-        if (other := without.get(arm.size)) is not None:
-            found = ratio(sweep, steps(sweep, arm), steps(sweep, other))
-            got = f"got there: with {told(reached(sweep, arm))}, without {told(reached(sweep, other))}"
-            asked = f"n = {arm.size}: are there fewer steps with the scratchpad ({kind}) than without one?"
-            parts.append(Part(asked=asked, effect=f"{found}; {got}", answer=found.below(1)))
-    return parts
+def _sooner(sweep: Sweep, kind: str) -> Part:
+    """Whether there are fewer steps with a scratchpad than without."""
+    (arm,), (other,) = _by_size(sweep, kind), _by_size(sweep, NONE)
+    found = ratio(sweep, steps(sweep, arm), steps(sweep, other))
+    got = f"got there: with {told(reached(sweep, arm))}, without {told(reached(sweep, other))}"
+    return Part(
+        asked=f"n = {arm.size}: are there fewer steps with the scratchpad ({kind}) than without one?",
+        effect=f"{found}; {got}",
+        answer=found.below(1),
+    )

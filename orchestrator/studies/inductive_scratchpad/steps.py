@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from orchestrator.statistics.intervals import median
 from orchestrator.studies.claims import Table
-from orchestrator.studies.inductive_scratchpad.measures import EXACT, matches, seeds
+from orchestrator.studies.inductive_scratchpad.measures import EXACT, matches, scratchpad, seeds
 from orchestrator.studies.measures import Sweep
 from orchestrator.studies.pictures import COLOURS, panels_of
 
@@ -29,7 +29,7 @@ SOLVED = (
 
 @dataclass(frozen=True, kw_only=True)
 class Arm:
-    """A configuration: how it is trained, in a word, the size of its task, and its name in the sweep."""
+    """A configuration: its scratchpad, the size of its task, and its name in the sweep."""
 
     kind: str
     size: int
@@ -63,20 +63,15 @@ class Ratio:
 def arms_by_size(sweep: Sweep) -> list[Arm]:
     """The configurations with their scratchpads and sizes, in the order of the sweep."""
     return [
-        Arm(kind=sweep.resolved(name, "task.scratchpad"), size=sweep.resolved(name, "task.size"), config_id=name)
+        Arm(kind=scratchpad(sweep, name), size=sweep.resolved(name, "task.size"), config_id=name)
         for name in sweep.state.configurations
     ]
 
 
 def steps(sweep: Sweep, arm: Arm) -> "pd.Series[float]":
     """By seed, the steps until the size of an arm is solved; infinite where it never was, NaN where a seed failed."""
-    (length,) = sweep.measured[arm.config_id].metrics[STEPS].trained_lengths
-    return steps_at(sweep, arm.config_id, length)
-
-
-def steps_at(sweep: Sweep, config_id: str, length: int) -> "pd.Series[float]":
-    """By seed, the steps until a length is solved."""
-    return matches(sweep, config_id, (length,), STEPS).set_index("seed")["value"]
+    trained = sweep.measured[arm.config_id].metrics[STEPS].trained_lengths
+    return matches(sweep, arm.config_id, trained, STEPS).set_index("seed")["value"]
 
 
 def ratio(sweep: Sweep, first: "pd.Series[float]", second: "pd.Series[float]") -> Ratio:
