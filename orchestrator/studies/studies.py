@@ -47,7 +47,6 @@ STUDIES = {
                 "fig4_cycles_scratchpad_cpu",
                 "fig5b_addition_random_space_cpu",
                 "fig5b_addition_shift_cpu",
-                "fig7_er_cpu",
                 "fig8_9_curriculum_cpu",
                 "regularization_cpu",
             ),

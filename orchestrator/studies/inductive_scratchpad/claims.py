@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from orchestrator.studies.claims import Claim, Part, Table, plain, span, within
+from orchestrator.studies.inductive_scratchpad.graphs import RANDOM_GRAPHS, shortcut
 from orchestrator.studies.inductive_scratchpad.measures import (
     EXACT,
     FULL,
@@ -34,7 +35,13 @@ _SHARES = {EXACT: "more right", LABEL: "the label right more often"}
 def all_claims(sweeps: dict[str, Sweep]) -> list[Claim]:
     """Every claim, in the order of the page."""
     parity_sweep, cycles_sweep = sweeps["fig5a_parity_cpu"], sweeps[CYCLES]
-    return [cycles(cycles_sweep), longer_ways(cycles_sweep), parity(parity_sweep), half_parity(sweeps[HALF_PARITY])]
+    return [
+        cycles(cycles_sweep),
+        longer_ways(cycles_sweep),
+        parity(parity_sweep),
+        shortcut(sweeps[RANDOM_GRAPHS]),
+        half_parity(sweeps[HALF_PARITY]),
+    ]
 
 
 def parity(sweep: Sweep) -> Claim:

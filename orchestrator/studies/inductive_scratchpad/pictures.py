@@ -4,6 +4,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
+from orchestrator.studies.inductive_scratchpad.graphs import RANDOM_GRAPHS, shortcut_figure
 from orchestrator.studies.inductive_scratchpad.measures import EXACT, LABEL, arms
 from orchestrator.studies.inductive_scratchpad.speed import CYCLES, HALF_PARITY
 from orchestrator.studies.inductive_scratchpad.steps import steps_figure
@@ -23,6 +24,7 @@ def draw_all(sweeps: dict[str, Sweep], folder: Path) -> dict[str, Path]:
         "I4": ("parity", lambda: by_length(sweeps["fig5a_parity_cpu"], "bits", (EXACT, "state_accuracy"))),
         "I2": ("cycles", lambda: steps_figure(sweeps[CYCLES])),
         "I3": ("cycles_ood", lambda: by_length(sweeps[CYCLES], "steps", (EXACT, LABEL))),
+        "I5": ("random_graphs", lambda: shortcut_figure(sweeps[RANDOM_GRAPHS])),
         "I7": ("half_parity", lambda: steps_figure(sweeps[HALF_PARITY])),
     }
     return save_all(drawings, folder, "inductive_scratchpad")
