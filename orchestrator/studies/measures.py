@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy import stats
 
 from orchestrator.record.curves import read_curves
 from orchestrator.record.state import SweepState
@@ -195,6 +196,14 @@ def effect_of_seeds(values: "pd.Series[float]") -> Effect:
     """The effect from one value per seed; NaN values are counted and left out."""
     alive = [[value] for value in values if not math.isnan(value)]
     return effect_over(alive, "seeds", len(values) - len(alive))
+
+
+def share(hits: int, of: int) -> Effect:
+    """A share of seeds with its exact interval (Clopper and Pearson, 1934)."""
+    if not of:
+        return Effect(value=math.nan, low=math.nan, high=math.nan, n=0, unit="seeds")
+    interval = stats.binomtest(hits, of).proportion_ci(0.95, method="exact")
+    return Effect(value=hits / of, low=interval.low, high=interval.high, n=of, unit="seeds")
 
 
 def against(

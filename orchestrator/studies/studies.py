@@ -43,12 +43,9 @@ STUDIES = {
             name="inductive_scratchpad",
             write=inductive_scratchpad.write_page,
             apart=(
-                "fig10_half_parity_cpu",
                 "fig1b_cycles_no_scratchpad_cpu",
-                "fig4_cycles_ood_cpu",
                 "fig4_cycles_scratchpad_cpu",
                 "fig5b_addition_random_space_cpu",
-                "fig7_er_cpu",
                 "fig8_9_curriculum_cpu",
             ),
         ),

@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 
-from orchestrator.studies.claims import NOT_TESTABLE, Claim, Part, Table, span
+from orchestrator.studies.claims import NOT_TESTABLE, Claim, Part, Table, plain, span, within
+from orchestrator.studies.inductive_scratchpad.graphs import RANDOM_GRAPHS, shortcut
 from orchestrator.studies.inductive_scratchpad.measures import (
     EXACT,
     FULL,
     INDUCTIVE,
+    LABEL,
     LEARNED,
     OFFSETS,
     SUM,
@@ -20,25 +22,31 @@ from orchestrator.studies.inductive_scratchpad.measures import (
     seeds,
     trained,
 )
-from orchestrator.studies.measures import Sweep
+from orchestrator.studies.inductive_scratchpad.speed import CYCLES, HALF_PARITY, cycles, half_parity
+from orchestrator.studies.measures import Sweep, effect_of_seeds
 
 _MEASURED = (
     "the share of test rows whose whole output is right, every state and the end mark, written by the model itself. A "
     f"seed that is right in less than {LEARNED:.0%} of the rows at some trained length has not learned the task: it is "
     "counted, and left out of comparisons"
 )
-
-_WORDS = {
+_OTHERS = {
     OFFSETS: "a full one whose positions are all trained (random offsets)",
     FULL: "a plain full one, whose later positions are untrained",
 }
+_SHARES = {EXACT: "more right", SUM: "the sum right more often", LABEL: "the label right more often"}
 
 
 def all_claims(sweeps: dict[str, Sweep]) -> list[Claim]:
     """Every claim, in the order of the page."""
+    parity_sweep, cycles_sweep = sweeps["fig5a_parity_cpu"], sweeps[CYCLES]
     return [
-        parity(sweeps["fig5a_parity_cpu"]),
+        cycles(cycles_sweep),
+        longer_ways(cycles_sweep),
+        parity(parity_sweep),
         addition(sweeps["fig5b_addition_shift_cpu"]),
+        shortcut(sweeps[RANDOM_GRAPHS]),
+        half_parity(sweeps[HALF_PARITY]),
         regularization(sweeps["regularization_cpu"]),
     ]
 
@@ -47,6 +55,8 @@ def parity(sweep: Sweep) -> Claim:
     """(I4) More bits than were trained on, with an inductive scratchpad."""
     of, longer = arms(sweep), beyond(sweep)
     half = tuple(n for n in longer if n <= 1.5 * max(sweep.trained))
+    parts = [_against(sweep, OFFSETS, lengths) for lengths in (longer, half)]
+    parts += [_against(sweep, FULL, longer)]
     return Claim(
         letter="I4",
         says="With the inductive scratchpad parity generalizes to more bits than were trained on.",
@@ -54,16 +64,33 @@ def parity(sweep: Sweep) -> Claim:
         measured=f"{_MEASURED}. Trained: up to {max(sweep.trained)} bits on the canvas. Without a scratchpad the "
         "output is the answer alone, of which half is right by chance: no comparison is made with it. Length "
         f"{span(sweep.selection)} is the objective's and in no comparison",
-        parts=[
-            _against(sweep, OFFSETS, longer, EXACT),
-            _against(sweep, OFFSETS, half, EXACT),
-            _against(sweep, FULL, longer, EXACT),
-        ],
+        parts=parts,
         tables=[
             _by_length(sweep, of, EXACT),
             _by_length(sweep, {INDUCTIVE: of[INDUCTIVE]}, *_fields_of(sweep)),
         ],
         shown=2,
+    )
+
+
+def longer_ways(sweep: Sweep) -> Claim:
+    """(I3) More steps than were trained on, in graphs of as many edges."""
+    of, longer = arms(sweep), beyond(sweep)
+    parts = [
+        *(_against(sweep, OFFSETS, longer, metric) for metric in (EXACT, LABEL)),
+        *(_against(sweep, FULL, longer, metric) for metric in (EXACT, LABEL)),
+        _right(sweep, INDUCTIVE, longer, "at least 90", least=0.9),
+        *(_right(sweep, kind, longer, "at most 10", most=0.1) for kind in (FULL, OFFSETS)),
+    ]
+    return Claim(
+        letter="I3",
+        says="On cycles the inductive scratchpad generalizes to more steps, and that of a depth-first search does not.",
+        sweep=sweep,
+        measured=f"{_MEASURED}. Trained: ways of {span(trained(sweep))} steps; tested: of {span(longer)}, in graphs "
+        "of as many edges. Label: the share whose label and end mark are right, as in the paper; by chance it is half",
+        parts=parts,
+        tables=[_by_length(sweep, of, EXACT), _by_length(sweep, of, LABEL)],
+        shown=3,
     )
 
 
@@ -78,53 +105,18 @@ def addition(sweep: Sweep) -> Claim:
         f"model itself. A seed that is right in less than {LEARNED:.0%} of the rows at some trained length has not "
         "learned the task: it is counted, and left out of comparisons. Trained: up to "
         f"{max(sweep.trained)} digits. Length {span(sweep.selection)} is the objective's and in no comparison",
-        parts=[_against(sweep, OFFSETS, longer, SUM)],
+        parts=[_against(sweep, OFFSETS, longer, SUM, judged=SUM)],
         tables=[_by_length(sweep, of, metric, judged=SUM) for metric in (SUM, "state_accuracy")],
     )
-
-
-def _against(sweep: Sweep, other: str, lengths: Sequence[int], metric: str) -> Part:
-    """Inductive against another scratchpad at some lengths."""
-    of = arms(sweep)
-    return _compared(
-        sweep,
-        of[INDUCTIVE],
-        of[other],
-        lengths,
-        metric,
-        asked=f"at length {span(tuple(lengths))}, is more right with an inductive scratchpad than with "
-        f"{_WORDS[other]}?",
-        better="larger",
-    )
-
-
-def _compared(
-    sweep: Sweep, one: str, other: str, lengths: Sequence[int], metric: str, *, asked: str, better: str
-) -> Part:
-    """One configuration against another over the seeds that learned with both, and how many did with each."""
-    effect = difference(sweep, one, other, lengths, metric)
-    first, second = (learned(sweep, name, metric) for name in (one, other))
-    said = f"seeds that learned: the first {len(first)}, the other {len(second)}, both {len(first & second)} of "
-    said += f"{len(seeds(sweep, one))}"
-    if not first & second:
-        return Part(asked=asked, effect=said, answer=NOT_TESTABLE)
-    return Part(asked=asked, effect=f"{effect}; {said}", answer=effect.verdict(better))
 
 
 def regularization(sweep: Sweep) -> Claim:
     """(C.1.1) Dropout, weight decay and batch size, each changed alone."""
     of, longer = by_change(sweep), beyond(sweep)
     unchanged, first = next(iter(of.items()))
+    where = f"at length {span(longer)}, is less right"
     parts = [
-        _compared(
-            sweep,
-            config_id,
-            first,
-            longer,
-            EXACT,
-            asked=f"at length {span(longer)}, is less right with {now} than with {before}?",
-            better="smaller",
-        )
+        _compared(sweep, (config_id, first), longer, EXACT, EXACT, f"{where} with {now} than with {before}?", "smaller")
         for config_id, (before, now) in changes(sweep).items()
     ]
     return Claim(
@@ -137,6 +129,47 @@ def regularization(sweep: Sweep) -> Claim:
         parts=parts,
         tables=[_by_length(sweep, of, EXACT, head="configuration")],
         shown=len(parts),
+    )
+
+
+def _against(sweep: Sweep, other: str, lengths: Sequence[int], metric: str = EXACT, *, judged: str = EXACT) -> Part:
+    """Inductive against another scratchpad at some lengths, over the seeds that learned by the metric `judged`."""
+    of, shares = arms(sweep), _SHARES[metric]
+    asked = f"at length {span(tuple(lengths))}, is {shares} with an inductive scratchpad than with {_OTHERS[other]}?"
+    return _compared(sweep, (of[INDUCTIVE], of[other]), lengths, metric, judged, asked, "larger")
+
+
+def _compared(
+    sweep: Sweep,
+    pair: tuple[str, str],
+    lengths: Sequence[int],
+    metric: str,
+    judged: str,
+    asked: str,
+    better: str,
+) -> Part:
+    """One configuration against another over the seeds that learned with both, and how many did with each."""
+    effect = difference(sweep, *pair, lengths, metric, judged)
+    one, two = (learned(sweep, name, judged) for name in pair)
+    said = f"seeds that learned: the first {len(one)}, the other {len(two)}, both {len(one & two)} of "
+    said += f"{len(seeds(sweep, pair[0]))}"
+    if not one & two:
+        return Part(asked=asked, effect=said, answer=NOT_TESTABLE)
+    return Part(asked=asked, effect=f"{effect}; {said}", answer=effect.verdict(better))
+
+
+def _right(
+    sweep: Sweep, kind: str, lengths: Sequence[int], words: str, *, least: float = 0.0, most: float = 1.0
+) -> Part:
+    """Whether the share that is right at some lengths lies between two values, over the seeds that learned."""
+    of = arms(sweep)[kind]
+    good, rows = learned(sweep, of), matches(sweep, of, lengths)
+    effect = effect_of_seeds(rows.loc[rows["seed"].isin(good), "value"])
+    said = f"{len(good)} of {len(seeds(sweep, of))} seeds learned"
+    return Part(
+        asked=f"at length {span(tuple(lengths))}, are {words} % right with the scratchpad ({kind})?",
+        effect=f"{plain(effect)}; {said}" if good else said,
+        answer=within(effect, least, most) if good else NOT_TESTABLE,
     )
 
 

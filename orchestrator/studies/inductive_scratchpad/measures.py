@@ -7,7 +7,7 @@ import pandas as pd
 
 from orchestrator.studies.measures import Effect, Sweep, paired_effect
 
-EXACT = "exact_match"
+EXACT, LABEL = "exact_match", "label"
 SUM = "sum"  # of an addition: the end mark in its place, and the sum in front of it
 LEARNED = 0.9  # the least exact match at every trained length of a seed that has learned the task
 _CHANGED = {
@@ -20,11 +20,13 @@ INDUCTIVE, FULL, OFFSETS, NONE = "inductive", "full", "full, random offsets", "n
 
 def arms(sweep: Sweep) -> dict[str, str]:
     """The configurations by their scratchpad."""
-    found = {}
-    for config_id, configuration in sweep.state.configurations.items():
-        task = configuration.resolved["task"]
-        found[task["scratchpad"] + (", random offsets" if task.get("random_offsets") else "")] = config_id
-    return found
+    return {scratchpad(sweep, name): name for name in sweep.state.configurations}
+
+
+def scratchpad(sweep: Sweep, name: str) -> str:
+    """The scratchpad of a configuration, in words."""
+    task = sweep.resolved(name, "task")
+    return str(task["scratchpad"]) + (", random offsets" if task.get("random_offsets") else "")
 
 
 def trained(sweep: Sweep) -> tuple[int, ...]:
@@ -54,9 +56,11 @@ def seeds(sweep: Sweep, name: str) -> list[int]:
     return list(sweep.state.configurations[name].members)
 
 
-def difference(sweep: Sweep, first: str, second: str, lengths: Sequence[int], metric: str = EXACT) -> Effect:
-    """The metric of `first` minus that of `second`, seed by seed, over the seeds that learned it with both."""
-    both = learned(sweep, first, metric) & learned(sweep, second, metric)
+def difference(
+    sweep: Sweep, first: str, second: str, lengths: Sequence[int], metric: str = EXACT, judged: str = EXACT
+) -> Effect:
+    """The metric of `first` minus that of `second`, seed by seed, over the seeds that learned `judged` with both."""
+    both = learned(sweep, first, judged) & learned(sweep, second, judged)
     one, other = (matches(sweep, name, lengths, metric) for name in (first, second))
     if not both:
         return Effect(value=math.nan, low=math.nan, high=math.nan, n=0, unit="seeds")

@@ -4,30 +4,41 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from orchestrator.studies.inductive_scratchpad.measures import EXACT, SUM, arms, by_change
+from orchestrator.studies.inductive_scratchpad.graphs import RANDOM_GRAPHS, shortcut_figure
+from orchestrator.studies.inductive_scratchpad.measures import EXACT, LABEL, SUM, arms, by_change
+from orchestrator.studies.inductive_scratchpad.speed import CYCLES, HALF_PARITY
+from orchestrator.studies.inductive_scratchpad.steps import steps_figure
 from orchestrator.studies.measures import Sweep
 from orchestrator.studies.pictures import COLOURS, bundle, panels_of, save_all, shade
 
 _TITLES = {
     EXACT: "rows whose whole output is right",
-    SUM: "rows whose sum is right",
     "state_accuracy": "states right behind true ones",
+    LABEL: "label and end mark right",
+    SUM: "rows whose sum is right",
 }
 
 
 def draw_all(sweeps: dict[str, Sweep], folder: Path) -> dict[str, Path]:
     """Draw the figure of each claim into `folder`; its letter to its path."""
     drawings = {
-        "I4": ("parity", lambda: by_length(sweeps["fig5a_parity_cpu"], "bits", EXACT)),
-        "I4, addition": ("addition", lambda: by_length(sweeps["fig5b_addition_shift_cpu"], "digits", SUM)),
+        "I4": ("parity", lambda: by_length(sweeps["fig5a_parity_cpu"], "bits", (EXACT, "state_accuracy"))),
+        "I4, addition": (
+            "addition",
+            lambda: by_length(sweeps["fig5b_addition_shift_cpu"], "digits", (SUM, "state_accuracy")),
+        ),
         "C.1.1": ("regularization", lambda: by_changes(sweeps["regularization_cpu"], "bits")),
+        "I2": ("cycles", lambda: steps_figure(sweeps[CYCLES])),
+        "I3": ("cycles_ood", lambda: by_length(sweeps[CYCLES], "steps", (EXACT, LABEL))),
+        "I5": ("random_graphs", lambda: shortcut_figure(sweeps[RANDOM_GRAPHS])),
+        "I7": ("half_parity", lambda: steps_figure(sweeps[HALF_PARITY])),
     }
     return save_all(drawings, folder, "inductive_scratchpad")
 
 
-def by_length(sweep: Sweep, what: str, metric: str) -> Figure:
-    """Shares that are right against length, of texts and of states behind true ones, a line for each scratchpad."""
-    return _panels(sweep, what, (metric, "state_accuracy"), arms(sweep))
+def by_length(sweep: Sweep, what: str, metrics: tuple[str, ...]) -> Figure:
+    """Shares that are right against length, a panel for each metric, a line for each scratchpad."""
+    return _panels(sweep, what, metrics, arms(sweep))
 
 
 def by_changes(sweep: Sweep, what: str) -> Figure:

@@ -1,7 +1,7 @@
 """The claims of arXiv:2503.23174 that fit on two cores, and what the ledgers say of them."""
 
 from orchestrator.studies.claims import Claim, Part, Table, plain, span, within
-from orchestrator.studies.measures import Sweep
+from orchestrator.studies.measures import Sweep, share
 from orchestrator.studies.threshold_attention.measures import (
     EXACT,
     LEARNED,
@@ -11,7 +11,6 @@ from orchestrator.studies.threshold_attention.measures import (
     errors,
     learned,
     metric_of,
-    share,
 )
 from orchestrator.studies.threshold_attention.perplexity import TEXT, perplexity_claim
 from orchestrator.studies.threshold_attention.strings import STRINGS, strings_claim

@@ -1,10 +1,8 @@
 """What the claims about flip-flop reading share: arms by attention, read errors by test set, seeds that learned."""
 
-import math
 from collections.abc import Iterable, Sequence
 
 import pandas as pd
-from scipy import stats
 
 from orchestrator.studies.measures import Effect, Sweep, paired_effect
 
@@ -53,14 +51,6 @@ def difference(sweep: Sweep, first: str, second: str, lengths: Sequence[int], se
     both, sets = learned(sweep, first) & learned(sweep, second), tuple(sets)
     one, other = (errors(sweep, name, lengths, sets) for name in (first, second))
     return paired_effect(one[one["seed"].isin(both)], other[other["seed"].isin(both)], on=("seed",))
-
-
-def share(hits: int, of: int) -> Effect:
-    """A share of seeds with its exact interval (Clopper and Pearson, 1934)."""
-    if not of:
-        return Effect(value=math.nan, low=math.nan, high=math.nan, n=0, unit="seeds")
-    interval = stats.binomtest(hits, of).proportion_ci(0.95, method="exact")
-    return Effect(value=hits / of, low=interval.low, high=interval.high, n=of, unit="seeds")
 
 
 def _word(value: object) -> str:

@@ -6,6 +6,7 @@ import numpy as np
 
 from orchestrator.studies.claims import NOT_TESTABLE, Claim
 from orchestrator.studies.inductive_scratchpad.claims import all_claims
+from orchestrator.studies.inductive_scratchpad.graphs import KINDS
 from orchestrator.studies.inductive_scratchpad.measures import (
     FULL,
     INDUCTIVE,
@@ -22,7 +23,8 @@ from tests.orchestrator.studies.conftest import Pretended
 from trainers.config.member import MemberConfig
 
 FILES = {file.stem: file for file in STUDIES["inductive_scratchpad"].files}
-PRETENDED = {"evaluations": 1, "seeds": 8}
+PRETENDED = {"evaluations": 1, "seeds": 8, "more": [f"{kind}.cycles" for kind in KINDS]}
+AGAINST = ("I4", "I4, addition", "C.1.1")  # the claims that compare shares alone
 UNLEARNED = (2, 5)  # seeds of a full scratchpad that fail at a trained length
 
 
@@ -45,7 +47,12 @@ def member_values(member: MemberConfig, number: int, metrics: tuple[str, ...], s
 
 
 def answers(claims: list[Claim]) -> list[str]:
-    return [part.answer for claim in claims for part in claim.parts]
+    return [part.answer for claim in claims if claim.letter in AGAINST for part in claim.parts]
+
+
+def of_parity(claims: list[Claim]) -> Claim:
+    (found,) = [claim for claim in claims if claim.letter == "I4"]
+    return found
 
 
 def test_a_planted_effect_is_found_and_the_page_says_so(pretended: Pretended, tmp_path: Path):
@@ -58,16 +65,20 @@ def test_a_planted_effect_is_found_and_the_page_says_so(pretended: Pretended, tm
     assert effect.n == 6 and effect.low > 0.25 and effect.high < 0.35, "seeds that did not learn are left out"
     claims = all_claims(sweeps)
     assert set(answers(claims)) == {"held"}
-    said = [[part.effect for part in claim.parts] for claim in claims]
-    assert all("both 6 of 8" in effect for effects in said[:2] for effect in effects), "and counted"
-    assert len(said[2]) == 3 and all("both 8 of 8" in effect for effect in said[2])
+    by_letter = {claim.letter: [part.effect for part in claim.parts] for claim in claims}
+    counted = [effect for letter in ("I4", "I4, addition") for effect in by_letter[letter]]
+    assert len(counted) == 4 and all("both 6 of 8" in effect for effect in counted), "and counted"
+    changed = by_letter["C.1.1"]
+    assert len(changed) == 3 and all("both 8 of 8" in effect for effect in changed)
     assert list(by_change(sweeps["regularization_cpu"])) == [
-        "dropout 0, weight decay 0.1, batches of 128", "dropout 0.2", "weight decay 0.001",
+        "dropout 0, weight decay 0.1, batches of 128",
+        "dropout 0.2",
+        "weight decay 0.001",
         "batches of 32",
-    ]  # fmt: skip
+    ]
     page = write_page(sweeps, tmp_path).read_text(encoding="utf-8")
     assert "(I4)" in page and "(C.1.1)" in page and "| full, random offsets |" in page
-    assert len(list(tmp_path.glob("inductive_scratchpad_*.png"))) == 3
+    assert len(list(tmp_path.glob("inductive_scratchpad_*.png"))) == len(claims)
 
 
 def test_a_reversed_effect_is_refused_and_noise_decides_nothing(pretended: Pretended) -> None:
@@ -79,4 +90,5 @@ def test_where_no_seed_learned_nothing_is_tested(pretended: Pretended, monkeypat
     monkeypatch.setattr("orchestrator.studies.inductive_scratchpad.measures.LEARNED", 1.1)
     found = all_claims(pretended(1.0))
     assert set(answers(found)) == {NOT_TESTABLE}
-    assert "the first 0" in found[0].parts[0].effect and "n = 0" not in found[0].parts[0].effect
+    effect = of_parity(found).parts[0].effect
+    assert "the first 0" in effect and "n = 0" not in effect

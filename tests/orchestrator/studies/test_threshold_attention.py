@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from orchestrator.studies.claims import NOT_TESTABLE, Claim
-from orchestrator.studies.measures import Sweep
+from orchestrator.studies.measures import Sweep, share
 from orchestrator.studies.studies import STUDIES
 from orchestrator.studies.threshold_attention.claims import all_claims
-from orchestrator.studies.threshold_attention.measures import SETS, arms, difference, learned, share
+from orchestrator.studies.threshold_attention.measures import SETS, arms, difference, learned
 from orchestrator.studies.threshold_attention.page import write_page
 from orchestrator.studies.threshold_attention.perplexity import by_pairs, perplexity_claim
 from orchestrator.studies.threshold_attention.strings import strings_claim
