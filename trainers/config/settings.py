@@ -14,6 +14,7 @@ import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
+from functools import cache
 from typing import Any, ClassVar, Final, Self, dataclass_transform
 
 from trainers.config import registry
@@ -99,9 +100,10 @@ class Settings:
         """Build from plain values. Raises ConfigError naming unknown keys, missing keys and wrong values at once."""
         if "revision" in data and data["revision"] == revision_of(cls) != 1:  # as `to_dict` writes it
             data = {key: value for key, value in data.items() if key != "revision"}
-        if problems := field_problems(cls, data):
-            raise ConfigError(problems)
-        return cls(**data)
+        named = {item.name: item.default is MISSING for item in settings_fields(cls)}
+        if not data.keys() <= named.keys() or any(required and name not in data for name, required in named.items()):
+            raise ConfigError(field_problems(cls, data))
+        return cls(**data)  # looks at each value
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values of every field; first the registered name, and the revision if it is not 1."""
@@ -112,6 +114,7 @@ class Settings:
         return plain
 
 
+@cache
 def settings_fields(cls: type) -> tuple[Field[Any], ...]:
     """The fields of a settings class that were declared with `setting`."""
     return tuple(item for item in fields(cls) if "bounds" in item.metadata)
@@ -123,6 +126,7 @@ def revision_of(cls: type[Settings]) -> int:
     return 1 + sum(revised)
 
 
+@cache
 def absent_value(cls: type, item: Field[Any]) -> Any:
     """The `absent` value of a field in its declared type, or NOTHING."""
     absent = item.metadata["absent"]
