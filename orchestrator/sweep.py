@@ -200,7 +200,7 @@ def _drive(
         try:
             if not is_finished(spec, state):
                 name, _ = chosen(spec, examples)
-                host = opens.enter_context(hosted()) if name != "inline" else None
+                host = opens.enter_context(hosted(engine=name == "local")) if name != "inline" else None
                 if host is not None:
                     closing = opens.enter_context(closing_for(host, spec, ledger.folder))
                     publishing = SweepPublishing(spec, ledger.folder, _publishing(spec, ledger.folder, closing))
