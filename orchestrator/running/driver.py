@@ -46,9 +46,9 @@ class SweepDriver:
     """What `orchestrator.running.protocol.Driver` asks for, over a ledger and the state replayed from it.
 
     `pack` cuts configurations into packs, leaving out the members it is given; `built` are those of the first
-    generation where `spec` has just been held against today's code, which spares building them again; `held` keeps signals away while a
-    record is written; `seen` is called with every record, `say` with every sentence for the user, `tick` ten times a
-    second.
+    generation where `spec` has just been held against today's code, which spares building them again; `held` keeps
+    signals away while a record is written; `seen` is called with every record, `say` with every sentence for the user,
+    `tick` ten times a second.
     """
 
     def __init__(

@@ -38,9 +38,9 @@ class Forks:
 
 
 class Host:
-    """A process that imports the `engine` and forks workers (`worker_host`). It begins at once and needs no waiting for.
+    """A process that imports the `engine` and forks workers (`worker_host`), or without the engine only branches.
 
-    Without the engine it is for branches alone. It ends, and its workers with it, when this process closes it or dies.
+    It begins at once and needs no waiting for. It ends, and its workers with it, when this process closes it or dies.
     """
 
     def __init__(self, *, engine: bool = True) -> None:

@@ -33,8 +33,7 @@ class Scores:
         """Score the members of packs that have their last evaluation, from the curves in the ledger."""
         only_last = self._objective.evaluation == LAST
         keep = partial(is_judged, objective=self._objective)
-        curves = read_curves(self._state, only_last, packs=packs, keep=keep) if packs else ()
-        if len(curves):
+        if packs and len(curves := read_curves(self._state, only_last, packs=packs, keep=keep)):
             self._take(score_members(curves, self._objective).itertuples(index=False, name=None))
 
     def of(self, configuration: ConfigurationState) -> dict[str, Any]:

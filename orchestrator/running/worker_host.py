@@ -2,9 +2,10 @@
 
     python -m orchestrator.running.worker_host DESCRIPTOR [engine]
 
-DESCRIPTOR is its end of a Unix socket. It imports the engine where workers will be asked for, and otherwise nothing. Each message is one byte, which says what is to be forked, with one file
-descriptor: its end of a connection of its own. When the other end of the socket is closed, or its process dies, the
-host kills what it has forked and ends. It runs nothing itself, so it has no threads when it forks.
+DESCRIPTOR is its end of a Unix socket. It imports the engine where workers will be asked for, and otherwise nothing.
+Each message is one byte, which says what is to be forked, with one file descriptor: its end of a connection of its own.
+When the other end of the socket is closed, or its process dies, the host kills what it has forked and ends. It runs
+nothing itself, so it has no threads when it forks.
 
 A branch is a fork of a host that is a host in turn: with the engine it has what else it imports while nobody asks. Its
 priority is the usual one: the end of a sweep waits for it, and what it does not do while packs train it does then.

@@ -14,7 +14,6 @@ import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
-from functools import cache
 from typing import Any, ClassVar, Final, Self, dataclass_transform
 
 from trainers.config import registry
@@ -114,10 +113,12 @@ class Settings:
         return plain
 
 
-@cache
 def settings_fields(cls: type) -> tuple[Field[Any], ...]:
     """The fields of a settings class that were declared with `setting`."""
-    return tuple(item for item in fields(cls) if "bounds" in item.metadata)
+    found: tuple[Field[Any], ...] = _once(
+        cls, "_settings", lambda: tuple(item for item in fields(cls) if "bounds" in item.metadata)
+    )
+    return found
 
 
 def revision_of(cls: type[Settings]) -> int:
@@ -126,11 +127,12 @@ def revision_of(cls: type[Settings]) -> int:
     return 1 + sum(revised)
 
 
-@cache
 def absent_value(cls: type, item: Field[Any]) -> Any:
     """The `absent` value of a field in its declared type, or NOTHING."""
     absent = item.metadata["absent"]
-    return absent if absent is NOTHING or item.metadata["kind"] else _converted(_hints(cls)[item.name], absent)
+    if absent is NOTHING or item.metadata["kind"]:
+        return absent
+    return _once(cls, f"_absent_{item.name}", lambda: _converted(_hints(cls)[item.name], absent))
 
 
 def plain_value(value: Any) -> Any:
@@ -180,9 +182,14 @@ def allowed_values(cls: type, item: Field[Any]) -> str:
 
 
 def _hints(cls: type) -> dict[str, Any]:
-    if "_resolved_hints" not in cls.__dict__:
-        cls._resolved_hints = typing.get_type_hints(cls)  # type: ignore[attr-defined]
-    return cls._resolved_hints  # type: ignore[attr-defined, no-any-return]
+    return _once(cls, "_resolved_hints", lambda: typing.get_type_hints(cls))  # type: ignore[no-any-return]
+
+
+def _once(cls: type, name: str, make: Callable[[], Any]) -> Any:
+    """What `make` gives, kept in the class under a name: thousands of configurations ask for it."""
+    if name not in cls.__dict__:
+        setattr(cls, name, make())
+    return cls.__dict__[name]
 
 
 def _checked(item: Field[Any], hint: Any, value: Any) -> tuple[Any, list[Problem]]:
