@@ -24,7 +24,7 @@ from orchestrator.ending import (
 )
 from orchestrator.errors import DamagedLedger, LedgerError, SpecChanged, SweepExists
 from orchestrator.plan import search
-from orchestrator.plan.configurations import warnings_for
+from orchestrator.plan.configurations import Configuration, warnings_for
 from orchestrator.plan.own_code import import_for
 from orchestrator.plan.packs import packing
 from orchestrator.plan.recorded import member_of, refuse_corrected, refuse_without_data
@@ -84,7 +84,7 @@ def run_sweep(spec: SweepSpec, storage: Path, console: Console, origin: Mapping[
         found.archive.keep(folder)
         say(console, f"sweep {spec.name} in {folder.resolve()}")
         examples = (one.member(spec.seeds[0]) for one in configurations)
-        return _drive(spec, ledger, SweepState.load(folder), console, examples)
+        return _drive(spec, ledger, SweepState.load(folder), console, examples, configurations)
 
 
 def resume_sweep(
@@ -174,9 +174,17 @@ def _reopen(ledger: Ledger, state: SweepState, console: Console) -> None:
 
 
 def _drive(
-    spec: SweepSpec, ledger: Ledger, state: SweepState, console: Console, examples: Iterator[MemberConfig]
+    spec: SweepSpec,
+    ledger: Ledger,
+    state: SweepState,
+    console: Console,
+    examples: Iterator[MemberConfig],
+    built: Sequence[Configuration] = (),
 ) -> Outcome:
-    """From a ledger to the end of its sweep, or to the signal that interrupts it; its members are like `examples`."""
+    """From a ledger to the end of its sweep, or to the signal that interrupts it; its members are like `examples`.
+
+    `built` are its first configurations, where they were just built.
+    """
     progress, meter = Progress(console, spec.name), Meter(state)
     with Interrupts() as interrupts, ExitStack() as opens:
         publishing, closing = SweepPublishing(spec, ledger.folder, publish_with(spec, ledger.folder)), None
@@ -189,7 +197,7 @@ def _drive(
         try:
             if not is_finished(spec, state):
                 name, _ = chosen(spec, examples)
-                host = opens.enter_context(hosted()) if name != "inline" else None
+                host = opens.enter_context(hosted(engine=name == "local")) if name != "inline" else None
                 if host is not None:
                     closing = opens.enter_context(closing_for(host, spec, ledger.folder))
                     publishing = SweepPublishing(spec, ledger.folder, publish_with(spec, ledger.folder, closing))
@@ -202,6 +210,7 @@ def _drive(
                         ledger,
                         state,
                         pack=packing(spec, cluster),
+                        built=built,
                         held=interrupts.held,
                         seen=publishing.seen,
                         say=progress.say,

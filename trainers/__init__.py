@@ -8,27 +8,32 @@ generation (MKL_CBWR): without it a member's products differ in the last bit wit
 """
 
 import os
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 os.environ.setdefault("MKL_CBWR", "AVX2,STRICT")
 
 import numpy  # noqa: F401  # before torch, which imports it too and swallows a Ctrl-C of that moment
 
-from trainers.batch import Batch
-from trainers.config.member import MemberConfig
-from trainers.config.registry import register
-from trainers.config.settings import setting
-from trainers.decoding import Decoding
-from trainers.files.checkpoint import Checkpoints
-from trainers.models.model import Model
-from trainers.models.vmapped import Vmapped
-from trainers.parameters import Parameter
-from trainers.positions.context import Context, Pass, Scores
-from trainers.positions.position import Position, Sizes
-from trainers.random import Stream
-from trainers.results import Curve, Evaluation, MemberResult, Progress, Reporter
-from trainers.tasks.metrics import steps_to
-from trainers.tasks.task import Distribution, EvaluationBatch, Task
-from trainers.train import train
+if TYPE_CHECKING:
+    from trainers.batch import Batch
+    from trainers.config.member import MemberConfig
+    from trainers.config.registry import register
+    from trainers.config.settings import setting
+    from trainers.decoding import Decoding
+    from trainers.files.checkpoint import Checkpoints
+    from trainers.models.model import Model
+    from trainers.models.vmapped import Vmapped
+    from trainers.parameters import Parameter
+    from trainers.positions.context import Context, Pass, Scores
+    from trainers.positions.position import Position, Sizes
+    from trainers.random import Stream
+    from trainers.results import Curve, Evaluation, MemberResult, Progress, Reporter
+    from trainers.tasks.metrics import steps_to
+    from trainers.tasks.task import Distribution, EvaluationBatch, Task
+    from trainers.train import train
 
 __all__ = [
     "Batch",
@@ -57,3 +62,53 @@ __all__ = [
     "steps_to",
     "train",
 ]
+
+_HOMES = {
+    "Batch": "trainers.batch",
+    "MemberConfig": "trainers.config.member",
+    "register": "trainers.config.registry",
+    "setting": "trainers.config.settings",
+    "Decoding": "trainers.decoding",
+    "Checkpoints": "trainers.files.checkpoint",
+    "Model": "trainers.models.model",
+    "Vmapped": "trainers.models.vmapped",
+    "Parameter": "trainers.parameters",
+    "Context": "trainers.positions.context",
+    "Pass": "trainers.positions.context",
+    "Scores": "trainers.positions.context",
+    "Position": "trainers.positions.position",
+    "Sizes": "trainers.positions.position",
+    "Stream": "trainers.random",
+    "Curve": "trainers.results",
+    "Evaluation": "trainers.results",
+    "MemberResult": "trainers.results",
+    "Progress": "trainers.results",
+    "Reporter": "trainers.results",
+    "steps_to": "trainers.tasks.metrics",
+    "Distribution": "trainers.tasks.task",
+    "EvaluationBatch": "trainers.tasks.task",
+    "Task": "trainers.tasks.task",
+    "train": "trainers.train",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """A name of `__all__`, imported when it is first asked for: reading what was trained needs no torch."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+class _Package(ModuleType):
+    """This package, whose `train` is the function, also where the module of that name has been imported."""
+
+    @property
+    def train(self) -> Any:
+        return __getattr__("train")
+
+    @train.setter
+    def train(self, module: ModuleType) -> None:
+        """What importing a module does to its package."""
+
+
+sys.modules[__name__].__class__ = _Package

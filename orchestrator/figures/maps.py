@@ -4,7 +4,7 @@ import hashlib
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -18,12 +18,14 @@ from orchestrator.figures import drawing
 from orchestrator.figures.drawing import PALETTE, printable
 from orchestrator.record.labels import find_configuration
 from orchestrator.record.state import SweepState
-from orchestrator.results.attention_maps import MemberAttention
 from orchestrator.results.maps import MemberMaps, maps_of
 from orchestrator.results.summarise import summary
 from orchestrator.results.summary import Row, Summary
 from orchestrator.wording import label
 from trainers.maps import Map
+
+if TYPE_CHECKING:
+    from orchestrator.results.attention_maps import MemberAttention  # brings torch
 
 FIGURES = "figures"
 FIRST = 8  # configurations by rank that are drawn unasked
@@ -69,12 +71,12 @@ def draw_maps(folder: Path, configurations: Sequence[str]) -> list[str]:
     return lines
 
 
-def attention_path(folder: Path, found: MemberAttention) -> Path:
+def attention_path(folder: Path, found: "MemberAttention") -> Path:
     """Where the sweep in `folder` has the figure of what one input attends to."""
     return folder / FIGURES / f"attention-{drawing.file_name(found.name)}.png"
 
 
-def draw_attention(found: MemberAttention, path: Path) -> Path:
+def draw_attention(found: "MemberAttention", path: Path) -> Path:
     """Draw what one input attends to, a panel for every head. Raises UserError for a path that cannot be written."""
     try:
         return map_figure(found.maps, path)

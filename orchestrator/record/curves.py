@@ -10,11 +10,10 @@ import hashlib
 import io
 from collections.abc import Callable, Container, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -23,13 +22,16 @@ from orchestrator.record.measured import measured_lengths
 from orchestrator.record.parts import PackState
 from orchestrator.record.state import SweepState
 
+if TYPE_CHECKING:
+    import pandas as pd  # slow to import, and a driver writes the curves of its packs without it
+
 CURVES_FOLDER = "curves"
 CURVES_FILE = "curves.parquet"
 COLUMNS = ("config_id", "seed", "average", "metric", "length", "step", "value")
 _NAMES = ("config_id", "average", "metric")
 _ROWS_AT_ONCE = 500_000  # so many are read before `keep` is asked, at most one pack more
 
-Keep = Callable[[pd.DataFrame], npt.NDArray[np.bool_]]
+Keep = Callable[["pd.DataFrame"], npt.NDArray[np.bool_]]
 """A function that says which rows of a table of curves to keep; it is called with whole packs."""
 
 
@@ -61,10 +63,10 @@ def write_part(
     shape = (len(members), len(evaluation.averages), len(evaluation.metrics), len(evaluation.lengths))
     if values.shape != shape:
         raise ValueError(f"pack {pack_id} reported curves of shape {values.shape}, expected {shape}")
-    frame = _frame(
+    table = _table(
         members, evaluation.averages, evaluation.metrics, evaluation.lengths, evaluation.step, values.reshape(-1)
     )
-    content = _parquet(frame)
+    content = _parquet(table)
     sha256 = hashlib.sha256(content).hexdigest()
     relative = f"{CURVES_FOLDER}/{pack_id}-{evaluation.step:08d}-{sha256[:12]}.parquet"
     _write(Path(folder) / relative, content)
@@ -77,7 +79,7 @@ def write_curves(state: SweepState) -> Path:
     Two sweeps with the same curves give the same bytes, whatever order their packs ran in.
     """
     path = state.folder / CURVES_FILE
-    _write(path, _parquet(read_curves(state)))
+    _write(path, _parquet(pa.Table.from_pandas(read_curves(state), _schema(), preserve_index=False)))
     return path
 
 
@@ -115,7 +117,7 @@ def read_curves(
             waiting, rows = [], 0
     tables += _kept(waiting, keep)
     if not tables:
-        return _frame([], (), (), (), 0, np.zeros(0, dtype=np.float32))
+        tables = [_schema().empty_table()]
     frame: pd.DataFrame = pa.concat_tables(tables).unify_dictionaries().to_pandas()
     there = set(frame["config_id"].cat.categories)
     frame["config_id"] = frame["config_id"].cat.set_categories([name for name in order if name in there])
@@ -158,20 +160,18 @@ def _lost(state: SweepState, pack: PackState) -> Any:
             table = _read_part(state.folder, fields["file"], fields["sha256"])
             names = [tuple(table.column(name).unique().to_pylist()) for name in ("average", "metric", "length")]
             values = np.full(len(pack.members) * len(names[0]) * len(names[1]) * len(names[2]), np.nan, np.float32)
-            return pa.Table.from_pandas(
-                _frame(pack.members, names[0], names[1], names[2], pack.steps, values), _schema(), preserve_index=False
-            )
+            return _table(pack.members, names[0], names[1], names[2], pack.steps, values)
     return _schema().empty_table()
 
 
-def _frame(
+def _table(
     members: Sequence[tuple[str, int]],
     averages: Sequence[str],
     metrics: Sequence[str],
     lengths: Sequence[int],
     step: int,
     values: npt.NDArray[np.float32],
-) -> pd.DataFrame:
+) -> Any:
     """Return tidy rows in the order of values (members, averages, metrics, lengths) laid out flat."""
     configurations = list(dict.fromkeys(name for name, _ in members))
     place = {name: index for index, name in enumerate(configurations)}
@@ -179,17 +179,32 @@ def _frame(
     index_M, index_A, index_K, index_L = (index.reshape(-1) for index in np.indices((M, A, K, L), dtype=np.int32))
     config_M = np.array([place[name] for name, _ in members], dtype=np.int32)
     seed_M = np.array([seed for _, seed in members], dtype=np.int64)
-    return pd.DataFrame(
-        {
-            "config_id": pd.Categorical.from_codes(config_M[index_M], categories=pd.Index(configurations, dtype="str")),
-            "seed": seed_M[index_M],
-            "average": pd.Categorical.from_codes(index_A, categories=pd.Index(list(averages), dtype="str")),
-            "metric": pd.Categorical.from_codes(index_K, categories=pd.Index(list(metrics), dtype="str")),
-            "length": np.array(lengths, dtype=np.int64)[index_L],
-            "step": np.full(len(values), step, dtype=np.int64),
-            "value": values,
-        }
-    )
+    columns = [
+        _named(config_M[index_M], configurations),
+        _plain(pa.int64(), seed_M[index_M]),
+        _named(index_A, averages),
+        _named(index_K, metrics),
+        _plain(pa.int64(), np.array(lengths, dtype=np.int64)[index_L]),
+        _plain(pa.int64(), np.full(len(values), step, dtype=np.int64)),
+        _plain(pa.float32(), values),
+    ]
+    return pa.Table.from_arrays(columns, schema=_schema())
+
+
+def _plain(kind: Any, values: npt.NDArray[Any]) -> Any:
+    """Return the values as Arrow has them, NaN as null; without pa.array, which imports pandas."""
+    there, bits = ~np.isnan(values), None
+    if not there.all():
+        bits = pa.py_buffer(np.packbits(there, bitorder="little"))
+    return pa.Array.from_buffers(kind, len(values), [bits, pa.py_buffer(np.ascontiguousarray(values))])
+
+
+def _named(codes: npt.NDArray[np.int32], names: Sequence[str]) -> Any:
+    """Return the names that the codes stand for."""
+    texts = [name.encode() for name in names]
+    ends = pa.py_buffer(np.cumsum([0, *map(len, texts)], dtype=np.int32))
+    dictionary = pa.Array.from_buffers(pa.string(), len(texts), [None, ends, pa.py_buffer(b"".join(texts))])
+    return pa.DictionaryArray.from_arrays(_plain(pa.int32(), codes), dictionary)
 
 
 def _schema() -> Any:
@@ -198,8 +213,8 @@ def _schema() -> Any:
     return pa.schema([(column, kinds.get(column, pa.int64())) for column in COLUMNS])
 
 
-def _parquet(frame: pd.DataFrame) -> bytes:
-    table = pa.Table.from_pandas(frame, _schema(), preserve_index=False).replace_schema_metadata(None)
+def _parquet(table: Any) -> bytes:
+    table = table.replace_schema_metadata(None)
     sink = io.BytesIO()
     encoded = [column for column in COLUMNS if column != "value"]
     pq.write_table(table, sink, compression="zstd", use_dictionary=encoded, store_schema=True)

@@ -6,7 +6,7 @@ evaluation is recorded, and that record names the files and their checksums.
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orchestrator.errors import DamagedWeights, UserError
 from orchestrator.plan.recorded import member_of
@@ -16,10 +16,12 @@ from orchestrator.record.parts import ConfigurationState, PackState
 from orchestrator.record.state import WEIGHTS_FOLDER, SweepState
 from orchestrator.wording import label
 from trainers.config.member import MemberConfig
-from trainers.cost import Cost
 from trainers.errors import WeightsError
 from trainers.files.weights import Array, StoredWeights, averages_kept, member_prefix
 from trainers.results import WeightsFile
+
+if TYPE_CHECKING:
+    from trainers.cost import Cost  # brings torch
 
 
 class Kept(NamedTuple):
@@ -92,7 +94,7 @@ def discard_unnamed(state: SweepState, pack_id: str) -> None:
             path.unlink(missing_ok=True)
 
 
-def bytes_per_member(member: MemberConfig, cost: Cost) -> int:
+def bytes_per_member(member: MemberConfig, cost: "Cost") -> int:
     """How large the file of a member like this is, its header apart."""
     width = 8 if member.optimization.dtype == "float64" else 4
     return cost.parameters * width * len(averages_kept(member))

@@ -11,9 +11,13 @@ selection lengths, training that goes on can still matter beyond them.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 LAST, BEST = "last", "best"
 Mask = npt.NDArray[np.bool_]
@@ -63,6 +67,8 @@ def at_steps(curves: pd.DataFrame, steps: pd.DataFrame) -> Mask:
 
 def _members(rows: pd.DataFrame) -> tuple[npt.NDArray[np.int64], list[tuple[str, int]]]:
     """Return the number of each row's member, and the members (config_id, seed) by that number."""
+    import pandas as pd
+
     name, names = pd.factorize(rows["config_id"])
     seed, seeds = pd.factorize(rows["seed"])
     pair, pairs = pd.factorize(name * max(1, len(seeds)) + seed)

@@ -9,11 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 from pydantic import ValidationError
 
 from orchestrator.errors import LedgerError
@@ -22,6 +21,9 @@ from orchestrator.results.evaluation_choice import chosen_steps
 from orchestrator.statistics.failed_seeds import over_seeds, score_over_seeds
 from orchestrator.statistics.quartiles import Floats, Quartiles
 from search_spaces import Objective
+
+if TYPE_CHECKING:
+    import pandas as pd  # slow to import, and a driver scores what its workers report without it
 
 
 def recorded_objective(spec: Mapping[str, Any]) -> Objective:
@@ -77,13 +79,15 @@ def judged_values(curves: pd.DataFrame, objective: Objective) -> pd.DataFrame:
     missing = sorted(set(objective.lengths) - set(rows["length"].unique().tolist()))
     if missing and len(rows):
         raise KeyError(f"the curves hold no length {', '.join(map(str, missing))}")
+    import pandas as pd
+
     keys = ["config_id", "seed", "step"]
     rows = rows.astype({"config_id": "str"})
     evaluations = pd.MultiIndex.from_frame(rows[keys].drop_duplicates())  # in the order of the curves
     table = rows[rows["length"].isin(objective.lengths)].pivot(index=keys, columns="length", values="value")
     table = table.reindex(index=evaluations, columns=sorted(objective.lengths))
     values = table.index.to_frame(index=False).astype({"config_id": "str", "seed": np.int64, "step": np.int64})
-    return values.assign(value=_reduce(table.to_numpy(dtype=np.float64), objective.reduce))
+    return values.assign(value=reduced_rows(table.to_numpy(dtype=np.float64), objective.reduce))
 
 
 def choose(curves: pd.DataFrame, objective: Objective) -> pd.DataFrame:
@@ -106,6 +110,8 @@ def score_members(
     scores = choose(curves, objective).drop(columns="step").rename(columns={"value": "score"})
     if seeds is None:
         return scores
+    import pandas as pd
+
     planned = pd.DataFrame(
         [(name, seed) for name, of_it in seeds.items() for seed in of_it], columns=["config_id", "seed"]
     ).astype({"config_id": "str", "seed": np.int64})
@@ -168,10 +174,10 @@ def area_beyond(lengths: Sequence[int], median_values: Sequence[float], used: It
 
 def reduced(values: Floats, how: str) -> float:
     """Return one seed's values, lengths ascending, as one number: their "mean", "max" or "last"; NaN if one is NaN."""
-    return float(_reduce(values[None], how)[0])
+    return float(reduced_rows(values[None], how)[0])
 
 
-def _reduce(values_ML: Floats, how: str) -> Floats:
+def reduced_rows(values_ML: Floats, how: str) -> Floats:
     """Return one number per row of (members, lengths ascending), NaN where any of its values is NaN."""
     if not values_ML.size:
         return np.full(len(values_ML), np.nan)

@@ -14,7 +14,6 @@ from typing import Any
 from orchestrator.plan.own_code import OwnCodeError
 from trainers.config.recorded import corrections, recorded_member
 from trainers.errors import ConfigError
-from trainers.models.model import Model
 
 DATA, INPUTS, WEIGHTS = "training data", "test inputs", "initial weights"
 
@@ -97,6 +96,8 @@ def _same_parameters(first: Recorded, second: Recorded, import_code: Callable[[]
         members = [recorded_member(one.resolved, 0) for one in (first, second)]
     except (ConfigError, OwnCodeError):
         return None
+    from trainers.models.model import Model  # brings torch, which most reports do without
+
     if any(type(member.model).initial is not Model.initial for member in members):
         return None
     one, other = (tuple(member.model.parameters(member.task)) for member in members)

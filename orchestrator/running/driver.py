@@ -5,7 +5,7 @@ that was created a moment ago or of one that was killed.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -45,9 +45,10 @@ class Running:
 class SweepDriver:
     """What `orchestrator.running.protocol.Driver` asks for, over a ledger and the state replayed from it.
 
-    `pack` cuts configurations into packs, leaving out the members it is given; `held` keeps signals away while a
-    record is written; `seen` is called with every record, `say` with every sentence for the user, `tick` ten times a
-    second.
+    `pack` cuts configurations into packs, leaving out the members it is given; `built` are those of the first
+    generation where `spec` has just been held against today's code, which spares building them again; `held` keeps
+    signals away while a record is written; `seen` is called with every record, `say` with every sentence for the user,
+    `tick` ten times a second.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class SweepDriver:
         state: SweepState,
         *,
         pack: Packing,
+        built: Iterable[Configuration] = (),
         held: Callable[[], AbstractContextManager[None]] = nullcontext,
         seen: Callable[[Record], None] = lambda record: None,
         say: Callable[[str], None] = lambda text: None,
@@ -72,6 +74,7 @@ class SweepDriver:
         self._scores = Scores(spec.objective, state)
         self._as_then: SweepSpec | None = None  # with the defaults that the ledger's configurations were built with
         self._names: dict[str, str] = {}  # the config_id in the ledger, by the one that today's code gives
+        self._built = {one.number: one for one in built}  # until they are planned
         self._take_up()
 
     # What the scheduler asks ------------------------------------------------------------------------------------------
@@ -200,17 +203,8 @@ class SweepDriver:
 
     def _plan(self, numbers: range) -> None:
         """Draw, build and pack one generation. What a killed driver had already recorded of it is not repeated."""
-        told = []
-        for number in range(numbers.start):
-            earlier = self.state.configurations[self.state.draws[number].config_id]
-            told.append(search.Told(values=self.state.draws[number].values, score=earlier.score))
-        draws = search.draw(self.spec, numbers, told)
-        new = [(draw.number, draw.values) for draw in draws if draw.number not in self.state.draws]
-        if self._as_then is None:
-            recorded = [as_configuration(found) for found in self.state.configurations.values()]
-            self._as_then, self._names = as_then(self.spec, recorded), names_today(recorded)
-            refuse_changed(self._as_then, recorded, f"{self.state.folder} cannot draw more configurations")
-        for configuration in configure(self._as_then, new, self._names):
+        new, self._built = self._new(numbers), {}
+        for configuration in new:
             self._names.setdefault(configuration.config_id, configuration.config_id)
             self.record(
                 "configuration",
@@ -221,13 +215,32 @@ class SweepDriver:
                 duplicate_of=configuration.duplicate_of,
                 **measured_fields(configuration.member(self.spec.seeds[0]), self.state.measured),
             )
-        self._plan_packs({self.state.draws[number].config_id for number in numbers}, queue=True)
+        names = {self.state.draws[number].config_id for number in numbers}
+        self._plan_packs(names, queue=True, built={one.config_id: one for one in new if one.duplicate_of is None})
 
-    def _plan_packs(self, names: set[str], queue: bool) -> None:
-        """Record packs for every member of these configurations that is in none."""
+    def _new(self, numbers: range) -> list[Configuration]:
+        """The configurations of a generation that are not recorded."""
+        if not self.state.draws and self._built.keys() == set(numbers):
+            self._as_then = self.spec
+            return [self._built[number] for number in numbers]
+        told = []
+        for number in range(numbers.start):
+            earlier = self.state.configurations[self.state.draws[number].config_id]
+            told.append(search.Told(values=self.state.draws[number].values, score=earlier.score))
+        draws = search.draw(self.spec, numbers, told)
+        new = [(draw.number, draw.values) for draw in draws if draw.number not in self.state.draws]
+        if self._as_then is None:
+            recorded = [as_configuration(found) for found in self.state.configurations.values()]
+            self._as_then, self._names = as_then(self.spec, recorded), names_today(recorded)
+            refuse_changed(self._as_then, recorded, f"{self.state.folder} cannot draw more configurations")
+        return configure(self._as_then, new, self._names)
+
+    def _plan_packs(self, names: set[str], queue: bool, built: Mapping[str, Configuration] | None = None) -> None:
+        """Record packs for every member of these configurations that is in none; `built` spares building them."""
         chosen = [self.state.configurations[name] for name in self.state.configurations if name in names]
         placed = {(found.config_id, seed) for found in chosen for seed in found.members}
-        waiting = [as_configuration(found) for found in chosen if len(found.members) < len(self.spec.seeds)]
+        unpacked = [found for found in chosen if len(found.members) < len(self.spec.seeds)]
+        waiting = [(built or {}).get(found.config_id) or as_configuration(found) for found in unpacked]
         for pack in self._pack(waiting, placed):
             self.record(
                 "pack",

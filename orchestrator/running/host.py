@@ -11,6 +11,7 @@ from multiprocessing.connection import Connection
 
 from search_spaces import Resources, SweepSpec
 
+WITH_ENGINE = "engine"  # what a host is told that forks workers
 WORKER, BRANCH, BRANCH_WITH_TRACKING, CLOSING, CLOSING_LATER = b"w", b"b", b"t", b"c", b"l"  # see `worker_host`
 
 
@@ -37,18 +38,20 @@ class Forks:
 
 
 class Host:
-    """A process that imports the engine and forks workers (`worker_host`). It begins at once and needs no waiting for.
+    """A process that imports the `engine` and forks workers (`worker_host`), or without the engine only branches.
 
-    It ends, and its workers with it, when this process closes it or dies.
+    It begins at once and needs no waiting for. It ends, and its workers with it, when this process closes it or dies.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, engine: bool = True) -> None:
+        self._engine = engine
         self._begin()
         self._branches: dict[bytes, Forks] = {}
 
     def _begin(self) -> None:
         control, theirs = socket.socketpair()
         command = [sys.executable, "-m", "orchestrator.running.worker_host", str(theirs.fileno())]
+        command += [WITH_ENGINE] if self._engine else []
         # A session of its own: Ctrl-C is for the driver, which then ends the host.
         self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()], start_new_session=True)
         theirs.close()
@@ -88,7 +91,7 @@ _begun: list[Host] = []
 def begin_for(spec: SweepSpec) -> None:
     """Begin a host for the next `hosted` block: it imports while the command does."""
     if spec.resources.scheduler != "inline":
-        _begun.append(Host())
+        _begun.append(Host(engine=spec.resources.scheduler != "ray"))
         _begun[-1].expect(closing_role(spec))
         atexit.register(end_unused)  # of a command that is refused
 
@@ -110,9 +113,9 @@ def end_unused() -> None:
 
 
 @contextmanager
-def hosted() -> Iterator[Host]:
-    """A host that ends with the block, the one that was begun if there is one."""
-    host = _begun.pop() if _begun else Host()
+def hosted(*, engine: bool) -> Iterator[Host]:
+    """A host that ends with the block, the one that was begun if there is one; `engine`: workers are asked of it."""
+    host = _begun.pop() if _begun else Host(engine=engine)
     try:
         yield host
     finally:

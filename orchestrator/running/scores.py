@@ -1,16 +1,16 @@
 """Scores while a sweep runs: of members once their pack has its last evaluation, of configurations from theirs."""
 
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
-from orchestrator.record.curves import COLUMNS, read_curves
+from orchestrator.record.curves import read_curves
 from orchestrator.record.parts import ConfigurationState
 from orchestrator.record.state import SweepState
 from orchestrator.results.evaluation_choice import LAST
-from orchestrator.results.objective import is_judged, score_configuration, score_members
+from orchestrator.results.objective import is_judged, reduced_rows, score_configuration, score_members
 from search_spaces import Objective
 from trainers.results import Evaluation
 
@@ -25,7 +25,7 @@ class Scores:
     def take_final(self, pack_id: str, final: Evaluation) -> None:
         """Score the members of a pack whose last evaluation has just been recorded."""
         if self._objective.evaluation == LAST:
-            self._take(self._rows(pack_id, final))  # nothing has to be read for it
+            self._take(self._of_final(pack_id, final))  # nothing has to be read for it
         else:
             self.take_recorded({pack_id})
 
@@ -33,7 +33,8 @@ class Scores:
         """Score the members of packs that have their last evaluation, from the curves in the ledger."""
         only_last = self._objective.evaluation == LAST
         keep = partial(is_judged, objective=self._objective)
-        self._take(read_curves(self._state, only_last, packs=packs, keep=keep))
+        if packs and len(curves := read_curves(self._state, only_last, packs=packs, keep=keep)):
+            self._take(score_members(curves, self._objective).itertuples(index=False, name=None))
 
     def of(self, configuration: ConfigurationState) -> dict[str, Any]:
         """The fields of the score record of a configuration; a member that never got so far counts as failed."""
@@ -50,20 +51,16 @@ class Scores:
             "seeds_failed": scored.seeds_failed,
         }
 
-    def _take(self, curves: pd.DataFrame) -> None:
-        if len(curves):
-            for name, seed, score in score_members(curves, self._objective).itertuples(index=False):
-                self._members.setdefault(name, {})[int(seed)] = float(score)
+    def _take(self, scores: Iterable[tuple[str, int, float]]) -> None:
+        for name, seed, score in scores:
+            self._members.setdefault(name, {})[int(seed)] = float(score)
 
-    def _rows(self, pack_id: str, evaluation: Evaluation) -> pd.DataFrame:
-        """The rows of one evaluation that the objective reads, in the columns of curves.parquet."""
+    def _of_final(self, pack_id: str, final: Evaluation) -> Iterable[tuple[str, int, float]]:
+        """(config_id, seed, score) of every member, as `score_members` has them of the same curves."""
         objective = self._objective
-        a, k = evaluation.averages.index(objective.average), evaluation.metrics.index(objective.metric)
-        rows = [
-            (name, seed, objective.average, objective.metric, length, evaluation.step, value)
-            for (name, seed), values in zip(
-                self._state.packs[pack_id].members, evaluation.values_MAKL[:, a, k], strict=True
-            )
-            for length, value in zip(evaluation.lengths, values, strict=True)
-        ]
-        return pd.DataFrame(rows, columns=list(COLUMNS))
+        a, k = final.averages.index(objective.average), final.metrics.index(objective.metric)
+        places = [final.lengths.index(length) for length in sorted(objective.lengths)]
+        values_ML = final.values_MAKL[:, a, k][:, places].astype(np.float64, order="C")
+        scores = reduced_rows(values_ML, objective.reduce).tolist()
+        members = self._state.packs[pack_id].members
+        return [(name, seed, score) for (name, seed), score in zip(members, scores, strict=True)]

@@ -1,10 +1,11 @@
 """The host of local workers: a process that imports the engine once and forks a worker whenever it is asked for one.
 
-    python -m orchestrator.running.worker_host DESCRIPTOR
+    python -m orchestrator.running.worker_host DESCRIPTOR [engine]
 
-DESCRIPTOR is its end of a Unix socket. Each message is one byte, which says what is to be forked, with one file
-descriptor: its end of a connection of its own. When the other end of the socket is closed, or its process dies, the
-host kills what it has forked and ends. It runs nothing itself, so it has no threads when it forks.
+DESCRIPTOR is its end of a Unix socket. It imports the engine where workers will be asked for, and otherwise nothing.
+Each message is one byte, which says what is to be forked, with one file descriptor: its end of a connection of its own.
+When the other end of the socket is closed, or its process dies, the host kills what it has forked and ends. It runs
+nothing itself, so it has no threads when it forks.
 
 A branch is a fork of a host that is a host in turn: with the engine it has what else it imports while nobody asks. Its
 priority is the usual one: the end of a sweep waits for it, and what it does not do while packs train it does then.
@@ -108,12 +109,13 @@ def _lives(child: int) -> bool:
 
 
 def main() -> None:
-    """Be a host, with the engine."""
+    """Be a host, with the engine where it is asked for."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # what ends a sweep is up to its driver
-    for module in ENGINE:
-        load(module)
-    import_module("orchestrator.running.trainable").use_inductor_cache()
-    import_module("orchestrator.running.environment").engine_files()  # of what is imported: forks may come much later
+    if host.WITH_ENGINE in sys.argv[2:]:
+        for module in ENGINE:
+            load(module)
+        import_module("orchestrator.running.trainable").use_inductor_cache()
+        import_module("orchestrator.running.environment").engine_files()  # of what is imported: forks may come later
     serve(socket.socket(fileno=int(sys.argv[1])))
     os._exit(0)  # nothing is left to be put in order
 

@@ -176,7 +176,10 @@ def groups_of(values: Sequence[Any], score: Floats) -> dict[str, Floats]:
     first = dict(zip(labels, values, strict=True))
     numbers = sorted((label for label in first if is_numeric([first[label]])), key=lambda label: float(first[label]))
     order = [*numbers, *sorted(first.keys() - set(numbers))]
-    return {label: score[[other == label for other in labels]] for label in order}
+    places: dict[str, list[int]] = {label: [] for label in order}
+    for place, label in enumerate(labels):
+        places[label].append(place)
+    return {label: score[places[label]] for label in order}
 
 
 def hyperparameters(values_by_config: Values) -> list[str]:

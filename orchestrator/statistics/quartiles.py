@@ -27,8 +27,8 @@ def quartiles(values: Floats, worst: float = math.inf) -> Quartiles:
     The usual linear interpolation, `numpy.quantile` to the bit on finite values. Between a finite and an infinite
     value lies the infinite one, between two opposite infinities the `worst` one, so that NaN never appears.
     """
-    ordered, count = np.sort(values)[None], np.array([len(values)])
-    return Quartiles(*(float(one[0]) for one in quartiles_of_rows(ordered, count, np.array([worst]))))
+    ordered: list[float] = np.sort(values).tolist()
+    return Quartiles(*(_quantile_of_one(ordered, fraction, worst) for fraction in FRACTIONS))
 
 
 def middle(values: Sequence[float]) -> float:
@@ -38,6 +38,23 @@ def middle(values: Sequence[float]) -> float:
     if low == high or math.isinf(high):
         return high
     return low if math.isinf(low) else (low + high) / 2
+
+
+def _quantile_of_one(ordered: Sequence[float], fraction: float, worst: float) -> float:
+    """Return what `_quantile` gives for one row, of a few values at a twentieth of the time."""
+    place = fraction * (len(ordered) - 1)
+    low, high = ordered[math.floor(place)], ordered[math.ceil(place)]
+    weight = place - math.floor(place)
+    if low == high or weight == 0:
+        return low
+    if math.isinf(low):
+        return (-math.inf if worst < 0 else math.inf) if math.isinf(high) else low
+    if math.isinf(high):
+        return high
+    if fraction == 0.5:
+        return (low + high) / 2
+    step = high - low
+    return low + step * weight if weight < 0.5 else high - step * (1 - weight)
 
 
 def quartiles_of_rows(

@@ -71,8 +71,9 @@ class SweepPublishing:
 class Publisher:
     """Publishes one sweep from a background thread; never raises into the sweep.
 
-    `notify` after each finished configuration; passes follow each other at a distance, since each reads the whole
-    ledger. `close` makes one last pass with figures and report, after the ledger has its `end` record.
+    `notify` after each finished configuration; passes follow each other, and the first score, at a distance, since each
+    reads the whole ledger: a sweep that ends sooner is published once. `close` makes one last pass with figures and
+    report, after the ledger has its `end` record.
     """
 
     def __init__(self, folder: Path, publish: Publish, *, pause: float = 5.0) -> None:
@@ -101,6 +102,8 @@ class Publisher:
         return late(self.folder, timeout) if self._thread.is_alive() else self.problem
 
     def _run(self) -> None:
+        self._wake.wait()
+        self._closing.wait(self.pause)
         while True:
             self._wake.wait()
             self._wake.clear()

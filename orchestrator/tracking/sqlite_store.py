@@ -1,9 +1,19 @@
 """The SQLite store of a storage folder: where it lies, where its artifacts lie, and how it is begun."""
 
+import hashlib
+import logging
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
+import mlflow
 from filelock import FileLock
 from mlflow.tracking import MlflowClient
+
+from trainers.cache_folder import cache_folder
+from trainers.files.atomic_file import write_whole
+
+_log = logging.getLogger(__name__)
 
 
 def default_uri(storage: Path) -> str:
@@ -22,10 +32,47 @@ def artifact_folder(storage: Path) -> Path:
 
 
 def initialise(uri: str) -> None:
-    """Create the schema of a SQLite store, one process at a time: two at once crash in MLflow's migration."""
+    """Create the schema of a SQLite store, one process at a time: two at once crash in MLflow's migration.
+
+    MLflow makes it by its whole history of migrations, a second of work. So an empty store is kept for this version of
+    MLflow, and a new one begins as a copy of it.
+    """
     database = sqlite_file(uri)
     if database is None:
         return
     database.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(database.with_name(f".{database.name}.lock"), timeout=120):
+        new = not database.exists()
+        empty = _kept() if new else None
+        if empty is not None:
+            write_whole(database, [empty])
         MlflowClient(uri).search_experiments(max_results=1)
+        if new and empty is None:
+            _keep(database)
+
+
+def _kept() -> bytes | None:
+    """The empty store that is kept for this version of MLflow; None where there is none, or it is not as written."""
+    try:
+        for path in cache_folder("mlflow").glob(f"empty-{mlflow.__version__}-*.db"):
+            content = path.read_bytes()
+            if path.stem.endswith(f"-{hashlib.sha256(content).hexdigest()[:12]}"):
+                return content
+    except OSError:
+        _log.debug("no empty store is kept", exc_info=True)
+    return None
+
+
+def _keep(database: Path) -> None:
+    """Keep a store that has just been made, without its one experiment, which names a folder of this machine."""
+    try:
+        with closing(sqlite3.connect(database)) as made, closing(sqlite3.connect(":memory:")) as copy:
+            made.backup(copy)
+            copy.execute("DELETE FROM experiments")
+            copy.commit()
+            copy.execute("VACUUM")
+            content = copy.serialize()
+        name = f"empty-{mlflow.__version__}-{hashlib.sha256(content).hexdigest()[:12]}.db"
+        write_whole(cache_folder("mlflow") / name, [content])
+    except (OSError, sqlite3.Error):
+        _log.debug("the empty store is not kept", exc_info=True)

@@ -99,9 +99,10 @@ class Settings:
         """Build from plain values. Raises ConfigError naming unknown keys, missing keys and wrong values at once."""
         if "revision" in data and data["revision"] == revision_of(cls) != 1:  # as `to_dict` writes it
             data = {key: value for key, value in data.items() if key != "revision"}
-        if problems := field_problems(cls, data):
-            raise ConfigError(problems)
-        return cls(**data)
+        named = {item.name: item.default is MISSING for item in settings_fields(cls)}
+        if not data.keys() <= named.keys() or any(required and name not in data for name, required in named.items()):
+            raise ConfigError(field_problems(cls, data))
+        return cls(**data)  # looks at each value
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values of every field; first the registered name, and the revision if it is not 1."""
@@ -114,7 +115,10 @@ class Settings:
 
 def settings_fields(cls: type) -> tuple[Field[Any], ...]:
     """The fields of a settings class that were declared with `setting`."""
-    return tuple(item for item in fields(cls) if "bounds" in item.metadata)
+    found: tuple[Field[Any], ...] = _once(
+        cls, "_settings", lambda: tuple(item for item in fields(cls) if "bounds" in item.metadata)
+    )
+    return found
 
 
 def revision_of(cls: type[Settings]) -> int:
@@ -126,7 +130,9 @@ def revision_of(cls: type[Settings]) -> int:
 def absent_value(cls: type, item: Field[Any]) -> Any:
     """The `absent` value of a field in its declared type, or NOTHING."""
     absent = item.metadata["absent"]
-    return absent if absent is NOTHING or item.metadata["kind"] else _converted(_hints(cls)[item.name], absent)
+    if absent is NOTHING or item.metadata["kind"]:
+        return absent
+    return _once(cls, f"_absent_{item.name}", lambda: _converted(_hints(cls)[item.name], absent))
 
 
 def plain_value(value: Any) -> Any:
@@ -176,9 +182,14 @@ def allowed_values(cls: type, item: Field[Any]) -> str:
 
 
 def _hints(cls: type) -> dict[str, Any]:
-    if "_resolved_hints" not in cls.__dict__:
-        cls._resolved_hints = typing.get_type_hints(cls)  # type: ignore[attr-defined]
-    return cls._resolved_hints  # type: ignore[attr-defined, no-any-return]
+    return _once(cls, "_resolved_hints", lambda: typing.get_type_hints(cls))  # type: ignore[no-any-return]
+
+
+def _once(cls: type, name: str, make: Callable[[], Any]) -> Any:
+    """What `make` gives, kept in the class under a name: thousands of configurations ask for it."""
+    if name not in cls.__dict__:
+        setattr(cls, name, make())
+    return cls.__dict__[name]
 
 
 def _checked(item: Field[Any], hint: Any, value: Any) -> tuple[Any, list[Problem]]:

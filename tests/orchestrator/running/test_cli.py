@@ -30,6 +30,24 @@ def test_help_imports_nothing_heavy(lengthwise):
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
+def test_a_driver_imports_what_it_drives_with_and_a_report_what_it_shows(lengthwise, tiny, tmp_path):
+    """What draws, publishes and reads tables is for the process that ends a sweep; what trains is for workers."""
+    assert lengthwise("run", tiny, "--storage", tmp_path).returncode == 0
+    program = (
+        "import sys; sys.argv[0] = 'lengthwise'; from orchestrator import sweep; from orchestrator.cli import main\n"
+    )
+    program += "before = set(sys.modules)\ntry: main()\nexcept SystemExit: pass\n"
+    asked = "[name for name in {} if name in {}], file=sys.stderr)"
+    driving = ("ray", "mlflow", "pandas", "scipy", "matplotlib")
+    report = (
+        program.replace("from orchestrator import sweep; ", "")
+        + f"print({asked.format(('torch', 'ray', 'mlflow'), 'sys.modules')}"
+    )
+    for code in (program + f"print({asked.format(driving, 'before')}", report):
+        words = [sys.executable, "-c", code, "report", str(tmp_path / "tiny")]
+        assert subprocess.run(words, capture_output=True, text=True, check=True).stderr == "[]\n"
+
+
 def test_bad_input_is_one_message_and_nothing_is_written(lengthwise, tiny, tmp_path):
     storage = tmp_path / "storage"
     for verb in ("validate", "plan", "run"):

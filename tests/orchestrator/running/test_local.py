@@ -106,7 +106,7 @@ def test_an_exception_is_tried_once_more_and_told_with_its_place(tmp_path):
         [{"task": {"name": "nothing"}}], [("c", 0)], cpus=1, watchdog_seconds=60, folder=str(tmp_path), pack_id="p1"
     )
     driver = Packs(wrong)
-    with hosted() as ours:
+    with hosted(engine=True) as ours:
         local.run_packs(driver, ours, workers=2, retries=5)
     assert [name for name, *_ in driver.told] == ["started", "retried", "started", "failed"]
     assert "KeyError: 'code'" in driver.told[-1][2] and ".py:" in driver.told[-1][2]
@@ -158,7 +158,7 @@ def test_what_the_driver_raises_leaves_as_it_was_raised(tmp_path):
         def next_pack(self) -> tuple[str, str] | None:
             raise OSError("the disk is full")
 
-    with pytest.raises(OSError, match="the disk is full"), hosted() as ours:
+    with pytest.raises(OSError, match="the disk is full"), hosted(engine=True) as ours:
         local.run_packs(Broken(""), ours, workers=1, retries=0)
 
 

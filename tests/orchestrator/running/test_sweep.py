@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from orchestrator.errors import LedgerError
+from orchestrator.plan.soundness import check
 from orchestrator.record import ledger as ledger_module
 from orchestrator.record.curves import read_curves
 from orchestrator.record.ledger import Ledger
@@ -39,6 +40,24 @@ def test_every_member_is_trained_and_every_configuration_scored_once(stage, reco
     assert {one.config_id: one.score for one in again} == {
         name: found.score for name, found in state.configurations.items()
     }
+
+
+def test_configurations_that_were_just_built_are_planned_as_they_are(stage, records, monkeypatch):
+    def planned(one):
+        kinds = ("configuration", "pack", "score")
+        return [(record.kind, record.fields) for record in read_records(one.folder) if record.kind in kinds]
+
+    plain, given = stage("drawn", "training.steps=1"), stage("given", "training.steps=1")
+    plain.play()
+    with monkeypatch.context() as patch:
+        patch.setattr(driver_module, "configure", None)  # they are not built a second time
+        patch.setattr(driver_module, "as_configuration", None)
+        given.play(built=check(given.spec))
+    assert planned(given) == planned(plain) and len(planned(given)) == 11
+    lines = (given.folder / LEDGER_FILE).read_bytes().splitlines(keepends=True)
+    (given.folder / LEDGER_FILE).write_bytes(b"".join(lines[:3]))  # two of four: what is left is drawn anew
+    given.play(built=check(given.spec)[:2])
+    assert planned(given) == planned(plain)
 
 
 def test_an_evaluation_is_recorded_before_the_worker_goes_on(stage, records):

@@ -10,9 +10,30 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from orchestrator.statistics.intervals import covers, median, median_over, order_statistic, spearman
+from orchestrator.statistics import intervals
+from orchestrator.statistics.intervals import (
+    covers,
+    median,
+    median_over,
+    order_statistic,
+    rank_correlations,
+    spearman,
+)
 
 inf, nan = math.inf, math.nan
+
+
+@given(st.integers(0, 2**32), st.integers(1, 3), st.integers(2, 40), st.sampled_from([1, 5, 10**6]), st.integers(1, 99))
+def test_without_each_pair_in_turn_a_correlation_is_that_of_the_others(
+    seed: int, samples: int, n: int, values: int, at_once: int
+) -> None:
+    generator = np.random.default_rng(seed)
+    pairs = generator.integers(values + 1, size=(samples, n, 2)).astype(np.float64)
+    pairs[pairs == 0] = -inf
+    slow = np.stack([rank_correlations(np.delete(pairs, left_out, axis=1)) for left_out in range(n)], axis=1)
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(intervals, "PAIRS_AT_ONCE", at_once)
+        assert np.array_equal(intervals._leaving_one_out(pairs), slow, equal_nan=True)
 
 
 @given(

@@ -108,6 +108,14 @@ def test_a_sweep_publishes_from_its_first_score_on(sweep, publishing, artifacts,
     assert_complete(client, parent.info.run_id, sweep)
 
 
+def test_a_sweep_that_ends_soon_after_its_first_score_is_published_once(sweep, publishing, console):
+    one, asked = publishing(enabled=True)
+    one.seen(record("score"))
+    with Ledger.open(sweep.folder) as ledger:
+        one.close(ledger, console)
+    assert asked == [True]
+
+
 def test_what_could_not_be_published_is_said_and_recorded(sweep, publishing, console):
     one, _ = publishing(enabled=True, uri=f"http://127.0.0.1:{free_port()}")
     with Ledger.open(sweep.folder) as ledger:

@@ -1,9 +1,17 @@
 """A SQLite store is begun once, by however many processes."""
 
+import hashlib
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 
-from orchestrator.tracking.sqlite_store import default_uri
+import pytest
+from mlflow.tracking import MlflowClient
+
+from orchestrator.tracking.sqlite_store import default_uri, initialise
+
+pytestmark = pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning")  # MLflow's own use of it
 
 
 def test_several_processes_may_open_a_fresh_store_at_once(tmp_path):
@@ -17,3 +25,35 @@ def test_several_processes_may_open_a_fresh_store_at_once(tmp_path):
     assert [process.returncode for process in processes] == [0, 0], errors
     assert {path.name for path in tmp_path.iterdir()} <= {"mlflow.db", ".mlflow.db.lock"}
     assert (tmp_path / "mlflow.db").stat().st_size > 0
+
+
+def schema(path):
+    with closing(sqlite3.connect(path)) as store:
+        made = store.execute("SELECT type, name, sql FROM sqlite_master ORDER BY type, name").fetchall()
+        return made, store.execute("SELECT version_num FROM alembic_version").fetchall()
+
+
+def made(folder):
+    folder.mkdir()
+    initialise(default_uri(folder))
+    return folder / "mlflow.db"
+
+
+def test_a_new_store_begins_as_a_copy_of_an_empty_one(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    first = made(tmp_path / "one")
+    (kept,) = (tmp_path / "cache" / "lengthwise" / "mlflow").iterdir()
+    second = made(tmp_path / "two")
+    assert schema(first) == schema(second)
+    (default,) = MlflowClient(default_uri(second.parent)).search_experiments()
+    assert default.name == "Default" and default.artifact_location
+    with closing(sqlite3.connect(kept)) as store:
+        assert store.execute("SELECT count(*) FROM experiments").fetchone() == (0,)
+        store.execute("CREATE TABLE mark (number INTEGER)")
+    third = made(tmp_path / "three")  # what is kept is not as it was written
+    assert schema(third) == schema(first)
+    (kept_again,) = set(kept.parent.iterdir()) - {kept}
+    named = kept.with_name(f"{kept.stem.rpartition('-')[0]}-{hashlib.sha256(kept.read_bytes()).hexdigest()[:12]}.db")
+    kept.rename(named)
+    kept_again.unlink()
+    assert ("table", "mark") in {(kind, name) for kind, name, _ in schema(made(tmp_path / "four"))[0]}
