@@ -7,7 +7,7 @@ import pandas as pd
 
 from orchestrator.studies.measures import Effect, Sweep, paired_effect
 
-EXACT, LABEL = "exact_match", "label"
+EXACT = "exact_match"
 LEARNED = 0.9  # the least exact match at every trained length of a seed that has learned the task
 INDUCTIVE, FULL, OFFSETS, NONE = "inductive", "full", "full, random offsets", "none"
 

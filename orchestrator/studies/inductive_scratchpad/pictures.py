@@ -1,21 +1,17 @@
-"""The figures of the inductive scratchpad: exact match by length, every seed drawn (Fig. 5 of the paper)."""
+"""The figures of the inductive scratchpad: every seed drawn (Figs. 4, 5, 7 and 10 of the paper)."""
 
 from pathlib import Path
 
 from matplotlib.figure import Figure
 
 from orchestrator.studies.inductive_scratchpad.graphs import RANDOM_GRAPHS, shortcut_figure
-from orchestrator.studies.inductive_scratchpad.measures import EXACT, LABEL, arms
+from orchestrator.studies.inductive_scratchpad.measures import EXACT, arms
 from orchestrator.studies.inductive_scratchpad.speed import CYCLES, HALF_PARITY
 from orchestrator.studies.inductive_scratchpad.steps import steps_figure
 from orchestrator.studies.measures import Sweep
 from orchestrator.studies.pictures import COLOURS, bundle, panels_of, save_all, shade
 
-_TITLES = {
-    EXACT: "rows whose whole output is right",
-    "state_accuracy": "states right behind true ones",
-    LABEL: "label and end mark right",
-}
+_TITLES = {EXACT: "rows whose whole output is right", "state_accuracy": "states right behind true ones"}
 
 
 def draw_all(sweeps: dict[str, Sweep], folder: Path) -> dict[str, Path]:
@@ -23,7 +19,6 @@ def draw_all(sweeps: dict[str, Sweep], folder: Path) -> dict[str, Path]:
     drawings = {
         "I4": ("parity", lambda: by_length(sweeps["fig5a_parity_cpu"], "bits", (EXACT, "state_accuracy"))),
         "I2": ("cycles", lambda: steps_figure(sweeps[CYCLES])),
-        "I3": ("cycles_ood", lambda: by_length(sweeps[CYCLES], "steps", (EXACT, LABEL))),
         "I5": ("random_graphs", lambda: shortcut_figure(sweeps[RANDOM_GRAPHS])),
         "I7": ("half_parity", lambda: steps_figure(sweeps[HALF_PARITY])),
     }
