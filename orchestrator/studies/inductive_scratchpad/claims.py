@@ -2,13 +2,12 @@
 
 from collections.abc import Sequence
 
-from orchestrator.studies.claims import NOT_TESTABLE, Claim, Part, Table, plain, span, within
+from orchestrator.studies.claims import NOT_TESTABLE, Claim, Part, Table, span
 from orchestrator.studies.inductive_scratchpad.graphs import RANDOM_GRAPHS, shortcut
 from orchestrator.studies.inductive_scratchpad.measures import (
     EXACT,
     FULL,
     INDUCTIVE,
-    LABEL,
     LEARNED,
     OFFSETS,
     SUM,
@@ -23,7 +22,7 @@ from orchestrator.studies.inductive_scratchpad.measures import (
     trained,
 )
 from orchestrator.studies.inductive_scratchpad.speed import CYCLES, HALF_PARITY, cycles, half_parity
-from orchestrator.studies.measures import Sweep, effect_of_seeds
+from orchestrator.studies.measures import Sweep
 
 _MEASURED = (
     "the share of test rows whose whole output is right, every state and the end mark, written by the model itself. A "
@@ -34,16 +33,14 @@ _OTHERS = {
     OFFSETS: "a full one whose positions are all trained (random offsets)",
     FULL: "a plain full one, whose later positions are untrained",
 }
-_SHARES = {EXACT: "more right", SUM: "the sum right more often", LABEL: "the label right more often"}
+_SHARES = {EXACT: "more right", SUM: "the sum right more often"}
 
 
 def all_claims(sweeps: dict[str, Sweep]) -> list[Claim]:
     """Every claim, in the order of the page."""
-    parity_sweep, cycles_sweep = sweeps["fig5a_parity_cpu"], sweeps[CYCLES]
     return [
-        cycles(cycles_sweep),
-        longer_ways(cycles_sweep),
-        parity(parity_sweep),
+        cycles(sweeps[CYCLES]),
+        parity(sweeps["fig5a_parity_cpu"]),
         addition(sweeps["fig5b_addition_shift_cpu"]),
         shortcut(sweeps[RANDOM_GRAPHS]),
         half_parity(sweeps[HALF_PARITY]),
@@ -70,27 +67,6 @@ def parity(sweep: Sweep) -> Claim:
             _by_length(sweep, {INDUCTIVE: of[INDUCTIVE]}, *_fields_of(sweep)),
         ],
         shown=2,
-    )
-
-
-def longer_ways(sweep: Sweep) -> Claim:
-    """(I3) More steps than were trained on, in graphs of as many edges."""
-    of, longer = arms(sweep), beyond(sweep)
-    parts = [
-        *(_against(sweep, OFFSETS, longer, metric) for metric in (EXACT, LABEL)),
-        *(_against(sweep, FULL, longer, metric) for metric in (EXACT, LABEL)),
-        _right(sweep, INDUCTIVE, longer, "at least 90", least=0.9),
-        *(_right(sweep, kind, longer, "at most 10", most=0.1) for kind in (FULL, OFFSETS)),
-    ]
-    return Claim(
-        letter="I3",
-        says="On cycles the inductive scratchpad generalizes to more steps, and that of a depth-first search does not.",
-        sweep=sweep,
-        measured=f"{_MEASURED}. Trained: ways of {span(trained(sweep))} steps; tested: of {span(longer)}, in graphs "
-        "of as many edges. Label: the share whose label and end mark are right, as in the paper; by chance it is half",
-        parts=parts,
-        tables=[_by_length(sweep, of, EXACT), _by_length(sweep, of, LABEL)],
-        shown=3,
     )
 
 
@@ -156,21 +132,6 @@ def _compared(
     if not one & two:
         return Part(asked=asked, effect=said, answer=NOT_TESTABLE)
     return Part(asked=asked, effect=f"{effect}; {said}", answer=effect.verdict(better))
-
-
-def _right(
-    sweep: Sweep, kind: str, lengths: Sequence[int], words: str, *, least: float = 0.0, most: float = 1.0
-) -> Part:
-    """Whether the share that is right at some lengths lies between two values, over the seeds that learned."""
-    of = arms(sweep)[kind]
-    good, rows = learned(sweep, of), matches(sweep, of, lengths)
-    effect = effect_of_seeds(rows.loc[rows["seed"].isin(good), "value"])
-    said = f"{len(good)} of {len(seeds(sweep, of))} seeds learned"
-    return Part(
-        asked=f"at length {span(tuple(lengths))}, are {words} % right with the scratchpad ({kind})?",
-        effect=f"{plain(effect)}; {said}" if good else said,
-        answer=within(effect, least, most) if good else NOT_TESTABLE,
-    )
 
 
 def _fields_of(sweep: Sweep) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from orchestrator.studies.inductive_scratchpad.steps import (
 )
 from orchestrator.studies.measures import Sweep, share
 
-HALF_PARITY, CYCLES = "fig10_half_parity_cpu", "fig4_cycles_ood_cpu"
+HALF_PARITY, CYCLES = "fig10_half_parity_cpu", "fig4_cycles_scratchpad_cpu"
 
 
 def half_parity(sweep: Sweep) -> Claim:
@@ -45,8 +45,8 @@ def cycles(sweep: Sweep) -> Claim:
         letter="I2",
         says="With a full or an inductive scratchpad the cycle task is learned easily.",
         sweep=sweep,
-        measured=f"{SOLVED}. n is the number of nodes of the cycle with the first node, trained and tested; there are "
-        "as many names as nodes. Each row shows all steps of a full scratchpad, and one of an inductive one",
+        measured=f"{SOLVED}. The graph is one cycle of 2 n nodes or two of n, and there are as many names as "
+        "nodes. A training row shows the whole way of a full scratchpad, and one step of an inductive one",
         parts=[*(_sooner(sweep, kind) for kind in kinds), *solved],
         tables=[steps_table(sweep)],
         shown=2,

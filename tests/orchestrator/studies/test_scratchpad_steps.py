@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from orchestrator.studies.claims import NOT_TESTABLE, Claim
-from orchestrator.studies.inductive_scratchpad.claims import longer_ways
 from orchestrator.studies.inductive_scratchpad.graphs import KINDS, RANDOM_GRAPHS, shortcut, shortcut_figure
-from orchestrator.studies.inductive_scratchpad.measures import EXACT, FULL, INDUCTIVE, LABEL, NONE, OFFSETS
+from orchestrator.studies.inductive_scratchpad.measures import FULL, INDUCTIVE, NONE
 from orchestrator.studies.inductive_scratchpad.speed import CYCLES, HALF_PARITY, cycles, half_parity
 from orchestrator.studies.inductive_scratchpad.steps import STEPS, arms_by_size, ratio, reached, steps, steps_figure
 from orchestrator.studies.measures import Sweep
@@ -86,33 +85,20 @@ def test_mild_growth_is_found_steep_growth_refused_and_what_is_not_known_undecid
     assert answered([NEVER] * 6, [NEVER] * 6) == ["did not hold", "not decided", "not decided"]
 
 
-def test_cycles_are_compared_with_no_scratchpad_and_beyond_the_trained_steps(pretended) -> None:
-    steps_of = {INDUCTIVE: 500, FULL: 700, NONE: NEVER}
-    exact = {INDUCTIVE: 0.95, FULL: 0.0, NONE: 0.5}
+def test_cycles_are_compared_with_no_scratchpad(pretended) -> None:
+    def answered(full: list[float], inductive: list[float], none: list[float]) -> list[str]:
+        steps_of = {FULL: full, INDUCTIVE: inductive, NONE: none}
 
-    def planted(member: MemberConfig, metric: str) -> list[float]:
-        task, noise = member.task, 0.001 * member.seed
-        if metric == STEPS:
-            return [steps_of[task.scratchpad], NEVER]
-        shifted = 0.3 if task.random_offsets else exact[task.scratchpad]
-        return [1.0, {EXACT: shifted, LABEL: 0.7}.get(metric, 0.0) + noise * (metric == EXACT)]
+        def planted(member: MemberConfig, metric: str) -> list[float]:
+            return [steps_of[member.task.scratchpad][member.seed] if metric == STEPS else 0.5]
 
-    sweep = pretended(CYCLES, planted)
-    assert {arm.kind for arm in arms_by_size(sweep)} == {INDUCTIVE, FULL, OFFSETS, NONE}
-    assert answers(cycles(sweep)) == ["held"] * 4
-    held = ["held", "not decided"] * 2, ["held", "held", "did not hold"]
-    assert answers(longer_ways(sweep)) == [*held[0], *held[1]], "labels are equal; 30 % are more than 10 %"
-    steps_figure(sweep)
+        sweep = pretended(CYCLES, planted)
+        steps_figure(sweep)
+        return answers(cycles(sweep))
 
-
-def test_a_full_scratchpad_that_did_not_learn_is_compared_with_nothing(pretended) -> None:
-    def planted(member: MemberConfig, metric: str) -> list[float]:
-        right = 0.95 if member.task.scratchpad == INDUCTIVE else 0.5
-        return [NEVER, NEVER] if metric == STEPS else [right, right]
-
-    claim = longer_ways(pretended(CYCLES, planted))
-    assert answers(claim) == [NOT_TESTABLE] * 4 + ["held"] + [NOT_TESTABLE] * 2
-    assert "the other 0, both 0 of 6" in claim.parts[0].effect
+    assert answered([500] * 6, [400] * 6, [NEVER] * 6) == ["held"] * 4
+    assert answered([500] * 6, [NEVER] * 6, [200] * 6) == ["did not hold", "did not hold", "held", "did not hold"]
+    assert answered([500] * 5 + [NEVER], [500] * 6, [500] * 6) == ["not decided", "not decided", "not decided", "held"]
 
 
 def test_a_shortcut_is_right_in_distribution_and_chance_on_cycles(pretended) -> None:
