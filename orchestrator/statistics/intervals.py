@@ -20,6 +20,7 @@ LEVEL = 0.95
 FEWEST_FOR_MEDIAN = 6  # of five values all lie on one side of their median more often than in 5 of 100 samples
 FEWEST_FOR_CORRELATION = 8
 LEAST_RATIO = 0.8  # of the jackknife's standard error to that of the formula: with few values it is too small by chance
+CELLS_AT_ONCE = 2**20  # pairs that are ranked at once where each pair is left out in turn
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,14 +81,24 @@ def correlation_intervals(samples_RN2: Floats, level: float = LEVEL) -> tuple[Fl
     n = samples_RN2.shape[1]
     r_R = rank_correlations(samples_RN2)
     r_R = np.where(np.abs(r_R) > 1 - 1e-9, np.nan, r_R)
-    without = [rank_correlations(np.delete(samples_RN2, left_out, axis=1)) for left_out in range(n)]
+    without = _correlations_without_one(samples_RN2)
     nearest = 1 - 12 / ((n - 1) * ((n - 1) ** 2 - 1))  # to 1, for n - 1 values: a perfect order would be infinitely far
-    z_RN = np.arctanh(np.clip(np.nan_to_num(np.stack(without, axis=1)), -nearest, nearest))
+    z_RN = np.arctanh(np.clip(np.nan_to_num(without), -nearest, nearest))
     jackknife_R = (n - 1) * z_RN.var(axis=1)
     formula_R = (1 + r_R**2 / 2) / (n - 3)
     error_R = np.sqrt((formula_R + np.maximum(jackknife_R, LEAST_RATIO**2 * formula_R)) / 2)
     half_R = stats.norm.ppf((1 + level) / 2) * error_R
     return np.tanh(np.arctanh(r_R) - half_R), np.tanh(np.arctanh(r_R) + half_R)
+
+
+def _correlations_without_one(samples_RN2: Floats) -> Floats:
+    """The rank correlation of each sample without each of its pairs (samples, pairs), many of them ranked at once."""
+    samples, n = samples_RN2.shape[:2]
+    kept_NK = np.arange(n - 1) + (np.arange(n - 1) >= np.arange(n)[:, None])
+    at_once = max(1, CELLS_AT_ONCE // max(1, samples * n))
+    parts = [samples_RN2[:, kept_NK[begin : begin + at_once]] for begin in range(0, n, at_once)]
+    found = [rank_correlations(part.reshape(-1, n - 1, 2)).reshape(samples, -1) for part in parts]
+    return np.concatenate(found, axis=1)
 
 
 def median(values: Iterable[float] | Floats, *, level: float = LEVEL) -> Estimate:

@@ -11,6 +11,11 @@ from orchestrator.report.full_report import FullReport
 from orchestrator.report.terminal import render_terminal
 
 
+@pytest.fixture(autouse=True)
+def _not_rendered(figures_not_rendered):
+    """Nothing here looks at a figure as it is rendered."""
+
+
 def printed(rendered, console):
     console.print(rendered)
     return console.file.getvalue()

@@ -58,12 +58,18 @@ def member_values(member: MemberConfig, number: int, metrics: tuple[str, ...], s
 def pretended(
     tmp_path_factory: pytest.TempPathFactory, pretend: Callable[..., Sweep]
 ) -> Callable[[float], dict[str, Sweep]]:
+    known: dict[float, dict[str, Sweep]] = {}
+
     def make(effect: float) -> dict[str, Sweep]:
-        storage = tmp_path_factory.mktemp("pretended")
-        return {
-            name: pretend(file, storage, lambda *of: member_values(*of, effect), more=METRICS, evaluations=1, seeds=8)
-            for name, file in FILES.items()
-        }
+        if effect not in known:
+            storage = tmp_path_factory.mktemp("pretended")
+            known[effect] = {
+                name: pretend(
+                    file, storage, lambda *of: member_values(*of, effect), more=METRICS, evaluations=1, seeds=8
+                )
+                for name, file in FILES.items()
+            }
+        return known[effect]
 
     return make
 
