@@ -1,24 +1,54 @@
 """What tests of several folders use."""
 
+import gc
 import io
+import os
 import sys
 from collections.abc import Callable, Iterator
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 import pytest
+from matplotlib.figure import Figure
 from PIL import Image
+from PIL.PngImagePlugin import PngInfo
 from rich.console import Console
 
+from orchestrator.figures import drawing
 from orchestrator.plan import own_code
 from trainers.config import registry
 
 NOT_OWN = (Path(sys.prefix), Path(sys.base_prefix), Path(__file__).parents[1])
 
 
+def pytest_configure() -> None:
+    """What is imported stays: looking through it for garbage, again and again, would take a third of collecting."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    gc.enable()
+    gc.freeze()
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Those that wait for processes begin first: the others fill the time beside them."""
-    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+    """Those that wait for processes begin first, on every worker of pytest: the others fill the time beside them.
+
+    A worker's first share is an equal part of the items in their order. Modules stay whole, for what their tests share.
+    """
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    modules: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("long") is not None:
+            modules.setdefault(item.nodeid.partition("::")[0], []).append(item)
+    waiting: list[list[pytest.Item]] = [[] for _ in range(workers)]
+    for module in sorted(modules.values(), key=len, reverse=True):
+        min(waiting, key=len).extend(module)
+    others = iter([item for item in items if item.get_closest_marker("long") is None])
+    shares = [(len(items) + worker) // workers for worker in range(workers)]  # as --dist worksteal begins
+    parts = [[*first, *islice(others, share - len(first))] for first, share in zip(waiting, shares, strict=True)]
+    items[:] = [*chain.from_iterable(parts), *others]
 
 
 @pytest.fixture
@@ -56,6 +86,23 @@ def blank_figure() -> Callable[..., Path]:
 def figures_left_blank(monkeypatch: pytest.MonkeyPatch) -> None:
     """For tests of whole sweeps: drawing takes longer than all the rest of a tiny one."""
     monkeypatch.setattr("orchestrator.figures.drawing.save", blank)
+
+
+@pytest.fixture
+def figures_not_rendered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests of what a report says: every figure is made and has a file with its digest, of one pixel.
+
+    Rendering takes longer than all the rest of a report; `tests/orchestrator/figures/` renders.
+    """
+
+    def make(self: drawing.Drawing) -> None:
+        assert isinstance(self.draw(), Figure)
+        info = PngInfo()
+        info.add_text("lengthwise", self.digest)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("L", (1, 1)).save(self.path, format="png", pnginfo=info)
+
+    monkeypatch.setattr(drawing.Drawing, "make", make)
 
 
 @pytest.fixture

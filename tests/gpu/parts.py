@@ -129,7 +129,7 @@ def resumed(device: str, size: Size) -> Iterator[Row]:
             yield {"case": f"{name}: {begin} to {end}", **apart(*sides)}
 
 
-NARROW = ("decoder: tra", "decoder: rope base 100.0", "encoder: rpe", "lstm")
+NARROW = ("lstm", "decoder: tra", "decoder: rope base 100.0", "encoder: rpe")
 
 
 def narrow(device: str, size: Size) -> Iterator[Row]:

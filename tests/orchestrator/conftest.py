@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import io
+import os
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -84,8 +86,24 @@ def build_sweep(
     died: numbers of configurations whose pack died in its middle; their later evaluations are missing.
     spec: dotted keys that override SPEC, e.g. {"objective.lengths": [6]}.
     ended: False leaves out scores, pack ends and the end; stop_after_step leaves out later evaluations.
-    One pack per configuration.
+    One pack per configuration. Nothing waits for the disk: such a sweep need not outlive a power cut.
     """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda descriptor: None)
+        return _built(folder, configurations, seeds, curve_function, failed, died, spec, ended, stop_after_step)
+
+
+def _built(
+    folder: Path,
+    configurations: Sequence[Mapping[str, Any]],
+    seeds: int | Sequence[int],
+    curve_function: CurveFunction,
+    failed: Mapping[tuple[int, int], int] | None,
+    died: Sequence[int],
+    spec: Mapping[str, Any] | None,
+    ended: bool,
+    stop_after_step: int | None,
+) -> SweepState:
     resolved_spec = copy.deepcopy(SPEC) | {"name": folder.name}
     for key, value in (spec or {}).items():
         set_key(resolved_spec, key, value)
@@ -173,25 +191,32 @@ def plain_curve(number: int, seed: int, average: str, metric: str, lengths: np.n
     return base * (1.0 if average == "ema" else 1.1)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def synthetic_sweep() -> Callable[..., SweepState]:
     return build_sweep
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def simple_curve() -> CurveFunction:
     return plain_curve
 
 
-@pytest.fixture
-def small_sweep(tmp_path: Path) -> SweepState:
-    """Six configurations of three seeds with learning rate, batch size and norm drawn; seed 2 of number 1 failed."""
+@pytest.fixture(scope="session")
+def _small_sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
     norms = ("none", "pre", "post")
     configurations = [
         {"training.learning_rate": 10.0 ** -(4 - n / 3), "training.batch_size": 16 << n % 2, "model.norm": norms[n % 3]}
         for n in range(6)
     ]
-    return build_sweep(tmp_path / "small", configurations, 3, plain_curve, failed={(1, 2): 60})
+    return build_sweep(
+        tmp_path_factory.mktemp("built") / "small", configurations, 3, plain_curve, failed={(1, 2): 60}
+    ).folder
+
+
+@pytest.fixture
+def small_sweep(_small_sweep: Path, tmp_path: Path) -> SweepState:
+    """Six configurations of three seeds with learning rate, batch size and norm drawn; seed 2 of number 1 failed."""
+    return SweepState.load(Path(shutil.copytree(_small_sweep, tmp_path / "small")))
 
 
 @pytest.fixture

@@ -206,6 +206,7 @@ class Silent:
     def notice(self, text: str) -> None: ...
 
 
+@pytest.mark.usefixtures("own_code_forgotten")
 @pytest.mark.parametrize("text", python_blocks(TASK, POSITION, MODEL, QUOTED, without=True))
 def test_python_of_a_page_runs(text: str, sandbox: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a folder that has the sweeps and files the examples name."""

@@ -108,6 +108,7 @@ def test_a_finished_sweep_has_its_summary_and_its_curves(original: Path, tmp_pat
     pd.testing.assert_frame_equal(read_curves(state), then, check_exact=True, check_categorical=False)
 
 
+@pytest.mark.usefixtures("figures_not_rendered")
 @named(FINISHED)
 def test_a_finished_sweep_is_reported_on(original: Path, tmp_path: Path) -> None:
     page, table = reported(copied(original, tmp_path))
@@ -116,6 +117,7 @@ def test_a_finished_sweep_is_reported_on(original: Path, tmp_path: Path) -> None
     assert rows["config_id"].tolist() == [row["config_id"] for row in expected(original, "summary")]
 
 
+@pytest.mark.usefixtures("figures_not_rendered")
 def test_a_confirmation_is_reported_with_what_it_confirms(tmp_path: Path) -> None:
     original = HERE / "0.1.0" / "finished"
     folder = copied(original, tmp_path)

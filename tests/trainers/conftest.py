@@ -1,7 +1,8 @@
 """Small members to train, and a reporter that remembers what it was told."""
 
 import multiprocessing
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from multiprocessing.context import ForkServerContext
 from typing import Any
 
@@ -15,6 +16,19 @@ from trainers.results import Evaluation, Progress
 @pytest.fixture(autouse=True)
 def _one_thread() -> None:
     torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_compiled_is_left() -> Iterator[None]:
+    """A size that differs from one test to the next is not taken for one that varies: that takes far longer to compile.
+
+    Nor do the programs of all tests together come to more than torch allows one function.
+    """
+    yield
+    dynamo = sys.modules.get("torch._dynamo.utils")
+    if dynamo is not None and dynamo.counters:
+        torch.compiler.reset()
+        dynamo.counters.clear()
 
 
 @pytest.fixture(scope="session")

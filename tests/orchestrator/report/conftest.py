@@ -5,6 +5,11 @@ from html.parser import HTMLParser
 import pytest
 
 
+@pytest.fixture(autouse=True)
+def _not_rendered(figures_not_rendered):
+    """Nothing here looks at a figure as it is rendered."""
+
+
 class Page(HTMLParser):
     """Collects what a page refers to and the text it shows."""
 

@@ -3,6 +3,7 @@
 import csv
 import json
 import math
+import shutil
 
 import numpy as np
 import pandas as pd
@@ -29,20 +30,28 @@ def restless(number, seed, average, metric, lengths, step):
     return 0.4 + 0.1 * number + 0.2 * np.sin(0.09 * step * (1 + 0.2 * (lengths - 6)) + phase) + 0.01 * lengths
 
 
+def build(folder, synthetic_sweep, **settings):
+    spec = MANY | settings.pop("spec", {})
+    return synthetic_sweep(folder, VALUES, 4, restless, settings.pop("failed", {(1, 2): 95}), spec=spec)
+
+
 @pytest.fixture
 def sweeps(tmp_path, synthetic_sweep):
     """The same curves judged at the last and at the best evaluation; seed 2 of number 1 diverges at the end."""
+    return lambda name, **settings: build(tmp_path / name, synthetic_sweep, **settings)
 
-    def build(name, **settings):
-        spec = MANY | settings.pop("spec", {})
-        return synthetic_sweep(tmp_path / name, VALUES, 4, restless, settings.pop("failed", {(1, 2): 95}), spec=spec)
 
-    return build
+@pytest.fixture(scope="module")
+def built(tmp_path_factory, synthetic_sweep):
+    folder = tmp_path_factory.mktemp("built")
+    for name, spec in (("last", {}), ("best", BEST)):
+        build(folder / name, synthetic_sweep, spec=spec)
+    return folder
 
 
 @pytest.fixture
-def both(sweeps):
-    return sweeps("last"), sweeps("best", spec=BEST)
+def both(built, tmp_path):
+    return tuple(SweepState.load(shutil.copytree(built / name, tmp_path / name)) for name in ("last", "best"))
 
 
 def table_of(state):

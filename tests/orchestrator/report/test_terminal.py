@@ -31,10 +31,10 @@ def draws(count):
     ]
 
 
-@pytest.fixture
-def twelve(tmp_path, synthetic_sweep):
+@pytest.fixture(scope="module")
+def twelve(tmp_path_factory, synthetic_sweep):
     """Twelve configurations of three seeds; one seed of one of them diverged."""
-    return summary(synthetic_sweep(tmp_path / "twelve", draws(12), 3, noisy, {(4, 1): 60}))
+    return summary(synthetic_sweep(tmp_path_factory.mktemp("built") / "twelve", draws(12), 3, noisy, {(4, 1): 60}))
 
 
 def table_of(text):

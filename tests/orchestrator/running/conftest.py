@@ -18,6 +18,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from filelock import FileLock
 
 from orchestrator import cli
 from orchestrator.figures import drawing
@@ -274,7 +275,7 @@ def lengthwise(tmp_path_factory: pytest.TempPathFactory, blank_figure: Callable[
 class LongSweep:
     """A sweep long enough to be killed in: 4 packs of 2 members, 3 evaluations each; and the same one left alone."""
 
-    settings = ("training.steps=900", "evaluation.every=300", "resources.pack=2", "resources.checkpoint_steps=150")
+    settings = ("training.steps=600", "evaluation.every=200", "resources.pack=2", "resources.checkpoint_steps=100")
 
     def __init__(self, storage: Path, left_alone: Callable[[], Path]) -> None:
         self.storage, self._left_alone = storage, left_alone
@@ -302,16 +303,19 @@ class LongSweep:
 
 @pytest.fixture(scope="session")
 def left_alone(tmp_path_factory: pytest.TempPathFactory, blank_figure: Callable[..., Path]) -> Callable[[], Path]:
-    """The long sweep that nobody disturbs, run once for all modules that ask."""
+    """The long sweep that nobody disturbs, run once for all modules that ask, on any of the workers of pytest."""
 
     @cache
     def run() -> Path:
-        lengthwise, folder = (
-            CommandLine(tmp_path_factory.mktemp("home"), blank_figure),
-            tmp_path_factory.mktemp("alone"),
-        )
-        done = lengthwise(*LongSweep(folder, run).words("uninterrupted"))
-        assert done.returncode == 0, done.stderr
+        base = tmp_path_factory.getbasetemp()
+        folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "alone"
+        with FileLock(folder.with_suffix(".lock")):
+            if not (folder / "ended").exists():
+                folder.mkdir(exist_ok=True)
+                lengthwise = CommandLine(tmp_path_factory.mktemp("home"), blank_figure)
+                done = lengthwise(*LongSweep(folder, run).words("uninterrupted"))
+                assert done.returncode == 0, done.stderr
+                (folder / "ended").touch()
         return folder / "uninterrupted"
 
     return run

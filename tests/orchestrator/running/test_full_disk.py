@@ -79,7 +79,9 @@ if "WORKERS_WRITE" in os.environ and sys.argv[0].endswith("default_worker.py"):
 
 
 @pytest.mark.long
-def test_a_full_disk_on_a_worker_of_ray_costs_nothing(lengthwise, study, tmp_path, curves) -> None:
+def test_a_full_disk_on_a_worker_of_ray_costs_nothing(
+    lengthwise, study, tmp_path, curves, own_code_forgotten: None
+) -> None:
     """Only workers are held to a size: Ray's own files are larger."""
     with (study / "my_tasks.py").open("a") as file:
         file.write(LIMITED)
@@ -91,9 +93,9 @@ def test_a_full_disk_on_a_worker_of_ray_costs_nothing(lengthwise, study, tmp_pat
     (said,) = [line for line in ran.stdout.splitlines() if "for lack of space" in line]
     assert str(folder / "checkpoints") in said and f"lengthwise resume {folder}" in said and not ran.stderr, ran.stderr
     assert not any(one.kind in ("attempt", "pack_end", "retry") for one in read_records(folder))
-    resumed = lengthwise.process("resume", folder, "--set", "resources.scheduler=inline", cwd=study)
+    resumed = lengthwise("resume", folder, "--set", "resources.scheduler=inline", cwd=study)
     assert resumed.returncode == 0, resumed.stderr
-    left_alone = lengthwise.process(*run, *on_ray, "--set", "resources.scheduler=inline", "--name", "alone", cwd=study)
+    left_alone = lengthwise(*run, *on_ray, "--set", "resources.scheduler=inline", "--name", "alone", cwd=study)
     assert left_alone.returncode == 0 and curves(folder).equals(curves(tmp_path / "alone"))
 
 

@@ -1,6 +1,7 @@
 """Ledgers of shipped sweeps whose members never trained: their curves are made up."""
 
 import functools
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -42,7 +43,8 @@ def pretended_sweep(
     folder = storage / spec.name
     first = {"name": spec.name, "study": spec.study, "spec": spec.resolved(), "spec_hash": spec.spec_hash}
     packs: dict[tuple[object, ...], list[MemberConfig]] = {}
-    with Ledger.create(folder, {**first, "provenance": {}}) as ledger:
+    with pytest.MonkeyPatch.context() as patch, Ledger.create(folder, {**first, "provenance": {}}) as ledger:
+        patch.setattr(os, "fsync", lambda descriptor: None)
         for one in sorted(configurations.values(), key=lambda one: one.number):
             ledger.append(
                 "configuration", number=one.number, config_id=one.config_id, values=one.values,
