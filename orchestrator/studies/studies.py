@@ -47,6 +47,7 @@ STUDIES = {
                 "fig4_cycles_ood_cpu",
                 "fig5b_addition_random_space_cpu",
                 "fig5b_addition_shift_cpu",
+                "fig7_er_cpu",
                 "fig8_9_curriculum_cpu",
                 "regularization_cpu",
             ),

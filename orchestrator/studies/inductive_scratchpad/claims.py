@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from orchestrator.studies.claims import Claim, Part, Table, span
-from orchestrator.studies.inductive_scratchpad.graphs import RANDOM_GRAPHS, shortcut
 from orchestrator.studies.inductive_scratchpad.measures import (
     EXACT,
     FULL,
@@ -30,12 +29,7 @@ _MEASURED = (
 
 def all_claims(sweeps: dict[str, Sweep]) -> list[Claim]:
     """Every claim, in the order of the page."""
-    return [
-        cycles(sweeps[CYCLES]),
-        parity(sweeps["fig5a_parity_cpu"]),
-        shortcut(sweeps[RANDOM_GRAPHS]),
-        half_parity(sweeps[HALF_PARITY]),
-    ]
+    return [cycles(sweeps[CYCLES]), parity(sweeps["fig5a_parity_cpu"]), half_parity(sweeps[HALF_PARITY])]
 
 
 def parity(sweep: Sweep) -> Claim:

@@ -13,12 +13,11 @@ INTRODUCTION = """\
 The claims are those of arXiv:2406.06467. The sweeps are small on purpose: they run on two cores. An answer is about
 this scale. `held` and `did not hold` mean that the whole 95 % interval lies on one side of no effect, `not decided`
 that it does not. Differences of shares are seed by seed, over the seeds that learned the trained lengths with both
-scratchpads; ratios of steps are over all seeds. `not testable at this size` means that nothing was tested. No number
-here is the paper's.
+scratchpads; ratios of steps are over all seeds. No number here is the paper's.
 
 Not tested here: how the steps without a scratchpad grow with cycles (I1), longer ways than were trained on (I3),
-curricula (I6), and addition, whose small sweeps are in search_spaces/inductive_scratchpad/ and were not run to their
-end; nor, at this size, whether parity needs a scratchpad.
+random graphs (I5), curricula (I6), and addition, whose small sweeps are in search_spaces/inductive_scratchpad/ and
+were not run to their end; nor, at this size, whether parity needs a scratchpad.
 
 `make studies` runs every sweep of this page and writes the page; a sweep that is finished is not run again.
 """

@@ -1,10 +1,9 @@
-"""The figures of the inductive scratchpad: every seed drawn (Figs. 4, 5, 7 and 10 of the paper)."""
+"""The figures of the inductive scratchpad: every seed drawn (Figs. 4, 5 and 10 of the paper)."""
 
 from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from orchestrator.studies.inductive_scratchpad.graphs import RANDOM_GRAPHS, shortcut_figure
 from orchestrator.studies.inductive_scratchpad.measures import EXACT, arms
 from orchestrator.studies.inductive_scratchpad.speed import CYCLES, HALF_PARITY
 from orchestrator.studies.inductive_scratchpad.steps import steps_figure
@@ -19,7 +18,6 @@ def draw_all(sweeps: dict[str, Sweep], folder: Path) -> dict[str, Path]:
     drawings = {
         "I4": ("parity", lambda: by_length(sweeps["fig5a_parity_cpu"], "bits", (EXACT, "state_accuracy"))),
         "I2": ("cycles", lambda: steps_figure(sweeps[CYCLES])),
-        "I5": ("random_graphs", lambda: shortcut_figure(sweeps[RANDOM_GRAPHS])),
         "I7": ("half_parity", lambda: steps_figure(sweeps[HALF_PARITY])),
     }
     return save_all(drawings, folder, "inductive_scratchpad")

@@ -8,7 +8,6 @@ import pytest
 
 from orchestrator.studies.claims import Claim
 from orchestrator.studies.inductive_scratchpad.claims import all_claims
-from orchestrator.studies.inductive_scratchpad.graphs import KINDS, RANDOM_GRAPHS
 from orchestrator.studies.inductive_scratchpad.measures import FULL, INDUCTIVE, NONE, OFFSETS, arms, difference, learned
 from orchestrator.studies.inductive_scratchpad.page import write_page
 from orchestrator.studies.measures import Sweep
@@ -16,7 +15,6 @@ from orchestrator.studies.studies import STUDIES
 from trainers.config.member import MemberConfig
 
 FILES = {file.stem: file for file in STUDIES["inductive_scratchpad"].files}
-PROBED = [f"{kind}.cycles" for kind in KINDS]
 UNLEARNED = (2, 5)  # seeds of a full scratchpad that fail at a trained length
 
 
@@ -40,14 +38,7 @@ def pretended(
     def make(effect: float) -> dict[str, Sweep]:
         storage = tmp_path_factory.mktemp("pretended")
         return {
-            name: pretend(
-                file,
-                storage,
-                lambda *of: member_values(*of, effect),
-                evaluations=1,
-                seeds=8,
-                more=PROBED if name == RANDOM_GRAPHS else (),
-            )
+            name: pretend(file, storage, lambda *of: member_values(*of, effect), evaluations=1, seeds=8)
             for name, file in FILES.items()
         }
 

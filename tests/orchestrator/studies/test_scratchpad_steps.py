@@ -7,8 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from orchestrator.studies.claims import NOT_TESTABLE, Claim
-from orchestrator.studies.inductive_scratchpad.graphs import KINDS, RANDOM_GRAPHS, shortcut, shortcut_figure
+from orchestrator.studies.claims import Claim
 from orchestrator.studies.inductive_scratchpad.measures import FULL, INDUCTIVE, NONE
 from orchestrator.studies.inductive_scratchpad.speed import CYCLES, HALF_PARITY, cycles, half_parity
 from orchestrator.studies.inductive_scratchpad.steps import STEPS, arms_by_size, ratio, reached, steps, steps_figure
@@ -17,7 +16,6 @@ from orchestrator.studies.studies import SEARCH_SPACES
 from trainers.config.member import MemberConfig
 
 NEVER = math.inf
-PROBED = [f"{kind}.cycles" for kind in KINDS]
 Planted = Callable[[MemberConfig, str], list[float]]
 """Of a member and a metric, the value at every length."""
 
@@ -33,7 +31,7 @@ def pretended(tmp_path: Path, pretend: Callable[..., Sweep]) -> Callable[[str, P
         folder = tmp_path / str(len(list(tmp_path.iterdir())))
         folder.mkdir()
         file = SEARCH_SPACES / "inductive_scratchpad" / f"{name}.yaml"
-        return pretend(file, folder, values, evaluations=1, seeds=6, more=PROBED if name == RANDOM_GRAPHS else ())
+        return pretend(file, folder, values, evaluations=1, seeds=6)
 
     return make
 
@@ -99,19 +97,3 @@ def test_cycles_are_compared_with_no_scratchpad(pretended) -> None:
     assert answered([500] * 6, [400] * 6, [NEVER] * 6) == ["held"] * 4
     assert answered([500] * 6, [NEVER] * 6, [200] * 6) == ["did not hold", "did not hold", "held", "did not hold"]
     assert answered([500] * 5 + [NEVER], [500] * 6, [500] * 6) == ["not decided", "not decided", "not decided", "held"]
-
-
-def test_a_shortcut_is_right_in_distribution_and_chance_on_cycles(pretended) -> None:
-    def answered(inside: float, outside: float) -> list[str]:
-        def planted(member: MemberConfig, metric: str) -> list[float]:
-            value = 0.01 * (member.seed - 2.5) + (outside if metric.endswith(".cycles") else inside)
-            return [value if length in member.task.trained_lengths or ".cycles" in metric else math.nan
-                    for length in member.evaluated_lengths]  # fmt: skip
-
-        sweep = pretended(RANDOM_GRAPHS, planted)
-        shortcut_figure(sweep)
-        return answers(shortcut(sweep))
-
-    assert answered(0.8, 0.5) == ["held"] * 3
-    assert answered(0.8, 0.8) == ["held", "did not hold", "not decided"], "no shortcut"
-    assert answered(0.5, 0.5) == ["not decided", NOT_TESTABLE, NOT_TESTABLE], "not learned"
