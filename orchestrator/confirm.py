@@ -27,7 +27,7 @@ from orchestrator.record.state import SweepState
 from orchestrator.report.files import write_report
 from orchestrator.results.summarise import summary
 from orchestrator.results.summary import Row, Summary
-from orchestrator.running.driver import as_configuration
+from orchestrator.running.drawing import as_configuration
 from orchestrator.wording import label, spans
 from search_spaces import SweepSpec, differences, dump_yaml, parse_sweep
 

@@ -36,7 +36,8 @@ from orchestrator.record.records import LEDGER_FILE
 from orchestrator.record.sources import begin_reading, folders_of, gather
 from orchestrator.record.state import SweepState
 from orchestrator.redaction import redacted
-from orchestrator.running.driver import SweepDriver, as_configuration, is_finished
+from orchestrator.running.drawing import as_configuration
+from orchestrator.running.driver import SweepDriver, is_finished
 from orchestrator.running.host import hosted
 from orchestrator.running.interrupts import Interrupts
 from orchestrator.running.meter import Meter

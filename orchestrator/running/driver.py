@@ -11,18 +11,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.plan import search
-from orchestrator.plan.configurations import Configuration, configure
+from orchestrator.plan.configurations import Configuration
 from orchestrator.plan.packs import Packing
-from orchestrator.plan.recorded import as_then, names_today, refuse_changed
 from orchestrator.record import curves as curve_store
 from orchestrator.record import kept_code
 from orchestrator.record import kept_weights as weights
 from orchestrator.record.ledger import Ledger
 from orchestrator.record.measured import measured_fields
-from orchestrator.record.parts import ConfigurationState
 from orchestrator.record.records import Record
 from orchestrator.record.state import WEIGHTS_FOLDER, SweepState
 from orchestrator.running.decisions import decision_fields
+from orchestrator.running.drawing import Drawing, as_configuration
 from orchestrator.running.environment import Environments, digest, engine_files
 from orchestrator.running.protocol import LONGEST_TRACE
 from orchestrator.running.scores import Scores
@@ -72,9 +71,7 @@ class SweepDriver:
         self._queue: deque[str] = deque()
         self._generations = deque(search.generations(spec))
         self._scores = Scores(spec.objective, state)
-        self._as_then: SweepSpec | None = None  # with the defaults that the ledger's configurations were built with
-        self._names: dict[str, str] = {}  # the config_id in the ledger, by the one that today's code gives
-        self._built = {one.number: one for one in built}  # until they are planned
+        self._drawing = Drawing(spec, state, built)
         self._take_up()
 
     # What the scheduler asks ------------------------------------------------------------------------------------------
@@ -203,9 +200,8 @@ class SweepDriver:
 
     def _plan(self, numbers: range) -> None:
         """Draw, build and pack one generation. What a killed driver had already recorded of it is not repeated."""
-        new, self._built = self._new(numbers), {}
+        new = self._drawing.new(numbers)
         for configuration in new:
-            self._names.setdefault(configuration.config_id, configuration.config_id)
             self.record(
                 "configuration",
                 number=configuration.number,
@@ -217,23 +213,6 @@ class SweepDriver:
             )
         names = {self.state.draws[number].config_id for number in numbers}
         self._plan_packs(names, queue=True, built={one.config_id: one for one in new if one.duplicate_of is None})
-
-    def _new(self, numbers: range) -> list[Configuration]:
-        """The configurations of a generation that are not recorded."""
-        if not self.state.draws and self._built.keys() == set(numbers):
-            self._as_then = self.spec
-            return [self._built[number] for number in numbers]
-        told = []
-        for number in range(numbers.start):
-            earlier = self.state.configurations[self.state.draws[number].config_id]
-            told.append(search.Told(values=self.state.draws[number].values, score=earlier.score))
-        draws = search.draw(self.spec, numbers, told)
-        new = [(draw.number, draw.values) for draw in draws if draw.number not in self.state.draws]
-        if self._as_then is None:
-            recorded = [as_configuration(found) for found in self.state.configurations.values()]
-            self._as_then, self._names = as_then(self.spec, recorded), names_today(recorded)
-            refuse_changed(self._as_then, recorded, f"{self.state.folder} cannot draw more configurations")
-        return configure(self._as_then, new, self._names)
 
     def _plan_packs(self, names: set[str], queue: bool, built: Mapping[str, Configuration] | None = None) -> None:
         """Record packs for every member of these configurations that is in none; `built` spares building them."""
@@ -302,11 +281,6 @@ def is_finished(spec: SweepSpec, state: SweepState) -> bool:
     """Whether every configuration of the sweep is drawn and has its score."""
     drawn = len(state.draws) == search.total(spec)
     return drawn and all(configuration.finished for configuration in state.configurations.values())
-
-
-def as_configuration(found: ConfigurationState) -> Configuration:
-    """A recorded configuration as the plan knows it."""
-    return Configuration(number=found.number, config_id=found.config_id, values=found.values, resolved=found.resolved)
 
 
 def _final(pack: Any) -> bool:

@@ -20,7 +20,7 @@ from orchestrator.record.records import LEDGER_FILE, read_first_record
 from orchestrator.record.state import SweepState
 from orchestrator.report import artifacts
 from orchestrator.results.summarise import summary
-from orchestrator.running.driver import as_configuration
+from orchestrator.running.drawing import as_configuration
 from orchestrator.sweep import refuse_existing, resume_sweep
 from orchestrator.tracking.publish import publish
 from search_spaces import load_recorded

@@ -19,6 +19,7 @@ from orchestrator.record.state import SweepState
 from orchestrator.report.tables import headlines
 from orchestrator.results.objective import score_configurations, score_members
 from orchestrator.results.summarise import summary
+from orchestrator.running import drawing
 from orchestrator.running import driver as driver_module
 from orchestrator.running.meter import Meter, best_configuration, status_rows
 
@@ -50,7 +51,7 @@ def test_configurations_that_were_just_built_are_planned_as_they_are(stage, reco
     plain, given = stage("drawn", "training.steps=1"), stage("given", "training.steps=1")
     plain.play()
     with monkeypatch.context() as patch:
-        patch.setattr(driver_module, "configure", None)  # they are not built a second time
+        patch.setattr(drawing, "configure", None)  # they are not built a second time
         patch.setattr(driver_module, "as_configuration", None)
         given.play(built=check(given.spec))
     assert planned(given) == planned(plain) and len(planned(given)) == 11
