@@ -135,20 +135,24 @@ def steps_figure(sweep: Sweep) -> Figure:
     """Steps against size: the median over seeds, every seed a dot; a cross at the top for each that never got there."""
     figure, (axes,) = panels_of(1)
     arms, top = arms_by_size(sweep), 1.3 * sweep.steps
-    for place, (colour, kind) in enumerate(zip(COLOURS, dict.fromkeys(arm.kind for arm in arms), strict=False)):
+    sizes, kinds = sorted({arm.size for arm in arms}), list(dict.fromkeys(arm.kind for arm in arms))
+    for place, (colour, kind) in enumerate(zip(COLOURS, kinds, strict=False)):
         mine = sorted((arm for arm in arms if arm.kind == kind), key=lambda arm: arm.size)
+        middles = [sizes.index(arm.size) + 0.3 * (place - (len(kinds) - 1) / 2) for arm in mine]
         medians = [steps(sweep, arm).median() for arm in mine]
         shown = [value if math.isfinite(value) else math.nan for value in medians]
-        axes.plot([arm.size for arm in mine], shown, "o-", color=colour, linewidth=2, label=kind)
-        for arm in mine:
+        axes.plot(middles, shown, "o-", color=colour, linewidth=2, label=kind)
+        for middle, arm in zip(middles, mine, strict=True):
             values = steps(sweep, arm).to_numpy()
-            across = arm.size * (1 + 0.02 * place + 0.01 * (np.arange(len(values)) - len(values) / 2))
+            across = middle + 0.03 * (np.arange(len(values)) - (len(values) - 1) / 2)
             never = np.isinf(values)
             axes.plot(across[~never], values[~never], ".", color=colour, markersize=5, alpha=0.5)
             axes.plot(across[never], np.full(never.sum(), top), "x", color=colour, markersize=5)
-    sizes = sorted({arm.size for arm in arms})
     axes.set_yscale("log")
-    axes.set_xticks(sizes, [str(size) for size in sizes])
+    axes.yaxis.set_major_formatter(lambda y, _: f"{y:g}")
+    axes.yaxis.set_minor_formatter(lambda y, _: f"{y:g}")
+    axes.tick_params(axis="y", which="both", labelsize=7)
+    axes.set_xticks(range(len(sizes)), [str(size) for size in sizes])
     axes.set_xlabel("n")
     axes.set_ylabel("steps until 95 % are right")
     axes.legend(frameon=False, fontsize=8)
