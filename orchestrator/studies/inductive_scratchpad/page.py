@@ -17,7 +17,8 @@ scratchpads; ratios of steps are over all seeds. No number here is the paper's.
 
 Not tested here: how the steps without a scratchpad grow with cycles (I1), longer ways than were trained on (I3),
 curricula (I6), and addition, whose small sweeps are in search_spaces/inductive_scratchpad/ and were not run to their
-end; random graphs (I5), where no seed was right in more than 61 %; nor, at this size, whether parity needs a scratchpad.
+end; random graphs (I5), where no seed was right in more than 61 %; nor, at this size, whether parity needs a
+scratchpad.
 
 `make studies` runs every sweep of this page and writes the page; a sweep that is finished is not run again.
 """
