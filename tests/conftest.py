@@ -47,7 +47,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         min(waiting, key=len).extend(module)
     others = iter([item for item in items if item.get_closest_marker("long") is None])
     shares = [(len(items) + worker) // workers for worker in range(workers)]  # as --dist worksteal begins
-    parts = [[*first, *islice(others, max(0, share - len(first)))] for first, share in zip(waiting, shares, strict=True)]
+    parts = [
+        [*first, *islice(others, max(0, share - len(first)))] for first, share in zip(waiting, shares, strict=True)
+    ]
     items[:] = [*chain.from_iterable(parts), *others]
 
 

@@ -275,7 +275,7 @@ def lengthwise(tmp_path_factory: pytest.TempPathFactory, blank_figure: Callable[
 class LongSweep:
     """A sweep long enough to be killed in: 4 packs of 2 members, 3 evaluations each; and the same one left alone."""
 
-    settings = ("training.steps=600", "evaluation.every=200", "resources.pack=2", "resources.checkpoint_steps=100")
+    settings = ("training.steps=900", "evaluation.every=300", "resources.pack=2", "resources.checkpoint_steps=150")
 
     def __init__(self, storage: Path, left_alone: Callable[[], Path]) -> None:
         self.storage, self._left_alone = storage, left_alone
