@@ -90,18 +90,21 @@ def regularization(sweep: Sweep) -> Claim:
     """(C.1.1) Dropout, weight decay and batch size, each changed alone."""
     of, longer = by_change(sweep), beyond(sweep)
     unchanged, first = next(iter(of.items()))
-    where = f"at length {span(longer)}, is less right"
-    parts = [
-        _compared(sweep, (config_id, first), longer, EXACT, EXACT, f"{where} with {now} than with {before}?", "smaller")
-        for config_id, (before, now) in changes(sweep).items()
-    ]
+    where, parts = f"at length {span(longer)}, is less right", []
+    for config_id, (before, now) in changes(sweep).items():
+        asked = f"{where} with {now} than with {before}?"
+        effect = difference(sweep, config_id, first, longer, judged=None)
+        parts += [
+            Part(asked=f"all seeds: {asked}", effect=str(effect), answer=effect.verdict("smaller")),
+            _compared(sweep, (config_id, first), longer, EXACT, EXACT, f"seeds that learned: {asked}", "smaller"),
+        ]
     return Claim(
         letter="C.1.1",
         says="Too much regularization harms length generalization, too little does too, and so do small batches.",
         sweep=sweep,
         measured=f"{_MEASURED}. Each configuration differs from the first ({unchanged}) in one value. All have equally "
-        f"many steps, so with small batches fewer rows are seen, too. Length {span(sweep.selection)} is the "
-        "objective's and in no comparison",
+        f"many steps, so with small batches fewer rows are seen, too; and what is less right over all seeds may only be "
+        f"learned more slowly. Length {span(sweep.selection)} is the objective's and in no comparison",
         parts=parts,
         tables=[_by_length(sweep, of, EXACT, head="configuration")],
         shown=len(parts),

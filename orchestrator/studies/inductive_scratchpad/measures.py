@@ -57,10 +57,16 @@ def seeds(sweep: Sweep, name: str) -> list[int]:
 
 
 def difference(
-    sweep: Sweep, first: str, second: str, lengths: Sequence[int], metric: str = EXACT, judged: str = EXACT
+    sweep: Sweep, first: str, second: str, lengths: Sequence[int], metric: str = EXACT, judged: str | None = EXACT
 ) -> Effect:
-    """The metric of `first` minus that of `second`, seed by seed, over the seeds that learned `judged` with both."""
-    both = learned(sweep, first, judged) & learned(sweep, second, judged)
+    """The metric of `first` minus that of `second`, seed by seed, over the seeds that learned `judged` with both.
+
+    None: over all seeds, whether they learned or not.
+    """
+    if judged is None:
+        both = set(seeds(sweep, first))
+    else:
+        both = learned(sweep, first, judged) & learned(sweep, second, judged)
     one, other = (matches(sweep, name, lengths, metric) for name in (first, second))
     if not both:
         return Effect(value=math.nan, low=math.nan, high=math.nan, n=0, unit="seeds")
