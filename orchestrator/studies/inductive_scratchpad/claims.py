@@ -103,7 +103,7 @@ def regularization(sweep: Sweep) -> Claim:
         says="Too much regularization harms length generalization, too little does too, and so do small batches.",
         sweep=sweep,
         measured=f"{_MEASURED}. Each configuration differs from the first ({unchanged}) in one value. All have equally "
-        f"many steps, so with small batches fewer rows are seen, too; and what is less right over all seeds may only be "
+        f"many steps, so small batches see fewer rows, too; and what is less right over all seeds may only be "
         f"learned more slowly. Length {span(sweep.selection)} is the objective's and in no comparison",
         parts=parts,
         tables=[_by_length(sweep, of, EXACT, head="configuration")],
