@@ -38,6 +38,7 @@ class Sweep:
         self.test = tuple(s for s in self.lengths if s not in {*self.trained, *self.selection})
         self.averages = of_first.averages
         self.steps: int = first.resolved["training"]["steps"]
+        self._steps_of = {name: one.resolved["training"]["steps"] for name, one in self.state.configurations.items()}
 
     @cached_property
     def curves(self) -> pd.DataFrame:
@@ -55,7 +56,8 @@ class Sweep:
         """Configurations x seeds x steps, and how many members failed."""
         configurations = len(self.state.configurations)
         seeds = {seed for configuration in self.state.configurations.values() for seed in configuration.members}
-        return f"{configurations} x {len(seeds)} x {self.steps:,}, {self.failed} failed"
+        steps = " or ".join(f"{count:,}" for count in sorted(set(self._steps_of.values())))
+        return f"{configurations} x {len(seeds)} x {steps}, {self.failed} failed"
 
     def resolved(self, config_id: str, key: str) -> Any:
         """The value of a dotted key as the ledger has it."""
@@ -83,7 +85,8 @@ class Sweep:
     ) -> pd.DataFrame:
         """One row per member: config_id, seed, `value` (the metric reduced over `lengths`) and a column per setting.
 
-        `at` is a step, LAST, or BEST: of each member that at which the objective is best at the selection lengths.
+        `at` is a step, LAST, or BEST: of each member its own last one, or that at which the objective is best at the
+        selection lengths.
         `value` is NaN for a failed member.
         """
         table = self._table(metric, average, at)
@@ -106,11 +109,14 @@ class Sweep:
 
     def _table(self, metric: str, average: str, at: str | int) -> pd.DataFrame:
         """Members by lengths."""
-        key = (metric, average, self.steps if at == LAST else at)
+        key = (metric, average, at)
         if key not in self._tables:
             rows = self.curves
             rows = rows[(rows["metric"] == metric) & (rows["average"] == average)]
-            rows = rows[at_steps(rows, self._best) if at == BEST else rows["step"] == key[2]]
+            if at == BEST:
+                rows = rows[at_steps(rows, self._best)]
+            else:
+                rows = rows[rows["step"] == (rows["config_id"].astype(str).map(self._steps_of) if at == LAST else at)]
             rows = rows[["config_id", "seed", "length", "value"]].astype({"config_id": str})
             self._tables[key] = rows.pivot(index=["config_id", "seed"], columns="length", values="value")
         return self._tables[key]

@@ -52,10 +52,10 @@ def pretended_sweep(
             )  # fmt: skip
             members = [one.member(seed) for seed in spec.seeds]
             metrics = tuple(dict.fromkeys((*members[0].task.metrics, *more)))
-            packs.setdefault((metrics, members[0].evaluated_lengths, tuple(members[0].averages)), []).extend(members)
-        for number, ((metrics, lengths, averages), members) in enumerate(packs.items()):
+            alike = (metrics, members[0].evaluated_lengths, tuple(members[0].averages), members[0].optimization.steps)
+            packs.setdefault(alike, []).extend(members)
+        for number, ((metrics, lengths, averages, steps), members) in enumerate(packs.items()):
             pairs = [(member.config_id, member.seed) for member in members]
-            steps = members[0].optimization.steps
             ledger.append("pack", pack_id=f"p{number}", structural_key="k", members=pairs, steps=steps)
             every = steps // evaluations if evaluations else spec.evaluation["every"]
             for step in range(steps, 0, -every)[::-1]:

@@ -1,10 +1,15 @@
 """Intervals cover as often as they say, failed members are counted, and an answer is where the interval lies."""
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from orchestrator.studies.measures import Effect, effect_over, paired_effect
+from orchestrator.studies.studies import SEARCH_SPACES
+from tests.orchestrator.studies.conftest import pretended_sweep
+from trainers.config.member import MemberConfig
 
 
 @pytest.mark.parametrize("configurations", [6, 9, 12, 30])
@@ -58,3 +63,16 @@ def test_a_failed_member_is_counted_and_not_compared() -> None:
 def test_answers(low: float, high: float, better: str, answer: str) -> None:
     effect = Effect(value=0.0, low=low, high=high, n=5, unit="seeds")
     assert effect.verdict(better) == answer
+
+
+def test_the_last_evaluation_of_each_member_is_its_own(tmp_path: Path) -> None:
+    file = SEARCH_SPACES / "inductive_scratchpad" / "fig5b_addition_shift_cpu.yaml"
+
+    def step_itself(member: MemberConfig, number: int, metrics: tuple[str, ...], step: int) -> np.ndarray:
+        return np.full((1, len(metrics), len(member.evaluated_lengths)), step)
+
+    sweep = pretended_sweep(file, tmp_path, step_itself, evaluations=2, seeds=2)
+    rows = sweep.members("sum", "raw", (4,))
+    assert sorted(rows["value"]) == [1200, 1200, 2400, 2400]
+    assert set(sweep.members("sum", "raw", (4,), at=1200)["value"]) == {1200}
+    assert sweep.size == "2 x 2 x 1,200 or 2,400, 0 failed"
