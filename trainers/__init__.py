@@ -104,11 +104,13 @@ class _Package(ModuleType):
 
     @property
     def train(self) -> Any:
-        return __getattr__("train")
+        return vars(self).get("_train") or __getattr__("train")
 
     @train.setter
-    def train(self, module: ModuleType) -> None:
-        """What importing a module does to its package."""
+    def train(self, value: Any) -> None:
+        """Importing a module sets it in its package, which is not meant here; another function is."""
+        if not isinstance(value, ModuleType):
+            vars(self)["_train"] = value
 
 
 sys.modules[__name__].__class__ = _Package
