@@ -24,7 +24,7 @@ help:
 	@echo "make bench-check  whether whole runs are as far ahead of scripts as they were (2 minutes)"
 	@echo "make gpu       what a GPU must show: equal to the CPU, and how fast (8 minutes)"
 	@echo "make studies   the small sweeps of the studies, and the gallery; of one: STUDY=set_complement (15 minutes)"
-	@echo "               STUDY=threshold_attention or STUDY=inductive_scratchpad (an hour), or STUDY=arithmetic (longer)"
+	@echo "               STUDY=threshold_attention (an hour), or STUDY=inductive_scratchpad or STUDY=arithmetic (longer)"
 
 install: $(INSTALLED)
 

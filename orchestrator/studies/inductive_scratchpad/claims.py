@@ -130,7 +130,7 @@ def _compared(
     """One configuration against another over the seeds that learned with both, and how many did with each."""
     effect = difference(sweep, *pair, lengths, metric, judged)
     one, two = (learned(sweep, name, judged) for name in pair)
-    said = f"seeds that learned: the first {len(one)}, the other {len(two)}, both {len(one & two)} of "
+    said = f"seeds that learned: with it {len(one)}, with the other {len(two)}, with both {len(one & two)} of "
     said += f"{len(seeds(sweep, pair[0]))}"
     if not one & two:
         return Part(asked=asked, effect=said, answer=NOT_TESTABLE)

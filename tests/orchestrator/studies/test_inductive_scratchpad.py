@@ -67,10 +67,10 @@ def test_a_planted_effect_is_found_and_the_page_says_so(pretended: Pretended, tm
     assert set(answers(claims)) == {"held"}
     by_letter = {claim.letter: [part.effect for part in claim.parts] for claim in claims}
     counted = [effect for letter in ("I4", "I4, addition") for effect in by_letter[letter]]
-    assert len(counted) == 4 and all("both 6 of 8" in effect for effect in counted), "and counted"
+    assert len(counted) == 4 and all("with both 6 of 8" in effect for effect in counted), "and counted"
     changed = by_letter["C.1.1"]
     assert len(changed) == 6 and all("n = 8 seeds" in effect for effect in changed)
-    assert all("both 8 of 8" in effect for effect in changed[1::2])
+    assert all("with both 8 of 8" in effect for effect in changed[1::2])
     assert list(by_change(sweeps["regularization_cpu"])) == [
         "dropout 0, weight decay 0.1, batches of 128",
         "dropout 0.2",
@@ -95,4 +95,4 @@ def test_where_no_seed_learned_nothing_is_tested(pretended: Pretended, monkeypat
     assert {part.answer for parts in compared for part in parts} == {NOT_TESTABLE}
     assert {part.answer for part in changed.parts[::2]} == {"held"}, "of all seeds"
     effect = of_parity(found).parts[0].effect
-    assert "the first 0" in effect and "n = 0" not in effect
+    assert "with it 0" in effect and "n = 0" not in effect
