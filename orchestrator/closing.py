@@ -1,6 +1,6 @@
 """The end of a sweep, made ready while it runs: a process that has imported what draws and what publishes.
 
-It is a branch of the host of the workers. Where it cannot be had, or dies, the driver does the work.
+It is a fork of a host of its own. Where it cannot be had, or dies, the driver does the work.
 """
 
 import json
@@ -14,7 +14,7 @@ from typing import Any
 from rich.console import Console
 
 from orchestrator.errors import LengthwiseError
-from orchestrator.running.host import CLOSING, CLOSING_LATER, Forks, Host, closing_role
+from orchestrator.running.host import CLOSE, LATER, Host, begun, closing_kind
 from orchestrator.tracking import publisher
 from orchestrator.tracking.published import Published
 from search_spaces import SweepSpec
@@ -40,17 +40,17 @@ class Closed:
 class Closing:
     """Asks for what is drawn and published of the sweep in `folder`."""
 
-    def __init__(self, forks: Forks, spec: SweepSpec, folder: Path) -> None:
-        self._forks, self._folder = forks, folder
+    def __init__(self, host: Host, spec: SweepSpec, folder: Path) -> None:
+        self._host, self._folder = host, folder
         section = spec.tracking
         self._tracking = {"uri": section.uri, "experiment": section.experiment} if section.enabled else None
         self._last: Connection[bytes, bytes] | None = None
         if self._tracking is not None:
-            self._prepared = self._asked(CLOSING_LATER, "prepare")
+            self._prepared = self._asked(LATER, "prepare")
 
     def publish(self) -> Published | None:
         """One pass while the sweep runs; None where nobody has made it. Raises LengthwiseError as the pass did."""
-        with self._asked(CLOSING_LATER, "publish") as connection:
+        with self._asked(LATER, "publish") as connection:
             try:
                 answer = json.loads(connection.recv_bytes())
             except (EOFError, OSError):
@@ -69,7 +69,7 @@ class Closing:
             "color_system": console.color_system,
             "no_color": console.no_color,
         }
-        self._last = self._asked(CLOSING, "close", look=look, encoding=console.encoding)
+        self._last = self._asked(CLOSE, "close", look=look, encoding=console.encoding)
 
     def end(self, console: Console) -> Closed:
         """Print what is said and wait for the rest; what is missing then is for the caller to do."""
@@ -101,7 +101,7 @@ class Closing:
         return found
 
     def _asked(self, role: bytes, what: str, **more: Any) -> "Connection[bytes, bytes]":
-        connection = self._forks.connect(role)
+        connection = self._host.connect(role)
         request = {"do": what, "folder": str(self._folder), "tracking": self._tracking, **more}
         with suppress(OSError):  # the answer will be missing
             connection.send_bytes(json.dumps(request).encode())
@@ -109,10 +109,10 @@ class Closing:
 
 
 @contextmanager
-def closing_for(host: Host, spec: SweepSpec, folder: Path) -> Iterator[Closing]:
+def closing_for(spec: SweepSpec, folder: Path) -> Iterator[Closing]:
     """What ends the sweep in `folder`, for as long as the block."""
-    forks = host.branch(closing_role(spec))
+    host = begun(closing_kind(spec))
     try:
-        yield Closing(forks, spec, folder)
+        yield Closing(host, spec, folder)
     finally:
-        forks.close()
+        host.kill()

@@ -198,9 +198,9 @@ def _drive(
         try:
             if not is_finished(spec, state):
                 name, _ = chosen(spec, examples)
-                host = opens.enter_context(hosted(engine=name == "local")) if name != "inline" else None
-                if host is not None:
-                    closing = opens.enter_context(closing_for(host, spec, ledger.folder))
+                host = opens.enter_context(hosted()) if name == "local" else None
+                if name != "inline":
+                    closing = opens.enter_context(closing_for(spec, ledger.folder))
                     publishing = SweepPublishing(spec, ledger.folder, publish_with(spec, ledger.folder, closing))
                 with opened(name, spec.resources, host) as scheduler:
                     interrupts.install()  # ray.init has put its own handlers in their place

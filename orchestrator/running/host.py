@@ -1,122 +1,141 @@
-"""The process that forks local workers, seen from the driver. Imports little, so that it can begin before the rest."""
+"""Processes that import ahead and fork what they are asked for, seen from the driver. Imports little itself."""
 
 import atexit
 import os
 import socket
-import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection
+from pathlib import Path
+
+import psutil
 
 from search_spaces import Resources, SweepSpec
 
-WITH_ENGINE = "engine"  # what a host is told that forks workers
-WORKER, BRANCH, BRANCH_WITH_TRACKING, CLOSING, CLOSING_LATER = b"w", b"b", b"t", b"c", b"l"  # see `worker_host`
-
-
-class Forks:
-    """The end of a socket at whose other end a process forks what it is asked for."""
-
-    def __init__(self, control: socket.socket) -> None:
-        self._control = control
-
-    def connect(self, role: bytes) -> "Connection[bytes, bytes]":
-        """The connection to a new process; one that has ended where there is none."""
-        return Connection(self.socket_to(role).detach())
-
-    def socket_to(self, role: bytes) -> socket.socket:
-        """The same as a socket."""
-        mine, theirs = socket.socketpair()
-        with theirs, suppress(OSError):  # where the other end dies the connection ends, as that of a dead worker
-            socket.send_fds(self._control, [role], [theirs.fileno()])
-        return mine
-
-    def close(self) -> None:
-        """Ask for no more; the other end kills what it has forked, and ends."""
-        self._control.close()
+WORKERS, CLOSING, CLOSING_WITH_TRACKING = "workers", "closing", "closing_with_tracking"  # what a host is for
+WORKER, CLOSE, LATER = b"w", b"c", b"l"  # what it forks, see `worker_host`
 
 
 class Host:
-    """A process that imports the `engine` and forks workers (`worker_host`), or without the engine only branches.
+    """A process that imports what it is `kind` for and forks whoever is asked for (`worker_host`).
 
-    It begins at once and needs no waiting for. It ends, and its workers with it, when this process closes it or dies.
+    It begins at once and needs no waiting for. It ends, and its forks with it, when this process closes it or dies.
+    With `forked` it is a fork of this process, which then imports the engine itself: nothing is imported twice. A fork
+    has only the thread that forks, so none but that one may run.
     """
 
-    def __init__(self, *, engine: bool = True) -> None:
-        self._engine = engine
-        self._begin()
-        self._branches: dict[bytes, Forks] = {}
+    def __init__(self, kind: str, *, forked: bool = False) -> None:
+        self._kind = kind
+        self._begin(forked=forked)
 
-    def _begin(self) -> None:
-        control, theirs = socket.socketpair()
-        command = [sys.executable, "-m", "orchestrator.running.worker_host", str(theirs.fileno())]
-        command += [WITH_ENGINE] if self._engine else []
-        # A session of its own: Ctrl-C is for the driver, which then ends the host.
-        self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()], start_new_session=True)
-        theirs.close()
-        self._forks = Forks(control)
+    def _begin(self, *, forked: bool = False) -> None:
+        self._control, theirs = socket.socketpair()
+        with theirs:
+            self._process = _fork(self._kind, theirs) if forked else _start(self._kind, theirs)
 
-    def connect(self) -> "Connection[bytes, bytes]":
+    def worker(self) -> "Connection[bytes, bytes]":
         """The connection to a new worker; the host is begun again if it has died."""
-        if self._process.poll() is not None:
+        if _has_ended(self._process):
             self.close()
             self._begin()
-        return self._forks.connect(WORKER)
+        return self.connect(WORKER)
 
-    def expect(self, role: bytes) -> None:
-        """Have a branch made as soon as the engine is imported, without waiting for `branch`."""
-        self._branches[role] = Forks(self._forks.socket_to(role))
-
-    def branch(self, role: bytes) -> Forks:
-        """A fork that imports more, and forks what needs it."""
-        return self._branches.pop(role, None) or Forks(self._forks.socket_to(role))
+    def connect(self, role: bytes) -> "Connection[bytes, bytes]":
+        """The connection to a new process; one that has ended where there is none."""
+        mine, theirs = socket.socketpair()
+        with theirs, suppress(OSError):  # where the host dies the connection ends, as that of a dead worker
+            socket.send_fds(self._control, [role], [theirs.fileno()])
+        return Connection(mine.detach())
 
     def kill(self) -> None:
-        """End it at once; it has no workers."""
+        """End it at once; its forks end when their connections do."""
         self._process.kill()
         self.close()
 
     def close(self) -> None:
-        """End it, its workers and its branches."""
-        while self._branches:
-            self._branches.popitem()[1].close()
-        self._forks.close()
+        """End it and its forks."""
+        self._control.close()
         self._process.wait()
 
 
-_begun: list[Host] = []
+def _start(kind: str, control: socket.socket) -> psutil.Process:
+    """A host of its own. In a session of its own: Ctrl-C is for the driver, which then ends the host."""
+    command = [sys.executable, "-m", "orchestrator.running.worker_host", kind, str(control.fileno())]
+    return psutil.Popen(command, pass_fds=[control.fileno()], start_new_session=True)
+
+
+def _fork(kind: str, control: socket.socket) -> psutil.Process:
+    """The same as a fork of this process, once that has imported what the host needs."""
+    from orchestrator.running import worker_host
+
+    worker_host.load_all(kind)
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setsid()
+            _close_all_but(0, 1, 2, control.fileno())
+            worker_host.be(kind, control.fileno())
+        finally:
+            os._exit(1)  # nothing of the command may go on here
+    return psutil.Process(child)
+
+
+def _close_all_but(*descriptors: int) -> None:
+    for descriptor in [int(path.name) for path in Path("/dev/fd").iterdir()]:
+        if descriptor not in descriptors:
+            with suppress(OSError):  # the one that listed them
+                os.close(descriptor)
+
+
+def _has_ended(process: psutil.Process) -> bool:
+    try:
+        process.wait(0)
+    except psutil.TimeoutExpired:
+        return False
+    return True
+
+
+_begun: dict[str, Host] = {}
 
 
 def begin_for(spec: SweepSpec) -> None:
-    """Begin a host for the next `hosted` block: it imports while the command does."""
-    if spec.resources.scheduler != "inline":
-        _begun.append(Host(engine=spec.resources.scheduler != "ray"))
-        _begun[-1].expect(closing_role(spec))
-        atexit.register(end_unused)  # of a command that is refused
+    """Begin the hosts of a sweep before it is checked: they import while the command does."""
+    if spec.resources.scheduler == "inline":
+        return
+    atexit.register(end_unused)  # of a command that is refused
+    _begun[closing_kind(spec)] = Host(closing_kind(spec))
+    if spec.resources.scheduler != "ray":
+        _begun[WORKERS] = Host(WORKERS, forked=threading.active_count() == 1)
 
 
-def closing_role(spec: SweepSpec) -> bytes:
-    """The branch that ends a sweep."""
-    return BRANCH_WITH_TRACKING if spec.tracking.enabled else BRANCH
+def closing_kind(spec: SweepSpec) -> str:
+    """The host of what ends a sweep."""
+    return CLOSING_WITH_TRACKING if spec.tracking.enabled else CLOSING
+
+
+def begun(kind: str) -> Host:
+    """The host of that kind that was begun, otherwise a new one. The caller ends it."""
+    return _begun.pop(kind, None) or Host(kind)
+
+
+def end_unused() -> None:
+    """End hosts that were begun and are not needed, without waiting until they have imported."""
+    while _begun:
+        _begun.popitem()[1].kill()
+
+
+@contextmanager
+def hosted() -> Iterator[Host]:
+    """A host of workers that ends with the block."""
+    host = begun(WORKERS)
+    try:
+        yield host
+    finally:
+        host.close()
 
 
 def may_be_local(resources: Resources) -> bool:
     """Whether `auto` may come out as local: there is no cluster to join, and no GPU is needed."""
     return resources.scheduler == "auto" and not resources.gpus and not os.environ.get("RAY_ADDRESS")
-
-
-def end_unused() -> None:
-    """End a host that was begun and is not needed, without waiting until it has imported."""
-    while _begun:
-        _begun.pop().kill()
-
-
-@contextmanager
-def hosted(*, engine: bool) -> Iterator[Host]:
-    """A host that ends with the block, the one that was begun if there is one; `engine`: workers are asked of it."""
-    host = _begun.pop() if _begun else Host(engine=engine)
-    try:
-        yield host
-    finally:
-        host.close()

@@ -86,7 +86,7 @@ class _Run:
                 return
             idle = next((worker for worker in self.workers if worker.pack_id is None), None)
             if idle is None:
-                idle = _Worker(self.host.connect())
+                idle = _Worker(self.host.worker())
                 self.workers.append(idle)
             idle.pack_id, idle.work = pack
             guarded(self.driver.started, idle.pack_id)

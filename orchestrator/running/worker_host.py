@@ -1,13 +1,13 @@
-"""The host of local workers: a process that imports the engine once and forks a worker whenever it is asked for one.
+"""A host: a process that imports ahead and forks whoever it is asked for, with all that imported.
 
-    python -m orchestrator.running.worker_host DESCRIPTOR [engine]
+    python -m orchestrator.running.worker_host KIND DESCRIPTOR
 
-DESCRIPTOR is its end of a Unix socket. It imports the engine where workers will be asked for, and otherwise nothing.
-Each message is one byte, which says what is to be forked, with one file descriptor: its end of a connection of its own.
-When the other end of the socket is closed, or its process dies, the host kills what it has forked and ends. It runs
-nothing itself, so it has no threads when it forks.
+KIND is what it is for (`host`), DESCRIPTOR its end of a Unix socket. Each message is one byte, which says what is to be
+forked, with one file descriptor: the fork's end of a connection of its own. When the other end of the socket is closed,
+or its process dies, the host kills what it has forked and ends. It runs nothing itself, so it has no threads when it
+forks.
 
-A branch is a fork of a host that is a host in turn: with the engine it has what else it imports while nobody asks. Its
+A host of workers imports the engine before anything else. One of what ends a sweep imports while nobody asks. Its
 priority is the usual one: the end of a sweep waits for it, and what it does not do while packs train it does then.
 """
 
@@ -24,25 +24,27 @@ from importlib import import_module
 
 from orchestrator.running import host
 
-ENGINE = ("trainers.train", "orchestrator.running.local_worker")  # the slow part of a worker, done once
+FIRST = {  # the modules that a host imports before it forks
+    host.WORKERS: ("trainers.train", "orchestrator.running.local_worker"),
+}
+AHEAD = {  # what it imports, one after the other, while it is asked for nothing
+    host.CLOSING: ("orchestrator.closing_worker",),
+    host.CLOSING_WITH_TRACKING: ("orchestrator.closing_worker", "orchestrator.tracking.ahead"),
+}
 SERVING = {  # the module whose `serve(descriptor)` a fork runs
     host.WORKER: "orchestrator.running.local_worker",
-    host.CLOSING: "orchestrator.closing_worker",
-    host.CLOSING_LATER: "orchestrator.closing_worker",
-}
-AHEAD = {  # what a branch imports, one after the other, while it is asked for nothing
-    host.BRANCH: ("orchestrator.closing_worker",),
-    host.BRANCH_WITH_TRACKING: ("orchestrator.closing_worker", "orchestrator.tracking.ahead"),
+    host.CLOSE: "orchestrator.closing_worker",
+    host.LATER: "orchestrator.closing_worker",
 }
 
 
 def serve(control: socket.socket, ahead: Sequence[str] = ()) -> None:
-    """Fork what is asked for until the other end is closed; CLOSING_LATER when everything `ahead` is imported."""
+    """Fork what is asked for until the other end is closed; LATER when everything `ahead` is imported."""
     imports, later = deque(ahead), deque[int]()
     children: list[int] = []
     while True:
         if not imports and later:
-            role, descriptor = host.CLOSING_LATER, later.popleft()
+            role, descriptor = host.LATER, later.popleft()
         elif imports and not select.select([control], [], [], 0)[0]:
             load(imports.popleft())
             continue
@@ -51,17 +53,17 @@ def serve(control: socket.socket, ahead: Sequence[str] = ()) -> None:
             if not received:
                 break
             (descriptor,) = received
-            if role == host.CLOSING_LATER and imports:
+            if role == host.LATER and imports:
                 later.append(descriptor)
                 continue
-            if role == host.CLOSING:  # the end: nothing is worth beginning any more
+            if role == host.CLOSE:  # the end: nothing is worth beginning any more
                 imports.clear()
                 while later:
                     os.close(later.popleft())
         child = os.fork()
         if child == 0:
             control.close()
-            _become(role, descriptor)
+            import_module(SERVING[role]).serve(descriptor)
             os._exit(0)
         os.close(descriptor)
         children = [child for child in [*children, child] if _lives(child)]
@@ -76,14 +78,6 @@ def load(module: str) -> None:
     import_module(module)
     gc.freeze()
     gc.enable()
-
-
-def _become(role: bytes, descriptor: int) -> None:
-    """In a fork: a branch, or what `role` names."""
-    if role in AHEAD:
-        serve(socket.socket(fileno=descriptor), AHEAD[role])
-    else:
-        import_module(SERVING[role]).serve(descriptor)
 
 
 def _received(control: socket.socket) -> tuple[bytes, list[int]]:
@@ -108,17 +102,22 @@ def _lives(child: int) -> bool:
         return False
 
 
-def main() -> None:
-    """Be a host, with the engine where it is asked for."""
+def load_all(kind: str) -> None:
+    """Import what a host of that kind imports first."""
+    for module in FIRST.get(kind, ()):
+        load(module)
+
+
+def be(kind: str, descriptor: int) -> None:
+    """Be a host until the other end of the socket is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # what ends a sweep is up to its driver
-    if host.WITH_ENGINE in sys.argv[2:]:
-        for module in ENGINE:
-            load(module)
+    load_all(kind)
+    if kind == host.WORKERS:
         import_module("orchestrator.running.trainable").use_inductor_cache()
         import_module("orchestrator.running.environment").engine_files()  # of what is imported: forks may come later
-    serve(socket.socket(fileno=int(sys.argv[1])))
+    serve(socket.socket(fileno=descriptor), AHEAD.get(kind, ()))
     os._exit(0)  # nothing is left to be put in order
 
 
 if __name__ == "__main__":
-    main()
+    be(sys.argv[1], int(sys.argv[2]))

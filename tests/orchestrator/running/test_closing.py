@@ -10,7 +10,6 @@ import threading
 import time
 from multiprocessing import Pipe
 
-import psutil
 import pytest
 
 from orchestrator import closing_worker
@@ -21,9 +20,9 @@ from orchestrator.figures.drawing import Drawing, drawn_digest
 from orchestrator.figures.side_by_side import SideBySide
 from orchestrator.record.state import SweepState
 from orchestrator.report.files import read_summary, write_report
-from orchestrator.running.host import Forks
+from orchestrator.running.host import Host
 from search_spaces import load_sweep
-from tests.orchestrator.running.test_local import hosts
+from tests.orchestrator.running.deaths import with_words
 
 pytestmark = pytest.mark.long
 
@@ -56,19 +55,13 @@ def test_what_is_left_undone_by_a_killed_process_is_done_by_the_driver(lengthwis
     words = long_sweep.words("undone", "resources.scheduler=local", "tracking.enabled=true")
     driver = lengthwise.start(*words)
     wait_for(lambda: records(folder, "evaluation"), driver)
-    workers = {one.pid for one in hosts(driver.pid) if one.net_connections is not None and _has_a_pack(one)}
-    host = next(one for one in hosts(driver.pid) if one.ppid() == driver.pid)
-    branches = [one for one in host.children() if one.pid not in workers]
-    assert branches
-    for one in branches:
+    beside = with_words(driver.pid, "worker_host closing")  # the host and its forks
+    assert beside
+    for one in beside:
         one.kill()
     out, err = driver.communicate()
     assert driver.returncode == 0, err
     assert "Report: " in out and (folder / "report.html").exists() and SweepState.load(folder).publishes[-1]["ok"]
-
-
-def _has_a_pack(process: psutil.Process) -> bool:
-    return any(file.path.endswith(".stuck.txt") for file in process.open_files())
 
 
 @pytest.fixture
@@ -77,7 +70,9 @@ def asked(tiny, tmp_path):
     mine, theirs = socket.socketpair()
     spec = load_sweep(tiny, ["tracking.enabled=true"])
     with mine, theirs:
-        yield Closing(Forks(mine), spec, tmp_path), theirs
+        host = object.__new__(Host)
+        host._control = mine
+        yield Closing(host, spec, tmp_path), theirs
 
 
 def test_without_a_process_nothing_is_said_drawn_or_published(asked, capsys):

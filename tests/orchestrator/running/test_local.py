@@ -3,6 +3,8 @@
 import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from multiprocessing import Pipe
@@ -27,8 +29,8 @@ LOCAL = "resources.scheduler=local"
 
 
 def hosts(driver: int) -> list[psutil.Process]:
-    """The hosts of a driver, and the workers that they have forked."""
-    return with_words(driver, "orchestrator.running.worker_host")
+    """The hosts of a driver, of which that of the workers is a fork, and what they have forked."""
+    return with_words(driver, "orchestrator")
 
 
 def worker_with(pack_id: str, driver: int) -> psutil.Process | None:
@@ -106,7 +108,7 @@ def test_an_exception_is_tried_once_more_and_told_with_its_place(tmp_path):
         [{"task": {"name": "nothing"}}], [("c", 0)], cpus=1, watchdog_seconds=60, folder=str(tmp_path), pack_id="p1"
     )
     driver = Packs(wrong)
-    with hosted(engine=True) as ours:
+    with hosted() as ours:
         local.run_packs(driver, ours, workers=2, retries=5)
     assert [name for name, *_ in driver.told] == ["started", "retried", "started", "failed"]
     assert "KeyError: 'code'" in driver.told[-1][2] and ".py:" in driver.told[-1][2]
@@ -138,11 +140,36 @@ def test_an_end_of_file_in_a_pack_is_an_exception_of_its_own(tmp_path, monkeypat
 def test_a_host_that_is_not_needed_is_ended_at_once(tiny, monkeypatch):
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     host.begin_for(load_sweep(tiny, ["resources.scheduler=auto"]))
-    (begun,) = host._begun
+    begun = dict(host._begun)
+    assert set(begun) == {host.WORKERS, host.CLOSING}
     host.end_unused()
-    assert begun._process.returncode == -signal.SIGKILL and not host._begun
+    assert all(one._process.wait(0) == -signal.SIGKILL for one in begun.values()) and not host._begun
+    host.begin_for(load_sweep(tiny, ["resources.scheduler=ray", "tracking.enabled=true"]))
+    assert set(host._begun) == {host.CLOSING_WITH_TRACKING}
+    host.end_unused()
     host.begin_for(load_sweep(tiny, ["resources.scheduler=inline"]))
     assert not host._begun
+
+
+def test_what_is_imported_once_is_forked_and_nothing_else_of_this_process_goes_with_it(wait_for):
+    """The fork has the engine at once, is in a session of its own, and holds no file of the one that forked it."""
+    code = """if True:
+        import sys, threading
+        from orchestrator.running.host import WORKERS, Host
+        held = open(sys.argv[1])
+        host = Host(WORKERS, forked=threading.active_count() == 1)
+        assert "trainers.train" in sys.modules
+        print(host._process.pid, flush=True)
+        sys.stdin.read()
+    """
+    words = [sys.executable, "-c", code, __file__]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as driver:
+        fork = psutil.Process(int(driver.stdout.readline()))
+        assert fork.ppid() == driver.pid and os.getsid(fork.pid) == fork.pid
+        wait_for(lambda: not [file for file in fork.open_files() if file.path == __file__], driver)
+        assert __file__ in [file.path for file in psutil.Process(driver.pid).open_files()]
+        driver.kill()
+        fork.wait(60)
 
 
 def test_a_few_members_stand_for_a_sweep(tiny):
@@ -158,7 +185,7 @@ def test_what_the_driver_raises_leaves_as_it_was_raised(tmp_path):
         def next_pack(self) -> tuple[str, str] | None:
             raise OSError("the disk is full")
 
-    with pytest.raises(OSError, match="the disk is full"), hosted(engine=True) as ours:
+    with pytest.raises(OSError, match="the disk is full"), hosted() as ours:
         local.run_packs(Broken(""), ours, workers=1, retries=0)
 
 
