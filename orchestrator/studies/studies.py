@@ -44,7 +44,6 @@ STUDIES = {
             write=inductive_scratchpad.write_page,
             apart=(
                 "fig1b_cycles_no_scratchpad_cpu",
-                "fig4_cycles_ood_cpu",
                 "fig5b_addition_random_space_cpu",
                 "fig8_9_curriculum_cpu",
             ),

@@ -8,6 +8,7 @@ from orchestrator.studies.inductive_scratchpad.measures import (
     EXACT,
     FULL,
     INDUCTIVE,
+    LABEL,
     LEARNED,
     OFFSETS,
     SUM,
@@ -33,19 +34,35 @@ _OTHERS = {
     OFFSETS: "a full one whose positions are all trained (random offsets)",
     FULL: "a plain full one, whose later positions are untrained",
 }
-_SHARES = {EXACT: "more right", SUM: "the sum right more often"}
+_SHARES = {EXACT: "more right", SUM: "the sum right more often", LABEL: "the label right more often"}
 
 
 def all_claims(sweeps: dict[str, Sweep]) -> list[Claim]:
     """Every claim, in the order of the page."""
     return [
         cycles(sweeps[CYCLES]),
+        longer_ways(sweeps["fig4_cycles_ood_cpu"]),
         parity(sweeps["fig5a_parity_cpu"]),
         addition(sweeps["fig5b_addition_shift_cpu"]),
         shortcut(sweeps[RANDOM_GRAPHS]),
         half_parity(sweeps[HALF_PARITY]),
         regularization(sweeps["regularization_cpu"]),
     ]
+
+
+def longer_ways(sweep: Sweep) -> Claim:
+    """(I3) Longer ways than were trained on, in graphs of as many edges."""
+    of, longer = arms(sweep), beyond(sweep)
+    return Claim(
+        letter="I3",
+        says="On cycles the inductive scratchpad generalizes to longer ways, a full one does not.",
+        sweep=sweep,
+        measured=f"{_MEASURED}. Trained: ways of {span(trained(sweep))} steps; tested: of {span(longer)}, in graphs "
+        "of as many edges. Label: the share whose label and end mark are right, as in the paper; by chance it is half",
+        parts=[_against(sweep, other, longer, metric) for metric in (EXACT, LABEL) for other in (OFFSETS, FULL)],
+        tables=[_by_length(sweep, of, metric) for metric in (EXACT, LABEL)],
+        shown=2,
+    )
 
 
 def parity(sweep: Sweep) -> Claim:

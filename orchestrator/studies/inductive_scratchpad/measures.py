@@ -8,6 +8,7 @@ import pandas as pd
 from orchestrator.studies.measures import Effect, Sweep, paired_effect
 
 EXACT = "exact_match"
+LABEL = "label"  # of a graph: the label and the end mark
 SUM = "sum"  # of an addition: the end mark in its place, and the sum in front of it
 LEARNED = 0.9  # the least exact match at every trained length of a seed that has learned the task
 _CHANGED = {

@@ -16,9 +16,9 @@ that it does not. Differences of shares are seed by seed, over the seeds that le
 arms; ratios of steps are over all seeds. `not testable at this size` means that nothing was tested. No number
 here is the paper's.
 
-Not tested here: how the steps without a scratchpad grow with cycles (I1), longer ways than were trained on (I3),
-curricula (I6), and addition at random places, whose small sweeps are in search_spaces/inductive_scratchpad/ and were
-not run to their end; nor, at this size, whether parity needs a scratchpad.
+Not tested here: how the steps without a scratchpad grow with cycles (I1), curricula (I6), and addition at random
+places, whose small sweeps are in search_spaces/inductive_scratchpad/ and were not run to their end; nor, at this
+size, whether parity needs a scratchpad.
 
 `make studies` runs every sweep of this page and writes the page; a sweep that is finished is not run again.
 """

@@ -5,7 +5,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from orchestrator.studies.inductive_scratchpad.graphs import RANDOM_GRAPHS, shortcut_figure
-from orchestrator.studies.inductive_scratchpad.measures import EXACT, SUM, arms, by_change
+from orchestrator.studies.inductive_scratchpad.measures import EXACT, LABEL, SUM, arms, by_change
 from orchestrator.studies.inductive_scratchpad.speed import CYCLES, HALF_PARITY
 from orchestrator.studies.inductive_scratchpad.steps import steps_figure
 from orchestrator.studies.measures import Sweep
@@ -15,6 +15,7 @@ _TITLES = {
     EXACT: "rows whose whole output is right",
     "state_accuracy": "states right behind true ones",
     SUM: "rows whose sum is right",
+    LABEL: "rows whose label is right",
 }
 
 
@@ -28,6 +29,7 @@ def draw_all(sweeps: dict[str, Sweep], folder: Path) -> dict[str, Path]:
         ),
         "C.1.1": ("regularization", lambda: by_changes(sweeps["regularization_cpu"], "bits")),
         "I2": ("cycles", lambda: steps_figure(sweeps[CYCLES])),
+        "I3": ("cycles_ood", lambda: by_length(sweeps["fig4_cycles_ood_cpu"], "steps", (EXACT, LABEL))),
         "I5": ("random_graphs", lambda: shortcut_figure(sweeps[RANDOM_GRAPHS])),
         "I7": ("half_parity", lambda: steps_figure(sweeps[HALF_PARITY])),
     }

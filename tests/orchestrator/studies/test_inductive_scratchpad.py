@@ -24,7 +24,7 @@ from trainers.config.member import MemberConfig
 
 FILES = {file.stem: file for file in STUDIES["inductive_scratchpad"].files}
 PRETENDED = {"evaluations": 1, "seeds": 8, "more": [f"{kind}.cycles" for kind in KINDS]}
-AGAINST = ("I4", "I4, addition", "C.1.1")  # the claims that compare shares alone
+AGAINST = ("I3", "I4", "I4, addition", "C.1.1")  # the claims that compare shares alone
 UNLEARNED = (2, 5)  # seeds of a full scratchpad that fail at a trained length
 
 
@@ -66,8 +66,8 @@ def test_a_planted_effect_is_found_and_the_page_says_so(pretended: Pretended, tm
     claims = all_claims(sweeps)
     assert set(answers(claims)) == {"held"}
     by_letter = {claim.letter: [part.effect for part in claim.parts] for claim in claims}
-    counted = [effect for letter in ("I4", "I4, addition") for effect in by_letter[letter]]
-    assert len(counted) == 4 and all("with both 6 of 8" in effect for effect in counted), "and counted"
+    counted = [effect for letter in AGAINST[:3] for effect in by_letter[letter]]
+    assert len(counted) == 8 and all("with both 6 of 8" in effect for effect in counted), "and counted"
     changed = by_letter["C.1.1"]
     assert len(changed) == 6 and all("n = 8 seeds" in effect for effect in changed)
     assert all("with both 8 of 8" in effect for effect in changed[1::2])
@@ -91,7 +91,7 @@ def test_where_no_seed_learned_nothing_is_tested(pretended: Pretended, monkeypat
     monkeypatch.setattr("orchestrator.studies.inductive_scratchpad.measures.LEARNED", 1.1)
     found = all_claims(pretended(1.0))
     (changed,) = (claim for claim in found if claim.letter == "C.1.1")
-    compared = [claim.parts for claim in found if claim.letter in AGAINST[:2]] + [changed.parts[1::2]]
+    compared = [claim.parts for claim in found if claim.letter in AGAINST[:3]] + [changed.parts[1::2]]
     assert {part.answer for parts in compared for part in parts} == {NOT_TESTABLE}
     assert {part.answer for part in changed.parts[::2]} == {"held"}, "of all seeds"
     effect = of_parity(found).parts[0].effect
