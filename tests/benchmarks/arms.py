@@ -1,11 +1,8 @@
-"""One arm of the benchmark in a process of its own: `python arms.py ARM WORKLOAD OUT.json`.
+"""One arm of the benchmark that is no sweep of lengthwise: `python arms.py ARM WORKLOAD OUT.json`.
 
 B-eager, B-compiled   two sequential scripts side by side, each with half of the members
 C-fresh, C-reused     plain Ray Tune, one trial for each seed, actors not reused and reused
 J-vmap                two JAX scripts side by side, members vmapped, steps scanned; BENCH_JAX names a Python with jax
-D-*, E-*, F-*         lengthwise: seeds stacked; seeds and configurations stacked; as E in vocabulary-table form;
-                      each eager and compiled
-L-auto, L-ray         lengthwise as a person has it: form, compile and packs auto; scheduler auto or ray
 """
 
 import json
@@ -66,54 +63,6 @@ def plain_tune(work: Workload, reuse: bool) -> list[dict[str, Any]]:
     return [json.loads(result.metrics["found"]) for result in results]
 
 
-def ours(
-    work: Workload, form: str, compiled: bool | str, scheduler: str = "auto", pack: int | str = "auto"
-) -> list[dict[str, Any]]:
-    """A sweep by the command line, report and MLflow included."""
-    import yaml
-
-    storage = Path(os.environ["BENCH_STORAGE"])
-    file = storage / "bench.yaml"
-    file.write_text(yaml.safe_dump(work.sweep(form, compiled, scheduler, pack), sort_keys=False))
-    from orchestrator.cli import main
-
-    sys.argv = ["lengthwise", "run", str(file), "--storage", str(storage)]
-    try:
-        main()
-    except SystemExit as end:
-        if end.code:
-            raise
-    return collected(storage / "bench")
-
-
-def collected(folder: Path) -> list[dict[str, Any]]:
-    """Final curves of every member and the times of its pack's evaluations, from the sweep's own records."""
-    from orchestrator.record.curves import read_curves
-    from orchestrator.record.records import read_records
-    from orchestrator.record.state import SweepState
-
-    state = SweepState.load(folder)
-    frame = read_curves(state, final_only=True)
-    frame = frame[frame.metric == "total_variation"].sort_values("length")
-    records = [record for record in read_records(folder) if record.kind == "evaluation"]
-    found = []
-    for configuration in state.configurations.values():
-        for seed, member in configuration.members.items():
-            mine = frame[(frame.config_id == configuration.config_id) & (frame.seed == seed)]
-            curves = {str(a): group.value.tolist() for a, group in mine.groupby("average", observed=True)}
-            times = [record.time for record in records if record.fields["pack_id"] == member.pack_id]
-            found.append(
-                {
-                    "configuration": configuration.number,
-                    "seed": seed,
-                    "curves": curves,
-                    "times": times,
-                    "pack": member.pack_id,
-                }
-            )
-    return found
-
-
 JAX = os.environ.get("BENCH_JAX", sys.executable)
 ARMS: dict[str, Callable[[Workload], list[dict[str, Any]]]] = {
     "B-eager": lambda work: side_by_side(work, sys.executable, "baseline.py"),
@@ -121,14 +70,6 @@ ARMS: dict[str, Callable[[Workload], list[dict[str, Any]]]] = {
     "C-fresh": lambda work: plain_tune(work, False),
     "C-reused": lambda work: plain_tune(work, True),
     "J-vmap": lambda work: side_by_side(work, JAX, "vmap_jax.py"),
-    "D-eager": lambda work: ours(work, "plain", False, pack=work.seeds),
-    "D-compiled": lambda work: ours(work, "plain", True, pack=work.seeds),
-    "E-eager": lambda work: ours(work, "plain", False),
-    "E-compiled": lambda work: ours(work, "plain", True),
-    "F-eager": lambda work: ours(work, "table", False),
-    "F-compiled": lambda work: ours(work, "table", True),
-    "L-auto": lambda work: ours(work, "auto", "auto"),
-    "L-ray": lambda work: ours(work, "auto", "auto", scheduler="ray"),
 }
 
 

@@ -9,12 +9,15 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import psutil
-from workloads import WORKLOADS, Workload
+from workloads import WORKLOADS, Workload, with_seeds
+
+from sweeps import collected, command, is_sweep
 
 HERE = Path(__file__).resolve().parent
 DECIDING = ("B-eager", "B-compiled", "C-reused", "J-vmap", "L-auto", "L-ray")
@@ -36,19 +39,24 @@ def run_arm(arm: str, name: str, cache: Path, seeds: int | None = None) -> Row:
     environment = {**os.environ, **caches, "BENCH_STORAGE": str(storage)}
     if seeds:
         environment["BENCH_SEEDS"] = str(seeds)
+    if is_sweep(arm):
+        words = command(arm, with_seeds(name, seeds), storage)
+        environment["PYTHONPATH"] = str(HERE.parents[1])
+    else:
+        words = [sys.executable, str(HERE / "arms.py"), arm, name, str(out)]
     with (storage / "log").open("w") as log:
         began = time.time()
-        process = subprocess.Popen(
-            [sys.executable, str(HERE / "arms.py"), arm, name, str(out)], env=environment, stdout=log, stderr=log
-        )
+        process = subprocess.Popen(words, env=environment, stdout=log, stderr=log)
         largest = 0
-        while process.poll() is None:
+        while True:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(0.25)
+                break
             largest = max(largest, _largest_process(process.pid))
-            time.sleep(0.1)
         wall = time.time() - began
     if process.returncode:
         raise RuntimeError(f"arm {arm} failed:\n{(storage / 'log').read_text()[-3000:]}")
-    found: Row = json.loads(out.read_text())
+    found: Row = {"members": collected(storage)} if is_sweep(arm) else json.loads(out.read_text())
     found.update(arm=arm, workload=name, wall=wall, began=began, largest=largest, load=os.getloadavg()[0])
     shutil.rmtree(storage)
     return found

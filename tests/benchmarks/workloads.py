@@ -92,5 +92,9 @@ WORKLOADS = {work.name: work for work in (W1, W1_ONE, W1_LONG, W2, W3, W4)}
 
 def workload(name: str) -> Workload:
     """The work of that name, with as many seeds as BENCH_SEEDS says."""
-    seeds = os.environ.get("BENCH_SEEDS")
-    return replace(WORKLOADS[name], seeds=int(seeds)) if seeds else WORKLOADS[name]
+    return with_seeds(name, int(os.environ.get("BENCH_SEEDS", "0")))
+
+
+def with_seeds(name: str, seeds: int | None) -> Workload:
+    """The work of that name with so many seeds, with its own where none are given."""
+    return replace(WORKLOADS[name], seeds=seeds) if seeds else WORKLOADS[name]
