@@ -335,7 +335,7 @@ def wait_for(condition: Callable[[], Any], process: subprocess.Popen[str] | None
             return found
         if ended and process is not None:
             raise AssertionError(f"it ended first, with {process.returncode}: {process.communicate()}")
-        time.sleep(0.02)
+        time.sleep(0.05)
     raise AssertionError("waited in vain")
 
 

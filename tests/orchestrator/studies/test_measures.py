@@ -66,7 +66,11 @@ def test_answers(low: float, high: float, better: str, answer: str) -> None:
 
 
 def test_the_last_evaluation_of_each_member_is_its_own(tmp_path: Path) -> None:
-    file = SEARCH_SPACES / "inductive_scratchpad" / "fig5b_addition_shift_cpu.yaml"
+    shipped = SEARCH_SPACES / "inductive_scratchpad" / "fig5b_addition_shift_cpu.yaml"
+    with_both, file = shipped.read_text(), tmp_path / "two.yaml"
+    assert with_both.count("{task.scratchpad: inductive}") == 1
+    changed = "{task.scratchpad: inductive, training.steps: 1200}"
+    file.write_text(with_both.replace("{task.scratchpad: inductive}", changed))
 
     def step_itself(member: MemberConfig, number: int, metrics: tuple[str, ...], step: int) -> np.ndarray:
         return np.full((1, len(metrics), len(member.evaluated_lengths)), step)
