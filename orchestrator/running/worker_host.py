@@ -120,4 +120,5 @@ def be(kind: str, descriptor: int) -> None:
 
 
 if __name__ == "__main__":
-    be(sys.argv[1], int(sys.argv[2]))
+    # Under its own name: of what is __main__ Python 3.12 shows that a library has threads when it forks.
+    import_module("orchestrator.running.worker_host").be(sys.argv[1], int(sys.argv[2]))
