@@ -15,9 +15,8 @@ from typing import Any
 
 import numpy as np
 import psutil
+from sweep_arms import collected, command, is_sweep
 from workloads import WORKLOADS, Workload, with_seeds
-
-from sweeps import collected, command, is_sweep
 
 HERE = Path(__file__).resolve().parent
 DECIDING = ("B-eager", "B-compiled", "C-reused", "J-vmap", "L-auto", "L-ray")
