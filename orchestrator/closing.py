@@ -14,7 +14,8 @@ from typing import Any
 from rich.console import Console
 
 from orchestrator.errors import LengthwiseError
-from orchestrator.running.host import CLOSE, LATER, Host, begun, closing_kind
+from orchestrator.running.host import Host, begun, closing_kind
+from orchestrator.running.worker_host import CLOSE, LATER
 from orchestrator.tracking import publisher
 from orchestrator.tracking.published import Published
 from search_spaces import SweepSpec

@@ -12,10 +12,9 @@ from pathlib import Path
 
 import psutil
 
+from orchestrator.running import worker_host
+from orchestrator.running.worker_host import CLOSING, CLOSING_WITH_TRACKING, WORKER, WORKERS
 from search_spaces import Resources, SweepSpec
-
-WORKERS, CLOSING, CLOSING_WITH_TRACKING = "workers", "closing", "closing_with_tracking"  # what a host is for
-WORKER, CLOSE, LATER = b"w", b"c", b"l"  # what it forks, see `worker_host`
 
 
 class Host:
@@ -68,8 +67,6 @@ def _start(kind: str, control: socket.socket) -> psutil.Process:
 
 def _fork(kind: str, control: socket.socket) -> psutil.Process:
     """The same as a fork of this process, once that has imported what the host needs."""
-    from orchestrator.running import worker_host
-
     worker_host.load_all(kind)
     child = os.fork()
     if child == 0:

@@ -2,7 +2,7 @@
 
     python -m orchestrator.running.worker_host KIND DESCRIPTOR
 
-KIND is what it is for (`host`), DESCRIPTOR its end of a Unix socket. Each message is one byte, which says what is to be
+KIND is what it is for, DESCRIPTOR its end of a Unix socket. Each message is one byte, which says what is to be
 forked, with one file descriptor: the fork's end of a connection of its own. When the other end of the socket is closed,
 or its process dies, the host kills what it has forked and ends. It runs nothing itself, so it has no threads when it
 forks.
@@ -22,19 +22,20 @@ from collections import deque
 from collections.abc import Sequence
 from importlib import import_module
 
-from orchestrator.running import host
+WORKERS, CLOSING, CLOSING_WITH_TRACKING = "workers", "closing", "closing_with_tracking"  # kinds of hosts
+WORKER, CLOSE, LATER = b"w", b"c", b"l"  # what they fork
 
 FIRST = {  # the modules that a host imports before it forks
-    host.WORKERS: ("trainers.train", "orchestrator.running.local_worker"),
+    WORKERS: ("trainers.train", "orchestrator.running.local_worker"),
 }
 AHEAD = {  # what it imports, one after the other, while it is asked for nothing
-    host.CLOSING: ("orchestrator.closing_worker",),
-    host.CLOSING_WITH_TRACKING: ("orchestrator.closing_worker", "orchestrator.tracking.ahead"),
+    CLOSING: ("orchestrator.closing_worker",),
+    CLOSING_WITH_TRACKING: ("orchestrator.closing_worker", "orchestrator.tracking.ahead"),
 }
 SERVING = {  # the module whose `serve(descriptor)` a fork runs
-    host.WORKER: "orchestrator.running.local_worker",
-    host.CLOSE: "orchestrator.closing_worker",
-    host.LATER: "orchestrator.closing_worker",
+    WORKER: "orchestrator.running.local_worker",
+    CLOSE: "orchestrator.closing_worker",
+    LATER: "orchestrator.closing_worker",
 }
 
 
@@ -44,7 +45,7 @@ def serve(control: socket.socket, ahead: Sequence[str] = ()) -> None:
     children: list[int] = []
     while True:
         if not imports and later:
-            role, descriptor = host.LATER, later.popleft()
+            role, descriptor = LATER, later.popleft()
         elif imports and not select.select([control], [], [], 0)[0]:
             load(imports.popleft())
             continue
@@ -53,10 +54,10 @@ def serve(control: socket.socket, ahead: Sequence[str] = ()) -> None:
             if not received:
                 break
             (descriptor,) = received
-            if role == host.LATER and imports:
+            if role == LATER and imports:
                 later.append(descriptor)
                 continue
-            if role == host.CLOSE:  # the end: nothing is worth beginning any more
+            if role == CLOSE:  # the end: nothing is worth beginning any more
                 imports.clear()
                 while later:
                     os.close(later.popleft())
@@ -112,7 +113,7 @@ def be(kind: str, descriptor: int) -> None:
     """Be a host until the other end of the socket is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # what ends a sweep is up to its driver
     load_all(kind)
-    if kind == host.WORKERS:
+    if kind == WORKERS:
         import_module("orchestrator.running.trainable").use_inductor_cache()
         import_module("orchestrator.running.environment").engine_files()  # of what is imported: forks may come later
     serve(socket.socket(fileno=descriptor), AHEAD.get(kind, ()))

@@ -20,6 +20,7 @@ from orchestrator.running import host, local, local_worker
 from orchestrator.running.host import hosted
 from orchestrator.running.schedulers import EXAMPLES, chosen, refuse_what_cannot_run
 from orchestrator.running.trainable import encode_work
+from orchestrator.running.worker_host import CLOSING, CLOSING_WITH_TRACKING, WORKERS
 from search_spaces import Resources, load_sweep, parse_recorded
 from tests.orchestrator.running.deaths import INLINE, holding, killed_as_often_as_it_may_and_once_more, with_words
 
@@ -141,11 +142,11 @@ def test_a_host_that_is_not_needed_is_ended_at_once(tiny, monkeypatch):
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     host.begin_for(load_sweep(tiny, ["resources.scheduler=auto"]))
     begun = dict(host._begun)
-    assert set(begun) == {host.WORKERS, host.CLOSING}
+    assert set(begun) == {WORKERS, CLOSING}
     host.end_unused()
     assert all(one._process.wait(0) == -signal.SIGKILL for one in begun.values()) and not host._begun
     host.begin_for(load_sweep(tiny, ["resources.scheduler=ray", "tracking.enabled=true"]))
-    assert set(host._begun) == {host.CLOSING_WITH_TRACKING}
+    assert set(host._begun) == {CLOSING_WITH_TRACKING}
     host.end_unused()
     host.begin_for(load_sweep(tiny, ["resources.scheduler=inline"]))
     assert not host._begun
@@ -155,7 +156,8 @@ def test_what_is_imported_once_is_forked_and_nothing_else_of_this_process_goes_w
     """The fork has the engine at once, is in a session of its own, and holds no file of the one that forked it."""
     code = """if True:
         import sys, threading
-        from orchestrator.running.host import WORKERS, Host
+        from orchestrator.running.host import Host
+        from orchestrator.running.worker_host import WORKERS
         held = open(sys.argv[1])
         host = Host(WORKERS, forked=threading.active_count() == 1)
         assert "trainers.train" in sys.modules
