@@ -167,7 +167,8 @@ def test_what_is_imported_once_is_forked_and_nothing_else_of_this_process_goes_w
     words = [sys.executable, "-c", code, __file__]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as driver:
         fork = psutil.Process(int(driver.stdout.readline()))
-        assert fork.ppid() == driver.pid and os.getsid(fork.pid) == fork.pid
+        assert fork.ppid() == driver.pid
+        wait_for(lambda: os.getsid(fork.pid) == fork.pid, driver)
         wait_for(lambda: not [file for file in fork.open_files() if file.path == __file__], driver)
         assert __file__ in [file.path for file in psutil.Process(driver.pid).open_files()]
         driver.kill()
