@@ -38,7 +38,7 @@ from orchestrator.record.state import SweepState
 from orchestrator.redaction import redacted
 from orchestrator.running.drawing import as_configuration
 from orchestrator.running.driver import SweepDriver, is_finished
-from orchestrator.running.host import hosted
+from orchestrator.running.host import end_unused, hosted
 from orchestrator.running.interrupts import Interrupts
 from orchestrator.running.meter import Meter
 from orchestrator.running.progress import Progress
@@ -202,6 +202,7 @@ def _drive(
                 if name != "inline":
                     closing = opens.enter_context(closing_for(spec, ledger.folder))
                     publishing = SweepPublishing(spec, ledger.folder, publish_with(spec, ledger.folder, closing))
+                end_unused()  # the host of workers, where auto came out as Ray
                 with opened(name, spec.resources, host) as scheduler:
                     interrupts.install()  # ray.init has put its own handlers in their place
                     cluster = scheduler.cluster

@@ -12,6 +12,7 @@ from multiprocessing import Pipe
 import psutil
 import pytest
 
+from orchestrator.consoles import make_console
 from orchestrator.errors import UserError
 from orchestrator.plan.soundness import check
 from orchestrator.record.curves import read_curves
@@ -21,6 +22,7 @@ from orchestrator.running.host import hosted
 from orchestrator.running.schedulers import EXAMPLES, chosen, refuse_what_cannot_run
 from orchestrator.running.trainable import encode_work
 from orchestrator.running.worker_host import CLOSING, CLOSING_WITH_TRACKING, WORKERS
+from orchestrator.sweep import run_sweep
 from search_spaces import Resources, load_sweep, parse_recorded
 from tests.orchestrator.running.deaths import INLINE, holding, killed_as_often_as_it_may_and_once_more, with_words
 
@@ -150,6 +152,21 @@ def test_a_host_that_is_not_needed_is_ended_at_once(tiny, monkeypatch):
     host.end_unused()
     host.begin_for(load_sweep(tiny, ["resources.scheduler=inline"]))
     assert not host._begun
+
+
+def test_a_host_that_auto_did_not_need_does_not_wait_for_the_end_of_the_sweep(tiny, tmp_path, monkeypatch):
+    spec = load_sweep(tiny, ["resources.scheduler=auto"])
+    host.begin_for(spec)
+    assert host._begun
+    monkeypatch.setattr("orchestrator.sweep.chosen", lambda *_: ("inline", ""))
+    left: list[dict[str, host.Host]] = []
+
+    def opened(*_: object) -> None:
+        left.append(dict(host._begun))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("orchestrator.sweep.opened", opened)
+    assert run_sweep(spec, tmp_path, make_console()).status == "interrupted" and left == [{}]
 
 
 def test_what_is_imported_once_is_forked_and_nothing_else_of_this_process_goes_with_it(wait_for):
