@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Self
 
+import torch
 from torch import Tensor
 
 
@@ -38,6 +39,10 @@ class Batch:
     def in_one_piece(self) -> Self:
         """The same, with tensors that lie in memory as those of any other batch of these shapes."""
         return self._each(Tensor.contiguous)
+
+    def copied(self) -> Self:
+        """The same in memory of its own."""
+        return self._each(lambda tensor: tensor.clone(memory_format=torch.contiguous_format))
 
     def tensors(self) -> list[Tensor]:
         """The tensors that there are."""

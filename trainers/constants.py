@@ -1,6 +1,6 @@
 """Numbers that are needed as a tensor, copied to their device once: with a copy in each call the host would wait."""
 
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import torch
@@ -17,6 +17,6 @@ def constant(values: tuple[Any, ...], device: torch.device, dtype: torch.dtype =
     return _kept(values, device, dtype)
 
 
-@lru_cache(maxsize=1024)
+@cache  # without a limit: a recorded step reads what it was recorded with
 def _kept(values: tuple[Any, ...], device: torch.device, dtype: torch.dtype) -> Tensor:
     return torch.tensor(values, dtype=dtype, device=device)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from trainers.batch import Batch
+from trainers.captured import Captured, Learn
 from trainers.compiling import any_size, compiles, first_call, once, program
 from trainers.noise import Noise
 from trainers.optim import adamw, clipped, gradient_descent
@@ -162,13 +163,25 @@ def _take(on: Tensor | None, kept: Tensor, new: Tensor) -> None:
 
 
 def learner(
-    pack: Pack, compiled: bool | None = None, waiting: Callable[[], None] = lambda: None
-) -> Callable[[State, Sequence[Batch]], None]:
-    """`learn` as it is called in the loop, compiled or not; None: as the members want it.
+    pack: Pack,
+    compiled: bool | None = None,
+    waiting: Callable[[], None] = lambda: None,
+    notice: Callable[[str], None] = lambda text: None,
+) -> Learn:
+    """`learn` as it is called in the loop, compiled or not; None: as the members want it. On a GPU one launch a step.
 
     A program is compiled here, for packs of any size, unless it is there; `waiting` is called while others compile it.
+    `notice` is told what is slower than it could be.
     """
-    if not (compiles(pack.members[0]) if compiled is None else compiled):
+    learning = _learner(pack, compiles(pack.members[0]) if compiled is None else compiled, waiting)
+    recorded = (
+        pack.device.type == "cuda" and pack.model.compiling != "never"
+    )  # what a module does may not be kernels alone
+    return Captured(learning, notice) if recorded else learning
+
+
+def _learner(pack: Pack, compiled: bool, waiting: Callable[[], None]) -> Learn:
+    if not compiled:
         return lambda state, batches: learn(pack, state, batches)
     run = program(learn, pack.device.type)
     few = pack.of([0, 0, 0])

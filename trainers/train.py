@@ -111,7 +111,7 @@ class _Run:
             return
         self.beat("compile" if self.compiled else "train")
         self.ahead = Ahead(self.going.pack)
-        self.learn = learner(self.going.pack, self.compiled, lambda: self.beat_if_due("compile"))
+        self.learn = learner(self.going.pack, self.compiled, lambda: self.beat_if_due("compile"), self.reporter.notice)
 
     def part(self) -> bool:
         """Let those go that stopped or failed by the last evaluation, where members may stop; whether any did."""

@@ -1,9 +1,11 @@
-"""The parts of the check of a device: each yields rows of results, one after the other, as long as there is time."""
+"""The parts of the check of a device: each yields cases, which are run one after the other as long as there is time."""
 
+import math
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +17,18 @@ from torch import Tensor
 from workloads import W1, W2, Workload
 
 from trainers import Checkpoints, MemberConfig
+from trainers.ahead import Ahead
 from trainers.evaluate import evaluate
 from trainers.pack import Pack, State, weights_of
 from trainers.random import STREAMS, Stream
-from trainers.step import stepper
+from trainers.step import learn, learner
 
 Row = dict[str, Any]
-TOLERANCE = 1e-5  # of weights after so many float32 steps, against the CPU
+Case = tuple[Row, Callable[[], Row]]  # what it is, and what finds the rest of its row
+WIDE_TOLERANCE = 1e-9  # of float64 weights after so many steps, against the CPU
+# Of float32 weights against the CPU's float64 ones: this, and ten times as far as the CPU's float32 ones are. Some
+# are far: a bias on all keys has no gradient but rounding errors, which AdamW scales up to whole steps.
+TOLERANCE, TIMES_CPU = 1e-5, 10.0
 NARROW_TOLERANCE = 0.02  # of mean losses in bfloat16, which has 8 bits, relative
 
 
@@ -44,40 +51,57 @@ def some(cases: Mapping[str, list[Member]], size: Size) -> list[tuple[str, list[
     return every if size.cases is None else every[:: max(1, len(every) // size.cases)][: size.cases]
 
 
-def packed(members: list[Member], device: str, steps: int, compiled: bool) -> Pack:
-    """A pack of these members, trained for so many steps."""
-    training = {"steps": steps, "compile": compiled}
+def packed(members: list[Member], device: str, steps: int, compiled: bool, **training: Any) -> Pack:
+    """A pack of these members, trained for so many steps; `training` replaces other values."""
+    training = {"steps": steps, "compile": compiled, **training}
     return Pack(
         [MemberConfig.from_dict({**one, "training": {**one["training"], **training}}) for one in members],
         torch.device(device),
     )
 
 
-def stepped(pack: Pack, state: State, steps: int) -> State:
-    """The state after so many more steps."""
-    step = stepper(pack)
-    for _ in range(steps):
-        step(state)
+def stepped(pack: Pack, state: State, steps: int, plain: bool = False) -> State:
+    """The state after so many more steps, drawn and taken as in training; `plain`: none recorded as a CUDA graph."""
+
+    def refused(text: str) -> None:
+        raise AssertionError(text)
+
+    ahead, first = Ahead(pack), int(state.step)
+    learning = partial(learn, pack) if plain else learner(pack, notice=refused)
+    for done in range(first, first + steps):
+        learning(state, ahead.batches(done, first + steps, state.stage))
     return state
 
 
-def apart(one: tuple[Pack, State], other: tuple[Pack, State]) -> Row:
-    """How far two trained packs are from each other: weights of every average, and curves."""
-    weights = [{label: theta.cpu() for label, theta in weights_of(*side).items()} for side in (one, other)]
-    furthest = max(float((weights[0][label] - weights[1][label]).abs().max()) for label in weights[0])
+Trained = tuple[Pack, State]
+
+
+def trained(*arguments: Any, plain: bool = False, **training: Any) -> Trained:
+    """What `packed` gives, after its steps."""
+    pack = packed(*arguments, **training)
+    return pack, stepped(pack, State.initial(pack), pack.optimization.steps, plain)
+
+
+def furthest(one: Trained, other: Trained) -> float:
+    """How far two trained packs are from each other, in any weight of any average, relative where it is above 1."""
+    pairs = zip(*(weights_of(*side).values() for side in (one, other)), strict=True)
+    both = ((a.cpu().double(), b.cpu().double()) for a, b in pairs)
+    return max(float(((a - b).abs() / b.abs().clamp(min=1.0)).max()) for a, b in both)
+
+
+def curves_apart(one: Trained, other: Trained) -> float:
+    """How far their curves are from each other; infinite where one has a number and the other none."""
     curves = [torch.from_numpy(evaluate(*side)[1]) for side in (one, other)]
-    both = torch.isfinite(curves[0]) & torch.isfinite(curves[1])
-    return {
-        "weights apart": furthest,
-        "curves apart": float((curves[0] - curves[1])[both].abs().max()) if both.any() else 0.0,
-        "good": furthest <= TOLERANCE and torch.equal(torch.isfinite(curves[0]), torch.isfinite(curves[1])),
-    }
+    if not torch.equal(torch.isfinite(curves[0]), torch.isfinite(curves[1])):
+        return math.inf
+    return float((curves[0] - curves[1]).nan_to_num(0.0).abs().max())
 
 
-def random_numbers(device: str, size: Size) -> Iterator[Row]:
+def random_numbers(device: str, size: Size) -> Iterator[Case]:
     """Philox and what is made of it: integers bit for bit, normals to rounding."""
     seeds = torch.tensor([0, 7, 2**40 + 3, 2**63 - 1])
-    for name in STREAMS:
+
+    def compared(name: str) -> Row:
         streams = [Stream(seeds.to(where), name, torch.tensor(12345, device=where)) for where in ("cpu", device)]
         bits = [stream.bits(3, (257, 31)).cpu() for stream in streams]
         rows = [stream.bits(3, (257, 31), rows=(5, 99)).cpu() for stream in streams]
@@ -85,67 +109,88 @@ def random_numbers(device: str, size: Size) -> Iterator[Row]:
         normals = [stream.normal(2, (4096,)).cpu() for stream in streams]
         furthest = float((normals[0] - normals[1]).abs().max())
         equal = all(torch.equal(*pair) for pair in (bits, rows, orders))
-        yield {"case": f"stream {name}", "normals apart": furthest, "good": equal and furthest < 1e-5}
+        return {"normals apart": furthest, "good": equal and furthest < 1e-5}
+
+    for name in STREAMS:
+        yield {"case": f"stream {name}"}, partial(compared, name)
 
 
-def against_cpu(device: str, size: Size) -> Iterator[Row]:
+def against_cpu(device: str, size: Size) -> Iterator[Case]:
     """Every shipped task, model, position, average and schedule: trained here and on the CPU."""
     for name, members in some(EAGER, size):
-        sides = []
-        for where in ("cpu", device):
-            pack = packed(members, where, size.steps, False)
-            sides.append((pack, stepped(pack, State.initial(pack), size.steps)))
-        yield {"case": name, **apart(sides[0], sides[1])}
+        if not any("compute_dtype" in one["training"] for one in members):
+            yield {"case": name}, partial(_against_cpu, members, device, size.steps)
 
 
-def compiled(device: str, size: Size) -> Iterator[Row]:
-    """Compiled steps against eager ones, on the device."""
+def _against_cpu(members: list[Member], device: str, steps: int) -> Row:
+    """In float64, where only rounding is between them, and in float32."""
+    exact, wide = (trained(members, where, steps, False, dtype="float64") for where in ("cpu", device))
+    usual, narrow = (trained(members, where, steps, False, dtype="float32") for where in ("cpu", device))
+    row = {
+        "float64": furthest(wide, exact),
+        "curves, float64": curves_apart(wide, exact),
+        "float32": furthest(narrow, exact),
+        "the CPU's float32": furthest(usual, exact),
+    }
+    within = row["float32"] <= TIMES_CPU * row["the CPU's float32"] + TOLERANCE
+    return {**row, "good": row["float64"] <= WIDE_TOLERANCE and row["curves, float64"] < 1e-5 and within}
+
+
+def forms(device: str, size: Size) -> Iterator[Case]:
+    """Steps as they are, recorded as a CUDA graph, compiled, and both, on the device."""
     for name, members in some(COMPILED, size):
-        sides = []
-        for wanted in (False, True):
-            pack = packed(members, device, size.steps, wanted)
-            sides.append((pack, stepped(pack, State.initial(pack), size.steps)))
-        yield {"case": name, **apart(sides[0], sides[1])}
+        yield {"case": name}, partial(_forms, members, device, size.steps)
 
 
-def resumed(device: str, size: Size) -> Iterator[Row]:
+def _forms(members: list[Member], device: str, steps: int) -> Row:
+    plain = {dtype: trained(members, device, steps, False, plain=True, dtype=dtype) for dtype in ("float32", "float64")}
+    graph = furthest(trained(members, device, steps, False, dtype="float64"), plain["float64"])
+    compiled = furthest(trained(members, device, steps, True, dtype="float64"), plain["float64"])
+    narrow = trained(members, device, steps, True, dtype="float32")
+    row = {"recorded": graph, "compiled": compiled, "curves, float32": curves_apart(narrow, plain["float32"])}
+    return {**row, "good": max(graph, compiled) <= WIDE_TOLERANCE and row["curves, float32"] < 1e-4}
+
+
+def resumed(device: str, size: Size) -> Iterator[Case]:
     """A checkpoint written on one device and gone on with on the other, against the whole on the latter."""
     for name, members in some(COMPILED, size):
         for begin, end in (("cpu", device), (device, "cpu")):
-            half = size.steps // 2
-            first, second = (packed(members, where, size.steps, False) for where in (begin, end))
-            names = [(one.config_id, one.seed) for one in first.members]
-            with tempfile.TemporaryDirectory() as folder:
-                checkpoints = Checkpoints(folder=Path(folder), every_steps=1)
-                checkpoints.save(stepped(first, State.initial(first), half).snapshot(first, []), names)
-                snapshot, _ = checkpoints.load(names)
-            assert snapshot is not None
-            state = State.initial(second).restored(snapshot, second)
-            whole = packed(members, end, size.steps, False)
-            sides = (
-                (second, stepped(second, state, size.steps - half)),
-                (whole, stepped(whole, State.initial(whole), size.steps)),
-            )
-            yield {"case": f"{name}: {begin} to {end}", **apart(*sides)}
+            yield {"case": f"{name}: {begin} to {end}"}, partial(_moved, members, size.steps, begin, end)
+
+
+def _moved(members: list[Member], steps: int, begin: str, end: str) -> Row:
+    first, second = (packed(members, where, steps, False, dtype="float64") for where in (begin, end))
+    names = [(one.config_id, one.seed) for one in first.members]
+    with tempfile.TemporaryDirectory() as folder:
+        checkpoints = Checkpoints(folder=Path(folder), every_steps=1)
+        checkpoints.save(stepped(first, State.initial(first), steps // 2).snapshot(first, []), names)
+        snapshot, _ = checkpoints.load(names)
+    assert snapshot is not None
+    state = State.initial(second).restored(snapshot, second)
+    whole = trained(members, end, steps, False, dtype="float64")
+    found = furthest((second, stepped(second, state, steps - steps // 2)), whole)
+    return {"float64": found, "good": found <= WIDE_TOLERANCE}
 
 
 NARROW = ("lstm", "decoder: tra", "decoder: rope base 100.0", "encoder: rpe")
 
 
-def narrow(device: str, size: Size) -> Iterator[Row]:
+def narrow(device: str, size: Size) -> Iterator[Case]:
     """Passes in bfloat16 on the device, eager and compiled: mean losses against those of float32, and curves."""
     for name, members in some({name: EAGER[name] for name in NARROW}, size):
-        found = []
-        for numbers, wanted in (("float32", False), ("bfloat16", False), ("bfloat16", True)):
-            typed = [{**one, "training": {**one["training"], "compute_dtype": numbers}} for one in members]
-            pack = packed(typed, device, size.steps, wanted)
-            state = stepped(pack, State.initial(pack), size.steps)
-            found.append((state.loss_sum.cpu() / size.steps, evaluate(pack, state)[1], int(state.failed_at.max())))
-        (loss, curves, _), others = found[0], found[1:]
-        apart = max(float(((of / loss) - 1).abs().max()) for of, _, _ in others)
-        finite = np.isfinite(curves)
-        whole = all(np.array_equal(np.isfinite(of), finite) and failed < 0 for _, of, failed in others)
-        yield {"case": name, "losses apart, relative": apart, "good": whole and apart < NARROW_TOLERANCE}
+        yield {"case": name}, partial(_narrow, members, device, size.steps)
+
+
+def _narrow(members: list[Member], device: str, steps: int) -> Row:
+    found = []
+    for numbers, wanted in (("float32", False), ("bfloat16", False), ("bfloat16", True)):
+        pack, state = trained(members, device, steps, wanted, compute_dtype=numbers)
+        found.append((state.loss_sum.cpu() / steps, evaluate(pack, state)[1], int(state.failed_at.max())))
+    (loss, curves, _), others = found[0], found[1:]
+    apart = max(float(((of / loss) - 1).abs().max()) for of, _, _ in others)
+    finite = np.isfinite(curves)
+    whole = all(np.array_equal(np.isfinite(of), finite) and failed < 0 for _, of, failed in others)
+    return {"losses apart, relative": apart, "good": whole and apart < NARROW_TOLERANCE}
 
 
 def _workload(work: Workload, form: str) -> Callable[[int], Member]:
@@ -171,46 +216,63 @@ SPEEDS: dict[str, Callable[[int], Member]] = {
 }
 
 
-def speed(device: str, size: Size) -> Iterator[Row]:
+def speed(device: str, size: Size) -> Iterator[Case]:
     """The sequential script, then packs: member-steps a second, seconds of an evaluation, kernels a step, memory."""
     for work in (W1, W2):
-        yield {"case": f"{work.name}, sequential script", "members": 1, **_sequential(work, device, size)}
-    for wanted in (False, True):
+        for wanted in (False, True):
+            row = {
+                "case": f"{work.name}, one sequential script",
+                "form": "compiled" if wanted else "plain",
+                "members": 1,
+            }
+            yield row, partial(_sequential, work, wanted, device, size)
+    for form in ("recorded", "plain"):
         for count in size.members:
             for name, member in SPEEDS.items():
-                form = "compiled" if wanted else "eager"
-                try:
-                    found = _speed([member(i) for i in range(count)], device, wanted, size)
-                except torch.OutOfMemoryError:
-                    found = {"good": False, "note": "out of memory"}
-                yield {"case": f"{name}, {form}", "members": count, **found}
+                yield _speed_of(name, member, form, count, device, size)
+    for name, member in SPEEDS.items():
+        for count in size.members:
+            yield _speed_of(name, member, "compiled", count, device, size)
 
 
-def _speed(members: list[Member], device: str, wanted: bool, size: Size) -> Row:
+def _speed_of(name: str, member: Callable[[int], Member], form: str, count: int, device: str, size: Size) -> Case:
+    row = {"case": name, "form": form, "members": count}
+    return row, lambda: _speed([member(i) for i in range(count)], device, form, size)
+
+
+def _speed(members: list[Member], device: str, form: str, size: Size) -> Row:
     if device == "cuda":
+        torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
-    pack = packed(members, device, 1000, wanted)
-    state = State.initial(pack)
-    step, done = stepper(pack), 0
-    for _ in range(3):
-        step(state)
-    _finished(device)
-    began = time.perf_counter()
-    while done == 0 or time.perf_counter() - began < size.seconds:
-        step(state)
+    pack = packed(members, device, 10**6, form == "compiled")
+    state, ahead, done = State.initial(pack), Ahead(pack), 0
+    learning = partial(learn, pack) if form == "plain" else learner(pack)
+
+    def step() -> None:
+        nonlocal done
+        learning(state, ahead.batches(done, 10**6))
         done += 1
+
+    for _ in range(3):
+        step()
+    _finished(device)
+    began, before = time.perf_counter(), done
+    while done == before or time.perf_counter() - began < size.seconds:
+        step()
         if done % 10 == 0:
             _finished(device)
     _finished(device)
-    rate = len(members) * done / (time.perf_counter() - began)
+    rate = len(members) * (done - before) / (time.perf_counter() - began)
     evaluate(pack, state)
     began = time.perf_counter()
     evaluate(pack, state)
     _finished(device)
+    seconds = time.perf_counter() - began
+    batches = ahead.batches(done, 10**6)
     return {
         "member-steps a second": rate,
-        "evaluation, seconds": time.perf_counter() - began,
-        "kernels a step": _kernels(lambda: step(state), device),
+        "evaluation, seconds": seconds,
+        "kernels a step": _kernels(lambda: learning(state, batches), device),
         "peak MiB": torch.cuda.max_memory_allocated() / 2**20 if device == "cuda" else None,
         "good": bool((state.failed_at < 0).all()),
     }
@@ -218,18 +280,20 @@ def _speed(members: list[Member], device: str, wanted: bool, size: Size) -> Row:
 
 def _kernels(run: Callable[[], None], device: str) -> int:
     """Kernels that one call starts; on the CPU operators, which are about as many."""
+    from torch.autograd import DeviceType
     from torch.profiler import ProfilerActivity, profile
 
     activity = ProfilerActivity.CUDA if device == "cuda" else ProfilerActivity.CPU
     with profile(activities=[activity]) as profiled:
         run()
         _finished(device)
-    return sum(event.count for event in profiled.key_averages())
+    wanted = DeviceType.CUDA if device == "cuda" else DeviceType.CPU
+    return sum(event.count for event in profiled.key_averages() if event.device_type == wanted)
 
 
-def _sequential(work: Workload, device: str, size: Size) -> Row:
+def _sequential(work: Workload, wanted: bool, device: str, size: Size) -> Row:
     """One seed of the sequential script, evaluations included."""
-    trainer = Trainer(work, False, device)
+    trainer = Trainer(work, wanted, device)
     short = size.steps < Size.steps
     trainer.work = Workload(**{**vars(work), "steps": 5, "every": 5}) if short else work
     trainer.train(0, 0)
@@ -244,10 +308,10 @@ def _finished(device: str) -> None:
         torch.cuda.synchronize()
 
 
-PARTS: dict[str, tuple[float, Callable[[str, Size], Iterator[Row]]]] = {  # share of the time, what is run
+PARTS: dict[str, tuple[float, Callable[[str, Size], Iterator[Case]]]] = {  # share of the time, what is run
     "random numbers": (0.03, random_numbers),
     "against the CPU": (0.32, against_cpu),
-    "compiled against eager": (0.15, compiled),
+    "forms of a step": (0.15, forms),
     "checkpoints across devices": (0.1, resumed),
     "bfloat16": (0.1, narrow),
     "speed": (0.3, speed),

@@ -1,9 +1,9 @@
 """What a GPU must show before anything is said of it: equal to the CPU, and how fast. Needs torch and numpy alone.
 
-    python tests/gpu/run.py [--device cuda|cpu] [--minutes 8] [--out FOLDER]
+    python tests/gpu/run.py [--device cuda|cpu] [--minutes 8] [--parts PART ...] [--out FOLDER]
 
-Every part has its share of the time and ends when it is over; what it did not come to is named. After each part
-results.json and results.md are written to FOLDER. Exits 1 when something differs, 2 for bad input.
+Every part has its share of the time and ends when it is over; what it did not come to is counted. After each part
+results.json and results.md are written to FOLDER. Exits 1 when something differs or fails, 2 for bad input.
 """
 
 import argparse
@@ -11,6 +11,7 @@ import json
 import platform
 import sys
 import time
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--minutes", type=float, default=8.0, help="for all parts together")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS), metavar="PART", help=", ".join(PARTS))
     parser.add_argument("--out", type=Path, default=Path("gpu_results"), metavar="FOLDER")
     parser.add_argument("--toy", action="store_true", help="a little of every part")
     asked = parser.parse_args(arguments)
@@ -37,8 +39,9 @@ def main(arguments: Sequence[str]) -> int:
     asked.out.mkdir(parents=True, exist_ok=True)
     name = torch.cuda.get_device_name() if asked.device == "cuda" else platform.processor() or platform.machine()
     found: dict[str, Any] = {"device": asked.device, "name": name, "torch": torch.__version__, "parts": {}}
-    for part in PARTS:
-        found["parts"][part] = ran(part, asked.device, TOY if asked.toy else Size(), asked.minutes * 60)
+    seconds = asked.minutes * 60 / sum(PARTS[part][0] for part in asked.parts)
+    for part in asked.parts:
+        found["parts"][part] = ran(part, asked.device, TOY if asked.toy else Size(), seconds)
         (asked.out / "results.json").write_text(json.dumps(found, indent=1), encoding="utf-8")
         (asked.out / "results.md").write_text(page(found), encoding="utf-8")
         print(f"{part}: {summary(found['parts'][part])}", flush=True)
@@ -47,24 +50,33 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def ran(part: str, device: str, size: Size, seconds: float) -> dict[str, Any]:
-    """The rows of a part, and whether it came to its end."""
-    share, run = PARTS[part]
-    began, rows, ended = time.monotonic(), list[Row](), True
-    for row in run(device, size):
-        rows.append(row)
-        if time.monotonic() - began > share * seconds:
-            ended = False
-            break
-    return {"rows": rows, "ended": ended, "seconds": time.monotonic() - began}
+    """The rows of a part, a failed case among them, and how many cases the time was too short for."""
+    share, cases = PARTS[part]
+    began, rows, left = time.monotonic(), list[Row](), 0
+    for row, find in cases(device, size):
+        if rows and time.monotonic() - began > share * seconds:
+            left += 1
+            continue
+        try:
+            rows.append({**row, **find()})
+        except Exception as error:  # one failed case must not cost the others
+            rows.append({**row, "good": False, "note": f"{type(error).__name__}: {error}".splitlines()[0][:200]})
+            traceback.print_exc()
+    return {"rows": rows, "left": left, "seconds": time.monotonic() - began}
 
 
 def summary(part: dict[str, Any]) -> str:
     """A part in a line."""
-    wrong = [row["case"] for row in part["rows"] if not row["good"]]
+    wrong = [named(row) for row in part["rows"] if not row["good"]]
     said = f"{len(part['rows'])} cases in {part['seconds']:.0f} s, " + (
         f"NOT good: {', '.join(wrong)}" if wrong else "good"
     )
-    return said if part["ended"] else said + "; the time was over before its end"
+    return f"{said}; no time was left for {part['left']}" if part["left"] else said
+
+
+def named(row: Row) -> str:
+    """A case by its name, and its members where it has them."""
+    return f"{row['case']}, {row['members']} members" if "members" in row else row["case"]
 
 
 def page(found: dict[str, Any]) -> str:
