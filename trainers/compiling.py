@@ -25,6 +25,11 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 COMPILE_FROM_SECONDS = 1.0
 COMPILED_BEFORE_FROM_SECONDS = 2.0  # what 0.1.0 went by; its checkpoints do not name their form
 _SECONDS_PER_STEP, _OPERATIONS_PER_SECOND = 5e-4, 2e10
+# On a GPU a step is recorded and replayed, and its draws can be fused, which takes 5 to 20 s. Compiling the whole step
+# on top took 19 s (one layer of attention) to 136 s (a decoder of four), for 0.65 to 1.3 times the speed: it has to be
+# asked for (H100; `python tests/gpu/run.py --parts speed`). Draws are fused from so much training of one member on, by
+# the same rough model: there they would take about as long as it takes to make the kernels.
+FUSE_FROM_SECONDS = 10.0
 
 _CPU_OPTIONS: dict[str, Any] = {
     "cpp_wrapper": True,  # one file for all kernels, and no Python between them
@@ -37,18 +42,28 @@ _HALF_A_LIBRARY = re.compile(r"(/\S+\.so): (?:file too short|invalid ELF header)
 _LOOK_SECONDS = 0.1  # between looks at a lock that another process holds
 
 
-def compiles(member: MemberConfig, *, from_seconds: float = COMPILE_FROM_SECONDS) -> bool:
-    """Whether the step is compiled: as asked for, or by the work of one member, never by what else is in the pack."""
+def compiles(member: MemberConfig, device: str = "cpu", *, from_seconds: float = COMPILE_FROM_SECONDS) -> bool:
+    """Whether the step is compiled: as asked for, or by the work of one member, never by what else is in the pack.
+
+    On another kind of `device` than the CPU it is where that is asked for.
+    """
     wanted = member.optimization.compile
     if isinstance(wanted, bool):
         return wanted
-    return member.model.compiling == "auto" and rough_seconds(member) >= from_seconds
+    return device == "cpu" and member.model.compiling == "auto" and rough_seconds(member) >= from_seconds
 
 
-def why(member: MemberConfig) -> str:
+def fuses_draws(member: MemberConfig, device: str) -> bool:
+    """Whether the random numbers of a pack are drawn by kernels that are made for it first."""
+    return device == "cuda" and rough_seconds(member) >= FUSE_FROM_SECONDS
+
+
+def why(member: MemberConfig, device: str = "cpu") -> str:
     """Whether the step is compiled and what decides it, in words."""
     if isinstance(member.optimization.compile, bool):
         return f"{'yes' if member.optimization.compile else 'no'}, as training.compile says"
+    if device != "cpu":
+        return "no: on a GPU a step is recorded and replayed as one launch"
     if member.model.compiling != "auto":
         return f"no: a step of {member.model.name} is not compiled by itself"
     alone = f"one member alone would train about {rough_seconds(member):.1f} s uncompiled"

@@ -173,11 +173,12 @@ def learner(
     A program is compiled here, for packs of any size, unless it is there; `waiting` is called while others compile it.
     `notice` is told what is slower than it could be.
     """
-    learning = _learner(pack, compiles(pack.members[0]) if compiled is None else compiled, waiting)
-    recorded = (
-        pack.device.type == "cuda" and pack.model.compiling != "never"
-    )  # what a module does may not be kernels alone
-    return Captured(learning, notice) if recorded else learning
+    if compiled is None:
+        compiled = compiles(pack.members[0], pack.device.type)
+    learning = _learner(pack, compiled, waiting)
+    if pack.device.type != "cuda" or pack.model.compiling == "never":  # what a module does may not be kernels alone
+        return learning
+    return Captured(learning, notice)
 
 
 def _learner(pack: Pack, compiled: bool, waiting: Callable[[], None]) -> Learn:

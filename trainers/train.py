@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from trainers.ahead import Ahead
-from trainers.compiling import COMPILED_BEFORE_FROM_SECONDS, compiles
+from trainers.compiling import COMPILED_BEFORE_FROM_SECONDS, compiles, fuses_draws
 from trainers.config.member import MemberConfig
 from trainers.decisions import good_enough, next_stages
 from trainers.errors import PackError
@@ -20,7 +20,7 @@ from trainers.files.checkpoint import Checkpoints
 from trainers.files.weights import write_weights
 from trainers.going import Going
 from trainers.pack import Pack, State, weights_of
-from trainers.random import said
+from trainers.random import fuse, said
 from trainers.results import Evaluation, MemberResult, Progress, Reporter, Validation, WeightsFile, member_results
 from trainers.step import learner
 from trainers.tasks.metrics import Evaluated
@@ -51,18 +51,20 @@ def train(
     if [seed for _, seed in names] != [member.seed for member in members]:
         raise PackError(f"the names {names} do not fit the seeds {[member.seed for member in members]} of the members")
     pack = Pack(members, torch.device(device))
-    compiled = _compiled(members[0], checkpoints)
+    compiled = _compiled(members[0], checkpoints, pack.device.type)
+    if fuses_draws(members[0], pack.device.type):
+        fuse()
     if len(members) == 1 and compiled:
         # A compiled program of one member reduces in another order than one of several: a twin keeps the bits the same.
         pack, names = Pack([*members, *members], torch.device(device)), [*names, *names]
     return _Run(pack, names, len(members), compiled, reporter, checkpoints, weights).to_the_end()
 
 
-def _compiled(member: MemberConfig, checkpoints: Checkpoints | None) -> bool:
+def _compiled(member: MemberConfig, checkpoints: Checkpoints | None, device: str) -> bool:
     """Whether the step is compiled: as it was when the newest checkpoint was written, or as the members want it."""
     stored = checkpoints and checkpoints.newest()
     if not stored:
-        return compiles(member)
+        return compiles(member, device)
     if stored.compiled is not None:
         return stored.compiled
     if stored.evaluations:

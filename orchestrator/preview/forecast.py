@@ -127,6 +127,7 @@ def forecast(spec: SweepSpec, workers: int | None, working_dir: Path) -> Forecas
     if len(distinct) < len(configurations):
         warnings.append(f"{len(configurations) - len(distinct)} configurations repeat earlier ones and are run once")
     whole = search.total(spec) / len(configurations)
+    device = "cuda" if spec.resources.gpus else "cpu"
     return Forecast(
         configurations=len(distinct),
         informed=_informed(spec),
@@ -144,8 +145,8 @@ def forecast(spec: SweepSpec, workers: int | None, working_dir: Path) -> Forecas
         weights_bytes=round(whole * sum(kept[pack.structural_key] * len(pack.members) for pack in packs)),
         keeps_weights=spec.resources.keep_weights,
         later=later,
-        compiles=any(compiling.compiles(member) for member in examples.values()),
-        compiled=tuple(dict.fromkeys(compiling.why(member) for member in examples.values())),
+        compiles=any(compiling.compiles(member, device) for member in examples.values()),
+        compiled=tuple(dict.fromkeys(compiling.why(member, device) for member in examples.values())),
         evaluated=next((evaluated_sets(one) for one in examples.values() if further_distributions(one)), None),
         stops=any(member.stop is not None for member in examples.values()),
         warnings=tuple(warnings),

@@ -20,7 +20,7 @@ from trainers import Checkpoints, MemberConfig
 from trainers.ahead import Ahead
 from trainers.evaluate import evaluate
 from trainers.pack import Pack, State, weights_of
-from trainers.random import STREAMS, Stream
+from trainers.random import STREAMS, Stream, fused, reference
 from trainers.step import learn, learner
 
 Row = dict[str, Any]
@@ -98,7 +98,7 @@ def curves_apart(one: Trained, other: Trained) -> float:
 
 
 def random_numbers(device: str, size: Size) -> Iterator[Case]:
-    """Philox and what is made of it: integers bit for bit, normals to rounding."""
+    """Philox and what is made of it: integers bit for bit, normals to rounding; then with fused draws."""
     seeds = torch.tensor([0, 7, 2**40 + 3, 2**63 - 1])
 
     def compared(name: str) -> Row:
@@ -113,6 +113,20 @@ def random_numbers(device: str, size: Size) -> Iterator[Case]:
 
     for name in STREAMS:
         yield {"case": f"stream {name}"}, partial(compared, name)
+
+    def drawn(count: int, of: int, steps: int) -> Row:
+        """Whole draws and parts of them, of several sites and seeds, at one step or at a step each."""
+        few = seeds[:of].to(device)
+        step = torch.arange(12345, 12345 + of, device=device) if steps > 1 else torch.tensor(12345, device=device)
+        part = (count // 3, count // 2)
+        pairs = [
+            (fused.words(few, step, 2, site, count), reference.words(few, step, 2, site, count)) for site in (0, 1, 7)
+        ] + [(fused.some_words(few, step, 2, 3, count, part), reference.some_words(few, step, 2, 3, count, part))]
+        return {"note": fused.said(), "good": all(torch.equal(*pair) for pair in pairs) and fused.said() is None}
+
+    draws = ((1001, 4, 1), (2**26, 4, 1), (4000, 1, 1), (1002, 4, 4))
+    for count, of, steps in draws if size.cases is None else draws[:1]:
+        yield {"case": f"fused: {count:,} of {of} seeds, {steps} steps"}, partial(drawn, count, of, steps)
 
 
 def against_cpu(device: str, size: Size) -> Iterator[Case]:
@@ -226,7 +240,7 @@ def speed(device: str, size: Size) -> Iterator[Case]:
                 "members": 1,
             }
             yield row, partial(_sequential, work, wanted, device, size)
-    for form in ("recorded", "plain"):
+    for form in ("fused", "recorded", "plain"):
         for count in size.members:
             for name, member in SPEEDS.items():
                 yield _speed_of(name, member, form, count, device, size)
@@ -241,6 +255,8 @@ def _speed_of(name: str, member: Callable[[int], Member], form: str, count: int,
 
 
 def _speed(members: list[Member], device: str, form: str, size: Size) -> Row:
+    """As it is (plain), recorded as a CUDA graph, recorded with fused draws, or compiled and recorded."""
+    fused.fuse(form == "fused")
     if device == "cuda":
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()

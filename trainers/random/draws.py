@@ -1,11 +1,14 @@
-"""Who computes a draw: draws.c on a CPU, as operators that the compiler need not look into; torch code elsewhere."""
+"""Who computes a draw: draws.c on a CPU, as operators that the compiler need not look into; torch code elsewhere.
+
+On a GPU the torch code may be fused, one kernel a draw.
+"""
 
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from trainers.random import library, native, reference
+from trainers.random import fused, library, native, reference
 
 
 def words(seeds_S: Tensor, step: Tensor, stream: int, site: int, count: int, part: tuple[int, int] | None) -> Tensor:
@@ -13,9 +16,13 @@ def words(seeds_S: Tensor, step: Tensor, stream: int, site: int, count: int, par
     if _in_c(seeds_S):
         found: Tensor = torch.ops.lengthwise.words.default(seeds_S, step, stream, site, count, *(part or (0, count)))
         return found
-    if part is None:
-        return reference.words(seeds_S, step, stream, site, count)
-    return reference.some_words(seeds_S, step, stream, site, count, part)
+    source: Any = fused if fused.wanted(seeds_S) else reference
+    drawn: Tensor = (
+        source.words(seeds_S, step, stream, site, count)
+        if part is None
+        else source.some_words(seeds_S, step, stream, site, count, part)
+    )
+    return drawn
 
 
 def sequential(words_STB: Tensor, n: int) -> Tensor:

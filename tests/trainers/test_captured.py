@@ -1,0 +1,127 @@
+"""When a step is recorded, replayed or left as it is.
+
+Real CUDA graphs are tested on a GPU (tests/gpu); here a record is a list of what would be done.
+"""
+
+import contextlib
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from trainers.batch import Batch
+from trainers.captured import LARGE, Captured
+
+
+class Graph:
+    """Replays the last call that was made while it recorded."""
+
+    recording = None
+
+    def __init__(self):
+        self.calls = []
+
+    def replay(self):
+        for call in self.calls:
+            call()
+
+    def pool(self):
+        return "the pool of the first"
+
+
+@pytest.fixture
+def cuda(monkeypatch):
+    seen = SimpleNamespace(pools=[], peak=0.0, failing=False)
+
+    @contextlib.contextmanager
+    def graph(into, pool):
+        seen.pools.append(pool)
+        Graph.recording = into
+        try:
+            yield
+            if seen.failing:
+                raise RuntimeError("operation not permitted when stream is capturing\nand more")
+        finally:
+            Graph.recording = None
+
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", Graph)
+    monkeypatch.setattr(torch.cuda, "graph", graph)
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda: None)
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda: seen.peak)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(total_memory=100.0))
+    return seen
+
+
+class State(SimpleNamespace):
+    """What steps have summed, and how many of them were run by Python."""
+
+
+@pytest.fixture
+def state():
+    return State(theta=torch.zeros(1), plain=0)
+
+
+def learn(state, batches):
+    """Adds up tokens; while a graph records, it keeps that for later."""
+
+    def step():
+        state.theta += sum(batch.tokens.sum() for batch in batches)
+
+    if Graph.recording is not None:
+        Graph.recording.calls.append(step)
+    else:
+        state.plain += 1
+        step()
+
+
+def batch(value, rows=2):
+    tokens = torch.full((1, rows, 3), value)
+    return Batch(tokens=tokens, targets=tokens)
+
+
+def test_the_first_step_runs_as_it_is_and_later_ones_are_replayed_on_their_own_batches(cuda, state):
+    run = Captured(learn, pytest.fail)
+    for value in (1, 10, 100, 1000):
+        run(state, [batch(value)])
+    assert state.theta.item() == 6 * 1111 and state.plain == 1
+
+
+def test_batches_of_other_shapes_are_recorded_apart_in_one_pool(cuda, state):
+    run = Captured(learn, pytest.fail)
+    for value, rows in ((1, 2), (1, 4), (10, 2), (10, 4), (100, 4), (100, 2)):
+        run(state, [batch(value, rows)])
+    assert state.theta.item() == (6 + 12) * 111 and state.plain == 2
+    assert cuda.pools == [None, "the pool of the first"]
+
+
+def test_many_shapes_are_not_all_recorded(cuda, state):
+    run = Captured(learn, pytest.fail)
+    for rows in (*range(1, 11), *range(1, 11)):
+        run(state, [batch(1, rows)])
+    assert state.theta.item() == 2 * 3 * sum(range(1, 11)) and len(cuda.pools) == 8 and state.plain == 12
+
+
+def test_another_state_is_recorded_anew(cuda, state):
+    run, other = Captured(learn, pytest.fail), State(theta=torch.zeros(1), plain=0)
+    for to in (state, state, other, other):
+        run(to, [batch(1)])
+    assert state.theta.item() == other.theta.item() == 12 and state.plain == other.plain == 1
+
+
+def test_what_cannot_be_recorded_goes_on_as_it_is_and_is_said_once(cuda, state):
+    cuda.failing = True
+    said = []
+    run = Captured(learn, said.append)
+    for value in (1, 10, 100):
+        run(state, [batch(value)])
+    assert state.theta.item() == 6 * 111 and state.plain == 3
+    why = "operation not permitted when stream is capturing"
+    assert said == [f"steps are not recorded as a CUDA graph, and slower for it: {why}"]
+
+
+def test_a_step_that_takes_much_memory_is_not_recorded(cuda, state):
+    cuda.peak = 100.0 * LARGE + 1
+    run = Captured(learn, pytest.fail)
+    for value in (1, 10, 100):
+        run(state, [batch(value)])
+    assert state.theta.item() == 6 * 111 and state.plain == 3 and not cuda.pools
