@@ -58,6 +58,7 @@ class Forecast:
     compiled: tuple[str, ...]
     evaluated: str | None
     stops: bool
+    gpus: bool
     warnings: tuple[str, ...]
 
     def rows(self) -> list[tuple[str, str]]:
@@ -85,6 +86,8 @@ class Forecast:
         if self.seconds is None:
             return "not measured: a step is too large for this machine"
         compiled = ", measured uncompiled: compiling takes about 15 s once and then saves time" if self.compiles else ""
+        if self.gpus:
+            compiled = ", measured on a CPU core of this machine: a GPU is not looked at"
         most = "at most " if self.stops else ""
         return f"{most}about {duration(self.seconds)} with {counted(self.workers, 'pack')} at once{compiled}"
 
@@ -127,7 +130,8 @@ def forecast(spec: SweepSpec, workers: int | None, working_dir: Path) -> Forecas
     if len(distinct) < len(configurations):
         warnings.append(f"{len(configurations) - len(distinct)} configurations repeat earlier ones and are run once")
     whole = search.total(spec) / len(configurations)
-    device = "cuda" if spec.resources.gpus else "cpu"
+    gpus = spec.resources.gpus > 0
+    device = "cuda" if gpus else "cpu"
     return Forecast(
         configurations=len(distinct),
         informed=_informed(spec),
@@ -149,6 +153,7 @@ def forecast(spec: SweepSpec, workers: int | None, working_dir: Path) -> Forecas
         compiled=tuple(dict.fromkeys(compiling.why(member, device) for member in examples.values())),
         evaluated=next((evaluated_sets(one) for one in examples.values() if further_distributions(one)), None),
         stops=any(member.stop is not None for member in examples.values()),
+        gpus=gpus,
         warnings=tuple(warnings),
     )
 

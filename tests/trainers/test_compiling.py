@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from trainers.compiling import any_size, compiles, first_call, once, rough_seconds, why
+from trainers.compiling import any_size, compiles, first_call, fuses_draws, once, rough_seconds, why
 from trainers.noise import Noise
 from trainers.pack import Pack, State
 from trainers.step import for_program, learn, sampled
@@ -93,6 +93,14 @@ def test_whether_to_compile_depends_on_the_member_alone_and_is_said(member) -> N
     assert rough_seconds(short) < 1.0 < rough_seconds(long)
     assert why(short).startswith("no: ") and why(long).startswith("yes: ") and "1.0 s" in why(long)
     assert why(member(0, training__compile=True)) == "yes, as training.compile says"
+
+
+def test_on_a_gpu_steps_are_compiled_where_that_is_asked_for_and_draws_are_fused_in_long_trainings(member) -> None:
+    long, asked = member(0, training__compile="auto", training__steps=100_000), member(0, training__compile=True)
+    assert not compiles(long, "cuda") and why(long, "cuda").startswith("no: on a GPU a step is recorded")
+    assert compiles(asked, "cuda") and why(asked, "cuda") == "yes, as training.compile says"
+    assert fuses_draws(long, "cuda") and not fuses_draws(long, "cpu")
+    assert not fuses_draws(member(0, training__steps=100), "cuda")
 
 
 MODELS = {

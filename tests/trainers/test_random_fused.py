@@ -57,6 +57,18 @@ def test_where_no_kernel_can_be_made_the_reference_draws_and_it_is_said_once(mon
     assert not fused._outcome.wanted
 
 
+def test_kernels_that_draw_other_numbers_are_not_used(monkeypatch):
+    monkeypatch.setattr(fused, "_program", lambda function: lambda *arguments: function(*arguments) + 1)
+    fused.fuse()
+    drawn = torch.tensor([3, 4]), torch.tensor(5), 2, 0, 17
+    assert torch.equal(fused.words(*drawn), reference.words(*drawn))
+    assert said() == (
+        "random numbers are drawn in many kernels, slower and to the same bits: "
+        "the kernels of torch's compiler draw others"
+    )
+    assert not fused._outcome.wanted
+
+
 def test_memory_that_runs_out_is_no_reason_to_go_on_without_kernels(monkeypatch):
     def full(function):
         def call(*arguments):

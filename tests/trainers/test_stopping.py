@@ -110,12 +110,12 @@ def test_a_last_member_of_a_compiled_pack_goes_on_with_a_twin(member, eight, mon
     module, seen = sys.modules["trainers.train"], set()
     whole = module.learner
 
-    def eager(pack, compiled, waiting):
+    def eager(pack, *_):
         learn = whole(pack, False)
         return lambda state, batches: seen.add(len(state.theta)) or learn(state, batches)
 
     monkeypatch.setattr(module, "learner", eager)
-    monkeypatch.setattr(module, "compiles", lambda member: True)
+    monkeypatch.setattr(module, "compiles", lambda member, device: True)
     for chosen in ((0, 1, 2), (3,)):
         seen.clear()
         evaluations, _ = kept([quick(member, seed) for seed in chosen])

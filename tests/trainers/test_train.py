@@ -166,7 +166,7 @@ def test_checkpoints_and_weights_carry_the_names_of_the_members(member, recorder
 
 def test_the_twin_of_a_lone_compiled_member_has_its_name(member, recorder, tmp_path, monkeypatch) -> None:
     train_module = sys.modules["trainers.train"]
-    monkeypatch.setattr(train_module, "compiles", lambda member: True)
+    monkeypatch.setattr(train_module, "compiles", lambda member, device: True)
     monkeypatch.setattr(train_module, "learner", lambda pack, *_: learner(pack, False))  # the step itself stays eager
     checkpoints = Checkpoints(folder=tmp_path, every_steps=40)
     train([member(5)], recorder, ids=[("lone", 5)], checkpoints=checkpoints, weights=tmp_path)
@@ -182,20 +182,20 @@ def test_a_resumed_pack_keeps_the_form_of_its_checkpoint(member, recorder, tmp_p
     monkeypatch.setattr(train_module, "learner", lambda pack, *_: learner(pack, False))
     folder = Checkpoints(folder=tmp_path, every_steps=40)
     members = [member(seed, training__compile="auto", evaluation__every=20) for seed in (1, 2)]
-    monkeypatch.setattr(train_module, "compiles", lambda member, **_: compiled)
+    monkeypatch.setattr(train_module, "compiles", lambda member, *_, **__: compiled)
     train(members, recorder, checkpoints=folder)
     newest = max(tmp_path.glob("*.ckpt"))
     assert json.loads(newest.read_bytes().partition(b"\n")[0])["compiled"] is compiled
-    monkeypatch.setattr(train_module, "compiles", lambda member, **_: not compiled)
+    monkeypatch.setattr(train_module, "compiles", lambda member, *_, **__: not compiled)
     assert {one.compiled for one in train(members, recorder, checkpoints=Checkpoints(folder=tmp_path))} == {compiled}
 
     asked = []
     snapshot = replace(Checkpoints(folder=tmp_path).newest(), compiled=None)
     monkeypatch.setattr(Checkpoints, "newest", lambda self: snapshot)
-    assert _compiled(members[0], folder) is compiled
+    assert _compiled(members[0], folder, "cpu") is compiled
     snapshot = replace(snapshot, evaluations=[])
     monkeypatch.setattr(train_module, "compiles", lambda member, **more: asked.append(more))
-    _compiled(members[0], folder)
+    _compiled(members[0], folder, "cpu")
     assert asked == [{"from_seconds": 2.0}]
 
 

@@ -2,11 +2,12 @@
 
 The reference takes more than a hundred kernels for a draw, each of which reads and writes as many numbers as are drawn.
 A kernel serves draws of any size. It takes seconds to make, so it is used where training takes long (see `fuse`), and
-from then on in the whole process. Where it cannot be made the reference draws.
+from then on in the whole process. The first draw of each kind is compared with the reference, which draws instead where
+no kernel can be made or one is wrong.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
@@ -18,11 +19,12 @@ from trainers.random import reference
 
 @dataclass
 class _Outcome:
-    """Whether draws are fused, and why they cannot be."""
+    """Whether draws are fused, why they cannot be, and the kinds of draws that were seen to be right."""
 
     wanted: bool = False
     why: str | None = None
     told: bool = False
+    right: set[Hashable] = field(default_factory=set)
 
 
 _outcome = _Outcome()
@@ -59,12 +61,29 @@ def said() -> str | None:
 def _called(function: Callable[..., Tensor], arguments: tuple[Any, ...]) -> Tensor:
     with torch.no_grad():  # a kernel of its own else for draws inside of a gradient
         try:
-            return _program(function)(*arguments)
+            found = _program(function)(*arguments)
         except torch.OutOfMemoryError:
             raise
         except Exception as error:  # of any kind: a compiler calls others
-            _outcome.wanted, _outcome.why = False, f"{type(error).__name__}: {error}".splitlines()[0]
-            return function(*arguments)
+            return _given_up(function, arguments, f"{type(error).__name__}: {error}".splitlines()[0])
+        if (kind := _kind(function, *arguments)) not in _outcome.right:
+            if not torch.equal(found, function(*arguments)):
+                return _given_up(function, arguments, "the kernels of torch's compiler draw others")
+            _outcome.right.add(kind)
+        return found
+
+
+def _given_up(function: Callable[..., Tensor], arguments: tuple[Any, ...], why: str) -> Tensor:
+    _outcome.wanted, _outcome.why = False, why
+    return function(*arguments)
+
+
+def _kind(
+    function: Callable[..., Tensor], seeds: Tensor, step: Tensor, stream: int, site: int, *counts: Any
+) -> Hashable:
+    """What decides which kernel draws: zero, one and multiples of four may have their own, and large draws."""
+    large = seeds.numel() * counts[0] >= 2**31
+    return function, seeds.numel() == 1, step.dim(), stream in (0, 1), site in (0, 1), counts[0] % 4 == 0, large
 
 
 @cache

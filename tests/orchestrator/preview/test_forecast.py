@@ -34,3 +34,9 @@ def test_a_step_too_large_for_this_machine_is_not_tried(
     monkeypatch.setattr(module, "calibrate", lambda *_, **__: pytest.fail("a step was tried"))
     rows = dict(forecast(load_sweep(QUICKSTART), 2, tmp_path).rows())
     assert rows["time"] == "not measured: a step is too large for this machine"
+
+
+def test_on_a_gpu_it_says_what_is_not_compiled_and_not_measured(tmp_path: Path) -> None:
+    rows = dict(forecast(load_sweep(QUICKSTART, overrides=("resources.gpus=1",)), 1, tmp_path).rows())
+    assert rows["compiled"] == "no: on a GPU a step is recorded and replayed as one launch"
+    assert rows["time"].endswith(", measured on a CPU core of this machine: a GPU is not looked at")
