@@ -13,7 +13,10 @@ from search_spaces import SweepSpec
 from trainers.config.member import MemberConfig
 from trainers.cost import Cost, estimate
 
-LARGEST_PACK = 64  # beyond this a stacked step gains little and a lost worker costs more
+# Beyond this a stacked step gains little, and a lost worker costs more. On an H100 1,024 members of a small model were
+# trained 3 times as fast as 64, each (tests/benchmarks/README.md).
+LARGEST_PACK_CPU, LARGEST_PACK_GPU = 64, 1024
+LEAST_BYTES_GPU = 8 * 2**20  # for each member, however small: what draws and evaluations take on the way
 WORTHWHILE = 0.1  # the sweep must end so much sooner for more packs to be made: each starts and compiles by itself
 SNAP = 0.1  # how much of a pack may move to its neighbour to keep the seeds of a configuration together
 STEP_FLOPS_CPU, STEP_FLOPS_GPU = 1.5e7, 1.0e10  # operations in the 2 ms that a step takes however few its members
@@ -25,7 +28,10 @@ Packing = Callable[[list[Configuration], set[tuple[str, int]]], "list[Pack]"]
 
 @dataclass(frozen=True, kw_only=True)
 class Cluster:
-    """What packs can be run on: how many fit at once, memory in bytes for each, and a sentence about it."""
+    """What packs can be run on: how many fit at once, memory in bytes for each, and a sentence about it.
+
+    Where packs need GPUs it is the memory of these.
+    """
 
     workers: int
     bytes_per_worker: float
@@ -75,7 +81,9 @@ def steps_worth(member: MemberConfig) -> float:
 def packing(spec: SweepSpec, cluster: Cluster) -> Packing:
     """How this sweep cuts configurations into packs on that cluster, leaving out the members it is given as done."""
     costs: dict[str, Cost] = {}
-    per_step = STEP_FLOPS_GPU if spec.resources.gpus else STEP_FLOPS_CPU
+    per_step, largest, least = STEP_FLOPS_CPU, LARGEST_PACK_CPU, 1
+    if spec.resources.gpus:
+        per_step, largest, least = STEP_FLOPS_GPU, LARGEST_PACK_GPU, LEAST_BYTES_GPU
 
     def cost(member: MemberConfig) -> Cost:
         if member.structural_key not in costs:
@@ -85,8 +93,8 @@ def packing(spec: SweepSpec, cluster: Cluster) -> Packing:
     def capacity(member: MemberConfig) -> int:
         if spec.resources.pack != "auto":
             return int(spec.resources.pack)
-        fits = int(MEMORY_SHARE * cluster.bytes_per_worker / max(1, cost(member).bytes_per_member))
-        return max(1, min(LARGEST_PACK, fits))
+        fits = int(MEMORY_SHARE * cluster.bytes_per_worker / max(least, cost(member).bytes_per_member))
+        return max(1, min(largest, fits))
 
     def work(member: MemberConfig, count: float) -> float:
         return per_step * member.optimization.steps + cost(member).flops_per_step * count * steps_worth(member)

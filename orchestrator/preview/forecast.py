@@ -15,6 +15,7 @@ from orchestrator.plan.soundness import check
 from orchestrator.preview.upload import measure
 from orchestrator.record.kept_weights import bytes_per_member
 from orchestrator.running import inline
+from orchestrator.running.gpu_memory import gpus_here, share_of
 from orchestrator.running.schedulers import chosen
 from orchestrator.wording import counted, duration
 from search_spaces import SweepSpec
@@ -167,12 +168,20 @@ def _informed(spec: SweepSpec) -> str | None:
 
 def _cluster(spec: SweepSpec, workers: int | None) -> Cluster:
     """What the packs would run on: so many workers, or as many as this machine has room for."""
+    gpus = spec.resources.gpus
     if spec.resources.scheduler == "inline":
         if workers not in (None, 1):
             raise UserError(
                 f"--workers {workers}: with resources.scheduler: inline packs run one after the other; allowed: 1"
             )
-        return inline.this_process()
+        return inline.this_process(gpus)
+    if gpus:
+        found = gpus_here()
+        return Cluster(
+            workers=workers or max(1, int(len(found) / gpus + 1e-9)),
+            bytes_per_worker=share_of(found, gpus),
+            description="the GPUs of this machine",
+        )
     return Cluster(
         workers=workers or max(1, (psutil.cpu_count() or 1) // spec.resources.cpus),
         bytes_per_worker=psutil.virtual_memory().total / max(1, workers or (psutil.cpu_count() or 1)),
@@ -207,7 +216,7 @@ def _seconds(packs: list[Pack], examples: dict[str, MemberConfig], costs: dict[s
             return None
     per_flop = {
         pack.structural_key: pack.steps
-        * calibrate(examples[pack.structural_key], len(pack.members), seconds=1.0)
+        * calibrate(examples[pack.structural_key], len(pack.members), seconds=0.25)
         / whole(pack)
         for pack in costliest
     }

@@ -17,6 +17,7 @@ from threadpoolctl import threadpool_limits
 from orchestrator.errors import OutOfSpace, UserError
 from orchestrator.plan.packs import Cluster
 from orchestrator.record.kept_code import own_files
+from orchestrator.running.gpu_memory import gpus_here, share_of
 from orchestrator.running.protocol import Driver, DriverStopped, explain, guarded
 from orchestrator.running.trainable import CACHE_VARIABLE, decode_work, make_stuck_file, train_pack, use_inductor_cache
 from orchestrator.running.watchdog import LocalWatchdog, PackSilent
@@ -24,9 +25,10 @@ from orchestrator.space import space_told_apart
 from trainers.results import Evaluation, Progress
 
 
-def this_process() -> Cluster:
-    """One worker with the memory of this machine."""
-    return Cluster(workers=1, bytes_per_worker=float(psutil.virtual_memory().total), description="this process")
+def this_process(gpus: float = 0.0) -> Cluster:
+    """One worker with the memory of this machine, or of its GPU where packs need one."""
+    memory = share_of(gpus_here(), gpus) if gpus else float(psutil.virtual_memory().total)
+    return Cluster(workers=1, bytes_per_worker=memory, description="this process")
 
 
 def refuse_what_is_not_here(cpus: int, gpus: float) -> None:

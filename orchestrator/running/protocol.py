@@ -76,9 +76,11 @@ def explain(error: BaseException, own: Collection[str] = ()) -> Death:
     caused, its memory or its disk, may not come again.
     """
     frames = traceback.extract_tb(error.__traceback__)
-    by_machine = isinstance(error, (OSError, MemoryError)) or type(error).__name__ == "OutOfMemoryError"
+    full = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+    by_machine = full or isinstance(error, OSError)
+    said = worded(error, [(frame.filename, frame.lineno) for frame in frames])
     return Death(
-        said=worded(error, [(frame.filename, frame.lineno) for frame in frames]),
+        said=f"{said}; with a smaller resources.pack fewer members are trained at once" if full else said,
         trace="".join(traceback.format_exception(type(error), error, _from_the_pack(error)))[-LONGEST_TRACE:],
         again=by_machine or not any(frame.filename in own for frame in frames),
     )

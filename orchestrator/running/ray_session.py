@@ -6,6 +6,7 @@ from contextlib import contextmanager
 
 from orchestrator.errors import UserError
 from orchestrator.plan.packs import Cluster
+from orchestrator.running.gpu_memory import ASK_SECONDS, gpus_here, share_of
 from orchestrator.running.ray_start import QUIET, begun, set_environment
 
 
@@ -32,6 +33,8 @@ def connected(cpus: float, gpus: float) -> Iterator[Cluster]:
                 f"this machine has {have['CPU']:g} and {have['GPU']:g}"
             )
         share = resources.get("memory", 4 * 2**30) / max(1, workers)
+        if gpus:
+            share = share_of(_asked(gpus) if address else gpus_here(), gpus)
         where = f"Ray at {address}" if address else "a local Ray"
         yield Cluster(
             workers=max(1, workers),
@@ -40,6 +43,19 @@ def connected(cpus: float, gpus: float) -> Iterator[Cluster]:
         )
     finally:
         leave()
+
+
+def _asked(gpus: float) -> list[float]:
+    """What a machine of the cluster that can hold a pack says of its GPUs; nothing where none answers in time."""
+    import ray
+
+    answer = ray.remote(num_cpus=0, num_gpus=gpus, max_retries=0)(gpus_here).remote()
+    try:
+        found: list[float] = ray.get(answer, timeout=ASK_SECONDS)
+    except ray.exceptions.RayError:
+        ray.cancel(answer, force=True)
+        return []
+    return found
 
 
 def _joined(address: str | None) -> Callable[[], None]:

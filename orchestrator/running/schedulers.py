@@ -62,7 +62,7 @@ def opened(name: str, resources: Resources, host: Host | None) -> Iterator[Sched
     Raises UserError where it cannot be.
     """
     if name == "inline":
-        here = inline.this_process()
+        here = inline.this_process(resources.gpus)
         yield Scheduler(cluster=here, run=lambda driver: inline.run_packs(driver, retries=resources.retries))
         return
     if name == "local":

@@ -1,5 +1,8 @@
-"""Fused draws have the bits of the reference, and where they cannot be made the reference draws. The real kernels are
-tested on a GPU (tests/gpu); here the same programs are followed by the compiler and run operator by operator."""
+"""Fused draws have the bits of the reference, and where they cannot be made the reference draws.
+
+The real kernels are tested on a GPU (tests/gpu); here the compiler follows the same programs, which serve any size, and
+they run operator by operator.
+"""
 
 import pytest
 import torch
@@ -13,7 +16,7 @@ PROGRAM = fused._program
 
 @pytest.fixture(autouse=True)
 def without_kernels(monkeypatch):
-    monkeypatch.setattr(fused, "_program", lambda function: PROGRAM(function, "aot_eager"))
+    monkeypatch.setattr(fused, "_program", lambda function: PROGRAM(function, "eager"))
     monkeypatch.setattr(fused, "_outcome", fused._Outcome())
 
 

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from orchestrator.record.ledger import Ledger
 from orchestrator.record.state import SweepState
@@ -46,6 +47,12 @@ def test_what_code_of_ones_own_raises_comes_again_unless_the_machine_did_it(erro
     assert f"{type(error).__name__}" in found.said and f"({MINE}:2)" in found.said
     assert found.trace is not None and "raise error" in found.trace
     assert explain(raised_in_mine(error), own={"/home/me/study/others.py"}).again
+
+
+@pytest.mark.parametrize("error", [MemoryError("no room"), torch.OutOfMemoryError("CUDA out of memory")])
+def test_where_memory_ran_out_it_says_what_helps(error: Exception) -> None:
+    found = explain(raised_in_mine(error))
+    assert found.again and found.said.endswith("; with a smaller resources.pack fewer members are trained at once")
 
 
 def test_of_a_long_traceback_the_end_is_kept() -> None:

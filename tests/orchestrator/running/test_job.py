@@ -28,6 +28,7 @@ SMALL = ("--set", "training.steps=40", "--set", "search.configurations=1", "--se
 @dataclass(frozen=True)
 class Head:
     address: str
+    cluster: str
     environment: dict[str, str]
     home: Path
 
@@ -45,13 +46,19 @@ def free_ports(count: int) -> list[int]:
 
 @pytest.fixture(scope="module")
 def head(lengthwise, tmp_path_factory: pytest.TempPathFactory, wait_for) -> Iterator[Head]:
-    """A head in its own process group and home folder; `ray stop` would end every Ray of this user."""
+    """A head in its own process group and home folder; `ray stop` would end every Ray of this user.
+
+    It believes that it has a GPU, of which an nvidia-smi of its own says that it has 40 GiB.
+    """
     home = tmp_path_factory.mktemp("head")
+    (home / "nvidia-smi").write_text("#!/bin/sh\necho 40960\n")
+    (home / "nvidia-smi").chmod(0o755)
     token = home / "token"
     token.write_text(secrets.token_hex(32))
     token.chmod(0o600)
     environment = lengthwise.environment | {
         "HOME": str(home),
+        "PATH": f"{home}:{lengthwise.environment['PATH']}",
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN_PATH": str(token),
         "RAY_USAGE_STATS_ENABLED": "0",
@@ -59,7 +66,7 @@ def head(lengthwise, tmp_path_factory: pytest.TempPathFactory, wait_for) -> Iter
         "RAY_TMPDIR": "/tmp",  # the paths of its sockets must be short
     }
     port, dashboard, agent_http, agent_grpc, client = free_ports(5)
-    command = [str(RAY), "start", "--head", "--block", "--num-cpus=2", "--node-ip-address=127.0.0.1"]
+    command = [str(RAY), "start", "--head", "--block", "--num-cpus=2", "--num-gpus=1", "--node-ip-address=127.0.0.1"]
     command += [f"--port={port}", "--dashboard-host=127.0.0.1", f"--dashboard-port={dashboard}"]
     command += [f"--dashboard-agent-listen-port={agent_http}", f"--dashboard-agent-grpc-port={agent_grpc}"]
     command += [f"--ray-client-server-port={client}", "--object-store-memory=200000000", "--disable-usage-stats"]
@@ -71,7 +78,7 @@ def head(lengthwise, tmp_path_factory: pytest.TempPathFactory, wait_for) -> Iter
     try:
         wait_for(lambda: process.poll() is not None or status_of(f"{address}/api/version", token) == 200)
         assert process.poll() is None, (home / "head.log").read_text()
-        yield Head(address, environment | {"RAY_ADDRESS": address}, home)
+        yield Head(address, f"127.0.0.1:{port}", environment | {"RAY_ADDRESS": address}, home)
     finally:
         os.killpg(process.pid, signal.SIGTERM)
         with suppress(subprocess.TimeoutExpired):
@@ -165,3 +172,23 @@ def test_a_job_runs_a_task_of_ones_own_that_travels_with_the_upload(head: Head, 
     (code,) = records(folder, "sweep")[0].fields["code"]
     assert code["module"] == "my_tasks" and str(study) not in code["root"]  # the copy that was uploaded
     assert [r.fields["status"] for r in records(folder, "end")] == ["complete"]
+
+
+ASKING = """
+from orchestrator.running import ray_session
+
+ray_session.ASK_SECONDS = 20
+with ray_session.connected(1, 0.25) as cluster:
+    print(cluster.workers, cluster.bytes_per_worker / 2**30)
+ray_session.ASK_SECONDS = 1
+with ray_session.connected(1, 2) as cluster:
+    print(cluster.workers, cluster.bytes_per_worker / 2**30)
+"""
+
+
+def test_a_machine_of_the_cluster_says_how_much_memory_its_gpus_have(head: Head) -> None:
+    """The last one asks for more GPUs than there are: nobody answers, and little is assumed."""
+    environment = {**head.environment, "RAY_ADDRESS": head.cluster}
+    command = [sys.executable, "-c", ASKING]
+    done = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout.split("\n")[:2] == ["2 10.0", "1 16.0"], done.stdout + done.stderr
