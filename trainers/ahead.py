@@ -18,6 +18,7 @@ from trainers.tasks.task import Task
 
 MOST_STEPS = 64
 CELLS = 2**17  # numbers of the batches of a draw: 1 MiB of int64; what is computed on the way is several times that
+CELLS_GPU = 2**22  # there a draw is as many launches for one number as for many
 _SEEDS, _STEPS, _ROWS = (3, 2**40), (1, 2, 10**6), 4  # of the draws that are compared
 
 
@@ -28,7 +29,7 @@ class Ahead:
         self.pack, self.rows = pack, pack.optimization.batch_size
         self.seeds = pack.seeds_S if pack.curriculum is None else pack.seeds_M  # of members at stages of their own
         cells = cells_of_a_row(pack.task, pack.curriculum is not None)
-        self.most = 1 if cells is None else max(1, min(MOST_STEPS, CELLS // (cells * self.rows * len(self.seeds))))
+        self.most = 1 if cells is None else steps_of_a_draw(cells * self.rows * len(self.seeds), pack.device.type)
         self._drawn: tuple[Batch, ...] = ()
         self._first = self._last = 0  # the steps that are drawn: first + 1 to last
 
@@ -45,6 +46,11 @@ class Ahead:
         seeds, at = len(self.seeds), done - self._first
         found = tuple(batch.seeds(at * seeds, (at + 1) * seeds) for batch in self._drawn)
         return found if staged else tuple(batch.of(self.pack.index_M) for batch in found)
+
+
+def steps_of_a_draw(cells: int, device: str) -> int:
+    """For how many steps are drawn at once, where the batches of one have so many numbers."""
+    return max(1, min(MOST_STEPS, (CELLS if device == "cpu" else CELLS_GPU) // cells))
 
 
 def _drawn(task: Task, seeds_S: Tensor, first: int, last: int, rows: int, stage_S: Tensor | None) -> tuple[Batch, ...]:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from tests.trainers.own_tasks import TOKENS, Bag, Last, Ragged
 from trainers import Checkpoints, ahead, train
-from trainers.ahead import Ahead, cells_of_a_row
+from trainers.ahead import Ahead, cells_of_a_row, steps_of_a_draw
 from trainers.batch import Batch
 from trainers.config.registry import build
 from trainers.pack import Pack
@@ -168,6 +168,7 @@ def test_a_draw_is_bounded(member, monkeypatch) -> None:
         3 * 4 * 2000 * 3
     )  # tokens, targets, weight of 4 positions
     assert Ahead(packed(member, Last(), training__batch_size=10**6)).most == 1
+    assert [steps_of_a_draw(10**6, device) for device in ("cpu", "cuda")] == [1, 4]  # launches are dear on a GPU
 
 
 @pytest.mark.parametrize("task", [Rich(), Ragged(two=True)], ids=str)
