@@ -5,7 +5,7 @@ They are the same kernels on the same numbers: nothing that is computed changes.
 """
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
@@ -17,7 +17,17 @@ from trainers.pack import State
 Learn = Callable[[State, Sequence[Batch]], None]
 
 LARGE = 0.25  # of the GPU's memory: a step that needs so much keeps the GPU busy, and what is recorded keeps its memory
-_MOST = 8  # shapes of batches that are recorded
+MOST = 8  # shapes of batches that are recorded
+
+
+@dataclass
+class _Outcome:
+    """Whether this process has failed to record a step: what that took of the GPU's memory may never be given back."""
+
+    failed: bool = False
+
+
+_outcome = _Outcome()
 
 
 class Captured:
@@ -27,18 +37,28 @@ class Captured:
     """
 
     def __init__(self, learn: Learn, notice: Callable[[str], None]) -> None:
-        self._learn, self._notice, self._refused = learn, notice, False
-        self._seen: set[Hashable] = set()
+        self._learn, self._notice, self._told = learn, notice, False
+        self._peaks: dict[Hashable, float] = {}  # of the memory in the first step, by the shapes of its batches
         self._recorded: dict[Hashable, tuple[torch.cuda.CUDAGraph, list[Tensor]]] = {}
         self._state: State | None = None
+
+    @property
+    def records(self) -> int:
+        """For how many shapes of batches steps are recorded."""
+        return len(self._recorded)
 
     def __call__(self, state: State, batches: Sequence[Batch]) -> None:
         """One step on these batches."""
         if self._state is not state:
             self._state = state
-            self._seen.clear()
+            self._peaks.clear()
             self._recorded.clear()
         key = tuple(_shape(batch) for batch in batches)
+        if key not in self._peaks:  # this step makes what is made once: tables, libraries, workspaces
+            torch.cuda.reset_peak_memory_stats()
+            self._learn(state, batches)
+            self._peaks[key] = torch.cuda.max_memory_allocated()
+            return
         if key not in self._recorded and not self._record(key, state, batches):
             self._learn(state, batches)
             return
@@ -48,17 +68,11 @@ class Captured:
 
     def _record(self, key: Hashable, state: State, batches: Sequence[Batch]) -> bool:
         """Whether there is a record for batches of these shapes now, made without taking a step."""
-        if self._refused or len(self._recorded) == _MOST:
+        whole = torch.cuda.get_device_properties(state.theta.device).total_memory
+        if _outcome.failed or self._peaks[key] > LARGE * whole:
             return False
-        if key not in self._seen:  # the first step makes what is made once: tables, libraries, workspaces
-            self._seen.add(key)
-            torch.cuda.reset_peak_memory_stats()
-            return False
-        if (
-            torch.cuda.max_memory_allocated()
-            > LARGE * torch.cuda.get_device_properties(state.theta.device).total_memory
-        ):
-            self._refused = True
+        if len(self._recorded) == MOST:
+            self._tell(f"batches come in more than {MOST} shapes")
             return False
         own = [batch.copied() for batch in batches]
         graph, first = torch.cuda.CUDAGraph(), next(iter(self._recorded.values()), None)
@@ -66,11 +80,16 @@ class Captured:
             with torch.cuda.graph(graph, pool=first and first[0].pool()):
                 self._learn(state, own)
         except RuntimeError as error:
-            self._refused = True
-            self._notice(f"steps are not recorded as a CUDA graph, and slower for it: {str(error).splitlines()[0]}")
+            _outcome.failed = True
+            self._tell(str(error).splitlines()[0])
             return False
         self._recorded[key] = graph, [tensor for batch in own for tensor in batch.tensors()]
         return True
+
+    def _tell(self, why: str) -> None:
+        if not self._told:
+            self._told = True
+            self._notice(f"steps are not recorded as a CUDA graph, and slower for it: {why}")
 
 
 def _shape(batch: Batch) -> Hashable:

@@ -26,9 +26,10 @@ COMPILE_FROM_SECONDS = 1.0
 COMPILED_BEFORE_FROM_SECONDS = 2.0  # what 0.1.0 went by; its checkpoints do not name their form
 _SECONDS_PER_STEP, _OPERATIONS_PER_SECOND = 5e-4, 2e10
 # On a GPU a step is recorded and replayed, and its draws can be fused, which takes 5 to 20 s. Compiling the whole step
-# on top took 19 s (one layer of attention) to 136 s (a decoder of four), for 0.65 to 1.3 times the speed: it has to be
-# asked for (H100; `python tests/gpu/run.py --parts speed`). Draws are fused from so much training of one member on, by
-# the same rough model: there they would take about as long as it takes to make the kernels.
+# on top took 19 s (one layer of attention) to 136 s (a decoder of four), for 0.65 to 1.3 times the speed of recorded
+# steps with fused draws, or 1.5 to 2.9 times that of recorded ones: it has to be asked for (H100;
+# `python tests/gpu/run.py --parts speed`). Draws are fused from so much training of one member on, by the same rough
+# model: there they would take about as long as it takes to make the kernels.
 FUSE_FROM_SECONDS = 10.0
 
 _CPU_OPTIONS: dict[str, Any] = {

@@ -169,6 +169,8 @@ class _Run:
 
     def evaluate(self) -> None:
         self.beat("evaluate")
+        if lost := said():
+            self.reporter.notice(lost)
         going, pack, state = self.going, self.going.pack, self.going.state
         validation = validate(pack, state, self.beat_if_due)
         metrics, values = evaluate(pack, state, self.history(), self.beat_if_due)

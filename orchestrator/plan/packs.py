@@ -13,13 +13,15 @@ from search_spaces import SweepSpec
 from trainers.config.member import MemberConfig
 from trainers.cost import Cost, estimate
 
-# Beyond this a stacked step gains little, and a lost worker costs more. On an H100 1,024 members of a small model were
-# trained 3 times as fast as 64, each (tests/benchmarks/README.md).
+# Beyond this a stacked step gains little, and a lost worker costs more. On an H100 a pack of 1,024 members of a small
+# model trained 2.9 times as many of them in a second as one of 64 (tests/benchmarks/README.md).
 LARGEST_PACK_CPU, LARGEST_PACK_GPU = 64, 1024
 LEAST_BYTES_GPU = 8 * 2**20  # for each member, however small: what draws and evaluations take on the way
 WORTHWHILE = 0.1  # the sweep must end so much sooner for more packs to be made: each starts and compiles by itself
 SNAP = 0.1  # how much of a pack may move to its neighbour to keep the seeds of a configuration together
-STEP_FLOPS_CPU, STEP_FLOPS_GPU = 1.5e7, 1.0e10  # operations in the 2 ms that a step takes however few its members
+# Operations in the time that a step takes however few its members: 2 ms on a CPU, and on an H100 half a millisecond in
+# which 150 members of a small model are trained, too (1 to 256 members of the benchmark W1, recorded).
+STEP_FLOPS_CPU, STEP_FLOPS_GPU = 1.5e7, 4e8
 EVALUATED = 0.1  # what a row of an evaluation costs of one that is trained on: no gradient, and much of it is shared
 MEMORY_SHARE = 0.5  # of what a worker has, for the members of one pack
 

@@ -10,7 +10,7 @@ from orchestrator.errors import UserError
 from orchestrator.plan import search
 from orchestrator.plan.distributions import evaluated_sets, further_distributions
 from orchestrator.plan.own_code import import_for
-from orchestrator.plan.packs import Cluster, Pack, cost_of, makespan, packing, steps_worth
+from orchestrator.plan.packs import LARGEST_PACK_CPU, Cluster, Pack, cost_of, makespan, packing, steps_worth
 from orchestrator.plan.soundness import check
 from orchestrator.preview.upload import measure
 from orchestrator.record.kept_weights import bytes_per_member
@@ -214,11 +214,10 @@ def _seconds(packs: list[Pack], examples: dict[str, MemberConfig], costs: dict[s
     for pack in costliest:
         if step(pack) > PATIENCE or costs[pack.structural_key].bytes_per_member * len(pack.members) > free:
             return None
-    per_flop = {
-        pack.structural_key: pack.steps
-        * calibrate(examples[pack.structural_key], len(pack.members), seconds=0.25)
-        / whole(pack)
-        for pack in costliest
-    }
+    per_flop = {}
+    for pack in costliest:
+        count = min(len(pack.members), LARGEST_PACK_CPU)
+        measured = calibrate(examples[pack.structural_key], count, seconds=0.25)
+        per_flop[pack.structural_key] = pack.steps * measured / (whole(pack) * count / len(pack.members))
     mean = sum(per_flop.values()) / len(per_flop)
     return [per_flop.get(pack.structural_key, mean) * whole(pack) for pack in packs]

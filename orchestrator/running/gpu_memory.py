@@ -1,19 +1,31 @@
-"""How much memory GPUs have, asked on the machine that has them."""
+"""How much memory GPUs have, asked on the machine that has them and without using one."""
 
+import os
 import subprocess
+import sys
 
 UNKNOWN = 16 * 2**30  # of a GPU that cannot be asked, such as that of a machine yet to be started: that of smaller ones
 ASK_SECONDS = 30.0
-_COMMAND = ("nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits")
+_COMMAND = ("nvidia-smi", "--query-gpu=memory.total,mig.mode.current", "--format=csv,noheader,nounits")
+_BY_TORCH = (
+    "import torch; print(*(torch.cuda.get_device_properties(i).total_memory for i in range(torch.cuda.device_count())))"
+)
 
 
-def gpus_here() -> list[float]:
-    """Memory in bytes of every GPU of this machine."""
+def gpus_here(every: bool = False) -> list[float]:
+    """Memory in bytes of the GPUs of this machine: of those that CUDA_VISIBLE_DEVICES lets a process see, or of all."""
+    visible = None if every else os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None and visible.strip() in ("", "-1"):
+        return []
+    chosen = () if visible is None else (f"--id={visible}",)
     try:
-        done = subprocess.run(_COMMAND, capture_output=True, text=True, timeout=ASK_SECONDS, check=True)
-        return [float(line) * 2**20 for line in done.stdout.splitlines()]
+        lines = _said((*_COMMAND, *chosen)).splitlines()
+        found = [line.split(",") for line in lines]
+        if not any(mode.strip() == "Enabled" for _, mode in found):  # a part of a card is not the card
+            return [float(memory) * 2**20 for memory, _ in found]
     except (OSError, ValueError, subprocess.SubprocessError):
-        return _by_torch()
+        pass
+    return _by_torch()
 
 
 def share_of(found: list[float], gpus: float) -> float:
@@ -22,8 +34,16 @@ def share_of(found: list[float], gpus: float) -> float:
 
 
 def _by_torch() -> list[float]:
-    """GPUs of other makers."""
+    """What a process says that ends then: this one would keep memory on the GPU."""
     import torch
 
-    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    return [float(torch.cuda.get_device_properties(i).total_memory) for i in range(count)]
+    if not torch.cuda.is_available():
+        return []
+    try:
+        return [float(memory) for memory in _said((sys.executable, "-c", _BY_TORCH)).split()]
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return []
+
+
+def _said(command: tuple[str, ...]) -> str:
+    return subprocess.run(command, capture_output=True, text=True, timeout=ASK_SECONDS, check=True).stdout

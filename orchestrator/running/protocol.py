@@ -80,7 +80,7 @@ def explain(error: BaseException, own: Collection[str] = ()) -> Death:
     by_machine = full or isinstance(error, OSError)
     said = worded(error, [(frame.filename, frame.lineno) for frame in frames])
     return Death(
-        said=f"{said}; with a smaller resources.pack fewer members are trained at once" if full else said,
+        said=f"{said}; in a new sweep a smaller resources.pack trains fewer members at once" if full else said,
         trace="".join(traceback.format_exception(type(error), error, _from_the_pack(error)))[-LONGEST_TRACE:],
         again=by_machine or not any(frame.filename in own for frame in frames),
     )

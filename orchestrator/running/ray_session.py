@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 from orchestrator.errors import UserError
 from orchestrator.plan.packs import Cluster
-from orchestrator.running.gpu_memory import ASK_SECONDS, gpus_here, share_of
+from orchestrator.running.gpu_memory import ASK_SECONDS, UNKNOWN, gpus_here, share_of
 from orchestrator.running.ray_start import QUIET, begun, set_environment
 
 
@@ -33,29 +33,43 @@ def connected(cpus: float, gpus: float) -> Iterator[Cluster]:
                 f"this machine has {have['CPU']:g} and {have['GPU']:g}"
             )
         share = resources.get("memory", 4 * 2**30) / max(1, workers)
-        if gpus:
-            share = share_of(_asked(gpus) if address else gpus_here(), gpus)
         where = f"Ray at {address}" if address else "a local Ray"
+        assumed = ""
+        if gpus:
+            found = _asked(gpus) if address else gpus_here()
+            share = share_of(found, gpus)
+            assumed = "" if found else f"; no GPU says how much memory it has, {UNKNOWN / 2**30:.0f} GiB are assumed"
         yield Cluster(
             workers=max(1, workers),
             bytes_per_worker=share,
-            description=f"{where} with {have['CPU']:g} CPUs and {have['GPU']:g} GPUs",
+            description=f"{where} with {have['CPU']:g} CPUs and {have['GPU']:g} GPUs{assumed}",
         )
     finally:
         leave()
 
 
 def _asked(gpus: float) -> list[float]:
-    """What a machine of the cluster that can hold a pack says of its GPUs; nothing where none answers in time."""
-    import ray
+    """What the machines of the cluster that can hold a pack say of their GPUs; nothing where none is up or answers.
 
-    answer = ray.remote(num_cpus=0, num_gpus=gpus, max_retries=0)(gpus_here).remote()
+    They need not have a GPU to spare for that.
+    """
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    answers = [
+        ray.remote(
+            num_cpus=0, max_retries=0, scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], False)
+        )(gpus_here).remote(every=True)
+        for node in ray.nodes()
+        if node["Alive"] and node["Resources"].get("GPU", 0.0) >= gpus
+    ]
     try:
-        found: list[float] = ray.get(answer, timeout=ASK_SECONDS)
+        found: list[list[float]] = ray.get(answers, timeout=ASK_SECONDS)
     except ray.exceptions.RayError:
-        ray.cancel(answer, force=True)
+        for answer in answers:
+            ray.cancel(answer, force=True)
         return []
-    return found
+    return [memory for of_machine in found for memory in of_machine]
 
 
 def _joined(address: str | None) -> Callable[[], None]:

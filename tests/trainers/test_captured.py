@@ -4,13 +4,23 @@ Real CUDA graphs are tested on a GPU (tests/gpu); here a record is a list of wha
 """
 
 import contextlib
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 
 import pytest
 import torch
 
+from trainers import captured
 from trainers.batch import Batch
-from trainers.captured import LARGE, Captured
+from trainers.captured import LARGE, MOST, Captured
+from trainers.models.model import Model
+from trainers.pack import Pack
+from trainers.step import learner
+
+
+def batch(value, rows=2):
+    tokens = torch.full((1, rows, 3), value)
+    return Batch(tokens=tokens, targets=tokens)
 
 
 class Graph:
@@ -31,7 +41,8 @@ class Graph:
 
 @pytest.fixture
 def cuda(monkeypatch):
-    seen = SimpleNamespace(pools=[], peak=0.0, failing=False)
+    seen = SimpleNamespace(pools=[], peak=0.0, failing=False, resets=0)
+    monkeypatch.setattr(captured, "_outcome", captured._Outcome())
 
     @contextlib.contextmanager
     def graph(into, pool):
@@ -46,8 +57,8 @@ def cuda(monkeypatch):
 
     monkeypatch.setattr(torch.cuda, "CUDAGraph", Graph)
     monkeypatch.setattr(torch.cuda, "graph", graph)
-    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda: None)
-    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda: seen.peak)
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda: setattr(seen, "resets", seen.resets + 1))
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda: seen.peak if seen.resets else 1e9)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(total_memory=100.0))
     return seen
 
@@ -74,11 +85,6 @@ def learn(state, batches):
         step()
 
 
-def batch(value, rows=2):
-    tokens = torch.full((1, rows, 3), value)
-    return Batch(tokens=tokens, targets=tokens)
-
-
 def test_the_first_step_runs_as_it_is_and_later_ones_are_replayed_on_their_own_batches(cuda, state):
     run = Captured(learn, pytest.fail)
     for value in (1, 10, 100, 1000):
@@ -94,10 +100,47 @@ def test_batches_of_other_shapes_are_recorded_apart_in_one_pool(cuda, state):
     assert cuda.pools == [None, "the pool of the first"]
 
 
-def test_many_shapes_are_not_all_recorded(cuda, state):
+def test_a_record_has_batches_of_its_own(cuda, state):
+    """What the caller does with the memory of the batch that was recorded changes nothing."""
+    run, first, second = Captured(learn, pytest.fail), batch(1), batch(10)
+    run(state, [first])
+    run(state, [second])
+    second.tokens.fill_(5000)
+    run(state, [batch(100)])
+    assert state.theta.item() == 6 * 111
+
+
+@dataclass(frozen=True)
+class Kinds(Batch):
+    kind: str = "a"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(batch(1), tokens=batch(1).tokens.int()),
+        replace(batch(1), ids=batch(1).tokens),
+        Kinds(batch(1).tokens, batch(1).targets),
+        Kinds(batch(1).tokens, batch(1).targets, kind="b"),
+    ],
+    ids=["type of numbers", "more tensors", "class", "no tensor"],
+)
+def test_batches_that_differ_in_more_than_numbers_are_recorded_apart(cuda, state, other):
     run = Captured(learn, pytest.fail)
+    like = Kinds(other.tokens, other.targets) if isinstance(other, Kinds) and other.kind == "b" else batch(1)
+    for one in (like, other, like, other):
+        run(state, [one])
+    assert state.theta.item() == 24 and state.plain == 2 and run.records == 2
+
+
+def test_many_shapes_are_not_all_recorded_which_is_said_once(cuda, state):
+    said = []
+    run = Captured(learn, said.append)
     for rows in (*range(1, 11), *range(1, 11)):
         run(state, [batch(1, rows)])
+    assert said == [
+        f"steps are not recorded as a CUDA graph, and slower for it: batches come in more than {MOST} shapes"
+    ]
     assert state.theta.item() == 2 * 3 * sum(range(1, 11)) and len(cuda.pools) == 8 and state.plain == 12
 
 
@@ -117,6 +160,11 @@ def test_what_cannot_be_recorded_goes_on_as_it_is_and_is_said_once(cuda, state):
     assert state.theta.item() == 6 * 111 and state.plain == 3
     why = "operation not permitted when stream is capturing"
     assert said == [f"steps are not recorded as a CUDA graph, and slower for it: {why}"]
+    cuda.failing, recorded = False, len(cuda.pools)
+    again = Captured(learn, pytest.fail)
+    for value in (1, 10, 100):
+        again(state, [batch(value)])
+    assert again.records == 0 and len(cuda.pools) == recorded, "this process has failed, and does not try again"
 
 
 def test_a_step_that_takes_much_memory_is_not_recorded(cuda, state):
@@ -125,3 +173,12 @@ def test_a_step_that_takes_much_memory_is_not_recorded(cuda, state):
     for value in (1, 10, 100):
         run(state, [batch(value)])
     assert state.theta.item() == 6 * 111 and state.plain == 3 and not cuda.pools
+
+
+@pytest.mark.parametrize("compiling", ["auto", "asked", "never"])
+def test_steps_on_a_gpu_are_recorded_unless_a_model_may_be_any_code(member, monkeypatch, compiling):
+    pack = Pack([member(0, training__compile=False)], torch.device("cpu"))
+    assert not isinstance(learner(pack), Captured)
+    pack.device = torch.device("cuda")
+    monkeypatch.setattr(Model, "compiling", compiling)
+    assert isinstance(learner(pack), Captured) == (compiling != "never")

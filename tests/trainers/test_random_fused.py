@@ -4,12 +4,16 @@ The real kernels are tested on a GPU (tests/gpu); here the compiler follows the 
 they run operator by operator.
 """
 
+import sys
+from types import SimpleNamespace
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainers.random import fused, reference, said
+from trainers import train
+from trainers.random import draws, fused, reference, said
 
 PROGRAM = fused._program
 
@@ -60,16 +64,56 @@ def test_where_no_kernel_can_be_made_the_reference_draws_and_it_is_said_once(mon
     assert not fused._outcome.wanted
 
 
-def test_kernels_that_draw_other_numbers_are_not_used(monkeypatch):
-    monkeypatch.setattr(fused, "_program", lambda function: lambda *arguments: function(*arguments) + 1)
+@pytest.mark.parametrize("every", [True, False], ids=["all", "some"])
+def test_kernels_that_draw_other_numbers_are_not_used(monkeypatch, every):
+    """Also where only those for draws of some sizes are wrong, which are made later."""
+
+    def wrong(seeds, step, stream, site, count):
+        drawn = reference.words(seeds, step, stream, site, count)
+        return drawn + 1 if every or count % 4 == 0 else drawn
+
+    program = PROGRAM(wrong, "eager")
+    monkeypatch.setattr(fused, "_program", lambda function: program)
     fused.fuse()
-    drawn = torch.tensor([3, 4]), torch.tensor(5), 2, 0, 17
-    assert torch.equal(fused.words(*drawn), reference.words(*drawn))
+    for count in (17, 19, 20, 24):
+        drawn = torch.tensor([3, 4]), torch.tensor(5), 2, 9, count
+        assert torch.equal(fused.words(*drawn), reference.words(*drawn))
+        assert fused._outcome.wanted is (count < 20 and not every)
+        if not fused._outcome.wanted:
+            break
     assert said() == (
         "random numbers are drawn in many kernels, slower and to the same bits: "
         "the kernels of torch's compiler draw others"
     )
-    assert not fused._outcome.wanted
+
+
+def test_draws_are_fused_on_a_gpu_once_that_is_asked_for(monkeypatch):
+    seeds = torch.tensor([3])
+    there = SimpleNamespace(device=torch.device("cuda"))
+    assert not fused.wanted(there)
+    fused.fuse()
+    assert fused.wanted(there)
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    assert not fused.wanted(there)
+    monkeypatch.undo()
+
+    asked = []
+    monkeypatch.setattr(draws, "_in_c", lambda given: False)
+    monkeypatch.setattr(fused, "wanted", lambda given: True)
+    for name in ("words", "some_words"):
+        monkeypatch.setattr(fused, name, lambda *drawn, name=name: asked.append((name, *drawn[2:])))
+    draws.words(seeds, torch.tensor(5), 2, 7, 17, None)
+    draws.words(seeds, torch.tensor(5), 2, 7, 17, (3, 9))
+    assert asked == [("words", 2, 7, 17), ("some_words", 2, 7, 17, (3, 9))]
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_long_trainings_ask_for_it(member, recorder, monkeypatch, wanted):
+    asked, module = [], sys.modules["trainers.train"]
+    monkeypatch.setattr(module, "fuses_draws", lambda one, device: (one.seed, device) == (4, "cpu") and wanted)
+    monkeypatch.setattr(module, "fuse", lambda: asked.append(True))
+    train([member(4)], recorder)
+    assert asked == [True] * wanted
 
 
 def test_memory_that_runs_out_is_no_reason_to_go_on_without_kernels(monkeypatch):

@@ -2,12 +2,13 @@
 
 The reference takes more than a hundred kernels for a draw, each of which reads and writes as many numbers as are drawn.
 A kernel serves draws of any size. It takes seconds to make, so it is used where training takes long (see `fuse`), and
-from then on in the whole process. The first draw of each kind is compared with the reference, which draws instead where
-no kernel can be made or one is wrong.
+from then on in the whole process. The first draw with each kernel is compared with the reference, which draws instead
+where no kernel can be made or one is wrong.
 """
 
-from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -19,12 +20,11 @@ from trainers.random import reference
 
 @dataclass
 class _Outcome:
-    """Whether draws are fused, why they cannot be, and the kinds of draws that were seen to be right."""
+    """Whether draws are fused, and why they cannot be."""
 
     wanted: bool = False
     why: str | None = None
     told: bool = False
-    right: set[Hashable] = field(default_factory=set)
 
 
 _outcome = _Outcome()
@@ -60,17 +60,22 @@ def said() -> str | None:
 
 def _called(function: Callable[..., Tensor], arguments: tuple[Any, ...]) -> Tensor:
     with torch.no_grad():  # a kernel of its own else for draws inside of a gradient
+        made = _kernels_made()
         try:
             found = _program(function)(*arguments)
         except torch.OutOfMemoryError:
             raise
         except Exception as error:  # of any kind: a compiler calls others
             return _given_up(function, arguments, f"{type(error).__name__}: {error}".splitlines()[0])
-        if (kind := _kind(function, *arguments)) not in _outcome.right:
-            if not torch.equal(found, function(*arguments)):
-                return _given_up(function, arguments, "the kernels of torch's compiler draw others")
-            _outcome.right.add(kind)
+        if _kernels_made() != made and not torch.equal(found, function(*arguments)):
+            return _given_up(function, arguments, "the kernels of torch's compiler draw others")
         return found
+
+
+def _kernels_made() -> int:
+    """How many programs torch's compiler has made in this process; each serves draws of some sizes."""
+    compiler: Any = sys.modules.get("torch._dynamo.utils")  # not imported here, which takes a second
+    return 0 if compiler is None else int(compiler.counters["stats"]["unique_graphs"])
 
 
 def _given_up(function: Callable[..., Tensor], arguments: tuple[Any, ...], why: str) -> Tensor:
@@ -78,19 +83,9 @@ def _given_up(function: Callable[..., Tensor], arguments: tuple[Any, ...], why: 
     return function(*arguments)
 
 
-def _kind(
-    function: Callable[..., Tensor], seeds: Tensor, step: Tensor, stream: int, site: int, *counts: Any
-) -> Hashable:
-    """What decides which kernel draws: zero, one and multiples of four may have their own, and large draws."""
-    large = seeds.numel() * counts[0] >= 2**31
-    return function, seeds.numel() == 1, step.dim(), stream in (0, 1), site in (0, 1), counts[0] % 4 == 0, large
-
-
 @cache
 def _program(function: Callable[..., Tensor], backend: str = "inductor") -> Callable[..., Tensor]:
-    torch._dynamo.config.recompile_limit = (
-        1024  # sizes that are multiples of four, seeds that are one: each has its own
-    )
+    torch._dynamo.config.recompile_limit = 1024  # sizes of one, or multiples of four, may each have their own
     torch._dynamo.config.accumulated_recompile_limit = 1024
     compiled: Callable[..., Tensor] = torch.compile(function, dynamic=True, fullgraph=True, backend=backend)
     return compiled

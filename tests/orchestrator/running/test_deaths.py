@@ -52,7 +52,7 @@ def test_what_code_of_ones_own_raises_comes_again_unless_the_machine_did_it(erro
 @pytest.mark.parametrize("error", [MemoryError("no room"), torch.OutOfMemoryError("CUDA out of memory")])
 def test_where_memory_ran_out_it_says_what_helps(error: Exception) -> None:
     found = explain(raised_in_mine(error))
-    assert found.again and found.said.endswith("; with a smaller resources.pack fewer members are trained at once")
+    assert found.again and found.said.endswith("; in a new sweep a smaller resources.pack trains fewer members at once")
 
 
 def test_of_a_long_traceback_the_end_is_kept() -> None:

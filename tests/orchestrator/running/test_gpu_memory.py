@@ -1,15 +1,20 @@
 """What GPUs say of their memory, and what packs are given of it."""
 
+import sys
+
 import pytest
 import torch
 
 from orchestrator.plan.packs import LARGEST_PACK_CPU, LARGEST_PACK_GPU, MEMORY_SHARE, Cluster, cost_of, packing
 from orchestrator.plan.soundness import check
+from orchestrator.preview import forecast as forecast_module
 from orchestrator.preview.forecast import forecast
+from orchestrator.running import gpu_memory, inline, schedulers
 from orchestrator.running.gpu_memory import UNKNOWN, gpus_here, share_of
 from search_spaces import load_sweep
 
 GIB = 2**30
+TWO = "81920, [N/A]\\n40960, Disabled\\n"
 
 
 @pytest.fixture
@@ -19,7 +24,7 @@ def says(tmp_path, monkeypatch):
     def put(text: str, status: int = 0) -> None:
         command = tmp_path / "bin" / "nvidia-smi"
         command.parent.mkdir(exist_ok=True)
-        command.write_text(f"#!/bin/sh\nprintf '{text}'\nexit {status}\n")
+        command.write_text(f"#!/bin/sh\necho \"$@\" > {tmp_path}/asked\nprintf '{text}'\nexit {status}\n")
         command.chmod(0o755)
         monkeypatch.setenv("PATH", f"{command.parent}:/usr/bin:/bin")
 
@@ -27,7 +32,7 @@ def says(tmp_path, monkeypatch):
 
 
 def test_every_gpu_is_asked_and_the_smallest_counts(says):
-    says("81920\\n40960\\n")
+    says(TWO)
     assert gpus_here() == [80 * GIB, 40 * GIB]
     assert share_of(gpus_here(), 1.0) == 40 * GIB and share_of(gpus_here(), 0.25) == 10 * GIB
     assert share_of(gpus_here(), 2.0) == 40 * GIB  # of the one on which a pack trains
@@ -39,9 +44,58 @@ def test_where_it_cannot_say_torch_is_asked(says, monkeypatch, text, status):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert gpus_here() == [] and share_of([], 0.5) == UNKNOWN / 2
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda i: type("Properties", (), {"total_memory": 7}))
-    assert gpus_here() == [7.0]
+    monkeypatch.setattr(gpu_memory, "_BY_TORCH", "print(7, 9)")
+    assert gpus_here() == [7.0, 9.0]
+    monkeypatch.setattr(gpu_memory, "_BY_TORCH", "raise RuntimeError")
+    assert gpus_here() == []
+
+
+def test_what_torch_is_asked_can_be_asked():
+    assert gpu_memory._said((sys.executable, "-c", gpu_memory._BY_TORCH)).split() == [
+        str(torch.cuda.get_device_properties(i).total_memory) for i in range(torch.cuda.device_count())
+    ]
+
+
+@pytest.mark.parametrize(("visible", "asked"), [("1", "--id=1"), ("GPU-5a,GPU-7c", "--id=GPU-5a,GPU-7c"), (None, "")])
+def test_only_gpus_that_may_be_used_are_asked(says, tmp_path, monkeypatch, visible, asked):
+    says(TWO)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert len(gpus_here()) == 2 and (tmp_path / "asked").read_text().strip().endswith(asked or "nounits")
+    assert len(gpus_here(every=True)) == 2 and (tmp_path / "asked").read_text().strip().endswith("nounits")
+
+
+@pytest.mark.parametrize("visible", ["", "-1"])
+def test_hidden_gpus_are_none(says, monkeypatch, visible):
+    says(TWO)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert gpus_here() == [] and len(gpus_here(every=True)) == 2
+
+
+def test_a_part_of_a_card_is_not_the_card(says, monkeypatch):
+    says("81920, Enabled\\n")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(gpu_memory, "_BY_TORCH", "print(10)")
+    assert gpus_here() == [10.0]
+
+
+def test_a_command_that_hangs_is_given_up(says, tmp_path, monkeypatch):
+    says(TWO)
+    (tmp_path / "bin" / "nvidia-smi").write_text("#!/bin/sh\nexec sleep 60\n")
+    monkeypatch.setattr(gpu_memory, "ASK_SECONDS", 0.2)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert gpus_here() == []
+
+
+def test_schedulers_and_the_plan_cut_packs_for_the_gpu(says, tiny, tmp_path):
+    says(TWO)
+    assert inline.this_process(0.5).bytes_per_worker == 20 * GIB
+    spec = load_sweep(tiny, ["resources.gpus=0.5"])
+    with schedulers.opened("inline", spec.resources, None) as opened:
+        assert opened.cluster.bytes_per_worker == 20 * GIB
+    on_ray = load_sweep(tiny, ["resources.scheduler=ray", "resources.gpus=0.5"])
+    assert [forecast_module._cluster(one, None).bytes_per_worker for one in (spec, on_ray)] == [20 * GIB] * 2
 
 
 def test_packs_on_a_gpu_are_larger_and_fit_into_its_memory(tiny):
@@ -53,11 +107,20 @@ def test_packs_on_a_gpu_are_larger_and_fit_into_its_memory(tiny):
         packs = packing(spec, cluster)(check(spec), set())
         sizes[memory] = [len(pack.members) for pack in packs]
         assert sum(sizes[memory]) == 2000
-    assert LARGEST_PACK_CPU < max(sizes[80 * GIB]) <= LARGEST_PACK_GPU
+    assert 500 < max(sizes[80 * GIB]) <= LARGEST_PACK_GPU
     assert max(sizes[1 * GIB]) <= MEMORY_SHARE * GIB / (8 * 2**20)
     spec = load_sweep(tiny, [*many[:-1], "resources.gpus=0"])
     cluster = Cluster(workers=1, bytes_per_worker=80 * GIB, description="pretended")
     assert max(len(pack.members) for pack in packing(spec, cluster)(check(spec), set())) <= LARGEST_PACK_CPU
+
+
+@pytest.mark.parametrize(("seeds", "workers"), [(256, 8), (2000, 4), (2000, 8)])
+def test_every_gpu_has_packs(tiny, seeds, workers):
+    as_measured = ("task.vocabulary=20", "task.train_length=5", "training.batch_size=64", "model.width=32")
+    spec = load_sweep(tiny, (f"seeds={seeds}", "space={}", "search={}", "resources.gpus=1", *as_measured))
+    cluster = Cluster(workers=workers, bytes_per_worker=80 * GIB, description="pretended")
+    sizes = [len(pack.members) for pack in packing(spec, cluster)(check(spec), set())]
+    assert len(sizes) % workers == 0 and max(sizes) - min(sizes) <= 1
 
 
 def test_a_large_model_has_few_members_in_a_pack(tiny):
@@ -70,7 +133,7 @@ def test_a_large_model_has_few_members_in_a_pack(tiny):
 
 
 def test_the_plan_is_for_the_gpus_of_this_machine(says, tiny, tmp_path):
-    says("81920\\n81920\\n")
+    says("81920, Disabled\\n81920, Disabled\\n")
     spec = load_sweep(tiny, ["resources.scheduler=ray", "resources.gpus=0.5"])
     assert forecast(spec, None, tmp_path).workers == 4
     assert forecast(spec, 3, tmp_path).workers == 3
