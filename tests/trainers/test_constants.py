@@ -12,3 +12,10 @@ def test_equal_numbers_of_other_types_are_told_apart() -> None:
     assert (whole.dtype, real.dtype) == (torch.int64, torch.float32)
     assert constant((1.0, 2.0), CPU).dtype == torch.int64
     assert constant((1, 2), CPU) is whole and constant(((1, 2), (3, 4)), CPU).shape == (2, 2)
+
+
+def test_what_a_recorded_step_reads_stays_however_many_there_are() -> None:
+    first = constant((1, 2, 3), CPU)
+    for number in range(1100):
+        constant((number,), CPU)
+    assert constant((1, 2, 3), CPU) is first
