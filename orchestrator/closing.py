@@ -4,7 +4,7 @@ It is a fork of a host of its own. Where it cannot be had, or dies, the driver d
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -62,15 +62,18 @@ class Closing:
             raise LengthwiseError(answer["problem"])
         return Published.read(answer["published"])
 
-    def begin(self, console: Console) -> None:
-        """Ask for the end: everything there is to be drawn, printed as on `console`, and published."""
+    def begin(self, console: Console, parameters: Mapping[str, str]) -> None:
+        """Ask for the end: everything there is to be drawn, printed as on `console`, and published.
+
+        `parameters` are those of `parameters_by_structure`.
+        """
         look = {
             "width": console.width,
             "force_terminal": console.is_terminal,
             "color_system": console.color_system,
             "no_color": console.no_color,
         }
-        self._last = self._asked(CLOSE, "close", look=look, encoding=console.encoding)
+        self._last = self._asked(CLOSE, "close", look=look, encoding=console.encoding, parameters=parameters)
 
     def end(self, console: Console) -> Closed:
         """Print what is said and wait for the rest; what is missing then is for the caller to do."""

@@ -65,10 +65,11 @@ def _close(
     tracking: Mapping[str, Any] | None,
     look: Mapping[str, Any],
     encoding: str,
+    parameters: Mapping[str, str],
 ) -> None:
     """Everything that is made of a sweep at its end."""
     state = SweepState.load(Path(folder))
-    result = summary(state, read_curves(state))
+    result = summary(state, read_curves(state), parameters)
     _, drawing = files.begin_to_draw(result, in_detail(result), forks=cores() if tracking is not None else cores() - 1)
     _end_with(connection)
     said = io.BytesIO()

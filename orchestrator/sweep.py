@@ -36,6 +36,7 @@ from orchestrator.record.records import LEDGER_FILE
 from orchestrator.record.sources import begin_reading, folders_of, gather
 from orchestrator.record.state import SweepState
 from orchestrator.redaction import redacted
+from orchestrator.results.shared_streams import parameters_by_structure
 from orchestrator.running.drawing import as_configuration
 from orchestrator.running.driver import SweepDriver, is_finished
 from orchestrator.running.host import end_unused, hosted
@@ -223,7 +224,7 @@ def _drive(
                         record_end(ledger, state, interrupts)
                     if closing is not None:
                         publishing.stop()
-                        closing.begin(console)  # while the scheduler ends
+                        closing.begin(console, parameters_by_structure(state))  # while the scheduler ends
             return finish(ledger, state, console, publishing, interrupts, closing)
         except KeyboardInterrupt:
             record_interruption(ledger, state)

@@ -12,18 +12,24 @@ from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.plan.own_code import OwnCodeError
+from orchestrator.record.state import SweepState
 from trainers.config.recorded import corrections, recorded_member
 from trainers.errors import ConfigError
 
 DATA, INPUTS, WEIGHTS = "training data", "test inputs", "initial weights"
+TOLD_STRUCTURES = 64
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recorded:
-    """What a ledger keeps of a configuration: its resolved sections, and the structural keys of its packs."""
+    """What a ledger keeps of a configuration: its resolved sections, and the structural keys of its packs.
+
+    parameters: what `declared_parameters` gives, where it is known already.
+    """
 
     resolved: Mapping[str, Any]
     structural_keys: frozenset[str]
+    parameters: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,17 +94,37 @@ def _differing(first: Mapping[str, Any], second: Mapping[str, Any], path: str = 
 
 
 def _same_parameters(first: Recorded, second: Recorded, import_code: Callable[[], None]) -> bool | None:
-    """Whether both models declare the same parameters with the same start; None without the classes that trained."""
-    try:
-        import_code()
-        if any(corrections(one.resolved) for one in (first, second)):
+    """Whether both models declare the same parameters with the same start; None where that cannot be said."""
+    if first.parameters is None or second.parameters is None:
+        try:
+            import_code()
+        except OwnCodeError:
             return None
-        members = [recorded_member(one.resolved, 0) for one in (first, second)]
+    one, other = (found.parameters or declared_parameters(found.resolved) for found in (first, second))
+    return None if one is None or other is None else one == other
+
+
+def declared_parameters(resolved: Mapping[str, Any]) -> str | None:
+    """The parameters that a configuration's model declares and how they start, as text; None without its classes."""
+    try:
+        if corrections(resolved):
+            return None
+        member = recorded_member(resolved, 0)
     except (ConfigError, OwnCodeError):
         return None
     from trainers.models.model import Model  # brings torch, which most reports do without
 
-    if any(type(member.model).initial is not Model.initial for member in members):
+    if type(member.model).initial is not Model.initial:
         return None
-    one, other = (tuple(member.model.parameters(member.task)) for member in members)
-    return one == other
+    return repr(tuple(member.model.parameters(member.task)))
+
+
+def parameters_by_structure(state: SweepState) -> dict[str, str]:
+    """What the first structures of a sweep declare, by their keys: a driver, which has torch, tells its report."""
+    found: dict[str, str | None] = {}
+    for configuration in state.configurations.values():
+        for member in configuration.members.values():
+            key = state.packs[member.pack_id].structural_key
+            if key and key not in found and len(found) < TOLD_STRUCTURES:
+                found[key] = declared_parameters(configuration.resolved)
+    return {key: declared for key, declared in found.items() if declared is not None}

@@ -42,8 +42,12 @@ from orchestrator.wording import spans
 from search_spaces import Objective, Search
 
 
-def summary(state: SweepState, curves: pd.DataFrame | None = None) -> Summary:
+def summary(
+    state: SweepState, curves: pd.DataFrame | None = None, parameters: Mapping[str, str] | None = None
+) -> Summary:
     """Summarise a sweep, finished or not; `curves` (all of `read_curves(state)`) spares reading them.
+
+    `parameters` (`parameters_by_structure(state)`) spare importing torch where configurations are compared.
 
     Raises DamagedCurves if a parquet part is not what the ledger names.
     """
@@ -72,7 +76,7 @@ def summary(state: SweepState, curves: pd.DataFrame | None = None) -> Summary:
         planned=max(_planned(state.spec), len(state.configurations)) if not state.ended else len(state.configurations),
         objective=objective,
         measured=measured,
-        recorded={config_id: _recorded(state, found) for config_id, found in state.configurations.items()},
+        recorded={name: _recorded(state, found, parameters or {}) for name, found in state.configurations.items()},
         searched=searched,
         design=design_of(state),
         seeds=state.seeds(),
@@ -114,9 +118,10 @@ def _complete(state: SweepState, configuration: ConfigurationState) -> bool:
     return bool(packs) and all(state.packs[pack_id].status in ("complete", "failed") for pack_id in packs)
 
 
-def _recorded(state: SweepState, configuration: ConfigurationState) -> Recorded:
+def _recorded(state: SweepState, configuration: ConfigurationState, parameters: Mapping[str, str]) -> Recorded:
     keys = {state.packs[member.pack_id].structural_key for member in configuration.members.values()} - {""}
-    return Recorded(resolved=configuration.resolved, structural_keys=frozenset(keys))
+    declared = next((parameters[key] for key in sorted(keys) if key in parameters), None)
+    return Recorded(resolved=configuration.resolved, structural_keys=frozenset(keys), parameters=declared)
 
 
 def _row(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from dataclasses import replace
+
 import pytest
 import torch
 from scipy import stats
@@ -12,7 +14,7 @@ from scipy import stats
 from orchestrator.errors import UserError
 from orchestrator.results.named_comparison import compare_named
 from orchestrator.results.seed_comparisons import AGAINST_FIRST, FIRST_TWO, OTHERS, PAIRS
-from orchestrator.results.shared_streams import DATA, INPUTS, WEIGHTS, Recorded, shared_streams
+from orchestrator.results.shared_streams import DATA, INPUTS, WEIGHTS, Recorded, declared_parameters, shared_streams
 from orchestrator.results.summarise import summary
 from trainers.config.member import MemberConfig
 from trainers.evaluation_inputs import evaluation_inputs
@@ -176,6 +178,8 @@ def test_what_is_said_to_be_shared_is_the_same_to_the_bit(changes, apart, unsure
         assert not same or what not in apart or what in unsure
     swapped = shared_streams(*reversed(recorded))
     assert (swapped.same, dict(swapped.apart)) == (found.same, dict(found.apart))
+    told = [replace(one, parameters=declared_parameters(one.resolved)) for one in recorded]
+    assert shared_streams(*told) == shared_streams(recorded[0], told[1]) == found
 
 
 def test_without_the_classes_weights_may_differ_and_a_pack_still_shares_all():

@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -20,6 +21,7 @@ from orchestrator.figures.drawing import Drawing, drawn_digest
 from orchestrator.figures.side_by_side import SideBySide
 from orchestrator.record.state import SweepState
 from orchestrator.report.files import read_summary, write_report
+from orchestrator.results.shared_streams import parameters_by_structure
 from orchestrator.running.host import Host
 from search_spaces import load_sweep
 from tests.orchestrator.running.deaths import with_words
@@ -75,11 +77,39 @@ def asked(tiny, tmp_path):
         yield Closing(host, spec, tmp_path), theirs
 
 
+REPORTING = """
+import json, sys
+from pathlib import Path
+from orchestrator.record.state import SweepState
+from orchestrator.results.summarise import summary
+
+folder, told = sys.argv[1:]
+found = summary(SweepState.load(Path(folder)), None, json.loads(told)).seed_comparisons
+print(json.dumps([[one.shared.sentence for one in found], "torch" in sys.modules]))
+"""
+
+
+def test_what_the_driver_tells_of_parameters_spares_its_report_torch(lengthwise, tiny, tmp_path):
+    """Batches differ, so there are two programs, and the rate of dropout, which changes no parameter."""
+    space = "space={model.dropout: {choice: [0.1, 0.2, 0.3]}, training.batch_size: {choice: [8, 16]}}"
+    done = lengthwise("run", tiny, "--storage", tmp_path, "--set", space)
+    assert done.returncode == 0, done.stderr
+    told = parameters_by_structure(SweepState.load(tmp_path / "tiny"))
+    assert len(told) == 2 and len(set(told.values())) == 1
+    both = []
+    for known in (told, {}):
+        command = [sys.executable, "-c", REPORTING, tmp_path / "tiny", json.dumps(known)]
+        both.append(json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout))
+    (sentences, imported), (others, imported_without) = both
+    assert sentences == others and any("same" in one and "initial weights" in one for one in sentences)
+    assert not imported and imported_without
+
+
 def test_without_a_process_nothing_is_said_drawn_or_published(asked, capsys):
     closing, theirs = asked
     theirs.close()
     assert closing.publish() is None
-    closing.begin(make_console())
+    closing.begin(make_console(), {})
     closed = closing.end(make_console())
     assert not (closed.said or closed.drawn or closed.tried_to_publish) and not capsys.readouterr().out
 
@@ -108,7 +138,7 @@ def test_the_end_is_waited_for_as_long_as_figures_come(asked, monkeypatch):
 
     thread = threading.Thread(target=answer)
     thread.start()
-    closing.begin(make_console())
+    closing.begin(make_console(), {})
     closed = closing.end(make_console())
     thread.join()
     assert closed.published is not None and closed.problem is None  # of publishing, which was done
@@ -125,7 +155,7 @@ def test_a_reader_that_has_gone_ends_the_command_as_it_does_anywhere(asked, monk
     monkeypatch.setattr(closing, "_asked", lambda *_, **__: mine)
     monkeypatch.setattr(WholeConsole, "on_broken_pipe", lambda self: sys.exit(1))
     theirs.send_bytes(json.dumps({"said": "much"}).encode())
-    closing.begin(make_console())
+    closing.begin(make_console(), {})
     with pytest.raises(SystemExit):
         closing.end(WholeConsole(file=Gone()))
 
@@ -135,7 +165,7 @@ def test_a_pass_that_gives_no_sign_is_not_waited_for(asked, monkeypatch):
     mine, theirs = Pipe()
     monkeypatch.setattr("orchestrator.closing.PATIENCE", 0.1)
     monkeypatch.setattr(closing, "_asked", lambda *_, **__: mine)
-    closing.begin(make_console())
+    closing.begin(make_console(), {})
     assert "did not end in" in str(closing.end(make_console()).problem)
     theirs.close()
 
