@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-
-import numpy as np
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from scipy import stats

@@ -91,8 +91,8 @@ print(json.dumps([[one.shared.sentence for one in found], "torch" in sys.modules
 
 def test_what_the_driver_tells_of_parameters_spares_its_report_torch(lengthwise, tiny, tmp_path):
     """Batches differ, so there are two programs, and the rate of dropout, which changes no parameter."""
-    space = "space={model.dropout: {choice: [0.1, 0.2, 0.3]}, training.batch_size: {choice: [8, 16]}}"
-    done = lengthwise("run", tiny, "--storage", tmp_path, "--set", space)
+    space = "space={model.dropout: {grid: [0.1, 0.2]}, training.batch_size: {grid: [8, 16]}}"
+    done = lengthwise("run", tiny, "--storage", tmp_path, "--set", space, "--set", "search={sampler: grid}")
     assert done.returncode == 0, done.stderr
     told = parameters_by_structure(SweepState.load(tmp_path / "tiny"))
     assert len(told) == 2 and len(set(told.values())) == 1
