@@ -101,13 +101,14 @@ def test_batches_of_other_shapes_are_recorded_apart_in_one_pool(cuda, state):
 
 
 def test_a_record_has_batches_of_its_own(cuda, state):
-    """What the caller does with the memory of the batch that was recorded changes nothing."""
-    run, first, second = Captured(learn, pytest.fail), batch(1), batch(10)
-    run(state, [first])
-    run(state, [second])
+    """The one that was recorded is not written over, and what the caller does with it changes nothing."""
+    run, second = Captured(learn, pytest.fail), batch(10)
+    for one in (batch(1), second, batch(100)):
+        run(state, [one])
+    assert state.theta.item() == 6 * 111 and (second.tokens == 10).all()
     second.tokens.fill_(5000)
-    run(state, [batch(100)])
-    assert state.theta.item() == 6 * 111
+    run(state, [batch(1000)])
+    assert state.theta.item() == 6 * 1111
 
 
 @dataclass(frozen=True)
@@ -115,15 +116,20 @@ class Kinds(Batch):
     kind: str = "a"
 
 
+class Same(Batch):
+    """Another class with the same fields, on which a task may decide."""
+
+
 @pytest.mark.parametrize(
     "other",
     [
+        Same(batch(1).tokens, batch(1).targets),
         replace(batch(1), tokens=batch(1).tokens.int()),
         replace(batch(1), ids=batch(1).tokens),
         Kinds(batch(1).tokens, batch(1).targets),
         Kinds(batch(1).tokens, batch(1).targets, kind="b"),
     ],
-    ids=["type of numbers", "more tensors", "class", "no tensor"],
+    ids=["class alone", "type of numbers", "more tensors", "class", "no tensor"],
 )
 def test_batches_that_differ_in_more_than_numbers_are_recorded_apart(cuda, state, other):
     run = Captured(learn, pytest.fail)
