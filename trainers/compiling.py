@@ -63,10 +63,10 @@ def why(member: MemberConfig, device: str = "cpu") -> str:
     """Whether the step is compiled and what decides it, in words."""
     if isinstance(member.optimization.compile, bool):
         return f"{'yes' if member.optimization.compile else 'no'}, as training.compile says"
-    if device != "cpu":
-        return "no: on a GPU a step is recorded and replayed as one launch"
     if member.model.compiling != "auto":
         return f"no: a step of {member.model.name} is not compiled by itself"
+    if device != "cpu":
+        return "no: on a GPU a step is recorded and replayed as one launch"
     alone = f"one member alone would train about {rough_seconds(member):.1f} s uncompiled"
     return f"{'yes' if compiles(member) else 'no'}: {alone}, and from {COMPILE_FROM_SECONDS:.1f} s on it is worth it"
 

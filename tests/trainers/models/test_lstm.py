@@ -86,6 +86,7 @@ def test_it_is_compiled_where_that_is_asked_for(member) -> None:
     """Long enough for any other model; a program would have every position apart."""
     long = {"model": {"name": "lstm", "width": 64}, "training__steps": 100_000, "training__compile": "auto"}
     assert not compiles(member(**long)) and why(member(**long)) == "no: a step of lstm is not compiled by itself"
+    assert why(member(**long), "cuda") == why(member(**long))
     assert compiles(member(**{**long, "training__compile": True}))
     pack = Pack([member(seed, model={"name": "lstm", "width": 8}) for seed in (1, 2)], CPU)
     states = [State.initial(pack), State.initial(pack)]
