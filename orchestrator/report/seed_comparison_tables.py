@@ -155,7 +155,7 @@ def meaning(found: Sequence[SeedComparison]) -> str:
 def _pairing(one: SeedComparison) -> str:
     how = one.shared.sentence
     if not one.found.paired:
-        why = "have other seeds" if one.shared.same else f"share nothing that is random: {how}"
+        why = "have other seeds" if one.shared.same else f"are not known to share anything random: {how}"
         return f"Not paired: the two {why}"
     alone = f"; {counted(one.unmatched, 'seed')} without a partner left out" if one.unmatched else ""
     return f"Paired by seed: {how}{alone}"

@@ -8,7 +8,7 @@ from typing import Any
 from orchestrator.record.lineage import CONFIRMS
 from orchestrator.record.state import SweepState
 from orchestrator.statistics.quartiles import Quartiles
-from orchestrator.wording import label, spans
+from orchestrator.wording import first_few, label, spans
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,13 +30,17 @@ class ConfirmedRow:
 
 @dataclass(frozen=True, kw_only=True)
 class Confirmed:
-    """One confirmation of one sweep; `again_used` are those of its seeds that the search has used since."""
+    """One confirmation of one sweep; `again_used` are those of its seeds that the search has used since.
+
+    `other_code` has the parts of the code that trained a configuration here and in the search differently.
+    """
 
     name: str
     folder: Path
     parent: str
     seeds: tuple[int, ...]
     again_used: tuple[int, ...]
+    other_code: tuple[str, ...]
     finished: bool
     of: int
     rows: tuple[ConfirmedRow, ...]
@@ -50,6 +54,9 @@ class Confirmed:
             worth = f"of which the search has since used {spans(self.again_used)}: not independent of the selection"
         first = [row.search_rank for row in self.rows] == list(range(1, len(self.rows) + 1))
         named = f"the first {len(self.rows)}" if first else ", ".join(label(row.number) for row in self.rows)
+        if self.other_code:
+            parts = first_few(self.other_code)
+            worth += f", and with other code than the search ({parts}): not a score of the same configurations"
         count = f"{named} of {self.of} configurations"
         return (
             f"Sweep {self.name}{state} trained {count} of {self.parent} again: the confirmed score is on seeds "

@@ -1,12 +1,16 @@
 """What the packs of a sweep ran under: the state of the code and the environment of each, and where they differ."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, Self
 
 from orchestrator.record.sources import counting
 from orchestrator.record.state import SweepState
 from orchestrator.wording import counted, differing, first_few
+
+ENGINE, MODULE = "engine", "module "  # keys of an environment: the digest of what trains; begin of those of own modules
+Code = Mapping[str, str]  # hashes of what trains: the engine, each module and each file of the user's own, by name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +69,47 @@ class RanUnder:
             count = len({tuple(str(group.environment.get(key)) for key in keys) for group in self.groups})
             found.append(f"packs ran in {counted(count, 'environment')}, which differ in {first_few(keys, most=8)}")
         return [f"{sentence}; which packs did: report.html, Provenance" for sentence in found]
+
+
+def code_of_packs(state: SweepState) -> dict[str, Code]:
+    """The code that each pack was trained with, by pack_id; empty where it is not recorded."""
+    trees = {known["name"]: known["trees"] for known in state.sources}
+    found: dict[str, Code] = {}
+    for pack in state.packs.values():
+        values: dict[str, dict[str, None]] = {}
+        for sources, environment in pack.ran_under:
+            table = state.environments[environment]
+            parts = [(key, str(value)) for key, value in table.items() if key == ENGINE or key.startswith(MODULE)]
+            for tree in trees.get(sources, ()):
+                parts += [(name, short) for name, short in tree["files"].items() if name != tree["main"]]
+            for key, value in parts:
+                values.setdefault(key, {})[value] = None
+        found[pack.pack_id] = {
+            key: " then ".join(several) + (f" (pack {pack.pack_id})" if len(several) > 1 else "")
+            for key, several in values.items()
+        }
+    return found
+
+
+def differing_code(first: Mapping[int, Code], second: Mapping[int, Code]) -> dict[str, tuple[str | None, str | None]]:
+    """The parts of the code, with both hashes, in which the seeds of one configuration differ from those of another.
+
+    Seeds that both have are held against each other, else any against any. What only one has did not train the other,
+    unless that has something of its own instead.
+    """
+    common = sorted(first.keys() & second.keys())
+    pairs = [(first[seed], second[seed]) for seed in common] or list(product(_unlike(first), _unlike(second)))
+    found: dict[str, tuple[str | None, str | None]] = {}
+    for one, other in pairs:
+        instead = one.keys() - other.keys() and other.keys() - one.keys()
+        for key in differing(one, other):
+            if instead or key == ENGINE or (key in one and key in other):
+                found.setdefault(key, (one.get(key), other.get(key)))
+    return found
+
+
+def _unlike(code: Mapping[int, Code]) -> Iterable[Code]:
+    return {tuple(sorted(one.items())): one for one in code.values()}.values()
 
 
 def code_sentence(state: Mapping[str, Any]) -> str:

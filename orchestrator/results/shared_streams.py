@@ -1,18 +1,19 @@
 """What chance two configurations share, seed by seed: training data, test inputs, initial weights.
 
 Random numbers are named by seed, stream and step (trainers.random), so members of one seed draw the same ones. They get
-the same data and weights from them only where these are asked for in the same shapes: what the ledger recorded of both
-says where that is so.
+the same data and weights from them only where the same code asks for these in the same shapes: what the ledger recorded
+of both says where that is so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from orchestrator.plan.own_code import OwnCodeError
 from orchestrator.record.state import SweepState
+from orchestrator.results.ran_under import Code, differing_code
 from trainers.config.recorded import corrections, recorded_member
 from trainers.errors import ConfigError
 
@@ -24,20 +25,22 @@ TOLD_STRUCTURES = 64
 class Recorded:
     """What a ledger keeps of a configuration: its resolved sections, and the structural keys of its packs.
 
-    parameters: what `declared_parameters` gives, where it is known already.
+    parameters: what `declared_parameters` gives, where it is known already. code: what `code_of_packs` gives for the
+    pack of each seed.
     """
 
     resolved: Mapping[str, Any]
     structural_keys: frozenset[str]
     parameters: str | None = None
+    code: Mapping[int, Code] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shared:
     """`same`: what members of one seed have in common. `apart`: what else, with the keys that make it differ.
 
-    Of the latter `unsure` may differ or not. `differing`: every resolved key in which the two differ, with both values
-    (None where one does not have it).
+    Of the latter `unsure` may differ or not. `differing`: every resolved key and every part of the code in which the
+    two differ, with both values (None where one does not have it).
     """
 
     same: tuple[str, ...]
@@ -60,9 +63,11 @@ def shared_streams(first: Recorded, second: Recorded, import_code: Callable[[], 
     """What members of one seed of two configurations share.
 
     Where tasks or models differ, the classes of today are asked, after `import_code`, whether the parameters are the
-    same (those of another rate of dropout are). Data of other tasks are not looked at: they may differ.
+    same (those of another rate of dropout are). Data of other tasks are not looked at: they may differ. So may all that
+    was drawn by other code.
     """
     differing = dict(_differing(first.resolved, second.resolved))
+    code = differing_code(first.code, second.code)
     task = [key for key in differing if key.partition(".")[0] == "task"]
     model = [key for key in differing if key.partition(".")[0] == "model"]
     asked = {
@@ -75,11 +80,13 @@ def shared_streams(first: Recorded, second: Recorded, import_code: Callable[[], 
     alike = _same_parameters(first, second, import_code) if asked[WEIGHTS] else True
     if alike:
         asked[WEIGHTS] = []
+    known = alike is not None and not (alike and code)
+    apart = {what: (*keys, *code) for what, keys in asked.items()}
     return Shared(
-        same=tuple(what for what, keys in asked.items() if not keys),
-        apart={what: tuple(keys) for what, keys in asked.items() if keys},
-        unsure=frozenset(asked) - (frozenset() if alike is None else {WEIGHTS}),
-        differing=differing,
+        same=tuple(what for what, keys in apart.items() if not keys),
+        apart={what: keys for what, keys in apart.items() if keys},
+        unsure=frozenset(asked) - ({WEIGHTS} if known else frozenset()),
+        differing=differing | code,
     )
 
 

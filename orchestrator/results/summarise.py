@@ -33,7 +33,7 @@ from orchestrator.results.objective import (
     score_configurations,
     score_members,
 )
-from orchestrator.results.ran_under import RanUnder
+from orchestrator.results.ran_under import RanUnder, code_of_packs, differing_code
 from orchestrator.results.search_design import design_of, domain_kind, grid_size
 from orchestrator.results.shared_streams import Recorded
 from orchestrator.results.summary import Row, Summary
@@ -76,7 +76,7 @@ def summary(
         planned=max(_planned(state.spec), len(state.configurations)) if not state.ended else len(state.configurations),
         objective=objective,
         measured=measured,
-        recorded={name: _recorded(state, found, parameters or {}) for name, found in state.configurations.items()},
+        recorded=_recorded(state, parameters or {}),
         searched=searched,
         design=design_of(state),
         seeds=state.seeds(),
@@ -118,10 +118,18 @@ def _complete(state: SweepState, configuration: ConfigurationState) -> bool:
     return bool(packs) and all(state.packs[pack_id].status in ("complete", "failed") for pack_id in packs)
 
 
-def _recorded(state: SweepState, configuration: ConfigurationState, parameters: Mapping[str, str]) -> Recorded:
-    keys = {state.packs[member.pack_id].structural_key for member in configuration.members.values()} - {""}
-    declared = next((parameters[key] for key in sorted(keys) if key in parameters), None)
-    return Recorded(resolved=configuration.resolved, structural_keys=frozenset(keys), parameters=declared)
+def _recorded(state: SweepState, parameters: Mapping[str, str]) -> dict[str, Recorded]:
+    found, code = {}, code_of_packs(state)
+    for name, configuration in state.configurations.items():
+        packs = {seed: member.pack_id for seed, member in configuration.members.items()}
+        keys = {state.packs[pack_id].structural_key for pack_id in packs.values()} - {""}
+        found[name] = Recorded(
+            resolved=configuration.resolved,
+            structural_keys=frozenset(keys),
+            parameters=next((parameters[key] for key in sorted(keys) if key in parameters), None),
+            code={seed: code[pack_id] for seed, pack_id in packs.items()},
+        )
+    return found
 
 
 def _row(
@@ -239,10 +247,20 @@ def _confirmed(state: SweepState, result: Summary, search: SweepState | None) ->
         parent=confirms["sweep"],
         seeds=seeds,
         again_used=tuple(sorted(set(seeds) & planned_seeds(search))) if search else (),
+        other_code=_other_code(result, state, search) if search else (),
         finished=result.finished,
         of=confirms["of"],
         rows=tuple(_confirmed_row(rows.get(name or ""), recorded) for recorded, name in in_search(state)),
     )
+
+
+def _other_code(result: Summary, state: SweepState, search: SweepState) -> tuple[str, ...]:
+    """The parts of the code that trained a configuration differently in a confirmation and in its search."""
+    then, keys = _recorded(search, {}), dict[str, tuple[str | None, str | None]]()
+    for recorded, name in in_search(state):
+        one, other = then.get(recorded["config_id"]), result.recorded.get(name or "")
+        keys |= differing_code(one.code, other.code) if one and other else {}
+    return tuple(sorted(keys))
 
 
 def _confirmed_row(row: Row | None, recorded: Mapping[str, Any]) -> ConfirmedRow:

@@ -15,6 +15,7 @@ from typing import Any
 
 from orchestrator.plan.own_code import Source
 from orchestrator.record.provenance import version
+from orchestrator.results.ran_under import ENGINE, MODULE
 from orchestrator.wording import differing, first_few
 
 PACKAGES = ("lengthwise", "torch", "numpy", "ray", "optuna")
@@ -25,7 +26,6 @@ VARIABLES = (
     *("NVIDIA_TF32_OVERRIDE", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "CUBLAS_WORKSPACE_CONFIG"),
     *("TORCH_COMPILE_DISABLE", "TORCHDYNAMO_DISABLE"),
 )
-ENGINE = "engine"  # the key of the digest of what trains
 
 
 def facts_for(work: Mapping[str, Any]) -> dict[str, Any]:
@@ -58,7 +58,7 @@ def environment(code: Iterable[Mapping[str, Any]], *, gpus: float) -> dict[str, 
         "deterministic algorithms": torch.are_deterministic_algorithms_enabled(),
         **{name: os.environ.get(name) for name in VARIABLES},
         ENGINE: digest(engine_files()),
-        **{f"module {fields['module']}": fields["sha256"][:16] for fields in code},
+        **{f"{MODULE}{fields['module']}": fields["sha256"][:16] for fields in code},
     }
     return {name: value for name, value in found.items() if value is not None}
 

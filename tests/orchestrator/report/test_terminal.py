@@ -206,6 +206,7 @@ def test_confirmed_scores_stand_beside_those_of_the_search(twelve, short_text):
         parent="twelve",
         seeds=(3, 4),
         again_used=(),
+        other_code=(),
         finished=True,
         of=12,
         rows=(*rows,),

@@ -12,6 +12,7 @@ from scipy import stats
 
 from orchestrator.errors import UserError
 from orchestrator.results.named_comparison import compare_named
+from orchestrator.results.ran_under import differing_code
 from orchestrator.results.seed_comparisons import AGAINST_FIRST, FIRST_TWO, OTHERS, PAIRS
 from orchestrator.results.shared_streams import DATA, INPUTS, WEIGHTS, Recorded, declared_parameters, shared_streams
 from orchestrator.results.summarise import summary
@@ -188,6 +189,34 @@ def test_without_the_classes_weights_may_differ_and_a_pack_still_shares_all():
     assert apart.sentence == "same training data, test inputs; initial weights may differ (model.dropout)"
     together = shared_streams(*(Recorded(resolved=tree, structural_keys=frozenset({"k"})) for tree in resolved))
     assert together.sentence == "same training data, test inputs, initial weights"
+
+
+def test_packs_of_one_sweep_that_trained_with_other_code_share_nothing_for_sure(tmp_path, synthetic_sweep):
+    state = synthetic_sweep(tmp_path / "resumed", NORMS, 6, by_seed, spec=GRID)
+    state.environments = {name: {"engine": name, "threads": 1} for name in "ab"}
+    for pack, under in zip(state.packs.values(), ("a", "a", "ab"), strict=True):
+        pack.ran_under = [(None, name) for name in under]
+    result = summary(state)
+    alike, other = (at(result, "test", 0, second) for second in (1, 2))
+    assert alike.shared.same == (DATA, INPUTS) and alike.found.paired and "engine" not in alike.shared.differing
+    assert other.shared.same == () and not other.found.paired
+    assert other.shared.differing["engine"] == ("a", "a then b (pack pack0002)")
+    assert f"{DATA} may differ (engine)" in other.shared.sentence
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "differing"),
+    [
+        ({}, {}, []),
+        ({"engine": "a"}, {"engine": "a", "module mine": "b"}, []),  # nothing that the first one has was drawn by it
+        ({"engine": "a", "module old": "b"}, {"engine": "a", "module new": "c"}, ["module new", "module old"]),
+        ({"engine": "a", "mine.py": "b"}, {"engine": "a", "mine.py": "c"}, ["mine.py"]),
+        ({}, {"engine": "a"}, ["engine"]),
+    ],
+)
+def test_which_parts_of_the_code_differ(first, second, differing):
+    assert sorted(differing_code({0: first}, {0: second})) == differing
+    assert sorted(differing_code({0: second, 1: second}, {2: first})) == differing  # other seeds
 
 
 def test_two_sweeps_are_compared_and_other_seeds_are_no_pairs(tmp_path, synthetic_sweep):

@@ -9,6 +9,8 @@ from orchestrator.plan.own_code import import_for
 from orchestrator.record.kept_code import keep
 from orchestrator.record.ledger import Ledger
 from orchestrator.record.state import SweepState
+from orchestrator.results.named_comparison import compare_named
+from orchestrator.results.summarise import summary
 from search_spaces import load_sweep
 
 
@@ -66,6 +68,33 @@ def test_changed_code_is_refused_at_resume_and_recorded_when_accepted(
     assert "my_tasks has changed (my_numbers.py)" in accepted.stdout
     state = SweepState.load(folder)
     assert state.ended == "complete" and state.code[0]["sha256"] != records_code(folder)["sha256"]
+
+
+def test_two_sweeps_of_one_task_with_changed_code_are_not_said_to_share_anything(
+    lengthwise, study: Path, tmp_path: Path, own_code_forgotten: None
+) -> None:
+    run = ("run", study / "own.yaml", "--set", "search.configurations=1", "--set", "training.steps=20")
+    first, again, changed = tmp_path / "first", tmp_path / "again", tmp_path / "changed" / "first"
+    for folder in (first, again):
+        assert lengthwise(*run, "--name", folder.name, "--storage", tmp_path, cwd=study).returncode == 0
+    confirmed = lengthwise("confirm", first, "--top", "1", "--seeds", "1")
+    assert confirmed.returncode == 0 and "other code" not in confirmed.stdout
+    with (study / "my_numbers.py").open("a") as file:
+        file.write("LARGEST = 9\n")
+    done = lengthwise.process(*run, "--name", "first", "--storage", changed.parent, cwd=study)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert SweepState.load(first).configurations.keys() == SweepState.load(changed).configurations.keys()
+
+    same = compare_named(first, "0", f"{again}/0").found[0].shared
+    assert same.sentence == "same training data, test inputs, initial weights" and not same.differing
+    one = compare_named(first, "0", f"{changed}/0").found[0]
+    assert one.shared.same == () and not one.found.paired and list(one.shared.differing) == ["module my_tasks"]
+    shown = lengthwise("compare", first, "0", f"{changed}/0").stdout
+    assert "They differ in: module my_tasks" in shown and "training data may differ (module my_tasks)" in shown
+
+    shutil.copytree(tmp_path / "first-confirm", changed.parent / "first-confirm")  # of the same name and specification
+    (told,) = summary(SweepState.load(changed)).confirmed
+    assert told.other_code == ("module my_tasks",) and "with other code than the search" in told.sentence
 
 
 def test_the_copy_serves_where_the_module_is_gone_and_that_is_accepted(
