@@ -26,11 +26,12 @@ class Exact(NamedTuple):
     smallest: float
 
 
-def sign_flip_test(differences: Floats) -> Exact:
-    """Test whether paired differences (n,), without NaN, are as likely to have one sign as the other.
+def signed_rank_test(differences: Floats) -> Exact:
+    """Test whether paired differences (n,), without NaN, are spread alike on both sides of zero.
 
     Wilcoxon's signed-rank statistic over all 2^n assignments of signs (Wilcoxon 1945; Pitman 1937 for the principle).
-    Differences of zero say nothing and are left out; without others p is 1.
+    This is no test of the median alone: it also rejects where as many differences are above zero as below it, but those
+    above are larger. Differences of zero say nothing and are left out; without others p is 1.
     """
     moved = differences[differences != 0]
     ranks = _doubled_ranks(np.abs(moved))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from orchestrator.statistics.exact_tests import rank_sum_test, sign_flip_test
+from orchestrator.statistics.exact_tests import rank_sum_test, signed_rank_test
 from orchestrator.statistics.intervals import covers, median, order_statistic
 from orchestrator.statistics.quartiles import Floats
 
@@ -61,7 +61,7 @@ def compare_pairs(first: Floats, second: Floats) -> TwoSamples:
         return TwoSamples(n=0, reason="no seed has a value in both configurations")
     estimate, place = median(difference), order_statistic(n)
     low, high = estimate.interval or (math.nan, math.nan)
-    test = sign_flip_test(difference)
+    test = signed_rank_test(difference)
     return TwoSamples(
         n=n,
         difference=middle(difference),

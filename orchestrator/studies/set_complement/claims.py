@@ -74,7 +74,7 @@ def dropout(sweep: Sweep, search: Sweep) -> Claim:
     }
     head = ("site", "rate", *(f"change at {step:,} steps" for step in steps), "total variation", "displacement")
     title = (
-        f"total variation at test lengths {span(sweep.test)}, raw weights: change against no dropout, mean over seeds"
+        f"total variation at test lengths {span(sweep.test)}, raw weights: change against no dropout, median over seeds"
     )
     return Claim(
         letter="c",

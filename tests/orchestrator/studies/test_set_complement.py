@@ -46,6 +46,8 @@ def test_planted_effects_hold(pretended: Pretended) -> None:
     assert [claim.parts[0].answer for claim in by_letter.values()] == ["held"] * 6
     assert [part.answer for part in by_letter["a"].parts] == ["held"] * 4
     assert by_letter["d"].parts[1].answer == "held"  # more with sampled targets, as planted
+    changes = by_letter["c"].tables[1]
+    assert "change against no dropout, median over seeds" in changes.title
 
 
 def test_reversed_effects_do_not_hold(pretended: Pretended) -> None:
