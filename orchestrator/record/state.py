@@ -49,8 +49,9 @@ class SweepState:
         self._within = Within(self.folder)
 
     @classmethod
-    def load(cls, folder: Path) -> Self:
+    def load(cls, folder: Path | str) -> Self:
         """Read the ledger in `folder` without locking it; raises what `read_records` raises."""
+        folder = Path(folder)
         return cls.replay(folder, read_records(folder))
 
     @classmethod

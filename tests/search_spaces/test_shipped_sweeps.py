@@ -7,6 +7,7 @@ import pytest
 
 from orchestrator.plan.configurations import configure, warnings_for
 from orchestrator.plan.search import draw_sample
+from orchestrator.statistics.intervals import FEWEST_FOR_MEDIAN, order_statistic
 from search_spaces import load_sweep
 
 FOLDER = Path(__file__).parents[2] / "search_spaces"
@@ -47,6 +48,13 @@ def test_a_small_sweep_asks_what_its_large_one_asks(file: Path) -> None:
     small, large = load_sweep(file), load_sweep(file.with_name(file.name.replace("_cpu", "")))
     assert set(small.space) == set(large.space) and small.study == large.study
     assert small.objective.metric == large.objective.metric
+
+
+@pytest.mark.parametrize("file", [file for file in FILES if file.stem.endswith("_cpu")], ids=name_of)
+def test_a_small_sweep_does_not_ask_for_seeds_that_decide_nothing_more(file: Path) -> None:
+    seeds = len(load_sweep(file).seeds)
+    contrary = order_statistic(seeds)  # how many seeds may differ from all others for the median to be decided
+    assert seeds <= FEWEST_FOR_MEDIAN or contrary != order_statistic(seeds - 1), f"{seeds - 1} seeds decide as much"
 
 
 def test_the_random_search_is_as_large_as_a_search_should_be() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from orchestrator.errors import DamagedLedger
+from orchestrator.errors import DamagedLedger, NotASweep
 from orchestrator.record.curves import read_curves
 from orchestrator.record.ledger import Ledger
 from orchestrator.record.records import Record, read_records
@@ -79,6 +79,13 @@ def replay(*story: tuple[str, dict[str, Any]]) -> SweepState:
 
 def statuses(state: SweepState, name: str) -> list[str]:
     return [member.status for member in state.configurations[name].members.values()]
+
+
+def test_a_sweep_is_loaded_from_a_path_or_its_text(small_sweep: SweepState) -> None:
+    state = SweepState.load(str(small_sweep.folder))
+    assert state.folder == small_sweep.folder and state.ended == "complete"
+    with pytest.raises(NotASweep):
+        SweepState.load(str(small_sweep.folder / "missing"))
 
 
 def test_the_view_of_a_sweep_in_its_middle() -> None:
