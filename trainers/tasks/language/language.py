@@ -135,7 +135,8 @@ class Language(Task):
 
     def evaluation_batches(self, stream: Stream, samples: int, lengths: tuple[int, ...]) -> Iterator[EvaluationBatch]:
         """The same windows for every seed: as many tokens from the beginning of the text as `samples` windows of the
-        shortest evaluated length have, or the whole text, so that all lengths are measured on the same text.
+        shortest evaluated length have, or the whole text. What is left over after the last whole window is left out, so
+        all lengths are measured on the same text but for less than one window at its end.
         """
         for one in self.distributions:
             for length in (length for length in lengths if length in one.lengths):
