@@ -14,6 +14,7 @@ from tests.orchestrator.running.deaths import INLINE, holding, killed_as_often_a
 pytestmark = pytest.mark.long
 
 ON_RAY = "resources.scheduler=ray"
+SECRETS = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "HF_TOKEN", "WANDB_API_KEY", "GITHUB_TOKEN")
 
 
 def worker_with(pack_id: str, driver: int) -> psutil.Process | None:
@@ -24,13 +25,16 @@ def worker_with(pack_id: str, driver: int) -> psutil.Process | None:
 def test_the_driver_is_killed_and_the_sweep_resumed(lengthwise, long_sweep, wait_for, records, tmp_path):
     folder = long_sweep.storage / "killed"
     temp = {"TMPDIR": str(tmp_path), "RAY_TMPDIR": "/tmp"}
-    driver = lengthwise.start(*long_sweep.words("killed", ON_RAY), **temp)
+    driver = lengthwise.start(*long_sweep.words("killed", ON_RAY), **temp, **dict.fromkeys(SECRETS, "s3cret/w0rd"))
     wait_for(lambda: records(folder, "evaluation"), driver)
     of_ray = [one for one in psutil.Process(driver.pid).children(recursive=True) if is_of_ray(one)]
     (session,) = [Path(one.environ()[MARK]) for one in of_ray if one.name() == "raylet"]
     named = with_words(driver.pid, "ray::")
     words = " ".join(" ".join(one.cmdline()) for one in named)
     assert session.exists() and "ray::ImplicitFunc" in words and "ray::DashboardAgent" in words
+    files = [path for path in session.rglob("*") if path.is_file()]
+    assert any(path.name == "runtime_env_agent.log" for path in files)
+    assert not [path for path in files if b"s3cret/w0rd" in path.read_bytes()]
     for one in named:
         one.suspend()  # it does not see that its Ray is dead
     os.kill(driver.pid, signal.SIGKILL)
