@@ -84,14 +84,21 @@ class _Run:
             pack = self.again.popleft() if self.again else guarded(self.driver.next_pack)
             if pack is None:
                 return
-            idle = next((worker for worker in self.workers if worker.pack_id is None), None)
-            if idle is None:
-                idle = _Worker(self.host.worker())
-                self.workers.append(idle)
+            idle = self.idle_worker()
             idle.pack_id, idle.work = pack
             guarded(self.driver.started, idle.pack_id)
             with suppress(OSError):  # a worker that has died is heard of at once
                 idle.connection.send_bytes(idle.work.encode())
+
+    def idle_worker(self) -> _Worker:
+        """A living worker without a pack; a new one where there is none."""
+        for worker in [one for one in self.workers if one.pack_id is None]:
+            if not worker.connection.poll():  # it says nothing: what can be read is its end
+                return worker
+            worker.connection.close()
+            self.workers.remove(worker)
+        self.workers.append(_Worker(self.host.worker()))
+        return self.workers[-1]
 
     def hear(self, worker: _Worker) -> None:
         """One message of a worker, or its end."""

@@ -84,6 +84,10 @@ def _joined(address: str | None) -> Callable[[], None]:
 
         ray.init(address=address, **QUIET)
         return ray.shutdown
-    except (ConnectionError, ValueError, RuntimeError) as error:
-        where = f"RAY_ADDRESS={address}" if address else "a local Ray"
-        raise UserError(f"{where}: cannot be reached or started: {error}") from error
+    except (Exception, SystemExit) as error:  # Ray raises what it likes, Exception itself too
+        why = str(error).strip() or type(error).__name__
+        raise UserError(
+            f"RAY_ADDRESS={address}: Ray cannot be reached: {why}; see to its cluster, or unset RAY_ADDRESS"
+            if address
+            else f"a local Ray cannot be started: {why}; try again, or use --set resources.scheduler=local or inline"
+        ) from error

@@ -13,6 +13,7 @@ from typing import Any
 from ray import cloudpickle, tune
 from ray.air._internal import usage
 from ray.exceptions import RayActorError, RayTaskError
+from ray.tune.execution import class_cache
 from ray.tune.progress_reporter import TrialProgressCallback
 from ray.tune.search import Searcher
 
@@ -20,6 +21,8 @@ from orchestrator.errors import OutOfSpace
 from orchestrator.running.protocol import Death, Driver, DriverStopped, guarded, worded
 from orchestrator.running.scratch import scratch_folder
 from orchestrator.running.trainable import PackRaised, run_pack
+
+PASSED_ON = {"RAY_CHDIR_TO_TRIAL_DIR"}  # variables; Tune's own list has keys of AWS, and Ray logs what is passed on
 
 
 def run_packs(driver: Driver, *, cpus: float, gpus: float, retries: int, slots: int) -> None:
@@ -38,6 +41,7 @@ def run_packs(driver: Driver, *, cpus: float, gpus: float, retries: int, slots: 
         RAY_CHDIR_TO_TRIAL_DIR="0",
     )
     usage.tag_callbacks = lambda callbacks: False  # it imports MLflow, to count callbacks for statistics that are off
+    class_cache.ENV_VARS_TO_PROPAGATE = PASSED_ON
     for name in ("ray.tune", "ray.train", "ray.air"):
         logging.getLogger(name).setLevel(logging.CRITICAL)  # what goes wrong reaches the driver, in words
     with scratch_folder() as scratch:

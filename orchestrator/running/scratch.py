@@ -1,8 +1,8 @@
-"""A folder in the temp directory for as long as a driver lives; those of drivers that were killed are taken away."""
+"""A folder in a temp directory for as long as a driver lives; those of drivers that were killed are taken away."""
 
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,11 +13,17 @@ LOCK = "in-use.lock"  # held by the owner of the folder, and freed by the system
 
 
 @contextmanager
-def scratch_folder() -> Iterator[Path]:
-    """A new empty folder but for its lock, removed at the end. First removes those whose owner is dead."""
-    for path in Path(tempfile.gettempdir()).glob(f"{PREFIX}*/{LOCK}"):
-        _remove_if_abandoned(path)
-    folder, lock = _locked()
+def scratch_folder(
+    prefix: str = PREFIX, parent: Path | None = None, release: Callable[[Path], None] = lambda folder: None
+) -> Iterator[Path]:
+    """A new empty folder but for its lock, removed at the end. First removes those whose owner is dead.
+
+    `release` ends what the dead owner of a folder has left running in it. `parent` is the temp directory by default.
+    """
+    parent = parent or Path(tempfile.gettempdir())
+    for path in parent.glob(f"{prefix}*/{LOCK}"):
+        _remove_if_abandoned(path, release)
+    folder, lock = _locked(prefix, parent)
     try:
         yield folder
     finally:
@@ -25,9 +31,9 @@ def scratch_folder() -> Iterator[Path]:
         lock.release()
 
 
-def _locked() -> tuple[Path, FileLock]:
+def _locked(prefix: str, parent: Path) -> tuple[Path, FileLock]:
     while True:
-        folder = Path(tempfile.mkdtemp(prefix=PREFIX))
+        folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
         lock = FileLock(folder / LOCK)
         try:
             lock.acquire(blocking=False)
@@ -38,11 +44,12 @@ def _locked() -> tuple[Path, FileLock]:
         lock.release()
 
 
-def _remove_if_abandoned(path: Path) -> None:
+def _remove_if_abandoned(path: Path, release: Callable[[Path], None]) -> None:
     lock = FileLock(path)
     try:
         lock.acquire(blocking=False)
     except (Timeout, OSError):  # in use, or somebody else's
         return
+    release(path.parent)
     shutil.rmtree(path.parent, ignore_errors=True)
     lock.release()

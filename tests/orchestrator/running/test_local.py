@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from multiprocessing import Pipe
 
@@ -116,6 +117,26 @@ def test_an_exception_is_tried_once_more_and_told_with_its_place(tmp_path):
     assert [name for name, *_ in driver.told] == ["started", "retried", "started", "failed"]
     assert "KeyError: 'code'" in driver.told[-1][2] and ".py:" in driver.told[-1][2]
     assert json.dumps(driver.told)
+
+
+def test_the_death_of_an_idle_worker_is_not_charged_to_the_next_pack(tmp_path):
+    work = encode_work([], [], cpus=1, watchdog_seconds=60, folder=str(tmp_path), pack_id="p")  # raises at once
+
+    class Later(Packs):
+        def next_pack(self) -> tuple[str, str] | None:
+            if any(name == "failed" for name, *_ in self.told):
+                (idle,) = psutil.Process(ours._process.pid).children()
+                idle.kill()
+                while idle.status() != psutil.STATUS_ZOMBIE:
+                    time.sleep(0.01)
+            return super().next_pack()
+
+    driver = Later(work)
+    driver._packs.insert(0, ("p2", work))
+    with hosted() as ours:
+        local.run_packs(driver, ours, workers=1, retries=0)
+    assert [told[:2] for told in driver.told] == [(what, one) for one in ("p1", "p2") for what in ("started", "failed")]
+    assert all("KeyError: 'code'" in said for name, _, said, *_ in (one for one in driver.told if len(one) > 2))
 
 
 def test_an_end_of_file_in_a_pack_is_an_exception_of_its_own(tmp_path, monkeypatch):

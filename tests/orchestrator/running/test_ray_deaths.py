@@ -2,15 +2,19 @@
 
 import os
 import signal
+import time
+from pathlib import Path
 
 import psutil
 import pytest
 
+from orchestrator.running.ray_processes import MARK
 from tests.orchestrator.running.deaths import INLINE, holding, killed_as_often_as_it_may_and_once_more, with_words
 
 pytestmark = pytest.mark.long
 
 ON_RAY = "resources.scheduler=ray"
+SECRETS = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "HF_TOKEN", "WANDB_API_KEY", "GITHUB_TOKEN")
 
 
 def worker_with(pack_id: str, driver: int) -> psutil.Process | None:
@@ -21,10 +25,21 @@ def worker_with(pack_id: str, driver: int) -> psutil.Process | None:
 def test_the_driver_is_killed_and_the_sweep_resumed(lengthwise, long_sweep, wait_for, records, tmp_path):
     folder = long_sweep.storage / "killed"
     temp = {"TMPDIR": str(tmp_path), "RAY_TMPDIR": "/tmp"}
-    driver = lengthwise.start(*long_sweep.words("killed", ON_RAY), **temp)
+    driver = lengthwise.start(*long_sweep.words("killed", ON_RAY), **temp, **dict.fromkeys(SECRETS, "s3cret/w0rd"))
     wait_for(lambda: records(folder, "evaluation"), driver)
+    of_ray = [one for one in psutil.Process(driver.pid).children(recursive=True) if is_of_ray(one)]
+    (session,) = [Path(one.environ()[MARK]) for one in of_ray if one.name() == "raylet"]
+    named = with_words(driver.pid, "ray::")
+    words = " ".join(" ".join(one.cmdline()) for one in named)
+    assert session.exists() and "ray::ImplicitFunc" in words and "ray::DashboardAgent" in words
+    files = [path for path in session.rglob("*") if path.is_file()]
+    assert any(path.name == "runtime_env_agent.log" for path in files)
+    assert not [path for path in files if b"s3cret/w0rd" in path.read_bytes()]
+    for one in named:
+        one.suspend()  # it does not see that its Ray is dead
     os.kill(driver.pid, signal.SIGKILL)
     driver.wait()
+    wait_for(lambda: not any(is_of_ray(one) for one in of_ray) and not session.exists())
     assert not records(folder, "end")
     finished = {record.fields["pack_id"] for record in records(folder, "pack_end")}
     known = len(records(folder, "evaluation"))
@@ -57,6 +72,21 @@ def test_sigterm_is_recorded_without_waiting_for_ray(lengthwise, long_sweep, wai
     done = lengthwise("resume", folder, *INLINE)
     assert done.returncode == 0, done.stderr
     long_sweep.ended_as_if_left_alone(folder)
+
+
+def test_sigterm_while_ray_is_being_started_ends_what_there_is_of_it(lengthwise, long_sweep, wait_for, records):
+    """A raylet that stands still never is up: nothing waits for it."""
+    folder = long_sweep.storage / "early"
+    driver = lengthwise.start(*long_sweep.words("early", ON_RAY))
+    raylet = wait_for(lambda: next((one for one in with_words(driver.pid, "raylet") if is_of_ray(one)), None), driver)
+    raylet.suspend()
+    session = Path(raylet.environ()[MARK])
+    wait_for(lambda: records(folder, "sweep"), driver)
+    time.sleep(1.0)  # then the main thread waits for Ray
+    os.kill(driver.pid, signal.SIGTERM)
+    out, err = driver.communicate(timeout=40)
+    assert driver.returncode == 130 and f"lengthwise resume {folder}" in out, err
+    wait_for(lambda: not is_of_ray(raylet) and not session.exists())
 
 
 def is_of_ray(process: psutil.Process) -> bool:

@@ -1,0 +1,108 @@
+"""What a driver's Ray consists of ends with it, killed as it may be; what only looks alike is left alone."""
+
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from orchestrator.running.ray_processes import MARK, kill_processes
+from orchestrator.running.scratch import scratch_folder
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+STANDING = [sys.executable, "-c", "import sys, time; print('up', flush=True); time.sleep(600)"]
+DRIVER = f"""
+import subprocess, sys
+from orchestrator.running.ray_processes import guarded, kill_processes, marked
+from orchestrator.running.scratch import scratch_folder
+with scratch_folder("lw-ray-", None, kill_processes) as folder, guarded(folder) as guardian:
+    with marked(folder):
+        one = subprocess.Popen({STANDING!r}, start_new_session=True, stdout=subprocess.PIPE)
+    one.stdout.readline()
+    print(folder, one.pid, guardian, flush=True)
+    sys.stdin.readline()
+one.wait()
+print("ended", one.returncode, flush=True)
+"""
+
+
+@contextmanager
+def driver() -> Iterator[tuple[subprocess.Popen[str], Path, psutil.Process, psutil.Process]]:
+    """A driver, its folder, a process of its Ray and its guardian."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", DRIVER], cwd=REPOSITORY, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdin is not None and process.stdout is not None
+    with process:
+        folder, *numbers = process.stdout.readline().split()
+        standing, guardian = (psutil.Process(int(number)) for number in numbers)
+        try:
+            yield process, Path(folder), standing, guardian
+        finally:
+            for one in (process, standing, guardian):
+                if one.poll() is None if isinstance(one, subprocess.Popen) else one.is_running():
+                    one.kill()
+
+
+def has_ended(process: psutil.Process) -> bool:
+    """Also where nobody has taken it off the table of processes."""
+    return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+
+
+def ignores(process: psutil.Process, number: signal.Signals) -> bool:
+    status = dict(line.split(":", 1) for line in Path(f"/proc/{process.pid}/status").read_text().splitlines())
+    return bool(int(status["SigIgn"], 16) >> (number - 1) & 1)
+
+
+@pytest.fixture(autouse=True)
+def temp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    return tmp_path
+
+
+@pytest.fixture
+def bystander(temp: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[subprocess.Popen[bytes]]:
+    """A process of another Ray, with a similar folder."""
+    with monkeypatch.context() as patch:
+        patch.setenv(MARK, str(temp / "lw-ray-another"))
+        process = subprocess.Popen(STANDING, stdout=subprocess.PIPE)
+    with process:
+        assert process.stdout is not None and process.stdout.readline()
+        yield process
+        assert process.poll() is None
+        process.kill()
+
+
+def test_a_killed_driver_takes_its_ray_with_it(temp: Path, bystander: Any, wait_for: Callable[..., Any]) -> None:
+    with driver() as (process, folder, standing, guardian):
+        assert folder.parent == temp
+        wait_for(lambda: ignores(guardian, signal.SIGTERM))
+        guardian.terminate()  # whoever ends all that is called Python, or closes a terminal, does not end it first
+        process.kill()
+        wait_for(lambda: has_ended(standing) and has_ended(guardian))
+        assert not folder.exists()
+
+
+def test_a_driver_that_leaves_its_ray_has_ended_it(bystander: Any) -> None:
+    with driver() as (process, folder, standing, _):
+        out, _ = process.communicate("\n")
+        assert out == "ended -9\n" and process.returncode == 0
+        assert not folder.exists() and has_ended(standing)
+
+
+def test_the_next_start_ends_what_a_driver_and_its_guardian_left(temp: Path, bystander: Any) -> None:
+    with driver() as (killed, left, standing, guardian), driver() as (_, used, other, _):
+        guardian.kill()
+        killed.kill()
+        killed.wait()
+        assert left.exists() and not has_ended(standing)
+        with scratch_folder("lw-ray-", temp, kill_processes) as folder:
+            assert sorted(temp.iterdir()) == sorted([folder, used])
+        assert has_ended(standing) and not has_ended(other)
