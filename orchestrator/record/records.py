@@ -21,7 +21,7 @@ import numpy as np
 
 from orchestrator.errors import DamagedLedger, LedgerError, NewerLedger
 from orchestrator.record.folders import LEDGER_FILE as LEDGER_FILE
-from orchestrator.record.folders import no_sweep
+from orchestrator.record.folders import no_sweep, refuse_odd_files, refuse_odd_folders
 
 SCHEMA = 1
 _STORY = ("sweep", "configuration", "pack", "evaluation", "attempt", "pack_end", "score")
@@ -50,6 +50,7 @@ def read_records(folder: Path) -> list[Record]:
 def read_first_record(folder: Path) -> Record:
     """Return the record a ledger begins with, the sweep's own, reading no more than that. Raises as `read_records`."""
     path = Path(folder) / LEDGER_FILE
+    refuse_odd_files(path.parent)
     try:
         with path.open("rb") as file:
             line = file.readline()
@@ -120,8 +121,10 @@ def _restore(value: dict[str, Any]) -> Any:
 
 
 def ledger_bytes(folder: Path) -> bytes:
-    """The ledger of the sweep in `folder` as it is; raises NotASweep, LedgerError."""
+    """The ledger of the sweep in `folder` as it is; raises NotASweep, OddEntry, LedgerError."""
     path = Path(folder) / LEDGER_FILE
+    refuse_odd_files(path.parent)
+    refuse_odd_folders(path.parent)
     try:
         return path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):

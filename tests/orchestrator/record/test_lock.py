@@ -16,8 +16,9 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import LedgerError, SweepLocked, UserError
+from orchestrator.record.folders import OWNER_FILE
 from orchestrator.record.ledger import Ledger
-from orchestrator.record.lock import OWNER_FILE, Owner, SweepLock, read_owner, running
+from orchestrator.record.lock import Owner, SweepLock, read_owner, running
 from orchestrator.record.records import read_records
 
 HOLDER = """
