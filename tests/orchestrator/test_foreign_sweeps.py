@@ -350,6 +350,7 @@ def test_links_within_the_folder_and_to_it_are_good(folder: Path, original: Path
     link.symlink_to(folder)
     for place in (folder, link, Path(os.path.relpath(link))):
         assert len(read_curves(SweepState.load(place))) == len(read_curves(SweepState.load(original)))
+        Ledger.open(place).close()
 
 
 @pytest.mark.parametrize("original", ["today's"], indirect=True)
