@@ -24,6 +24,7 @@ from orchestrator.record.folders import LEDGER_FILE as LEDGER_FILE
 from orchestrator.record.folders import no_sweep, refuse_odd_files, refuse_odd_folders
 
 SCHEMA = 1
+LAST_TIME = 2.0**40  # Unix seconds: no record is written after it
 _STORY = ("sweep", "configuration", "pack", "evaluation", "attempt", "pack_end", "score")
 KINDS = frozenset((*_STORY, "end", "resume", "retry", "publish"))
 
@@ -85,7 +86,7 @@ def decode(line: bytes) -> Record:
     except (KeyError, TypeError):
         raise ValueError("the line is no record") from None
     kinds = type(record.seq), type(record.kind), type(record.fields)
-    if kinds != (int, str, dict) or type(record.time) not in (int, float):
+    if kinds != (int, str, dict) or type(record.time) not in (int, float) or not 0 <= record.time < LAST_TIME:
         raise ValueError("the line is no record")
     return record
 
@@ -156,12 +157,14 @@ def parsed(path: Path, content: bytes) -> tuple[list[Record], int]:
 
 def _goes_on_after_a_record(torn: bytes) -> bool:
     """Tell a lost newline from a write cut short: no write puts anything but a newline after a whole record."""
-    for end in re.finditer(rb',"sha":"[0-9a-f]{16}"}', torn[:-1]):
-        try:
-            decode(torn[: end.end()])
-        except ValueError:
-            continue
-        return True
+    digest, read = hashlib.sha256(), 0  # of all that is read, so that a long line is read once
+    for end in re.finditer(rb',"sha":"([0-9a-f]{16})"}', torn[:-1]):
+        digest.update(torn[read : end.start()])
+        read = end.start()
+        whole = digest.copy()
+        whole.update(b"}")
+        if whole.hexdigest()[:16].encode() == end[1]:
+            return True
     return False
 
 

@@ -369,7 +369,9 @@ def test_curves_that_are_no_curves_are_named(folder: Path, original: Path, conte
     "body",
     [
         b"{}", b'{"a":' + b"[" * 100_000 + b"}", b'{"seq":true,"time":1,"kind":"end","data":{}}',
-        b'{"seq":0,"time":"now","kind":"end","data":{}}', b'{"seq":0,"time":1,"kind":["end"],"data":{}}',
+        b'{"seq":0,"time":"now","kind":"end","data":{}}', b'{"seq":0,"time":NaN,"kind":"end","data":{}}',
+        b'{"seq":0,"time":1e300,"kind":"end","data":{}}', b'{"seq":0,"time":-1,"kind":"end","data":{}}',
+        b'{"seq":0,"time":1,"kind":["end"],"data":{}}',
         b'{"seq":0,"time":1,"kind":"end","data":[]}', b'{"seq":0,"time":1,"kind":"end","data":{"x":{"$float":[1]}}}',
         b'{"seq":0,"time":1,"kind":"end","data":{"x":{"$float":"one"}}}',
     ],
