@@ -38,8 +38,13 @@ def sweep_folders(storage: Path) -> list[Path]:
 def found_in_storage(folder: Path) -> Path:
     """A sweep's folder as it was given; where only its name was, and it is not here, the one in the storage folder."""
     stored = default_storage() / folder
-    here, alone = (folder / LEDGER_FILE).exists(), len(folder.parts) == 1 and folder.name not in ("", "..")
-    return stored if not here and alone and (stored / LEDGER_FILE).exists() else folder
+    alone = len(folder.parts) == 1 and folder.name not in ("", "..")
+    return stored if alone and not has_ledger(folder) and has_ledger(stored) else folder
+
+
+def has_ledger(folder: Path) -> bool:
+    """Whether something in the folder is called as a ledger is, good or not; False where nothing may be known."""
+    return _mode(folder / LEDGER_FILE) != 0
 
 
 def no_sweep(folder: Path) -> NotASweep:
@@ -63,7 +68,7 @@ def check_storage(storage: Path) -> None:
     """Raise UserError if `storage` holds no sweeps; creates nothing."""
     if sweep_folders(storage):
         return
-    if (storage / LEDGER_FILE).exists():
+    if has_ledger(storage):
         raise UserError(f"{storage} is itself a sweep; its storage folder is --storage {storage.resolve().parent}")
     raise UserError(f"no sweeps in {storage}; did you mean --storage?")
 

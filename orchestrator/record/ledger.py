@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from orchestrator.errors import LedgerError, SweepExists, TakenLedger
-from orchestrator.record.folders import no_sweep, refuse_odd_files, refuse_odd_folders
+from orchestrator.record.folders import refuse_odd_files, refuse_odd_folders
 from orchestrator.record.lock import SweepLock
 from orchestrator.record.records import KINDS, LEDGER_FILE, SCHEMA, Record, decode, encode, ledger_bytes, parsed
 from orchestrator.redaction import redacted
@@ -84,9 +84,7 @@ class Ledger:
         """
         folder = Path(folder)
         path = folder / LEDGER_FILE
-        refuse_odd_files(folder)
-        if not path.is_file():
-            raise no_sweep(folder)
+        ledger_bytes(folder)  # a folder without a ledger is left without a lock
         lock = SweepLock(folder)
         lock.acquire()
         try:

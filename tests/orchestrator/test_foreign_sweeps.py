@@ -23,7 +23,7 @@ from orchestrator.figures import drawing
 from orchestrator.plan.own_code import OwnCodeError, find
 from orchestrator.record.curves import read_curves
 from orchestrator.record.fields import wrong_field
-from orchestrator.record.folders import FILES, FOLDERS
+from orchestrator.record.folders import FILES, FOLDERS, found_in_storage
 from orchestrator.record.ledger import Ledger
 from orchestrator.record.records import LEDGER_FILE, Record, decode, encode, read_records
 from orchestrator.record.repair import repair
@@ -330,6 +330,29 @@ def test_no_pipe_is_waited_for(folder: Path) -> None:
         find("my_pipe", [folder])
     with Watchdog(60.0, stuck):
         assert stuck.is_file()
+
+
+@pytest.mark.parametrize("original", ["today's"], indirect=True)
+def test_a_folder_without_permission_is_named(folder: Path) -> None:
+    spec = parse_sweep(TINY, "tiny")
+    reads: list[Callable[[], Any]] = [
+        lambda: SweepState.load(found_in_storage(folder)),
+        lambda: Ledger.open(folder),
+        lambda: repair(folder),
+        lambda: Ledger.create(folder, {}),
+    ]
+    folder.chmod(0)
+    if root := os.geteuid() == 0:  # may read everything
+        os.seteuid(65534)
+    try:
+        for read in reads:
+            with pytest.raises(LedgerError, match=rf"^{folder}\S*: cannot .*: Permission denied$"):
+                read()
+        sweep.refuse_existing(spec, folder)
+    finally:
+        if root:
+            os.seteuid(0)
+        folder.chmod(0o755)
 
 
 @pytest.mark.parametrize("original", ["today's"], indirect=True)
