@@ -93,6 +93,14 @@ def test_the_old_name_of_a_key_is_understood_and_said_once(lengthwise, tiny):
     refused(lengthwise("validate", tiny), f"{tiny}:17: objective.checkpoint: is the old name of objective.evaluation")
 
 
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("verb", ["validate", "plan", "data", "run"])
+def test_a_model_that_no_memory_holds_is_refused_at_once(lengthwise, tiny, tmp_path, verb):
+    tiny.write_text(tiny.read_text().replace("vocabulary: 6", "vocabulary: 1000000000"))
+    refused(lengthwise(verb, tiny, *(["--storage", tmp_path] if verb == "run" else [])), "model", "GiB of memory", "64")
+    assert not (tmp_path / "tiny").exists()
+
+
 def test_plan_says_what_would_run_and_what_it_would_cost(lengthwise, tiny, tmp_path):
     big = tmp_path / "project"
     big.mkdir()
