@@ -20,10 +20,10 @@ from filelock import FileLock, Timeout
 
 from orchestrator.errors import LedgerError, SweepLocked
 from orchestrator.record.folders import LOCK_FILE, OWNER_FILE, refuse_odd_files
-from orchestrator.record.records import LAST_TIME
 
 OWNER_BYTES = 512  # more than any owner takes, filled up with blanks, so that the file keeps its length
 HEARTBEAT_SECONDS = 5.0
+LAST_TIME = 2.0**40  # Unix seconds: nothing is written after it
 PATIENCE_SECONDS = 0.5  # `running` below holds the lock for an instant; a driver that starts just then is not refused
 
 

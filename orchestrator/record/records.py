@@ -22,9 +22,9 @@ import numpy as np
 from orchestrator.errors import DamagedLedger, LedgerError, NewerLedger
 from orchestrator.record.folders import LEDGER_FILE as LEDGER_FILE
 from orchestrator.record.folders import no_sweep, refuse_odd_files, refuse_odd_folders
+from orchestrator.record.lock import LAST_TIME
 
 SCHEMA = 1
-LAST_TIME = 2.0**40  # Unix seconds: no record is written after it
 _STORY = ("sweep", "configuration", "pack", "evaluation", "attempt", "pack_end", "score")
 KINDS = frozenset((*_STORY, "end", "resume", "retry", "publish"))
 
