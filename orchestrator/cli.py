@@ -232,6 +232,8 @@ def main() -> None:
     except Exception as error:
         if os.environ.get(DEBUG_VARIABLE):
             raise
+        if isinstance(error, OSError) and error.filename and not isinstance(error, FileNotFoundError):
+            _end(error, 1, f"{error.filename2 or error.filename}: cannot be used: {error.strerror}")
         _complain(f"{type(error).__name__}: {error}\nthis should not happen; {DEBUG_VARIABLE}=1 shows where it did")
         sys.exit(1)
 

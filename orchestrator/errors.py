@@ -7,6 +7,7 @@ LengthwiseError                 printed as one message without a traceback; exit
 │   ├── SpecChanged             the sweep file is no longer the one the ledger was begun with
 │   └── SweepLocked             another driver is running this sweep
 ├── LedgerError                 the ledger cannot be read or written: full disk, read-only folder
+│   ├── OddEntry                a link, a pipe or a folder where a sweep has its own files; exit code 2
 │   ├── TakenLedger             another driver writes it, and the lock does not tell
 │   ├── DamagedLedger           its bytes are not what was written
 │   └── NewerLedger             it was written by a newer version
@@ -81,6 +82,12 @@ class DamagedLedger(LedgerError):  # noqa: N818
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickled as what it was made of."""
         return type(self), (self.path, self.line, self.problem)
+
+
+class OddEntry(LedgerError):  # noqa: N818
+    """An entry of a sweep folder is not what its name says, or leads out of the folder; nothing was read from it."""
+
+    exit_code = 2
 
 
 class TakenLedger(LedgerError):  # noqa: N818

@@ -29,6 +29,7 @@ from orchestrator.plan.own_code import import_for
 from orchestrator.plan.packs import packing
 from orchestrator.plan.recorded import member_of, refuse_corrected, refuse_without_data
 from orchestrator.plan.soundness import check
+from orchestrator.record.folders import has_ledger
 from orchestrator.record.kept_code import import_to_go_on, keep
 from orchestrator.record.ledger import Ledger
 from orchestrator.record.provenance import provenance
@@ -151,7 +152,7 @@ def _recorded_members(spec: SweepSpec, state: SweepState) -> Iterator[MemberConf
 
 def refuse_existing(spec: SweepSpec, folder: Path) -> None:
     """Raise SpecChanged with the differences, or SweepExists, when `folder` holds a sweep already."""
-    if (folder / LEDGER_FILE).exists():
+    if has_ledger(folder):
         _refuse_changed(spec, SweepState.load(folder))
         raise SweepExists(f"{folder} holds this sweep already; go on with it by: lengthwise resume {folder}")
 

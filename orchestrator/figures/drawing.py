@@ -133,6 +133,8 @@ def file_name(key: str) -> str:
 def drawn_digest(path: Path) -> str | None:
     """What `save` wrote into a figure about its facts; None for any other file."""
     try:
+        if not path.is_file():  # a pipe would be waited for
+            return None
         with Image.open(path) as image:
             return image.info.get("lengthwise")
     except (OSError, UnidentifiedImageError):

@@ -5,9 +5,11 @@ its line of the sweep file, and not by a worker an hour later.
 """
 
 import copy
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
 from search_spaces import Problem, SweepFileError, SweepSpec
 from search_spaces.grammar.findings import SECTIONS
@@ -15,6 +17,12 @@ from trainers.config.member import MemberConfig
 from trainers.config.recorded import recorded_member
 from trainers.errors import ConfigError, nearest
 from trainers.tasks.metrics import Metric
+
+if TYPE_CHECKING:
+    from trainers.models.model import Model
+    from trainers.tasks.task import Task
+
+LARGEST_MEMBER = 64 * 2**30  # bytes; several times what a small transformer takes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +59,9 @@ def configure(
             for problem in _located(spec, values, error):
                 problems.setdefault((problem.where, problem.key), problem)
             continue
+        if too_large := _too_large(spec, member):
+            problems.setdefault((too_large.where, too_large.key), too_large)
+            continue  # counting its lengths may already take minutes
         for problem in _objective_problems(spec, member):
             problems.setdefault((problem.where, problem.key), problem)
         resolved = {key: value for key, value in member.to_dict().items() if key != "seed"}
@@ -140,6 +151,29 @@ def unmeasured(
             )
         )
     return problems
+
+
+def _too_large(spec: SweepSpec, member: MemberConfig) -> Problem | None:
+    """What is wrong with a model that no machine trains: its weights, their gradient and AdamW's two moments."""
+    width = 8 if member.optimization.dtype == "float64" else 4
+    size = 4 * width * _parameters(member.model, member.task)
+    if size <= LARGEST_MEMBER:
+        return None
+    return Problem(
+        where=spec.where("model"),
+        key="model",
+        message=f"with this task, the weights, gradient and moments of one seed take {size / 2**30:,.0f} GiB of memory",
+        allowed=f"at most {LARGEST_MEMBER / 2**30:.0f} GiB",
+    )
+
+
+@lru_cache(maxsize=1024)
+def _parameters(model: "Model", task: "Task") -> int:
+    """How many parameters a model has; 0 where code of the user's own raises, which trying it will explain."""
+    try:
+        return sum(math.prod(parameter.shape) for parameter in model.parameters(task))
+    except Exception:
+        return 0
 
 
 def _objective_problems(spec: SweepSpec, member: MemberConfig) -> list[Problem]:

@@ -211,7 +211,8 @@ def _entry(folder: Path, top: str) -> bool:
 
 def _files_of(root: Path, top: str) -> Iterator[Path]:
     if (not (root / top / "__init__.py").is_file() and (root / f"{top}.py").exists()) or not (root / top).is_dir():
-        yield root / f"{top}.py"
+        if (path := root / f"{top}.py").is_file() or not path.exists():  # a pipe would be waited for
+            yield path
         return
     seen = set[str]()
     for folder, folders, names in os.walk(root / top, followlinks=True):

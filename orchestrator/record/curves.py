@@ -6,6 +6,7 @@ checksum, so a pack that reports a step again never overwrites what the ledger a
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
 from collections.abc import Callable, Container, Sequence
@@ -224,6 +225,8 @@ def _parquet(table: Any) -> bytes:
 def _read_part(folder: Path, relative: str, sha256: str) -> Any:
     path = Path(folder) / relative
     try:
+        if path.exists() and not path.is_file():  # a pipe would be waited for
+            raise OSError(errno.EINVAL, "not a regular file")
         content = path.read_bytes()
     except OSError as error:
         raise DamagedCurves(f"{path}: cannot be read ({error.strerror}), and the ledger names it") from error

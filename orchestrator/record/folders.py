@@ -1,13 +1,19 @@
-"""Where sweeps are kept, and which files a sweep folder made by somebody else may name: those within it."""
+"""Where sweeps are kept, and what is refused in a sweep folder, which may be made by somebody else: ways out of it."""
 
 import os
-from dataclasses import dataclass, field
+import stat
+from contextlib import suppress
 from pathlib import Path
 
-from orchestrator.errors import NotASweep, UserError
+from orchestrator.errors import NotASweep, OddEntry, UserError
 from search_spaces import nearest_name
 
 LEDGER_FILE = "events.jsonl"
+LOCK_FILE = ".lock"
+OWNER_FILE = ".owner.json"
+PUBLISH_LOCK_FILE = ".publish.lock"
+FILES = (LEDGER_FILE, LOCK_FILE, OWNER_FILE, PUBLISH_LOCK_FILE)  # opened in place; all others are replaced whole
+FOLDERS = ("checkpoints", "code", "curves", "figures", "weights")
 STORAGE_VARIABLE = "LENGTHWISE_STORAGE"
 
 
@@ -32,8 +38,13 @@ def sweep_folders(storage: Path) -> list[Path]:
 def found_in_storage(folder: Path) -> Path:
     """A sweep's folder as it was given; where only its name was, and it is not here, the one in the storage folder."""
     stored = default_storage() / folder
-    here, alone = (folder / LEDGER_FILE).exists(), len(folder.parts) == 1 and folder.name not in ("", "..")
-    return stored if not here and alone and (stored / LEDGER_FILE).exists() else folder
+    alone = len(folder.parts) == 1 and folder.name not in ("", "..")
+    return stored if alone and not has_ledger(folder) and has_ledger(stored) else folder
+
+
+def has_ledger(folder: Path) -> bool:
+    """Whether something in the folder is called as a ledger is, good or not; False where nothing may be known."""
+    return _mode(folder / LEDGER_FILE) != 0
 
 
 def no_sweep(folder: Path) -> NotASweep:
@@ -57,44 +68,60 @@ def check_storage(storage: Path) -> None:
     """Raise UserError if `storage` holds no sweeps; creates nothing."""
     if sweep_folders(storage):
         return
-    if (storage / LEDGER_FILE).exists():
+    if has_ledger(storage):
         raise UserError(f"{storage} is itself a sweep; its storage folder is --storage {storage.resolve().parent}")
     raise UserError(f"no sweeps in {storage}; did you mean --storage?")
 
 
-@dataclass(frozen=True)
-class Within:
-    """Holds the paths that the records of a sweep name inside its folder, also where symbolic links lead elsewhere.
+def refuse_outside(path: str) -> None:
+    """Raise ValueError, in words that go on from a path that a record names, for one that is not FOLDER/FILE."""
+    folder, _, name = path.partition("/")
+    plain = path.isprintable() and not {"\\", "/"} & set(name) and name not in ("", ".", "..")
+    if folder not in FOLDERS or not plain:
+        raise ValueError("is no plain path inside the sweep folder")
 
-    Folders are looked into once, when a record first names a file in them.
+
+def refuse_odd_files(folder: Path) -> None:
+    """Raise OddEntry where a link, a pipe or a folder has the name of a file that is opened by its name."""
+    for path in (folder / name for name in FILES):
+        mode = _mode(path)
+        if stat.S_ISLNK(mode):
+            raise OddEntry(f"{path} is a link; a sweep folder holds its own files: put the file itself there")
+        if mode and not stat.S_ISREG(mode):
+            raise OddEntry(f"{path} is not a regular file; remove it, or put back the file of that name")
+
+
+def refuse_odd_folders(folder: Path) -> None:
+    """Raise OddEntry where a file has the name of a folder, or a link there leads out of the sweep folder.
+
+    The sweep folder may itself be a link, and so may any folder above it.
     """
+    for path in (folder / name for name in FOLDERS):
+        mode = _mode(path)
+        if stat.S_ISLNK(mode):
+            _refuse_leading_out(folder, path)
+        elif mode and not stat.S_ISDIR(mode):
+            raise OddEntry(f"{path} is not a folder, as it should be; remove it")
+        with suppress(OSError), os.scandir(path) as entries:
+            for link in [path / entry.name for entry in entries if entry.is_symlink()]:
+                _refuse_leading_out(folder, link)
 
-    folder: Path
-    _links: dict[str, frozenset[str]] = field(default_factory=dict, repr=False)
 
-    def refuse_outside(self, path: str) -> None:
-        """Raise ValueError, in words that go on from the path, for one that is not relative, plain and inside."""
-        *parents, name = parts = path.split("/")
-        if not path.isprintable() or "\\" in path or any(part in ("", ".", "..") for part in parts):
-            raise ValueError("is no plain path inside the sweep folder")
-        parent = "/".join(parents)
-        if parent not in self._links:
-            self._links[parent] = self._links_in(self.folder / parent)
-        if name in self._links[parent]:
-            self._refuse_leading_out(self.folder / path)
+def _mode(path: Path) -> int:
+    """What kind of thing has this name; 0 where there is none or nothing may be known, which opening it will say."""
+    try:
+        return path.lstat().st_mode
+    except OSError:
+        return 0
 
-    def _links_in(self, folder: Path) -> frozenset[str]:
-        self._refuse_leading_out(folder)
-        try:
-            with os.scandir(folder) as entries:
-                return frozenset(entry.name for entry in entries if entry.is_symlink())
-        except OSError:  # reading the file itself will say it
-            return frozenset()
 
-    def _refuse_leading_out(self, path: Path) -> None:
-        try:
-            inside = path.resolve().is_relative_to(self.folder.resolve())
-        except (OSError, RuntimeError):  # a link to itself
-            inside = False
-        if not inside:
-            raise ValueError("leads out of the sweep folder")
+def _refuse_leading_out(folder: Path, path: Path) -> None:
+    try:
+        inside = path.resolve().is_relative_to(folder.resolve())
+    except (OSError, RuntimeError):  # a link to itself
+        inside = False
+    if not inside:
+        raise OddEntry(
+            f"{path} leads out of the sweep folder, to {path.readlink()}; put what it leads to in its place, or move "
+            "the whole sweep folder and link that"
+        )

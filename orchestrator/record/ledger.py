@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from orchestrator.errors import LedgerError, SweepExists, TakenLedger
-from orchestrator.record.folders import no_sweep
+from orchestrator.record.folders import refuse_odd_files, refuse_odd_folders
 from orchestrator.record.lock import SweepLock
 from orchestrator.record.records import KINDS, LEDGER_FILE, SCHEMA, Record, decode, encode, ledger_bytes, parsed
 from orchestrator.redaction import redacted
@@ -38,13 +38,16 @@ class Ledger:
     def create(cls, folder: Path, first_fields: Mapping[str, Any]) -> Self:
         """Begin the sweep in `folder`: lock it and write record 0, kind `sweep`, with the schema version.
 
-        The ledger appears whole, with its first record, or not at all. Raises SweepExists, SweepLocked, LedgerError.
+        The ledger appears whole, with its first record, or not at all. Raises SweepExists, SweepLocked, OddEntry,
+        LedgerError.
         """
         folder = Path(folder)
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise LedgerError(f"{folder}: cannot be made: {error.strerror}") from error
+        refuse_odd_files(folder)
+        refuse_odd_folders(folder)
         lock = SweepLock(folder)
         lock.acquire()
         path, temporary = folder / LEDGER_FILE, folder / f"{LEDGER_FILE}.new"
@@ -53,7 +56,8 @@ class Ledger:
                 raise SweepExists(f"{folder} already holds a sweep; resume it, or choose another name")
             line = encode(Record(0, time.time(), "sweep", redacted({**first_fields, "schema": SCHEMA})))
             try:
-                flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
+                temporary.unlink(missing_ok=True)  # left by a driver that died, or something else of that name
+                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
                 descriptor = os.open(temporary, flags, 0o644)
                 try:
                     _write_all(descriptor, line)
@@ -76,12 +80,11 @@ class Ledger:
     def open(cls, folder: Path) -> Self:
         """Lock the sweep in `folder`, check every line, remove a torn last one (see `notice`), be ready to append.
 
-        Raises NotASweep, SweepLocked, DamagedLedger, NewerLedger, LedgerError.
+        Raises NotASweep, SweepLocked, OddEntry, DamagedLedger, NewerLedger, LedgerError.
         """
         folder = Path(folder)
         path = folder / LEDGER_FILE
-        if not path.is_file():
-            raise no_sweep(folder)
+        ledger_bytes(folder)  # a folder without a ledger is left without a lock
         lock = SweepLock(folder)
         lock.acquire()
         try:
@@ -89,7 +92,7 @@ class Ledger:
             records, size = parsed(path, content)
             notice = None
             try:
-                descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+                descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
                 if size < len(content):
                     notice = f"{path}:{len(records) + 1}: dropped a torn last line of {len(content) - size} bytes"
                     _log.warning(notice)
@@ -149,7 +152,7 @@ class Ledger:
         have written only then.
         """
         try:
-            descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError as error:
             raise LedgerError(f"{self.path}: cannot be written: {error.strerror}") from error
         try:

@@ -19,11 +19,11 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from orchestrator.errors import LedgerError, SweepLocked
+from orchestrator.record.folders import LOCK_FILE, OWNER_FILE, refuse_odd_files
 
-LOCK_FILE = ".lock"
-OWNER_FILE = ".owner.json"
 OWNER_BYTES = 512  # more than any owner takes, filled up with blanks, so that the file keeps its length
 HEARTBEAT_SECONDS = 5.0
+LAST_TIME = 2.0**40  # Unix seconds: nothing is written after it
 PATIENCE_SECONDS = 0.5  # `running` below holds the lock for an instant; a driver that starts just then is not refused
 
 
@@ -48,11 +48,18 @@ class Owner:
 
 
 def read_owner(folder: Path) -> Owner | None:
-    """Return who holds or last held the sweep in `folder`, None when nothing readable says so."""
-    try:
-        return Owner(**json.loads((folder / OWNER_FILE).read_bytes()))
-    except (OSError, ValueError, TypeError):
+    """Return who holds or last held the sweep in `folder`, None when the file is missing or damaged."""
+    try:  # O_NONBLOCK: a pipe of that name is empty, and no reason to wait
+        descriptor = os.open(folder / OWNER_FILE, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as file:
+            owner = Owner(**json.loads(file.read(8 * OWNER_BYTES)))
+    except (OSError, ValueError, TypeError, RecursionError):
         return None
+    names, times = (owner.host, owner.user), (owner.started, owner.heartbeat)
+    good = type(owner.pid) is int and 0 < owner.pid < LAST_TIME
+    good = good and all(isinstance(name, str) and name.isprintable() for name in names)
+    good = good and all(type(time) in (int, float) and 0 <= time < LAST_TIME for time in times)
+    return owner if good else None
 
 
 def running(folder: Path) -> str | None:
@@ -86,7 +93,8 @@ class SweepLock:
         self._other: Owner | None = None
 
     def acquire(self) -> None:
-        """Take the lock; raises SweepLocked naming its owner, or LedgerError when the folder cannot be written."""
+        """Take the lock; raises SweepLocked naming its owner, OddEntry, or LedgerError when it cannot be written."""
+        refuse_odd_files(self.folder)
         try:
             self._lock.acquire()
         except Timeout:
@@ -137,7 +145,8 @@ class SweepLock:
         owner = Owner(
             host=socket.gethostname(), pid=os.getpid(), user=_user(), started=self._started, heartbeat=time.time()
         )
-        descriptor = os.open(self.folder / OWNER_FILE, os.O_WRONLY | os.O_CREAT, 0o644)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        descriptor = os.open(self.folder / OWNER_FILE, flags, 0o644)
         with os.fdopen(descriptor, "wb") as file:  # over the old text, in one write: a reader never finds it empty
             file.write(json.dumps(asdict(owner)).encode().ljust(OWNER_BYTES))
             file.truncate()
@@ -145,7 +154,7 @@ class SweepLock:
 
 def _describe(folder: Path) -> str:
     owner = read_owner(folder)
-    return "an unknown process" if owner is None else owner.describe(time.time())
+    return f"an unknown process ({OWNER_FILE} is missing or damaged)" if owner is None else owner.describe(time.time())
 
 
 def _user() -> str:

@@ -21,7 +21,8 @@ import numpy as np
 
 from orchestrator.errors import DamagedLedger, LedgerError, NewerLedger
 from orchestrator.record.folders import LEDGER_FILE as LEDGER_FILE
-from orchestrator.record.folders import no_sweep
+from orchestrator.record.folders import no_sweep, refuse_odd_files, refuse_odd_folders
+from orchestrator.record.lock import LAST_TIME
 
 SCHEMA = 1
 _STORY = ("sweep", "configuration", "pack", "evaluation", "attempt", "pack_end", "score")
@@ -50,6 +51,7 @@ def read_records(folder: Path) -> list[Record]:
 def read_first_record(folder: Path) -> Record:
     """Return the record a ledger begins with, the sweep's own, reading no more than that. Raises as `read_records`."""
     path = Path(folder) / LEDGER_FILE
+    refuse_odd_files(path.parent)
     try:
         with path.open("rb") as file:
             line = file.readline()
@@ -84,7 +86,7 @@ def decode(line: bytes) -> Record:
     except (KeyError, TypeError):
         raise ValueError("the line is no record") from None
     kinds = type(record.seq), type(record.kind), type(record.fields)
-    if kinds != (int, str, dict) or type(record.time) not in (int, float):
+    if kinds != (int, str, dict) or type(record.time) not in (int, float) or not 0 <= record.time < LAST_TIME:
         raise ValueError("the line is no record")
     return record
 
@@ -120,8 +122,10 @@ def _restore(value: dict[str, Any]) -> Any:
 
 
 def ledger_bytes(folder: Path) -> bytes:
-    """The ledger of the sweep in `folder` as it is; raises NotASweep, LedgerError."""
+    """The ledger of the sweep in `folder` as it is; raises NotASweep, OddEntry, LedgerError."""
     path = Path(folder) / LEDGER_FILE
+    refuse_odd_files(path.parent)
+    refuse_odd_folders(path.parent)
     try:
         return path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
@@ -153,12 +157,14 @@ def parsed(path: Path, content: bytes) -> tuple[list[Record], int]:
 
 def _goes_on_after_a_record(torn: bytes) -> bool:
     """Tell a lost newline from a write cut short: no write puts anything but a newline after a whole record."""
-    for end in re.finditer(rb',"sha":"[0-9a-f]{16}"}', torn[:-1]):
-        try:
-            decode(torn[: end.end()])
-        except ValueError:
-            continue
-        return True
+    digest, read = hashlib.sha256(), 0  # of all that is read, so that a long line is read once
+    for end in re.finditer(rb',"sha":"([0-9a-f]{16})"}', torn[:-1]):
+        digest.update(torn[read : end.start()])
+        read = end.start()
+        whole = digest.copy()
+        whole.update(b"}")
+        if whole.hexdigest()[:16].encode() == end[1]:
+            return True
     return False
 
 

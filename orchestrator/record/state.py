@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from orchestrator.errors import DamagedLedger
 from orchestrator.record.fields import wrong_field
-from orchestrator.record.folders import Within
+from orchestrator.record.folders import refuse_outside
 from orchestrator.record.parts import ConfigurationState, Conflict, Draw, MemberState, PackState
 from orchestrator.record.records import LEDGER_FILE, Record, read_records
 from search_spaces import migrated
@@ -46,7 +46,6 @@ class SweepState:
         self.packs: dict[str, PackState] = {}
         self.conflicts: list[Conflict] = []
         self.publishes: list[dict[str, Any]] = []
-        self._within = Within(self.folder)
 
     @classmethod
     def load(cls, folder: Path | str) -> Self:
@@ -224,7 +223,7 @@ class SweepState:
                 named.append(("weights.name", f"{WEIGHTS_FOLDER}/{file['name']}"))
         for field, path in named:
             try:
-                self._within.refuse_outside(path)
+                refuse_outside(path)
             except ValueError as error:
                 raise self._damage(record, f"{field} of a record of kind {record.kind} {error}: {path!r}") from None
 

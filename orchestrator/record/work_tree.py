@@ -14,10 +14,12 @@ import re
 import subprocess
 import threading
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 VARIABLE = "LENGTHWISE_CODE"
@@ -111,7 +113,7 @@ def read(root: Path) -> WorkTree:
         diff_sha256=changes.sha256 if changes.size else None,
         diff_bytes=changes.size,
         tracked=None if tracked.content is None else frozenset(_names(tracked.content)),
-        modified=None if status.content is None else frozenset(name[3:] for name in _names(status.content)),
+        modified=None if status.content is None else frozenset(_changed_names(status.content)),
         by="git",
         why=status.problem or changes.problem or tracked.problem,
     )
@@ -174,35 +176,46 @@ def _git(folder: Path, *arguments: str) -> _Answer:
     """Run git in `folder`, whatever repository this process was started for."""
     environment: dict[str, Any] = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     environment |= {"GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
-    try:
-        process = subprocess.Popen(
-            ["git", "-C", str(folder), *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=environment,
-        )
-    except OSError as error:
-        return _Answer(problem=f"git cannot be run: {error.strerror}")
-    late = threading.Timer(SECONDS, process.kill)
-    late.start()
-    try:
+    with ExitStack() as opened:
+        try:
+            warnings = opened.enter_context(TemporaryFile())  # a pipe that nobody reads fills up, and git waits
+            process = subprocess.Popen(
+                ["git", "-C", str(folder), *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=warnings,
+                env=environment,
+            )
+        except OSError as error:
+            return _Answer(problem=f"git cannot be run: {error.strerror}")
+        late = threading.Timer(SECONDS, process.kill)
+        late.start()
+        opened.callback(late.cancel)
         with process:
-            assert process.stdout is not None and process.stderr is not None
+            assert process.stdout is not None
             sha256, size, parts = hashlib.sha256(), 0, list[bytes]()
             while part := process.stdout.read(2**20):
                 sha256.update(part)
                 size += len(part)
                 parts = [*parts, part] if size <= MOST_OF_A_DIFF else []
-            said = process.stderr.read().decode(errors="replace").strip().splitlines()
-    finally:
-        late.cancel()
+        warnings.seek(0)
+        said = warnings.read(2**16).decode(errors="replace").strip().splitlines()
+    if process.returncode < 0 or (process.returncode and not said):
+        return _Answer(problem=f"git {arguments[0]} took longer than {SECONDS:g} s")
     if process.returncode:
-        reason = said[0] if said else f"git {arguments[0]} took longer than {SECONDS:g} s"
-        return _Answer(problem=reason)
+        return _Answer(problem=next((line for line in said if line.startswith("fatal: ")), said[0]))
     return _Answer(b"".join(parts) if size <= MOST_OF_A_DIFF else None, sha256.hexdigest(), size)
 
 
 def _names(content: bytes) -> list[str]:
     """The parts of an answer with -z."""
     return [os.fsdecode(name) for name in content.split(b"\0") if name]
+
+
+def _changed_names(status: bytes) -> Iterator[str]:
+    """The names in an answer of `git status --porcelain -z`, where the old name of a renamed file follows the new."""
+    entries = iter(_names(status))
+    for entry in entries:
+        yield entry[3:]
+        if set(entry[:2]) & {"R", "C"}:
+            yield next(entries, "")

@@ -23,7 +23,8 @@ class Watchdog:
         self._file: IO[str] | None = None
 
     def __enter__(self) -> "Watchdog":
-        self._file = self._path.open("w")
+        self._path.unlink(missing_ok=True)  # a link of this name is not followed
+        self._file = self._path.open("x")
         self.heard()
         return self
 
@@ -67,7 +68,8 @@ class LocalWatchdog:
         self._before: Any = None
 
     def __enter__(self) -> "LocalWatchdog":
-        self._file = self._path.open("w")
+        self._path.unlink(missing_ok=True)  # a link of this name is not followed
+        self._file = self._path.open("x")
         self._before = signal.signal(signal.SIGUSR2, self._bark)
         self._thread.start()
         return self

@@ -14,6 +14,7 @@ import yaml
 from filelock import FileLock, Timeout
 
 from orchestrator.record.curves import read_curves, write_curves
+from orchestrator.record.folders import PUBLISH_LOCK_FILE
 from orchestrator.record.records import read_records
 from orchestrator.record.state import SweepState
 from orchestrator.redaction import PASSWORD_VARIABLE, redact, redacted, remember, unmasked
@@ -73,7 +74,7 @@ def _whole(uri: str, folder: Path) -> str:
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
     """Hold the lock on publishing this sweep."""
-    lock = FileLock(folder / ".publish.lock", timeout=60)
+    lock = FileLock(folder / PUBLISH_LOCK_FILE, timeout=60)
     try:
         lock.acquire()
     except Timeout:

@@ -4,8 +4,11 @@ import hashlib
 import io
 import json
 import os
+import re
 import shutil
+import socket
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +18,26 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from orchestrator import sweep
-from orchestrator.errors import DamagedCurves, DamagedLedger, LedgerError, UserError
+from orchestrator.errors import DamagedCurves, DamagedLedger, LedgerError, OddEntry, UserError
 from orchestrator.figures import drawing
+from orchestrator.plan.own_code import OwnCodeError, find
 from orchestrator.record.curves import read_curves
 from orchestrator.record.fields import wrong_field
+from orchestrator.record.folders import FILES, FOLDERS, found_in_storage
+from orchestrator.record.ledger import Ledger
 from orchestrator.record.records import LEDGER_FILE, Record, decode, encode, read_records
+from orchestrator.record.repair import repair
 from orchestrator.record.sources import changed_since
 from orchestrator.record.state import SweepState
 from orchestrator.report.files import present
 from orchestrator.results.ran_under import RanUnder, code_sentence
 from orchestrator.running.meter import status_rows
+from orchestrator.running.watchdog import LocalWatchdog, Watchdog
 from orchestrator.sweep import run_sweep
 from search_spaces import parse_sweep
+from trainers.errors import WeightsError
+from trainers.files.checkpoint import Checkpoints
+from trainers.files.weights import StoredWeights
 
 RELEASED = Path(__file__).resolve().parents[1] / "sweeps" / "0.1.0" / "finished"
 TINY = """name: tiny
@@ -245,8 +256,113 @@ def test_links_that_lead_out_are_refused(folder: Path, original: Path, what: str
     else:
         shutil.move(target, outside)
         target.symlink_to(outside)
-    with pytest.raises(DamagedLedger, match=r"events\.jsonl:\d+: .* leads out of the sweep folder"):
+    for read in (*read_by(folder), partial(repair, folder)):
+        with pytest.raises(OddEntry, match=r"/(curves|weights)\S* leads out of the sweep folder, to /"):
+            read()
+
+
+def puts_link(path: Path) -> None:
+    path.symlink_to(path.parents[1] / "outside")
+
+
+def puts_socket(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as bound:
+        bound.bind(os.path.relpath(path))  # of an absolute path at most 107 bytes are allowed
+
+
+ODD: list[Callable[[Path], Any]] = [puts_link, os.mkfifo, puts_socket, Path.mkdir]
+
+
+@pytest.mark.timeout(60)  # whoever opens a pipe waits for ever
+@pytest.mark.parametrize("put_odd", ODD, ids=lambda one: one.__name__)
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("original", ["today's"], indirect=True)
+def test_files_that_are_opened_in_place_are_regular(
+    folder: Path, original: Path, name: str, put_odd: Callable[[Path], Any]
+) -> None:
+    (folder.parent / "outside").write_bytes((folder / LEDGER_FILE).read_bytes())
+    (folder / name).unlink(missing_ok=True)
+    put_odd(folder / name)
+    for read in (*read_by(folder), partial(repair, folder), partial(Ledger.create, folder, {})):
+        with pytest.raises(OddEntry, match=rf"/{re.escape(name)} is (a link|not a regular file); ") as caught:
+            read()
+        assert caught.value.exit_code == 2
+    assert (folder.parent / "outside").read_bytes() == (original / LEDGER_FILE).read_bytes()
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+@pytest.mark.parametrize("original", ["today's"], indirect=True)
+def test_nothing_is_written_through_a_link_to_a_folder(folder: Path, original: Path, name: str) -> None:
+    outside = folder.parent / "outside"
+    outside.mkdir()
+    for inner in ("", "/pack"):
+        shutil.rmtree(folder / name, ignore_errors=True)
+        (folder / f"{name}{inner}").parent.mkdir(exist_ok=True)
+        (folder / f"{name}{inner}").symlink_to(outside)
+        for read in (*read_by(folder), partial(repair, folder), partial(Ledger.create, folder, {})):
+            with pytest.raises(OddEntry, match=rf"/{name}{inner} leads out of the sweep folder, to {outside}"):
+                read()
+        (folder / f"{name}{inner}").unlink()
+    (folder / name).rmdir()
+    (folder / name).touch()
+    with pytest.raises(OddEntry, match=f"/{name} is not a folder"):
         SweepState.load(folder)
+    assert not list(outside.iterdir())
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("original", ["today's"], indirect=True)
+def test_no_pipe_is_waited_for(folder: Path) -> None:
+    part, kept = next((folder / "curves").iterdir()), next((folder / "weights").iterdir())
+    stuck, drawn, module = folder / "checkpoints" / "p.stuck.txt", folder / "comparison.png", folder / "my_pipe.py"
+    saved = folder / "checkpoints" / "p" / "step-000000000004.ckpt"
+    saved.parent.mkdir()
+    for path in (part, kept, stuck, drawn, module, saved):
+        path.unlink(missing_ok=True)
+        os.mkfifo(path)
+    with pytest.raises(DamagedCurves, match=f"{part}: cannot be read .not a regular file"):
+        read_curves(SweepState.load(folder))
+    with pytest.raises(WeightsError, match=f"{kept} are damaged: it is not a regular file"):
+        StoredWeights(kept, "0", "raw")
+    assert "it is not a regular file" in Checkpoints(folder=saved.parent).load([])[1][0]
+    assert drawing.drawn_digest(drawn) is None
+    with pytest.raises(OwnCodeError, match="there is no such module"):
+        find("my_pipe", [folder])
+    with Watchdog(60.0, stuck):
+        assert stuck.is_file()
+
+
+@pytest.mark.parametrize("original", ["today's"], indirect=True)
+def test_a_folder_without_permission_is_named(folder: Path) -> None:
+    spec = parse_sweep(TINY, "tiny")
+    reads: list[Callable[[], Any]] = [
+        lambda: SweepState.load(found_in_storage(folder)),
+        lambda: Ledger.open(folder),
+        lambda: repair(folder),
+        lambda: Ledger.create(folder, {}),
+    ]
+    folder.chmod(0)
+    if root := os.geteuid() == 0:  # may read everything
+        os.seteuid(65534)
+    try:
+        for read in reads:
+            with pytest.raises(LedgerError, match=rf"^{folder}\S*: cannot .*: Permission denied$"):
+                read()
+        sweep.refuse_existing(spec, folder)
+    finally:
+        if root:
+            os.seteuid(0)
+        folder.chmod(0o755)
+
+
+@pytest.mark.parametrize("original", ["today's"], indirect=True)
+def test_a_stuck_file_that_is_a_link_is_not_followed(folder: Path) -> None:
+    (folder / "precious").write_text("precious")
+    (folder / "p.stuck.txt").symlink_to(folder / "precious")
+    for watchdog in (Watchdog, LocalWatchdog):
+        with watchdog(60.0, folder / "p.stuck.txt"):
+            assert not (folder / "p.stuck.txt").is_symlink()
+    assert (folder / "precious").read_text() == "precious"
 
 
 @pytest.mark.parametrize("original", ["today's"], indirect=True)
@@ -257,6 +373,7 @@ def test_links_within_the_folder_and_to_it_are_good(folder: Path, original: Path
     link.symlink_to(folder)
     for place in (folder, link, Path(os.path.relpath(link))):
         assert len(read_curves(SweepState.load(place))) == len(read_curves(SweepState.load(original)))
+        Ledger.open(place).close()
 
 
 @pytest.mark.parametrize("original", ["today's"], indirect=True)
@@ -275,7 +392,9 @@ def test_curves_that_are_no_curves_are_named(folder: Path, original: Path, conte
     "body",
     [
         b"{}", b'{"a":' + b"[" * 100_000 + b"}", b'{"seq":true,"time":1,"kind":"end","data":{}}',
-        b'{"seq":0,"time":"now","kind":"end","data":{}}', b'{"seq":0,"time":1,"kind":["end"],"data":{}}',
+        b'{"seq":0,"time":"now","kind":"end","data":{}}', b'{"seq":0,"time":NaN,"kind":"end","data":{}}',
+        b'{"seq":0,"time":1e300,"kind":"end","data":{}}', b'{"seq":0,"time":-1,"kind":"end","data":{}}',
+        b'{"seq":0,"time":1,"kind":["end"],"data":{}}',
         b'{"seq":0,"time":1,"kind":"end","data":[]}', b'{"seq":0,"time":1,"kind":"end","data":{"x":{"$float":[1]}}}',
         b'{"seq":0,"time":1,"kind":"end","data":{"x":{"$float":"one"}}}',
     ],

@@ -147,6 +147,8 @@ def _header(plain: dict[str, Any], pieces: Sequence[bytes]) -> bytes:
 
 
 def _decode(path: Path) -> tuple[Snapshot, list[str]]:
+    if not path.is_file():  # a pipe would be waited for
+        raise ValueError("it is not a regular file")
     line, separator, body = path.read_bytes().partition(b"\n")
     if not separator:
         raise ValueError("the header is cut off")

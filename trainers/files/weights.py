@@ -128,6 +128,8 @@ class StoredWeights(Mapping[str, Array]):
 
 def _header(path: Path, sha256: str) -> tuple[dict[str, Any], int]:
     """The header of a file and its length. The checksum tells that it is whole, and of a schema this code wrote."""
+    if path.exists() and not path.is_file():  # a pipe would be waited for
+        raise _damaged(path, "it is not a regular file")
     try:
         with path.open("rb") as file:
             line = file.readline(_LONGEST_HEADER)

@@ -440,3 +440,17 @@ def test_each_record_is_synced_before_it_counts(folder: Path, monkeypatch: pytes
     with Ledger.open(folder) as ledger:
         ledger.append("end", status="complete", message="")
         assert synced == [(folder / LEDGER_FILE).stat().st_size]
+
+
+@pytest.mark.timeout(30)
+def test_a_long_line_cut_short_is_read_in_a_time_that_grows_with_its_length(folder: Path) -> None:
+    """Every end of a record in it was once the end of as much as had to be read again."""
+    whole = (folder / LEDGER_FILE).read_bytes()
+    for torn in (b',"sha":"0123456789abcdef"}' * 40_000, b"[" * 10**7, b"x" * 10**7):
+        (folder / LEDGER_FILE).write_bytes(whole + torn)
+        assert len(read_records(folder)) == len(whole.splitlines())
+        (folder / LEDGER_FILE).write_bytes(whole + torn + b"\n")
+        with pytest.raises(
+            DamagedLedger, match=rf":{len(whole.splitlines()) + 1}: the line does not match its checksum"
+        ):
+            read_records(folder)

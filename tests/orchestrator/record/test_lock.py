@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -14,10 +15,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from orchestrator.errors import LedgerError, SweepLocked, UserError
+from orchestrator.record.folders import OWNER_FILE
 from orchestrator.record.ledger import Ledger
-from orchestrator.record.lock import OWNER_FILE, Owner, SweepLock, read_owner, running
+from orchestrator.record.lock import Owner, SweepLock, read_owner, running
 from orchestrator.record.records import read_records
 
 HOLDER = """
@@ -213,6 +217,55 @@ def test_an_unreadable_owner_is_an_unknown_process(tmp_path: Path, content: byte
     with pytest.raises(SweepLocked, match="is being run by an unknown process"):
         SweepLock(tmp_path).acquire()
     lock.release()
+
+
+GOOD = {"host": "lab3", "pid": 4711, "user": "ada", "started": 1.0, "heartbeat": 2.0}
+odd_values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text()
+    | st.sampled_from([10**400, -1, "a\nb", "\x1b[2J"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=5,
+)
+odd_contents = st.one_of(
+    st.binary(),
+    odd_values.map(lambda value: json.dumps(value).encode()),
+    st.fixed_dictionaries({}, optional=dict.fromkeys(GOOD, odd_values)).map(
+        lambda odd: json.dumps(GOOD | odd).encode()
+    ),
+    st.sampled_from([b"[" * 100_000, b"9" * 100_000, b" " * 10**7, b'{"a":' * 2000, b"{}" * 10**6]),
+)
+
+
+@given(content=odd_contents)
+def test_any_contents_of_the_owner_file_are_an_owner_or_damaged(
+    tmp_path_factory: pytest.TempPathFactory, content: bytes
+) -> None:
+    folder = tmp_path_factory.mktemp("odd")
+    lock = SweepLock(folder, heartbeat_seconds=1000)
+    lock.acquire()
+    (folder / OWNER_FILE).write_bytes(content)
+    said = running(folder) or ""
+    assert said.isprintable() and len(said) < 9000
+    assert re.fullmatch(
+        r".*@.* pid \d+, last heartbeat \d+ s ago|an unknown process \(\.owner\.json is .*damaged\)", said
+    )
+    lock.release()
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [{"heartbeat": None}, {"heartbeat": float("nan")}, {"heartbeat": 10**400}, {"pid": True}, {"user": "a\x1b[2J"}],
+    ids=["null", "nan", "huge", "bool", "escape"],
+)
+def test_an_owner_of_other_types_is_damaged(tmp_path: Path, odd: dict[str, object]) -> None:
+    (tmp_path / OWNER_FILE).write_text(json.dumps(GOOD))
+    assert read_owner(tmp_path) is not None
+    (tmp_path / OWNER_FILE).write_text(json.dumps(GOOD | odd))
+    assert read_owner(tmp_path) is None
 
 
 def test_a_heartbeat_that_cannot_be_written_does_not_stop_the_owner(tmp_path: Path) -> None:

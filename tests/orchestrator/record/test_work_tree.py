@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -77,6 +78,36 @@ def test_the_repository_a_hook_was_started_for_is_not_meant(repository, tmp_path
     assert read(repository.root).commit
 
 
+def test_git_that_warns_much_is_not_waited_for(repository, monkeypatch) -> None:
+    """A line in stderr for each file whose line ends would change: more than the 64 KiB that a pipe holds."""
+    names = [f"{'long' * 20}-{number:03d}.txt" for number in range(600)]
+    for name in names:
+        (repository.root / name).write_text("a\n")
+    repository.commit()
+    for name in names:
+        (repository.root / name).write_text("a\r\nb\r\n")
+    repository.git("config", "core.autocrlf", "input")
+    repository.git("config", "core.safecrlf", "warn")
+    monkeypatch.setattr(work_tree, "SECONDS", 60.0)
+    began = time.monotonic()
+    found = read(repository.root)
+    assert found.why is None and found.diff is not None and found.diff.count(b"+b") == 600
+    assert found.modified is not None and set(names) <= found.modified
+    assert time.monotonic() - began < 50
+
+
+def test_a_renamed_file_counts_under_both_names(repository) -> None:
+    (repository.root / "odd name -> x.py").write_text("A = 1\n" * 20)
+    repository.commit()
+    repository.git("mv", "odd name -> x.py", "new.py")
+    repository.git("mv", "notes.md", "R notes.md")
+    (repository.root / "task.py").write_text("SIZE = 2\n")
+    (repository.root / "untracked.py").write_text("")
+    assert read(repository.root).modified == {
+        "odd name -> x.py", "new.py", "notes.md", "R notes.md", "task.py", "untracked.py",
+    }  # fmt: skip
+
+
 def test_without_git_that_is_said_and_no_error(repository, monkeypatch, tmp_path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     found = read(repository.root)
@@ -91,7 +122,7 @@ def test_without_git_that_is_said_and_no_error(repository, monkeypatch, tmp_path
 def test_git_that_hangs_is_left(repository, monkeypatch, tmp_path) -> None:
     tools = tmp_path / "tools"
     tools.mkdir()
-    (tools / "git").write_text("#!/bin/sh\nexec sleep 60\n")
+    (tools / "git").write_text("#!/bin/sh\necho warning: slow >&2\nexec sleep 60\n")
     (tools / "git").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
     monkeypatch.setattr(work_tree, "SECONDS", 0.2)

@@ -2,6 +2,8 @@
 
 import json
 import re
+import resource
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +17,8 @@ from orchestrator.record.state import SweepState
 from orchestrator.running.interrupts import Interrupts
 from orchestrator.running.progress import Progress, Snapshot
 from orchestrator.wording import duration
+
+FINISHED = Path(__file__).resolve().parents[2] / "sweeps" / "0.1.0" / "finished"
 
 
 def refused(done: subprocess.CompletedProcess[str], *texts: str) -> None:
@@ -87,6 +91,14 @@ def test_the_old_name_of_a_key_is_understood_and_said_once(lengthwise, tiny):
         assert done.returncode == 0 and done.stdout.count(note) == 1, done.stdout + done.stderr
     tiny.write_text(tiny.read_text().replace("checkpoint: best", "checkpoint: best, evaluation: best"))
     refused(lengthwise("validate", tiny), f"{tiny}:17: objective.checkpoint: is the old name of objective.evaluation")
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("verb", ["validate", "plan", "data", "run"])
+def test_a_model_that_no_memory_holds_is_refused_at_once(lengthwise, tiny, tmp_path, verb):
+    tiny.write_text(tiny.read_text().replace("vocabulary: 6", "vocabulary: 1000000000"))
+    refused(lengthwise(verb, tiny, *(["--storage", tmp_path] if verb == "run" else [])), "model", "GiB of memory", "64")
+    assert not (tmp_path / "tiny").exists()
 
 
 def test_plan_says_what_would_run_and_what_it_would_cost(lengthwise, tiny, tmp_path):
@@ -237,12 +249,24 @@ def test_storage_that_cannot_be_written_names_the_path(lengthwise, tiny, tmp_pat
     (tmp_path / "file").write_text("in the way")
     done = lengthwise("run", tiny, "--storage", tmp_path / "file")
     assert done.returncode == 1 and str(tmp_path / "file") in done.stderr and "Traceback" not in done.stderr
-    full = tmp_path / "full" / "tiny"
-    full.mkdir(parents=True)
-    (full / "events.jsonl.new").symlink_to("/dev/full")  # the ledger's first record meets a real full device
-    done = lengthwise("run", tiny, "--storage", full.parent)
-    assert done.returncode == 1 and "No space left on device" in done.stderr and str(full) in done.stderr
+    full, (soft, hard) = tmp_path / "full" / "tiny", resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))  # too little for the ledger's first record
+    try:
+        done = lengthwise("run", tiny, "--storage", full.parent)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert done.returncode == 1 and "File too large" in done.stderr and str(full) in done.stderr
     assert not (full / "events.jsonl").exists() and not (full / "sweep.yaml").exists()
+
+
+@pytest.mark.parametrize("name", ["report.html", "report.csv", "curves.parquet"])
+def test_a_folder_where_a_report_is_written_is_named(lengthwise, tmp_path, name):
+    folder = Path(shutil.copytree(FINISHED, tmp_path / "finished"))
+    (folder / name).unlink(missing_ok=True)
+    (folder / name).mkdir()
+    done = lengthwise("report", folder)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1), done
+    assert f"{folder / name}: cannot be " in done.stderr and "Is a directory" in done.stderr
 
 
 def test_ui_without_sweeps_creates_nothing(lengthwise, tmp_path):
