@@ -129,7 +129,7 @@ def _configuration_files(contents: ContentsOfSweep, row: Row, folder: Path) -> F
     mine.astype({"config_id": "str"}).to_parquet(curves, index=False)
     spec = folder / "configuration.yaml"
     resolved = contents.state.configurations[row.config_id].resolved
-    spec.write_text(yaml.safe_dump(resolved, sort_keys=False, allow_unicode=True))
+    spec.write_text(yaml.safe_dump(resolved, sort_keys=False, allow_unicode=True), encoding="utf-8")
     return {curves: "", spec: ""}
 
 
@@ -141,5 +141,7 @@ def _files_in_detail(contents: ContentsOfSweep, artifacts: Artifacts, row: Row, 
 def _sweep_files(contents: ContentsOfSweep, artifacts: Artifacts, folder: Path) -> Files:
     """What is uploaded of the sweep; data files are written into `folder`."""
     spec = folder / "sweep.yaml"
-    spec.write_text(yaml.safe_dump(redacted(contents.state.spec), sort_keys=False, allow_unicode=True))
+    spec.write_text(
+        yaml.safe_dump(redacted(contents.state.spec), sort_keys=False, allow_unicode=True), encoding="utf-8"
+    )
     return {spec: "", write_curves(contents.state): "", **artifacts.of_sweep(contents.summary)}

@@ -391,6 +391,32 @@ def test_a_closed_output_is_no_fault_and_gets_into_no_file(lengthwise, tmp_path)
     assert written.read_text() == lengthwise("schema").stdout
 
 
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
+def test_characters_that_an_output_lacks_are_replaced(lengthwise, study, encoding):
+    """Those of lengthwise in this process, those of a user's own code in workers."""
+    with (study / "my_tasks.py").open("a", encoding="utf-8") as file:
+        file.write("\nprint('length \u2264 8')\n")
+    words = ("run", study / "own.yaml", "--storage", study, "--set", "resources.scheduler=local")
+    ran = lengthwise.process(*words, cwd=study, PYTHONIOENCODING=encoding)
+    assert ran.returncode == 0 and not ran.stderr, ran.stderr
+    assert ran.stdout.count("length ? 8") >= 2 and "complete: 4 of 4" in ran.stdout
+    assert lengthwise.process("--help", PYTHONIOENCODING=encoding).returncode == 0
+
+
+def test_a_sweep_outlives_its_output(lengthwise, tiny, tmp_path):
+    """An output that is full is one sentence and exit code 1; a reader that has gone is no fault."""
+    for sink, name, code in (("> /dev/full", "full", 1), ("| head -1", "piped", 0)):
+        line = f'set -o pipefail; "{sys.executable}" -m orchestrator run "$@" {sink}'
+        words = ["bash", "-c", line, "run", tiny, "--storage", tmp_path, "--name", name]
+        where = Path(__file__).parents[3]
+        ran = subprocess.run(words, env=lengthwise.environment, cwd=where, capture_output=True, text=True)
+        assert ran.returncode == code, ran.stderr
+        said = "standard output cannot be written: No space left on device; the rest of it is dropped\n"
+        assert ran.stderr == (said if code else "")
+        state = SweepState.load(tmp_path / name)
+        assert state.ended == "complete" and (tmp_path / name / "report.html").exists()
+
+
 def test_validate_tries_a_sweep_and_shows_the_lines_of_a_fault(lengthwise, study, own_code_forgotten):
     good = lengthwise("validate", study / "own.yaml", "--smoke")
     assert (good.returncode, good.stderr) == (0, "")
