@@ -230,10 +230,9 @@ def _run_verb() -> int:
     try:
         app()
     except SystemExit as ended:  # as all verbs end
+        if ended.__context__ is not None and isinstance(ended.__context__.__cause__, KeyboardInterrupt):
+            _complain("interrupted")  # which typer turns into an exit
         return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
-    except KeyboardInterrupt:
-        _complain("interrupted")
-        return 130
     except Exception as error:
         if os.environ.get(DEBUG_VARIABLE):
             raise
