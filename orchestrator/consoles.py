@@ -2,10 +2,8 @@
 
 import io
 import os
-import shlex
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -78,11 +76,6 @@ def aligned(rows: Sequence[tuple[str, str]]) -> str:
     """Labels and texts in two columns, without trailing blanks."""
     width = max((len(label) for label, _ in rows), default=0)
     return "\n".join(f"{label:{width}}  {text}".rstrip() for label, text in rows)
-
-
-def command(verb: str, folder: Path) -> str:
-    """A command on a sweep directory, as it can be pasted into a shell."""
-    return f"lengthwise {verb} {shlex.quote(str(folder))}"
 
 
 def say(console: Console, text: str) -> None:

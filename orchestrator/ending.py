@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 
 from orchestrator.closing import Closed, Closing
-from orchestrator.consoles import command, say
+from orchestrator.consoles import say
 from orchestrator.errors import LedgerError
 from orchestrator.record.curves import write_curves
 from orchestrator.record.ledger import Ledger
@@ -18,7 +18,7 @@ from orchestrator.running.interrupts import EXIT_CODE, Interrupts
 from orchestrator.space import out_of_space
 from orchestrator.tracking.published import Published
 from orchestrator.tracking.publisher import SweepPublishing
-from orchestrator.wording import death_sentence
+from orchestrator.wording import command, death_sentence
 from search_spaces import SweepSpec
 
 

@@ -37,7 +37,7 @@ from orchestrator.running.meter import Meter
 from orchestrator.running.progress import Progress
 from orchestrator.running.schedulers import chosen, opened, refuse_what_cannot_run
 from orchestrator.tracking.publisher import SweepPublishing
-from orchestrator.wording import counted
+from orchestrator.wording import command, counted
 from search_spaces import SweepFileError, SweepSpec, differences, dump_yaml, load_recorded, parse_recorded
 from trainers.config.member import MemberConfig
 from trainers.files.atomic_file import write_whole
@@ -150,7 +150,7 @@ def refuse_existing(spec: SweepSpec, folder: Path) -> None:
     """Raise SpecChanged with the differences, or SweepExists, when `folder` holds a sweep already."""
     if (folder / LEDGER_FILE).exists():
         _refuse_changed(spec, SweepState.load(folder))
-        raise SweepExists(f"{folder} holds this sweep already; go on with it by: lengthwise resume {folder}")
+        raise SweepExists(f"{folder} holds this sweep already; go on with it by: {command('resume', folder)}")
 
 
 def _refuse_changed(spec: SweepSpec, state: SweepState) -> None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from orchestrator.errors import NotASweep, UserError
+from orchestrator.wording import command
 from search_spaces import nearest_name
 
 LEDGER_FILE = "events.jsonl"
@@ -58,7 +59,9 @@ def check_storage(storage: Path) -> None:
     if sweep_folders(storage):
         return
     if (storage / LEDGER_FILE).exists():
-        raise UserError(f"{storage} is itself a sweep; its storage folder is --storage {storage.resolve().parent}")
+        raise UserError(
+            f"{storage} is itself a sweep; did you mean {command('ui --storage', storage.resolve().parent)}?"
+        )
     raise UserError(f"no sweeps in {storage}; did you mean --storage?")
 
 

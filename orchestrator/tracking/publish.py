@@ -25,6 +25,7 @@ from orchestrator.tracking.pages import chart_view
 from orchestrator.tracking.published import Published
 from orchestrator.tracking.sqlite_store import default_uri
 from orchestrator.tracking.store import DETAIL_TAG, Sent, Store, TrackingError, explained
+from orchestrator.wording import command
 
 
 def publish(
@@ -64,7 +65,7 @@ def _whole(uri: str, folder: Path) -> str:
     if known is None:
         raise TrackingError(
             f"MLflow at {uri}: the password of this address is not kept; give it by {PASSWORD_VARIABLE} or the whole "
-            f"address by: lengthwise publish {folder} --tracking-uri URI"
+            f"address by: {command('publish', folder)} --tracking-uri URI"
         )
     remember(known)
     return known

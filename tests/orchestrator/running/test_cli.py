@@ -1,7 +1,9 @@
 """The command line as a person meets it: one message for what is wrong, nothing written, quick help, extremes."""
 
+import html
 import json
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -192,6 +194,29 @@ def test_an_error_in_a_pack_is_shown_and_the_pack_can_be_tried_again(lengthwise,
     assert again.returncode == 0 and "1 of 1 configurations succeeded" in again.stdout, again.stdout + again.stderr
     assert SweepState.load(folder).ended == "complete" and "died:" not in again.stdout
     assert "no pack has died" in lengthwise("resume", folder, "--retry-failed").stdout
+
+
+def test_commands_in_messages_can_be_pasted_whatever_the_folder_is_called(lengthwise, tiny, tmp_path):
+    storage = tmp_path / 'it\'s "mine"'
+    folder = storage / "tiny"
+    folder.mkdir(parents=True)
+    (folder / "checkpoints").write_text("in the place of a folder")
+    one = ("--set", "search.configurations=1", "--set", "seeds=1")
+    ran, again = (lengthwise("run", tiny, "--storage", storage, *one) for _ in range(2))
+    assert (ran.returncode, again.returncode) == (1, 2)
+    page = html.unescape((folder / "report.html").read_text(encoding="utf-8").partition("<h2>Commands")[2])
+    for text, verbs in (
+        (ran.stdout, {"report", "status", "resume"}),
+        (again.stderr, {"resume"}),
+        (lengthwise("status", folder).stdout, {"resume"}),
+        (page, {"run", "report", "publish"}),
+        (lengthwise("ui", "--storage", folder).stderr, {"ui"}),
+    ):
+        typed = re.findall(r"lengthwise (\w+ .*?)(?=;|\?|$)", text, re.MULTILINE)
+        commands = [shlex.split(one, comments=True) for one in typed]
+        assert {words[0] for words in commands} == verbs
+        for words in commands:
+            assert {str(storage), str(folder), str(folder / "sweep.yaml")} & set(words), words
 
 
 def test_a_name_in_unicode_one_seed_and_a_configuration_that_diverges(lengthwise, tiny, tmp_path):
