@@ -15,8 +15,9 @@ from orchestrator import cli_results, options
 from orchestrator.consoles import LenientOutput, aligned, make_console, make_streams_lenient, say
 from orchestrator.errors import LengthwiseError, UserError
 from orchestrator.record.folders import default_storage
-from orchestrator.redaction import redact_what_python_prints
+from orchestrator.redaction import redact, redact_what_python_prints
 from orchestrator.running import host, ray_start
+from orchestrator.space import out_of_memory
 from search_spaces import Reading, SweepFileError, read_sweep
 
 DEBUG_VARIABLE = "LENGTHWISE_DEBUG"
@@ -233,7 +234,7 @@ def _run_verb() -> int:
         if ended.__context__ is not None and isinstance(ended.__context__.__cause__, KeyboardInterrupt):
             _complain("interrupted")  # which typer turns into an exit
         return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
-    except Exception as error:
+    except BaseException as error:  # code of the user's own may raise anything
         if os.environ.get(DEBUG_VARIABLE):
             raise
         if isinstance(error, LengthwiseError):
@@ -242,6 +243,9 @@ def _run_verb() -> int:
         if isinstance(error, SweepFileError):
             _complain(error.in_full)
             return 2
+        if memory := out_of_memory(error):
+            sys.stderr.write(f"{redact(memory)}\n")  # a console would need some
+            return 1
         _complain(f"{type(error).__name__}: {error}\nthis should not happen; {DEBUG_VARIABLE}=1 shows where it did")
         return 1
     return 0

@@ -67,8 +67,11 @@ def make_streams_lenient() -> None:
         stream = getattr(sys, name)
         if type(stream) is io.TextIOWrapper:  # and nothing that a caller has put in its place
             buffer = io.BufferedWriter(LenientOutput(stream.fileno(), "w", closefd=False))
-            options = {"line_buffering": stream.line_buffering, "write_through": stream.write_through}
-            setattr(sys, name, io.TextIOWrapper(buffer, stream.encoding, "replace", **options))
+            lines, through = stream.line_buffering, stream.write_through
+            replacing = io.TextIOWrapper(
+                buffer, stream.encoding, "replace", line_buffering=lines, write_through=through
+            )
+            setattr(sys, name, replacing)
             os.environ[ENCODING_VARIABLE] = os.environ.get(ENCODING_VARIABLE, "").partition(":")[0] + ":replace"
 
 

@@ -15,7 +15,7 @@ from orchestrator.record.curves import write_curves
 from orchestrator.record.ledger import Ledger
 from orchestrator.record.state import SweepState
 from orchestrator.running.interrupts import EXIT_CODE, Interrupts
-from orchestrator.space import out_of_space
+from orchestrator.space import out_of_memory, out_of_space
 from orchestrator.tracking.published import Published
 from orchestrator.tracking.publisher import SweepPublishing
 from orchestrator.wording import command, death_sentence
@@ -45,7 +45,7 @@ def interruption_recorded(ledger: Ledger, state: SweepState, interrupts: Interru
 def drive_to_an_end(
     open_ledger: Callable[[], Ledger], console: Console, drive: Callable[[Ledger, Interrupts], Outcome]
 ) -> Outcome:
-    """Return the outcome of `drive`; where a signal or a full disk ends it, record that and say how to go on."""
+    """Return the outcome of `drive`; where a signal or a lack of space or memory ends it, record and say so."""
     with Interrupts() as interrupts, ExitStack() as opened:
         with suppress(KeyboardInterrupt), interrupts.held():
             ledger = opened.enter_context(open_ledger())
@@ -58,13 +58,13 @@ def drive_to_an_end(
                 record_interruption(ledger, state)
             return _interrupted(state, console)
         except Exception as error:
-            full = out_of_space(error, ledger.folder)
-            if full is None:
+            full, memory = out_of_space(error, ledger.folder), out_of_memory(error)
+            if full is None and memory is None:
                 raise
             state = SweepState.load(ledger.folder)
             with suppress(LedgerError):  # there may be no room for it either
-                record_interruption(ledger, state, str(full))
-            return _interrupted(state, console, f" for lack of space: {full}")
+                record_interruption(ledger, state, str(full or memory))
+            return _interrupted(state, console, f" for lack of space: {full}" if full else f": {memory}")
 
 
 def _interrupted(state: SweepState, console: Console, why: str = "") -> Outcome:

@@ -427,6 +427,16 @@ def test_characters_that_an_output_lacks_are_replaced(lengthwise, study):
     assert lengthwise.process("--help", PYTHONIOENCODING="ascii").returncode == 0
 
 
+def test_a_limit_of_memory_is_one_sentence(lengthwise, tiny, tmp_path):
+    line = f'ulimit -v 300000; exec "{sys.executable}" -m orchestrator plan "$@"'
+    words, where = ["bash", "-c", line, "plan", tiny], Path(__file__).parents[3]
+    done = subprocess.run(words, env=lengthwise.environment, cwd=where, capture_output=True, text=True)
+    assert done.returncode == 1 and not done.stdout
+    assert re.fullmatch(
+        r"memory ran out .* may use 0.3 GiB \(ulimit -v\): \w+: .*; it needs 2 GiB and more\n", done.stderr
+    )
+
+
 def test_a_sweep_outlives_its_output(lengthwise, tiny, tmp_path):
     """An output that is full is one sentence and exit code 1; a reader that has gone is no fault."""
     for sink, name, code in (("> /dev/full", "full", 1), ("| head -1", "piped", 0)):
