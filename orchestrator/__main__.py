@@ -1,15 +1,25 @@
 """`python -m orchestrator` is `lengthwise`: what `ray job submit` calls where nothing is installed."""
 
 import gc
+import sys
 
-from orchestrator.cli import main
+from orchestrator.running.interrupts import EXIT_CODE, Interrupts
 
 
 def command() -> None:
-    """Run the command line. Little garbage is looked for, and none at the end: among what is imported there is none."""
+    """Run the command line. Little garbage is looked for, and none at the end: among what is imported there is none.
+
+    Signals are handled from here on to the end of the process.
+    """
     gc.set_threshold(100_000, 50, 50)
     try:
+        Interrupts().install()
+        from orchestrator.cli import main  # takes half a second
+
         main()
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted\n")
+        sys.exit(EXIT_CODE)
     finally:
         gc.freeze()
 

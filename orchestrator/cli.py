@@ -12,11 +12,12 @@ from typing import Annotated, Any
 import typer
 
 from orchestrator import cli_results, options
-from orchestrator.consoles import aligned, make_console, open_what_is_closed, say
+from orchestrator.consoles import LenientOutput, aligned, make_console, make_streams_lenient, say
 from orchestrator.errors import LengthwiseError, UserError
 from orchestrator.record.folders import default_storage
-from orchestrator.redaction import redact_what_python_prints
+from orchestrator.redaction import redact, redact_what_python_prints
 from orchestrator.running import host, ray_start
+from orchestrator.space import out_of_memory
 from search_spaces import Reading, SweepFileError, read_sweep
 
 DEBUG_VARIABLE = "LENGTHWISE_DEBUG"
@@ -218,31 +219,39 @@ app.add_typer(cli_results.app)
 
 def main() -> None:
     """Run the command line; what lengthwise can explain is one message on stderr and an exit code."""
-    open_what_is_closed()
+    make_streams_lenient()
     redact_what_python_prints()
+    code = _run_verb()
+    sys.stdout.flush()
+    sys.exit(code or int(LenientOutput.lost))
+
+
+def _run_verb() -> int:
+    """Run the verb of the command line and return its exit code."""
     try:
         app()
-    except LengthwiseError as error:
-        _end(error, error.exit_code)
-    except SweepFileError as error:
-        _end(error, 2, error.in_full)
-    except KeyboardInterrupt:
-        _complain("interrupted")
-        sys.exit(130)
-    except Exception as error:
+    except SystemExit as ended:  # as all verbs end
+        if ended.__context__ is not None and isinstance(ended.__context__.__cause__, KeyboardInterrupt):
+            _complain("interrupted")  # which typer turns into an exit
+        return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    except BaseException as error:  # code of the user's own may raise anything
         if os.environ.get(DEBUG_VARIABLE):
             raise
+        if isinstance(error, LengthwiseError):
+            _complain(str(error))
+            return error.exit_code
+        if isinstance(error, SweepFileError):
+            _complain(error.in_full)
+            return 2
+        if memory := out_of_memory(error):
+            sys.stderr.write(f"{redact(memory)}\n")  # a console would need some
+            return 1
         if isinstance(error, OSError) and error.filename and not isinstance(error, FileNotFoundError):
-            _end(error, 1, f"{error.filename2 or error.filename}: cannot be used: {error.strerror}")
+            _complain(f"{error.filename2 or error.filename}: cannot be used: {error.strerror}")
+            return 1
         _complain(f"{type(error).__name__}: {error}\nthis should not happen; {DEBUG_VARIABLE}=1 shows where it did")
-        sys.exit(1)
-
-
-def _end(error: Exception, code: int, text: str | None = None) -> None:
-    if os.environ.get(DEBUG_VARIABLE):
-        raise error
-    _complain(text or str(error))
-    sys.exit(code)
+        return 1
+    return 0
 
 
 def _load(file: Path, overrides: list[str] | None, name: str | None = None, imports: list[str] | None = None) -> Any:

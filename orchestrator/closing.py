@@ -91,10 +91,7 @@ class Closing:
                 break
             if "said" in answer:
                 found.said = True
-                try:
-                    console.file.write(answer["said"])
-                except BrokenPipeError:
-                    console.on_broken_pipe()  # as when the console itself writes to a reader that has gone
+                console.file.write(answer["said"])
             elif "drawn" in answer:
                 found.drawn = True
             elif "published" in answer:

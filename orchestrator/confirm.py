@@ -28,7 +28,7 @@ from orchestrator.report.files import write_report
 from orchestrator.results.summarise import summary
 from orchestrator.results.summary import Row, Summary
 from orchestrator.running.drawing import as_configuration
-from orchestrator.wording import label, spans
+from orchestrator.wording import command, label, spans
 from search_spaces import SweepSpec, differences, dump_yaml, parse_sweep
 
 TOP, SEEDS = 3, 10
@@ -71,7 +71,7 @@ def confirm(
     outcome = sweep.run_sweep(planned.spec, folder.parent, console, planned.origin)
     if outcome.exit_code == 0:
         page, _ = write_report(folder)
-        said = f"Both scores side by side: {page}; in MLflow after: lengthwise publish {folder}"
+        said = f"Both scores side by side: {page}; in MLflow after: {command('publish', folder)}"
         console.print(said, highlight=False, markup=False, soft_wrap=True)
     return outcome
 
@@ -100,7 +100,7 @@ def plan_confirmation(
     if not result.finished and not allow_unfinished:
         raise UserError(
             f"{state.folder}: this sweep is not finished ({result.configurations_finished} of {result.planned} "
-            f"configurations); go on with it by: lengthwise resume {state.folder}\n"
+            f"configurations); go on with it by: {command('resume', state.folder)}\n"
             "--allow-unfinished confirms the best of those that are"
         )
     chosen = _named(result, state, configurations) if configurations else _chosen(result, top)
@@ -124,7 +124,7 @@ def plan_confirmation(
     target = state.folder.resolve().parent / spec.name
     if (target / LEDGER_FILE).exists():
         raise SweepExists(
-            f"{target} holds a sweep already; go on with it by: lengthwise resume {target}\n"
+            f"{target} holds a sweep already; go on with it by: {command('resume', target)}\n"
             "or confirm once more, on yet other seeds, under another --name"
         )
     again = zip(recorded, draw(spec, range(total(spec))), strict=True)

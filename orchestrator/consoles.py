@@ -1,16 +1,16 @@
 """Consoles that never crop a line: as wide as the terminal, or wide and unwrapped in a file or pipe."""
 
+import io
 import os
-import shlex
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
 from orchestrator.redaction import redact
 
+ENCODING_VARIABLE = "PYTHONIOENCODING"
 WIDTH_OF_FILES = 160  # of tables in logs and pipes, where nobody has said how wide a line may be
 
 
@@ -29,10 +29,33 @@ def make_console(*, stderr: bool = False) -> Console:
     return WholeConsole(stderr=stderr, width=None if terminal else WIDTH_OF_FILES)
 
 
-def open_what_is_closed() -> None:
-    """Lead standard input, output and errors to nowhere where the shell has closed them, as `>&-` does.
+class LenientOutput(io.FileIO):
+    """A standard stream whose failure ends nothing: what a full disk or a closed terminal does not take is dropped.
 
-    Otherwise the next file that is opened gets their number, and what libraries print goes into it.
+    Results are in the ledger, so a sweep goes on without its output. A reader that has gone (`| head -1`) is no fault.
+    """
+
+    lost = False  # whether standard output could not be written
+
+    def write(self, data: Any, /) -> int:
+        """Write; from the first failure on, to /dev/null."""
+        try:
+            return super().write(data)
+        except OSError as error:
+            null = os.open(os.devnull, os.O_RDWR)
+            os.dup2(null, self.fileno())
+            os.close(null)
+            if self.fileno() == 1 and not isinstance(error, BrokenPipeError):
+                LenientOutput.lost = True
+                sys.stderr.write(f"standard output cannot be written: {error.strerror}; the rest of it is dropped\n")
+            return len(data)
+
+
+def make_streams_lenient() -> None:
+    """Let standard streams show what they can: `?` for a character they lack, nothing where they cannot be written.
+
+    Closed ones (`>&-`) are opened on /dev/null: otherwise the next file that is opened gets their number, and what
+    libraries print goes into it. Python processes that this one starts replace characters as well.
     """
     for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
         try:
@@ -40,17 +63,22 @@ def open_what_is_closed() -> None:
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # the lowest number that is free
             setattr(sys, name, open(descriptor, "r" if descriptor == 0 else "w", closefd=False))  # noqa: SIM115
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if type(stream) is io.TextIOWrapper:  # and nothing that a caller has put in its place
+            buffer = io.BufferedWriter(LenientOutput(stream.fileno(), "w", closefd=False))
+            lines, through = stream.line_buffering, stream.write_through
+            replacing = io.TextIOWrapper(
+                buffer, stream.encoding, "replace", line_buffering=lines, write_through=through
+            )
+            setattr(sys, name, replacing)
+            os.environ[ENCODING_VARIABLE] = os.environ.get(ENCODING_VARIABLE, "").partition(":")[0] + ":replace"
 
 
 def aligned(rows: Sequence[tuple[str, str]]) -> str:
     """Labels and texts in two columns, without trailing blanks."""
     width = max((len(label) for label, _ in rows), default=0)
     return "\n".join(f"{label:{width}}  {text}".rstrip() for label, text in rows)
-
-
-def command(verb: str, folder: Path) -> str:
-    """A command on a sweep directory, as it can be pasted into a shell."""
-    return f"lengthwise {verb} {shlex.quote(str(folder))}"
 
 
 def say(console: Console, text: str) -> None:

@@ -1,7 +1,7 @@
 """How a sweep ends: complete, failed or interrupted; what is recorded, said, drawn and published of it then."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,13 +10,15 @@ from rich.console import Console
 
 from orchestrator.closing import Closed, Closing
 from orchestrator.consoles import say
+from orchestrator.errors import LedgerError
 from orchestrator.record.curves import write_curves
 from orchestrator.record.ledger import Ledger
 from orchestrator.record.state import SweepState
 from orchestrator.running.interrupts import EXIT_CODE, Interrupts
+from orchestrator.space import out_of_memory, out_of_space
 from orchestrator.tracking.published import Published
 from orchestrator.tracking.publisher import SweepPublishing
-from orchestrator.wording import death_sentence
+from orchestrator.wording import command, death_sentence
 from search_spaces import SweepSpec
 
 
@@ -30,19 +32,49 @@ class Outcome:
 
 
 @contextmanager
-def interruption_recorded(ledger: Ledger, state: SweepState) -> Iterator[None]:
+def interruption_recorded(ledger: Ledger, state: SweepState, interrupts: Interrupts) -> Iterator[None]:
     """Record an interruption at once: leaving Ray takes a while, and SIGKILL may follow in three seconds."""
     try:
         yield
     except KeyboardInterrupt:
-        record_interruption(ledger, state)
+        with interrupts.held():
+            record_interruption(ledger, state)
         raise
 
 
-def interrupted(ledger: Ledger, console: Console, why: str = "") -> Outcome:
+def drive_to_an_end(
+    open_ledger: Callable[[], Ledger], console: Console, drive: Callable[[Ledger, Interrupts], Outcome]
+) -> Outcome:
+    """Return the outcome of `drive`; where a signal or a lack of space or memory ends it, record and say so."""
+    with Interrupts() as interrupts, ExitStack() as opened:
+        with suppress(KeyboardInterrupt), interrupts.held():
+            ledger = opened.enter_context(open_ledger())
+        try:
+            interrupts.check()  # what came meanwhile
+            return drive(ledger, interrupts)
+        except KeyboardInterrupt:
+            with interrupts.held():
+                state = SweepState.load(ledger.folder)
+                record_interruption(ledger, state)
+            return _interrupted(state, console)
+        except Exception as error:
+            full, memory = out_of_space(error, ledger.folder), out_of_memory(error)
+            if full is None and memory is None:
+                raise
+            state = SweepState.load(ledger.folder)
+            with suppress(LedgerError):  # there may be no room for it either
+                record_interruption(ledger, state, str(full or memory))
+            return _interrupted(state, console, f" for lack of space: {full}" if full else f": {memory}")
+
+
+def _interrupted(state: SweepState, console: Console, why: str = "") -> Outcome:
     """Say that it was interrupted, `why` behind it, and how to go on."""
-    say(console, f"interrupted{why}; go on with: lengthwise resume {ledger.folder}")
-    return Outcome(folder=ledger.folder, status="interrupted", exit_code=EXIT_CODE)
+    if state.ended in ("complete", "failed"):
+        way_on = f"training is complete; draw the report with: {command('report', state.folder)}"
+    else:
+        way_on = f"go on with: {command('resume', state.folder)}"
+    say(console, f"interrupted{why}; {way_on}")
+    return Outcome(folder=state.folder, status="interrupted", exit_code=EXIT_CODE)
 
 
 def record_interruption(ledger: Ledger, state: SweepState, why: str = "stopped by a signal") -> None:

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.redaction import redact
+from orchestrator.wording import command
 
 
 class LengthwiseError(Exception):
@@ -76,7 +77,7 @@ class DamagedLedger(LedgerError):  # noqa: N818
 
     def __init__(self, path: Path, line: int, problem: str) -> None:
         self.path, self.line, self.problem = path, line, problem
-        more = f"\nwhat comes before can be saved: lengthwise repair {path.parent}" if line > 1 else ""
+        more = f"\nwhat comes before can be saved: {command('repair', path.parent)}" if line > 1 else ""
         super().__init__(f"{path}:{line}: {problem}{more}")
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -1,7 +1,8 @@
-"""Running out of space: the trouble of a sweep and not of a pack, told apart from everything else that can go wrong."""
+"""Running out of space or memory: the trouble of a sweep and not of a pack, told apart from other errors."""
 
 import errno
 import os
+import resource
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,6 +27,18 @@ def out_of_space(error: BaseException | None, folder: Path) -> OutOfSpace | None
         seen.add(id(error))
         error = error.__cause__ or error.__context__
     return None
+
+
+def out_of_memory(error: BaseException) -> str | None:
+    """What is to be said of an error of this process that a lack of memory has caused, None of any other."""
+    words = ("start new thread", "failed to map segment", "allocate memory")  # of threads, libraries and torch
+    by_name = isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM
+    if not by_name and not any(word in str(error) for word in words):
+        return None
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    known = "" if limit == resource.RLIM_INFINITY else f", which may use {limit / 2**30:.1f} GiB (ulimit -v)"
+    said = (str(error).strip().splitlines() or [""])[-1]
+    return f"memory ran out in this process{known}: {type(error).__name__}: {said}; it needs 2 GiB and more"
 
 
 @contextmanager

@@ -5,7 +5,7 @@ the ledger before anything else hears of it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +13,7 @@ from rich.console import Console
 
 from orchestrator.closing import closing_for
 from orchestrator.consoles import say
-from orchestrator.ending import (
-    Outcome,
-    finish,
-    interrupted,
-    interruption_recorded,
-    publish_with,
-    record_end,
-    record_interruption,
-)
+from orchestrator.ending import Outcome, drive_to_an_end, finish, interruption_recorded, publish_with, record_end
 from orchestrator.errors import DamagedLedger, LedgerError, SpecChanged, SweepExists
 from orchestrator.plan import search
 from orchestrator.plan.configurations import Configuration, warnings_for
@@ -45,9 +37,8 @@ from orchestrator.running.interrupts import Interrupts
 from orchestrator.running.meter import Meter
 from orchestrator.running.progress import Progress
 from orchestrator.running.schedulers import chosen, opened, refuse_what_cannot_run
-from orchestrator.space import out_of_space
 from orchestrator.tracking.publisher import SweepPublishing
-from orchestrator.wording import counted
+from orchestrator.wording import command, counted
 from search_spaces import SweepFileError, SweepSpec, differences, dump_yaml, load_recorded, parse_recorded
 from trainers.config.member import MemberConfig
 from trainers.files.atomic_file import write_whole
@@ -81,13 +72,16 @@ def run_sweep(spec: SweepSpec, storage: Path, console: Console, origin: Mapping[
     }
     if sources:
         first["code"] = [source.recorded() for source in sources]
-    with Ledger.create(folder, first) as ledger:
+
+    def drive(ledger: Ledger, interrupts: Interrupts) -> Outcome:
         _write_spec(spec.resolved(), folder)
         keep(folder, sources)
         found.archive.keep(folder)
         say(console, f"sweep {spec.name} in {folder.resolve()}")
         examples = (one.member(spec.seeds[0]) for one in configurations)
-        return _drive(spec, ledger, SweepState.load(folder), console, examples, configurations)
+        return _drive(spec, ledger, SweepState.load(folder), console, interrupts, examples, configurations)
+
+    return drive_to_an_end(lambda: Ledger.create(folder, first), console, drive)
 
 
 def resume_sweep(
@@ -110,7 +104,8 @@ def resume_sweep(
     Raises NotASweep, SweepLocked, DamagedLedger, OwnCodeError for such code, and SpecChanged when
     sweep.yaml or `overrides` change more than resources and tracking.
     """
-    with Ledger.open(folder) as ledger:
+
+    def drive(ledger: Ledger, interrupts: Interrupts) -> Outcome:
         if ledger.notice:
             say(console, ledger.notice)
         state = SweepState.load(folder)
@@ -139,7 +134,9 @@ def resume_sweep(
         say(console, f"sweep {spec.name} in {folder.resolve()}: {share}")
         if going_on:
             state.apply(ledger.append("resume", **code))
-        return _drive(spec, ledger, state, console, _recorded_members(spec, state))
+        return _drive(spec, ledger, state, console, interrupts, _recorded_members(spec, state))
+
+    return drive_to_an_end(lambda: Ledger.open(folder), console, drive)
 
 
 def _recorded_members(spec: SweepSpec, state: SweepState) -> Iterator[MemberConfig]:
@@ -154,7 +151,7 @@ def refuse_existing(spec: SweepSpec, folder: Path) -> None:
     """Raise SpecChanged with the differences, or SweepExists, when `folder` holds a sweep already."""
     if has_ledger(folder):
         _refuse_changed(spec, SweepState.load(folder))
-        raise SweepExists(f"{folder} holds this sweep already; go on with it by: lengthwise resume {folder}")
+        raise SweepExists(f"{folder} holds this sweep already; go on with it by: {command('resume', folder)}")
 
 
 def _refuse_changed(spec: SweepSpec, state: SweepState) -> None:
@@ -181,15 +178,16 @@ def _drive(
     ledger: Ledger,
     state: SweepState,
     console: Console,
+    interrupts: Interrupts,
     examples: Iterator[MemberConfig],
     built: Sequence[Configuration] = (),
 ) -> Outcome:
-    """From a ledger to the end of its sweep, or to the signal that interrupts it; its members are like `examples`.
+    """From a ledger to the end of its sweep; its members are like `examples`.
 
     `built` are its first configurations, where they were just built.
     """
     progress, meter = Progress(console, spec.name), Meter(state)
-    with Interrupts() as interrupts, ExitStack() as opens:
+    with ExitStack() as opens:
         publishing, closing = SweepPublishing(spec, ledger.folder, publish_with(spec, ledger.folder)), None
 
         def tick(driver: SweepDriver) -> None:
@@ -197,46 +195,35 @@ def _drive(
             if progress.due:
                 progress.show(meter.snapshot(driver))
 
-        try:
-            if not is_finished(spec, state):
-                name, _ = chosen(spec, examples)
-                host = opens.enter_context(hosted()) if name == "local" else None
-                if name != "inline":
-                    closing = opens.enter_context(closing_for(spec, ledger.folder))
-                    publishing = SweepPublishing(spec, ledger.folder, publish_with(spec, ledger.folder, closing))
-                end_unused()  # the host of workers, where auto came out as Ray
-                with opened(name, spec.resources, host) as scheduler:
-                    interrupts.install()  # ray.init has put its own handlers in their place
-                    cluster = scheduler.cluster
-                    progress.say(f"{cluster.description}: up to {counted(cluster.workers, 'pack')} at once")
-                    driver = SweepDriver(
-                        spec,
-                        ledger,
-                        state,
-                        pack=packing(spec, cluster),
-                        built=built,
-                        held=interrupts.held,
-                        seen=publishing.seen,
-                        say=progress.say,
-                        tick=tick,
-                    )
-                    with progress.showing(), interruption_recorded(ledger, state):
-                        scheduler.run(driver)
-                        record_end(ledger, state, interrupts)
-                    if closing is not None:
-                        publishing.stop()
-                        closing.begin(console, parameters_by_structure(state))  # while the scheduler ends
-            return finish(ledger, state, console, publishing, interrupts, closing)
-        except KeyboardInterrupt:
-            record_interruption(ledger, state)
-            return interrupted(ledger, console)
-        except Exception as error:
-            full = out_of_space(error, ledger.folder)
-            if full is None:
-                raise
-            with suppress(LedgerError):  # there may be no room for it either
-                record_interruption(ledger, state, str(full))
-            return interrupted(ledger, console, f" for lack of space: {full}")
+        if not is_finished(spec, state):
+            name, _ = chosen(spec, examples)
+            host = opens.enter_context(hosted()) if name == "local" else None
+            if name != "inline":
+                closing = opens.enter_context(closing_for(spec, ledger.folder))
+                publishing = SweepPublishing(spec, ledger.folder, publish_with(spec, ledger.folder, closing))
+            end_unused()  # the host of workers, where auto came out as Ray
+            with opened(name, spec.resources, host) as scheduler:
+                interrupts.install()  # ray.init has put its own handlers in their place
+                cluster = scheduler.cluster
+                progress.say(f"{cluster.description}: up to {counted(cluster.workers, 'pack')} at once")
+                driver = SweepDriver(
+                    spec,
+                    ledger,
+                    state,
+                    pack=packing(spec, cluster),
+                    built=built,
+                    held=interrupts.held,
+                    seen=publishing.seen,
+                    say=progress.say,
+                    tick=tick,
+                )
+                with progress.showing(), interruption_recorded(ledger, state, interrupts):
+                    scheduler.run(driver)
+                    record_end(ledger, state, interrupts)
+                if closing is not None:
+                    publishing.stop()
+                    closing.begin(console, parameters_by_structure(state))  # while the scheduler ends
+        return finish(ledger, state, console, publishing, interrupts, closing)
 
 
 def _write_spec(spec: dict[str, Any], folder: Path) -> None:

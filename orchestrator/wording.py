@@ -1,6 +1,7 @@
 """How keys, values, lengths, times and deaths are written, by terminal, tables, legends and reports alike."""
 
 import math
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -90,11 +91,16 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
+def command(verb: str, folder: Path) -> str:
+    """A command on a sweep directory, as it can be pasted into a shell."""
+    return f"lengthwise {verb} {shlex.quote(str(folder))}"
+
+
 def death_sentence(errors: Sequence[str], folder: Path) -> str:
     """How many packs were given up, the last error, and what to do; empty when none was."""
     if not errors:
         return ""
-    more = f"details: lengthwise status {folder} --trace; try them again: lengthwise resume {folder} --retry-failed"
+    more = f"details: {command('status', folder)} --trace; try them again: {command('resume', folder)} --retry-failed"
     return f"{counted(len(errors), 'pack')} died: {errors[-1]}; {more}"
 
 

@@ -28,7 +28,9 @@ def told(found: Callable[[], Iterable[str]]) -> list[str]:
     try:
         for one in found():
             said[one] = None
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         said[in_words(error)] = None
     return list(said)
 

@@ -26,6 +26,7 @@ from types import ModuleType
 from typing import Any, Self
 
 from orchestrator.errors import UserError
+from orchestrator.plan.trial_guard import guarded_trial
 from search_spaces import Problem, SweepFileError, SweepSpec
 from trainers.config import registry
 
@@ -141,12 +142,16 @@ def load(source: Source) -> None:
     sys.path.insert(0, str(source.root))
     importlib.invalidate_caches()
     try:
-        with registry.all_or_nothing():
+        with guarded_trial(f"importing {source.module}"), registry.all_or_nothing():
             importlib.import_module(source.module)
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
         for name in set(sys.modules) - before:
             if name.partition(".")[0] not in OURS and _lies_in(sys.modules[name], source.root):
                 del sys.modules[name]
+        if isinstance(error, KeyboardInterrupt):
+            raise
+        if isinstance(error, UserError):
+            raise OwnCodeError(str(error)) from error
         raise OwnCodeError(f"{source.module} cannot be imported: {_reason(error, source.root)}") from error
     finally:
         sys.path.remove(str(source.root))

@@ -5,6 +5,7 @@ from itertools import islice
 from typing import Any
 
 from orchestrator.plan.configurations import Configuration
+from orchestrator.plan.trial_guard import guarded_trial
 from search_spaces import SweepSpec
 from search_spaces.grammar.findings import Findings
 from trainers.config.member import MemberConfig
@@ -23,9 +24,11 @@ def try_own_code(spec: SweepSpec, configurations: Iterable[Configuration], findi
         members.setdefault(member.structural_key, member)
         if len(members) == STRUCTURES:
             break
-    said = dict.fromkeys(problem for member in members.values() for problem in _problems(member))
-    for key, message in said:
-        findings.add(key, message, place=spec.place(key))
+    if members:
+        with guarded_trial(f"trying code of {', '.join(spec.imports)}"):
+            said = dict.fromkeys(problem for member in members.values() for problem in _problems(member))
+        for key, message in said:
+            findings.add(key, message, place=spec.place(key))
 
 
 def _problems(member: MemberConfig) -> list[tuple[str, str]]:

@@ -6,6 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from orchestrator.errors import NotASweep, OddEntry, UserError
+from orchestrator.wording import command
 from search_spaces import nearest_name
 
 LEDGER_FILE = "events.jsonl"
@@ -69,7 +70,9 @@ def check_storage(storage: Path) -> None:
     if sweep_folders(storage):
         return
     if has_ledger(storage):
-        raise UserError(f"{storage} is itself a sweep; its storage folder is --storage {storage.resolve().parent}")
+        raise UserError(
+            f"{storage} is itself a sweep; did you mean {command('ui --storage', storage.resolve().parent)}?"
+        )
     raise UserError(f"no sweeps in {storage}; did you mean --storage?")
 
 

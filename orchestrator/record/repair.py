@@ -12,7 +12,7 @@ from orchestrator.errors import DamagedLedger, LedgerError
 from orchestrator.record.lock import SweepLock
 from orchestrator.record.records import LEDGER_FILE, Record, decode, ledger_bytes, parsed
 from orchestrator.record.state import SweepState
-from orchestrator.wording import counted, spans
+from orchestrator.wording import command, counted, spans
 from trainers.files.atomic_file import write_whole
 
 
@@ -44,7 +44,7 @@ class Repaired:
         numbers = {one.fields.get("number") for one in self.lost if one.kind in ("configuration", "score")}
         if configurations := [number for number in numbers if isinstance(number, int)]:
             said.append(f"configurations concerned: {spans(configurations)}")
-        return [*said, f"what is lost is done again by: lengthwise resume {self.folder}"]
+        return [*said, f"what is lost is done again by: {command('resume', self.folder)}"]
 
     def _by_kind(self) -> str:
         kinds = Counter(one.kind for one in self.lost)

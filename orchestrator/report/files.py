@@ -5,7 +5,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from orchestrator.consoles import command, say
+from orchestrator.consoles import say
 from orchestrator.figures.curves import Drawn, configuration_figure, draw_all
 from orchestrator.figures.drawing import put_off
 from orchestrator.figures.maps import undrawn_maps
@@ -37,6 +37,7 @@ from orchestrator.report.page import figure_of, in_detail, page
 from orchestrator.report.terminal import render_terminal
 from orchestrator.results.summarise import summary
 from orchestrator.results.summary import Row, Summary
+from orchestrator.wording import command
 from trainers.files.atomic_file import write_whole
 
 REPORT_HTML = "report.html"

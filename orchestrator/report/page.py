@@ -23,6 +23,7 @@ from orchestrator.report.tables import (
     value_columns,
 )
 from orchestrator.results.summary import Row, Summary
+from orchestrator.wording import command
 
 FIGURES_OF_THE_FIRST = 3
 
@@ -102,12 +103,15 @@ def page(result: Summary, drawn: Drawn) -> str:
             *(f"<p class=note>{html.escape(note)}</p>" for note in ran_under_notes(result)),
             _html_table(ran_under),
         ]
-    folder = html.escape(str(result.folder))
+    commands = {
+        "the same sweep again": f"{command('run', result.folder / 'sweep.yaml')} --name another-name",
+        "these tables again": command("report", result.folder),
+        "to MLflow": command("publish", result.folder),
+    }
+    width = max(map(len, commands.values()))
+    lines = "\n".join(f"{typed:{width}}   # {what}" for what, typed in commands.items())
     sections += [
-        "<h2>Commands</h2><pre>"
-        f"lengthwise run {folder}/sweep.yaml --name another-name   # the same sweep again\n"
-        f"lengthwise report {folder}                               # these tables again\n"
-        f"lengthwise publish {folder}                              # to MLflow\n"
+        f"<h2>Commands</h2><pre>{html.escape(lines)}\n"
         "</pre><p class=note>Every curve of every seed is in curves.parquet (columns config_id, seed, average, metric, "
         "length, step, value).</p>"
     ]

@@ -4,14 +4,13 @@ import math
 import statistics
 from collections.abc import Sequence
 
-from orchestrator.consoles import command
 from orchestrator.report.order_sentence import order_sentence
 from orchestrator.results.confirmed import Confirmed
 from orchestrator.results.evaluation_choice import BEST
 from orchestrator.results.length_groups import LengthGroups
 from orchestrator.results.summary import Row, Summary
 from orchestrator.statistics.quartiles import Quartiles
-from orchestrator.wording import compact_value, death_sentence, label, short_keys, spans, three_digits
+from orchestrator.wording import command, compact_value, death_sentence, label, short_keys, spans, three_digits
 
 
 def headlines(result: Summary) -> list[str]:

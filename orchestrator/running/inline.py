@@ -62,7 +62,9 @@ def _bring_to_its_end(driver: Driver, pack_id: str, work: str, *, retries: int) 
             _train(driver, pack_id, work)
         except OutOfSpace as error:
             raise DriverStopped(error) from error
-        except (Exception, SystemExit, PackSilent) as error:
+        except (KeyboardInterrupt, DriverStopped):
+            raise
+        except BaseException as error:
             deaths += 1
             death = explain(error, own_files(decode_work(work).get("code", ())))
             if not isinstance(error, PackSilent):

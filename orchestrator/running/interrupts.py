@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM end a sweep between two records, never inside one."""
+"""SIGINT, SIGTERM and SIGHUP end a sweep between two records, never inside one."""
 
 import os
 import signal
@@ -8,28 +8,31 @@ from types import FrameType
 from typing import Any
 
 EXIT_CODE = 130
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupts:
-    """Turns the first SIGINT or SIGTERM into KeyboardInterrupt, put off while `held`; a second SIGINT ends at once.
+    """Turns the first of SIGNALS into KeyboardInterrupt, put off while `held`; a second SIGINT ends the process.
 
-    `ray job stop` sends SIGTERM and three seconds later SIGKILL, so nothing is waited for.
+    SIGHUP stays ignored where it is, as under nohup. `ray job stop` sends SIGTERM and three seconds later SIGKILL, so
+    nothing is waited for. Blocks may be nested: a signal that came within the inner one counts in the outer one.
     """
 
     def __init__(self) -> None:
         self.signal: int | None = None
-        self._held = 0
+        self._held, self._again = 0, False
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> "Interrupts":
-        self._before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+        self._before = {number: signal.getsignal(number) for number in SIGNALS}
         self.install()
         return self
 
     def install(self) -> None:
         """Set our signal handlers (again): `ray.init` puts its own in their place."""
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, self._handle)
+        for number in SIGNALS:
+            if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
+                signal.signal(number, self._handle)
 
     def check(self) -> None:
         """Raise KeyboardInterrupt if a signal has come, in case a library swallowed the first one."""
@@ -45,18 +48,24 @@ class Interrupts:
             yield
         finally:
             self._held -= 1
+            if self._again and not self._held:
+                os._exit(EXIT_CODE)
         if not self._held and self.signal is not None and came_before is None:
             raise KeyboardInterrupt
 
     def __exit__(self, *_: object) -> None:
+        outer = getattr(self._before[signal.SIGINT], "__self__", None)
+        if isinstance(outer, Interrupts) and self.signal is not None:
+            outer.signal = self.signal
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self.signal is not None:
-            if number == signal.SIGINT:
+        if self.signal is None:
+            self.signal = number
+            if not self._held:
+                raise KeyboardInterrupt
+        elif number == signal.SIGINT:
+            if self._again or not self._held:
                 os._exit(EXIT_CODE)
-            return
-        self.signal = number
-        if not self._held:
-            raise KeyboardInterrupt
+            self._again = True

@@ -41,7 +41,9 @@ def serve(descriptor: int) -> None:
                     train_pack(work, PipeReporter(connection, watchdog))
             except OutOfSpace as error:
                 connection.send_bytes(b"F" + str(error).encode())
-            except (Exception, SystemExit) as error:
+            except (KeyboardInterrupt, DriverGone):
+                raise
+            except BaseException as error:
                 death = explain(error, own_files(work.get("code", ())))
                 connection.send_bytes(b"X" + json.dumps(asdict(death)).encode())
             else:

@@ -5,7 +5,6 @@ import statistics
 import time
 from collections import Counter
 
-from orchestrator.consoles import command
 from orchestrator.plan import search
 from orchestrator.record.lock import running
 from orchestrator.record.parts import ConfigurationState
@@ -14,7 +13,7 @@ from orchestrator.results.decisions import may_stop, stopped_at
 from orchestrator.results.ran_under import RanUnder, code_sentence
 from orchestrator.running.driver import SweepDriver
 from orchestrator.running.progress import Snapshot
-from orchestrator.wording import counted, label
+from orchestrator.wording import command, counted, label
 
 NO_TRACE = "no traceback was kept: the process died and left none, or an earlier version of lengthwise ran it"
 PHASES = {"starting": "starting workers", "compile": "compiling", "train": "training", "evaluate": "evaluating"}
@@ -114,7 +113,7 @@ def status_rows(state: SweepState) -> list[tuple[str, str]]:
         rows.append(("packs that died", f"{len(attempts)}, last: {attempts[-1]}"))
     rows += [("pack given up", f"{pack_id}: {error}") for pack_id, error in state.deaths]
     if state.deaths:
-        rows.append(("try them again", f"lengthwise resume {state.folder} --retry-failed"))
+        rows.append(("try them again", f"{command('resume', state.folder)} --retry-failed"))
     return rows
 
 

@@ -63,7 +63,9 @@ def run_pack(config: Mapping[str, Any]) -> None:
         reporter = TuneReporter(watchdog)
         try:
             train_pack(work, reporter)
-        except (Exception, SystemExit) as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             death = explain(error, own_files(work.get("code", ())))
             if out_of_space(error, folder) is not None:
                 raise

@@ -3,6 +3,7 @@
 import faulthandler
 import math
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -10,6 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import IO, Any
+
+from orchestrator.plan.trial_guard import in_debugger
 
 
 class Watchdog:
@@ -56,7 +59,8 @@ class LocalWatchdog:
     """Raises PackSilent in the main thread when nothing is heard for `seconds`, after writing where every thread stood.
 
     For packs that share the process of their driver, which must live on. So it reaches a pack whenever Python code
-    runs, and never one that hangs inside a library. The file at `path` is left only where it says what hung.
+    runs, and never one that hangs inside a library. The file at `path` is left only where it says what hung. While a
+    debugger holds the pack the wait begins again and again.
     """
 
     def __init__(self, seconds: float, path: Path) -> None:
@@ -100,6 +104,9 @@ class LocalWatchdog:
     def _listen(self) -> None:
         while not self._over.wait(min(1.0, max(0.0, self._deadline - time.monotonic()))):
             if time.monotonic() >= self._deadline:
+                if in_debugger(sys._current_frames().get(threading.main_thread().ident or 0)):
+                    self._deadline += self._seconds
+                    continue
                 faulthandler.dump_traceback(self._file or 2, all_threads=True)
                 self._silent = True
                 signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR2)

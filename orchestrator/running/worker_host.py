@@ -112,6 +112,8 @@ def load_all(kind: str) -> None:
 def be(kind: str, descriptor: int) -> None:
     """Be a host until the other end of the socket is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # what ends a sweep is up to its driver
+    for number in (signal.SIGTERM, signal.SIGHUP):  # a fork has the handlers of its driver
+        signal.signal(number, signal.SIG_DFL)
     load_all(kind)
     if kind == WORKERS:
         import_module("orchestrator.running.trainable").use_inductor_cache()

@@ -16,6 +16,7 @@ from orchestrator.errors import LengthwiseError
 from orchestrator.record.state import SweepState
 from orchestrator.studies.measures import Sweep
 from orchestrator.studies.studies import STUDIES, Study
+from orchestrator.wording import command
 from search_spaces import load_sweep
 
 ROOT = Path(__file__).parents[2]
@@ -54,7 +55,7 @@ def write_page(study: Study, storage: Path) -> int:
                 continue
             state = SweepState.load(folder)
             if state.ended != "complete":
-                problems.append(f"{folder} is not finished: it runs, or `lengthwise resume {folder}` goes on with it")
+                problems.append(f"{folder} is not finished: it runs, or `{command('resume', folder)}` goes on with it")
             elif state.spec_hash != load_sweep(file).spec_hash:
                 problems.append(f"{folder} is of another version of {relative(file)}")
             else:

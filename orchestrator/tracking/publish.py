@@ -26,6 +26,7 @@ from orchestrator.tracking.pages import chart_view
 from orchestrator.tracking.published import Published
 from orchestrator.tracking.sqlite_store import default_uri
 from orchestrator.tracking.store import DETAIL_TAG, Sent, Store, TrackingError, explained
+from orchestrator.wording import command
 
 
 def publish(
@@ -65,7 +66,7 @@ def _whole(uri: str, folder: Path) -> str:
     if known is None:
         raise TrackingError(
             f"MLflow at {uri}: the password of this address is not kept; give it by {PASSWORD_VARIABLE} or the whole "
-            f"address by: lengthwise publish {folder} --tracking-uri URI"
+            f"address by: {command('publish', folder)} --tracking-uri URI"
         )
     remember(known)
     return known
@@ -130,7 +131,7 @@ def _configuration_files(contents: ContentsOfSweep, row: Row, folder: Path) -> F
     mine.astype({"config_id": "str"}).to_parquet(curves, index=False)
     spec = folder / "configuration.yaml"
     resolved = contents.state.configurations[row.config_id].resolved
-    spec.write_text(yaml.safe_dump(resolved, sort_keys=False, allow_unicode=True))
+    spec.write_text(yaml.safe_dump(resolved, sort_keys=False, allow_unicode=True), encoding="utf-8")
     return {curves: "", spec: ""}
 
 
@@ -142,5 +143,7 @@ def _files_in_detail(contents: ContentsOfSweep, artifacts: Artifacts, row: Row, 
 def _sweep_files(contents: ContentsOfSweep, artifacts: Artifacts, folder: Path) -> Files:
     """What is uploaded of the sweep; data files are written into `folder`."""
     spec = folder / "sweep.yaml"
-    spec.write_text(yaml.safe_dump(redacted(contents.state.spec), sort_keys=False, allow_unicode=True))
+    spec.write_text(
+        yaml.safe_dump(redacted(contents.state.spec), sort_keys=False, allow_unicode=True), encoding="utf-8"
+    )
     return {spec: "", write_curves(contents.state): "", **artifacts.of_sweep(contents.summary)}

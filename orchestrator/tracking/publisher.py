@@ -15,6 +15,7 @@ from orchestrator.record.ledger import Ledger
 from orchestrator.record.records import Record
 from orchestrator.redaction import redact
 from orchestrator.tracking.published import Published
+from orchestrator.wording import command
 from search_spaces import SweepSpec
 
 _log = logging.getLogger(__name__)
@@ -131,9 +132,9 @@ def attempted(folder: Path, publish: Publish) -> tuple[Published | None, str | N
     except Exception as error:
         _log.debug("publishing %s failed", folder, exc_info=True)
         failed = redact(f"publishing to MLflow failed ({type(error).__name__}: {error})")
-        return None, f"{failed}; complete it with: lengthwise publish {folder}"
+        return None, f"{failed}; complete it with: {command('publish', folder)}"
 
 
 def late(folder: Path, seconds: float) -> str:
     """What is said of a pass that takes longer than anybody waits."""
-    return f"publishing to MLflow did not end in {seconds:.0f} s; complete it with: lengthwise publish {folder}"
+    return f"publishing to MLflow did not end in {seconds:.0f} s; complete it with: {command('publish', folder)}"

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from mlflow.tracking import MlflowClient
 
-from orchestrator.consoles import command
 from orchestrator.errors import LengthwiseError
 from orchestrator.record.folders import sweep_folders
 from orchestrator.record.lock import running
@@ -16,6 +15,7 @@ from orchestrator.tracking.pages import sweep_links
 from orchestrator.tracking.server import UiServer, serve_until_stopped
 from orchestrator.tracking.sqlite_store import artifact_folder, default_uri, initialise, sqlite_file
 from orchestrator.tracking.store import TrackingError
+from orchestrator.wording import command
 from search_spaces import migrated
 
 

@@ -30,6 +30,7 @@ from orchestrator.tracking.artifacts import Files
 from orchestrator.tracking.pages import VIEW_TAG, sweep_links
 from orchestrator.tracking.run_contents import Point, RunContents
 from orchestrator.tracking.sqlite_store import artifact_folder, initialise, sqlite_file
+from orchestrator.wording import command
 
 METRICS_PER_BATCH, TEXTS_PER_BATCH, BYTES_PER_BATCH = 800, 100, 300_000  # 1,000 and 1 MB for all three of a request
 DIGEST_TAG = "lengthwise.published"
@@ -60,7 +61,7 @@ def explained(uri: str, folder: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, MlflowException, SQLAlchemyError, ImportError) as error:  # requests' errors are OSErrors
-        said = f"MLflow at {uri}: {_in_a_line(error)}\ncomplete it later with: lengthwise publish {folder}"
+        said = f"MLflow at {uri}: {_in_a_line(error)}\ncomplete it later with: {command('publish', folder)}"
         raise TrackingError(said) from error
 
 

@@ -92,6 +92,8 @@ def _modules(value: Any) -> tuple[str, ...]:
     for index, item in enumerate(value):
         if not isinstance(item, str) or not item.isascii() or not all(map(str.isidentifier, item.split("."))):
             raise _fail(f"item {index} is {item!r}, which is no module name", allowed)
+        if max(map(len, item.split("."))) > MAX_CHARACTERS:
+            raise _fail(f"item {index}, {item[:20]}..., is longer than {MAX_CHARACTERS} characters", allowed)
         if item in value[:index]:
             raise _fail(f"{item} is in the list more than once", allowed)
     return tuple(value)

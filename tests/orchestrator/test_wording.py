@@ -1,7 +1,10 @@
 """How keys and values are written where room is short."""
 
 import math
+import re
+from pathlib import Path
 
+import orchestrator
 from orchestrator.wording import compact_value, short_keys, three_digits
 
 
@@ -14,3 +17,15 @@ def test_words():
     ]  # fmt: skip
     numbers = {0.019: "0.0190", 1.0: "1.00", 123.4: "123", None: "-", math.nan: "-", math.inf: "inf"}
     assert [three_digits(number) for number in numbers] == list(numbers.values())
+
+
+def test_every_command_in_a_message_is_quoted_for_a_shell() -> None:
+    """`wording.command` does it: nothing else puts a path behind a verb."""
+    verbs = "attention|compare|confirm|data|plan|publish|repair|report|resume|run|status|ui|validate"
+    found = [
+        line.strip()
+        for path in Path(orchestrator.__file__).parent.rglob("*.py")
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if re.search(rf"lengthwise ({verbs}) [^\"`]*\{{(?!shlex)", line) and "orchestrator/studies" not in str(path)
+    ]
+    assert not found

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from PIL import Image
 
+from orchestrator import wording
 from orchestrator.studies.arithmetic.claims import all_claims
 from orchestrator.studies.arithmetic.measures import arms, by_length, fluctuation
 from orchestrator.studies.arithmetic.pictures import draw_all
@@ -93,7 +94,9 @@ def maps(sweep: Sweep, folder: Path) -> str:
             picture.write_bytes(small(drawn))
             text.append(f"![Vectors by difference of positions, {arm}]({picture.name})\n")
     if len(text) == 1:
-        text.append(f"The sweep has no maps: `lengthwise report {sweep.folder}` draws them where weights were kept.\n")
+        text.append(
+            f"The sweep has no maps: `{wording.command('report', sweep.folder)}` draws them where weights were kept.\n"
+        )
     return "\n".join([*text, markdown(by_length(sweep, arms(sweep)))])
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.plan import own_code
+from orchestrator.plan import own_code, trial_guard
 from orchestrator.plan.own_code import OwnCodeError, find, import_for, load
 from orchestrator.record.kept_code import import_to_go_on, keep
 from orchestrator.record.state import SweepState
@@ -96,6 +96,8 @@ def test_other_content_under_the_same_name_is_refused(written, tmp_path: Path) -
         ("import own_missing\n", r"ModuleNotFoundError: No module named 'own_missing' \(.*own_bad.py:1\)"),
         ("x = 1\n1 / 0\n", r"ZeroDivisionError: division by zero \(.*own_bad.py:2\)"),
         ("def f(:\n", r"SyntaxError: .* \(.*own_bad.py:1\)"),
+        ("raise GeneratorExit(7)\n", r"own_bad cannot be imported: GeneratorExit: 7 \(.*own_bad.py:1\)"),
+        ("class Odd(BaseException): ...\nraise Odd('no')\n", r"own_bad cannot be imported: Odd: no"),
         (AVERAGE.format(name="ema"), r"ValueError: average 'ema' is registered twice"),
     ],
 )
@@ -110,6 +112,16 @@ def test_a_module_that_fails_is_named_with_its_line_and_leaves_nothing(written, 
     written(own_bad=AVERAGE.format(name="half_way"))
     load(find("own_bad", [folder]))
     assert "half_way" in registry.names("average")
+
+
+def test_an_import_that_hangs_is_told_and_given_up(written, monkeypatch, capsys) -> None:
+    monkeypatch.setattr(trial_guard, "NOTICE_SECONDS", 0.1)
+    monkeypatch.setattr(trial_guard, "LIMIT_SECONDS", 0.3)
+    folder = written(own_hanging="import threading\ntry:\n    threading.Event().wait()\nexcept Exception:\n    pass\n")
+    with pytest.raises(OwnCodeError, match=r"TimeLimitExceeded: it was not done after 0.3 s \(.*own_hanging.py:3\)"):
+        load(find("own_hanging", [folder]))
+    said = "still importing own_hanging: it has run for 0.1 s and is given up after 0.3 s\n"
+    assert capsys.readouterr().err == said
 
 
 @pytest.mark.parametrize("name", ["json", "trainers", "orchestrator.sweep", "typing"])
@@ -165,7 +177,9 @@ def test_import_options_are_added_to_those_of_the_file(written) -> None:
     assert [problem.where for problem in caught.value.problems] == ["--import own_nowhere"]
 
 
-@pytest.mark.parametrize("written_list", ["[my tasks]", "[a, a]", "[../evil]", "my_tasks", "['1a']", "[a..b]"])
+@pytest.mark.parametrize(
+    "written_list", ["[my tasks]", "[a, a]", "[../evil]", "my_tasks", "['1a']", "[a..b]", f"[{'a' * 1000}]"]
+)
 def test_what_is_no_list_of_module_names_is_refused(written_list: str) -> None:
     with pytest.raises(SweepFileError) as caught:
         parse_sweep(QUICKSTART.read_text() + f"imports: {written_list}\n", "here.yaml")

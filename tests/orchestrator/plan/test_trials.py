@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.consoles import make_console
+from orchestrator.plan import trial_guard
 from orchestrator.plan.soundness import build_sample, load_checked
 from orchestrator.sweep import run_sweep
 from search_spaces import SweepFileError
@@ -110,11 +111,20 @@ def test_code_that_works_is_good(own) -> None:
             "bias=-context.differences()[:-1]",
             "model.name: model decoder with own_slope: RuntimeError when it was tried",
         ),
+        (
+            "picked = ",
+            "raise GeneratorExit; picked = ",
+            r"GeneratorExit when it was tried:  \(.*own_echo.py:\d+, loss\)",
+        ),
+        ("picked = ", "while True: pass; picked = ", r"TimeLimitExceeded when it was tried: it was not done after 1 s"),
         ("context.q.dtype", "context.q.type", r"TypeError when it was tried: .* \(.*own_echo.py:\d+, score\)"),
     ],
-    ids=["loss", "metric", "tokens", "bias", "argument"],
+    ids=["loss", "metric", "tokens", "bias", "base exception", "hangs", "argument"],
 )
-def test_what_fails_is_said_before_a_folder_is_there(own, tmp_path, old, new, said) -> None:
+def test_what_fails_is_said_before_a_folder_is_there(own, tmp_path, monkeypatch, old, new, said) -> None:
+    if "while" in new:
+        monkeypatch.setattr(trial_guard, "LIMIT_SECONDS", 1.0)
+        monkeypatch.setattr(trial_guard, "NOTICE_SECONDS", 0.1)
     spec = load_checked(own((old, new)))
     with pytest.raises(SweepFileError, match=said):
         run_sweep(spec, tmp_path / "sweeps", make_console())

@@ -1,8 +1,10 @@
 """The command line as a person meets it: one message for what is wrong, nothing written, quick help, extremes."""
 
+import html
 import json
 import re
 import resource
+import shlex
 import shutil
 import subprocess
 import sys
@@ -204,6 +206,29 @@ def test_an_error_in_a_pack_is_shown_and_the_pack_can_be_tried_again(lengthwise,
     assert again.returncode == 0 and "1 of 1 configurations succeeded" in again.stdout, again.stdout + again.stderr
     assert SweepState.load(folder).ended == "complete" and "died:" not in again.stdout
     assert "no pack has died" in lengthwise("resume", folder, "--retry-failed").stdout
+
+
+def test_commands_in_messages_can_be_pasted_whatever_the_folder_is_called(lengthwise, tiny, tmp_path):
+    storage = tmp_path / 'it\'s "mine"'
+    folder = storage / "tiny"
+    folder.mkdir(parents=True)
+    (folder / "checkpoints").write_text("in the place of a folder")
+    one = ("--set", "search.configurations=1", "--set", "seeds=1")
+    ran, again = (lengthwise("run", tiny, "--storage", storage, *one) for _ in range(2))
+    assert (ran.returncode, again.returncode) == (1, 2)
+    page = html.unescape((folder / "report.html").read_text(encoding="utf-8").partition("<h2>Commands")[2])
+    for text, verbs in (
+        (ran.stdout, {"report", "status", "resume"}),
+        (again.stderr, {"resume"}),
+        (lengthwise("status", folder).stdout, {"resume"}),
+        (page, {"run", "report", "publish"}),
+        (lengthwise("ui", "--storage", folder).stderr, {"ui"}),
+    ):
+        typed = re.findall(r"lengthwise (\w+ .*?)(?=;|\?|$)", text, re.MULTILINE)
+        commands = [shlex.split(one, comments=True) for one in typed]
+        assert {words[0] for words in commands} == verbs
+        for words in commands:
+            assert {str(storage), str(folder), str(folder / "sweep.yaml")} & set(words), words
 
 
 def test_a_name_in_unicode_one_seed_and_a_configuration_that_diverges(lengthwise, tiny, tmp_path):
@@ -413,6 +438,41 @@ def test_a_closed_output_is_no_fault_and_gets_into_no_file(lengthwise, tmp_path)
     line = f'exec "{sys.executable}" -m orchestrator schema --output "{written}" <&- >&- 2>&-'
     subprocess.run(["sh", "-c", line], env=lengthwise.environment, cwd=Path(__file__).parents[3], check=True)
     assert written.read_text() == lengthwise("schema").stdout
+
+
+def test_characters_that_an_output_lacks_are_replaced(lengthwise, study):
+    """Those of lengthwise in this process, those of a user's own code in workers."""
+    with (study / "my_tasks.py").open("a", encoding="utf-8") as file:
+        file.write("\nprint('length \u2264 8')\n")
+    words = ("run", study / "own.yaml", "--storage", study, "--set", "resources.scheduler=local")
+    ran = lengthwise.process(*words, cwd=study, PYTHONIOENCODING="ascii")
+    assert ran.returncode == 0 and not ran.stderr, ran.stderr
+    assert ran.stdout.count("length ? 8") >= 2 and "complete: 4 of 4" in ran.stdout
+    assert lengthwise.process("--help", PYTHONIOENCODING="ascii").returncode == 0
+
+
+def test_a_limit_of_memory_is_one_sentence(lengthwise, tiny, tmp_path):
+    line = f'ulimit -v 300000; exec "{sys.executable}" -m orchestrator plan "$@"'
+    words, where = ["bash", "-c", line, "plan", tiny], Path(__file__).parents[3]
+    done = subprocess.run(words, env=lengthwise.environment, cwd=where, capture_output=True, text=True)
+    assert done.returncode == 1 and not done.stdout
+    assert re.fullmatch(
+        r"memory ran out .* may use 0.3 GiB \(ulimit -v\): \w+: .*; it needs 2 GiB and more\n", done.stderr
+    )
+
+
+def test_a_sweep_outlives_its_output(lengthwise, tiny, tmp_path):
+    """An output that is full is one sentence and exit code 1; a reader that has gone is no fault."""
+    for sink, name, code in (("> /dev/full", "full", 1), ("| head -1", "piped", 0)):
+        line = f'set -o pipefail; "{sys.executable}" -m orchestrator run "$@" {sink}'
+        words = ["bash", "-c", line, "run", tiny, "--storage", tmp_path, "--name", name]
+        where = Path(__file__).parents[3]
+        ran = subprocess.run(words, env=lengthwise.environment, cwd=where, capture_output=True, text=True)
+        assert ran.returncode == code, ran.stderr
+        said = "standard output cannot be written: No space left on device; the rest of it is dropped\n"
+        assert ran.stderr == (said if code else "")
+        state = SweepState.load(tmp_path / name)
+        assert state.ended == "complete" and (tmp_path / name / "report.html").exists()
 
 
 def test_validate_tries_a_sweep_and_shows_the_lines_of_a_fault(lengthwise, study, own_code_forgotten):

@@ -1,6 +1,5 @@
 """What is drawn and published at the end of a sweep by a process beside the driver, and by the driver where it dies."""
 
-import io
 import json
 import os
 import signal
@@ -15,7 +14,7 @@ import pytest
 
 from orchestrator import closing_worker
 from orchestrator.closing import Closing
-from orchestrator.consoles import WholeConsole, make_console
+from orchestrator.consoles import make_console
 from orchestrator.errors import LengthwiseError
 from orchestrator.figures.drawing import Drawing, drawn_digest
 from orchestrator.figures.side_by_side import SideBySide
@@ -143,21 +142,6 @@ def test_the_end_is_waited_for_as_long_as_figures_come(asked, monkeypatch):
     thread.join()
     assert closed.published is not None and closed.problem is None  # of publishing, which was done
     assert not closed.drawn
-
-
-def test_a_reader_that_has_gone_ends_the_command_as_it_does_anywhere(asked, monkeypatch):
-    class Gone(io.StringIO):
-        def write(self, text):
-            raise BrokenPipeError
-
-    closing, _ = asked
-    mine, theirs = Pipe()
-    monkeypatch.setattr(closing, "_asked", lambda *_, **__: mine)
-    monkeypatch.setattr(WholeConsole, "on_broken_pipe", lambda self: sys.exit(1))
-    theirs.send_bytes(json.dumps({"said": "much"}).encode())
-    closing.begin(make_console(), {})
-    with pytest.raises(SystemExit):
-        closing.end(WholeConsole(file=Gone()))
 
 
 def test_a_pass_that_gives_no_sign_is_not_waited_for(asked, monkeypatch):

@@ -1,6 +1,8 @@
 """Packs in this process: what the scheduler that needs no Ray leaves behind, and what it does not touch."""
 
+import io
 import os
+import pdb
 import signal
 import subprocess
 import sys
@@ -107,6 +109,19 @@ def test_a_pack_that_falls_silent_is_ended_and_given_up_and_the_driver_lives(sta
     assert "in hang" in path.read_text()
     in_packs(lambda pack_id, step: None)
     assert stage("after", *ONE).play().configurations  # the process can train on
+
+
+def test_a_breakpoint_may_take_longer_than_the_watchdog_waits(stage, in_packs, clock):
+    class Keyboard:
+        def readline(self) -> str:
+            clock.let(8)
+            clock.let(8)
+            return "continue\n"
+
+    in_packs(lambda pack_id, step: pdb.Pdb(stdin=Keyboard(), stdout=io.StringIO()).set_trace() if step == 20 else None)
+    one = stage("debugged", *ONE, "resources.watchdog_seconds=7")
+    state = one.play()
+    assert [(pack.status, pack.attempts) for pack in state.packs.values()] == [("complete", [])]
 
 
 def test_a_driver_may_take_longer_than_the_watchdog_waits(stage, clock):

@@ -1,0 +1,114 @@
+"""Signals at chosen moments of a real process: what is recorded, said and returned."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from orchestrator.record.state import SweepState
+
+PROGRAM = """
+import atexit, os, sys
+from importlib import import_module
+from signal import raise_signal
+
+module, name, first, last, *words = sys.argv[1:]
+module, call = import_module(module), getattr(import_module(module), name)
+
+def signalled(*given, **named):
+    raise_signal(int(first))
+    return call(*given, **named)
+
+setattr(module, name, signalled)
+if int(last):
+    atexit.register(raise_signal, int(last))
+sys.argv[1:] = words
+import_module("orchestrator.__main__").command()
+"""
+WHEN_CREATED, WHEN_CHECKED = ("orchestrator.sweep", "keep"), ("orchestrator.sweep", "import_for")
+WHEN_TRAINED = ("orchestrator.ending", "write_curves")
+Run = Callable[..., tuple[subprocess.CompletedProcess[str], Path]]
+
+
+@pytest.fixture
+def signalled(lengthwise, tiny, tmp_path) -> Run:
+    """signalled(moment, first, last, ...) runs a sweep that gets a signal at the moment, and `last` as it exits."""
+
+    def run(moment: tuple[str, str], first: int, last: int = 0, **options) -> tuple[subprocess.CompletedProcess, Path]:
+        words = ["run", tiny, "--storage", tmp_path, "--set", "search.configurations=1", "--set", "seeds=1"]
+        return subprocess.run(
+            [sys.executable, "-c", PROGRAM, *moment, str(first), str(last), *words],
+            env=lengthwise.environment,
+            cwd=Path(__file__).parents[3],
+            capture_output=True,
+            text=True,
+            **options,
+        ), tmp_path / "tiny"
+
+    return run
+
+
+def test_a_signal_right_after_the_ledger_is_begun_is_recorded_and_says_how_to_go_on(signalled, lengthwise):
+    done, folder = signalled(WHEN_CREATED, signal.SIGINT)
+    assert (done.returncode, done.stderr) == (130, "")
+    assert done.stdout == f"interrupted; go on with: lengthwise resume {folder}\n"
+    assert SweepState.load(folder).ended == "interrupted"
+    assert lengthwise("resume", folder).returncode == 0
+
+
+def test_a_signal_before_anything_is_written_says_so_and_a_second_one_ends_without_a_traceback(signalled):
+    done, folder = signalled(WHEN_CHECKED, signal.SIGTERM, signal.SIGINT)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
+    assert not folder.exists()
+
+
+def test_a_signal_during_the_report_leaves_a_complete_sweep(signalled):
+    done, folder = signalled(WHEN_TRAINED, signal.SIGINT)
+    assert (done.returncode, done.stderr) == (130, "")
+    said = f"interrupted; training is complete; draw the report with: lengthwise report {folder}"
+    assert done.stdout.splitlines()[-1] == said
+    assert SweepState.load(folder).ended == "complete"
+
+
+def test_under_nohup_a_closed_terminal_is_ignored(signalled):
+    done, folder = signalled(
+        WHEN_CREATED, signal.SIGHUP, preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    )
+    assert (done.returncode, done.stderr) == (0, "") and SweepState.load(folder).ended == "complete"
+
+
+def test_a_terminal_that_is_closed_interrupts_its_sweep(lengthwise, tiny, tmp_path, wait_for, records):
+    """The kernel sends SIGHUP, and what is written to the terminal afterwards fails."""
+    ours, theirs = os.openpty()
+    command = [
+        sys.executable,
+        "-m",
+        "orchestrator",
+        "run",
+        tiny,
+        "--storage",
+        tmp_path,
+        "--set",
+        "training.steps=90000",
+    ]
+    driver = subprocess.Popen(
+        ["setsid", "--ctty", "--wait", *command],
+        env=lengthwise.environment | {"TERM": "xterm"},
+        cwd=Path(__file__).parents[3],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+    )
+    os.close(theirs)
+    folder = tmp_path / "tiny"
+    try:
+        wait_for(lambda: records(folder, "evaluation"), driver)
+        os.close(ours)
+        assert driver.wait() == 130
+    finally:
+        driver.kill()
+    assert SweepState.load(folder).ended == "interrupted"
