@@ -1,7 +1,6 @@
 """Trying models before a run: ones that round otherwise in another pack pass, ones that mix members do not."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import pytest
