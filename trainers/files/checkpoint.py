@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from trainers.errors import CheckpointError
 from trainers.files.arrays import described, is_count
-from trainers.files.atomic_file import write_whole
+from trainers.files.atomic_file import final_name, write_whole
 
 _SCHEMA = 2
 _READ = (1, 2)
@@ -84,8 +84,11 @@ class Checkpoints:
     def load(self, members: Sequence[tuple[str, int]]) -> tuple[Snapshot | None, list[str]]:
         """The newest good checkpoint, and a notice for every damaged one passed over.
 
-        Raises CheckpointError when a good checkpoint belongs to other members.
+        Deletes those that a killed process has written half. Raises CheckpointError when a good checkpoint belongs to
+        other members.
         """
+        for half in [path for path in self.folder.glob(".step-*") if final_name(path.name) != path.name]:
+            half.unlink(missing_ok=True)
         snapshot, found, notices = self._newest()
         if snapshot is not None:
             if found != _written(members):
