@@ -7,6 +7,7 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import copy
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -40,7 +41,11 @@ def told(found: Callable[[], Iterable[str]]) -> list[str]:
 def in_words(error: BaseException) -> str:
     """An exception when something was tried, with the last line of code outside of libraries and of this package."""
     frames = traceback.extract_tb(error.__traceback__)
-    here = [frame for frame in frames if "/lib/python" not in frame.filename and "/trainers/" not in frame.filename]
+    here = [
+        frame
+        for frame in frames
+        if "/lib/python" not in frame.filename and not Path(frame.filename).is_relative_to(Path(__file__).parent)
+    ]
     where = f" ({here[-1].filename}:{here[-1].lineno}, {here[-1].name})" if here else ""
     text = (str(error).strip().splitlines() or [""])[-1]
     return f"{type(error).__name__} when it was tried: {text}{where}"

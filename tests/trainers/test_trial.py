@@ -1,5 +1,6 @@
 """Trying models before a run: ones that round otherwise in another pack pass, ones that mix members do not."""
 
+import runpy
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,7 +15,7 @@ from trainers.models.model import Recorder
 from trainers.models.vmapped import Vmapped
 from trainers.noise import Noise
 from trainers.tasks.task import Task
-from trainers.trial import member_problems
+from trainers.trial import member_problems, told
 
 MIXES = "what it learns depends on the other members of its pack"
 
@@ -150,6 +151,14 @@ def test_what_only_rounds_otherwise_is_no_fault(problems, model: type[Any]) -> N
 
 def test_bits_of_bfloat16_are_no_fault_either(problems) -> None:
     assert problems(RoundedAttention, training__compute_dtype="bfloat16") == []
+
+
+def test_a_fault_in_an_own_folder_called_trainers_is_said_with_its_place(tmp_path) -> None:
+    own = tmp_path / "trainers" / "own.py"
+    own.parent.mkdir()
+    own.write_text("def fails():\n    raise ValueError('too bad')\n")
+    names = runpy.run_path(str(own))
+    assert told(names["fails"]) == [f"ValueError when it was tried: too bad ({own}:2, fails)"]
 
 
 @pytest.mark.parametrize("model", [Normed, Neighbour, Weighs, Decays, Counts, Starts])
