@@ -20,6 +20,7 @@ from trainers.files.checkpoint import Checkpoints, Snapshot
 from trainers.files.weights import write_weights
 from trainers.going import Going
 from trainers.pack import Pack, State, weights_of
+from trainers.precision import unordered
 from trainers.random import fuse, said
 from trainers.results import Evaluation, MemberResult, Progress, Reporter, Validation, WeightsFile, member_results
 from trainers.step import learner
@@ -59,7 +60,7 @@ def train(
         # A compiled program of one member reduces in another order than one of several: a twin keeps the bits the same.
         pack, names = Pack([*members, *members], torch.device(device)), [*names, *names]
     run = _Run(pack, names, len(members), compiled, reporter, checkpoints, weights)
-    for notice in notices:
+    for notice in (*notices, *filter(None, [unordered()])):
         reporter.notice(notice)
     if stored:
         run.resume(stored)
