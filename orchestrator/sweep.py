@@ -56,12 +56,12 @@ def run_sweep(spec: SweepSpec, storage: Path, console: Console, origin: Mapping[
     folder = storage / spec.name
     refuse_existing(spec, folder)
     refuse_what_cannot_run(spec.resources)
-    reading = begin_reading(spec.folder)  # git, beside what follows
-    sources = import_for(spec)
-    configurations = check(spec)
-    for warning in warnings_for(spec, configurations[0].member(spec.seeds[0])):
-        say(console, f"warning: {warning}")
-    found = gather(reading, sources)
+    with begin_reading(spec.folder) as reading:  # git, beside what follows
+        sources = import_for(spec)
+        configurations = check(spec)
+        for warning in warnings_for(spec, configurations[0].member(spec.seeds[0])):
+            say(console, f"warning: {warning}")
+        found = gather(reading, sources)
     first: dict[str, Any] = {
         "name": spec.name,
         "study": spec.study,

@@ -4,8 +4,8 @@ A batch is evaluated in pieces, some members and some rows at a time; of a row o
 Shapes: M members, A averages, K metrics, L lengths.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ from trainers.noise import Noise
 from trainers.pack import Pack, State, averaged, weights_of
 from trainers.random import Stream
 from trainers.results import Validation
-from trainers.tasks.metrics import Evaluated
+from trainers.tasks.metrics import Curves, Evaluated
 from trainers.tasks.task import Distribution, EvaluationBatch
 
 CELLS_AT_ONCE = 2**19  # logits of several members together on a CPU: 2 MiB in float32, about what a cache holds
@@ -212,10 +212,8 @@ def _derive(
     }
     now = Evaluated(int(state.step), {base: values[:, :, k][..., columns] for base, (k, _) in names.items()})
     unknown = np.full_like(values[:, :, 0], np.nan)  # what an older version has not recorded
-    past = [
-        Evaluated(one.step, {base: one.curves.get(name, unknown)[..., columns] for base, (_, name) in names.items()})
-        for one in history
-    ]
+    recorded = {base: name for base, (_, name) in names.items()}
+    past = [Evaluated(one.step, _Own(one.curves, recorded, columns, unknown)) for one in history]
     found = pack.task.derived([*past, now], lengths)
     for base, curves in found.items():
         if base not in names:
@@ -224,3 +222,23 @@ def _derive(
             )
         values[:, :, names[base][0], columns] = curves
     return tuple(found)
+
+
+@dataclass(frozen=True)
+class _Own(Mapping[str, NDArray[np.float32]]):
+    """Recorded curves at the lengths of a distribution by the task's own names, each cut out when it is asked for."""
+
+    curves: Curves
+    recorded: Mapping[str, str]
+    columns: Sequence[int]
+    unknown: NDArray[np.float32]
+
+    def __getitem__(self, name: str) -> NDArray[np.float32]:
+        found: NDArray[np.float32] = self.curves.get(self.recorded[name], self.unknown)[..., self.columns]
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.recorded)
+
+    def __len__(self) -> int:
+        return len(self.recorded)

@@ -11,7 +11,8 @@ from torch import Tensor
 from trainers.precision import wide
 from trainers.random import Stream
 
-_SITES = 2**20  # more than a model has
+_SITES = 2**20  # more than a model has in its first 128 chunks of queries
+_PARTS = 2**8  # of a step, where rows have more chunks: these come after the parts, and all sites are below 2^32
 
 
 @dataclass(frozen=True, eq=False)  # torch 2.11 asks for the hash of one that it has not filled yet
@@ -42,7 +43,7 @@ class Noise:
 
     def integers(self, site: int, shape: tuple[int, ...], high: int, *, shared: bool = False) -> Tensor:
         """Random integers in [0, high), int64 (M, *shape); its first dimension is rows, unless all rows share them."""
-        bits = self.stream.bits(site + self.part * _SITES, shape) if shared else self._bits(site, shape)
+        bits = self.stream.bits(self._site(site), shape) if shared else self._bits(site, shape)
         return self._of_members((bits * high) >> 32)
 
     def uniform(self, site: int, shape: tuple[int, ...]) -> Tensor:
@@ -54,10 +55,17 @@ class Noise:
         return x if self.rate_M is None else (x * self.keep(site, tuple(x.shape[1:]), wide(x.dtype))).to(x.dtype)
 
     def _bits(self, site: int, shape: tuple[int, ...]) -> Tensor:
-        site = site + self.part * _SITES
+        site = self._site(site)
         if self.total is None:
             return self.stream.bits(site, shape)
         return self.stream.bits(site, (self.total, *shape[1:]), rows=(self.first, self.first + shape[0]))
+
+    def _site(self, site: int) -> int:
+        """The site of the stream: no part of the step has another's."""
+        beyond, site = divmod(site, _SITES)
+        if beyond and (self.part >= _PARTS or beyond * _PARTS * _SITES >= 2**32):
+            raise ValueError("rows are too long for random numbers of their own: use fewer than 262,144 tokens")
+        return site + (self.part + beyond * _PARTS) * _SITES
 
     def _of_members(self, values: Tensor) -> Tensor:
         return values if self.index_M is None else values[self.index_M]

@@ -4,6 +4,7 @@ import json
 import struct
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -98,7 +99,14 @@ class Evaluation:
         return found
 
     def to_bytes(self) -> bytes:
-        """Header length, JSON header, then the arrays, little-endian; the header names those of them that may lack."""
+        """Header length, JSON header, then the arrays, little-endian; the header names those of them that may lack.
+
+        Reports and every later checkpoint have the same bytes, so they are made once: the arrays must not change.
+        """
+        return self._encoded
+
+    @cached_property
+    def _encoded(self) -> bytes:
         more = {name: array for name, array in self._more().items() if array is not None}
         plain = {
             "step": self.step,

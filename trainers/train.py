@@ -16,10 +16,11 @@ from trainers.config.member import MemberConfig
 from trainers.decisions import good_enough, next_stages
 from trainers.errors import PackError
 from trainers.evaluate import evaluate, validate
-from trainers.files.checkpoint import Checkpoints
+from trainers.files.checkpoint import Checkpoints, Snapshot
 from trainers.files.weights import write_weights
 from trainers.going import Going
 from trainers.pack import Pack, State, weights_of
+from trainers.precision import unordered
 from trainers.random import fuse, said
 from trainers.results import Evaluation, MemberResult, Progress, Reporter, Validation, WeightsFile, member_results
 from trainers.step import learner
@@ -51,25 +52,31 @@ def train(
     if [seed for _, seed in names] != [member.seed for member in members]:
         raise PackError(f"the names {names} do not fit the seeds {[member.seed for member in members]} of the members")
     pack = Pack(members, torch.device(device))
-    compiled = _compiled(members[0], checkpoints, pack.device.type)
+    stored, notices = checkpoints.load(names) if checkpoints else (None, [])
+    compiled = _compiled(members[0], stored, pack.device.type)
     if fuses_draws(members[0], pack.device.type):
         fuse()
     if len(members) == 1 and compiled:
         # A compiled program of one member reduces in another order than one of several: a twin keeps the bits the same.
         pack, names = Pack([*members, *members], torch.device(device)), [*names, *names]
-    return _Run(pack, names, len(members), compiled, reporter, checkpoints, weights).to_the_end()
+    run = _Run(pack, names, len(members), compiled, reporter, checkpoints, weights)
+    for notice in (*notices, *filter(None, [unordered()])):
+        reporter.notice(notice)
+    if stored:
+        run.resume(stored)
+        del stored  # it is as large as the state
+    return run.to_the_end()
 
 
-def _compiled(member: MemberConfig, checkpoints: Checkpoints | None, device: str) -> bool:
-    """Whether the step is compiled: as it was when the newest checkpoint was written, or as the members want it."""
-    stored = checkpoints and checkpoints.newest()
-    if not stored:
+def _compiled(member: MemberConfig, stored: Snapshot | None, device: str) -> bool:
+    """Whether the step is compiled: as it was when the checkpoint was written, or as the members want it."""
+    if stored is None:
         return compiles(member, device)
     if stored.compiled is not None:
         return stored.compiled
     if stored.evaluations:
         return Evaluation.from_bytes(stored.evaluations[-1]).compiled
-    return compiles(member, from_seconds=COMPILED_BEFORE_FROM_SECONDS)
+    return compiles(member, device, from_seconds=COMPILED_BEFORE_FROM_SECONDS)
 
 
 class _Run:
@@ -86,11 +93,10 @@ class _Run:
         self.pack, self.names, self.count = pack, names, count
         self.reporter, self.checkpoints, self.weights = reporter, checkpoints, weights
         self.compiled, self.going, self.done = compiled, Going(pack, State.initial(pack), compiled), 0
-        self.evaluations: list[Evaluation] = []
+        self.evaluations, self.past = list[Evaluation](), list[Evaluated]()
         self.started, self.spent, self.last_beat, self.rate = time.monotonic(), 0.0, 0.0, 0.0
 
     def to_the_end(self) -> list[MemberResult]:
-        self.resume()
         steps = self.pack.optimization.steps
         if lost := said():
             self.reporter.notice(lost)
@@ -122,16 +128,11 @@ class _Run:
         last, before = self.evaluations[-1], len(self.going)
         ended = (self.each(last.stopped_at_M) >= 0) | (self.each(last.failed_at_M) >= 0)
         self.going.leave(np.flatnonzero(ended).tolist())
-        return len(self.going) < before
+        if left := len(self.going) < before:
+            self.past.clear()
+        return left
 
-    def resume(self) -> None:
-        if self.checkpoints is None:
-            return
-        snapshot, notices = self.checkpoints.load(self.names)
-        for notice in notices:
-            self.reporter.notice(notice)
-        if snapshot is None:
-            return
+    def resume(self, snapshot: Snapshot) -> None:
         self.going = Going(self.pack, self.going.state.restored(snapshot, self.pack), self.compiled)
         self.done = snapshot.step
         self.evaluations = [Evaluation.from_bytes(data) for data in snapshot.evaluations]
@@ -236,17 +237,16 @@ class _Run:
         The twin of a lone member has its values.
         """
         assert values is not None
-        places = range(len(self.pack)) if rows is None else rows
-        found: NDArray[Any] = values[[min(place, self.count - 1) for place in places]]
-        return found
+        places = [min(place, self.count - 1) for place in (range(len(self.pack)) if rows is None else rows)]
+        return values if places == list(range(len(values))) else values[places]
 
     def history(self) -> list[Evaluated]:
-        """The earlier evaluations of those that go on."""
+        """The earlier evaluations of those that go on, each cut out once, and once more when members leave."""
         rows = self.going.rows
-        return [
-            Evaluated(one.step, {name: self.each(one.values_MAKL[:, :, k], rows) for k, name in enumerate(one.metrics)})
-            for one in self.evaluations
-        ]
+        for one in self.evaluations[len(self.past) :]:
+            values = self.each(one.values_MAKL, rows)
+            self.past.append(Evaluated(one.step, {name: values[:, :, k] for k, name in enumerate(one.metrics)}))
+        return self.past
 
     def keep_weights(self, folder: Path) -> tuple[WeightsFile | None, ...]:
         """Write the weights of every member that has not failed: the last ones, or those with which it stopped."""

@@ -5,6 +5,9 @@ What is said are faults of the class, a sentence each, so that they are known be
 
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from copy import copy
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,9 +20,11 @@ from trainers.errors import ConfigError
 from trainers.evaluate import evaluate
 from trainers.pack import Pack, State
 from trainers.random import Stream
-from trainers.step import step_once
+from trainers.step import gradients, sampled, step_once
 from trainers.tasks.metrics import Evaluated
 from trainers.tasks.task import Task
+
+ROUNDING = 2**8  # units in the last place, of the norm of a gradient: what the order of its sums may change
 
 
 def told(found: Callable[[], Iterable[str]]) -> list[str]:
@@ -38,7 +43,11 @@ def told(found: Callable[[], Iterable[str]]) -> list[str]:
 def in_words(error: BaseException) -> str:
     """An exception when something was tried, with the last line of code outside of libraries and of this package."""
     frames = traceback.extract_tb(error.__traceback__)
-    here = [frame for frame in frames if "/lib/python" not in frame.filename and "/trainers/" not in frame.filename]
+    here = [
+        frame
+        for frame in frames
+        if "/lib/python" not in frame.filename and not Path(frame.filename).is_relative_to(Path(__file__).parent)
+    ]
     where = f" ({here[-1].filename}:{here[-1].lineno}, {here[-1].name})" if here else ""
     text = (str(error).strip().splitlines() or [""])[-1]
     return f"{type(error).__name__} when it was tried: {text}{where}"
@@ -58,12 +67,28 @@ def member_problems(sections: Mapping[str, Any]) -> Iterator[str]:
     step_once(pack, state)
     if int(state.failed_at.max()) >= 0:
         yield "its loss or its gradient is not finite in the first step"
-    evaluate(pack, state)
-    alone = Pack(members[1:], torch.device("cpu"))
-    mine = State.initial(alone)
-    step_once(alone, mine)
-    if not torch.allclose(mine.theta[0], state.theta[1], rtol=1e-4, atol=1e-6):
+    elif _mixes_members(pack, state):
         yield "what it learns depends on the other members of its pack"
+    evaluate(pack, state)
+
+
+def _mixes_members(pack: Pack, state: State) -> bool:
+    """Whether initial weights, loss or gradient of a member alone differ from those in its pack by more than rounding.
+
+    Both are computed in the dtype of the weights, with the weights of `state`. What an optimizer makes of a gradient is
+    not compared: AdamW divides a gradient that is nothing but rounding, as that of a bias of keys, by its own size.
+    """
+    alone = Pack(pack.members[-1:], pack.device)
+    found = list[tuple[Tensor, ...]]()
+    for one in (alone, pack):
+        one = copy(one)
+        one.optimization = replace(one.optimization, compute_dtype="float32")
+        theta, stage_M = state.theta[-len(one) :], state.stage[-len(one) :]
+        batches = sampled(one, state.step + 1, one.optimization.batch_size, stage_M)
+        gradient, loss_M = gradients(one, theta, batches, state.step + 1)
+        found.append((State.initial(one).theta[-1], loss_M[-1], gradient[-1]))
+    rounding = ROUNDING * torch.finfo(pack.dtype).eps
+    return any(bool((mine - both).norm() > rounding * mine.norm()) for mine, both in zip(*found, strict=True))
 
 
 def task_problems(task: Task) -> Iterator[str]:

@@ -14,7 +14,7 @@ from orchestrator.plan.packs import LARGEST_PACK_CPU, Cluster, Pack, cost_of, ma
 from orchestrator.plan.soundness import check
 from orchestrator.preview.upload import measure
 from orchestrator.record.kept_weights import bytes_per_member
-from orchestrator.running import inline
+from orchestrator.running import inline, local
 from orchestrator.running.gpu_memory import gpus_here, share_of
 from orchestrator.running.schedulers import chosen
 from orchestrator.wording import counted, duration
@@ -182,11 +182,7 @@ def _cluster(spec: SweepSpec, workers: int | None) -> Cluster:
             bytes_per_worker=share_of(found, gpus),
             description="the GPUs of this machine",
         )
-    return Cluster(
-        workers=workers or max(1, (psutil.cpu_count() or 1) // spec.resources.cpus),
-        bytes_per_worker=psutil.virtual_memory().total / max(1, workers or (psutil.cpu_count() or 1)),
-        description="this machine",
-    )
+    return local.this_machine(spec.resources.cpus, workers)
 
 
 def _size(count: int) -> str:

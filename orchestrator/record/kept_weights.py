@@ -17,6 +17,7 @@ from orchestrator.record.state import WEIGHTS_FOLDER, SweepState
 from orchestrator.wording import label
 from trainers.config.member import MemberConfig
 from trainers.errors import WeightsError
+from trainers.files.atomic_file import final_name
 from trainers.files.weights import Array, StoredWeights, averages_kept, member_prefix
 from trainers.results import WeightsFile
 
@@ -89,7 +90,7 @@ def discard_unnamed(state: SweepState, pack_id: str) -> None:
     named = {file["name"] for file in _named(pack) if file}
     prefixes = {member_prefix(config_id, seed) for config_id, seed in pack.members}
     for path in folder.iterdir() if folder.is_dir() else ():
-        prefix = path.name.removeprefix(".").rpartition("-")[0] + "-"
+        prefix = final_name(path.name).rpartition("-")[0] + "-"
         if prefix in prefixes and path.name not in named:
             path.unlink(missing_ok=True)
 

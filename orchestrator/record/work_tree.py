@@ -13,6 +13,7 @@ import os
 import re
 import subprocess
 import threading
+import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -20,7 +21,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Any
+from typing import Any, Self
 
 VARIABLE = "LENGTHWISE_CODE"
 SECONDS = 20.0  # that git may take for one answer
@@ -66,10 +67,14 @@ def top_of(folder: Path) -> Path | None:
 
 
 class WorkTrees:
-    """Work trees, each read once. Reading begins at once, in threads: git takes tens of milliseconds."""
+    """Work trees, each read once. Reading begins at once, in threads: git takes tens of milliseconds.
+
+    On leaving it as a context no thread is left, and no git.
+    """
 
     def __init__(self, folders: Iterable[Path]) -> None:
         self._reading: dict[Path, Future[WorkTree]] = {}
+        self._gits: list[subprocess.Popen[bytes]] = []
         self._threads = ThreadPoolExecutor(max_workers=2, thread_name_prefix="lengthwise-git")
         self.add(folders)
 
@@ -78,7 +83,7 @@ class WorkTrees:
         for folder in folders:
             root = top_of(folder) or folder.resolve()
             if root not in self._reading:
-                self._reading[root] = self._threads.submit(read, root)
+                self._reading[root] = self._threads.submit(read, root, self._gits)
 
     def read(self) -> list[WorkTree]:
         """All of them in the order they were asked for, without those that lie in another and have no repository."""
@@ -87,9 +92,23 @@ class WorkTrees:
         roots = [tree.root for tree in found]
         return [tree for tree in found if tree.by or not any(root in tree.root.parents for root in roots)]
 
+    def __enter__(self) -> Self:
+        return self
 
-def read(root: Path) -> WorkTree:
-    """Ask git of the work tree at `root`, or what a job was sent with of the current folder. Raises nothing."""
+    def __exit__(self, *_: object) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        while not all(reading.done() for reading in self._reading.values()):
+            for process in list(self._gits):
+                process.kill()  # without effect on one that has ended
+            time.sleep(0.01)
+        self._threads.shutdown()
+
+
+def read(root: Path, gits: list[subprocess.Popen[bytes]] | None = None) -> WorkTree:
+    """Ask git of the work tree at `root`, or what a job was sent with of the current folder. Raises nothing.
+
+    The processes that are started are added to `gits`.
+    """
     if not (root / ".git").exists():
         sent = os.environ.get(VARIABLE)
         return _from_job(root, sent) if sent and root == Path.cwd().resolve() else WorkTree(root=root)
@@ -97,7 +116,7 @@ def read(root: Path) -> WorkTree:
     diff = ("diff", "HEAD", "--binary", "--no-color", "--no-ext-diff", "--no-textconv", "--", ":/", *excluded)
     with ThreadPoolExecutor(max_workers=4) as threads:
         asked = [
-            threads.submit(_git, root, *words)
+            threads.submit(_git, root, *words, gits=gits)
             for words in (("rev-parse", "--verify", "HEAD"), ("status", "--porcelain", "-z"), ("ls-files", "-z"), diff)
         ]
         commit, status, tracked, changes = (future.result() for future in asked)
@@ -172,7 +191,7 @@ class _Answer:
     problem: str | None = None
 
 
-def _git(folder: Path, *arguments: str) -> _Answer:
+def _git(folder: Path, *arguments: str, gits: list[subprocess.Popen[bytes]] | None = None) -> _Answer:
     """Run git in `folder`, whatever repository this process was started for."""
     environment: dict[str, Any] = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     environment |= {"GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
@@ -188,6 +207,8 @@ def _git(folder: Path, *arguments: str) -> _Answer:
             )
         except OSError as error:
             return _Answer(problem=f"git cannot be run: {error.strerror}")
+        if gits is not None:
+            gits.append(process)
         late = threading.Timer(SECONDS, process.kill)
         late.start()
         opened.callback(late.cancel)

@@ -44,6 +44,8 @@ def environment(code: Iterable[Mapping[str, Any]], *, gpus: float) -> dict[str, 
     """
     import torch
 
+    from trainers.precision import unordered
+
     found: dict[str, str | int | bool | None] = {"python": platform.python_version(), **_versions()}
     cuda = bool(gpus) and torch.cuda.is_available()
     found["cuda"] = torch.version.cuda if cuda else None
@@ -60,6 +62,8 @@ def environment(code: Iterable[Mapping[str, Any]], *, gpus: float) -> dict[str, 
         ENGINE: digest(engine_files()),
         **{f"{MODULE}{fields['module']}": fields["sha256"][:16] for fields in code},
     }
+    if unordered():
+        found["MKL_CBWR"] = f"{found['MKL_CBWR']}, too late"
     return {name: value for name, value in found.items() if value is not None}
 
 

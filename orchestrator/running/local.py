@@ -30,9 +30,9 @@ def refuse_what_is_not_here(cpus: int, gpus: float) -> None:
         raise UserError(f"resources: a pack needs {cpus} CPUs; this machine has {have}")
 
 
-def this_machine(cpus: int) -> Cluster:
-    """A worker for every `cpus` cores, and an equal share of the memory for each."""
-    workers = max(1, (psutil.cpu_count() or 1) // cpus)
+def this_machine(cpus: int, workers: int | None = None) -> Cluster:
+    """So many workers, or one for every `cpus` cores, and an equal share of the memory for each."""
+    workers = workers or max(1, (psutil.cpu_count() or 1) // cpus)
     memory = psutil.virtual_memory().total
     return Cluster(
         workers=workers,

@@ -197,11 +197,10 @@ def test_a_curriculum_killed_and_resumed_goes_on_as_if_never_stopped(member, fiv
         time.sleep(0.005)
     other.send_signal(signal.SIGKILL)
     other.wait()
-    snapshot = Checkpoints(folder=tmp_path).newest()
+    members = [staged(member, seed) for seed in SEEDS]
+    snapshot, _ = Checkpoints(folder=tmp_path).load([(one.config_id, one.seed) for one in members])
     assert 14 <= snapshot.step < 60 and snapshot.arrays["stage"].any()
-    evaluations, results = kept(
-        [staged(member, seed) for seed in SEEDS], checkpoints=Checkpoints(folder=tmp_path, every_steps=1000)
-    )
+    evaluations, results = kept(members, checkpoints=Checkpoints(folder=tmp_path, every_steps=1000))
     same(evaluations, five[0])
     assert results == five[1]
 

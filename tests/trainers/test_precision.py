@@ -1,5 +1,10 @@
 """Passes in bfloat16: the same in every pack, near float32, and wide where a narrow number would decide otherwise."""
 
+import json
+import os
+import subprocess
+import sys
+
 import pytest
 import torch
 
@@ -198,3 +203,33 @@ def test_float32_that_is_said_is_no_other_configuration(sections) -> None:
     assert (one.config_id, one.structural_key) == (other.config_id, other.structural_key)
     narrow = sections(task=TASK, model=MODEL), sections(**NARROW, model=MODEL)
     assert len({MemberConfig.from_dict(each).structural_key for each in narrow}) == 2
+
+
+TRAINED = """
+import sys
+import torch
+if sys.argv[1] == "late":
+    torch.ones(8, 8) @ torch.ones(8, 8)
+import json
+from trainers import MemberConfig, train
+class Told:
+    report = progress = lambda self, given: None
+    notice = lambda self, text: print(text)
+train([MemberConfig.from_dict(json.loads(sys.argv[2]))], Told())
+from orchestrator.running.environment import environment
+print(environment([], gpus=0)["MKL_CBWR"])
+"""
+
+
+@pytest.mark.skipif("USE_MKL=ON" not in torch.__config__.show(), reason="this torch computes without MKL")
+@pytest.mark.parametrize("when", ["late", "early"])
+def test_a_product_before_the_import_is_told(sections, when: str) -> None:
+    """MKL reads MKL_CBWR at its first product, and not when it is loaded."""
+    given = json.dumps(sections(training__steps=1))
+    environment = {name: value for name, value in os.environ.items() if name != "MKL_CBWR"}
+    done = subprocess.run(
+        [sys.executable, "-c", TRAINED, when, given], capture_output=True, text=True, env=environment, check=True
+    )
+    *told, recorded = done.stdout.splitlines()
+    assert recorded == ("AVX2,STRICT, too late" if when == "late" else "AVX2,STRICT")
+    assert [line.partition(":")[0] for line in told] == ["MKL_CBWR=AVX2,STRICT was set too late"] * (when == "late")

@@ -7,6 +7,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from trainers.noise import Noise
+from trainers.positions.context import CHUNK_SITES, HIDDEN_SITE
 from trainers.random import STREAMS, Stream, philox4x32
 
 # Known-answer vectors of the Random123 distribution (kat_vectors, philox 4x32 10).
@@ -136,3 +138,19 @@ def test_compiled_numbers_are_the_eager_ones() -> None:
         compiled(seeds, torch.tensor(77), blocks), words_of(seeds, torch.tensor(77), blocks), strict=True
     ):
         assert torch.equal(one, other)
+
+
+def test_rows_of_many_chunks_and_parts_of_a_step_have_random_numbers_of_their_own() -> None:
+    """Beyond 16,384 tokens a row has more than 128 chunks of queries."""
+    stream, drawn = Stream(torch.tensor([3]), "dropout", torch.tensor(1)), set()
+    chunks, sites = (0, 1, 127, 128, 129, 255, 256, 1000, 2047), (0, 3, HIDDEN_SITE, CHUNK_SITES - 1)
+    for part in (0, 1, 2, 8, 255):
+        noise = Noise(stream, None, torch.tensor([0.5]), part=part)
+        for site in (site + CHUNK_SITES * chunk for chunk in chunks for site in sites):
+            words = noise.integers(site, (4, 1), 2**31)
+            if site < 2**20:  # as ever
+                assert torch.equal(words, stream.bits(site + part * 2**20, (4, 1)) >> 1)
+            drawn.add(tuple(words.flatten().tolist()))
+    assert len(drawn) == 5 * len(chunks) * len(sites)
+    with pytest.raises(ValueError, match=r"fewer than 262,144 tokens"):
+        noise.integers(CHUNK_SITES * 2048, (4, 1), 2)

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trainers import train
-from trainers.random import Stream, library, native, reference
+from trainers.random import Stream, draws, library, native, reference
 
 REPOSITORY = Path(__file__).parents[2]
 seed = st.integers(-(2**63), 2**63 - 1)
@@ -163,6 +163,26 @@ def test_a_library_that_is_damaged_or_draws_other_numbers_is_not_used(tmp_path, 
     subprocess.run(["cc", "-shared", "-fPIC", "-o", str(kept), str(wrong)], check=True)
     found = drawn(tmp_path)
     assert not found["c"] and "computes other numbers" in found["said"]
+    wrong.write_text(source.replace("lengthwise_order", "lengthwise_odor"))
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", str(kept), str(wrong)], check=True)
+    lacking = drawn(tmp_path)
+    assert not lacking["c"] and "has no function lengthwise_order" in lacking["said"]
+    assert lacking["found"] == found["found"]
+
+
+@pytest.mark.parametrize("in_c", [True, False])
+def test_more_entries_than_there_are_is_all_of_them(monkeypatch, in_c: bool) -> None:
+    """No entry is n, and a compiler is told the shape that is drawn."""
+    if not in_c:
+        monkeypatch.setattr(library, "available", lambda: False)
+    stream = Stream(torch.tensor([1, 2]), "data", torch.tensor(4))
+    for n, take in ((3, 5), (3, 3), (20, 30)):
+        found = stream.permutations(0, 6, n, take)
+        assert found.sort(dim=-1).values.eq(torch.arange(n)).all() and found.shape == (2, 6, n)
+    words = torch.empty(2, 6, 3, dtype=torch.int64, device="meta")
+    assert draws.order(words, 5).shape == (2, 6, 3)
+    full = torch.full((1, 12, 1), 2**32 - 1)
+    assert draws.sequential(full, 12)[0, 0].tolist() == list(reversed(range(12)))
 
 
 def test_what_is_installed_has_the_source() -> None:

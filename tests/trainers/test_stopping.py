@@ -217,10 +217,10 @@ def test_an_older_checkpoint_without_these_fields_is_taken(member, eight, tmp_pa
     members = [quick(member, seed, None) for seed in (0, 1)]
     stored = Checkpoints(folder=tmp_path, every_steps=30)
     kept(members, checkpoints=stored)
-    snapshot = stored.newest()
+    names = [(one.config_id, one.seed) for one in members]
+    snapshot, _ = stored.load(names)
     older = {name: array for name, array in snapshot.arrays.items() if name not in ("stopped_at", "stage")}
     assert len(older) == len(snapshot.arrays) - 2
-    names = [(one.config_id, one.seed) for one in members]
     Checkpoints(folder=tmp_path / "older").save(replace(snapshot, arrays=older), names)
     again, _ = kept(members, checkpoints=Checkpoints(folder=tmp_path / "older"))
     whole, _ = kept(members)
@@ -231,12 +231,12 @@ def test_a_metric_that_is_newer_than_a_checkpoint_is_measured_of_those_that_go_o
     """Here accuracy; of members that had stopped before there is none."""
     members = [quick(member, seed) for seed in SEEDS]
     killed(members, tmp_path, 31)
-    snapshot = Checkpoints(folder=tmp_path).newest()
+    names = [(one.config_id, one.seed) for one in members]
+    snapshot, _ = Checkpoints(folder=tmp_path).load(names)
     before = [Evaluation.from_bytes(data) for data in snapshot.evaluations]
     left = before[-1].stopped_at_M > 0
     assert left.any() and not left.all() and before[0].metrics == ("accuracy", "steps_to_accuracy")
     older = [replace(one, metrics=one.metrics[1:], values_MAKL=one.values_MAKL[:, :, 1:]) for one in before]
-    names = [(one.config_id, one.seed) for one in members]
     stored = [one.to_bytes() for one in older]
     Checkpoints(folder=tmp_path / "older").save(replace(snapshot, evaluations=stored), names)
     evaluations, _ = kept(members, checkpoints=Checkpoints(folder=tmp_path / "older"))

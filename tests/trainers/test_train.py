@@ -1,6 +1,7 @@
 """The loop as its users see it: evaluations, heartbeats, results, packed bytes, standing alone."""
 
 import json
+import struct
 import subprocess
 import sys
 from dataclasses import replace
@@ -10,14 +11,15 @@ import numpy as np
 import pytest
 import torch
 
-from trainers import Checkpoints, Evaluation, train
+from trainers import Checkpoints, Evaluation, results, train
 from trainers import evaluate as evaluation
 from trainers.config.member import MemberConfig
 from trainers.cost import calibrate, estimate, kept_for_backward
 from trainers.errors import CheckpointError, PackError
+from trainers.files import checkpoint
 from trainers.pack import Pack, State
 from trainers.step import learner
-from trainers.train import _compiled
+from trainers.train import _compiled, _Run
 
 
 def test_evaluations_come_when_asked_for(member, recorder) -> None:
@@ -190,16 +192,47 @@ def test_a_resumed_pack_keeps_the_form_of_its_checkpoint(member, recorder, tmp_p
     assert {one.compiled for one in train(members, recorder, checkpoints=Checkpoints(folder=tmp_path))} == {compiled}
 
     asked = []
-    snapshot = replace(Checkpoints(folder=tmp_path).newest(), compiled=None)
-    monkeypatch.setattr(Checkpoints, "newest", lambda self: snapshot)
-    assert _compiled(members[0], folder, "cpu") is compiled
-    snapshot = replace(snapshot, evaluations=[])
-    monkeypatch.setattr(train_module, "compiles", lambda member, **more: asked.append(more))
-    _compiled(members[0], folder, "cpu")
-    assert asked == [{"from_seconds": 2.0}]
+    stored, _ = folder.load([(one.config_id, one.seed) for one in members])
+    snapshot = replace(stored, compiled=None)
+    assert _compiled(members[0], snapshot, "cpu") is compiled
+    monkeypatch.setattr(train_module, "compiles", lambda member, device, **more: asked.append((device, more)))
+    for device in ("cpu", "cuda"):
+        _compiled(members[0], replace(snapshot, evaluations=[]), device)
+    assert asked == [("cpu", {"from_seconds": 2.0}), ("cuda", {"from_seconds": 2.0})]
 
 
 @pytest.mark.parametrize("ids", [[("a", 3)], [("a", 3), ("b", 3)], [("a", 3), ("b", 4), ("c", 5)]])
 def test_names_that_do_not_fit_the_members_are_refused(member, recorder, ids) -> None:
     with pytest.raises(PackError, match=r"do not fit the seeds \[3, 4\]"):
         train([member(3), member(4)], recorder, ids=ids)
+
+
+def test_each_evaluation_is_encoded_and_cut_out_once(member, recorder, tmp_path, monkeypatch) -> None:
+    """However many checkpoints and evaluations follow it: long runs have thousands of them."""
+    encoded, cut = [], []
+    pack, each = struct.pack, _Run.each
+    monkeypatch.setattr(results.struct, "pack", lambda *given: encoded.append(given) or pack(*given))
+    monkeypatch.setattr(_Run, "each", lambda *given: cut.append(given) or each(*given))
+
+    class Sends(type(recorder)):
+        def report(self, evaluation) -> None:
+            super().report(evaluation)
+            assert Evaluation.from_bytes(evaluation.to_bytes()).step == evaluation.step
+
+    changes = {"evaluation__every": 1, "training__steps": 20}
+    train([member(seed, **changes) for seed in (0, 1)], sends := Sends(), checkpoints=every_step(tmp_path))
+    assert len(sends.evaluations) == 20
+    assert len(encoded) == 20 and len(cut) <= 20
+
+
+def test_the_newest_checkpoint_is_read_once(member, recorder, tmp_path, monkeypatch) -> None:
+    members = [member(training__steps=20, evaluation__every=10)]
+    train(members, recorder, checkpoints=every_step(tmp_path))
+    read, decoded = checkpoint._decode, []
+    monkeypatch.setattr(checkpoint, "_decode", lambda path: decoded.append(path.name) or read(path))
+    train(members, recorder, checkpoints=every_step(tmp_path))
+    assert decoded == ["step-000000000019.ckpt"]
+
+
+def every_step(folder: Path) -> Checkpoints:
+    return Checkpoints(folder=folder, every_steps=1)

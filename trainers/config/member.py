@@ -272,6 +272,11 @@ def _averages(data: Any) -> dict[str, Any]:
             built[label] = registry.build("average", values, default_name=label, name_key="kind")
         except ConfigError as error:
             problems += [problem.under(label) for problem in error.problems]
+    if "raw" in built and (kind := built["raw"].name) != "raw":
+        message = "the label raw is reserved for the training weights, and this is another average"
+        problems.append(
+            Problem(key="raw.kind", given=kind, message=message, allowed=f"raw; or another label for {kind}")
+        )
     if problems:
         raise ConfigError(problems)
     return built

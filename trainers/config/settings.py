@@ -285,5 +285,6 @@ def _type_name(hint: Any) -> str:
     if origin in (types.UnionType, typing.Union):
         return " or ".join(_type_name(option) for option in arguments)
     if origin is tuple:
-        return "a list of integers" if arguments[0] is int else f"a list of {_type_name(arguments[0]).split()[-1]}s"
+        named = _type_name(arguments[0])
+        return "a list of " + (f"{named.split()[-1]}s" if " or " not in named else f"{named} values")
     return names.get(hint, str(hint))

@@ -2,9 +2,12 @@
 
 import contextlib
 import os
+import re
 import threading
 from collections.abc import Iterable
 from pathlib import Path
+
+_TEMPORARY = re.compile(r"\.(.+)\.\d+-\d+\.tmp")
 
 
 def write_whole(path: Path, pieces: Iterable[bytes]) -> None:
@@ -34,3 +37,9 @@ def write_whole(path: Path, pieces: Iterable[bytes]) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def final_name(name: str) -> str:
+    """The name that a temporary file of `write_whole` was to get; any other name as it is."""
+    temporary = _TEMPORARY.fullmatch(name)
+    return temporary[1] if temporary else name

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from trainers.errors import CheckpointError
 from trainers.files.arrays import described, is_count
-from trainers.files.atomic_file import write_whole
+from trainers.files.atomic_file import final_name, write_whole
 
 _SCHEMA = 2
 _READ = (1, 2)
@@ -84,23 +84,11 @@ class Checkpoints:
     def load(self, members: Sequence[tuple[str, int]]) -> tuple[Snapshot | None, list[str]]:
         """The newest good checkpoint, and a notice for every damaged one passed over.
 
-        Raises CheckpointError when a good checkpoint belongs to other members.
+        Deletes those that a killed process has written half. Raises CheckpointError when a good checkpoint belongs to
+        other members; those of a lone member may be its own twice.
         """
-        snapshot, found, notices = self._newest()
-        if snapshot is not None:
-            if found != _written(members):
-                raise CheckpointError(f"checkpoint {snapshot.path} belongs to other members than this pack")
-            self._last_step = snapshot.step
-        elif notices:
-            notices.append(f"no good checkpoint is left in {self.folder}: the pack starts again from step 0")
-        return snapshot, notices
-
-    def newest(self) -> Snapshot | None:
-        """The newest good checkpoint, whoever its members are."""
-        return self._newest()[0]
-
-    def _newest(self) -> tuple[Snapshot | None, list[str], list[str]]:
-        """The newest good checkpoint, its members as its header has them, and a notice for every damaged one."""
+        for half in [path for path in self.folder.glob(".step-*") if final_name(path.name) != path.name]:
+            half.unlink(missing_ok=True)
         notices = []
         for path in reversed(self._paths()):
             try:
@@ -108,8 +96,14 @@ class Checkpoints:
             except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError, OSError) as error:
                 notices.append(f"checkpoint {path} is damaged ({error}); falling back to the previous one")
                 continue
-            return snapshot, found, notices
-        return None, [], notices
+            names = _written(members)
+            if found != names and (len(names) != 1 or found != names * 2):
+                raise CheckpointError(f"checkpoint {path} belongs to other members than this pack")
+            self._last_step = snapshot.step
+            return snapshot, notices
+        if notices:
+            notices.append(f"no good checkpoint is left in {self.folder}: the pack starts again from step 0")
+        return None, notices
 
     def _paths(self) -> list[Path]:
         return sorted(self.folder.glob("step-*.ckpt"))

@@ -34,6 +34,7 @@ from trainers.models.model import Model, Recorded
 from trainers.noise import Noise
 from trainers.parameters import Parameter
 from trainers.positions.context import Recorder
+from trainers.tasks.supervised import counted
 from trainers.tasks.task import Task
 
 
@@ -81,9 +82,11 @@ class AttentionOnly(Model):
     def metrics(self) -> Mapping[str, str]:
         """What it measures of itself, without dropout.
 
-        attention_uniformity: s times the largest of the s attention weights of the last token, mean over inputs; 1 for
-        uniform attention. From the displacement table D, the same at every length: balance, the standard deviation of
-        the off-diagonal entries, mean over rows; table_displacement, mean off-diagonal minus diagonal, mean over rows.
+        attention_uniformity: how many tokens a query sees times the largest of its attention weights, 1 for uniform
+        attention; mean over the queries that are scored: of length s that at position s, in rows of s tokens and in
+        batches of several lengths; elsewhere all whose target counts. From the displacement table D, the same at every
+        length: balance, the standard deviation of the off-diagonal entries, mean over rows; table_displacement, mean
+        off-diagonal minus diagonal, mean over rows.
         """
         return dict.fromkeys(("attention_uniformity", "balance", "table_displacement"), "none")
 
@@ -138,17 +141,28 @@ class AttentionOnly(Model):
     def measured(
         self, weights: Mapping[str, Tensor], batch: Batch, lengths: tuple[int, ...], recorded: Recorded
     ) -> dict[str, Tensor]:
-        """The largest attention weight of each length's last token, (M, B, L)."""
+        """The largest attention weights of the scored queries of each length, each times the keys it sees over s.
+
+        Their sum and how many they are, (M, B, L) both.
+        """
         passes = zip(recorded.get("tokens", ()), recorded.get("largest", ()), strict=True)
         found = [largest for tokens, largest in passes if tokens is batch.tokens]  # not of a pass over other rows
         largest_MBT = found[0] if found else self._attention(self._scores(weights, batch.tokens), None).amax(dim=-1)
-        return {"largest": largest_MBT.index_select(2, constant(tuple(s - 1 for s in lengths), largest_MBT.device))}
+        scored_MBT = counted(batch)
+        if len(lengths) > 1 or lengths[0] == batch.tokens.shape[-1]:  # length s is asked at position s, which sees s
+            at = constant(tuple(s - 1 for s in lengths), largest_MBT.device)
+            largest_MBL, scored_MBL = largest_MBT.index_select(2, at), scored_MBT.index_select(2, at)
+            return {"largest": largest_MBL * scored_MBL, "queries": scored_MBL.expand(largest_MBL.shape)}
+        seen = torch.arange(1, largest_MBT.shape[-1] + 1, device=largest_MBT.device) / lengths[0]
+        sums = (largest_MBT * seen * scored_MBT).sum(dim=-1, keepdim=True)
+        return {"largest": sums, "queries": scored_MBT.sum(dim=-1, keepdim=True).expand(sums.shape)}
 
     def reduce(
         self, rows: Mapping[str, Tensor], weights: Mapping[str, Tensor], lengths: tuple[int, ...]
     ) -> dict[str, Tensor]:
         """Its metrics, (M, L); those of the table are NaN where there are not as many outputs as inputs."""
-        uniformity = rows["largest"].mean(dim=1) * constant(lengths, rows["largest"].device)
+        mean = rows["largest"].sum(dim=1) / rows["queries"].sum(dim=1)
+        uniformity = mean * constant(lengths, mean.device)
         table = self._displacement(weights)
         size = table.shape[-1]
         if table.shape[1] != size:  # no diagonal

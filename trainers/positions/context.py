@@ -18,7 +18,7 @@ Watcher = Callable[["Context", Tensor], None]
 
 # Random sites of a pass. A model has 0 for its embedding, 1 + 3 layer + place for its blocks, and from HIDDEN_SITE on
 # one for each MLP; those between are for encodings, and from _OF_LAYERS on each layer has _EACH of its own. A chunk of
-# queries, of which there are 128 at most, has all of them anew.
+# queries has all of them anew; `Noise` keeps those of many chunks apart from other batches of the step.
 EMBED_SITE, PLACE_SITE, GENERATION_SITE = 1000, 1001, 1002
 _OF_LAYERS, _EACH = 1024, 16
 HIDDEN_SITE = 7168

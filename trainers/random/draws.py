@@ -26,7 +26,8 @@ def words(seeds_S: Tensor, step: Tensor, stream: int, site: int, count: int, par
 
 
 def sequential(words_STB: Tensor, n: int) -> Tensor:
-    """Permutations of 0..n-1 begun, one entry after another: words (S, take, batch), int64 (S, batch, take)."""
+    """Permutations of 0..n-1 begun, one entry after another: words (S, take, batch), int64 (S, batch, min(take, n))."""
+    words_STB = words_STB[:, :n]  # an entry after the n-th would be n
     if _in_c(words_STB) and words_STB.shape[1] <= native.MOST:
         found: Tensor = torch.ops.lengthwise.sequential.default(words_STB, n)
         return found
@@ -34,7 +35,8 @@ def sequential(words_STB: Tensor, n: int) -> Tensor:
 
 
 def order(words_SBN: Tensor, take: int) -> Tensor:
-    """The places of the `take` smallest words of each row, ascending, the earlier of equal ones first."""
+    """The places of the `take` smallest words of each row, or of all, ascending, the earlier of equal ones first."""
+    take = min(take, words_SBN.shape[-1])
     if _in_c(words_SBN):
         found: Tensor = torch.ops.lengthwise.order.default(words_SBN, take)
         return found

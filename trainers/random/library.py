@@ -153,11 +153,12 @@ def _checked(path: Path) -> ctypes.CDLL:
     """The library loaded, with the known words found."""
     library = ctypes.CDLL(str(path))
     pointer, integer = ctypes.c_void_p, ctypes.c_int64
-    library.lengthwise_words.argtypes = [pointer] * 3 + [integer] * 7
-    library.lengthwise_sequential.argtypes = [pointer] * 2 + [integer] * 4
-    library.lengthwise_order.argtypes = [pointer] * 3 + [integer] * 3
-    for name in ("words", "sequential", "order"):
-        getattr(library, f"lengthwise_{name}").restype = None
+    given = {"words": (3, 7), "sequential": (2, 4), "order": (3, 3)}  # pointers, then integers
+    for name, (pointers, integers) in given.items():
+        function = getattr(library, f"lengthwise_{name}", None)
+        if function is None:
+            raise _UnusableError(f"{path} has no function lengthwise_{name}")
+        function.argtypes, function.restype = [pointer] * pointers + [integer] * integers, None
     if not _right(library):
         raise _UnusableError(f"{path} computes other numbers than it should")
     return library

@@ -29,10 +29,9 @@ def sequential(words_STB: Tensor, n: int) -> Tensor:
 
 
 def order(words_SBN: Tensor, take: int) -> Tensor:
-    """The places of the `take` smallest words of each row, ascending, the earlier of equal ones first."""
+    """The places of the `take` <= N smallest words of each row, ascending, the earlier of equal ones first."""
     words_SBN = words_SBN.contiguous()
     n = words_SBN.shape[-1]
-    take = min(take, n)
     out = torch.empty((*words_SBN.shape[:-1], take), dtype=torch.int64)
     scratch = torch.empty(8 * n, dtype=torch.int64)
     rows = words_SBN.numel() // n if n else 0

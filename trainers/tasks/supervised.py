@@ -6,7 +6,18 @@ Shapes: M members, B rows, T positions, V output tokens.
 import torch
 from torch import Tensor
 
+from trainers.batch import Batch
+
 IGNORED = -100  # target of a position that is neither trained nor scored
+
+
+def counted(batch: Batch) -> Tensor:
+    """Whether the target at each position counts, bool (M, B, T): distributions do, unless they weigh nothing."""
+    targets = batch.targets
+    scored = (
+        targets != IGNORED if targets.dim() == batch.tokens.dim() else torch.ones_like(batch.tokens, dtype=torch.bool)
+    )
+    return scored if batch.weight is None else scored & (batch.weight > 0)
 
 
 def loss(logits_MBTV: Tensor, targets_MBT: Tensor) -> tuple[Tensor, Tensor]:

@@ -2,10 +2,12 @@
 
 from pathlib import Path
 
+import psutil
 import pytest
 
 from orchestrator.preview import forecast as module
 from orchestrator.preview.forecast import forecast
+from orchestrator.running import schedulers
 from search_spaces import load_sweep
 
 QUICKSTART = Path(__file__).parents[3] / "search_spaces" / "quickstart.yaml"
@@ -40,3 +42,13 @@ def test_on_a_gpu_it_says_what_is_not_compiled_and_not_measured(tmp_path: Path) 
     rows = dict(forecast(load_sweep(QUICKSTART, overrides=("resources.gpus=1",)), 1, tmp_path).rows())
     assert rows["compiled"] == "no: on a GPU a step is recorded and replayed as one launch"
     assert rows["time"].endswith(", measured on a CPU core of this machine: a GPU is not looked at")
+
+
+@pytest.mark.parametrize("cpus", [1, 2])
+def test_packs_of_the_plan_have_the_memory_that_they_have_where_they_run(monkeypatch, cpus: int) -> None:
+    monkeypatch.setattr(module.psutil, "cpu_count", lambda: 8)
+    spec = load_sweep(QUICKSTART, [f"resources.cpus={cpus}", "resources.scheduler=local"])
+    with schedulers.opened("local", spec.resources, object()) as running:
+        assert module._cluster(spec, None) == running.cluster
+    half = module._cluster(spec, 2)
+    assert (half.workers, half.bytes_per_worker) == (2, psutil.virtual_memory().total / 2)

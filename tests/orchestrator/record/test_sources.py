@@ -1,16 +1,25 @@
 """What is recorded and kept of the code a sweep is run with, and when it counts as changed."""
 
 import importlib
+import os
 import sys
 import tarfile
+import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
+from orchestrator import sweep
+from orchestrator.errors import UserError
 from orchestrator.record import code_archive, sources
 from orchestrator.record.sources import Gathered, begin_reading, changed_since, gather, version_change
+from search_spaces import load_sweep
+
+QUICKSTART = Path(__file__).parents[3] / "search_spaces" / "quickstart.yaml"
 
 
 @pytest.fixture(autouse=True)
@@ -182,3 +191,26 @@ def test_lengthwise_itself_is_a_working_folder_here() -> None:
     recorded = gather(begin_reading(), ()).recorded
     assert "trainers/train.py" in recorded["lengthwise"]["files"]
     assert not [name for tree in recorded["trees"] for name in tree["files"] if "test" in name]
+
+
+def test_a_sweep_that_is_refused_leaves_no_git_behind(tmp_path, monkeypatch) -> None:
+    """However long git takes: here the first of it would never end."""
+    git = tmp_path / "bin" / "git"
+    git.parent.mkdir()
+    git.write_text(f"#!/bin/sh\necho $$ >> {tmp_path}/started\nexec sleep 100\n")
+    git.chmod(0o755)
+    (tmp_path / ".git").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", str(git.parent), prepend=os.pathsep)
+
+    def refused(spec):
+        while not (tmp_path / "started").exists():
+            time.sleep(0.01)
+        raise UserError("no")
+
+    monkeypatch.setattr(sweep, "check", refused)
+    with pytest.raises(UserError, match=r"^no$"):
+        sweep.run_sweep(load_sweep(QUICKSTART), tmp_path / "runs", Console(quiet=True))
+    assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("lengthwise-git")]
+    for number in (tmp_path / "started").read_text().split():
+        assert not Path(f"/proc/{number}").exists()

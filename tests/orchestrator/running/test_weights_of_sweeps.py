@@ -1,6 +1,8 @@
 """Weights that a sweep keeps: in the ledger, loaded again, after deaths, and when a file is not what was written."""
 
 import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from orchestrator.record.curves import read_curves
 from orchestrator.record.kept_weights import kept_weights, load
 from orchestrator.record.records import LEDGER_FILE, read_records
 from search_spaces import load_sweep
+from tests.trainers.files.test_atomic_file import KILLED
 from trainers.config.member import MemberConfig
 
 KEEP = "resources.keep_weights=true"
@@ -78,11 +81,14 @@ def test_weights_of_a_member_that_diverged_are_not_kept(stage):
         load(one.folder, 1, 0)
 
 
-def test_a_death_after_any_record_ends_with_all_weights(kept, stage):
+def test_a_death_after_any_record_ends_with_all_weights(kept, stage, tmp_path):
     """Also between the weights of a pack and the record that names them; what dead attempts left is gone."""
     whole, _ = kept
     lines = (whole.folder / LEDGER_FILE).read_bytes().splitlines(keepends=True)
-    wanted = files(whole)
+    wanted, killed = files(whole), tmp_path / "killed"
+    killed.mkdir()
+    assert subprocess.run([sys.executable, "-c", KILLED, str(killed / "NAME")]).returncode == -9
+    (half,) = killed.iterdir()
     for count in range(5, len(lines)):
         one = stage(f"cut-{count}", KEEP)
         shutil.rmtree(one.folder)
@@ -96,7 +102,8 @@ def test_a_death_after_any_record_ends_with_all_weights(kept, stage):
             config_id, seed = next(r for r in read_records(one.folder) if r.fields.get("pack_id") == pack_id).fields[
                 "members"
             ][0]
-            (one.folder / "weights" / f".{config_id}-{seed}-0123.weights.77.tmp").write_bytes(b"half")
+            name = half.name.replace("NAME", f"{config_id}-{seed}-0123.weights")
+            (one.folder / "weights" / name).write_bytes(half.read_bytes())
             (one.folder / "weights" / f"{config_id}-{seed}-4567.weights").write_bytes(b"of another attempt")
             orphans += 1
         state = one.play()

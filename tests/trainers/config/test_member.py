@@ -69,6 +69,15 @@ def test_all_faults_are_reported_at_once(sections) -> None:
     assert {problem.key for problem in caught.value.problems} == {"task.target", "model.norm", "training.steps", "seed"}
 
 
+def test_the_training_weights_alone_are_called_raw(sections, member) -> None:
+    """Stopping, curricula and kept weights mean the training weights by it."""
+    with pytest.raises(ConfigError) as caught:
+        MemberConfig.from_dict(sections(training__averages={"raw": {"kind": "ema", "decay": 0.9}}))
+    assert "raw is reserved for the training weights" in str(caught.value)
+    assert [problem.key for problem in caught.value.problems] == ["training.averages.raw.kind"]
+    assert member(training__averages={"raw": {"kind": "raw"}, "also": {"kind": "raw"}})
+
+
 @settings(max_examples=50, deadline=None)
 @given(
     st.integers(0, 2**63 - 1),

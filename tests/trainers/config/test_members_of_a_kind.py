@@ -173,3 +173,16 @@ def test_arguments_by_name_alone_and_methods_for_values_are_refused() -> None:
         "Named.reduce takes (rows, batch, more), and it is called with (rows, batch, lengths)",
         "Named.rows takes batch, lengths by name alone, and it is called with (logits_MBTV, batch, lengths) in order",
     ]
+
+
+def test_what_a_list_may_have_is_said_in_words() -> None:
+    class Lists(Settings):
+        flags: tuple[bool, ...] = setting((True,))
+        counts: tuple[int, ...] = setting((1,), low=1)
+        names: tuple[str, ...] = setting(("a",))
+
+    with pytest.raises(ConfigError) as caught:
+        Lists(flags=(1,), counts=(0,), names=(2,))
+    assert [problem.allowed for problem in caught.value.problems] == [
+        "a list of true or false values", "a list of integers >= 1", "a list of strings",
+    ]  # fmt: skip

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from trainers.files.atomic_file import write_whole
+from trainers.files.atomic_file import final_name, write_whole
+from trainers.files.checkpoint import Checkpoints
 
 KILLED = """
 import os, signal, sys
@@ -28,7 +29,16 @@ def test_a_process_killed_in_the_middle_changes_nothing(tmp_path, before) -> Non
     done = subprocess.run([sys.executable, "-c", KILLED, str(path)], capture_output=True)
     assert done.returncode == -9, done.stderr
     assert path.read_bytes() == before if before else not path.exists()
-    assert [left.name.startswith(".file.") for left in tmp_path.iterdir() if left != path] == [True]
+    assert [final_name(left.name) for left in tmp_path.iterdir() if left != path] == ["file"]
+
+
+def test_a_checkpoint_that_was_written_half_is_deleted_where_a_pack_resumes(tmp_path) -> None:
+    path = tmp_path / "step-000000000007.ckpt"
+    assert subprocess.run([sys.executable, "-c", KILLED, str(path)]).returncode == -9
+    (tmp_path / ".step-notes").write_bytes(b"of somebody else")
+    assert len(list(tmp_path.iterdir())) == 2
+    assert Checkpoints(folder=tmp_path).load([]) == (None, [])
+    assert [left.name for left in tmp_path.iterdir()] == [".step-notes"]
 
 
 def test_the_new_content_is_there_at_once(tmp_path) -> None:
