@@ -41,9 +41,10 @@ class SweepPublishing:
             self._begun().notify()
 
     def stop(self) -> None:
-        """Begin no other pass: somebody else makes the last one."""
+        """Begin no other pass: somebody else makes the last one, or `close` makes it anew."""
         if self._publisher is not None:
             self._publisher.stop()
+            self._publisher = None
 
     def close(self, ledger: Ledger, console: Console) -> None:
         """Publish the rest; what could not be published is said, recorded, and does not fail the sweep."""

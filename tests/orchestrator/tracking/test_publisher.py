@@ -116,6 +116,15 @@ def test_a_sweep_that_ends_soon_after_its_first_score_is_published_once(sweep, p
     assert asked == [True]
 
 
+def test_the_last_pass_is_made_here_where_another_process_should_have_made_it(sweep, publishing, console):
+    one, asked = publishing(enabled=True)
+    one.seen(record("score"))
+    one.stop()
+    with Ledger.open(sweep.folder) as ledger:
+        one.close(ledger, console)
+    assert asked == [True] and SweepState.load(sweep.folder).publishes[-1]["uri"] == default_uri(sweep.folder.parent)
+
+
 def test_what_could_not_be_published_is_said_and_recorded(sweep, publishing, console):
     one, _ = publishing(enabled=True, uri=f"http://127.0.0.1:{free_port()}")
     with Ledger.open(sweep.folder) as ledger:
