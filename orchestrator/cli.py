@@ -15,7 +15,7 @@ from orchestrator import cli_results, options
 from orchestrator.consoles import aligned, make_console, open_what_is_closed, say
 from orchestrator.errors import LengthwiseError, UserError
 from orchestrator.record.folders import default_storage
-from orchestrator.redaction import redact_what_python_prints
+from orchestrator.redaction import masked_traceback, redact, redact_log_records
 from orchestrator.running import host, ray_start
 from search_spaces import Reading, SweepFileError, read_sweep
 
@@ -219,7 +219,7 @@ app.add_typer(cli_results.app)
 def main() -> None:
     """Run the command line; what lengthwise can explain is one message on stderr and an exit code."""
     open_what_is_closed()
-    redact_what_python_prints()
+    redact_log_records()
     try:
         app()
     except LengthwiseError as error:
@@ -230,16 +230,15 @@ def main() -> None:
         _complain("interrupted")
         sys.exit(130)
     except Exception as error:
-        if os.environ.get(DEBUG_VARIABLE):
-            raise
-        _complain(f"{type(error).__name__}: {error}\nthis should not happen; {DEBUG_VARIABLE}=1 shows where it did")
-        sys.exit(1)
+        said = f"{type(error).__name__}: {error}\nthis should not happen; {DEBUG_VARIABLE}=1 shows where it did"
+        _end(error, 1, redact(said))
 
 
 def _end(error: Exception, code: int, text: str | None = None) -> None:
     if os.environ.get(DEBUG_VARIABLE):
-        raise error
-    _complain(text or str(error))
+        sys.stderr.write(masked_traceback(error))
+    else:
+        _complain(text or str(error))
     sys.exit(code)
 
 

@@ -2,7 +2,8 @@
 
 A request and its answers are JSON. Answers of `close`: `said`, what is to be printed; `published`, the last pass to
 MLflow, or its `problem`; `working`, a sign of it, while it computes and after every figure; `drawn` when every file of
-the report is written. Anything else that goes wrong ends the process, and the driver then does by itself what has not been answered.
+the report is written. Anything else that goes wrong ends the process, and the driver then does by itself what has not
+been answered.
 """
 
 import io
@@ -23,6 +24,7 @@ from orchestrator.consoles import WholeConsole
 from orchestrator.figures.side_by_side import SideBySide, cores
 from orchestrator.record.curves import read_curves, write_curves
 from orchestrator.record.state import SweepState
+from orchestrator.redaction import redact_log_records
 from orchestrator.report import artifacts, files
 from orchestrator.report.page import in_detail
 from orchestrator.results.summarise import summary
@@ -36,6 +38,7 @@ _log = logging.getLogger(__name__)
 
 def serve(descriptor: int) -> None:
     """Answer the request that comes over this connection."""
+    redact_log_records()
     connection: Connection[bytes, bytes] = Connection(descriptor)
     try:
         request = json.loads(connection.recv_bytes())

@@ -16,7 +16,7 @@ from filelock import FileLock, Timeout
 from orchestrator.record.curves import read_curves, write_curves
 from orchestrator.record.records import read_records
 from orchestrator.record.state import SweepState
-from orchestrator.redaction import PASSWORD_VARIABLE, redact, redacted, remember, unmasked
+from orchestrator.redaction import PASSWORD_VARIABLE, URI_VARIABLE, mask_address, remember, unmasked
 from orchestrator.results.summarise import summary
 from orchestrator.results.summary import Row, Summary
 from orchestrator.tracking.artifacts import Artifacts, Files
@@ -63,8 +63,8 @@ def _whole(uri: str, folder: Path) -> str:
     known = unmasked(uri)
     if known is None:
         raise TrackingError(
-            f"MLflow at {uri}: the password of this address is not kept; give it by {PASSWORD_VARIABLE} or the whole "
-            f"address by: lengthwise publish {folder} --tracking-uri URI"
+            f"MLflow at {uri}: the password of this address is not kept; give it by {PASSWORD_VARIABLE}, or the whole "
+            f"address by {URI_VARIABLE} or by: lengthwise publish {folder} --tracking-uri URI"
         )
     remember(known)
     return known
@@ -119,7 +119,7 @@ def _publish(
     if sweep_files:
         store.upload(run, partial(_sweep_files, contents, artifacts), parent.digest(*stamps))
     links = store.links(contents.sweep_id, parent_id, best)
-    return Published(redact(store.uri), parent_id, links, sent.created, completed, sent.points)
+    return Published(mask_address(store.uri), parent_id, links, sent.created, completed, sent.points)
 
 
 def _configuration_files(contents: ContentsOfSweep, row: Row, folder: Path) -> Files:
@@ -141,5 +141,5 @@ def _files_in_detail(contents: ContentsOfSweep, artifacts: Artifacts, row: Row, 
 def _sweep_files(contents: ContentsOfSweep, artifacts: Artifacts, folder: Path) -> Files:
     """What is uploaded of the sweep; data files are written into `folder`."""
     spec = folder / "sweep.yaml"
-    spec.write_text(yaml.safe_dump(redacted(contents.state.spec), sort_keys=False, allow_unicode=True))
+    spec.write_text(yaml.safe_dump(contents.state.spec, sort_keys=False, allow_unicode=True))
     return {spec: "", write_curves(contents.state): "", **artifacts.of_sweep(contents.summary)}

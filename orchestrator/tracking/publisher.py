@@ -13,7 +13,7 @@ from orchestrator.consoles import say
 from orchestrator.errors import LengthwiseError
 from orchestrator.record.ledger import Ledger
 from orchestrator.record.records import Record
-from orchestrator.redaction import redact
+from orchestrator.redaction import redact, remember
 from orchestrator.tracking.published import Published
 from search_spaces import SweepSpec
 
@@ -32,6 +32,7 @@ class SweepPublishing:
     """
 
     def __init__(self, spec: SweepSpec, folder: Path, publish: Publish) -> None:
+        remember(spec.tracking.uri)
         self._section, self._folder, self._publish = spec.tracking, folder, publish
         self._publisher: Publisher | None = None
 
