@@ -4,6 +4,9 @@
 only what is missing is sent.
 """
 
+import os
+import shlex
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -13,6 +16,8 @@ from pathlib import Path
 import yaml
 from filelock import FileLock, Timeout
 
+from orchestrator.consoles import command
+from orchestrator.errors import UserError
 from orchestrator.record.curves import read_curves, write_curves
 from orchestrator.record.records import read_records
 from orchestrator.record.state import SweepState
@@ -40,22 +45,43 @@ def publish(
     """Bring MLflow at `uri` up to what the ledger of `folder` says; unfinished sweeps as far as they are.
 
     `uri` and `experiment` default to the sweep file's `tracking` section, then to SQLite beside the sweep and to the
-    study. `artifacts` makes figures and report where they are to be uploaded. `sweep_files=False` leaves what is made
-    from all configurations (comparison, report, curves.parquet, figures of the first ones) to a later call;
-    `summarised` spares making the summary of the sweep again; `told` is called with how many configurations are sent,
-    and of how many. Raises TrackingError when MLflow cannot be reached or refuses, and what reading the sweep raises.
+    study. An address that is named by a sweep of another machine is not used: there `uri` defaults to
+    MLFLOW_TRACKING_URI. `artifacts` makes figures and report where they are to be uploaded. `sweep_files=False` leaves
+    what is made from all configurations (comparison, report, curves.parquet, figures of the first ones) to a later
+    call; `summarised` spares making the summary of the sweep again; `told` is called with how many configurations are
+    sent, and of how many. Raises TrackingError when MLflow cannot be reached or refuses, UserError where there is only
+    the address of another machine's sweep, and what reading the sweep raises.
     """
     folder = Path(folder)
     records = read_records(folder)
     state = SweepState.replay(folder, records)
     section = state.spec.get("tracking") or {}
-    uri = _whole(uri or section.get("uri") or default_uri(folder.resolve().parent), folder)
+    uri = uri or _named_address(section.get("uri"), state) or default_uri(folder.resolve().parent)
+    uri = _whole(uri, folder)
     with explained(uri, folder), _alone(folder):
         store = Store(uri, experiment or section.get("experiment") or state.study)
         curves = read_curves(state)
         result = summarised or summary(state, curves)
         contents = ContentsOfSweep(state, result, records, curves, artifacts.sentences(result))
         return _publish(store, contents, artifacts, sweep_files, told)
+
+
+def _named_address(named: str | None, state: SweepState) -> str | None:
+    """The address that a folder names, where the sweep ran on this machine; elsewhere that of MLflow's variable.
+
+    Whoever wrote a folder may have named any address, which would be sent the user's own token. A machine is known by
+    its host name; a container has another one each time, and is then asked to give the address.
+    """
+    hosts = [origin.get("hostname") for origin in (state.provenance, *state.resumes)]
+    if named is None or socket.gethostname() in hosts:
+        return named
+    if own := os.environ.get(URI_VARIABLE):
+        return own
+    raise UserError(
+        f"{state.folder} was written on {' and '.join(dict.fromkeys(map(str, hosts)))}, not on this machine, and "
+        f"names the MLflow at {named}; if you trust it: {command('publish', state.folder)} --tracking-uri "
+        f"{shlex.quote(named)}, otherwise give another address there or by {URI_VARIABLE}"
+    )
 
 
 def _whole(uri: str, folder: Path) -> str:
