@@ -26,10 +26,11 @@ from orchestrator.results.summarise import summary
 from orchestrator.results.summary import Row, Summary
 from orchestrator.tracking.artifacts import Artifacts, Files
 from orchestrator.tracking.contents import ContentsOfSweep
+from orchestrator.tracking.outages import TrackingError, explained
 from orchestrator.tracking.pages import chart_view
 from orchestrator.tracking.published import Published
 from orchestrator.tracking.sqlite_store import default_uri
-from orchestrator.tracking.store import DETAIL_TAG, Sent, Store, TrackingError, explained
+from orchestrator.tracking.store import DETAIL_TAG, Sent, Store
 
 
 def publish(

@@ -20,7 +20,7 @@ from search_spaces import SweepSpec
 _log = logging.getLogger(__name__)
 
 
-LONGEST_SECONDS = 30.0  # that the end of a sweep waits for MLflow; `lengthwise publish` waits as long as it takes
+LONGEST_SECONDS = 30.0  # that the end of a sweep waits for MLflow; `lengthwise publish` waits so long for each request
 
 Publish = Callable[..., Published]
 

@@ -16,8 +16,8 @@ from orchestrator.record.provenance import provenance
 from orchestrator.record.records import LEDGER_FILE
 from orchestrator.report import artifacts as report
 from orchestrator.results.summarise import summary
+from orchestrator.tracking.outages import TrackingError
 from orchestrator.tracking.sqlite_store import default_uri
-from orchestrator.tracking.store import TrackingError
 
 pytestmark = pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning")  # MLflow's own use of it
 

@@ -8,10 +8,10 @@ import sys
 
 import pytest
 
+from orchestrator.tracking.outages import TrackingError
 from orchestrator.tracking.serve import serve, unpublished
 from orchestrator.tracking.server import UiServerError, free_port
 from orchestrator.tracking.sqlite_store import default_uri
-from orchestrator.tracking.store import TrackingError
 
 pytestmark = pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning")  # MLflow's own use of it
 

@@ -9,9 +9,9 @@ import pytest
 from mlflow.tracking import MlflowClient
 
 from orchestrator.tracking import pages
+from orchestrator.tracking.outages import TrackingError
 from orchestrator.tracking.server import UiServer, UiServerError, free_port
 from orchestrator.tracking.sqlite_store import default_uri
-from orchestrator.tracking.store import TrackingError
 
 pytestmark = pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning")  # MLflow's own use of it
 
