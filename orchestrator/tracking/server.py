@@ -151,8 +151,9 @@ class UiServer:
 def serve_until_stopped(server: UiServer, ready: Callable[[UiServer], None]) -> None:
     """Start `server`, call `ready`, wait for a signal or the server's end, and leave no process behind.
 
-    Signals (SIGINT, SIGTERM, a SIGHUP that is not ignored) are only noted, so that none comes between beginning a process and knowing of it,
-    or while they are ended. Raises KeyboardInterrupt for one that came before the server answered.
+    Signals (SIGINT, SIGTERM, a SIGHUP that is not ignored) are only noted, so that none comes between beginning a
+    process and knowing of it, or while they are ended. Raises KeyboardInterrupt for one that came
+    before the server answered.
     """
     came: list[int] = []
     numbers = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
