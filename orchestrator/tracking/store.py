@@ -51,6 +51,7 @@ class Store:
     def __init__(self, uri: str, experiment: str) -> None:
         for key, value in OUTAGE.items():
             os.environ.setdefault(key, value)
+        os.environ["MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"] = "true"  # it prints the address with its password
         self.uri = uri
         self.server = uri.rstrip("/") if uri.startswith(("http://", "https://")) else None
         initialise(uri)
