@@ -17,9 +17,7 @@ MASK = "***"
 PASSWORD_VARIABLE, URI_VARIABLE = "MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_URI"
 _VARIABLES = (PASSWORD_VARIABLE, "MLFLOW_TRACKING_TOKEN")
 _SHORTEST = 6  # a shorter one is also a part of words that are no secret; in a URL it is masked all the same
-_PASSWORD = re.compile(
-    r"(://[^\s/:@]*:)(?:[^\s/]*@|(?!\d+[/?#])[^\s@]*@)"
-)  # the second: with a slash in it, after no port
+_PASSWORD = re.compile(r"(://[^\s/:@]*:)(?:[^\s/]*@|(?!\d+[/?#])[^\s@]*@)")  # or one with a slash, where no port is
 _TOKEN = re.compile(r"(https?://)[^\s/:@]+@")
 _NAME = re.compile(r"[\w.-]+")
 _IN_QUERY = re.compile(r"(?i)([?&][\w-]*(?:token|password|passwd|pwd|secret|api[_-]?key)=)[^\s&#'\"]+")
@@ -70,8 +68,8 @@ def masked_record(fields: Mapping[str, Any]) -> dict[str, Any]:
     masked = {
         key: redact(value) if key in _MESSAGES and isinstance(value, str) else value for key, value in fields.items()
     }
-    if isinstance(masked.get("spec"), Mapping):
-        masked["spec"] = masked_spec(masked["spec"])
+    if isinstance(spec := fields.get("spec"), Mapping):
+        masked["spec"] = masked_spec(spec)
     if masked.get("uri"):
         masked["uri"] = mask_address(masked["uri"])
     return masked
