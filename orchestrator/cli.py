@@ -15,7 +15,7 @@ from orchestrator import cli_results, options
 from orchestrator.consoles import LenientOutput, aligned, make_console, make_streams_lenient, say
 from orchestrator.errors import LengthwiseError, UserError
 from orchestrator.record.folders import default_storage
-from orchestrator.redaction import redact, redact_what_python_prints
+from orchestrator.redaction import masked_traceback, redact, redact_log_records
 from orchestrator.running import host, ray_start
 from orchestrator.space import out_of_memory
 from search_spaces import Reading, SweepFileError, read_sweep
@@ -220,7 +220,7 @@ app.add_typer(cli_results.app)
 def main() -> None:
     """Run the command line; what lengthwise can explain is one message on stderr and an exit code."""
     make_streams_lenient()
-    redact_what_python_prints()
+    redact_log_records()
     code = _run_verb()
     sys.stdout.flush()
     sys.exit(code or int(LenientOutput.lost))
@@ -236,7 +236,10 @@ def _run_verb() -> int:
         return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     except BaseException as error:  # code of the user's own may raise anything
         if os.environ.get(DEBUG_VARIABLE):
-            raise
+            sys.stderr.write(masked_traceback(error))
+            return (
+                error.exit_code if isinstance(error, LengthwiseError) else 2 if isinstance(error, SweepFileError) else 1
+            )
         if isinstance(error, LengthwiseError):
             _complain(str(error))
             return error.exit_code
@@ -249,7 +252,8 @@ def _run_verb() -> int:
         if isinstance(error, OSError) and error.filename and not isinstance(error, FileNotFoundError):
             _complain(f"{error.filename2 or error.filename}: cannot be used: {error.strerror}")
             return 1
-        _complain(f"{type(error).__name__}: {error}\nthis should not happen; {DEBUG_VARIABLE}=1 shows where it did")
+        said = f"{type(error).__name__}: {error}\nthis should not happen; {DEBUG_VARIABLE}=1 shows where it did"
+        _complain(redact(said))
         return 1
     return 0
 

@@ -20,7 +20,7 @@ from orchestrator.tracking import publisher
 from orchestrator.tracking.published import Published
 from search_spaces import SweepSpec
 
-PATIENCE = 60.0  # seconds from one sign of life to the next, where nothing is published; publishing gives none
+PATIENCE = 60.0  # seconds from one sign of work to the next, where nothing is published; publishing gives none
 
 
 @dataclass
@@ -83,7 +83,7 @@ class Closing:
                 publishing = found.said and self._tracking is not None and not found.tried_to_publish
                 patience = publisher.LONGEST_SECONDS if publishing else PATIENCE
                 if not self._last.poll(patience):
-                    if self._tracking is not None and not found.tried_to_publish:
+                    if publishing:
                         found.problem = publisher.late(self._folder, patience)
                     break
                 answer = json.loads(self._last.recv_bytes())

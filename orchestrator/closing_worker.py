@@ -1,16 +1,19 @@
 """What draws and publishes a sweep beside its driver: a process that answers one request (see `closing`).
 
 A request and its answers are JSON. Answers of `close`: `said`, what is to be printed; `published`, the last pass to
-MLflow, or its `problem`; `drawing` after every figure, a sign of life; `drawn` when every file of the report is
-written. Anything else that goes wrong ends the process, and the driver then does by itself what has not been answered.
+MLflow, or its `problem`; `working`, a sign of it, while it computes and after every figure; `drawn` when every file of
+the report is written. Anything else that goes wrong ends the process, and the driver then does by itself what has not
+been answered.
 """
 
 import io
 import json
 import logging
 import os
+import signal
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
 from multiprocessing.connection import Connection, wait
@@ -21,17 +24,21 @@ from orchestrator.consoles import WholeConsole
 from orchestrator.figures.side_by_side import SideBySide, cores
 from orchestrator.record.curves import read_curves, write_curves
 from orchestrator.record.state import SweepState
+from orchestrator.redaction import redact_log_records
 from orchestrator.report import artifacts, files
 from orchestrator.report.page import in_detail
 from orchestrator.results.summarise import summary
 from orchestrator.results.summary import Row, Summary
 from orchestrator.tracking.publisher import attempted
 
+WORKING_SECONDS = 2.0  # of computing, from one sign of work to the next
+
 _log = logging.getLogger(__name__)
 
 
 def serve(descriptor: int) -> None:
     """Answer the request that comes over this connection."""
+    redact_log_records()
     connection: Connection[bytes, bytes] = Connection(descriptor)
     try:
         request = json.loads(connection.recv_bytes())
@@ -68,16 +75,18 @@ def _close(
     parameters: Mapping[str, str],
 ) -> None:
     """Everything that is made of a sweep at its end."""
-    state = SweepState.load(Path(folder))
-    result = summary(state, read_curves(state), parameters)
+    with _signs_of_work(connection):
+        state = SweepState.load(Path(folder))
+        result = summary(state, read_curves(state), parameters)
     _, drawing = files.begin_to_draw(result, in_detail(result), forks=cores() if tracking is not None else cores() - 1)
     _end_with(connection)
     said = io.BytesIO()
     console = WholeConsole(file=io.TextIOWrapper(said, encoding, errors="replace", write_through=True), **look)
     files.say_what_came_out(result, console)
     _answer(connection, said=said.getvalue().decode(encoding))
-    drawn_one = partial(_answer, connection, drawing=True)
-    write_curves(state)
+    drawn_one = partial(_answer, connection, working=True)
+    with _signs_of_work(connection):
+        write_curves(state)
     if tracking is not None:
         from orchestrator.tracking.publish import publish
 
@@ -112,6 +121,18 @@ class _WhenDrawn:
 def _told(folder: Path, publish: Any) -> dict[str, Any]:
     published, problem = attempted(folder, publish)
     return {"published": asdict(published) if published else None, "problem": problem}
+
+
+@contextmanager
+def _signs_of_work(connection: "Connection[bytes, bytes]") -> Iterator[None]:
+    """Answer `working` for every so many seconds of processor time: a process that hangs takes none."""
+    before = signal.signal(signal.SIGPROF, lambda number, frame: _answer(connection, working=True))
+    signal.setitimer(signal.ITIMER_PROF, WORKING_SECONDS, WORKING_SECONDS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
 
 
 def _answer(connection: "Connection[bytes, bytes]", **answer: Any) -> None:

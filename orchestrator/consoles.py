@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.console import Console
 
-from orchestrator.redaction import redact
+from orchestrator.redaction import mask_address
 
 ENCODING_VARIABLE = "PYTHONIOENCODING"
 WIDTH_OF_FILES = 160  # of tables in logs and pipes, where nobody has said how wide a line may be
@@ -18,8 +18,10 @@ class WholeConsole(Console):
     """A console that never crops a line: a terminal wraps long ones itself, and they can be copied whole."""
 
     def print(self, *objects: Any, **options: Any) -> None:
-        """Print as Console does, without cropping and without secrets in its texts."""
-        super().print(*(redact(one) if isinstance(one, str) else one for one in objects), **{"crop": False, **options})
+        """Print as Console does, without cropping and without secrets of addresses."""
+        super().print(
+            *(mask_address(one) if isinstance(one, str) else one for one in objects), **{"crop": False, **options}
+        )
 
 
 def make_console(*, stderr: bool = False) -> Console:
@@ -82,5 +84,5 @@ def aligned(rows: Sequence[tuple[str, str]]) -> str:
 
 
 def say(console: Console, text: str) -> None:
-    """Print a sentence as it stands, secrets apart: no markup, no colours of numbers, no line breaks of its own."""
-    console.print(redact(text), highlight=False, markup=False, soft_wrap=True)
+    """Print a sentence as it is, secrets of addresses apart: no markup, no colours of numbers, no line breaks added."""
+    console.print(text, highlight=False, markup=False, soft_wrap=True)

@@ -7,6 +7,7 @@ import typer
 
 from orchestrator.record.folders import found_in_storage
 from orchestrator.redaction import remember
+from search_spaces.grammar.overrides import quote_text
 
 SweepFile = Annotated[Path, typer.Argument(metavar="FILE", help="A sweep file (YAML).")]
 SweepFolder = Annotated[
@@ -68,4 +69,4 @@ Source = Annotated[
 def with_uri(overrides: list[str] | None, uri: str | None) -> list[str]:
     """Overrides, with what --tracking-uri says as one more."""
     remember(uri)
-    return [*(overrides or ()), *([f"tracking.uri={uri}"] if uri is not None else [])]
+    return [*(overrides or ()), *([f"tracking.uri={quote_text(uri) if uri else ''}"] if uri is not None else [])]

@@ -28,7 +28,7 @@ from orchestrator.record.provenance import provenance
 from orchestrator.record.records import LEDGER_FILE
 from orchestrator.record.sources import begin_reading, folders_of, gather
 from orchestrator.record.state import SweepState
-from orchestrator.redaction import redacted
+from orchestrator.redaction import masked_spec
 from orchestrator.results.shared_streams import parameters_by_structure
 from orchestrator.running.drawing import as_configuration
 from orchestrator.running.driver import SweepDriver, is_finished
@@ -229,6 +229,6 @@ def _drive(
 def _write_spec(spec: dict[str, Any], folder: Path) -> None:
     path = folder / SPEC_FILE
     try:
-        write_whole(path, [dump_yaml(redacted(spec)).encode()])
+        write_whole(path, [dump_yaml(masked_spec(spec)).encode()])
     except OSError as error:
         raise LedgerError(f"{path}: cannot be written: {error.strerror}") from error

@@ -19,7 +19,7 @@ from orchestrator.errors import LedgerError, SweepExists, TakenLedger
 from orchestrator.record.folders import refuse_odd_files, refuse_odd_folders
 from orchestrator.record.lock import SweepLock
 from orchestrator.record.records import KINDS, LEDGER_FILE, SCHEMA, Record, decode, encode, ledger_bytes, parsed
-from orchestrator.redaction import redacted
+from orchestrator.redaction import masked_record
 
 _log = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ class Ledger:
         try:
             if path.exists():
                 raise SweepExists(f"{folder} already holds a sweep; resume it, or choose another name")
-            line = encode(Record(0, time.time(), "sweep", redacted({**first_fields, "schema": SCHEMA})))
+            line = encode(Record(0, time.time(), "sweep", masked_record({**first_fields, "schema": SCHEMA})))
             try:
                 temporary.unlink(missing_ok=True)  # left by a driver that died, or something else of that name
                 flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
@@ -109,7 +109,7 @@ class Ledger:
         """Write one record and wait until it is on disk; returns it as a reader will see it.
 
         `fields` are plain values, lists and dictionaries with string keys; numpy numbers and arrays become plain ones,
-        and secrets are masked.
+        and secrets of addresses and messages are masked.
         Raises LedgerError when it cannot be written (the ledger then ends as before), TakenLedger when another process
         has written since, ValueError for an unknown kind.
         """
@@ -119,7 +119,7 @@ class Ledger:
             if self._broken is not None:
                 raise LedgerError(f"{self.path}: {self._broken}; nothing more can be recorded")
             self._refuse_other_writers()
-            line = encode(Record(self._seq, time.time(), kind, redacted(fields)))
+            line = encode(Record(self._seq, time.time(), kind, masked_record(fields)))
             try:
                 _write_all(self._descriptor, line)
             except OSError as error:

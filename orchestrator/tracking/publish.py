@@ -4,6 +4,9 @@
 only what is missing is sent.
 """
 
+import os
+import shlex
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -13,19 +16,21 @@ from pathlib import Path
 import yaml
 from filelock import FileLock, Timeout
 
+from orchestrator.errors import UserError
 from orchestrator.record.curves import read_curves, write_curves
 from orchestrator.record.folders import PUBLISH_LOCK_FILE
 from orchestrator.record.records import read_records
 from orchestrator.record.state import SweepState
-from orchestrator.redaction import PASSWORD_VARIABLE, redact, redacted, remember, unmasked
+from orchestrator.redaction import PASSWORD_VARIABLE, URI_VARIABLE, mask_address, remember, unmasked
 from orchestrator.results.summarise import summary
 from orchestrator.results.summary import Row, Summary
 from orchestrator.tracking.artifacts import Artifacts, Files
 from orchestrator.tracking.contents import ContentsOfSweep
+from orchestrator.tracking.outages import TrackingError, explained
 from orchestrator.tracking.pages import chart_view
 from orchestrator.tracking.published import Published
 from orchestrator.tracking.sqlite_store import default_uri
-from orchestrator.tracking.store import DETAIL_TAG, Sent, Store, TrackingError, explained
+from orchestrator.tracking.store import DETAIL_TAG, Sent, Store
 from orchestrator.wording import command
 
 
@@ -42,16 +47,19 @@ def publish(
     """Bring MLflow at `uri` up to what the ledger of `folder` says; unfinished sweeps as far as they are.
 
     `uri` and `experiment` default to the sweep file's `tracking` section, then to SQLite beside the sweep and to the
-    study. `artifacts` makes figures and report where they are to be uploaded. `sweep_files=False` leaves what is made
-    from all configurations (comparison, report, curves.parquet, figures of the first ones) to a later call;
-    `summarised` spares making the summary of the sweep again; `told` is called with how many configurations are sent,
-    and of how many. Raises TrackingError when MLflow cannot be reached or refuses, and what reading the sweep raises.
+    study. An address that is named by a sweep of another machine is not used: there `uri` defaults to
+    MLFLOW_TRACKING_URI. `artifacts` makes figures and report where they are to be uploaded. `sweep_files=False` leaves
+    what is made from all configurations (comparison, report, curves.parquet, figures of the first ones) to a later
+    call; `summarised` spares making the summary of the sweep again; `told` is called with how many configurations are
+    sent, and of how many. Raises TrackingError when MLflow cannot be reached or refuses, UserError where there is only
+    the address of another machine's sweep, and what reading the sweep raises.
     """
     folder = Path(folder)
     records = read_records(folder)
     state = SweepState.replay(folder, records)
     section = state.spec.get("tracking") or {}
-    uri = _whole(uri or section.get("uri") or default_uri(folder.resolve().parent), folder)
+    uri = uri or _named_address(section.get("uri"), state) or default_uri(folder.resolve().parent)
+    uri = _whole(uri, folder)
     with explained(uri, folder), _alone(folder):
         store = Store(uri, experiment or section.get("experiment") or state.study)
         curves = read_curves(state)
@@ -60,13 +68,31 @@ def publish(
         return _publish(store, contents, artifacts, sweep_files, told)
 
 
+def _named_address(named: str | None, state: SweepState) -> str | None:
+    """The address that a folder names, where the sweep ran on this machine; elsewhere that of MLflow's variable.
+
+    Whoever wrote a folder may have named any address, which would be sent the user's own token. A machine is known by
+    its host name; a container has another one each time, and is then asked to give the address.
+    """
+    hosts = [origin.get("hostname") for origin in (state.provenance, *state.resumes)]
+    if named is None or socket.gethostname() in hosts:
+        return named
+    if own := os.environ.get(URI_VARIABLE):
+        return own
+    raise UserError(
+        f"{state.folder} was written on {' and '.join(dict.fromkeys(map(str, hosts)))}, not on this machine, and "
+        f"names the MLflow at {named}; if you trust it: {command('publish', state.folder)} --tracking-uri "
+        f"{shlex.quote(named)}, otherwise give another address there or by {URI_VARIABLE}"
+    )
+
+
 def _whole(uri: str, folder: Path) -> str:
     """The address with the password that is kept nowhere; raises TrackingError where nothing says it."""
     known = unmasked(uri)
     if known is None:
         raise TrackingError(
-            f"MLflow at {uri}: the password of this address is not kept; give it by {PASSWORD_VARIABLE} or the whole "
-            f"address by: {command('publish', folder)} --tracking-uri URI"
+            f"MLflow at {uri}: the password of this address is not kept; give it by {PASSWORD_VARIABLE}, or the whole "
+            f"address by {URI_VARIABLE} or by: {command('publish', folder)} --tracking-uri URI"
         )
     remember(known)
     return known
@@ -121,7 +147,7 @@ def _publish(
     if sweep_files:
         store.upload(run, partial(_sweep_files, contents, artifacts), parent.digest(*stamps))
     links = store.links(contents.sweep_id, parent_id, best)
-    return Published(redact(store.uri), parent_id, links, sent.created, completed, sent.points)
+    return Published(mask_address(store.uri), parent_id, links, sent.created, completed, sent.points)
 
 
 def _configuration_files(contents: ContentsOfSweep, row: Row, folder: Path) -> Files:
@@ -143,7 +169,5 @@ def _files_in_detail(contents: ContentsOfSweep, artifacts: Artifacts, row: Row, 
 def _sweep_files(contents: ContentsOfSweep, artifacts: Artifacts, folder: Path) -> Files:
     """What is uploaded of the sweep; data files are written into `folder`."""
     spec = folder / "sweep.yaml"
-    spec.write_text(
-        yaml.safe_dump(redacted(contents.state.spec), sort_keys=False, allow_unicode=True), encoding="utf-8"
-    )
+    spec.write_text(yaml.safe_dump(contents.state.spec, sort_keys=False, allow_unicode=True), encoding="utf-8")
     return {spec: "", write_curves(contents.state): "", **artifacts.of_sweep(contents.summary)}

@@ -13,7 +13,7 @@ from orchestrator.consoles import say
 from orchestrator.errors import LengthwiseError
 from orchestrator.record.ledger import Ledger
 from orchestrator.record.records import Record
-from orchestrator.redaction import redact
+from orchestrator.redaction import redact, remember
 from orchestrator.tracking.published import Published
 from orchestrator.wording import command
 from search_spaces import SweepSpec
@@ -21,7 +21,7 @@ from search_spaces import SweepSpec
 _log = logging.getLogger(__name__)
 
 
-LONGEST_SECONDS = 30.0  # that the end of a sweep waits for MLflow; `lengthwise publish` waits as long as it takes
+LONGEST_SECONDS = 30.0  # that the end of a sweep waits for MLflow; `lengthwise publish` waits so long for each request
 
 Publish = Callable[..., Published]
 
@@ -33,6 +33,7 @@ class SweepPublishing:
     """
 
     def __init__(self, spec: SweepSpec, folder: Path, publish: Publish) -> None:
+        remember(spec.tracking.uri)
         self._section, self._folder, self._publish = spec.tracking, folder, publish
         self._publisher: Publisher | None = None
 
@@ -42,9 +43,10 @@ class SweepPublishing:
             self._begun().notify()
 
     def stop(self) -> None:
-        """Begin no other pass: somebody else makes the last one."""
+        """Begin no other pass: somebody else makes the last one, or `close` makes it anew."""
         if self._publisher is not None:
             self._publisher.stop()
+            self._publisher = None
 
     def close(self, ledger: Ledger, console: Console) -> None:
         """Publish the rest; what could not be published is said, recorded, and does not fail the sweep."""

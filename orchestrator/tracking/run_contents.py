@@ -6,8 +6,6 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from orchestrator.redaction import redact
-
 MAX_PARAM, MAX_TAG, MAX_KEY = 6000, 8000, 250
 
 
@@ -69,7 +67,7 @@ class RunContents:
             status=status,
             start_ms=start_ms,
             end_ms=end_ms,
-            params={key[:MAX_KEY]: redact(text)[:MAX_PARAM] for key, text in params.items()},
-            tags={key[:MAX_KEY]: redact(text)[:MAX_TAG] for key, text in tags.items()},
+            params={key[:MAX_KEY]: text[:MAX_PARAM] for key, text in params.items()},
+            tags={key[:MAX_KEY]: text[:MAX_TAG] for key, text in tags.items()},
             points=tuple(finite),
         )

@@ -11,10 +11,10 @@ from orchestrator.record.folders import sweep_folders
 from orchestrator.record.lock import running
 from orchestrator.record.records import read_records
 from orchestrator.tracking.names import sweep_id
+from orchestrator.tracking.outages import TrackingError
 from orchestrator.tracking.pages import sweep_links
 from orchestrator.tracking.server import UiServer, serve_until_stopped
 from orchestrator.tracking.sqlite_store import artifact_folder, default_uri, initialise, sqlite_file
-from orchestrator.tracking.store import TrackingError
 from orchestrator.wording import command
 from search_spaces import migrated
 

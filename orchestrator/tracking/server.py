@@ -9,7 +9,7 @@ import time
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import TracebackType
 from typing import IO, Self
 
 from orchestrator.errors import LengthwiseError
@@ -70,8 +70,8 @@ class UiServer:
         """The address to open in a browser on this machine."""
         return f"http://{'127.0.0.1' if self.host == '0.0.0.0' else self.host}:{self.port}"
 
-    def start(self, patience: float = 60.0) -> Self:
-        """Start the server and wait until it answers."""
+    def start(self, patience: float = 60.0, stopped: Callable[[], bool] = lambda: False) -> Self:
+        """Start the server and wait until it answers, or until `stopped`, after which it is for `close`."""
         if not _is_free(self.host, self.port):
             raise UiServerError(
                 f"port {self.port} on {self.host} is taken; give another one or none (a free one is found)"
@@ -95,7 +95,7 @@ class UiServer:
             if not isinstance(sink, int):
                 sink.close()
         deadline = time.monotonic() + patience
-        while not self._answers():
+        while not stopped() and not self._answers():
             ended = self.process.poll() is not None
             if ended or time.monotonic() > deadline:
                 self.close()
@@ -149,21 +149,29 @@ class UiServer:
 
 
 def serve_until_stopped(server: UiServer, ready: Callable[[UiServer], None]) -> None:
-    """Start `server`, call `ready`, wait for SIGINT, SIGTERM or the server's end, and leave no process behind."""
+    """Start `server`, call `ready`, wait for a signal or the server's end, and leave no process behind.
 
-    def stop(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    previous = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    Signals (SIGINT, SIGTERM, a SIGHUP that is not ignored) are only noted, so that none comes between beginning a
+    process and knowing of it, or while they are ended. Raises KeyboardInterrupt for one that came
+    before the server answered.
+    """
+    came: list[int] = []
+    numbers = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # nohup
+        numbers.remove(signal.SIGHUP)
+    previous = {number: signal.signal(number, lambda number, frame: came.append(number)) for number in numbers}
     try:
-        with server:
-            ready(server)
-            assert server.process is not None
-            code = server.process.wait()
-            raise UiServerError(f"the MLflow server ended by itself with exit code {code}{server._last_words()}")
-    except KeyboardInterrupt:
-        return
+        server.start(stopped=lambda: bool(came))
+        if came:
+            raise KeyboardInterrupt
+        ready(server)
+        assert server.process is not None
+        while not came:
+            if (code := server.process.poll()) is not None:
+                raise UiServerError(f"the MLflow server ended by itself with exit code {code}{server._last_words()}")
+            time.sleep(0.1)
     finally:
+        server.close()
         for number, handler in previous.items():
             signal.signal(number, handler)
 

@@ -3,6 +3,7 @@
 import hashlib
 import logging
 import sqlite3
+import tempfile
 from contextlib import closing
 from pathlib import Path
 
@@ -34,21 +35,17 @@ def artifact_folder(storage: Path) -> Path:
 def initialise(uri: str) -> None:
     """Create the schema of a SQLite store, one process at a time: two at once crash in MLflow's migration.
 
-    MLflow makes it by its whole history of migrations, a second of work. So an empty store is kept for this version of
-    MLflow, and a new one begins as a copy of it.
+    MLflow makes it by its whole history of migrations, a second of work. So an empty store is made elsewhere and kept
+    for this version of MLflow, and every new one begins as a copy of it: it is there whole or not at all.
     """
     database = sqlite_file(uri)
     if database is None:
         return
     database.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(database.with_name(f".{database.name}.lock"), timeout=120):
-        new = not database.exists()
-        empty = _kept() if new else None
-        if empty is not None:
-            write_whole(database, [empty])
+        if not database.exists():
+            write_whole(database, [_kept() or _made()])
         MlflowClient(uri).search_experiments(max_results=1)
-        if new and empty is None:
-            _keep(database)
 
 
 def _kept() -> bytes | None:
@@ -63,16 +60,20 @@ def _kept() -> bytes | None:
     return None
 
 
-def _keep(database: Path) -> None:
-    """Keep a store that has just been made, without its one experiment, which names a folder of this machine."""
-    try:
+def _made() -> bytes:
+    """A new empty store, kept where that is possible; without its one experiment, which names a folder."""
+    with tempfile.TemporaryDirectory(prefix="lengthwise-") as folder:
+        database = Path(folder) / "empty.db"
+        MlflowClient(f"sqlite:///{database}").search_experiments(max_results=1)
         with closing(sqlite3.connect(database)) as made, closing(sqlite3.connect(":memory:")) as copy:
             made.backup(copy)
             copy.execute("DELETE FROM experiments")
             copy.commit()
             copy.execute("VACUUM")
             content = copy.serialize()
+    try:
         name = f"empty-{mlflow.__version__}-{hashlib.sha256(content).hexdigest()[:12]}.db"
         write_whole(cache_folder("mlflow") / name, [content])
-    except (OSError, sqlite3.Error):
+    except OSError:
         _log.debug("the empty store is not kept", exc_info=True)
+    return content

@@ -1,36 +1,29 @@
-"""One experiment of one MLflow store: what is there, and what is sent to it, in batches and only where it is missing.
-
-TrackingError (a LengthwiseError)    MLflow cannot be reached, or refuses what is sent; the sweep itself is unharmed
-"""
+"""One experiment of one MLflow store: what is there, and what is sent to it, in batches and where it is missing."""
 
 import hashlib
 import json
-import logging
 import os
 import re
 import shlex
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import unquote, urlsplit
 
 from mlflow.entities import Metric, Param, Run, RunTag
 from mlflow.exceptions import MlflowException
 from mlflow.tracking import MlflowClient
-from sqlalchemy.exc import SQLAlchemyError
 
-from orchestrator.errors import LengthwiseError
 from orchestrator.redaction import without_userinfo
 from orchestrator.tracking.artifacts import Files
+from orchestrator.tracking.outages import OUTAGE, LimitedClient, TrackingError
 from orchestrator.tracking.pages import VIEW_TAG, sweep_links
 from orchestrator.tracking.run_contents import Point, RunContents
 from orchestrator.tracking.sqlite_store import artifact_folder, initialise, sqlite_file
-from orchestrator.wording import command
 
 METRICS_PER_BATCH, TEXTS_PER_BATCH, BYTES_PER_BATCH = 800, 100, 300_000  # 1,000 and 1 MB for all three of a request
 DIGEST_TAG = "lengthwise.published"
@@ -39,39 +32,6 @@ IDENTITY = (
     *("lengthwise.kind", "lengthwise.sweep", "lengthwise.sweep_id", "lengthwise.spec_hash", "lengthwise.config_id"),
     "mlflow.parentRunId",
 )
-OUTAGE = {  # MLflow's own settings let one call block for four minutes; these notice an outage in seconds
-    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
-    "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
-    "MLFLOW_HTTP_REQUEST_TIMEOUT": "20",
-    "MLFLOW_HTTP_RESPECT_RETRY_AFTER_HEADER": "false",  # a busy server may ask for an hour
-}
-
-for _noisy in ("mlflow", "alembic"):
-    logging.getLogger(_noisy).setLevel(logging.WARNING)
-logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)  # it prints the traceback of what it raises
-
-
-class TrackingError(LengthwiseError):
-    """MLflow cannot be reached or refuses what is sent; names the address and how to complete it later."""
-
-
-@contextmanager
-def explained(uri: str, folder: Path) -> Iterator[None]:
-    """Raise what MLflow and the network raise as TrackingError, with the command that completes the publishing."""
-    try:
-        yield
-    except (OSError, MlflowException, SQLAlchemyError, ImportError) as error:  # requests' errors are OSErrors
-        said = f"MLflow at {uri}: {_in_a_line(error)}\ncomplete it later with: {command('publish', folder)}"
-        raise TrackingError(said) from error
-
-
-def _in_a_line(error: Exception) -> str:
-    text = str(error).strip()
-    if isinstance(error, ImportError) and error.name:
-        return f"this kind of address needs the package {error.name}, which is not installed"
-    if "database is locked" in text:
-        return "another process has locked this database; end what writes to it"
-    return (text.splitlines() or [type(error).__name__])[0][:300]
 
 
 @dataclass
@@ -91,10 +51,12 @@ class Store:
     def __init__(self, uri: str, experiment: str) -> None:
         for key, value in OUTAGE.items():
             os.environ.setdefault(key, value)
+        os.environ["MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"] = "true"  # it prints the address with its password
         self.uri = uri
         self.server = uri.rstrip("/") if uri.startswith(("http://", "https://")) else None
         initialise(uri)
-        self.client = MlflowClient(uri)
+        client = MlflowClient(uri)
+        self.client = cast(MlflowClient, LimitedClient(client)) if self.server else client
         self.experiment_id = self._experiment(experiment)
 
     def runs_of(self, sweep_id: str) -> dict[str | None, Run]:

@@ -1,5 +1,6 @@
 """--set overrides: `dotted.key=value`, with the value in YAML, over what a sweep file says."""
 
+import re
 from typing import Any
 
 from search_spaces.grammar.domains import KINDS
@@ -22,7 +23,7 @@ def apply_override(text: str, data: dict[str, Any], findings: Findings) -> str |
         return None
     key = new_name(key, place, findings)
     own = Findings(findings.source)
-    value = read_yaml(written, own, address=key, place=place)
+    value = read_yaml(_without_comment(written), own, address=key, place=place)
     for problem in own.problems:
         findings.add(problem.key, problem.message, given=problem.given, allowed=problem.allowed, place=place)
     if own.problems:
@@ -53,6 +54,17 @@ def apply_override(text: str, data: dict[str, Any], findings: Findings) -> str |
     target[steps[-1]] = value
     findings.relocate(key, own.places | {key: place})
     return key
+
+
+def quote_text(text: str) -> str:
+    """A text as a value in YAML, whatever is in it."""
+    return "'{}'".format(text.replace("'", "''"))
+
+
+def _without_comment(written: str) -> str:
+    """A plain value with a number sign, as in the name of a file, in quotes: in an override no comment begins there."""
+    is_plain = written.strip()[:1] not in set("'\"[{|>&*!%@`") and "\n" not in written
+    return quote_text(written.strip()) if is_plain and re.search(r"(^|\s)#", written) else written
 
 
 def _whole_domain(key: str, data: dict[str, Any], value: Any) -> str | None:

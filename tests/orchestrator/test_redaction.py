@@ -2,6 +2,7 @@
 
 import io
 import logging
+import sys
 from urllib.parse import quote
 
 import pytest
@@ -13,7 +14,8 @@ from orchestrator.consoles import make_console, say
 from orchestrator.errors import LengthwiseError
 from orchestrator.record.ledger import Ledger
 from orchestrator.record.records import LEDGER_FILE, read_records
-from orchestrator.redaction import redact, redacted, remember, unmasked, without_userinfo
+from orchestrator.redaction import redact, remember, unmasked, without_userinfo
+from orchestrator.tracking.run_contents import RunContents
 
 SECRET = "hört/er 2@x"
 ADDRESS = f"http://ada:{quote(SECRET, safe='')}@127.0.0.1:5000/base"
@@ -34,6 +36,9 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
         ("https://dapi12345@host/", "https://***@host/"),
         ("postgresql://ada:pw@host/db and ssh://git@host", "postgresql://ada:***@host/db and ssh://git@host"),
         ("sqlite:////a/b@c.db, http://host:80/a, a: b@c", "sqlite:////a/b@c.db, http://host:80/a, a: b@c"),
+        ("http://host:80/a@b http://ada:p/w@host/a@b", "http://host:80/a@b http://ada:***@host/a@b"),
+        ("https://host/x?a=1&access_token=abc&b=2#c", "https://host/x?a=1&access_token=***&b=2#c"),
+        ("postgresql://host/db?user=ada&password=pw", "postgresql://host/db?user=ada&password=***"),
     ],
 )
 def test_userinfo_of_any_address_is_masked(text: str, masked: str) -> None:
@@ -65,11 +70,9 @@ def test_wherever_text_leaves(tmp_path, capsys: pytest.CaptureFixture[str]) -> N
     remember(ADDRESS)
     assert SECRET not in str(LengthwiseError(f"{SECRET} at {ADDRESS}"))
     console = make_console()
-    console.print(f"{ADDRESS} {SECRET}")
-    say(console, f"{ADDRESS} {SECRET}")
-    assert (
-        SECRET not in (out := capsys.readouterr().out) and quote(SECRET, safe="") not in out and out.count("***") == 4
-    )
+    console.print(ADDRESS)
+    say(console, ADDRESS)
+    assert capsys.readouterr().out == f"{redact(ADDRESS)}\n" * 2
     first = {"name": "s", "study": "t", "spec": {"tracking": {"uri": ADDRESS}}, "spec_hash": "h", "provenance": {}}
     with Ledger.create(tmp_path / "s", first) as ledger:
         ledger.append("publish", uri=ADDRESS, ok=False, message=f"no {SECRET}")
@@ -80,12 +83,39 @@ def test_wherever_text_leaves(tmp_path, capsys: pytest.CaptureFixture[str]) -> N
     handler = logging.StreamHandler(stream)
     handler.handle(redaction._MaskedRecord("a", logging.WARNING, "f", 1, "at %s", (ADDRESS,), None))
     assert stream.getvalue() == f"at {redact(ADDRESS)}\n"
+    try:
+        raise RuntimeError(f"no {SECRET}")
+    except RuntimeError:
+        handler.handle(redaction._MaskedRecord("a", logging.WARNING, "f", 1, "it failed", (), sys.exc_info()))
+    assert stream.getvalue().endswith("RuntimeError: no ***\n") and "Traceback" in stream.getvalue()
 
 
-def test_nested_data_keeps_its_shape() -> None:
-    assert redacted({"a://b:c@": [ADDRESS, 1, None, (True, 2.5)]}) == {
-        "a://b:c@": [redact(ADDRESS), 1, None, [True, 2.5]]
+@pytest.mark.parametrize("password", ["mlflow", "rotary", "sweeps"])
+def test_a_password_that_is_a_word_changes_no_data(tmp_path, monkeypatch, capsys, password: str) -> None:
+    """Neither the address that is then used, nor paths, nor searched values, nor what a command prints of them."""
+    monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", password)
+    spec = {
+        "space": {"model.position": {"grid": ["rotary", "mlflow", "https://a:sweeps@h"]}},
+        "tracking": {"uri": "http://ada:mlflow@mlflow:5000", "experiment": "sweeps"},
     }
+    values = {"model.position": "rotary", "task.corpus": "https://a:sweeps@h/mlflow"}
+    first = {"name": "sweeps", "study": "mlflow", "spec": spec, "spec_hash": "h", "provenance": {"hostname": "mlflow"}}
+    with Ledger.create(tmp_path / "mlflow", first) as ledger:
+        ledger.append("configuration", values=values)
+        ledger.append("publish", uri="http://mlflow:5000", ok=False, message=f"at http://mlflow:5000: not {password}")
+        ledger.append("attempt", pack_id="mlflow", attempt=1, error=f"E: {password}", trace=f"T\nE: {password}")
+    begun, drawn, published, died = (record.fields for record in read_records(tmp_path / "mlflow"))
+    assert begun["spec"] == spec | {"tracking": {"uri": "http://ada:***@mlflow:5000", "experiment": "sweeps"}}
+    assert (begun["name"], begun["study"], begun["provenance"]) == ("sweeps", "mlflow", {"hostname": "mlflow"})
+    assert drawn["values"] == values
+    assert published["uri"] == "http://mlflow:5000" and published["message"] == "at http://mlflow:5000: not ***"
+    assert died == {"pack_id": "mlflow", "attempt": 1, "error": "E: ***", "trace": "T\nE: ***"}
+    said = "/sweeps/mlflow/x.db, sweeps/rotary, http://mlflow:5000/mlflow?a=1"
+    assert redact(f"{said} {password}") == f"{said} ***"
+    say(make_console(), f"{said} best: rotary mlflow sweeps")
+    assert capsys.readouterr().out == f"{said} best: rotary mlflow sweeps\n"
+    text = RunContents.within_limits("c", "n", "FINISHED", 0, None, {"model.position": "rotary"}, {"a": "mlflow"}, ())
+    assert text.params == {"model.position": "rotary"} and text.tags["a"] == "mlflow"
 
 
 def test_a_masked_address_is_made_whole_by_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,4 +127,7 @@ def test_a_masked_address_is_made_whole_by_the_environment(monkeypatch: pytest.M
     monkeypatch.setenv("MLFLOW_TRACKING_URI", ADDRESS)
     assert unmasked(masked) == ADDRESS
     assert unmasked(masked.replace("5000", "5001")) is None
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://ada:mlflow@mlflow:5000")
+    assert unmasked("http://ada:***@mlflow:5000") == "http://ada:mlflow@mlflow:5000"
+    assert unmasked("postgresql://host/db?password=***") is None
     assert without_userinfo(ADDRESS) == "http://127.0.0.1:5000/base"

@@ -13,12 +13,14 @@ from pathlib import Path
 import pytest
 import yaml
 
+from orchestrator import options
 from orchestrator.preview import upload
 from orchestrator.record import folders as places
 from orchestrator.record.state import SweepState
 from orchestrator.running.interrupts import Interrupts
 from orchestrator.running.progress import Progress, Snapshot
 from orchestrator.wording import duration
+from search_spaces import load_sweep
 
 FINISHED = Path(__file__).resolve().parents[2] / "sweeps" / "0.1.0" / "finished"
 
@@ -34,6 +36,11 @@ def test_help_imports_nothing_heavy(lengthwise):
     heavy = ("torch", "ray", "mlflow", "optuna", "pandas")
     code = f"import sys, orchestrator.cli; print([name for name in {heavy} if name in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+@pytest.mark.parametrize("uri", ["sqlite:////a #b.db", "sqlite:////it's: a", "[a]", "http://h:5000", "#"])
+def test_a_tracking_address_is_taken_as_it_is(tiny, uri):
+    assert load_sweep(tiny, options.with_uri(["seeds=1"], uri)).tracking.uri == uri
 
 
 def test_a_driver_imports_what_it_drives_with_and_a_report_what_it_shows(lengthwise, tiny, tmp_path):

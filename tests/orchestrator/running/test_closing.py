@@ -9,8 +9,11 @@ import sys
 import threading
 import time
 from multiprocessing import Pipe
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 import pytest
+from mlflow.tracking import MlflowClient
 
 from orchestrator import closing_worker
 from orchestrator.closing import Closing
@@ -51,6 +54,7 @@ def test_the_end_is_that_of_a_sweep_that_draws_by_itself(lengthwise, tiny, tmp_p
     assert all(path.read_bytes() == figures[path.name] for path in folder.glob("figures/*"))
 
 
+@pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning")  # MLflow's own use of it
 def test_what_is_left_undone_by_a_killed_process_is_done_by_the_driver(lengthwise, long_sweep, wait_for, records):
     folder = long_sweep.storage / "undone"
     words = long_sweep.words("undone", "resources.scheduler=local", "tracking.enabled=true")
@@ -62,7 +66,13 @@ def test_what_is_left_undone_by_a_killed_process_is_done_by_the_driver(lengthwis
         one.kill()
     out, err = driver.communicate()
     assert driver.returncode == 0, err
-    assert "Report: " in out and (folder / "report.html").exists() and SweepState.load(folder).publishes[-1]["ok"]
+    assert "Report: " in out and (folder / "report.html").exists()
+    (published,) = SweepState.load(folder).publishes
+    assert published["ok"] and published["uri"].endswith("mlflow.db")
+    (parent,) = MlflowClient(published["uri"]).search_runs(["1"], "tags.`lengthwise.kind` = 'sweep'")
+    assert parent.info.status == "FINISHED"
+    artifacts = Path(unquote(urlsplit(parent.info.artifact_uri).path))
+    assert (artifacts / "report.html").exists()  # sent by the last pass alone
 
 
 @pytest.fixture
@@ -128,7 +138,7 @@ def test_the_end_is_waited_for_as_long_as_figures_come(asked, monkeypatch):
     monkeypatch.setattr("orchestrator.closing.PATIENCE", 0.5)
     monkeypatch.setattr(closing, "_asked", lambda *_, **__: mine)
     last = {"uri": "x", "parent_run_id": "y", "links": [], "created": 1, "completed": 1, "points": 1}
-    answers = [*[{"drawing": True}] * 4, {"published": last, "problem": None}, {"drawing": True}]
+    answers = [*[{"working": True}] * 4, {"published": last, "problem": None}, {"working": True}]
 
     def answer():
         for one in answers:
@@ -144,14 +154,40 @@ def test_the_end_is_waited_for_as_long_as_figures_come(asked, monkeypatch):
     assert not closed.drawn
 
 
-def test_a_pass_that_gives_no_sign_is_not_waited_for(asked, monkeypatch):
+def test_a_process_that_gives_no_sign_is_not_waited_for_and_leaves_publishing_to_the_driver(asked, monkeypatch):
     closing, _ = asked
     mine, theirs = Pipe()
     monkeypatch.setattr("orchestrator.closing.PATIENCE", 0.1)
     monkeypatch.setattr(closing, "_asked", lambda *_, **__: mine)
     closing.begin(make_console(), {})
-    assert "did not end in" in str(closing.end(make_console()).problem)
+    closed = closing.end(make_console())
+    assert not (closed.said or closed.drawn or closed.tried_to_publish)
     theirs.close()
+
+
+def test_a_summary_that_takes_long_is_waited_for_and_made_once(asked, monkeypatch, tmp_path):
+    """Made by a real fork, which works for longer than the patience of its driver, and by nobody else."""
+    closing, _ = asked
+    mine, theirs = Pipe()
+    monkeypatch.setattr("orchestrator.closing.PATIENCE", 1.0)
+    monkeypatch.setattr(closing_worker, "WORKING_SECONDS", 0.2)
+    monkeypatch.setattr(closing, "_asked", lambda *_, **__: mine)
+    child = os.fork()
+    if child == 0:
+        mine.close()
+        with closing_worker._signs_of_work(theirs):
+            began = time.process_time()
+            while time.process_time() < began + 2.5:
+                sum(range(1000))
+        closing_worker._answer(theirs, said="what came out")
+        closing_worker._answer(theirs, published=None, problem="MLflow at x: no")
+        closing_worker._answer(theirs, drawn=True)
+        os._exit(0)
+    theirs.close()
+    closing.begin(make_console(), {})
+    closed = closing.end(make_console())
+    assert closed.said and closed.drawn and closed.problem == "MLflow at x: no"
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 def test_a_request_that_fails_ends_its_process_without_a_word(tmp_path, capfd):

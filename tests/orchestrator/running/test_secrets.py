@@ -68,7 +68,11 @@ def test_the_password_of_the_tracking_address_is_nowhere(
     whole = lengthwise("publish", folder, "--tracking-uri", uri)
     assert whole.returncode == 1
     resumed = lengthwise("resume", folder, "--tracking-uri", uri)
-    every = [text for one in (ran, shown, reported, again, whole, resumed) for text in (one.stdout, one.stderr)]
+    monkeypatch.setitem(lengthwise.environment, "LENGTHWISE_DEBUG", "1")
+    traced = lengthwise("publish", folder, "--tracking-uri", uri)
+    assert traced.returncode == 1 and "MlflowException" in traced.stderr and "Traceback" in traced.stderr
+    all_of_them = (ran, shown, reported, again, whole, resumed, traced)
+    every = [text for one in all_of_them for text in (one.stdout, one.stderr)]
     assert not leaked(tmp_path / "s", *every)
     if alive:
         login = base64.b64encode(f"ada:{SECRET}".encode("latin1")).decode()

@@ -10,11 +10,14 @@ from mlflow.tracking import MlflowClient
 from typer.testing import CliRunner
 
 from orchestrator import cli
+from orchestrator.errors import UserError
+from orchestrator.record.ledger import Ledger
+from orchestrator.record.provenance import provenance
 from orchestrator.record.records import LEDGER_FILE
 from orchestrator.report import artifacts as report
 from orchestrator.results.summarise import summary
+from orchestrator.tracking.outages import TrackingError
 from orchestrator.tracking.sqlite_store import default_uri
-from orchestrator.tracking.store import TrackingError
 
 pytestmark = pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning")  # MLflow's own use of it
 
@@ -218,3 +221,25 @@ def test_hostile_labels_become_valid_and_distinct_keys(tmp_path, build, fresh_st
     assert {key.split("/")[1] for key in run.data.metrics if key.startswith("margin/")} == {
         "ema", "a_b", "a b", "β_", "a_b_2", "_"
     }  # fmt: skip
+
+
+def test_the_address_that_a_foreign_folder_names_is_not_sent_to_unasked(
+    tmp_path, build, fresh_store, publish, monkeypatch
+):
+    """Written on lab3, as by the builder of sweeps; whoever wrote it may have named any address."""
+    named = f"sqlite:///{tmp_path / 'named.db'}"
+    sweep = build(tmp_path / "s", count=1, seeds=1, spec={"tracking.uri": named})
+    for store in ("named", "own"):
+        shutil.copy(fresh_store, tmp_path / f"{store}.db")
+    before = (tmp_path / "named.db").read_bytes()
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    with pytest.raises(UserError, match=rf"written on lab3.*{named}.*--tracking-uri") as refused:
+        publish(sweep.folder)
+    assert refused.value.exit_code == 2 and (tmp_path / "named.db").read_bytes() == before
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / 'own.db'}")
+    assert publish(sweep.folder).uri.endswith("own.db") and (tmp_path / "named.db").read_bytes() == before
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
+    with Ledger.open(sweep.folder) as ledger:
+        ledger.append("resume", provenance=provenance([]))
+    assert publish(sweep.folder).uri == named  # the user's own: it was gone on with here
+    assert (tmp_path / "named.db").read_bytes() != before

@@ -13,11 +13,11 @@ from rich.console import Console
 from orchestrator.record.ledger import Ledger
 from orchestrator.record.records import LEDGER_FILE, Record
 from orchestrator.record.state import SweepState
+from orchestrator.tracking.outages import OUTAGE
 from orchestrator.tracking.publish import publish
 from orchestrator.tracking.publisher import Publisher, SweepPublishing
 from orchestrator.tracking.server import free_port
 from orchestrator.tracking.sqlite_store import default_uri
-from orchestrator.tracking.store import OUTAGE
 from search_spaces import parse_sweep
 
 pytestmark = pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning")  # MLflow's own use of it
@@ -114,6 +114,15 @@ def test_a_sweep_that_ends_soon_after_its_first_score_is_published_once(sweep, p
     with Ledger.open(sweep.folder) as ledger:
         one.close(ledger, console)
     assert asked == [True]
+
+
+def test_the_last_pass_is_made_here_where_another_process_should_have_made_it(sweep, publishing, console):
+    one, asked = publishing(enabled=True)
+    one.seen(record("score"))
+    one.stop()
+    with Ledger.open(sweep.folder) as ledger:
+        one.close(ledger, console)
+    assert asked == [True] and SweepState.load(sweep.folder).publishes[-1]["uri"] == default_uri(sweep.folder.parent)
 
 
 def test_what_could_not_be_published_is_said_and_recorded(sweep, publishing, console):

@@ -1,17 +1,21 @@
 """`lengthwise ui` shows what is in a store, names what it lacks, and leaves nothing running."""
 
+import os
 import shutil
 import signal
 import socket
 import subprocess
 import sys
+import time
+from contextlib import suppress
 
+import psutil
 import pytest
 
+from orchestrator.tracking.outages import TrackingError
 from orchestrator.tracking.serve import serve, unpublished
 from orchestrator.tracking.server import UiServerError, free_port
 from orchestrator.tracking.sqlite_store import default_uri
-from orchestrator.tracking.store import TrackingError
 
 pytestmark = pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning")  # MLflow's own use of it
 
@@ -46,6 +50,40 @@ def test_artifacts_sent_to_sqlite_open_through_the_ui_and_serve_leaves_nothing_r
                 assert probe.connect_ex(("127.0.0.1", port)) != 0
         finally:
             process.kill()
+
+
+@pytest.mark.parametrize(
+    ("delay", "signals"),
+    [(0.0, ["SIGINT"]), (0.5, ["SIGINT", "SIGINT"]), (1.5, ["SIGTERM", "SIGINT"]), (0.0, ["SIGHUP"])],
+)
+def test_a_server_that_is_just_starting_is_ended_with_all_its_processes(tmp_path, delay, signals):
+    """Ctrl-C as soon as there is a process of the server, and while it imports; again while it is being ended."""
+    code = (
+        "import signal, sys; from pathlib import Path;"
+        "from orchestrator.tracking.server import UiServer, serve_until_stopped;"
+        "signal.signal(signal.SIGHUP, signal.SIG_DFL);"
+        "folder = Path(sys.argv[1]);"
+        "serve_until_stopped(UiServer(database=folder / 'mlflow.db', artifacts=folder), lambda server: None)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stderr=subprocess.PIPE, text=True) as process:
+        try:
+            deadline = time.monotonic() + 60
+            while not (servers := psutil.Process(process.pid).children()) and time.monotonic() < deadline:
+                time.sleep(0.001)
+            time.sleep(delay)
+            begun = {one.pid for one in psutil.Process(process.pid).children(recursive=True)}
+            for name in signals:
+                process.send_signal(signal.Signals[name])
+                time.sleep(0.1)
+            error = process.communicate(timeout=60)[1]
+            left = [pid for pid in begun if psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie"]
+            assert servers and not left
+            assert process.returncode != 0 and error.splitlines()[-1] == "KeyboardInterrupt"
+        finally:
+            process.kill()
+            for one in servers:
+                with suppress(ProcessLookupError):
+                    os.killpg(one.pid, signal.SIGKILL)
 
 
 def test_a_taken_port_and_a_foreign_store_are_refused(tmp_path):

@@ -7,6 +7,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from multiprocessing import Pipe
 from typing import Any
@@ -16,10 +17,10 @@ from rich.console import Console
 
 from orchestrator.closing import Closing
 from orchestrator.tracking import publisher
+from orchestrator.tracking.outages import OUTAGE, TrackingError
 from orchestrator.tracking.publish import publish as publish_sweep
 from orchestrator.tracking.publisher import Publisher
 from orchestrator.tracking.sqlite_store import default_uri
-from orchestrator.tracking.store import OUTAGE, TrackingError
 
 pytestmark = pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning")  # MLflow's own use of it
 
@@ -57,6 +58,28 @@ def hanging() -> Iterator[str]:
 
 
 @pytest.fixture
+def dripping() -> Iterator[str]:
+    """The address of a server that sends its answer byte by byte, each soon after the last, for half a minute."""
+
+    def answer(connection: socket.socket) -> None:
+        with connection, suppress(OSError):  # whoever asked has gone
+            connection.recv(65536)
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 300\r\n\r\n{")
+            for _ in range(299):
+                time.sleep(0.1)
+                connection.sendall(b" ")
+
+    def serve() -> None:
+        with suppress(OSError):  # it is closed
+            while True:
+                threading.Thread(target=answer, args=[listening.accept()[0]], daemon=True).start()
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        threading.Thread(target=serve, daemon=True).start()
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+
+
+@pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     for key, value in OUTAGE.items():
         monkeypatch.setenv(key, value)
@@ -69,6 +92,21 @@ def test_a_busy_server_is_not_waited_for_as_long_as_it_asks(sweep, publish, busy
     with pytest.raises(TrackingError, match=r"429[\s\S]*lengthwise publish"):
         publish(sweep.folder, f"http://127.0.0.1:{busy.server_address[1]}")
     assert busy.asked == 2 and time.monotonic() - began < 60
+
+
+@pytest.mark.parametrize("server", ["dripping", "hanging"])
+def test_a_request_is_waited_for_so_long_in_all(sweep, publish, server, request, monkeypatch) -> None:
+    """However often it is tried again, and however often a byte comes."""
+    address = request.getfixturevalue(server)
+    monkeypatch.setattr("orchestrator.tracking.outages.LONGEST_REQUEST", 1.0)
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
+    began = time.monotonic()
+    with pytest.raises(TrackingError) as found:
+        publish(sweep.folder, address)
+    assert time.monotonic() - began < 10
+    first, second = str(found.value).splitlines()
+    assert first == f"MLflow at {address}: a request was not answered within 1 s"
+    assert second == f"complete it later with: lengthwise publish {sweep.folder}"
 
 
 def test_the_end_of_a_sweep_waits_for_mlflow_so_long_and_no_longer(sweep, artifacts, hanging, quick) -> None:

@@ -1,10 +1,12 @@
 """A SQLite store is begun once, by however many processes."""
 
 import hashlib
+import os
 import re
 import sqlite3
 import subprocess
 import sys
+import time
 from contextlib import closing
 
 import pytest
@@ -26,6 +28,28 @@ def test_several_processes_may_open_a_fresh_store_at_once(tmp_path):
     assert [process.returncode for process in processes] == [0, 0], errors
     assert {path.name for path in tmp_path.iterdir()} <= {"mlflow.db", ".mlflow.db.lock"}
     assert (tmp_path / "mlflow.db").stat().st_size > 0
+
+
+def test_a_store_is_there_whole_or_not_at_all_when_its_making_is_killed(tmp_path):
+    """Killed in the midst of MLflow's migrations, as soon as there is anything in the folder but the lock."""
+    code = "import sys; from orchestrator.tracking.sqlite_store import initialise; print(); initialise(sys.argv[1])"
+    environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path / "cache")}  # nothing is kept there
+    (tmp_path / "store").mkdir()
+    database = tmp_path / "store" / "mlflow.db"
+    with subprocess.Popen(
+        [sys.executable, "-u", "-c", code, default_uri(database.parent)],
+        cwd=tmp_path,
+        env=environment,
+        stdout=subprocess.PIPE,
+    ) as process:
+        process.stdout.readline()
+        while not database.exists() and process.poll() is None:
+            time.sleep(0.001)
+        process.kill()
+    assert database.exists()
+    with closing(sqlite3.connect(database)) as store:
+        versions = store.execute("SELECT version_num FROM alembic_version").fetchall()
+    assert versions == schema(made(tmp_path / "other"))[1]
 
 
 def schema(path):
