@@ -10,7 +10,8 @@ LengthwiseError                 printed as one message without a traceback; exit
 │   ├── OddEntry                a link, a pipe or a folder where a sweep has its own files; exit code 2
 │   ├── TakenLedger             another driver writes it, and the lock does not tell
 │   ├── DamagedLedger           its bytes are not what was written
-│   └── NewerLedger             it was written by a newer version
+│   ├── NewerLedger             it was written by a newer version
+│   └── OlderLedger             it was written before the first version whose ledgers are read
 ├── OutOfSpace                  nothing more can be written where the sweep is
 ├── DamagedCurves               a parquet part is missing or is not what the ledger says it is
 ├── DamagedWeights              a file of kept weights is missing or is not what the ledger says it is
@@ -97,6 +98,10 @@ class TakenLedger(LedgerError):  # noqa: N818
 
 class NewerLedger(LedgerError):  # noqa: N818
     """The ledger was written by a newer version of lengthwise."""
+
+
+class OlderLedger(LedgerError):  # noqa: N818
+    """The ledger was written before version 1.0.0, the first whose ledgers are read."""
 
 
 class OutOfSpace(LengthwiseError):  # noqa: N818 - reads as the sentence it prints

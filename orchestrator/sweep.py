@@ -39,7 +39,7 @@ from orchestrator.running.progress import Progress
 from orchestrator.running.schedulers import chosen, opened, refuse_what_cannot_run
 from orchestrator.tracking.publisher import SweepPublishing
 from orchestrator.wording import command, counted
-from search_spaces import SweepFileError, SweepSpec, differences, dump_yaml, load_recorded, parse_recorded
+from search_spaces import SweepFileError, SweepSpec, differences, dump_yaml, load_sweep, parse_recorded
 from trainers.config.member import MemberConfig
 from trainers.files.atomic_file import write_whole
 
@@ -111,7 +111,7 @@ def resume_sweep(
         state = SweepState.load(folder)
         if not (folder / SPEC_FILE).exists():
             _write_spec(state.spec, folder)
-        spec = load_recorded(folder / SPEC_FILE, overrides)
+        spec = load_sweep(folder / SPEC_FILE, overrides)
         _refuse_changed(spec, state)
         refuse_what_cannot_run(spec.resources)
         going_on = not is_finished(spec, state) or (retry_failed and bool(state.deaths))

@@ -19,8 +19,7 @@ from search_spaces.grammar.domains import (
 )
 from search_spaces.grammar.dump import dump_yaml
 from search_spaces.grammar.errors import ABSENT, Problem, SweepFileError, nearest_name
-from search_spaces.grammar.load import Reading, load_recorded, load_sweep, parse_recorded, parse_sweep, read_sweep
-from search_spaces.grammar.migration import migrated
+from search_spaces.grammar.load import Reading, load_sweep, parse_recorded, parse_sweep, read_sweep
 from search_spaces.grammar.points import active_values, grid_points
 from search_spaces.grammar.schema import json_schema, schema_text
 from search_spaces.grammar.spec import Objective, Resources, Search, SweepSpec, Tracking
@@ -48,9 +47,7 @@ __all__ = [
     "dump_yaml",
     "grid_points",
     "json_schema",
-    "load_recorded",
     "load_sweep",
-    "migrated",
     "nearest_name",
     "parse_recorded",
     "parse_sweep",

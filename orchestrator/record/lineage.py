@@ -13,7 +13,6 @@ from orchestrator.errors import DamagedLedger, LedgerError
 from orchestrator.record.fields import wrong_field
 from orchestrator.record.records import LEDGER_FILE, Record, read_first_record
 from orchestrator.record.state import SweepState
-from search_spaces import migrated
 
 CONFIRMS = "confirms"
 
@@ -106,7 +105,7 @@ def _relative(folder: Path, first: Record) -> Relative:
         folder=folder,
         identity=Identity(fields["name"], fields["spec_hash"]),
         confirms=fields["provenance"].get(CONFIRMS),
-        seeds=tuple(migrated(fields["spec"]).get("seeds", ())),
+        seeds=tuple(fields["spec"].get("seeds", ())),
     )
 
 

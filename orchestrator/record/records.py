@@ -19,12 +19,12 @@ from typing import Any
 
 import numpy as np
 
-from orchestrator.errors import DamagedLedger, LedgerError, NewerLedger
+from orchestrator.errors import DamagedLedger, LedgerError, NewerLedger, OlderLedger
 from orchestrator.record.folders import LEDGER_FILE as LEDGER_FILE
 from orchestrator.record.folders import no_sweep, refuse_odd_files, refuse_odd_folders
 from orchestrator.record.lock import LAST_TIME
 
-SCHEMA = 1
+SCHEMA = 2  # 1: before 1.0.0
 _STORY = ("sweep", "configuration", "pack", "evaluation", "attempt", "pack_end", "score")
 KINDS = frozenset((*_STORY, "end", "resume", "retry", "publish"))
 
@@ -43,7 +43,7 @@ def read_records(folder: Path) -> list[Record]:
     """Return the complete records of the sweep in `folder`, without locking or changing anything.
 
     A last line without newline is left out: its writer died, or is still writing it. Raises NotASweep, LedgerError,
-    DamagedLedger, NewerLedger.
+    DamagedLedger, NewerLedger, OlderLedger.
     """
     return parsed(folder / LEDGER_FILE, ledger_bytes(folder))[0]
 
@@ -135,7 +135,10 @@ def ledger_bytes(folder: Path) -> bytes:
 
 
 def parsed(path: Path, content: bytes) -> tuple[list[Record], int]:
-    """The records of all complete lines of a ledger and the bytes they take; raises DamagedLedger, NewerLedger."""
+    """Return the records of all complete lines of a ledger, and the bytes they take.
+
+    Raises DamagedLedger, NewerLedger, OlderLedger.
+    """
     *lines, torn = content.split(b"\n")
     records: list[Record] = []
     for number, line in enumerate(lines, start=1):
@@ -172,5 +175,7 @@ def _check_schema(path: Path, first: Record) -> None:
     schema = first.fields.get("schema")
     if first.kind != "sweep" or not isinstance(schema, int):
         raise DamagedLedger(path, 1, "the first record is not that of a sweep")
+    if schema < SCHEMA:
+        raise OlderLedger(f"{path}: was written before lengthwise 1.0.0, which is needed to read it")
     if schema > SCHEMA:
         raise NewerLedger(f"{path}: has ledger schema {schema}; this version of lengthwise reads up to {SCHEMA}")

@@ -16,7 +16,6 @@ from orchestrator.record.fields import wrong_field
 from orchestrator.record.folders import refuse_outside
 from orchestrator.record.parts import ConfigurationState, Conflict, Draw, MemberState, PackState
 from orchestrator.record.records import LEDGER_FILE, Record, read_records
-from search_spaces import migrated
 
 WEIGHTS_FOLDER = "weights"
 
@@ -116,7 +115,7 @@ class SweepState:
     def _sweep(self, record: Record) -> None:
         fields = record.fields
         self.name, self.study = fields["name"], fields["study"]
-        self.spec, self.spec_hash = migrated(fields["spec"]), fields["spec_hash"]
+        self.spec, self.spec_hash = fields["spec"], fields["spec_hash"]
         self.provenance, self.code = fields["provenance"], fields.get("code", [])
         self.started = record.time
         self._sources(record)

@@ -16,7 +16,6 @@ from orchestrator.tracking.pages import sweep_links
 from orchestrator.tracking.server import UiServer, serve_until_stopped
 from orchestrator.tracking.sqlite_store import artifact_folder, default_uri, initialise, sqlite_file
 from orchestrator.wording import command
-from search_spaces import migrated
 
 
 def serve(
@@ -96,7 +95,7 @@ def unpublished(storage: Path, uri: str) -> list[tuple[str, str]]:
             records = read_records(folder)
         except LengthwiseError:  # `lengthwise status` says what is wrong with it
             continue
-        own = (migrated(records[0].fields["spec"]).get("tracking") or {}).get("uri")
+        own = (records[0].fields["spec"].get("tracking") or {}).get("uri")
         if sweep_id(records) in known or own not in (None, uri):
             continue
         ends = [record for record in records if record.kind in ("end", "resume", "retry")][-1:]

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Any
 
-from search_spaces.grammar.migration import migrated
 from search_spaces.grammar.spec import PASSIVE, SweepSpec
 
 
@@ -15,7 +14,7 @@ def differences(before: SweepSpec, now: SweepSpec) -> list[tuple[str, object, ob
 
 
 def _computed(spec: SweepSpec) -> dict[str, Any]:
-    return {key: value for key, value in migrated(spec.resolved()).items() if key not in PASSIVE}
+    return {key: value for key, value in spec.resolved().items() if key not in PASSIVE}
 
 
 def _flat(value: Any, prefix: str = "") -> dict[str, Any]:

@@ -9,9 +9,7 @@ from search_spaces.grammar.checks import check_across, note_nothing_learned
 from search_spaces.grammar.dump import dump_yaml
 from search_spaces.grammar.errors import ABSENT, nearest_name
 from search_spaces.grammar.findings import SECTIONS, STEP, Findings, Place, child
-from search_spaces.grammar.migration import migrated
 from search_spaces.grammar.overrides import apply_override
-from search_spaces.grammar.renamed import take_new_names
 from search_spaces.grammar.space import parse_space
 from search_spaces.grammar.spec import SweepSpec
 from search_spaces.grammar.strict_yaml import MAX_BYTES, read_yaml
@@ -52,14 +50,9 @@ def load_sweep(
     return read_sweep(path, overrides, name, imports).sound()
 
 
-def load_recorded(path: str | Path, overrides: Sequence[str] = ()) -> SweepSpec:
-    """Read the sweep.yaml of a sweep's folder, which any version may have written. Else as `load_sweep`."""
-    return _read(path, overrides, None, (), recorded=True).sound()
-
-
 def parse_recorded(spec: Mapping[str, Any], source: str, overrides: Sequence[str] = ()) -> SweepSpec:
-    """Check a specification that a ledger has recorded, whichever version did. Else as `parse_sweep`."""
-    return parse_sweep(dump_yaml(migrated(spec)), source, overrides)
+    """Check a specification that a ledger has recorded. Else as `parse_sweep`."""
+    return parse_sweep(dump_yaml(spec), source, overrides)
 
 
 def parse_sweep(text: str, source: str, overrides: Sequence[str] = (), name: str | None = None) -> SweepSpec:
@@ -71,17 +64,11 @@ def read_sweep(
     path: str | Path, overrides: Sequence[str] = (), name: str | None = None, imports: Sequence[str] = ()
 ) -> Reading:
     """As `load_sweep`, but problems are handed over with what could be read; raises nothing."""
-    return _read(path, overrides, name, imports, recorded=False)
-
-
-def _read(
-    path: str | Path, overrides: Sequence[str], name: str | None, imports: Sequence[str], *, recorded: bool
-) -> Reading:
     findings = Findings(str(path))
     text = _read_text(Path(path), findings)
     if findings.problems:
         return Reading(None, findings)
-    reading = _parse(text, findings, overrides, name, imports, recorded=recorded)
+    reading = _parse(text, findings, overrides, name, imports)
     if reading.spec is not None:
         reading.spec._folder = Path(path).resolve().parent
     return reading
@@ -93,8 +80,6 @@ def _parse(
     overrides: Sequence[str],
     name: str | None,
     imports: Sequence[str] = (),
-    *,
-    recorded: bool = False,
 ) -> Reading:
     data = read_yaml(text, findings)
     if not isinstance(data, dict):
@@ -103,11 +88,7 @@ def _parse(
         elif data is not ABSENT:
             findings.add("", "must be a mapping of keys to values", given=data)
         return Reading(None, findings, UNREAD if data is ABSENT else "")
-    take_new_names(data, findings)
-    if recorded:
-        data.update(migrated(data))
     overridden = [apply_override(text, data, findings) for text in overrides]
-    take_new_names(data, findings)  # an override may have put a section in its old form in their place
     if name is not None:
         data["name"] = name
         findings.relocate("name", {"name": Place("--name")})

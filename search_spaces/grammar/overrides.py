@@ -6,7 +6,6 @@ from typing import Any
 from search_spaces.grammar.domains import KINDS
 from search_spaces.grammar.errors import ABSENT, shown
 from search_spaces.grammar.findings import SECTION_KEY, Findings, Place
-from search_spaces.grammar.renamed import new_name
 from search_spaces.grammar.strict_yaml import MAX_DEPTH, read_yaml
 
 
@@ -21,7 +20,6 @@ def apply_override(text: str, data: dict[str, Any], findings: Findings) -> str |
     if not equals or not key or not key.isprintable():
         findings.add("", "an override is written dotted.key=value", given=text, place=place)
         return None
-    key = new_name(key, place, findings)
     own = Findings(findings.source)
     value = read_yaml(_without_comment(written), own, address=key, place=place)
     for problem in own.problems:

@@ -11,8 +11,6 @@ from pydantic import BaseModel, ConfigDict, Field, InstanceOf, PrivateAttr, With
 from search_spaces.grammar.domain_schema import space_schema
 from search_spaces.grammar.domains import Domain, plain
 from search_spaces.grammar.findings import Findings, Place, within
-from search_spaces.grammar.migration import without_meant
-from search_spaces.grammar.renamed import with_first_names
 from search_spaces.grammar.space import written_space
 from search_spaces.grammar.values import LARGEST_SEED, Gpus, Lengths, Listed, Modules, Name, Pack, Seeds, Text
 
@@ -218,15 +216,13 @@ class SweepSpec(_Strict):
             data["search"]["startup"] = self.search.results_needed
         else:
             del data["search"]["startup"], data["search"]["failed_configurations"]
-        if self.objective.evaluation == "last":
-            del data["objective"]["evaluation"]  # a sweep begun before the key existed is still the same sweep
         return {name: plain(data[name]) for name in type(self).model_fields if name in data}
 
     @property
     def spec_hash(self) -> str:
         """16 hex characters that name what is computed: not the name, description, resources or tracking."""
         kept = {key: value for key, value in self.resolved().items() if key not in PASSIVE}
-        text = json.dumps(with_first_names(without_meant(kept)), sort_keys=True, separators=(",", ":"), allow_nan=False)
+        text = json.dumps(kept, sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def __eq__(self, other: object) -> bool:

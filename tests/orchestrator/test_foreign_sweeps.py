@@ -39,7 +39,7 @@ from trainers.errors import WeightsError
 from trainers.files.checkpoint import Checkpoints
 from trainers.files.weights import StoredWeights
 
-RELEASED = Path(__file__).resolve().parents[1] / "sweeps" / "0.1.0" / "finished"
+RELEASED = Path(__file__).resolve().parents[1] / "sweeps" / "1.0.0" / "finished"
 TINY = """name: tiny
 study: tests
 task: {name: set_complement, vocabulary: 6, train_length: 3, target: sampled}
@@ -78,7 +78,7 @@ def blank(path: Path, draw: Any, *facts: Any) -> Path:
     return path
 
 
-@pytest.fixture(params=["today's", "of 0.1.0"])
+@pytest.fixture(params=["today's", "of 1.0.0"])
 def original(request: pytest.FixtureRequest, made: Path) -> Path:
     return made if request.param == "today's" else RELEASED
 

@@ -52,7 +52,7 @@ def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The sweep files, a finished sweep as sweeps/quickstart, and two small ones that have kept their weights."""
     folder = tmp_path_factory.mktemp("sandbox")
     (folder / "search_spaces").symlink_to(ROOT / "search_spaces")
-    shutil.copytree(ROOT / "tests" / "sweeps" / "0.1.0" / "finished", folder / "sweeps" / "quickstart")
+    shutil.copytree(ROOT / "tests" / "sweeps" / "1.0.0" / "finished", folder / "sweeps" / "quickstart")
     inline = ("resources.scheduler=inline", "tracking.enabled=false")
     for file, overrides in (
         ("arithmetic/fig9_ring.yaml", [*RING, "objective.lengths=[1]"]),

@@ -1,13 +1,11 @@
-"""Write the sweeps under 0.1.0/: run, killed and resumed by the code of that version, to be read by every later one.
+"""Write the sweeps under 1.0.0/: run, killed and resumed by the code of that version, to be read by every later one.
 
-They were written by commit 0894536, from a checkout of its own:
+Run it from a checkout of the version whose sweeps are to be kept:
 
-    git worktree add ../written 0894536
-    cd ../written
-    PYTHONPATH=$PWD python ../lengthwise/tests/sweeps/write.py ../lengthwise/tests/sweeps/0.1.0 [NAME ...]
+    python tests/sweeps/write.py tests/sweeps/1.0.0 [NAME ...]
 
-with ../lengthwise the checkout that holds this file. It takes five to ten minutes on two cores. The sweeps named
-`interrupted_...` and `tpe...` were killed (SIGKILL) when their ledger had come to the wanted state.
+It takes five to ten minutes on two cores. The sweeps named `interrupted_...` and `tpe...` are killed (SIGKILL) when
+their ledger has come to the wanted state.
 
 Everything is as the code wrote it, apart from this: the process is told a neutral name of machine and platform before
 it begins, since both go into the ledger. Figures, tables, the report, lock and owner files are left out.
@@ -18,7 +16,6 @@ Beside the folder of a sweep: NAME.summary.json, what the code made of a finishe
 NAME.resumed.parquet, configurations and curves of an interrupted one after it was resumed to its end.
 """
 
-import dataclasses
 import json
 import os
 import shutil
@@ -32,8 +29,9 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from orchestrator.state import SweepState
-from orchestrator.summary import summary
+
+from orchestrator.record.state import SweepState
+from orchestrator.results.summarise import summary
 
 SHIPPED = ("sweep.yaml", "events.jsonl", "curves.parquet", "curves", "checkpoints", "weights")
 NEUTRAL = (
@@ -116,7 +114,7 @@ space:
 search: {configurations: 4}
 seeds: 3
 evaluation: {every: 20, samples: 10, lengths: [1, 2, 4, 5]}
-objective: {metric: kl, average: raw, lengths: [4], direction: minimize, checkpoint: best, threshold: 0.5}
+objective: {metric: kl, average: raw, lengths: [4], direction: minimize, evaluation: best, threshold: 0.5}
 tracking: {enabled: false}
 """
 KEPT_WEIGHTS = based(
@@ -311,7 +309,8 @@ def ranked(folder: Path) -> list[dict[str, Any]]:
     """The rows of the summary of a sweep, in their order."""
     kept = ("config_id", "number", "rank", "score", "score_q25", "score_q75", "seeds_run", "seeds_failed")
     return [
-        {name: getattr(row, name) for name in kept} | {"test": dataclasses.astuple(row.test) if row.test else None}
+        {name: getattr(row, name) for name in kept}
+        | {"test": (row.test.median, row.test.q25, row.test.q75) if row.test else None}
         for row in summary(SweepState.load(folder)).rows
     ]
 

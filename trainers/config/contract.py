@@ -8,22 +8,11 @@ from typing import Any
 
 HANDED_ON = {("model", "dropout")}  # member hyperparameters that reach the code as tensors, beside those of averages
 COLUMNS = (int, float)  # types of a member hyperparameter of an average: it becomes a column of numbers
-# What of a kind was called or taken otherwise before: a class that has it was written for that, and would be misread.
-BEFORE = {
-    "task": {
-        "score": "`score` is now `rows`, a value for every row, and `reduce`, by default their means; `loss` gives "
-        "a sum and its weight, `evaluation_batches` yields EvaluationBatch, `derived` takes a history"
-    },
-    "model": {"diagnostics": "`diagnostics` is now `metrics`, `measured` and `reduce`; `logits` takes the whole batch"},
-}
 
 
 def missing(kind: str, cls: type[Any], base: type[Any], hints: dict[str, Any]) -> Iterator[str]:
     """What keeps `cls` from being of its kind, one sentence each; `base` is the kind's, `hints` are types by field."""
     yield from _of_members(kind, cls, hints)
-    if found := [text for name, text in BEFORE.get(kind, {}).items() if hasattr(cls, name)]:
-        yield from (f"{cls.__name__} is written for an earlier version: {text}" for text in found)
-        return
     if not issubclass(cls, base):
         yield f"{cls.__name__} does not derive from {base.__module__}.{base.__name__}"
         return

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.errors import DamagedLedger, LedgerError, NewerLedger, NotASweep, SweepExists
+from orchestrator.errors import DamagedLedger, LedgerError, NewerLedger, NotASweep, OlderLedger, SweepExists
 from orchestrator.record import ledger as ledger_module
 from orchestrator.record.ledger import Ledger
 from orchestrator.record.records import KINDS, LEDGER_FILE, SCHEMA, Record, decode, encode, read_records
@@ -202,6 +202,12 @@ def test_a_newer_schema_is_refused(folder: Path) -> None:
     with pytest.raises(
         NewerLedger, match=f"ledger schema {SCHEMA + 1}; this version of lengthwise reads up to {SCHEMA}"
     ):
+        read_records(folder)
+
+
+def test_a_schema_of_before_the_first_release_is_refused_in_one_sentence(folder: Path) -> None:
+    put(folder, encode(Record(0, 1.0, "sweep", {**FIRST, "schema": SCHEMA - 1})))
+    with pytest.raises(OlderLedger, match=r"^\S+: was written before lengthwise 1\.0\.0, which is needed to read it$"):
         read_records(folder)
 
 

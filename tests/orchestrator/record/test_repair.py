@@ -15,7 +15,7 @@ from orchestrator.record.records import LEDGER_FILE, Record, encode, read_record
 from orchestrator.record.repair import repair
 from orchestrator.record.state import SweepState
 
-RELEASED = Path(__file__).resolve().parents[2] / "sweeps" / "0.1.0" / "finished"
+RELEASED = Path(__file__).resolve().parents[2] / "sweeps" / "1.0.0" / "finished"
 WHOLE = (RELEASED / LEDGER_FILE).read_bytes()
 LINES = WHOLE.splitlines(keepends=True)
 

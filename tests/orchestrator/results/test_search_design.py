@@ -9,7 +9,7 @@ from orchestrator.report.effect_tables import effect_columns, effect_notes
 from orchestrator.results.search_design import design_of
 from orchestrator.results.summarise import summary
 
-OLD = Path(__file__).parents[2] / "sweeps" / "0.1.0"
+RELEASED = Path(__file__).parents[2] / "sweeps" / "1.0.0"
 GRID = {"model.norm": {"grid": ["none", "pre"]}, "training.batch_size": {"grid": [8, 16]}}
 RATE = {"training.learning_rate": {"log_uniform": [1e-4, 1e-2]}}
 
@@ -25,7 +25,7 @@ RATE = {"training.learning_rate": {"log_uniform": [1e-4, 1e-2]}}
     ],
 )
 def test_sweeps_of_earlier_versions(name: str, kind: str, unit: str) -> None:
-    design = design_of(SweepState.load(OLD / name))
+    design = design_of(SweepState.load(RELEASED / name))
     assert (design.kind, design.unit) == (kind, unit)
 
 

@@ -106,7 +106,7 @@ def test_tracebacks_are_shown_once_each_with_the_packs_they_ended(tmp_path, synt
     with Ledger.open(folder) as ledger:
         for pack_id in (first, second):
             ledger.append("attempt", pack_id=pack_id, attempt=1, error="ValueError: no", trace="Traceback:\n  mine\n")
-        ledger.append("attempt", pack_id=first, attempt=2, error="killed")  # as 0.1.0 recorded all of them
+        ledger.append("attempt", pack_id=first, attempt=2, error="killed")
     lines = trace_lines(SweepState.load(folder))
     assert lines.count("  mine") == 1 and NO_TRACE in lines
     assert any(line.startswith("2 attempts of ") and line.endswith("ValueError: no") for line in lines)

@@ -1,10 +1,7 @@
 """A class that lacks a member of its kind, or was written for an earlier version, is refused by name."""
 
-import importlib
 import re
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,8 +17,6 @@ from trainers.errors import ConfigError
 from trainers.models.decoder import Decoder
 from trainers.positions.position import Position
 from trainers.tasks.task import Task
-
-EARLIER = Path(__file__).parent / "task_of_0_1_0.py.txt"
 
 
 @pytest.fixture
@@ -69,22 +64,6 @@ def test_every_absent_or_mistaken_member_is_named(half_a_task: type[Settings]) -
     assert not any(
         re.search(rf"\b{name}\b", text) for text in said for name in ("inputs", "outputs", "causal", "compiles")
     )
-
-
-def test_a_task_of_an_earlier_version_is_refused_with_what_changed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The example task of the README of 0.1.0; its imports alone were changed since, with the modules they name."""
-    (tmp_path / "my_tasks_of_0_1_0.py").write_text(EARLIER.read_text())
-    monkeypatch.syspath_prepend(tmp_path)
-    try:
-        importlib.import_module("my_tasks_of_0_1_0")
-        (said,) = refused("running_maximum")
-    finally:
-        registry._classes["task"].pop("running_maximum", None)
-        sys.modules.pop("my_tasks_of_0_1_0", None)
-    assert said.startswith("RunningMaximum is written for an earlier version: `score` is now `rows`")
-    assert all(method in said for method in ("`loss`", "`evaluation_batches`", "`derived`"))
 
 
 def test_a_position_of_an_earlier_version_is_refused_with_the_method() -> None:

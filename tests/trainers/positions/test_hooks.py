@@ -113,7 +113,7 @@ def pack_stream(pack: Pack):
 
 
 class Before(Position):
-    """Written for 0.1.0."""
+    """Takes other arguments than the hooks are called with."""
 
     def score(
         self, q_MBHTK: Tensor, tokens_MBT: Tensor, weights: Mapping[str, Tensor], name: str, causal: bool
@@ -124,7 +124,7 @@ class Before(Position):
         return ()
 
 
-def test_an_encoding_of_0_1_0_is_refused_by_name() -> None:
+def test_an_encoding_with_other_arguments_is_refused_by_name() -> None:
     assert list(missing("position", Before, Position, get_type_hints(Before))) == [
         "Before.parameters takes (longest, width, heads, std), and it is called with (sizes)",
         "Before.score takes (q_MBHTK, tokens_MBT, weights, name, causal), and it is called with (context)",
