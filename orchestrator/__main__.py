@@ -3,7 +3,7 @@
 import gc
 import sys
 
-from orchestrator.running.interrupts import EXIT_CODE, Interrupts
+from orchestrator.running.driving.interrupts import EXIT_CODE, Interrupts
 
 
 def command() -> None:

@@ -14,10 +14,11 @@ import typer
 from orchestrator import cli_results, options
 from orchestrator.consoles import LenientOutput, aligned, make_console, make_streams_lenient, say
 from orchestrator.errors import LengthwiseError, UserError
-from orchestrator.record.folders import default_storage
+from orchestrator.record.ledger.folders import default_storage
 from orchestrator.redaction import masked_traceback, redact, redact_log_records
-from orchestrator.running import host, ray_start
-from orchestrator.space import out_of_memory
+from orchestrator.running.hosts import host
+from orchestrator.running.with_ray import start as ray_start
+from orchestrator.shortages import out_of_memory
 from search_spaces import Reading, SweepFileError, read_sweep
 
 DEBUG_VARIABLE = "LENGTHWISE_DEBUG"
@@ -138,7 +139,7 @@ def data(
 @app.command("job-env")
 def job_env() -> None:
     """Print for `ray job submit --runtime-env-json` which commit and changes this folder has: a job has no .git."""
-    from orchestrator.record.work_tree import for_job
+    from orchestrator.code.work_tree import for_job
 
     typer.echo(for_job(Path.cwd(), warn=_complain))
 
@@ -161,7 +162,7 @@ def run(
     spec = _checked(reading)
     if early is not None:
         ray_start.begin_for(spec.resources)
-    from orchestrator.sweep import run_sweep
+    from orchestrator.sweep.sweep import run_sweep
 
     raise typer.Exit(run_sweep(spec, storage, console).exit_code)
 
@@ -175,7 +176,7 @@ def resume(
     accept_code_change: options.AcceptCodeChange = False,
 ) -> None:
     """Go on with a sweep that was interrupted or killed. Only resources and tracking may be changed by --set."""
-    from orchestrator.sweep import resume_sweep
+    from orchestrator.sweep.sweep import resume_sweep
 
     outcome = resume_sweep(
         folder,
@@ -199,7 +200,7 @@ def confirm(
     overrides: options.Overrides = None,
 ) -> None:
     """Train the best configurations of a sweep again, on seeds that no selection used. --set: resources, tracking."""
-    from orchestrator.confirm import confirm as confirm_sweep
+    from orchestrator.sweep.confirm import confirm as confirm_sweep
 
     outcome = confirm_sweep(
         folder,

@@ -8,7 +8,7 @@ import typer
 from orchestrator import options
 from orchestrator.consoles import aligned, make_console, say
 from orchestrator.errors import UserError
-from orchestrator.record.folders import check_storage, default_storage
+from orchestrator.record.ledger.folders import check_storage, default_storage
 from orchestrator.redaction import remember
 
 app = typer.Typer()
@@ -18,8 +18,8 @@ console = make_console()
 @app.command()
 def status(folder: options.SweepFolder, trace: options.Trace = False) -> None:
     """Say where a sweep stands, whether it is running, and its best configuration so far."""
-    from orchestrator.record.state import SweepState
-    from orchestrator.running.meter import status_rows, trace_lines
+    from orchestrator.record.state.state import SweepState
+    from orchestrator.running.watching.meter import status_rows, trace_lines
 
     state = SweepState.load(folder)
     _say("\n".join([aligned(status_rows(state)), *(trace_lines(state) if trace else ())]))
@@ -33,8 +33,8 @@ def report(
 ) -> None:
     """Draw figures and report of a sweep, finished or not, and print what came out."""
     from orchestrator.figures.maps import draw_maps
-    from orchestrator.record.curves import write_curves
-    from orchestrator.record.state import SweepState
+    from orchestrator.record.kept.curves import write_curves
+    from orchestrator.record.state.state import SweepState
     from orchestrator.report.files import present
 
     asked = draw_maps(folder, maps) if maps else []
@@ -60,7 +60,7 @@ def attention(
     """Draw what each token of one input attends to, in every layer and head, from kept weights. Trains nothing."""
     from orchestrator.figures.drawing import check_target
     from orchestrator.figures.maps import attention_path, draw_attention
-    from orchestrator.results.attention_maps import attention_of
+    from orchestrator.results.from_weights.attention_maps import attention_of
 
     if figure is not None:
         check_target(figure)
@@ -83,8 +83,8 @@ def compare(
     csv: Annotated[Path | None, typer.Option(metavar="PATH.csv", help="Also write what is printed.")] = None,
 ) -> None:
     """Compare two configurations over their seeds: difference, interval, exact test. Trains nothing."""
-    from orchestrator.report.named_comparison import show_comparison, write_comparison
-    from orchestrator.results.named_comparison import compare_named
+    from orchestrator.report.terminal.named_comparison import show_comparison, write_comparison
+    from orchestrator.results.comparing.named_comparison import compare_named
 
     if csv is not None and csv.exists():
         raise UserError(f"{csv} is there already; name another file, or remove it")
@@ -136,7 +136,7 @@ def ui(
     if tracking_uri is None:
         check_storage(storage)
     _say("starting MLflow ...")
-    from orchestrator.tracking.serve import serve
+    from orchestrator.tracking.ui.serve import serve
 
     serve(storage, host, port, allowed_hosts=allowed_hosts, uri=tracking_uri, say=_say)
 

@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.record.folders import found_in_storage
+from orchestrator.record.ledger.folders import found_in_storage
 from orchestrator.redaction import remember
-from search_spaces.grammar.overrides import quote_text
+from search_spaces.grammar.text.overrides import quote_text
 
 SweepFile = Annotated[Path, typer.Argument(metavar="FILE", help="A sweep file (YAML).")]
 SweepFolder = Annotated[

@@ -6,8 +6,9 @@
 (0, 1)
 """
 
-from search_spaces.grammar.differences import differences
-from search_spaces.grammar.domains import (
+from search_spaces.grammar.load import Reading, load_sweep, parse_recorded, parse_sweep, read_sweep
+from search_spaces.grammar.problems.errors import ABSENT, Problem, SweepFileError, nearest_name
+from search_spaces.grammar.space.domains import (
     Choice,
     Domain,
     Grid,
@@ -17,12 +18,11 @@ from search_spaces.grammar.domains import (
     OneMinusLogUniform,
     Uniform,
 )
-from search_spaces.grammar.dump import dump_yaml
-from search_spaces.grammar.errors import ABSENT, Problem, SweepFileError, nearest_name
-from search_spaces.grammar.load import Reading, load_sweep, parse_recorded, parse_sweep, read_sweep
-from search_spaces.grammar.points import active_values, grid_points
-from search_spaces.grammar.schema import json_schema, schema_text
-from search_spaces.grammar.spec import Objective, Resources, Search, SweepSpec, Tracking
+from search_spaces.grammar.spec.differences import differences
+from search_spaces.grammar.spec.points import active_values, grid_points
+from search_spaces.grammar.spec.schema import json_schema, schema_text
+from search_spaces.grammar.spec.spec import Objective, Resources, Search, SweepSpec, Tracking
+from search_spaces.grammar.text.dump import dump_yaml
 
 __all__ = [
     "ABSENT",

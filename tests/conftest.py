@@ -15,9 +15,9 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 from rich.console import Console
 
+from orchestrator.code import own_code
 from orchestrator.figures import drawing
-from orchestrator.plan import own_code
-from trainers.config import registry
+from trainers.settings import registry
 
 NOT_OWN = (Path(sys.prefix), Path(sys.base_prefix), Path(__file__).parents[1])
 
@@ -115,7 +115,7 @@ def run_inline(tmp_path: Path) -> Callable[..., Path]:
     """
 
     def run(file: Path, *overrides: str, name: str | None = None) -> Path:
-        from orchestrator.sweep import run_sweep
+        from orchestrator.sweep.sweep import run_sweep
         from search_spaces import load_sweep
 
         spec = load_sweep(file, [*overrides, "resources.scheduler=inline", "tracking.enabled=false"], name)

@@ -18,22 +18,22 @@ os.environ.setdefault("MKL_CBWR", "AVX2,STRICT")
 import numpy  # noqa: F401  # before torch, which imports it too and swallows a Ctrl-C of that moment
 
 if TYPE_CHECKING:
-    from trainers.batch import Batch
     from trainers.config.member import MemberConfig
-    from trainers.config.registry import register
-    from trainers.config.settings import setting
-    from trainers.decoding import Decoding
+    from trainers.evaluation.results import Curve, Evaluation, MemberResult, Progress, Reporter
     from trainers.files.checkpoint import Checkpoints
     from trainers.models.model import Model
     from trainers.models.vmapped import Vmapped
-    from trainers.parameters import Parameter
     from trainers.positions.context import Context, Pass, Scores
     from trainers.positions.position import Position, Sizes
     from trainers.random import Stream
-    from trainers.results import Curve, Evaluation, MemberResult, Progress, Reporter
+    from trainers.settings.fields import setting
+    from trainers.settings.registry import register
+    from trainers.tasks.decoding import Decoding
     from trainers.tasks.metrics import steps_to
     from trainers.tasks.task import Distribution, EvaluationBatch, Task
-    from trainers.train import train
+    from trainers.tensors.batch import Batch
+    from trainers.tensors.parameters import Parameter
+    from trainers.training.loop import train
 
 __all__ = [
     "Batch",
@@ -64,31 +64,31 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Batch": "trainers.batch",
+    "Batch": "trainers.tensors.batch",
     "MemberConfig": "trainers.config.member",
-    "register": "trainers.config.registry",
-    "setting": "trainers.config.settings",
-    "Decoding": "trainers.decoding",
+    "register": "trainers.settings.registry",
+    "setting": "trainers.settings.fields",
+    "Decoding": "trainers.tasks.decoding",
     "Checkpoints": "trainers.files.checkpoint",
     "Model": "trainers.models.model",
     "Vmapped": "trainers.models.vmapped",
-    "Parameter": "trainers.parameters",
+    "Parameter": "trainers.tensors.parameters",
     "Context": "trainers.positions.context",
     "Pass": "trainers.positions.context",
     "Scores": "trainers.positions.context",
     "Position": "trainers.positions.position",
     "Sizes": "trainers.positions.position",
     "Stream": "trainers.random",
-    "Curve": "trainers.results",
-    "Evaluation": "trainers.results",
-    "MemberResult": "trainers.results",
-    "Progress": "trainers.results",
-    "Reporter": "trainers.results",
+    "Curve": "trainers.evaluation.results",
+    "Evaluation": "trainers.evaluation.results",
+    "MemberResult": "trainers.evaluation.results",
+    "Progress": "trainers.evaluation.results",
+    "Reporter": "trainers.evaluation.results",
     "steps_to": "trainers.tasks.metrics",
     "Distribution": "trainers.tasks.task",
     "EvaluationBatch": "trainers.tasks.task",
     "Task": "trainers.tasks.task",
-    "train": "trainers.train",
+    "train": "trainers.training.loop",
 }
 
 

@@ -24,9 +24,9 @@ from orchestrator.figures.legend import coloured_and_grey, legend_height, legend
 from orchestrator.figures.maps import map_figures
 from orchestrator.figures.pairs import pair_figures
 from orchestrator.figures.steps_to import steps_figures
-from orchestrator.record.lineage import CONFIRMS
-from orchestrator.results.length_groups import LengthGroups
-from orchestrator.results.median_curves import Band
+from orchestrator.record.state.lineage import CONFIRMS
+from orchestrator.results.scoring.length_groups import LengthGroups
+from orchestrator.results.scoring.median_curves import Band
 from orchestrator.results.summary import Row, Summary
 from orchestrator.wording import NOT_REACHED, compact_value, label, short_keys
 

@@ -17,9 +17,9 @@ from matplotlib.ticker import MaxNLocator
 from orchestrator.figures import drawing
 from orchestrator.figures.drawing import GREY, PALETTE, file_name, printable, spans_decades
 from orchestrator.figures.legend import coloured_and_grey, legend_height, legend_table
-from orchestrator.results.families import FamilyPoint, family_names, family_points
-from orchestrator.results.length_groups import LengthGroups, few_lengths
+from orchestrator.results.scoring.length_groups import LengthGroups, few_lengths
 from orchestrator.results.summary import Summary
+from orchestrator.results.views.families import FamilyPoint, family_names, family_points
 
 
 def family_figures(summary: Summary, folder: Path) -> tuple[Path, ...]:

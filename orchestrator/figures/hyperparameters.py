@@ -20,7 +20,7 @@ from matplotlib.ticker import MaxNLocator
 
 from orchestrator.figures import drawing
 from orchestrator.figures.drawing import EDGE, FAILED_COLOUR, PALETTE, file_name, printable, spans_decades
-from orchestrator.results.hyperparameter_effects import Effect
+from orchestrator.results.effects.hyperparameter_effects import Effect
 from orchestrator.results.summary import Summary
 from orchestrator.statistics.effects import is_numeric
 from orchestrator.statistics.failed_seeds import worst_value

@@ -13,8 +13,8 @@ from matplotlib.ticker import MaxNLocator
 
 from orchestrator.figures import drawing
 from orchestrator.figures.drawing import PALETTE, printable, spans_decades
-from orchestrator.results.last_and_best import LastAndBest
-from orchestrator.results.objective import judged_over_seeds
+from orchestrator.results.scoring.last_and_best import LastAndBest
+from orchestrator.results.scoring.objective import judged_over_seeds
 from orchestrator.results.summary import Row, Summary
 from orchestrator.wording import compact_value, short_keys, spans
 

@@ -16,16 +16,16 @@ from matplotlib.ticker import MaxNLocator
 from orchestrator.errors import DamagedWeights, NoMaps, UserError
 from orchestrator.figures import drawing
 from orchestrator.figures.drawing import PALETTE, printable
-from orchestrator.record.labels import find_configuration
-from orchestrator.record.state import SweepState
-from orchestrator.results.maps import MemberMaps, maps_of
+from orchestrator.record.state.labels import find_configuration
+from orchestrator.record.state.state import SweepState
+from orchestrator.results.from_weights.position_maps import MemberMaps, maps_of
 from orchestrator.results.summarise import summary
 from orchestrator.results.summary import Row, Summary
 from orchestrator.wording import label
-from trainers.maps import Map
+from trainers.tensors.position_maps import Map
 
 if TYPE_CHECKING:
-    from orchestrator.results.attention_maps import MemberAttention  # brings torch
+    from orchestrator.results.from_weights.attention_maps import MemberAttention  # brings torch
 
 FIGURES = "figures"
 FIRST = 8  # configurations by rank that are drawn unasked

@@ -15,8 +15,8 @@ from matplotlib.figure import Figure
 
 from orchestrator.figures import drawing
 from orchestrator.figures.drawing import EDGE, PALETTE, file_name, printable, spans_decades
-from orchestrator.results.steps_to import Reached, StepsTo, steps_to
 from orchestrator.results.summary import Summary
+from orchestrator.results.views.steps_to import Reached, StepsTo, steps_to
 from orchestrator.wording import NOT_REACHED, compact_value, short_keys
 
 

@@ -11,7 +11,7 @@ from statistics import NormalDist
 from typing import Any
 
 from orchestrator.plan.search import TAIL, reach
-from search_spaces.grammar.domains import Choice, Domain, Grid, IntUniform, Normal, is_number
+from search_spaces.grammar.space.domains import Choice, Domain, Grid, IntUniform, Normal, is_number
 from trainers.config.slots import Slot
 
 TAIL_DEVIATIONS = -NormalDist().inv_cdf(TAIL)

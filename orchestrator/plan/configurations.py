@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from search_spaces import Problem, SweepFileError, SweepSpec
-from search_spaces.grammar.findings import SECTIONS
+from search_spaces.grammar.problems.findings import SECTIONS
 from trainers.config.member import MemberConfig
 from trainers.config.recorded import recorded_member
 from trainers.errors import ConfigError, nearest

@@ -14,9 +14,9 @@ from orchestrator.plan.configurations import assigned
 from orchestrator.plan.search import reach
 from orchestrator.plan.situations import situations, unconditional
 from search_spaces import ABSENT, SweepSpec
-from search_spaces.grammar.domains import Choice, Domain, Grid
-from search_spaces.grammar.errors import shown
-from search_spaces.grammar.findings import SECTIONS, Findings, lookup, parent, within
+from search_spaces.grammar.problems.errors import shown
+from search_spaces.grammar.problems.findings import SECTIONS, Findings, lookup, parent, within
+from search_spaces.grammar.space.domains import Choice, Domain, Grid
 from trainers.config.slots import single_problems, slot_of
 from trainers.errors import Problem
 

@@ -11,7 +11,7 @@ from orchestrator.errors import UserError
 from orchestrator.plan.configurations import Configuration
 from search_spaces import SweepSpec
 from trainers.config.member import MemberConfig
-from trainers.cost import Cost, estimate
+from trainers.training.cost import Cost, estimate
 
 # Beyond this a stacked step gains little, and a lost worker costs more. On an H100 a pack of 1,024 members of a small
 # model trained 2.9 times as many of them in a second as one of 64 (tests/benchmarks/README.md).

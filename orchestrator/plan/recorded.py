@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from orchestrator.errors import UserError
 from orchestrator.plan.configurations import Configuration, assigned
 from search_spaces import SweepSpec
-from search_spaces.grammar.findings import SECTIONS
+from search_spaces.grammar.problems.findings import SECTIONS
 from trainers.config.member import MemberConfig
 from trainers.config.recorded import corrections, recorded_member
 from trainers.errors import ConfigError

@@ -22,7 +22,7 @@ from optuna.samplers import BaseSampler, QMCSampler, RandomSampler, TPESampler
 from optuna.trial import TrialState, create_trial
 
 from search_spaces import SweepSpec, active_values, grid_points
-from search_spaces.grammar.domains import (
+from search_spaces.grammar.space.domains import (
     Choice,
     Grid,
     IntUniform,

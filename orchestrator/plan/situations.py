@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from search_spaces import SweepSpec, active_values
-from search_spaces.grammar.domains import Choice, Grid, value_key
+from search_spaces.grammar.space.domains import Choice, Grid, value_key
 
 MOST = 100_000  # combinations that are looked at; conditions that hang together rarely make a hundred
 

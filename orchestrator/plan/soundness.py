@@ -6,20 +6,20 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+from orchestrator.code.own_code import import_for
 from orchestrator.plan.configurations import Configuration, assigned, configure, unmeasured, warnings_for
 from orchestrator.plan.distributions import evaluated_sets, further_distributions
 from orchestrator.plan.field_checks import check_fields
-from orchestrator.plan.own_code import import_for
 from orchestrator.plan.search import draw, draw_sample, generations
 from orchestrator.plan.trials import try_own_code
 from search_spaces import Grid, Problem, SweepFileError, SweepSpec, read_sweep
-from search_spaces.grammar.findings import SECTIONS, Findings, within
 from search_spaces.grammar.load import Reading
-from search_spaces.grammar.space import MAX_GRID_POINTS
-from trainers.config import registry
-from trainers.config.identity import ABSENT_AVERAGES
+from search_spaces.grammar.problems.findings import SECTIONS, Findings, within
+from search_spaces.grammar.space.keys import MAX_GRID_POINTS
 from trainers.config.member import EvaluationConfig, labelled
 from trainers.errors import ConfigError
+from trainers.settings import registry
+from trainers.settings.identity import ABSENT_AVERAGES
 
 SAMPLES = 50  # random draws that are built when there are more
 UNIMPORTED = "names and values in task, model, training and evaluation are checked once these modules are imported"

@@ -7,10 +7,10 @@ from typing import Any
 from orchestrator.plan.configurations import Configuration
 from orchestrator.plan.trial_guard import guarded_trial
 from search_spaces import SweepSpec
-from search_spaces.grammar.findings import Findings
+from search_spaces.grammar.problems.findings import Findings
+from trainers.check.trial import member_problems, task_problems, told
 from trainers.config.member import MemberConfig
-from trainers.config.settings import Settings
-from trainers.trial import member_problems, task_problems, told
+from trainers.settings.fields import Settings
 
 STRUCTURES, CONFIGURATIONS = 3, 50  # that are tried of a sweep, among so many
 ROWS = 3  # of a batch, and samples of a length

@@ -18,8 +18,8 @@ from orchestrator.plan import search
 from orchestrator.plan.distributions import evaluated_sets
 from orchestrator.plan.soundness import check_data, configurations_of
 from orchestrator.preview.task_data import Example, Histogram, beside, examples, has_measures, histograms
-from orchestrator.record.measured import Measured
-from orchestrator.results.length_groups import few_lengths, length_groups
+from orchestrator.record.state.measured import Measured
+from orchestrator.results.scoring.length_groups import few_lengths, length_groups
 from orchestrator.wording import compact_value, spans, three_digits
 from search_spaces import SweepSpec
 from trainers.config.member import MemberConfig

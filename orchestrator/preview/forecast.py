@@ -6,22 +6,22 @@ from pathlib import Path
 
 import psutil
 
+from orchestrator.code.own_code import import_for
 from orchestrator.errors import UserError
 from orchestrator.plan import search
 from orchestrator.plan.distributions import evaluated_sets, further_distributions
-from orchestrator.plan.own_code import import_for
 from orchestrator.plan.packs import LARGEST_PACK_CPU, Cluster, Pack, cost_of, makespan, packing, steps_worth
 from orchestrator.plan.soundness import check
 from orchestrator.preview.upload import measure
-from orchestrator.record.kept_weights import bytes_per_member
-from orchestrator.running import inline, local
-from orchestrator.running.gpu_memory import gpus_here, share_of
-from orchestrator.running.schedulers import chosen
+from orchestrator.record.kept.weights import bytes_per_member
+from orchestrator.running.pack.gpu_memory import gpus_here, share_of
+from orchestrator.running.schedulers import inline, local
+from orchestrator.running.schedulers.choice import chosen
 from orchestrator.wording import counted, duration
 from search_spaces import SweepSpec
-from trainers import compiling
 from trainers.config.member import MemberConfig
-from trainers.cost import Cost, calibrate
+from trainers.training import compiling
+from trainers.training.cost import Cost, calibrate
 
 CALIBRATIONS = 3  # structures that are measured; the time of others follows from their operations
 PATIENCE = 1e12  # operations of a step, in all its members, up to which it is measured: a minute on one core

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from orchestrator.code.own_code import find, load
 from orchestrator.errors import UserError
-from orchestrator.plan.own_code import find, load
-from trainers.config import registry
-from trainers.config.descriptions import describe
 from trainers.errors import nearest
+from trainers.settings import registry
+from trainers.settings.descriptions import describe
 
 
 def lines(kind: str | None, imports: Sequence[str] = ()) -> list[str]:

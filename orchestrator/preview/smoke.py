@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from orchestrator.code.own_code import import_for
 from orchestrator.errors import LengthwiseError
-from orchestrator.plan.own_code import import_for
 from orchestrator.plan.soundness import build_sample, drawn_configurations
-from orchestrator.running.protocol import worded
+from orchestrator.running.pack.protocol import worded
 from orchestrator.wording import counted, label
 from search_spaces import SweepSpec
 from trainers.config.member import MemberConfig
@@ -61,9 +61,9 @@ def smoke(spec: SweepSpec) -> int:
 def _try(members: list[MemberConfig], which: str, own: frozenset[str]) -> None:
     import torch
 
-    from trainers.evaluate import evaluate
-    from trainers.pack import Pack, State
-    from trainers.step import step_once
+    from trainers.evaluation.evaluate import evaluate
+    from trainers.packs.pack import Pack, State
+    from trainers.training.step import step_once
 
     with _explained(f"{which} cannot be begun", own):
         pack = Pack(members, torch.device("cpu"))

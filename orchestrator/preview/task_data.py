@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from trainers.batch import Batch
 from trainers.config.member import MemberConfig
 from trainers.random import Stream
 from trainers.tasks.task import Task
+from trainers.tensors.batch import Batch
 
 TRAINING = "training"
 ROWS_AT_ONCE = 10_000

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.errors import DamagedLedger, LedgerError
-from orchestrator.record.lock import SweepLock
-from orchestrator.record.records import LEDGER_FILE, Record, decode, ledger_bytes, parsed
-from orchestrator.record.state import SweepState
+from orchestrator.record.ledger.lock import SweepLock
+from orchestrator.record.ledger.records import LEDGER_FILE, Record, decode, ledger_bytes, parsed
+from orchestrator.record.state.state import SweepState
 from orchestrator.wording import command, counted, spans
 from trainers.files.atomic_file import write_whole
 

@@ -5,8 +5,8 @@ from pathlib import Path
 from orchestrator.figures.curves import configuration_figure, draw_all
 from orchestrator.report import page
 from orchestrator.report.files import csv_tables, write_report
-from orchestrator.report.order_sentence import order_sentence
-from orchestrator.report.tables import first_sentence
+from orchestrator.report.tables.order_sentence import order_sentence
+from orchestrator.report.tables.tables import first_sentence
 from orchestrator.results.summary import Row, Summary
 
 

@@ -9,12 +9,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from orchestrator.results.comparing.seed_comparisons import SeedComparison
 from orchestrator.results.confirmed import Confirmed
-from orchestrator.results.families import family_names, family_points
-from orchestrator.results.hyperparameter_effects import Effect
-from orchestrator.results.seed_comparisons import SeedComparison
-from orchestrator.results.steps_to import steps_to
+from orchestrator.results.effects.hyperparameter_effects import Effect
 from orchestrator.results.summary import Row, Summary
+from orchestrator.results.views.families import family_names, family_points
+from orchestrator.results.views.steps_to import steps_to
 from orchestrator.statistics.quartiles import Quartiles
 from orchestrator.wording import spans
 from trainers.files.atomic_file import write_whole

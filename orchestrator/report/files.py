@@ -10,7 +10,7 @@ from orchestrator.figures.curves import Drawn, configuration_figure, draw_all
 from orchestrator.figures.drawing import put_off
 from orchestrator.figures.maps import undrawn_maps
 from orchestrator.figures.side_by_side import SideBySide, cores
-from orchestrator.record.state import SweepState
+from orchestrator.record.state.state import SweepState
 from orchestrator.report.csv_tables import (
     AVERAGES_CSV,
     CONFIRMED_CSV,
@@ -34,7 +34,7 @@ from orchestrator.report.csv_tables import (
     write_csv,
 )
 from orchestrator.report.page import figure_of, in_detail, page
-from orchestrator.report.terminal import render_terminal
+from orchestrator.report.terminal.short_report import render_terminal
 from orchestrator.results.summarise import summary
 from orchestrator.results.summary import Row, Summary
 from orchestrator.wording import command

@@ -7,13 +7,13 @@ from pathlib import Path
 
 from orchestrator.figures.curves import Drawn, configuration_figure
 from orchestrator.figures.maps import undrawn_maps
-from orchestrator.report.effect_tables import comparison_columns, comparison_note, effect_columns, effect_notes
-from orchestrator.report.last_and_best_tables import TITLE, last_and_best_columns, last_and_best_notes
-from orchestrator.report.provenance_tables import provenance_columns, ran_under_columns, ran_under_notes
-from orchestrator.report.seed_comparison_tables import TITLE as OVER_SEEDS
-from orchestrator.report.seed_comparison_tables import comparison_columns as seed_columns
-from orchestrator.report.seed_comparison_tables import comparison_notes as seed_notes
-from orchestrator.report.tables import (
+from orchestrator.report.tables.effect_tables import comparison_columns, comparison_note, effect_columns, effect_notes
+from orchestrator.report.tables.last_and_best_tables import TITLE, last_and_best_columns, last_and_best_notes
+from orchestrator.report.tables.provenance_tables import provenance_columns, ran_under_columns, ran_under_notes
+from orchestrator.report.tables.seed_comparison_tables import TITLE as OVER_SEEDS
+from orchestrator.report.tables.seed_comparison_tables import comparison_columns as seed_columns
+from orchestrator.report.tables.seed_comparison_tables import comparison_notes as seed_notes
+from orchestrator.report.tables.tables import (
     Columns,
     confirmed_columns,
     headlines,

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from orchestrator.record.lineage import CONFIRMS
-from orchestrator.record.state import SweepState
+from orchestrator.record.state.lineage import CONFIRMS
+from orchestrator.record.state.state import SweepState
 from orchestrator.statistics.quartiles import Quartiles
 from orchestrator.wording import first_few, label, spans
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any, Self
 
-from orchestrator.record.sources import counting
-from orchestrator.record.state import SweepState
+from orchestrator.code.sources import counting
+from orchestrator.record.state.state import SweepState
 from orchestrator.wording import counted, differing, first_few
 
 ENGINE, MODULE = "engine", "module "  # keys of an environment: the digest of what trains; begin of those of own modules

@@ -8,22 +8,23 @@ from typing import Any
 import pandas as pd
 
 from orchestrator.errors import LedgerError, LengthwiseError
-from orchestrator.record.curves import read_curves
-from orchestrator.record.kept_code import import_recorded
-from orchestrator.record.kept_weights import kept_weights
-from orchestrator.record.lineage import CONFIRMS, confirmations_of, planned_seeds, relative, searches_of
-from orchestrator.record.measured import Measured
-from orchestrator.record.parts import ConfigurationState
-from orchestrator.record.records import LEDGER_FILE
-from orchestrator.record.state import SweepState
+from orchestrator.record.kept.code import import_recorded
+from orchestrator.record.kept.curves import read_curves
+from orchestrator.record.kept.weights import kept_weights
+from orchestrator.record.ledger.records import LEDGER_FILE
+from orchestrator.record.state.lineage import CONFIRMS, confirmations_of, planned_seeds, relative, searches_of
+from orchestrator.record.state.measured import Measured
+from orchestrator.record.state.parts import ConfigurationState
+from orchestrator.record.state.state import SweepState
+from orchestrator.results.comparing.shared_streams import Recorded
 from orchestrator.results.confirmed import Confirmed, ConfirmedRow, in_search
-from orchestrator.results.decisions import decisions_of, may_stop, stopped_at
-from orchestrator.results.evaluation_choice import Mask, at_steps
-from orchestrator.results.last_and_best import compare_last_and_best
-from orchestrator.results.length_groups import length_groups
-from orchestrator.results.measured_by import measured_by
-from orchestrator.results.median_curves import Band, CurveKey, at_lengths, bands_of
-from orchestrator.results.objective import (
+from orchestrator.results.ran_under import RanUnder, code_of_packs, differing_code
+from orchestrator.results.scoring.evaluation_choice import Mask, at_steps
+from orchestrator.results.scoring.last_and_best import compare_last_and_best
+from orchestrator.results.scoring.length_groups import length_groups
+from orchestrator.results.scoring.measured_by import measured_by
+from orchestrator.results.scoring.median_curves import Band, CurveKey, at_lengths, bands_of
+from orchestrator.results.scoring.objective import (
     area_beyond,
     choose,
     generalization_length,
@@ -33,10 +34,9 @@ from orchestrator.results.objective import (
     score_configurations,
     score_members,
 )
-from orchestrator.results.ran_under import RanUnder, code_of_packs, differing_code
-from orchestrator.results.search_design import design_of, domain_kind, grid_size
-from orchestrator.results.shared_streams import Recorded
+from orchestrator.results.scoring.search_design import design_of, domain_kind, grid_size
 from orchestrator.results.summary import Row, Summary
+from orchestrator.results.views.validation_scores import decisions_of, may_stop, stopped_at
 from orchestrator.statistics.quartiles import Quartiles
 from orchestrator.wording import spans
 from search_spaces import Objective, Search

@@ -7,27 +7,27 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from orchestrator.record.kept_weights import Kept
-from orchestrator.record.lineage import CONFIRMS
-from orchestrator.record.measured import Measured
-from orchestrator.results.average_comparisons import Comparison, compare_averages
+from orchestrator.record.kept.weights import Kept
+from orchestrator.record.state.lineage import CONFIRMS
+from orchestrator.record.state.measured import Measured
+from orchestrator.results.comparing.seed_comparisons import SeedComparison, seed_comparisons
+from orchestrator.results.comparing.shared_streams import Recorded
 from orchestrator.results.confirmed import Confirmed
-from orchestrator.results.decisions import Decision
-from orchestrator.results.evaluation_choice import BEST
-from orchestrator.results.hyperparameter_effects import Effect, effects_on
-from orchestrator.results.last_and_best import LastAndBest
-from orchestrator.results.length_groups import LengthGroups, common_test_lengths, length_groups
-from orchestrator.results.median_curves import Band, CurveKey
-from orchestrator.results.order_agreement import OrderAgreement, order_agreement
-from orchestrator.results.outcomes import (
+from orchestrator.results.effects.average_comparisons import Comparison, compare_averages
+from orchestrator.results.effects.hyperparameter_effects import Effect, effects_on
+from orchestrator.results.effects.order_agreement import OrderAgreement, order_agreement
+from orchestrator.results.effects.outcomes import (
     member_scores,
     outcomes_at_test_lengths,
     outcomes_of_seeds,
     searched_values,
 )
 from orchestrator.results.ran_under import RanUnder
-from orchestrator.results.seed_comparisons import SeedComparison, seed_comparisons
-from orchestrator.results.shared_streams import Recorded
+from orchestrator.results.scoring.evaluation_choice import BEST
+from orchestrator.results.scoring.last_and_best import LastAndBest
+from orchestrator.results.scoring.length_groups import LengthGroups, common_test_lengths, length_groups
+from orchestrator.results.scoring.median_curves import Band, CurveKey
+from orchestrator.results.views.validation_scores import Decision
 from orchestrator.statistics.design import Design
 from orchestrator.statistics.quartiles import Quartiles
 from orchestrator.wording import NOT_REACHED, spans

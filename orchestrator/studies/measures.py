@@ -11,11 +11,11 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from orchestrator.record.curves import read_curves
-from orchestrator.record.state import SweepState
-from orchestrator.results.evaluation_choice import BEST, LAST, at_steps
-from orchestrator.results.measured_by import measured_by
-from orchestrator.results.objective import choose, recorded_objective
+from orchestrator.record.kept.curves import read_curves
+from orchestrator.record.state.state import SweepState
+from orchestrator.results.scoring.evaluation_choice import BEST, LAST, at_steps
+from orchestrator.results.scoring.measured_by import measured_by
+from orchestrator.results.scoring.objective import choose, recorded_objective
 from orchestrator.statistics.failed_seeds import score_over_seeds
 from orchestrator.statistics.intervals import median_over
 

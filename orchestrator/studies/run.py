@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from orchestrator.errors import LengthwiseError
-from orchestrator.record.state import SweepState
+from orchestrator.record.state.state import SweepState
 from orchestrator.studies.measures import Sweep
 from orchestrator.studies.studies import STUDIES, Study
 from orchestrator.wording import command

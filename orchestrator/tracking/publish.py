@@ -17,20 +17,20 @@ import yaml
 from filelock import FileLock, Timeout
 
 from orchestrator.errors import UserError
-from orchestrator.record.curves import read_curves, write_curves
-from orchestrator.record.folders import PUBLISH_LOCK_FILE
-from orchestrator.record.records import read_records
-from orchestrator.record.state import SweepState
+from orchestrator.record.kept.curves import read_curves, write_curves
+from orchestrator.record.ledger.folders import PUBLISH_LOCK_FILE
+from orchestrator.record.ledger.records import read_records
+from orchestrator.record.state.state import SweepState
 from orchestrator.redaction import PASSWORD_VARIABLE, URI_VARIABLE, mask_address, remember, unmasked
 from orchestrator.results.summarise import summary
 from orchestrator.results.summary import Row, Summary
 from orchestrator.tracking.artifacts import Artifacts, Files
-from orchestrator.tracking.contents import ContentsOfSweep
-from orchestrator.tracking.outages import TrackingError, explained
-from orchestrator.tracking.pages import chart_view
+from orchestrator.tracking.contents.contents import ContentsOfSweep
+from orchestrator.tracking.contents.pages import chart_view
 from orchestrator.tracking.published import Published
-from orchestrator.tracking.sqlite_store import default_uri
-from orchestrator.tracking.store import DETAIL_TAG, Sent, Store
+from orchestrator.tracking.store.outages import TrackingError, explained
+from orchestrator.tracking.store.sqlite_store import default_uri
+from orchestrator.tracking.store.store import DETAIL_TAG, Sent, Store
 from orchestrator.wording import command
 
 

@@ -11,8 +11,8 @@ from rich.console import Console
 
 from orchestrator.consoles import say
 from orchestrator.errors import LengthwiseError
-from orchestrator.record.ledger import Ledger
-from orchestrator.record.records import Record
+from orchestrator.record.ledger.ledger import Ledger
+from orchestrator.record.ledger.records import Record
 from orchestrator.redaction import redact, remember
 from orchestrator.tracking.published import Published
 from orchestrator.wording import command

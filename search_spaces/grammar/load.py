@@ -5,15 +5,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from search_spaces.grammar.checks import check_across, note_nothing_learned
-from search_spaces.grammar.dump import dump_yaml
-from search_spaces.grammar.errors import ABSENT, nearest_name
-from search_spaces.grammar.findings import SECTIONS, STEP, Findings, Place, child
-from search_spaces.grammar.overrides import apply_override
-from search_spaces.grammar.space import parse_space
-from search_spaces.grammar.spec import SweepSpec
-from search_spaces.grammar.strict_yaml import MAX_BYTES, read_yaml
-from search_spaces.grammar.validation import build
+from search_spaces.grammar.checks.across_sections import check_across, note_nothing_learned
+from search_spaces.grammar.checks.validation import build
+from search_spaces.grammar.problems.errors import ABSENT, nearest_name
+from search_spaces.grammar.problems.findings import SECTIONS, STEP, Findings, Place, child
+from search_spaces.grammar.space.keys import parse_space
+from search_spaces.grammar.spec.spec import SweepSpec
+from search_spaces.grammar.text.dump import dump_yaml
+from search_spaces.grammar.text.overrides import apply_override
+from search_spaces.grammar.text.strict_yaml import MAX_BYTES, read_yaml
 
 UNREAD = "nothing else in it was checked: it can only be read when this is mended"
 

@@ -38,8 +38,8 @@ def measure(encoding: str, asked: argparse.Namespace) -> None:
     import torch
 
     from trainers.config.member import MemberConfig
-    from trainers.pack import Pack, State
-    from trainers.step import stepper
+    from trainers.packs.pack import Pack, State
+    from trainers.training.step import stepper
 
     position = {"name": "rope", "base": 500000} if encoding == "rope" else encoding
     model = {"name": "decoder", "layers": 4, "width": 256, "heads": 4, **BLOCK, "position": position, "dropout": 0.0}

@@ -30,8 +30,8 @@ def measure(compiled: bool) -> None:
 
     from tests.benchmarks.workloads import W1
     from trainers.config.member import MemberConfig
-    from trainers.pack import Pack, State
-    from trainers.step import stepper
+    from trainers.packs.pack import Pack, State
+    from trainers.training.step import stepper
 
     torch.set_num_threads(1)
     for size in SIZES:

@@ -20,16 +20,16 @@ sys.path.insert(0, str(REPOSITORY))
 import torch  # noqa: E402
 from torch import Tensor  # noqa: E402
 
-from trainers.batch import Batch  # noqa: E402
-from trainers.config import registry  # noqa: E402
-from trainers.decoding import Decoding  # noqa: E402
-from trainers.forward import Forward  # noqa: E402
-from trainers.generate import by_state  # noqa: E402
+from trainers.evaluation.forward import Forward  # noqa: E402
+from trainers.evaluation.generate import by_state  # noqa: E402
 from trainers.models.decoder import Decoder  # noqa: E402
-from trainers.noise import Noise  # noqa: E402
-from trainers.parameters import Layout  # noqa: E402
 from trainers.random import Stream  # noqa: E402
+from trainers.settings import registry  # noqa: E402
+from trainers.tasks.decoding import Decoding  # noqa: E402
 from trainers.tasks.task import Task  # noqa: E402
+from trainers.tensors.batch import Batch  # noqa: E402
+from trainers.tensors.noise import Noise  # noqa: E402
+from trainers.tensors.parameters import Layout  # noqa: E402
 
 SHARED, WIDTH, PAD, MARK, END, OTHERS = 14, 8, 0, 1, 2, 3
 

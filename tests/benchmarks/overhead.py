@@ -73,7 +73,7 @@ def page(found: Mapping[str, Any]) -> str:
 def _untrained(work: Mapping[str, Any], reporter: Any) -> None:
     """What a worker would report of a pack, without training it: numbers drawn by the names of its members."""
     from trainers.config.recorded import recorded_member
-    from trainers.results import Evaluation
+    from trainers.evaluation.results import Evaluation
 
     member = recorded_member(work["members"][0], work["ids"][0][1])
     count, metrics, labels = len(work["ids"]), tuple(member.metrics), tuple(member.averages)
@@ -102,7 +102,7 @@ def _verb(verb: str, storage: Path, count: int) -> None:
     import yaml
 
     from orchestrator.cli import main
-    from orchestrator.running import inline
+    from orchestrator.running.schedulers import inline
 
     inline.train_pack = _untrained  # type: ignore[assignment]
     if verb == "run":

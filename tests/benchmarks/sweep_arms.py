@@ -11,9 +11,9 @@ from typing import Any
 import yaml
 from workloads import Workload
 
-from orchestrator.record.curves import read_curves
-from orchestrator.record.records import read_records
-from orchestrator.record.state import SweepState
+from orchestrator.record.kept.curves import read_curves
+from orchestrator.record.ledger.records import read_records
+from orchestrator.record.state.state import SweepState
 
 WAYS = {"D": ("plain", "seeds"), "E": ("plain", "auto"), "F": ("table", "auto"), "L": ("auto", "auto")}
 

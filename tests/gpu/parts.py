@@ -17,12 +17,12 @@ from torch import Tensor
 from workloads import W1, W2, Workload
 
 from trainers import Checkpoints, MemberConfig
-from trainers.ahead import Ahead
-from trainers.captured import MOST, Captured
-from trainers.evaluate import evaluate
-from trainers.pack import Pack, State, weights_of
+from trainers.evaluation.evaluate import evaluate
+from trainers.packs.batches import Ahead
+from trainers.packs.pack import Pack, State, weights_of
 from trainers.random import STREAMS, Stream, fused, reference
-from trainers.step import learn, learner
+from trainers.training.captured import MOST, Captured
+from trainers.training.step import learn, learner
 
 Row = dict[str, Any]
 Case = tuple[Row, Callable[[], Row]]  # what it is, and what finds the rest of its row

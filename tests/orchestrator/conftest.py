@@ -16,16 +16,16 @@ from rich.console import Console
 
 from orchestrator.consoles import WIDTH_OF_FILES, WholeConsole
 from orchestrator.figures import drawing
-from orchestrator.record.curves import read_curves, write_part
-from orchestrator.record.ledger import Ledger
-from orchestrator.record.state import SweepState
-from orchestrator.report.full_report import FullReport
-from orchestrator.report.terminal import render_terminal
-from orchestrator.results.objective import recorded_objective, score_configurations, score_members
+from orchestrator.record.kept.curves import read_curves, write_part
+from orchestrator.record.ledger.ledger import Ledger
+from orchestrator.record.state.state import SweepState
+from orchestrator.report.terminal.full_report import FullReport
+from orchestrator.report.terminal.short_report import render_terminal
+from orchestrator.results.scoring.objective import recorded_objective, score_configurations, score_members
 from orchestrator.results.summarise import summary
 from orchestrator.results.summary import Summary
 from trainers.config.member import MemberConfig
-from trainers.results import Evaluation
+from trainers.evaluation.results import Evaluation
 
 SPEC: dict[str, Any] = {
     "name": "synthetic",

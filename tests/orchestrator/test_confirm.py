@@ -10,23 +10,23 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from orchestrator import confirm as confirm_module
-from orchestrator.confirm import fresh_seeds, plan_confirmation
-from orchestrator.ending import Outcome
 from orchestrator.errors import DamagedLedger, SweepExists, UserError
 from orchestrator.plan import search
 from orchestrator.plan.configurations import configure
-from orchestrator.record.ledger import Ledger
-from orchestrator.record.lineage import CONFIRMS, relative, used_seeds
-from orchestrator.record.records import LEDGER_FILE, read_first_record, read_records
-from orchestrator.record.state import SweepState
+from orchestrator.record.ledger.ledger import Ledger
+from orchestrator.record.ledger.records import LEDGER_FILE, read_first_record, read_records
+from orchestrator.record.state.lineage import CONFIRMS, relative, used_seeds
+from orchestrator.record.state.state import SweepState
 from orchestrator.report.files import write_report
-from orchestrator.report.terminal import render_terminal
+from orchestrator.report.terminal.short_report import render_terminal
 from orchestrator.results import summarise
 from orchestrator.results.summarise import summary
+from orchestrator.sweep import confirm as confirm_module
+from orchestrator.sweep.confirm import fresh_seeds, plan_confirmation
+from orchestrator.sweep.ending import Outcome
 from search_spaces import SweepFileError, parse_sweep
-from trainers.averaging import Ema
 from trainers.config.member import MemberConfig
+from trainers.optimization.averaging import Ema
 
 SPACE = {"training.learning_rate": {"log_uniform": [1e-4, 1e-2]}, "training.averages.ema.decay": {"uniform": [0.1, 1]}}
 DRAWS = [

@@ -17,27 +17,27 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from orchestrator import sweep
+from orchestrator.code.own_code import OwnCodeError, find
+from orchestrator.code.sources import changed_since
 from orchestrator.errors import DamagedCurves, DamagedLedger, LedgerError, OddEntry, UserError
 from orchestrator.figures import drawing
-from orchestrator.plan.own_code import OwnCodeError, find
-from orchestrator.record.curves import read_curves
-from orchestrator.record.fields import wrong_field
-from orchestrator.record.folders import FILES, FOLDERS, found_in_storage
-from orchestrator.record.ledger import Ledger
-from orchestrator.record.records import LEDGER_FILE, Record, decode, encode, read_records
+from orchestrator.record.kept.curves import read_curves
+from orchestrator.record.ledger.fields import wrong_field
+from orchestrator.record.ledger.folders import FILES, FOLDERS, found_in_storage
+from orchestrator.record.ledger.ledger import Ledger
+from orchestrator.record.ledger.records import LEDGER_FILE, Record, decode, encode, read_records
 from orchestrator.record.repair import repair
-from orchestrator.record.sources import changed_since
-from orchestrator.record.state import SweepState
+from orchestrator.record.state.state import SweepState
 from orchestrator.report.files import present
 from orchestrator.results.ran_under import RanUnder, code_sentence
-from orchestrator.running.meter import status_rows
-from orchestrator.running.watchdog import LocalWatchdog, Watchdog
-from orchestrator.sweep import run_sweep
+from orchestrator.running.pack.watchdog import LocalWatchdog, Watchdog
+from orchestrator.running.watching.meter import status_rows
+from orchestrator.sweep import sweep
+from orchestrator.sweep.sweep import run_sweep
 from search_spaces import parse_sweep
 from trainers.errors import WeightsError
+from trainers.evaluation.weights import StoredWeights
 from trainers.files.checkpoint import Checkpoints
-from trainers.files.weights import StoredWeights
 
 RELEASED = Path(__file__).resolve().parents[1] / "sweeps" / "1.0.0" / "finished"
 TINY = """name: tiny

@@ -11,7 +11,7 @@ import pytest
 
 import trainers.errors
 from orchestrator import errors
-from orchestrator.running.trainable import PackRaised
+from orchestrator.running.pack.train_pack import PackRaised
 from search_spaces import ABSENT, Problem, SweepFileError
 
 ROOT = Path(__file__).parents[2]

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from orchestrator import redaction
 from orchestrator.consoles import make_console, say
 from orchestrator.errors import LengthwiseError
-from orchestrator.record.ledger import Ledger
-from orchestrator.record.records import LEDGER_FILE, read_records
+from orchestrator.record.ledger.ledger import Ledger
+from orchestrator.record.ledger.records import LEDGER_FILE, read_records
 from orchestrator.redaction import redact, remember, unmasked, without_userinfo
-from orchestrator.tracking.run_contents import RunContents
+from orchestrator.tracking.contents.run_contents import RunContents
 
 SECRET = "hört/er 2@x"
 ADDRESS = f"http://ada:{quote(SECRET, safe='')}@127.0.0.1:5000/base"

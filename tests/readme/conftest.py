@@ -10,7 +10,7 @@ import pytest
 import torch
 from rich.console import Console
 
-from orchestrator.sweep import run_sweep
+from orchestrator.sweep.sweep import run_sweep
 from search_spaces import load_sweep
 
 ROOT = Path(__file__).parents[2]

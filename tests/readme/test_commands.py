@@ -15,7 +15,7 @@ from orchestrator.cli import app
 from orchestrator.plan.configurations import configure
 from orchestrator.plan.search import draw_sample
 from search_spaces import load_sweep
-from trainers.config import registry
+from trainers.settings import registry
 
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")

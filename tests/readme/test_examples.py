@@ -17,12 +17,12 @@ from orchestrator.plan.configurations import configure
 from orchestrator.plan.search import draw_sample
 from orchestrator.plan.soundness import load_checked
 from search_spaces import load_sweep, schema_text
-from search_spaces.grammar.domains import KINDS
-from search_spaces.grammar.spec import Resources
-from trainers.check import contract_problems
-from trainers.config import registry
+from search_spaces.grammar.space.domains import KINDS
+from search_spaces.grammar.spec.spec import Resources
+from trainers.check.classes import contract_problems
 from trainers.config.member import MemberConfig
-from trainers.results import Evaluation, Progress
+from trainers.evaluation.results import Evaluation, Progress
+from trainers.settings import registry
 
 QUICKSTART = ROOT / "search_spaces" / "quickstart.yaml"
 TASK, POSITION, QUOTED = '@register("task"', '@register("position"', '@register("average"'
@@ -120,11 +120,11 @@ def load_schema() -> dict[str, Any]:
 
 @pytest.mark.parametrize("text", python_blocks(QUOTED))
 def test_code_is_quoted_from_the_file(text: str) -> None:
-    lines = (ROOT / "trainers/averaging.py").read_text(encoding="utf-8").splitlines()
+    lines = (ROOT / "trainers/optimization/averaging.py").read_text(encoding="utf-8").splitlines()
     at = 0
     for line in text.splitlines():
         if line.strip() and line.strip() != "...":
-            assert line in lines[at:], f"{line!r} is not in trainers/averaging.py, or not in this order"
+            assert line in lines[at:], f"{line!r} is not in trainers/optimization/averaging.py, or not in this order"
             at += lines[at:].index(line) + 1
     assert "ema" in registry.names("average")
 

@@ -5,7 +5,7 @@ import re
 import pytest
 from pages import PAGES, Page, page
 
-from trainers.config import registry
+from trainers.settings import registry
 
 WORDS = re.search(r"^\| word \| means .*?(?=\n\n)", page("orchestrator/README.md").text, re.M | re.S)
 assert WORDS

@@ -7,7 +7,8 @@ from types import ModuleType
 import pytest
 
 import search_spaces
-from search_spaces.grammar import errors, names
+from search_spaces.grammar.problems import errors
+from search_spaces.grammar.spec import names
 
 
 @pytest.mark.parametrize("module", [search_spaces, errors, names], ids=lambda module: module.__name__)

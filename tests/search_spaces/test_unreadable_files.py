@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from search_spaces import Problem, SweepFileError, load_sweep
-from search_spaces.grammar import strict_yaml
+from search_spaces.grammar.text import strict_yaml
 
 Refuse = Callable[..., tuple[Problem, ...]]
 Write = Callable[..., Path]

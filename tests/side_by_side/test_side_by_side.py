@@ -8,7 +8,7 @@ from cases import COMPILED, EAGER, Member
 from compare import difference
 
 from trainers import MemberConfig
-from trainers.config import registry
+from trainers.settings import registry
 
 CASES = EAGER | COMPILED
 

@@ -10,18 +10,18 @@ import pytest
 from mlflow.tracking import MlflowClient
 from rich.console import Console
 
-from orchestrator.confirm import confirm
 from orchestrator.errors import SpecChanged, SweepExists, UserError
 from orchestrator.plan.configurations import Configuration
 from orchestrator.plan.recorded import names_today
-from orchestrator.record.curves import read_curves
-from orchestrator.record.kept_weights import kept_weights, load
-from orchestrator.record.records import LEDGER_FILE, read_first_record
-from orchestrator.record.state import SweepState
+from orchestrator.record.kept.curves import read_curves
+from orchestrator.record.kept.weights import kept_weights, load
+from orchestrator.record.ledger.records import LEDGER_FILE, read_first_record
+from orchestrator.record.state.state import SweepState
 from orchestrator.report import artifacts
 from orchestrator.results.summarise import summary
-from orchestrator.running.drawing import as_configuration
-from orchestrator.sweep import refuse_existing, resume_sweep
+from orchestrator.running.driving.draws import as_configuration
+from orchestrator.sweep.confirm import confirm
+from orchestrator.sweep.sweep import refuse_existing, resume_sweep
 from orchestrator.tracking.publish import publish
 from search_spaces import load_sweep
 from trainers.config.recorded import recorded_member

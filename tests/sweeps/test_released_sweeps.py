@@ -15,11 +15,11 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from orchestrator.record.curves import read_curves
-from orchestrator.record.state import SweepState
+from orchestrator.record.kept.curves import read_curves
+from orchestrator.record.state.state import SweepState
 from orchestrator.report.files import write_report
 from orchestrator.results.summarise import summary
-from orchestrator.sweep import resume_sweep
+from orchestrator.sweep.sweep import resume_sweep
 
 HERE = Path(__file__).resolve().parent
 SWEEPS = sorted(path.parent for path in HERE.glob("*/*/events.jsonl"))

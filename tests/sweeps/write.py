@@ -30,7 +30,7 @@ from typing import Any
 
 import psutil
 
-from orchestrator.record.state import SweepState
+from orchestrator.record.state.state import SweepState
 from orchestrator.results.summarise import summary
 
 SHIPPED = ("sweep.yaml", "events.jsonl", "curves.parquet", "curves", "checkpoints", "weights")

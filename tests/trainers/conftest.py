@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from trainers.config.member import MemberConfig
-from trainers.results import Evaluation, Progress
+from trainers.evaluation.results import Evaluation, Progress
 
 
 @pytest.fixture(autouse=True)
@@ -35,7 +35,7 @@ def _nothing_compiled_is_left() -> Iterator[None]:
 def processes() -> ForkServerContext:
     """Makes processes that have imported the engine: they are forks of one that did nothing else."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["trainers.train", "pytest", "hypothesis"])
+    context.set_forkserver_preload(["trainers.training.loop", "pytest", "hypothesis"])
     return context
 
 

@@ -10,15 +10,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from trainers.batch import Batch
-from trainers.config.settings import setting
-from trainers.forward import Forward
+from trainers.evaluation.forward import Forward
 from trainers.models.model import Model, Recorder
-from trainers.noise import Noise
-from trainers.parameters import Parameter
 from trainers.random import Stream
+from trainers.settings.fields import setting
 from trainers.tasks.metrics import Evaluated, steps_to
 from trainers.tasks.task import Distribution, EvaluationBatch, Task
+from trainers.tensors.batch import Batch
+from trainers.tensors.noise import Noise
+from trainers.tensors.parameters import Parameter
 
 TOKENS = 7
 

@@ -8,12 +8,12 @@ import torch
 from tests.trainers.own_tasks import TOKENS, Bag, Echo, Last, Ragged
 from trainers import Checkpoints, train
 from trainers.config.member import MemberConfig
-from trainers.cost import estimate
 from trainers.errors import ConfigError
 from trainers.models.decoder import Decoder
-from trainers.pack import Pack, State
+from trainers.packs.pack import Pack, State
 from trainers.random import Stream
-from trainers.step import gradients, learn, losses, sampled, step_once
+from trainers.training.cost import estimate
+from trainers.training.step import gradients, learn, losses, sampled, step_once
 
 CPU = torch.device("cpu")
 DECODER = Decoder(layers=1, width=8, heads=2, dropout=0.3, position="learned")
@@ -62,7 +62,7 @@ def test_one_slice_is_the_step_there_was(member) -> None:
     pack = sliced(member, 1, training__dtype="float32")
     step, theta = torch.tensor(3), State.initial(pack).theta
     (batch,) = sampled(pack, step, 10)
-    from trainers.step import noise_of
+    from trainers.training.step import noise_of
 
     def mean(theta: torch.Tensor) -> torch.Tensor:
         total, weight = losses(pack, theta, batch, noise_of(pack, step))

@@ -10,14 +10,15 @@ import torch
 from torch import Tensor
 
 from tests.trainers.own_tasks import TOKENS, Bag, Last, Ragged
-from trainers import Checkpoints, ahead, train
-from trainers.ahead import Ahead, cells_of_a_row, steps_of_a_draw
-from trainers.batch import Batch
-from trainers.config.registry import build
-from trainers.pack import Pack
+from trainers import Checkpoints, train
+from trainers.packs import batches as ahead
+from trainers.packs.batches import Ahead, cells_of_a_row, steps_of_a_draw
+from trainers.packs.pack import Pack
 from trainers.random import Stream
-from trainers.step import sampled
+from trainers.settings.registry import build
 from trainers.tasks.task import Task
+from trainers.tensors.batch import Batch
+from trainers.training.step import sampled
 
 CPU = torch.device("cpu")
 SHIPPED: tuple[dict[str, Any], ...] = (
@@ -196,7 +197,7 @@ def test_a_pack_resumed_in_the_middle_of_a_draw_goes_on_with_the_same_batches(
         if progress.step == 5:
             raise EndsError
 
-    monkeypatch.setattr(sys.modules["trainers.train"], "_HEARTBEAT_SECONDS", -1.0)
+    monkeypatch.setattr(sys.modules["trainers.training.loop"], "_HEARTBEAT_SECONDS", -1.0)
     members = [replace(member(seed, training__steps=12), task=Rich(), model=Bag()) for seed in (1, 2)]
     whole = train(members, recorder)
     recorder.progress, going_on = stop, recorder.progress

@@ -9,14 +9,14 @@ import torch
 
 from tests.side_by_side.cases import DECODER, FLIPS, PRODUCT, SIX, STRINGS
 from trainers import MemberConfig
-from trainers import attended as module
-from trainers.attended import attended
 from trainers.errors import ConfigError
-from trainers.evaluation_inputs import evaluation_inputs, noise_stream
-from trainers.maps import Map
+from trainers.evaluation import attention_maps as module
+from trainers.evaluation.attention_maps import attended
 from trainers.models import attention
-from trainers.noise import Noise
-from trainers.pack import Pack, State
+from trainers.packs.evaluation_inputs import evaluation_inputs, noise_stream
+from trainers.packs.pack import Pack, State
+from trainers.tensors.noise import Noise
+from trainers.tensors.position_maps import Map
 
 COPY = {"name": "copy_string", **STRINGS}
 

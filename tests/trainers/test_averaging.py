@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from trainers.averaging import Bema, Ema, NormMatched, Raw
 from trainers.config.member import MemberConfig
-from trainers.parameters import Layout, Parameter
+from trainers.optimization.averaging import Bema, Ema, NormMatched, Raw
+from trainers.tensors.parameters import Layout, Parameter
 
 LAYOUT = Layout([Parameter(name="a", shape=(3,), std=1.0), Parameter(name="b", shape=(2,), std=1.0)])
 
@@ -120,8 +120,8 @@ def test_raw_is_the_trajectory_and_a_constant_one_is_its_own_average(trajectory:
 def test_averages_do_not_change_training(member, recorder) -> None:
     import torch as _torch
 
-    from trainers.pack import Pack, State
-    from trainers.step import step_once
+    from trainers.packs.pack import Pack, State
+    from trainers.training.step import step_once
 
     weights = []
     many = {

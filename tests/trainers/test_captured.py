@@ -10,12 +10,12 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from trainers import captured
-from trainers.batch import Batch
-from trainers.captured import LARGE, MOST, Captured
 from trainers.models.model import Model
-from trainers.pack import Pack
-from trainers.step import learner
+from trainers.packs.pack import Pack
+from trainers.tensors.batch import Batch
+from trainers.training import captured
+from trainers.training.captured import LARGE, MOST, Captured
+from trainers.training.step import learner
 
 
 def batch(value, rows=2):

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from trainers.compiling import any_size, compiles, first_call, fuses_draws, once, rough_seconds, why
-from trainers.noise import Noise
-from trainers.pack import Pack, State
-from trainers.step import for_program, learn, sampled
+from trainers.packs.pack import Pack, State
+from trainers.tensors.noise import Noise
+from trainers.training.compiling import any_size, compiles, first_call, fuses_draws, once, rough_seconds, why
+from trainers.training.step import for_program, learn, sampled
 
 CPU = torch.device("cpu")
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from trainers.constants import constant
+from trainers.tensors.device_constants import constant
 
 CPU = torch.device("cpu")
 

@@ -15,16 +15,16 @@ import torch
 from tests.trainers.own_tasks import Bag, Echo, Last
 from tests.trainers.test_stopping import ENOUGH, EVERY, kept, quick, same
 from trainers import Checkpoints
-from trainers.ahead import Ahead, cells_of_a_row
 from trainers.config.criterion import Stop
 from trainers.config.member import MemberConfig
-from trainers.curricula import Curriculum, Threshold
-from trainers.decisions import good_enough, next_stages
 from trainers.errors import PackError
-from trainers.pack import Pack, State
+from trainers.evaluation.results import Validation
+from trainers.optimization.curricula import Curriculum, Threshold
+from trainers.packs.batches import Ahead, cells_of_a_row
+from trainers.packs.pack import Pack, State
 from trainers.random import Stream
-from trainers.results import Validation
-from trainers.step import sampled
+from trainers.training.decisions import good_enough, next_stages
+from trainers.training.step import sampled
 
 CPU = torch.device("cpu")
 RISING = Threshold(metric="accuracy", threshold=0.95, samples=100)
@@ -143,7 +143,7 @@ def test_an_advance_of_falling_metrics_and_of_none() -> None:
 
 
 def test_validation_inputs_are_no_test_inputs(member) -> None:
-    from trainers.evaluation_inputs import evaluation_inputs, validation_inputs
+    from trainers.packs.evaluation_inputs import evaluation_inputs, validation_inputs
 
     pack = Pack([staged(member, 0, evaluation__samples=100)], CPU)
     tests = {test.lengths: test.batch.tokens for test in evaluation_inputs(pack)}
@@ -178,7 +178,7 @@ def run_until_killed(folder: str) -> None:
         def progress(self, progress) -> None:
             time.sleep(0.02)
 
-    module = sys.modules["trainers.train"]
+    module = sys.modules["trainers.training.loop"]
     module._HEARTBEAT_SECONDS = 0.0
     members = [staged(lambda s, **c: MemberConfig.from_dict(plain_member(s, **c)), seed) for seed in SEEDS]
     module.train(members, Slow(), checkpoints=Checkpoints(folder=Path(folder), every_steps=2))

@@ -8,19 +8,20 @@ import torch
 from numpy.typing import NDArray
 
 from tests.trainers.own_tasks import Bag, Corpus, Last, Sets, Spoken, Timed
-from trainers import Checkpoints, evaluation_inputs, train
-from trainers import evaluate as evaluation
-from trainers.check import contract_problems
-from trainers.config import registry
+from trainers import Checkpoints, train
+from trainers.check.classes import contract_problems
 from trainers.config.member import EvaluationConfig
-from trainers.evaluate import evaluate
-from trainers.forward import Forward
+from trainers.evaluation import evaluate as evaluation
+from trainers.evaluation.evaluate import evaluate
+from trainers.evaluation.forward import Forward
 from trainers.models.decoder import Decoder
-from trainers.noise import Noise
-from trainers.pack import Pack, State
+from trainers.packs import evaluation_inputs
+from trainers.packs.pack import Pack, State
 from trainers.random import Stream
+from trainers.settings import registry
 from trainers.tasks.metrics import Evaluated, Metric, steps_to
 from trainers.tasks.task import Distribution
+from trainers.tensors.noise import Noise
 
 CPU = torch.device("cpu")
 DECODER = Decoder(layers=1, width=8, heads=2, position="rope")

@@ -14,21 +14,22 @@ from tests.trainers.models.test_going_on import POSITIONS
 from tests.trainers.own_tasks import TOKENS, Bag, Last
 from tests.trainers.positions.passes import drawn, noise, tokens_of
 from tests.trainers.test_waits import waits
-from trainers import cost, generate
-from trainers import evaluate as evaluation
-from trainers.batch import Batch
-from trainers.cost import estimate
-from trainers.decoding import Decoding
-from trainers.evaluate import evaluate
-from trainers.forward import Forward
+from trainers.evaluation import evaluate as evaluation
+from trainers.evaluation import generate
+from trainers.evaluation.evaluate import evaluate
+from trainers.evaluation.forward import Forward
 from trainers.models.attention_only import AttentionOnly
 from trainers.models.decoder import Decoder
 from trainers.models.lstm import Lstm
 from trainers.models.model import Model
 from trainers.models.vmapped import NamedModule
-from trainers.pack import Pack, State
+from trainers.packs.pack import Pack, State
 from trainers.positions.position import Position
 from trainers.positions.randomized import Randomized
+from trainers.tasks.decoding import Decoding
+from trainers.tensors.batch import Batch
+from trainers.training import cost
+from trainers.training.cost import estimate
 
 M, B = 2, 4
 PAD, MARK, END = 0, 1, 2

@@ -7,16 +7,16 @@ import numpy as np
 import pytest
 import torch
 
-from trainers.batch import Batch
-from trainers.config import registry
-from trainers.config.contract import missing
 from trainers.config.member import MemberConfig
 from trainers.errors import ConfigError
-from trainers.maps import Map
 from trainers.models.model import Model
 from trainers.models.transformer import Transformer
-from trainers.pack import Pack, State
+from trainers.packs.pack import Pack, State
 from trainers.positions.position import Position
+from trainers.settings import registry
+from trainers.settings.contract import missing
+from trainers.tensors.batch import Batch
+from trainers.tensors.position_maps import Map
 
 TASKS = (
     {"name": "set_complement", "vocabulary": 12, "train_length": 5},

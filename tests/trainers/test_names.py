@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from trainers.config import registry
+from trainers.settings import registry
 
 ROOT = Path(__file__).parents[2]
 KINDS = ("task", "model", "position")

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from trainers.optim import adamw, clipped
+from trainers.optimization.optimizer import adamw, clipped
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

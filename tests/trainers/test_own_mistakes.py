@@ -10,20 +10,20 @@ import torch
 from torch import Tensor
 
 from tests.trainers.own_tasks import TOKENS, Bag, Last, Ragged, Sets
-from trainers.batch import Batch
-from trainers.config import registry
+from trainers.check.trial import task_problems, told
 from trainers.config.member import MemberConfig
-from trainers.cost import estimate
 from trainers.errors import ConfigError
-from trainers.evaluate import evaluate, rows_at_once
+from trainers.evaluation.evaluate import evaluate, rows_at_once
 from trainers.models.attention_only import AttentionOnly
 from trainers.models.decoder import Decoder
 from trainers.models.model import Model
-from trainers.pack import Pack, State
+from trainers.packs.pack import Pack, State
 from trainers.random import Stream
-from trainers.step import step_once
+from trainers.settings import registry
 from trainers.tasks.task import EvaluationBatch, Task
-from trainers.trial import task_problems, told
+from trainers.tensors.batch import Batch
+from trainers.training.cost import estimate
+from trainers.training.step import step_once
 
 CPU = torch.device("cpu")
 DECODER = Decoder(layers=1, width=8, heads=2, position="rope")

@@ -12,17 +12,17 @@ from tests.trainers.files.test_checkpoint import Fatal, KilledError
 from tests.trainers.positions.passes import layer_of
 from trainers import Checkpoints, train
 from trainers.config.member import MemberConfig
-from trainers.decoding import Decoding
 from trainers.errors import ConfigError
-from trainers.evaluate import evaluate
-from trainers.forward import Forward
+from trainers.evaluation.evaluate import evaluate
+from trainers.evaluation.forward import Forward
 from trainers.models.attention import _fused, attention_weights
-from trainers.pack import Pack, State
+from trainers.packs.pack import Pack, State
 from trainers.positions.alibi import Alibi
 from trainers.positions.cope import Cope
 from trainers.positions.tra import ThresholdRelative
-from trainers.precision import computing, product, wide
-from trainers.step import noise_of, sampled, stepper
+from trainers.tasks.decoding import Decoding
+from trainers.tensors.precision import computing, product, wide
+from trainers.training.step import noise_of, sampled, stepper
 
 CPU = torch.device("cpu")
 TASK = {"name": "copy_string", "train_length": 5, "test_lengths": [8], "symbols": 6}
@@ -216,7 +216,7 @@ class Told:
     report = progress = lambda self, given: None
     notice = lambda self, text: print(text)
 train([MemberConfig.from_dict(json.loads(sys.argv[2]))], Told())
-from orchestrator.running.environment import environment
+from orchestrator.running.pack.environment import environment
 print(environment([], gpus=0)["MKL_CBWR"])
 """
 

@@ -7,9 +7,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainers.noise import Noise
 from trainers.positions.context import CHUNK_SITES, HIDDEN_SITE
 from trainers.random import STREAMS, Stream, philox4x32
+from trainers.tensors.noise import Noise
 
 # Known-answer vectors of the Random123 distribution (kat_vectors, philox 4x32 10).
 VECTORS = [

@@ -7,7 +7,7 @@ import torch
 
 from trainers.config.member import MemberConfig
 from trainers.errors import ConfigError
-from trainers.schedules import Constant, Cosine, Linear
+from trainers.optimization.schedules import Constant, Cosine, Linear
 
 
 def factors(schedule, steps: int) -> list[float]:

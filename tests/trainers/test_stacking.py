@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 import torch
 
-from trainers import evaluate as evaluation
 from trainers import train
 from trainers.config.member import MemberConfig
 from trainers.errors import PackError
-from trainers.evaluate import evaluate
-from trainers.pack import Pack, State
-from trainers.step import step_once, stepper
+from trainers.evaluation import evaluate as evaluation
+from trainers.evaluation.evaluate import evaluate
+from trainers.packs.pack import Pack, State
+from trainers.training.step import step_once, stepper
 
 CPU = torch.device("cpu")
 

@@ -15,7 +15,7 @@ from tests.trainers.own_tasks import Bag, Echo
 from trainers import Checkpoints, Evaluation, train
 from trainers.config.criterion import Stop
 from trainers.config.member import MemberConfig
-from trainers.files.weights import StoredWeights
+from trainers.evaluation.weights import StoredWeights
 
 SEEDS = (0, 1, 2, 3, 4, 5, 6, 7)
 EVERY, STEPS = 4, 60
@@ -92,7 +92,7 @@ def test_a_member_stops_in_any_pack_as_it_does_in_this_one(member, eight, chosen
 
 
 def test_the_pack_becomes_smaller(member, eight, monkeypatch) -> None:
-    module, seen = sys.modules["trainers.train"], []
+    module, seen = sys.modules["trainers.training.loop"], []
     whole = module.learner
 
     def watched(pack, *more):
@@ -107,7 +107,7 @@ def test_the_pack_becomes_smaller(member, eight, monkeypatch) -> None:
 
 
 def test_a_last_member_of_a_compiled_pack_goes_on_with_a_twin(member, eight, monkeypatch) -> None:
-    module, seen = sys.modules["trainers.train"], set()
+    module, seen = sys.modules["trainers.training.loop"], set()
     whole = module.learner
 
     def eager(pack, *_):
@@ -187,7 +187,7 @@ def killed(members, folder: Path, at: int) -> None:
             if progress.step >= at:
                 raise KilledError
 
-    module = sys.modules["trainers.train"]
+    module = sys.modules["trainers.training.loop"]
     beat, module._HEARTBEAT_SECONDS = module._HEARTBEAT_SECONDS, 0.0
     try:
         with pytest.raises(KilledError):
@@ -268,7 +268,7 @@ def test_whenever_members_stop_what_is_repeated_is_right(member, eight, unstoppe
     count = data.draw(st.integers(1, 5))
     times = st.one_of(st.none(), st.integers(1, 5).map(lambda n: n * EVERY))
     at = data.draw(st.lists(times, min_size=count, max_size=count))
-    module, seen = sys.modules["trainers.train"], {}
+    module, seen = sys.modules["trainers.training.loop"], {}
     whole, decide = module.evaluate, module.good_enough
     members = [quick(member, seed, training__steps=24) for seed in SEEDS[:count]]
 

@@ -11,15 +11,16 @@ import numpy as np
 import pytest
 import torch
 
-from trainers import Checkpoints, Evaluation, results, train
-from trainers import evaluate as evaluation
+from trainers import Checkpoints, Evaluation, train
 from trainers.config.member import MemberConfig
-from trainers.cost import calibrate, estimate, kept_for_backward
 from trainers.errors import CheckpointError, PackError
+from trainers.evaluation import evaluate as evaluation
+from trainers.evaluation import results
 from trainers.files import checkpoint
-from trainers.pack import Pack, State
-from trainers.step import learner
-from trainers.train import _compiled, _Run
+from trainers.packs.pack import Pack, State
+from trainers.training.cost import calibrate, estimate, kept_for_backward
+from trainers.training.loop import _compiled, _Run
+from trainers.training.step import learner
 
 
 def test_evaluations_come_when_asked_for(member, recorder) -> None:
@@ -58,7 +59,7 @@ def test_heartbeats(member, recorder) -> None:
 
 def test_the_heart_beats_after_every_piece_of_an_evaluation(member, recorder, monkeypatch) -> None:
     """A long evaluation is not taken for one that hangs."""
-    monkeypatch.setattr(sys.modules["trainers.train"], "_HEARTBEAT_SECONDS", 0.0)
+    monkeypatch.setattr(sys.modules["trainers.training.loop"], "_HEARTBEAT_SECONDS", 0.0)
     monkeypatch.setattr(evaluation, "CELLS_OF_A_ROW_PIECE", 8 * 7 * 10)  # ten rows of seven positions
     train([member(), member(1)], recorder)
     evaluating = [beat for beat in recorder.beats if beat.phase == "evaluate"]
@@ -136,7 +137,8 @@ def test_what_the_gradient_needs_is_a_line_in_rows(member) -> None:
 def test_trainers_need_only_torch_and_numpy() -> None:
     foreign = ["ray", "optuna", "mlflow", "pydantic", "matplotlib", "pandas", "scipy", "search_spaces", "orchestrator"]
     program = (
-        "import sys; import trainers, trainers.cost, trainers.config.registry as r; [r.names(k) for k in r.KINDS];"
+        "import sys; import trainers, trainers.training.cost, trainers.settings.registry as r;"
+        "[r.names(k) for k in r.KINDS];"
         "found = {m.split('.')[0] for m in sys.modules} & set(sys.argv[1:]);"
         "sys.exit(', '.join(sorted(found)) or 0)"
     )
@@ -167,7 +169,7 @@ def test_checkpoints_and_weights_carry_the_names_of_the_members(member, recorder
 
 
 def test_the_twin_of_a_lone_compiled_member_has_its_name(member, recorder, tmp_path, monkeypatch) -> None:
-    train_module = sys.modules["trainers.train"]
+    train_module = sys.modules["trainers.training.loop"]
     monkeypatch.setattr(train_module, "compiles", lambda member, device: True)
     monkeypatch.setattr(train_module, "learner", lambda pack, *_: learner(pack, False))  # the step itself stays eager
     checkpoints = Checkpoints(folder=tmp_path, every_steps=40)
@@ -180,7 +182,7 @@ def test_the_twin_of_a_lone_compiled_member_has_its_name(member, recorder, tmp_p
 @pytest.mark.parametrize("compiled", [True, False])
 def test_a_resumed_pack_keeps_the_form_of_its_checkpoint(member, recorder, tmp_path, monkeypatch, compiled) -> None:
     """Whatever `compile: auto` makes of it today; checkpoints without a form go by their evaluations, then by 0.1.0."""
-    train_module = sys.modules["trainers.train"]
+    train_module = sys.modules["trainers.training.loop"]
     monkeypatch.setattr(train_module, "learner", lambda pack, *_: learner(pack, False))
     folder = Checkpoints(folder=tmp_path, every_steps=40)
     members = [member(seed, training__compile="auto", evaluation__every=20) for seed in (1, 2)]

@@ -8,14 +8,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from trainers.batch import Batch
-from trainers.config import registry
+from trainers.check.trial import member_problems, told
 from trainers.models.decoder import Decoder
 from trainers.models.model import Recorder
 from trainers.models.vmapped import Vmapped
-from trainers.noise import Noise
+from trainers.settings import registry
 from trainers.tasks.task import Task
-from trainers.trial import member_problems, told
+from trainers.tensors.batch import Batch
+from trainers.tensors.noise import Noise
 
 MIXES = "what it learns depends on the other members of its pack"
 

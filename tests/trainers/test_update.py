@@ -10,13 +10,14 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from trainers import averaging, step
-from trainers.averaging import Bema, Ema, NormMatched
-from trainers.cost import estimate
-from trainers.optim import adamw, gradient_descent
-from trainers.pack import Pack, State, averaged
-from trainers.parameters import Layout
-from trainers.step import learn, sampled, step_once
+from trainers.optimization import averaging
+from trainers.optimization.averaging import Bema, Ema, NormMatched
+from trainers.optimization.optimizer import adamw, gradient_descent
+from trainers.packs.pack import Pack, State, averaged
+from trainers.tensors.parameters import Layout
+from trainers.training import step
+from trainers.training.cost import estimate
+from trainers.training.step import learn, sampled, step_once
 
 CPU = torch.device("cpu")
 EVERY: dict[str, dict[str, Any]] = {

@@ -8,12 +8,12 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from trainers.ahead import Ahead
-from trainers.config import registry
-from trainers.evaluate import evaluate
-from trainers.pack import Pack, State
+from trainers.evaluation.evaluate import evaluate
+from trainers.packs.batches import Ahead
+from trainers.packs.pack import Pack, State
 from trainers.random import Stream
-from trainers.step import learn, sampled, step_once
+from trainers.settings import registry
+from trainers.training.step import learn, sampled, step_once
 
 READ = ("_local_scalar_dense", "nonzero", "masked_select", "equal", "is_nonzero")
 COPIED = ("lift_fresh",)  # what torch.tensor ends with

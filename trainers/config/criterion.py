@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trainers.config import registry
-from trainers.config.settings import Settings, setting
 from trainers.errors import Problem, nearest
+from trainers.settings import registry
+from trainers.settings.fields import Settings, setting
 
 if TYPE_CHECKING:
     from trainers.config.member import MemberConfig

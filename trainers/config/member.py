@@ -7,17 +7,17 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
-from trainers.config import registry
 from trainers.config.criterion import Stop, criteria, criterion_problems
-from trainers.config.identity import ABSENT_AVERAGES, ABSENT_SCHEDULE, digest, identity, structure
-from trainers.config.settings import Settings, setting
 from trainers.errors import ConfigError, Problem, nearest
+from trainers.settings import registry
+from trainers.settings.fields import Settings, setting
+from trainers.settings.identity import ABSENT_AVERAGES, ABSENT_SCHEDULE, digest, identity, structure
 
 if TYPE_CHECKING:
-    from trainers.averaging import Average
-    from trainers.curricula import Curriculum
     from trainers.models.model import Model
-    from trainers.schedules import Schedule
+    from trainers.optimization.averaging import Average
+    from trainers.optimization.curricula import Curriculum
+    from trainers.optimization.schedules import Schedule
     from trainers.tasks.metrics import Metric
     from trainers.tasks.task import Task
 

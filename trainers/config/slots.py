@@ -8,9 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import Field, dataclass
 from typing import Any
 
-from trainers.config import registry
 from trainers.config.criterion import Stop
-from trainers.config.identity import ABSENT_AVERAGES, ABSENT_SCHEDULE
 from trainers.config.member import (
     NESTED,
     EvaluationConfig,
@@ -18,8 +16,10 @@ from trainers.config.member import (
     labelled,
     with_nested_names,
 )
-from trainers.config.settings import allowed_values, field_problems, settings_fields, takes_type, value_problems
 from trainers.errors import ConfigError, Problem
+from trainers.settings import registry
+from trainers.settings.fields import allowed_values, field_problems, settings_fields, takes_type, value_problems
+from trainers.settings.identity import ABSENT_AVERAGES, ABSENT_SCHEDULE
 
 
 @dataclass(frozen=True)

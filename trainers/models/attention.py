@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from trainers.layers.linear import linear
 from trainers.models.kept import Kept
 from trainers.positions.context import Context, Pass, Recorder, Scores
 from trainers.positions.position import Position
-from trainers.precision import product, wide
+from trainers.tensors.linear import linear
+from trainers.tensors.precision import product, wide
 
 Drop = Callable[[Tensor, int], Tensor]
 _OF_A_PASS = tuple(field.name for field in fields(Pass))  # torch 2.11 cannot trace vars()

@@ -20,22 +20,22 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from trainers.batch import Batch
-from trainers.config.registry import register
-from trainers.config.settings import setting
-from trainers.constants import constant
 from trainers.errors import Problem
-from trainers.layers.embedding import embed
-from trainers.layers.linear import linear
-from trainers.layers.norm import layer_norm
-from trainers.masked import below_largest, exponentials_
 from trainers.models.dropout import SITES, dropout_rate, dropout_sites, site_problems
 from trainers.models.model import Model, Recorded
-from trainers.noise import Noise
-from trainers.parameters import Parameter
 from trainers.positions.context import Recorder
+from trainers.settings.fields import setting
+from trainers.settings.registry import register
 from trainers.tasks.supervised import counted
 from trainers.tasks.task import Task
+from trainers.tensors.batch import Batch
+from trainers.tensors.device_constants import constant
+from trainers.tensors.embedding import embed
+from trainers.tensors.linear import linear
+from trainers.tensors.masked import below_largest, exponentials_
+from trainers.tensors.noise import Noise
+from trainers.tensors.norm import layer_norm
+from trainers.tensors.parameters import Parameter
 
 
 @register("model", "attention_only")

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from trainers.layers.mlp import mlp
-from trainers.layers.norm import layer_norm, rms_norm
 from trainers.models.attention import Drop, attention
 from trainers.models.kept import Kept
-from trainers.noise import Noise
-from trainers.parameters import Parameter, uniform_parameter
 from trainers.positions.context import CHUNK_SITES, HIDDEN_SITE, Pass
 from trainers.positions.position import Position
+from trainers.tensors.mlp import mlp
+from trainers.tensors.noise import Noise
+from trainers.tensors.norm import layer_norm, rms_norm
+from trainers.tensors.parameters import Parameter, uniform_parameter
 
 Drops = tuple[Drop | None, Drop | None, Drop | None, Drop | None]
 SITES = ("attention", "residual", "residual")  # of the first three masks of a block, in order; then `hidden`

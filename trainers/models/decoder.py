@@ -2,9 +2,9 @@
 
 from typing import ClassVar
 
-from trainers.config.registry import register
-from trainers.config.settings import setting
 from trainers.models.transformer import Transformer
+from trainers.settings.fields import setting
+from trainers.settings.registry import register
 
 
 @register("model", "decoder")

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Any
 
-from trainers.config.settings import setting
 from trainers.errors import Problem
+from trainers.settings.fields import setting
 
 SITES = ("embedding", "attention", "residual")  # that every model with dropout has
 

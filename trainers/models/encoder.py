@@ -2,10 +2,10 @@
 
 from typing import ClassVar
 
-from trainers.config.registry import register
-from trainers.config.settings import setting
 from trainers.models.dropout import dropout_rate
 from trainers.models.transformer import NORM_HELP, NORMS, Transformer
+from trainers.settings.fields import setting
+from trainers.settings.registry import register
 
 
 @register("model", "encoder")

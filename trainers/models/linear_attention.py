@@ -13,17 +13,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trainers.batch import Batch
-from trainers.config.registry import register
-from trainers.config.settings import setting
 from trainers.errors import Problem
-from trainers.maps import Map, Weights, gram
 from trainers.models.model import Model
-from trainers.noise import Noise
-from trainers.parameters import Parameter
 from trainers.positions.context import Recorder
+from trainers.settings.fields import setting
+from trainers.settings.registry import register
 from trainers.tasks.ring_regression import RingRegression
 from trainers.tasks.task import Task
+from trainers.tensors.batch import Batch
+from trainers.tensors.noise import Noise
+from trainers.tensors.parameters import Parameter
+from trainers.tensors.position_maps import Map, Weights, gram
 
 
 @register("model", "linear_attention")

@@ -11,19 +11,19 @@ from collections.abc import Iterator, Mapping
 import torch
 from torch import Tensor
 
-from trainers.batch import Batch
-from trainers.config.registry import register
-from trainers.config.settings import setting
 from trainers.errors import Problem
-from trainers.layers.embedding import embed
-from trainers.layers.linear import linear
 from trainers.models.dropout import dropout_rate, dropout_sites, site_problems
 from trainers.models.model import Model
-from trainers.noise import Noise
-from trainers.parameters import Parameter, uniform_parameter
 from trainers.positions.context import Recorder
-from trainers.precision import product
+from trainers.settings.fields import setting
+from trainers.settings.registry import register
 from trainers.tasks.task import Task
+from trainers.tensors.batch import Batch
+from trainers.tensors.embedding import embed
+from trainers.tensors.linear import linear
+from trainers.tensors.noise import Noise
+from trainers.tensors.parameters import Parameter, uniform_parameter
+from trainers.tensors.precision import product
 
 
 @register("model", "lstm")

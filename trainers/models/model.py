@@ -11,14 +11,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainers.batch import Batch
-from trainers.config.settings import Settings
 from trainers.errors import Problem
-from trainers.maps import Map, Weights
-from trainers.noise import Noise
-from trainers.parameters import Parameter
 from trainers.positions.context import Recorder
+from trainers.settings.fields import Settings
 from trainers.tasks.task import Task
+from trainers.tensors.batch import Batch
+from trainers.tensors.noise import Noise
+from trainers.tensors.parameters import Parameter
+from trainers.tensors.position_maps import Map, Weights
 
 Recorded = Mapping[str, Sequence[Tensor]]
 
@@ -144,7 +144,7 @@ class Model(Settings, ABC):
         return {name: value.mean(dim=1) for name, value in rows.items()}
 
     def maps(self, weights: Weights, task: Task) -> Mapping[str, Map]:
-        """What can be drawn of its trained parameters, of one member; see `trainers.maps`."""
+        """What can be drawn of its trained parameters, of one member; see `trainers.tensors.position_maps`."""
         return {}
 
 

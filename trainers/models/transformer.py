@@ -9,22 +9,22 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from trainers.batch import Batch
-from trainers.config.settings import setting
 from trainers.errors import Problem
-from trainers.layers.embedding import embed
-from trainers.layers.linear import linear
-from trainers.maps import Map, Weights
 from trainers.models.block import BIASES, Form, block, block_drops
 from trainers.models.dropout import SITES, dropout_rate, dropout_sites, site_problems
 from trainers.models.kept import Kept, KeptTokens
 from trainers.models.model import Cache, Model, Recorded
 from trainers.models.transformer_parts import transformer_operations, transformer_parameters
-from trainers.noise import Noise
-from trainers.parameters import Parameter
 from trainers.positions.context import Context, Pass, Recorder
 from trainers.positions.position import Position
+from trainers.settings.fields import setting
 from trainers.tasks.task import Task
+from trainers.tensors.batch import Batch
+from trainers.tensors.embedding import embed
+from trainers.tensors.linear import linear
+from trainers.tensors.noise import Noise
+from trainers.tensors.parameters import Parameter
+from trainers.tensors.position_maps import Map, Weights
 
 NORMS = ("none", "pre", "post", "residual")
 NORM_HELP = "norm before each branch, after each sum, of the residual stream before each branch, or nowhere"

@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from trainers.models.block import block_parameters
-from trainers.parameters import Parameter, uniform_parameter
 from trainers.positions.position import Sizes
 from trainers.tasks.task import Task
+from trainers.tensors.parameters import Parameter, uniform_parameter
 
 if TYPE_CHECKING:
     from trainers.models.transformer import Transformer

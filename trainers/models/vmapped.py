@@ -13,16 +13,16 @@ from functools import lru_cache
 import torch
 from torch import Tensor, nn
 
-from trainers.batch import Batch
-from trainers.config.registry import register
-from trainers.config.settings import setting
 from trainers.errors import Problem, nearest
 from trainers.models.model import Model
 from trainers.models.vmap_trial import called, tried, unsuitable
-from trainers.noise import Noise
-from trainers.parameters import Parameter
 from trainers.positions.context import Recorder
+from trainers.settings.fields import setting
+from trainers.settings.registry import register
 from trainers.tasks.task import Task
+from trainers.tensors.batch import Batch
+from trainers.tensors.noise import Noise
+from trainers.tensors.parameters import Parameter
 
 Sizes = tuple[int, int, int]
 

@@ -6,13 +6,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from trainers.config.registry import register
-from trainers.config.settings import Settings, setting
 from trainers.errors import Problem
-from trainers.layers.embedding import embed
-from trainers.parameters import Parameter
 from trainers.positions.context import EMBED_SITE, Pass
 from trainers.positions.position import Position, Sizes
+from trainers.settings.fields import Settings, setting
+from trainers.settings.registry import register
+from trainers.tensors.embedding import embed
+from trainers.tensors.parameters import Parameter
 
 
 @register("position", "abacus")

@@ -2,10 +2,10 @@
 
 import torch
 
-from trainers.config.registry import register
 from trainers.positions.context import Context, Scores
 from trainers.positions.position import Position
-from trainers.precision import wide
+from trainers.settings.registry import register
+from trainers.tensors.precision import wide
 
 
 @register("position", "alibi")

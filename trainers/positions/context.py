@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from trainers.noise import Noise
-from trainers.precision import product, wide
+from trainers.tensors.noise import Noise
+from trainers.tensors.precision import product, wide
 
 Recorder = Callable[[str, Tensor], None]
 Watcher = Callable[["Context", Tensor], None]

@@ -8,13 +8,13 @@ import math
 
 import torch
 
-from trainers.config.registry import register
-from trainers.config.settings import setting
-from trainers.parameters import Parameter
 from trainers.positions.context import Context, Scores
 from trainers.positions.gates import running
 from trainers.positions.position import Position, Sizes
-from trainers.precision import product, wide
+from trainers.settings.fields import setting
+from trainers.settings.registry import register
+from trainers.tensors.parameters import Parameter
+from trainers.tensors.precision import product, wide
 
 
 @register("position", "cope")

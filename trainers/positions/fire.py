@@ -3,12 +3,12 @@
 import torch
 from torch import Tensor
 
-from trainers.config.registry import register
-from trainers.config.settings import setting
-from trainers.parameters import Parameter, uniform_parameter
 from trainers.positions.context import Context, Scores
 from trainers.positions.position import Position, Sizes
-from trainers.precision import product, wide
+from trainers.settings.fields import setting
+from trainers.settings.registry import register
+from trainers.tensors.parameters import Parameter, uniform_parameter
+from trainers.tensors.precision import product, wide
 
 _EPSILON = 1e-6
 

@@ -5,11 +5,11 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from trainers.config.registry import register
-from trainers.parameters import Parameter
 from trainers.positions.context import Context, Scores
 from trainers.positions.gates import gate_parameters, log_gates, running
 from trainers.positions.position import Position, Sizes
+from trainers.settings.registry import register
+from trainers.tensors.parameters import Parameter
 
 
 @register("position", "fox")

@@ -7,11 +7,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from trainers.layers.linear import linear
-from trainers.parameters import Parameter, uniform_parameter
 from trainers.positions.context import Context
 from trainers.positions.position import Sizes
-from trainers.precision import wide
+from trainers.tensors.linear import linear
+from trainers.tensors.parameters import Parameter, uniform_parameter
+from trainers.tensors.precision import wide
 
 
 def gate_parameters(name: str, sizes: Sizes) -> tuple[Parameter, Parameter]:

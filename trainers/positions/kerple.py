@@ -4,11 +4,11 @@ from typing import ClassVar
 
 import torch
 
-from trainers.config.registry import register
-from trainers.parameters import Parameter, uniform_parameter
 from trainers.positions.context import Context, Scores
 from trainers.positions.position import Position, Sizes
-from trainers.precision import wide
+from trainers.settings.registry import register
+from trainers.tensors.parameters import Parameter, uniform_parameter
+from trainers.tensors.precision import wide
 
 _LEAST = 0.01  # of both parameters
 

@@ -6,12 +6,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trainers.config.registry import register
-from trainers.config.settings import Settings, setting
-from trainers.maps import Map, Weights, gram
-from trainers.parameters import Parameter
 from trainers.positions.context import EMBED_SITE, Pass
 from trainers.positions.position import Position, Sizes
+from trainers.settings.fields import Settings, setting
+from trainers.settings.registry import register
+from trainers.tensors.parameters import Parameter
+from trainers.tensors.position_maps import Map, Weights, gram
 
 
 @register("position", "learned")

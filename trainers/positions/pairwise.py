@@ -12,12 +12,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trainers.config.settings import Settings
 from trainers.errors import Problem
-from trainers.maps import Array, Map, Weights
-from trainers.parameters import Parameter
 from trainers.positions.position import Sizes
-from trainers.precision import product
+from trainers.settings.fields import Settings
+from trainers.tensors.parameters import Parameter
+from trainers.tensors.position_maps import Array, Map, Weights
+from trainers.tensors.precision import product
 
 
 def pairwise_table(name: str, rows: int, sizes: Sizes) -> tuple[Parameter, ...]:

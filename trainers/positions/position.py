@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from trainers.config.settings import Settings
 from trainers.errors import Problem
-from trainers.maps import Map, Weights
-from trainers.noise import Noise
-from trainers.parameters import Parameter
 from trainers.positions.context import Context, Pass, Scores
+from trainers.settings.fields import Settings
+from trainers.tensors.noise import Noise
+from trainers.tensors.parameters import Parameter
+from trainers.tensors.position_maps import Map, Weights
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,5 +123,5 @@ class Position(Settings):
         return None
 
     def maps(self, weights: Weights, task: Settings) -> Mapping[str, Map]:
-        """What can be drawn of its trained parameters, of one member; see `trainers.maps`."""
+        """What can be drawn of its trained parameters, of one member; see `trainers.tensors.position_maps`."""
         return {}

@@ -6,13 +6,13 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from trainers.config.registry import register
-from trainers.config.settings import Settings, setting
 from trainers.errors import Problem
-from trainers.noise import Noise
-from trainers.parameters import Parameter
 from trainers.positions.context import PLACE_SITE, Context, Pass, Scores
 from trainers.positions.position import Position, Sizes
+from trainers.settings.fields import Settings, setting
+from trainers.settings.registry import register
+from trainers.tensors.noise import Noise
+from trainers.tensors.parameters import Parameter
 
 
 @register("position", "randomized")

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from trainers.config.registry import register
-from trainers.config.settings import setting
 from trainers.errors import Problem
 from trainers.positions.context import Context
 from trainers.positions.position import Position
-from trainers.precision import wide
+from trainers.settings.fields import setting
+from trainers.settings.registry import register
+from trainers.tensors.precision import wide
 
 
 @register("position", "rope")

@@ -4,14 +4,14 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from trainers.config.registry import register
-from trainers.config.settings import Settings, setting
-from trainers.maps import Map, Weights
-from trainers.parameters import Parameter, uniform_parameter
 from trainers.positions.context import Context, Scores
 from trainers.positions.pairwise import pairwise_maps, pairwise_scores
 from trainers.positions.position import Position, Sizes
-from trainers.precision import product, wide
+from trainers.settings.fields import Settings, setting
+from trainers.settings.registry import register
+from trainers.tensors.parameters import Parameter, uniform_parameter
+from trainers.tensors.position_maps import Map, Weights
+from trainers.tensors.precision import product, wide
 
 
 @register("position", "shaw")

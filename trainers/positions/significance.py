@@ -6,15 +6,15 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from trainers.config.registry import register
-from trainers.config.settings import Settings, setting
 from trainers.errors import Problem
-from trainers.numerals import FIRST, SECOND, places
-from trainers.parameters import Parameter
 from trainers.positions.context import Context, Pass, Scores
 from trainers.positions.learned import of_positions
 from trainers.positions.pairwise import multiplier_problems, pairwise_scores, pairwise_table
 from trainers.positions.position import Position, Sizes
+from trainers.settings.fields import Settings, setting
+from trainers.settings.registry import register
+from trainers.tensors.numerals import FIRST, SECOND, places
+from trainers.tensors.parameters import Parameter
 
 
 @register("position", "significance")

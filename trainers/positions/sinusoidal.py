@@ -3,10 +3,10 @@
 import torch
 from torch import Tensor
 
-from trainers.config.registry import register
-from trainers.config.settings import setting
 from trainers.positions.context import Pass
 from trainers.positions.position import Position
+from trainers.settings.fields import setting
+from trainers.settings.registry import register
 
 
 @register("position", "sinusoidal")

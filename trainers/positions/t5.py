@@ -6,12 +6,12 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from trainers.config.registry import register
-from trainers.config.settings import setting
 from trainers.errors import Problem
-from trainers.parameters import Parameter
 from trainers.positions.context import Context, Scores
 from trainers.positions.position import Position, Sizes
+from trainers.settings.fields import setting
+from trainers.settings.registry import register
+from trainers.tensors.parameters import Parameter
 
 
 @register("position", "t5")

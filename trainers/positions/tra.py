@@ -17,14 +17,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from trainers.config.registry import register
-from trainers.config.settings import setting
-from trainers.layers.norm import rms_norm
-from trainers.parameters import Parameter
 from trainers.positions.context import Context, Scores
 from trainers.positions.gates import gate_parameters, log_gates, running
 from trainers.positions.position import Position, Sizes
-from trainers.precision import wide
+from trainers.settings.fields import setting
+from trainers.settings.registry import register
+from trainers.tensors.norm import rms_norm
+from trainers.tensors.parameters import Parameter
+from trainers.tensors.precision import wide
 
 
 @register("position", "tra")

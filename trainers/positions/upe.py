@@ -4,14 +4,14 @@ from collections.abc import Iterator, Mapping
 
 import torch
 
-from trainers.config.registry import register
-from trainers.config.settings import Settings, setting
 from trainers.errors import Problem
-from trainers.maps import Map, Weights
-from trainers.parameters import Parameter
 from trainers.positions.context import Context, Scores
 from trainers.positions.pairwise import multiplier_problems, pairwise_maps, pairwise_scores, pairwise_table
 from trainers.positions.position import Position, Sizes
+from trainers.settings.fields import Settings, setting
+from trainers.settings.registry import register
+from trainers.tensors.parameters import Parameter
+from trainers.tensors.position_maps import Map, Weights
 
 
 @register("position", "upe")

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import torch
 
-from trainers.cache_folder import cache_folder
+from trainers.files.cache_folder import cache_folder
 
 _SOURCE = Path(__file__).with_name("draws.c")
 _FLAGS = (("-O3", "-march=native", "-shared", "-fPIC"), ("-O3", "-shared", "-fPIC"))  # the second: where native is none

@@ -9,14 +9,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trainers.config.registry import register
-from trainers.config.settings import setting
-from trainers.constants import constant
 from trainers.errors import Problem
 from trainers.random import Stream
+from trainers.settings.fields import setting
+from trainers.settings.registry import register
 from trainers.tasks import uniform
 from trainers.tasks.metrics import Evaluated
 from trainers.tasks.task import Batch, EvaluationBatch, Task
+from trainers.tensors.device_constants import constant
 
 
 @register("task", "set_complement")

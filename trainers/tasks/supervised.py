@@ -6,7 +6,7 @@ Shapes: M members, B rows, T positions, V output tokens.
 import torch
 from torch import Tensor
 
-from trainers.batch import Batch
+from trainers.tensors.batch import Batch
 
 IGNORED = -100  # target of a position that is neither trained nor scored
 

@@ -14,18 +14,18 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trainers.batch import Batch as Batch
-from trainers.config.settings import Settings
 from trainers.errors import Problem
 from trainers.random import Stream
+from trainers.settings.fields import Settings
 from trainers.tasks.metrics import Evaluated as Evaluated  # tasks of one's own may name all of these from here
 from trainers.tasks.metrics import Family as Family
 from trainers.tasks.metrics import Metric as Metric
 from trainers.tasks.metrics import families as families
 from trainers.tasks.metrics import steps_to as steps_to
+from trainers.tensors.batch import Batch as Batch
 
 if TYPE_CHECKING:
-    from trainers.forward import Forward
+    from trainers.evaluation.forward import Forward
     from trainers.models.model import Model
 
 

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from trainers.constants import constant
-from trainers.masked import below_largest, exponentials_
+from trainers.tensors.device_constants import constant
+from trainers.tensors.masked import below_largest, exponentials_
 
 METRICS = {
     "total_variation": "minimize",

@@ -6,9 +6,9 @@ from typing import TypeAlias
 import numpy as np
 import pandas as pd
 
-from orchestrator.results.evaluation_choice import BEST, LAST
-from orchestrator.results.last_and_best import compare_last_and_best
-from orchestrator.results.length_groups import length_groups
+from orchestrator.results.scoring.evaluation_choice import BEST, LAST
+from orchestrator.results.scoring.last_and_best import compare_last_and_best
+from orchestrator.results.scoring.length_groups import length_groups
 from orchestrator.studies.claims import Part, Table, short
 from orchestrator.studies.measures import Effect, Sweep, effect_of_seeds
 from orchestrator.wording import spans

@@ -10,7 +10,7 @@ from itertools import product
 
 import pandas as pd
 
-from orchestrator.results.evaluation_choice import LAST
+from orchestrator.results.scoring.evaluation_choice import LAST
 from orchestrator.studies.arithmetic.measures import Values, by_seed, change
 from orchestrator.studies.claims import Claim, Part, Table, plain, within
 from orchestrator.studies.measures import Sweep, effect_of_seeds

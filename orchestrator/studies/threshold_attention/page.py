@@ -6,7 +6,7 @@ from PIL import Image
 
 from orchestrator.errors import UserError
 from orchestrator.figures.maps import draw_attention
-from orchestrator.results.attention_maps import attention_of
+from orchestrator.results.from_weights.attention_maps import attention_of
 from orchestrator.studies.gallery import command, overview, section, sizes, write
 from orchestrator.studies.measures import Sweep
 from orchestrator.studies.pictures import reduced

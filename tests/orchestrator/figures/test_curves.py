@@ -7,7 +7,7 @@ import pytest
 
 from orchestrator.figures import curves as figures
 from orchestrator.figures.curves import comparison_figure, configuration_figure, consecutive_runs, draw_all
-from orchestrator.record.curves import read_curves
+from orchestrator.record.kept.curves import read_curves
 from orchestrator.results.summarise import summary
 from orchestrator.wording import three_digits
 

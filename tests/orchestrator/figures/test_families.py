@@ -9,9 +9,9 @@ from orchestrator.figures.drawing import GREY, PALETTE
 from orchestrator.figures.families import family_figures
 from orchestrator.report.csv_tables import family_lines
 from orchestrator.report.files import write_report
-from orchestrator.report.terminal import render_terminal
-from orchestrator.results.families import family_points
+from orchestrator.report.terminal.short_report import render_terminal
 from orchestrator.results.summarise import summary
+from orchestrator.results.views.families import family_points
 
 
 def test_panels_are_lengths_and_lines_configurations(tmp_path, additions, drawn):

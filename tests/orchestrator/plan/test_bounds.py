@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from orchestrator.plan import search
 from orchestrator.plan.bounds import Misfit, misfits
 from search_spaces import Choice, Domain, Grid, IntUniform, LogUniform, Normal, OneMinusLogUniform, Uniform
-from trainers.config.settings import Settings, setting, settings_fields
 from trainers.config.slots import Slot
 from trainers.errors import ConfigError
+from trainers.settings.fields import Settings, setting, settings_fields
 
 
 def slot(hint: Any, **limits: Any) -> Slot:

@@ -8,11 +8,11 @@ from torch import Tensor
 
 from orchestrator.errors import UserError
 from orchestrator.plan.packs import cost_of, steps_worth
-from trainers.batch import Batch
 from trainers.config.member import MemberConfig
-from trainers.cost import estimate
 from trainers.models.model import Model
 from trainers.tasks.set_complement import SetComplement
+from trainers.tensors.batch import Batch
+from trainers.training.cost import estimate
 
 PLAIN: dict[str, Any] = {
     "task": {"name": "set_complement", "vocabulary": 8, "train_length": 3},

@@ -10,7 +10,7 @@ from orchestrator.plan.search import draw_sample
 from orchestrator.plan.situations import situations
 from orchestrator.plan.soundness import configurations_of
 from search_spaces import SweepFileError, SweepSpec, parse_sweep
-from trainers.config import registry
+from trainers.settings import registry
 
 FILE = """name: checked
 study: tests

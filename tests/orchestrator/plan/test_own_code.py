@@ -7,17 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.plan import own_code, trial_guard
-from orchestrator.plan.own_code import OwnCodeError, find, import_for, load
-from orchestrator.record.kept_code import import_to_go_on, keep
-from orchestrator.record.state import SweepState
+from orchestrator.code import own_code
+from orchestrator.code.own_code import OwnCodeError, find, import_for, load
+from orchestrator.plan import trial_guard
+from orchestrator.record.kept.code import import_to_go_on, keep
+from orchestrator.record.state.state import SweepState
 from search_spaces import SweepFileError, load_sweep, parse_sweep
-from trainers import check
-from trainers.config import registry
+from trainers.check import classes as check
+from trainers.settings import registry
 
 AVERAGE = '''
-from trainers.averaging import Ema
-from trainers.config.registry import register
+from trainers.optimization.averaging import Ema
+from trainers.settings.registry import register
 
 
 @register("average", "{name}")
@@ -124,7 +125,7 @@ def test_an_import_that_hangs_is_told_and_given_up(written, monkeypatch, capsys)
     assert capsys.readouterr().err == said
 
 
-@pytest.mark.parametrize("name", ["json", "trainers", "orchestrator.sweep", "typing"])
+@pytest.mark.parametrize("name", ["json", "trainers", "orchestrator.sweep.sweep", "typing"])
 def test_names_of_python_and_of_ours_are_refused(name: str, tmp_path: Path) -> None:
     with pytest.raises(OwnCodeError, match="cannot have the name of"):
         find(name, [tmp_path])

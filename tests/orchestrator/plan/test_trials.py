@@ -8,7 +8,7 @@ import pytest
 from orchestrator.consoles import make_console
 from orchestrator.plan import trial_guard
 from orchestrator.plan.soundness import build_sample, load_checked
-from orchestrator.sweep import run_sweep
+from orchestrator.sweep.sweep import run_sweep
 from search_spaces import SweepFileError
 
 TASK = '''

@@ -19,9 +19,9 @@ from orchestrator.preview import task_data
 from orchestrator.preview.data_view import data_view, example_lines, histogram_figure, histogram_table
 from orchestrator.preview.task_data import TRAINING, Histogram, examples, histograms
 from search_spaces import load_sweep
-from trainers.config import registry
 from trainers.config.member import MemberConfig
 from trainers.random import Stream
+from trainers.settings import registry
 
 FOLDER = Path(__file__).parents[3] / "search_spaces"
 SEVERAL = """

@@ -7,7 +7,7 @@ import pytest
 
 from orchestrator.preview import forecast as module
 from orchestrator.preview.forecast import forecast
-from orchestrator.running import schedulers
+from orchestrator.running.schedulers import choice as schedulers
 from search_spaces import load_sweep
 
 QUICKSTART = Path(__file__).parents[3] / "search_spaces" / "quickstart.yaml"

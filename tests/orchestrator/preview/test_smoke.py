@@ -10,7 +10,7 @@ from search_spaces import parse_sweep
 
 TASK = '''"""A task of my own."""
 
-from trainers.config.registry import register
+from trainers.settings.registry import register
 from trainers.tasks.set_complement import SetComplement
 
 

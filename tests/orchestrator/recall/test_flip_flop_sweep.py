@@ -9,14 +9,14 @@ import pytest
 from rich.console import Console
 
 from orchestrator.preview.data_view import data_view
-from orchestrator.record.curves import read_curves
-from orchestrator.record.records import read_records
-from orchestrator.record.state import SweepState
+from orchestrator.record.kept.curves import read_curves
+from orchestrator.record.ledger.records import read_records
+from orchestrator.record.state.state import SweepState
 from orchestrator.report.files import write_report
-from orchestrator.report.terminal import render_terminal
-from orchestrator.results.families import family_names, family_points
+from orchestrator.report.terminal.short_report import render_terminal
 from orchestrator.results.summarise import summary
-from orchestrator.tracking.contents import ContentsOfSweep
+from orchestrator.results.views.families import family_names, family_points
+from orchestrator.tracking.contents.contents import ContentsOfSweep
 from search_spaces import load_sweep
 
 SWEEP = """name: flips

@@ -19,9 +19,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from orchestrator.errors import DamagedCurves, LedgerError
-from orchestrator.record.curves import COLUMNS, read_curves, write_curves, write_part
-from orchestrator.record.ledger import Ledger
-from orchestrator.record.state import SweepState
+from orchestrator.record.kept.curves import COLUMNS, read_curves, write_curves, write_part
+from orchestrator.record.ledger.ledger import Ledger
+from orchestrator.record.state.state import SweepState
 
 MEMBERS = [("c1", 0), ("c1", 5), ("c0", 0)]
 PROVENANCE = {"name": "s", "study": "t", "spec": {}, "spec_hash": "h", "provenance": {}}

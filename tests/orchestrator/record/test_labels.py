@@ -3,7 +3,7 @@
 import pytest
 
 from orchestrator.errors import UserError
-from orchestrator.record.labels import find_configuration
+from orchestrator.record.state.labels import find_configuration
 from orchestrator.wording import label
 
 

@@ -20,9 +20,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.errors import DamagedLedger, LedgerError, NewerLedger, NotASweep, OlderLedger, SweepExists
-from orchestrator.record import ledger as ledger_module
-from orchestrator.record.ledger import Ledger
-from orchestrator.record.records import KINDS, LEDGER_FILE, SCHEMA, Record, decode, encode, read_records
+from orchestrator.record.ledger import ledger as ledger_module
+from orchestrator.record.ledger.ledger import Ledger
+from orchestrator.record.ledger.records import KINDS, LEDGER_FILE, SCHEMA, Record, decode, encode, read_records
 
 FIRST = {"name": "s", "study": "t", "spec": {"b": 1, "a": [1.5, None]}, "spec_hash": "h", "provenance": {}}
 
@@ -304,7 +304,7 @@ def test_unknown_kinds_are_refused(folder: Path) -> None:
 APPENDER = """
 import sys
 from pathlib import Path
-from orchestrator.record.ledger import Ledger
+from orchestrator.record.ledger.ledger import Ledger
 with Ledger.open(Path(sys.argv[1])) as ledger:
     while True:
         print(ledger.append("attempt", pack_id="p", attempt=1, error="x" * 500).seq, flush=True)

@@ -19,15 +19,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.errors import LedgerError, SweepLocked, UserError
-from orchestrator.record.folders import OWNER_FILE
-from orchestrator.record.ledger import Ledger
-from orchestrator.record.lock import Owner, SweepLock, read_owner, running
-from orchestrator.record.records import read_records
+from orchestrator.record.ledger.folders import OWNER_FILE
+from orchestrator.record.ledger.ledger import Ledger
+from orchestrator.record.ledger.lock import Owner, SweepLock, read_owner, running
+from orchestrator.record.ledger.records import read_records
 
 HOLDER = """
 import sys, time
 from pathlib import Path
-from orchestrator.record.lock import SweepLock
+from orchestrator.record.ledger.lock import SweepLock
 lock = SweepLock(Path(sys.argv[1]), heartbeat_seconds=0.05)
 lock.acquire()
 print("held", flush=True)
@@ -38,7 +38,7 @@ lock.release()
 FORKING_HOLDER = """
 import os, sys, time
 from pathlib import Path
-from orchestrator.record.lock import SweepLock
+from orchestrator.record.ledger.lock import SweepLock
 SweepLock(Path(sys.argv[1])).acquire()
 if not os.fork():
     print(os.getpid(), flush=True)  # by now the fork is complete, and filelock has closed the child's copy
@@ -51,7 +51,7 @@ RACER = """
 import sys, time
 from pathlib import Path
 from orchestrator.errors import SweepLocked
-from orchestrator.record.ledger import Ledger
+from orchestrator.record.ledger.ledger import Ledger
 print("ready", flush=True)
 sys.stdin.readline()
 try:

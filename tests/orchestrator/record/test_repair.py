@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.errors import DamagedLedger, LedgerError, NotASweep, SweepLocked
-from orchestrator.record.ledger import Ledger
-from orchestrator.record.records import LEDGER_FILE, Record, encode, read_records
+from orchestrator.record.ledger.ledger import Ledger
+from orchestrator.record.ledger.records import LEDGER_FILE, Record, encode, read_records
 from orchestrator.record.repair import repair
-from orchestrator.record.state import SweepState
+from orchestrator.record.state.state import SweepState
 
 RELEASED = Path(__file__).resolve().parents[2] / "sweeps" / "1.0.0" / "finished"
 WHOLE = (RELEASED / LEDGER_FILE).read_bytes()

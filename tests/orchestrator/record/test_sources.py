@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from orchestrator import sweep
+from orchestrator.code import code_archive, sources
+from orchestrator.code.sources import Gathered, begin_reading, changed_since, gather, version_change
 from orchestrator.errors import UserError
-from orchestrator.record import code_archive, sources
-from orchestrator.record.sources import Gathered, begin_reading, changed_since, gather, version_change
+from orchestrator.sweep import sweep
 from search_spaces import load_sweep
 
 QUICKSTART = Path(__file__).parents[3] / "search_spaces" / "quickstart.yaml"
@@ -106,7 +106,7 @@ def test_changes_are_kept_as_a_diff(repository, found, tmp_path) -> None:
 def test_where_the_diff_is_too_large_that_is_said_and_imported_files_are_kept_whole(
     repository, found, tmp_path, monkeypatch
 ) -> None:
-    from orchestrator.record import work_tree
+    from orchestrator.code import work_tree
 
     monkeypatch.setattr(work_tree, "MOST_OF_A_DIFF", 1000)
     (repository.root / "task.py").write_text("SIZE = 2\n")
@@ -189,7 +189,7 @@ def test_of_a_folder_that_is_gone_nothing_is_known(repository, found) -> None:
 
 def test_lengthwise_itself_is_a_working_folder_here() -> None:
     recorded = gather(begin_reading(), ()).recorded
-    assert "trainers/train.py" in recorded["lengthwise"]["files"]
+    assert "trainers/training/loop.py" in recorded["lengthwise"]["files"]
     assert not [name for tree in recorded["trees"] for name in tree["files"] if "test" in name]
 
 

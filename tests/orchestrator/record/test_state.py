@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from orchestrator.errors import DamagedLedger, NotASweep
-from orchestrator.record.curves import read_curves
-from orchestrator.record.ledger import Ledger
-from orchestrator.record.records import Record, read_records
-from orchestrator.record.state import SweepState
+from orchestrator.record.kept.curves import read_curves
+from orchestrator.record.ledger.ledger import Ledger
+from orchestrator.record.ledger.records import Record, read_records
+from orchestrator.record.state.state import SweepState
 
 
 def view(state: SweepState) -> str:

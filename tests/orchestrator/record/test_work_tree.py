@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.record import work_tree
-from orchestrator.record.work_tree import VARIABLE, WorkTree, WorkTrees, for_job, read
+from orchestrator.code import work_tree
+from orchestrator.code.work_tree import VARIABLE, WorkTree, WorkTrees, for_job, read
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,7 @@ import pytest
 
 from orchestrator.report import artifacts
 from orchestrator.results.summarise import summary
-from orchestrator.tracking.pages import sweep_links
+from orchestrator.tracking.contents.pages import sweep_links
 
 
 @pytest.fixture

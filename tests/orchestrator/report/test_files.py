@@ -8,9 +8,9 @@ from typer.testing import CliRunner
 
 from orchestrator.cli import app
 from orchestrator.consoles import WIDTH_OF_FILES, WholeConsole
-from orchestrator.record.records import LEDGER_FILE
+from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.report.files import present, read_summary, write_report
-from orchestrator.report.tables import first_sentence, headlines, selection_sentence
+from orchestrator.report.tables.tables import first_sentence, headlines, selection_sentence
 from orchestrator.results.summarise import summary
 
 

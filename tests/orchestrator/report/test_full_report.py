@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.consoles import WholeConsole
-from orchestrator.record.records import LEDGER_FILE, Record
-from orchestrator.record.state import SweepState
+from orchestrator.record.ledger.records import LEDGER_FILE, Record
+from orchestrator.record.state.state import SweepState
 from orchestrator.report.files import read_summary, write_report
-from orchestrator.report.layout import WIDE
-from orchestrator.report.terminal import render_terminal
+from orchestrator.report.terminal.columns import WIDE
+from orchestrator.report.terminal.short_report import render_terminal
 from orchestrator.results.summarise import summary
 
 

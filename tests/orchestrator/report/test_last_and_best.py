@@ -11,12 +11,12 @@ import pytest
 
 from orchestrator.figures import drawing
 from orchestrator.figures.last_and_best import SHOWN, last_and_best_figure
-from orchestrator.record import curves as curve_store
-from orchestrator.record.curves import read_curves
-from orchestrator.record.state import SweepState
+from orchestrator.record.kept import curves as curve_store
+from orchestrator.record.kept.curves import read_curves
+from orchestrator.record.state.state import SweepState
 from orchestrator.report.files import write_report
-from orchestrator.report.layout import WIDE
-from orchestrator.results.objective import choose, recorded_objective
+from orchestrator.report.terminal.columns import WIDE
+from orchestrator.results.scoring.objective import choose, recorded_objective
 from orchestrator.results.summarise import summary
 
 BEST = {"objective.evaluation": "best"}

@@ -13,8 +13,13 @@ from typer.testing import CliRunner
 from orchestrator import cli
 from orchestrator.report import artifacts
 from orchestrator.report.files import write_report
-from orchestrator.report.order_sentence import order_sentence
-from orchestrator.report.seed_comparison_tables import TITLE, comparison_columns, comparison_notes, short_sentences
+from orchestrator.report.tables.order_sentence import order_sentence
+from orchestrator.report.tables.seed_comparison_tables import (
+    TITLE,
+    comparison_columns,
+    comparison_notes,
+    short_sentences,
+)
 from orchestrator.results.summarise import summary
 
 NORMS = [{"model.norm": norm} for norm in ("none", "pre", "post")]

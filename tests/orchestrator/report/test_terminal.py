@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from orchestrator.report.clear_effects import clear_averages, clear_columns, clear_sentence
-from orchestrator.report.layout import WIDE
-from orchestrator.report.tables import first_sentence, selection_sentence
+from orchestrator.report.tables.clear_effects import clear_averages, clear_columns, clear_sentence
+from orchestrator.report.tables.tables import first_sentence, selection_sentence
+from orchestrator.report.terminal.columns import WIDE
 from orchestrator.results.confirmed import Confirmed, ConfirmedRow
 from orchestrator.results.summarise import summary
 from orchestrator.statistics.quartiles import Quartiles

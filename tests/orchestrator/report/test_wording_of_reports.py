@@ -12,10 +12,10 @@ from orchestrator.figures import drawing
 from orchestrator.figures.curves import configuration_figure, draw_all
 from orchestrator.report import artifacts
 from orchestrator.report.files import write_report
-from orchestrator.report.tables import first_sentence
-from orchestrator.report.terminal import render_terminal
+from orchestrator.report.tables.tables import first_sentence
+from orchestrator.report.terminal.short_report import render_terminal
 from orchestrator.results.summarise import summary
-from orchestrator.tracking.pages import description
+from orchestrator.tracking.contents.pages import description
 
 CLAIM = re.compile(r"\bbest\b|\bwinner\b|\boptimal\b", re.IGNORECASE)
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.results.evaluation_choice import at_steps, chosen_steps
-from orchestrator.results.objective import choose, score_members
+from orchestrator.results.scoring.evaluation_choice import at_steps, chosen_steps
+from orchestrator.results.scoring.objective import choose, score_members
 from search_spaces import Objective
 
 LENGTHS = (5, 6, 7, 9)

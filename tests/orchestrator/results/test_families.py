@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from orchestrator.results.families import family_points
+from orchestrator.results.views.families import family_points
 
 
 def test_points_are_medians_over_seeds_by_configuration_length_and_index(tmp_path, additions):

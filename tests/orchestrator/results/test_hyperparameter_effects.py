@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from orchestrator.report.csv_tables import average_lines, effect_lines
-from orchestrator.report.effect_tables import effect_columns, effect_notes
-from orchestrator.results.hyperparameter_effects import effects_on
-from orchestrator.results.outcomes import searched_values
+from orchestrator.report.tables.effect_tables import effect_columns, effect_notes
+from orchestrator.results.effects.hyperparameter_effects import effects_on
+from orchestrator.results.effects.outcomes import searched_values
 from orchestrator.results.summarise import summary
 
 

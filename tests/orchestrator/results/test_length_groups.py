@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchestrator.results.length_groups import LengthGroups, few_lengths
+from orchestrator.results.scoring.length_groups import LengthGroups, few_lengths
 
 
 @pytest.mark.parametrize(

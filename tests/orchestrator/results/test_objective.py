@@ -15,9 +15,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from orchestrator.errors import LedgerError
-from orchestrator.record.curves import read_curves
-from orchestrator.record.state import SweepState
-from orchestrator.results.objective import (
+from orchestrator.record.kept.curves import read_curves
+from orchestrator.record.state.state import SweepState
+from orchestrator.results.scoring.objective import (
     ConfigurationScore,
     area_beyond,
     generalization_length,

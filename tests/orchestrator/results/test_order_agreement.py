@@ -5,7 +5,7 @@ import math
 import pytest
 from scipy import stats
 
-from orchestrator.results.order_agreement import order_agreement
+from orchestrator.results.effects.order_agreement import order_agreement
 from orchestrator.statistics.design import Design
 from orchestrator.statistics.intervals import spearman
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.record.state import SweepState
-from orchestrator.report.effect_tables import effect_columns, effect_notes
-from orchestrator.results.search_design import design_of
+from orchestrator.record.state.state import SweepState
+from orchestrator.report.tables.effect_tables import effect_columns, effect_notes
+from orchestrator.results.scoring.search_design import design_of
 from orchestrator.results.summarise import summary
 
 RELEASED = Path(__file__).parents[2] / "sweeps" / "1.0.0"

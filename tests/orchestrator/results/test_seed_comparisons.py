@@ -11,15 +11,22 @@ import torch
 from scipy import stats
 
 from orchestrator.errors import UserError
-from orchestrator.results.named_comparison import compare_named
+from orchestrator.results.comparing.named_comparison import compare_named
+from orchestrator.results.comparing.seed_comparisons import AGAINST_FIRST, FIRST_TWO, OTHERS, PAIRS
+from orchestrator.results.comparing.shared_streams import (
+    DATA,
+    INPUTS,
+    WEIGHTS,
+    Recorded,
+    declared_parameters,
+    shared_streams,
+)
 from orchestrator.results.ran_under import differing_code
-from orchestrator.results.seed_comparisons import AGAINST_FIRST, FIRST_TWO, OTHERS, PAIRS
-from orchestrator.results.shared_streams import DATA, INPUTS, WEIGHTS, Recorded, declared_parameters, shared_streams
 from orchestrator.results.summarise import summary
 from trainers.config.member import MemberConfig
-from trainers.evaluation_inputs import evaluation_inputs
-from trainers.pack import Pack, State
-from trainers.step import sampled
+from trainers.packs.evaluation_inputs import evaluation_inputs
+from trainers.packs.pack import Pack, State
+from trainers.training.step import sampled
 
 NORMS = [{"model.norm": norm} for norm in ("none", "pre", "post")]
 GRID = {"space": {"model.norm": {"grid": ["none", "pre", "post"]}}}

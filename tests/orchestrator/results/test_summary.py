@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from orchestrator.record.curves import read_curves
-from orchestrator.results.length_groups import LengthGroups
+from orchestrator.record.kept.curves import read_curves
+from orchestrator.results.scoring.length_groups import LengthGroups
 from orchestrator.results.summarise import summary
 from orchestrator.wording import spans
 

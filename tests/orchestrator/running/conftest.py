@@ -23,13 +23,13 @@ from filelock import FileLock
 from orchestrator import cli
 from orchestrator.figures import drawing
 from orchestrator.plan.packs import make_packs
-from orchestrator.record.ledger import Ledger
-from orchestrator.record.records import Record, read_records
-from orchestrator.record.state import SweepState
-from orchestrator.running import inline
-from orchestrator.running.driver import SweepDriver
+from orchestrator.record.ledger.ledger import Ledger
+from orchestrator.record.ledger.records import Record, read_records
+from orchestrator.record.state.state import SweepState
+from orchestrator.running.driving.driver import SweepDriver
+from orchestrator.running.schedulers import inline
 from search_spaces import SweepSpec, load_sweep
-from trainers.results import Evaluation
+from trainers.evaluation.results import Evaluation
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 TINY = """name: tiny
@@ -373,8 +373,8 @@ from typing import ClassVar
 import torch
 
 from my_numbers import SMALLEST
-from trainers.config.registry import register
-from trainers.config.settings import setting
+from trainers.settings.registry import register
+from trainers.settings.fields import setting
 from trainers.tasks.set_complement import SetComplement
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import psutil
 
-from orchestrator.record.state import SweepState
+from orchestrator.record.state.state import SweepState
 
 INLINE = ("--set", "resources.scheduler=inline")
 Find = Callable[[str, int], psutil.Process | None]

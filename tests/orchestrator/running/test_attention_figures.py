@@ -9,11 +9,11 @@ import pytest
 from orchestrator import cli_results as cli
 from orchestrator.errors import UserError
 from orchestrator.plan.recorded import member_of
-from orchestrator.record.kept_weights import load
-from orchestrator.results.attention_maps import attention_of
-from orchestrator.results.maps import median_seed
+from orchestrator.record.kept.weights import load
+from orchestrator.results.from_weights.attention_maps import attention_of
+from orchestrator.results.from_weights.position_maps import median_seed
 from orchestrator.results.summarise import summary
-from trainers.attended import attended
+from trainers.evaluation.attention_maps import attended
 
 FLIPS = (
     "task={name: flip_flop, pairs: 4, test_pairs: [8, 40]}",

@@ -11,13 +11,13 @@ import pytest
 from rich.console import Console
 
 from orchestrator.errors import SpecChanged, SweepExists
-from orchestrator.record.curves import read_curves
-from orchestrator.record.ledger import Ledger
-from orchestrator.record.records import LEDGER_FILE
-from orchestrator.record.state import SweepState
+from orchestrator.record.kept.curves import read_curves
+from orchestrator.record.ledger.ledger import Ledger
+from orchestrator.record.ledger.records import LEDGER_FILE
+from orchestrator.record.state.state import SweepState
 from orchestrator.results.summarise import summary
-from orchestrator.running import scores as scores_module
-from orchestrator.sweep import SPEC_FILE, refuse_existing, resume_sweep
+from orchestrator.running.driving import scores as scores_module
+from orchestrator.sweep.sweep import SPEC_FILE, refuse_existing, resume_sweep
 from search_spaces import dump_yaml, load_sweep
 
 # steps so large that the error goes up and down between evaluations

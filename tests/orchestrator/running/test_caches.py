@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.running.trainable import CACHE_VARIABLE, use_inductor_cache
+from orchestrator.running.pack.train_pack import CACHE_VARIABLE, use_inductor_cache
 
 
 @pytest.fixture(autouse=True)

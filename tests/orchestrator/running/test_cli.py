@@ -15,10 +15,10 @@ import yaml
 
 from orchestrator import options
 from orchestrator.preview import upload
-from orchestrator.record import folders as places
-from orchestrator.record.state import SweepState
-from orchestrator.running.interrupts import Interrupts
-from orchestrator.running.progress import Progress, Snapshot
+from orchestrator.record.ledger import folders as places
+from orchestrator.record.state.state import SweepState
+from orchestrator.running.driving.interrupts import Interrupts
+from orchestrator.running.watching.progress import Progress, Snapshot
 from orchestrator.wording import duration
 from search_spaces import load_sweep
 

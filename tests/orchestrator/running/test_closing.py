@@ -15,16 +15,16 @@ from urllib.parse import unquote, urlsplit
 import pytest
 from mlflow.tracking import MlflowClient
 
-from orchestrator import closing_worker
-from orchestrator.closing import Closing
 from orchestrator.consoles import make_console
 from orchestrator.errors import LengthwiseError
 from orchestrator.figures.drawing import Drawing, drawn_digest
 from orchestrator.figures.side_by_side import SideBySide
-from orchestrator.record.state import SweepState
+from orchestrator.record.state.state import SweepState
 from orchestrator.report.files import read_summary, write_report
-from orchestrator.results.shared_streams import parameters_by_structure
-from orchestrator.running.host import Host
+from orchestrator.results.comparing.shared_streams import parameters_by_structure
+from orchestrator.running.hosts.host import Host
+from orchestrator.sweep import closing_worker
+from orchestrator.sweep.closing import Closing
 from search_spaces import load_sweep
 from tests.orchestrator.running.deaths import with_words
 
@@ -89,7 +89,7 @@ def asked(tiny, tmp_path):
 REPORTING = """
 import json, sys
 from pathlib import Path
-from orchestrator.record.state import SweepState
+from orchestrator.record.state.state import SweepState
 from orchestrator.results.summarise import summary
 
 folder, told = sys.argv[1:]
@@ -135,7 +135,7 @@ def test_what_publishing_raised_is_raised_again(asked, monkeypatch):
 def test_the_end_is_waited_for_as_long_as_figures_come(asked, monkeypatch):
     closing, _ = asked
     mine, theirs = Pipe()
-    monkeypatch.setattr("orchestrator.closing.PATIENCE", 0.5)
+    monkeypatch.setattr("orchestrator.sweep.closing.PATIENCE", 0.5)
     monkeypatch.setattr(closing, "_asked", lambda *_, **__: mine)
     last = {"uri": "x", "parent_run_id": "y", "links": [], "created": 1, "completed": 1, "points": 1}
     answers = [*[{"working": True}] * 4, {"published": last, "problem": None}, {"working": True}]
@@ -157,7 +157,7 @@ def test_the_end_is_waited_for_as_long_as_figures_come(asked, monkeypatch):
 def test_a_process_that_gives_no_sign_is_not_waited_for_and_leaves_publishing_to_the_driver(asked, monkeypatch):
     closing, _ = asked
     mine, theirs = Pipe()
-    monkeypatch.setattr("orchestrator.closing.PATIENCE", 0.1)
+    monkeypatch.setattr("orchestrator.sweep.closing.PATIENCE", 0.1)
     monkeypatch.setattr(closing, "_asked", lambda *_, **__: mine)
     closing.begin(make_console(), {})
     closed = closing.end(make_console())
@@ -169,7 +169,7 @@ def test_a_summary_that_takes_long_is_waited_for_and_made_once(asked, monkeypatc
     """Made by a real fork, which works for longer than the patience of its driver, and by nobody else."""
     closing, _ = asked
     mine, theirs = Pipe()
-    monkeypatch.setattr("orchestrator.closing.PATIENCE", 1.0)
+    monkeypatch.setattr("orchestrator.sweep.closing.PATIENCE", 1.0)
     monkeypatch.setattr(closing_worker, "WORKING_SECONDS", 0.2)
     monkeypatch.setattr(closing, "_asked", lambda *_, **__: mine)
     child = os.fork()

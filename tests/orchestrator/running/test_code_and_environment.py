@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.record import sources
-from orchestrator.record.state import SweepState
+from orchestrator.code import sources
+from orchestrator.record.state.state import SweepState
 from orchestrator.results.ran_under import RanUnder
-from orchestrator.running import environment
-from orchestrator.running.environment import Environments, digest, engine_files, facts_for
+from orchestrator.running.pack import environment
+from orchestrator.running.pack.environment import Environments, digest, engine_files, facts_for
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 
@@ -143,11 +143,11 @@ def test_a_worker_with_another_engine_is_said_once_with_its_files(monkeypatch) -
     work = {"code": [], "gpus": 0, "engine": digest(engine_files())}
     known = Environments()
     assert "engine_files" not in facts_for(work) and known.take("a", facts_for(work)) is None
-    theirs = {**engine_files(), "trainers/step.py": "0" * 16, "trainers/more.py": "1" * 16}
+    theirs = {**engine_files(), "trainers/training/step.py": "0" * 16, "trainers/more.py": "1" * 16}
     with monkeypatch.context() as elsewhere:
         elsewhere.setattr(environment, "engine_files", lambda: theirs)
         facts = facts_for(work)
     said = known.take("b", facts)
-    assert said is not None and "(trainers/more.py, trainers/step.py)" in said
+    assert said is not None and "(trainers/more.py, trainers/training/step.py)" in said
     assert known.take("c", facts) is None
     assert known.fields("a", {}) != known.fields("b", {}) and known.fields("unheard of", {}) == {}

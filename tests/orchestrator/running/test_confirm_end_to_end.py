@@ -6,8 +6,8 @@ import sqlite3
 import pandas as pd
 import pytest
 
-from orchestrator.record.records import LEDGER_FILE, read_first_record
-from orchestrator.record.state import SweepState
+from orchestrator.record.ledger.records import LEDGER_FILE, read_first_record
+from orchestrator.record.state.state import SweepState
 
 
 def test_confirm_from_search_to_reports(lengthwise, tiny, tmp_path):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import yaml
 
-from orchestrator.record.records import read_records
+from orchestrator.record.ledger.records import read_records
 from trainers.tasks.language.corpus import open_corpus, write_corpus
 
 SWEEP = """name: text

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 import torch
 
-from orchestrator.record.ledger import Ledger
-from orchestrator.record.state import SweepState
-from orchestrator.running import trainable
-from orchestrator.running.meter import NO_TRACE, trace_lines
-from orchestrator.running.protocol import LONGEST_TRACE, explain
-from orchestrator.running.scheduler import Recorder
-from orchestrator.running.trainable import PackRaised, encode_work, run_pack
+from orchestrator.record.ledger.ledger import Ledger
+from orchestrator.record.state.state import SweepState
+from orchestrator.running.pack import train_pack as trainable
+from orchestrator.running.pack.protocol import LONGEST_TRACE, explain
+from orchestrator.running.pack.train_pack import PackRaised, encode_work, run_pack
+from orchestrator.running.watching.meter import NO_TRACE, trace_lines
+from orchestrator.running.with_ray.tune import Recorder
 
 MINE = "/home/me/study/my_tasks.py"
 

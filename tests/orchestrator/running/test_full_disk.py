@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from orchestrator.errors import OutOfSpace
-from orchestrator.record.records import LEDGER_FILE, read_records
-from orchestrator.record.state import SweepState
-from orchestrator.space import out_of_space, space_told_apart
+from orchestrator.record.ledger.records import LEDGER_FILE, read_records
+from orchestrator.record.state.state import SweepState
+from orchestrator.shortages import out_of_space, space_told_apart
 
 SETTINGS = ("training.steps=40", "resources.keep_weights=true", "resources.pack=2", "model.width=48")
 

@@ -9,8 +9,10 @@ from orchestrator.plan.packs import LARGEST_PACK_CPU, LARGEST_PACK_GPU, MEMORY_S
 from orchestrator.plan.soundness import check
 from orchestrator.preview import forecast as forecast_module
 from orchestrator.preview.forecast import forecast
-from orchestrator.running import gpu_memory, inline, schedulers
-from orchestrator.running.gpu_memory import UNKNOWN, gpus_here, share_of
+from orchestrator.running.pack import gpu_memory
+from orchestrator.running.pack.gpu_memory import UNKNOWN, gpus_here, share_of
+from orchestrator.running.schedulers import choice as schedulers
+from orchestrator.running.schedulers import inline
 from search_spaces import load_sweep
 
 GIB = 2**30

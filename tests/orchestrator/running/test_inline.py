@@ -17,11 +17,13 @@ from threadpoolctl import threadpool_info
 from orchestrator.errors import UserError
 from orchestrator.plan.packs import Cluster
 from orchestrator.preview.forecast import forecast
-from orchestrator.record.curves import read_curves
-from orchestrator.record.records import read_records
-from orchestrator.record.state import SweepState
-from orchestrator.running import inline, schedulers, watchdog
-from orchestrator.running.interrupts import Interrupts
+from orchestrator.record.kept.curves import read_curves
+from orchestrator.record.ledger.records import read_records
+from orchestrator.record.state.state import SweepState
+from orchestrator.running.driving.interrupts import Interrupts
+from orchestrator.running.pack import watchdog
+from orchestrator.running.schedulers import choice as schedulers
+from orchestrator.running.schedulers import inline
 from search_spaces import load_sweep
 from trainers.config.member import MemberConfig
 
@@ -36,7 +38,7 @@ def blas_threads() -> set[int]:
 def test_nothing_of_ray_is_imported(tiny, tmp_path):
     code = (
         "import sys; from pathlib import Path; from orchestrator.consoles import make_console\n"
-        "from orchestrator.sweep import resume_sweep, run_sweep; from search_spaces import load_sweep\n"
+        "from orchestrator.sweep.sweep import resume_sweep, run_sweep; from search_spaces import load_sweep\n"
         f"spec = load_sweep(Path({str(tiny)!r}), {[*ONE, 'training.steps=2']!r})\n"
         f"assert run_sweep(spec, Path({str(tmp_path)!r}), make_console()).exit_code == 0\n"
         f"assert resume_sweep(Path({str(tmp_path / 'tiny')!r}), make_console()).exit_code == 0\n"
@@ -196,7 +198,8 @@ def test_the_plan_counts_one_worker(tiny, tmp_path):
 def test_the_scheduler_that_was_asked_for_is_opened(tiny, monkeypatch):
     from contextlib import contextmanager
 
-    from orchestrator.running import ray_session, scheduler
+    from orchestrator.running.with_ray import session as ray_session
+    from orchestrator.running.with_ray import tune as scheduler
 
     @contextmanager
     def connected(cpus, gpus):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.record.state import SweepState
+from orchestrator.record.state.state import SweepState
 
 PROGRAM = """
 import atexit, os, sys
@@ -29,8 +29,8 @@ if int(last):
 sys.argv[1:] = words
 import_module("orchestrator.__main__").command()
 """
-WHEN_CREATED, WHEN_CHECKED = ("orchestrator.sweep", "keep"), ("orchestrator.sweep", "import_for")
-WHEN_TRAINED = ("orchestrator.ending", "write_curves")
+WHEN_CREATED, WHEN_CHECKED = ("orchestrator.sweep.sweep", "keep"), ("orchestrator.sweep.sweep", "import_for")
+WHEN_TRAINED = ("orchestrator.sweep.ending", "write_curves")
 Run = Callable[..., tuple[subprocess.CompletedProcess[str], Path]]
 
 

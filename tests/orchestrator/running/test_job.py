@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.record.work_tree import for_job, read
+from orchestrator.code.work_tree import for_job, read
 
 pytestmark = pytest.mark.long
 
@@ -175,7 +175,7 @@ def test_a_job_runs_a_task_of_ones_own_that_travels_with_the_upload(head: Head, 
 
 
 ASKING = """
-from orchestrator.running import ray_session
+from orchestrator.running.with_ray import session as ray_session
 
 with ray_session.connected(1, 0.25) as cluster:
     print(cluster.workers, cluster.bytes_per_worker / 2**30)

@@ -16,14 +16,15 @@ import pytest
 from orchestrator.consoles import make_console
 from orchestrator.errors import UserError
 from orchestrator.plan.soundness import check
-from orchestrator.record.curves import read_curves
-from orchestrator.record.state import SweepState
-from orchestrator.running import host, local, local_worker
-from orchestrator.running.host import hosted
-from orchestrator.running.schedulers import EXAMPLES, chosen, refuse_what_cannot_run
-from orchestrator.running.trainable import encode_work
-from orchestrator.running.worker_host import CLOSING, CLOSING_WITH_TRACKING, WORKERS
-from orchestrator.sweep import run_sweep
+from orchestrator.record.kept.curves import read_curves
+from orchestrator.record.state.state import SweepState
+from orchestrator.running.hosts import host
+from orchestrator.running.hosts.host import hosted
+from orchestrator.running.hosts.worker_host import CLOSING, CLOSING_WITH_TRACKING, WORKERS
+from orchestrator.running.pack.train_pack import encode_work
+from orchestrator.running.schedulers import local, local_worker
+from orchestrator.running.schedulers.choice import EXAMPLES, chosen, refuse_what_cannot_run
+from orchestrator.sweep.sweep import run_sweep
 from search_spaces import Resources, load_sweep, parse_recorded
 from tests.orchestrator.running.deaths import INLINE, holding, killed_as_often_as_it_may_and_once_more, with_words
 
@@ -179,14 +180,14 @@ def test_a_host_that_auto_did_not_need_does_not_wait_for_the_end_of_the_sweep(ti
     spec = load_sweep(tiny, ["resources.scheduler=auto"])
     host.begin_for(spec)
     assert host._begun
-    monkeypatch.setattr("orchestrator.sweep.chosen", lambda *_: ("inline", ""))
+    monkeypatch.setattr("orchestrator.sweep.sweep.chosen", lambda *_: ("inline", ""))
     left: list[dict[str, host.Host]] = []
 
     def opened(*_: object) -> None:
         left.append(dict(host._begun))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("orchestrator.sweep.opened", opened)
+    monkeypatch.setattr("orchestrator.sweep.sweep.opened", opened)
     assert run_sweep(spec, tmp_path, make_console()).status == "interrupted" and left == [{}]
 
 
@@ -194,11 +195,11 @@ def test_what_is_imported_once_is_forked_and_nothing_else_of_this_process_goes_w
     """The fork has the engine at once, is in a session of its own, and holds no file of the one that forked it."""
     code = """if True:
         import sys, threading
-        from orchestrator.running.host import Host
-        from orchestrator.running.worker_host import WORKERS
+        from orchestrator.running.hosts.host import Host
+        from orchestrator.running.hosts.worker_host import WORKERS
         held = open(sys.argv[1])
         host = Host(WORKERS, forked=threading.active_count() == 1)
-        assert "trainers.train" in sys.modules
+        assert "trainers.training.loop" in sys.modules
         print(host._process.pid, flush=True)
         sys.stdin.read()
     """

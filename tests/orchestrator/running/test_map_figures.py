@@ -10,13 +10,13 @@ from orchestrator.errors import DamagedWeights, UserError
 from orchestrator.figures import maps as map_figures
 from orchestrator.figures.curves import draw_all
 from orchestrator.figures.maps import draw_maps
-from orchestrator.record.kept_weights import kept_weights, load
+from orchestrator.record.kept.weights import kept_weights, load
 from orchestrator.report.files import write_report
-from orchestrator.results.maps import maps_of, median_seed
+from orchestrator.results.from_weights.position_maps import maps_of, median_seed
 from orchestrator.results.summarise import summary
-from trainers.files.weights import StoredWeights
-from trainers.maps import Map
+from trainers.evaluation.weights import StoredWeights
 from trainers.models.linear_attention import LinearAttention
+from trainers.tensors.position_maps import Map
 
 KEEP = "resources.keep_weights=true"
 RING = (

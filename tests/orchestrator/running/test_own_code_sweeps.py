@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.plan.own_code import import_for
-from orchestrator.record.kept_code import keep
-from orchestrator.record.ledger import Ledger
-from orchestrator.record.state import SweepState
-from orchestrator.results.named_comparison import compare_named
+from orchestrator.code.own_code import import_for
+from orchestrator.record.kept.code import keep
+from orchestrator.record.ledger.ledger import Ledger
+from orchestrator.record.state.state import SweepState
+from orchestrator.results.comparing.named_comparison import compare_named
 from orchestrator.results.summarise import summary
 from search_spaces import load_sweep
 
@@ -134,7 +134,7 @@ def test_a_wrong_setting_of_ones_own_task_is_named_as_that_of_a_shipped_one(
 
 
 def records_code(folder: Path) -> dict:
-    from orchestrator.record.records import read_first_record
+    from orchestrator.record.ledger.records import read_first_record
 
     return read_first_record(folder).fields["code"][0]
 
@@ -166,7 +166,7 @@ def test_an_exception_of_ones_own_code_is_shown_at_once_and_with_its_traceback(
     assert attempt.fields["error"].startswith(said) and "my_tasks.py:" in attempt.fields["error"]
     trace = attempt.fields["trace"]
     assert trace.startswith("Traceback (most recent call last):\n") and "in stumble" in trace and "in rows" in trace
-    assert "orchestrator/running" not in trace.replace("orchestrator/running/trainable.py", "")
+    assert "orchestrator/running" not in trace.replace("orchestrator/running/pack/train_pack.py", "")
     shown = lengthwise("status", folder, "--trace")
     assert shown.returncode == 0 and "in stumble" in shown.stdout and said in shown.stdout
     assert f"lengthwise status {folder} --trace" in done.stdout and "in stumble" not in done.stdout

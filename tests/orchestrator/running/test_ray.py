@@ -9,9 +9,9 @@ import pytest
 
 from orchestrator.plan.packs import packing
 from orchestrator.plan.soundness import check
-from orchestrator.record.records import read_records
-from orchestrator.record.state import SweepState
-from orchestrator.running.inline import this_process
+from orchestrator.record.ledger.records import read_records
+from orchestrator.record.state.state import SweepState
+from orchestrator.running.schedulers.inline import this_process
 from search_spaces import load_sweep
 
 pytestmark = pytest.mark.long

@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from orchestrator.running.ray_processes import MARK
+from orchestrator.running.with_ray.processes import MARK
 from tests.orchestrator.running.deaths import INLINE, holding, killed_as_often_as_it_may_and_once_more, with_words
 
 pytestmark = pytest.mark.long

@@ -12,15 +12,15 @@ from typing import Any
 import psutil
 import pytest
 
-from orchestrator.running.ray_processes import MARK, kill_processes
-from orchestrator.running.scratch import scratch_folder
+from orchestrator.running.with_ray.processes import MARK, kill_processes
+from orchestrator.running.with_ray.scratch import scratch_folder
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 STANDING = [sys.executable, "-c", "import sys, time; print('up', flush=True); time.sleep(600)"]
 DRIVER = f"""
 import subprocess, sys
-from orchestrator.running.ray_processes import guarded, kill_processes, marked
-from orchestrator.running.scratch import scratch_folder
+from orchestrator.running.with_ray.processes import guarded, kill_processes, marked
+from orchestrator.running.with_ray.scratch import scratch_folder
 with scratch_folder("lw-ray-", None, kill_processes) as folder, guarded(folder) as guardian:
     with marked(folder):
         one = subprocess.Popen({STANDING!r}, start_new_session=True, stdout=subprocess.PIPE)

@@ -8,7 +8,8 @@ import pytest
 import ray
 
 from orchestrator.errors import UserError
-from orchestrator.running import ray_session, ray_start
+from orchestrator.running.with_ray import session as ray_session
+from orchestrator.running.with_ray import start as ray_start
 
 ERRORS = [
     TimeoutError("timed out after 30 s"),

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import UserError
-from orchestrator.record.curves import read_curves
-from orchestrator.record.state import SweepState
-from trainers.config import registry
+from orchestrator.record.kept.curves import read_curves
+from orchestrator.record.state.state import SweepState
 from trainers.config.member import MemberConfig
-from trainers.config.settings import setting
 from trainers.models.attention_only import AttentionOnly
+from trainers.settings import registry
+from trainers.settings.fields import setting
 
 FEW = (
     "space={training.learning_rate: {choice: [0.001, 0.003, 0.01]}, training.batch_size: {choice: [8, 16]}}",

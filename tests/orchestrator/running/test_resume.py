@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.record.records import LEDGER_FILE
-from orchestrator.record.state import SweepState
+from orchestrator.record.ledger.records import LEDGER_FILE
+from orchestrator.record.state.state import SweepState
 
 pytestmark = pytest.mark.long
 

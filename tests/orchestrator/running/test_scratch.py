@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from filelock import FileLock
 
-from orchestrator.running.scratch import LOCK, scratch_folder
+from orchestrator.running.with_ray.scratch import LOCK, scratch_folder
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 HOLDER = """
 import subprocess, sys
-from orchestrator.running.scratch import scratch_folder
+from orchestrator.running.with_ray.scratch import scratch_folder
 with scratch_folder() as folder:
     (folder / "packs").mkdir()
     subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.readline()"])  # outlives it, as workers may

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import pytest
 
-from orchestrator.tracking.server import free_port
+from orchestrator.tracking.ui.server import free_port
 
 SECRET = "s3cret/w0rd é"
 QUOTED = quote(SECRET, safe="")

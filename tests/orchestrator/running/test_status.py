@@ -1,9 +1,9 @@
 """Where a sweep stands, for somebody who is not its driver: what to type next is a whole command."""
 
 from orchestrator.consoles import aligned
-from orchestrator.record.ledger import Ledger
-from orchestrator.record.state import SweepState
-from orchestrator.running.meter import status_rows
+from orchestrator.record.ledger.ledger import Ledger
+from orchestrator.record.state.state import SweepState
+from orchestrator.running.watching.meter import status_rows
 
 
 def test_a_killed_and_an_interrupted_sweep_say_how_to_go_on(tmp_path, synthetic_sweep, simple_curve):

@@ -11,17 +11,17 @@ import pytest
 
 from orchestrator.errors import LedgerError
 from orchestrator.plan.soundness import check
-from orchestrator.record import ledger as ledger_module
-from orchestrator.record.curves import read_curves
-from orchestrator.record.ledger import Ledger
-from orchestrator.record.records import LEDGER_FILE, read_records
-from orchestrator.record.state import SweepState
-from orchestrator.report.tables import headlines
-from orchestrator.results.objective import score_configurations, score_members
+from orchestrator.record.kept.curves import read_curves
+from orchestrator.record.ledger import ledger as ledger_module
+from orchestrator.record.ledger.ledger import Ledger
+from orchestrator.record.ledger.records import LEDGER_FILE, read_records
+from orchestrator.record.state.state import SweepState
+from orchestrator.report.tables.tables import headlines
+from orchestrator.results.scoring.objective import score_configurations, score_members
 from orchestrator.results.summarise import summary
-from orchestrator.running import drawing
-from orchestrator.running import driver as driver_module
-from orchestrator.running.meter import Meter, best_configuration, status_rows
+from orchestrator.running.driving import draws as drawing
+from orchestrator.running.driving import driver as driver_module
+from orchestrator.running.watching.meter import Meter, best_configuration, status_rows
 
 
 class Died(BaseException):

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.record.records import LEDGER_FILE, read_records
+from orchestrator.record.ledger.records import LEDGER_FILE, read_records
 from orchestrator.record.repair import repair
-from orchestrator.record.state import SweepState
+from orchestrator.record.state.state import SweepState
 
 BLIND = """
-from orchestrator.record import lock
+from orchestrator.record.ledger import lock
 
 class Blind:
     def __init__(self, *arguments, **options): pass

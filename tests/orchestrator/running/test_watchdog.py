@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.running import watchdog
-from orchestrator.running.watchdog import Watchdog
+from orchestrator.running.pack import watchdog
+from orchestrator.running.pack.watchdog import Watchdog
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 HANGS = """
 import sys, threading
 from pathlib import Path
-from orchestrator.running.watchdog import Watchdog
+from orchestrator.running.pack.watchdog import Watchdog
 
 def hang():
     threading.Event().wait()

@@ -9,9 +9,9 @@ import pytest
 
 from orchestrator.errors import DamagedWeights, UserError
 from orchestrator.preview.forecast import forecast
-from orchestrator.record.curves import read_curves
-from orchestrator.record.kept_weights import kept_weights, load
-from orchestrator.record.records import LEDGER_FILE, read_records
+from orchestrator.record.kept.curves import read_curves
+from orchestrator.record.kept.weights import kept_weights, load
+from orchestrator.record.ledger.records import LEDGER_FILE, read_records
 from search_spaces import load_sweep
 from tests.trainers.files.test_atomic_file import KILLED
 from trainers.config.member import MemberConfig

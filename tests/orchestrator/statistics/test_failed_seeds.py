@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.record.state import SweepState
-from orchestrator.results.families import family_points
+from orchestrator.record.state.state import SweepState
 from orchestrator.results.summarise import summary
+from orchestrator.results.views.families import family_points
 from orchestrator.statistics.failed_seeds import POLICIES, over_seeds, score_over_seeds, stand_in
 
 values_of_seeds = st.lists(st.floats(-1e6, 1e6) | st.just(math.nan), max_size=9)

@@ -9,8 +9,8 @@ import pandas as pd
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.record.curves import read_curves
-from orchestrator.record.state import SweepState
+from orchestrator.record.kept.curves import read_curves
+from orchestrator.record.state.state import SweepState
 from orchestrator.statistics.failed_seeds import over_seeds
 from orchestrator.statistics.medians import MEDIAN_CURVE_COLUMNS, median_curves
 

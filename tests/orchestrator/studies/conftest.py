@@ -10,12 +10,12 @@ import pytest
 
 from orchestrator.plan.configurations import configure
 from orchestrator.plan.search import draw_sample
-from orchestrator.record.curves import write_part
-from orchestrator.record.ledger import Ledger
+from orchestrator.record.kept.curves import write_part
+from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.studies.measures import Sweep
 from search_spaces import load_sweep
 from trainers.config.member import MemberConfig
-from trainers.results import Evaluation
+from trainers.evaluation.results import Evaluation
 
 Invent = Callable[[MemberConfig, int, tuple[str, ...], int], np.ndarray]
 """Of a member, the number of its configuration, its metrics and a step: values (averages, metrics, lengths)."""

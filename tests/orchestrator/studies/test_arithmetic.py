@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from matplotlib import image
 
-from orchestrator.results.evaluation_choice import BEST, LAST
+from orchestrator.results.scoring.evaluation_choice import BEST, LAST
 from orchestrator.studies.arithmetic.claims import all_claims
 from orchestrator.studies.arithmetic.measures import arms, better, by_seed, fluctuation
 from orchestrator.studies.arithmetic.page import PICTURE_BYTES, write_page

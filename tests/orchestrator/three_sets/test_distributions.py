@@ -9,18 +9,18 @@ import pytest
 from mlflow.tracking import MlflowClient
 from rich.console import Console
 
-from orchestrator.confirm import confirm
 from orchestrator.plan.soundness import build_sample, load_checked
 from orchestrator.preview.forecast import forecast
-from orchestrator.record.curves import read_curves
-from orchestrator.record.ledger import Ledger
-from orchestrator.record.records import LEDGER_FILE, Record, encode, read_records
-from orchestrator.record.state import SweepState
+from orchestrator.record.kept.curves import read_curves
+from orchestrator.record.ledger.ledger import Ledger
+from orchestrator.record.ledger.records import LEDGER_FILE, Record, encode, read_records
+from orchestrator.record.state.state import SweepState
 from orchestrator.report import artifacts
 from orchestrator.report.files import write_report
-from orchestrator.report.tables import headlines
-from orchestrator.results.length_groups import LengthGroups
+from orchestrator.report.tables.tables import headlines
+from orchestrator.results.scoring.length_groups import LengthGroups
 from orchestrator.results.summarise import summary
+from orchestrator.sweep.confirm import confirm
 from orchestrator.tracking.publish import publish
 from search_spaces import SweepFileError, load_sweep
 

@@ -9,25 +9,26 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from orchestrator.code import own_code
 from orchestrator.errors import DamagedLedger
 from orchestrator.figures.maps import undrawn_maps
-from orchestrator.plan import own_code
-from orchestrator.record.curves import read_curves
-from orchestrator.record.ledger import Ledger
-from orchestrator.record.measured import Measured, measured_fields
-from orchestrator.record.records import LEDGER_FILE, Record, encode, read_records
-from orchestrator.record.state import SweepState
+from orchestrator.record.kept.curves import read_curves
+from orchestrator.record.ledger.ledger import Ledger
+from orchestrator.record.ledger.records import LEDGER_FILE, Record, encode, read_records
+from orchestrator.record.state.measured import Measured, measured_fields
+from orchestrator.record.state.state import SweepState
 from orchestrator.report import artifacts
 from orchestrator.report.files import csv_tables, present, write_report
-from orchestrator.results import measured_by, summarise
+from orchestrator.results import summarise
+from orchestrator.results.scoring import measured_by
 from orchestrator.results.summarise import summary
-from orchestrator.running.meter import status_rows
-from orchestrator.sweep import resume_sweep
-from orchestrator.tracking.contents import ContentsOfSweep
+from orchestrator.running.watching.meter import status_rows
+from orchestrator.sweep.sweep import resume_sweep
+from orchestrator.tracking.contents.contents import ContentsOfSweep
 from orchestrator.tracking.publish import publish
 from search_spaces import load_sweep
-from trainers.config import registry
 from trainers.config.member import MemberConfig
+from trainers.settings import registry
 
 SHIPPED = {
     "set_complement": {"name": "set_complement", "vocabulary": 8},

@@ -8,15 +8,15 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from orchestrator.confirm import confirm
 from orchestrator.errors import UserError
 from orchestrator.figures import drawing
-from orchestrator.record.curves import read_curves
-from orchestrator.record.parts import ConfigurationState, MemberState
-from orchestrator.record.state import SweepState
+from orchestrator.record.kept.curves import read_curves
+from orchestrator.record.state.parts import ConfigurationState, MemberState
+from orchestrator.record.state.state import SweepState
 from orchestrator.report.files import write_report
 from orchestrator.results.summarise import summary
-from orchestrator.running.meter import status_rows
+from orchestrator.running.watching.meter import status_rows
+from orchestrator.sweep.confirm import confirm
 
 STEPS = (
     "objective.metric=steps_to_accuracy.hard",

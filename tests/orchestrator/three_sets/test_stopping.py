@@ -11,16 +11,16 @@ from rich.console import Console
 
 from orchestrator.errors import DamagedLedger
 from orchestrator.figures import drawing
-from orchestrator.record.curves import read_curves
-from orchestrator.record.records import Record, read_records
-from orchestrator.record.state import SweepState
+from orchestrator.record.kept.curves import read_curves
+from orchestrator.record.ledger.records import Record, read_records
+from orchestrator.record.state.state import SweepState
 from orchestrator.report import artifacts
 from orchestrator.report.files import csv_tables, write_report
-from orchestrator.results.steps_to import seed_steps, steps_to
 from orchestrator.results.summarise import summary
-from orchestrator.running.meter import status_rows
-from orchestrator.sweep import resume_sweep
-from orchestrator.tracking.contents import ContentsOfSweep
+from orchestrator.results.views.steps_to import seed_steps, steps_to
+from orchestrator.running.watching.meter import status_rows
+from orchestrator.sweep.sweep import resume_sweep
+from orchestrator.tracking.contents.contents import ContentsOfSweep
 
 STOPPING = (
     "training.stop={metric: accuracy, threshold: 0.9, samples: 100}",

@@ -7,11 +7,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trainers.batch import Batch
-from trainers.config.registry import register
-from trainers.config.settings import setting
 from trainers.random import Stream
+from trainers.settings.fields import setting
+from trainers.settings.registry import register
 from trainers.tasks.task import Distribution, Evaluated, EvaluationBatch, Task, families, steps_to
+from trainers.tensors.batch import Batch
 
 
 @register("task", "three_sets")

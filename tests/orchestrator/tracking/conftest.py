@@ -15,12 +15,12 @@ import pandas as pd
 import pytest
 from mlflow.tracking import MlflowClient
 
-from orchestrator.record.curves import read_curves
-from orchestrator.record.state import SweepState
+from orchestrator.record.kept.curves import read_curves
+from orchestrator.record.state.state import SweepState
 from orchestrator.results.summary import Row, Summary
-from orchestrator.tracking import pages
+from orchestrator.tracking.contents import pages
 from orchestrator.tracking.publish import publish as publish_sweep
-from orchestrator.tracking.sqlite_store import default_uri, initialise
+from orchestrator.tracking.store.sqlite_store import default_uri, initialise
 
 SPEC = {"task.vocabulary": 8, "objective.lengths": [6]}
 DRAWS = [{"training.learning_rate": 10.0**-k, "training.batch_size": 16 * k} for k in (2, 3, 4)]

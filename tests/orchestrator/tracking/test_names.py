@@ -1,7 +1,7 @@
 """Names that MLflow takes, distinct where the texts are."""
 
 from orchestrator.results.summarise import summary
-from orchestrator.tracking.names import name, run_name, unique_names
+from orchestrator.tracking.contents.names import name, run_name, unique_names
 
 
 def test_names():

@@ -10,14 +10,14 @@ from mlflow.tracking import MlflowClient
 from typer.testing import CliRunner
 
 from orchestrator import cli
+from orchestrator.code.provenance import provenance
 from orchestrator.errors import UserError
-from orchestrator.record.ledger import Ledger
-from orchestrator.record.provenance import provenance
-from orchestrator.record.records import LEDGER_FILE
+from orchestrator.record.ledger.ledger import Ledger
+from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.report import artifacts as report
 from orchestrator.results.summarise import summary
-from orchestrator.tracking.outages import TrackingError
-from orchestrator.tracking.sqlite_store import default_uri
+from orchestrator.tracking.store.outages import TrackingError
+from orchestrator.tracking.store.sqlite_store import default_uri
 
 pytestmark = pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning")  # MLflow's own use of it
 

@@ -10,14 +10,14 @@ import pytest
 from mlflow.tracking import MlflowClient
 from rich.console import Console
 
-from orchestrator.record.ledger import Ledger
-from orchestrator.record.records import LEDGER_FILE, Record
-from orchestrator.record.state import SweepState
-from orchestrator.tracking.outages import OUTAGE
+from orchestrator.record.ledger.ledger import Ledger
+from orchestrator.record.ledger.records import LEDGER_FILE, Record
+from orchestrator.record.state.state import SweepState
 from orchestrator.tracking.publish import publish
 from orchestrator.tracking.publisher import Publisher, SweepPublishing
-from orchestrator.tracking.server import free_port
-from orchestrator.tracking.sqlite_store import default_uri
+from orchestrator.tracking.store.outages import OUTAGE
+from orchestrator.tracking.store.sqlite_store import default_uri
+from orchestrator.tracking.ui.server import free_port
 from search_spaces import parse_sweep
 
 pytestmark = pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning")  # MLflow's own use of it

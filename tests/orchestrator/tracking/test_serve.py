@@ -12,10 +12,10 @@ from contextlib import suppress
 import psutil
 import pytest
 
-from orchestrator.tracking.outages import TrackingError
-from orchestrator.tracking.serve import serve, unpublished
-from orchestrator.tracking.server import UiServerError, free_port
-from orchestrator.tracking.sqlite_store import default_uri
+from orchestrator.tracking.store.outages import TrackingError
+from orchestrator.tracking.store.sqlite_store import default_uri
+from orchestrator.tracking.ui.serve import serve, unpublished
+from orchestrator.tracking.ui.server import UiServerError, free_port
 
 pytestmark = pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning")  # MLflow's own use of it
 
@@ -24,7 +24,7 @@ def test_artifacts_sent_to_sqlite_open_through_the_ui_and_serve_leaves_nothing_r
     done = publish(sweep.folder)
     port = free_port()
     code = (
-        "import sys; from pathlib import Path; from orchestrator.tracking.serve import serve;"
+        "import sys; from pathlib import Path; from orchestrator.tracking.ui.serve import serve;"
         "serve(Path(sys.argv[1]), port=int(sys.argv[2]))"
     )
     command = [sys.executable, "-u", "-c", code, str(sweep.folder.parent), str(port)]
@@ -60,7 +60,7 @@ def test_a_server_that_is_just_starting_is_ended_with_all_its_processes(tmp_path
     """Ctrl-C as soon as there is a process of the server, and while it imports; again while it is being ended."""
     code = (
         "import signal, sys; from pathlib import Path;"
-        "from orchestrator.tracking.server import UiServer, serve_until_stopped;"
+        "from orchestrator.tracking.ui.server import UiServer, serve_until_stopped;"
         "signal.signal(signal.SIGHUP, signal.SIG_DFL);"
         "folder = Path(sys.argv[1]);"
         "serve_until_stopped(UiServer(database=folder / 'mlflow.db', artifacts=folder), lambda server: None)"

@@ -8,10 +8,10 @@ import urllib.request
 import pytest
 from mlflow.tracking import MlflowClient
 
-from orchestrator.tracking import pages
-from orchestrator.tracking.outages import TrackingError
-from orchestrator.tracking.server import UiServer, UiServerError, free_port
-from orchestrator.tracking.sqlite_store import default_uri
+from orchestrator.tracking.contents import pages
+from orchestrator.tracking.store.outages import TrackingError
+from orchestrator.tracking.store.sqlite_store import default_uri
+from orchestrator.tracking.ui.server import UiServer, UiServerError, free_port
 
 pytestmark = pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning")  # MLflow's own use of it
 

@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from orchestrator.closing import Closing
+from orchestrator.sweep.closing import Closing
 from orchestrator.tracking import publisher
-from orchestrator.tracking.outages import OUTAGE, TrackingError
 from orchestrator.tracking.publish import publish as publish_sweep
 from orchestrator.tracking.publisher import Publisher
-from orchestrator.tracking.sqlite_store import default_uri
+from orchestrator.tracking.store.outages import OUTAGE, TrackingError
+from orchestrator.tracking.store.sqlite_store import default_uri
 
 pytestmark = pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning")  # MLflow's own use of it
 
@@ -98,7 +98,7 @@ def test_a_busy_server_is_not_waited_for_as_long_as_it_asks(sweep, publish, busy
 def test_a_request_is_waited_for_so_long_in_all(sweep, publish, server, request, monkeypatch) -> None:
     """However often it is tried again, and however often a byte comes."""
     address = request.getfixturevalue(server)
-    monkeypatch.setattr("orchestrator.tracking.outages.LONGEST_REQUEST", 1.0)
+    monkeypatch.setattr("orchestrator.tracking.store.outages.LONGEST_REQUEST", 1.0)
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
     began = time.monotonic()
     with pytest.raises(TrackingError) as found:

@@ -12,13 +12,13 @@ from contextlib import closing
 import pytest
 from mlflow.tracking import MlflowClient
 
-from orchestrator.tracking.sqlite_store import default_uri, initialise
+from orchestrator.tracking.store.sqlite_store import default_uri, initialise
 
 pytestmark = pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning")  # MLflow's own use of it
 
 
 def test_several_processes_may_open_a_fresh_store_at_once(tmp_path):
-    code = "import sys; from orchestrator.tracking.sqlite_store import initialise; initialise(sys.argv[1])"
+    code = "import sys; from orchestrator.tracking.store.sqlite_store import initialise; initialise(sys.argv[1])"
     uri = default_uri(tmp_path)
     processes = [
         subprocess.Popen([sys.executable, "-c", code, uri], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
@@ -32,7 +32,9 @@ def test_several_processes_may_open_a_fresh_store_at_once(tmp_path):
 
 def test_a_store_is_there_whole_or_not_at_all_when_its_making_is_killed(tmp_path):
     """Killed in the midst of MLflow's migrations, as soon as there is anything in the folder but the lock."""
-    code = "import sys; from orchestrator.tracking.sqlite_store import initialise; print(); initialise(sys.argv[1])"
+    code = (
+        "import sys; from orchestrator.tracking.store.sqlite_store import initialise; print(); initialise(sys.argv[1])"
+    )
     environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path / "cache")}  # nothing is kept there
     (tmp_path / "store").mkdir()
     database = tmp_path / "store" / "mlflow.db"

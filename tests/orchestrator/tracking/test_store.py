@@ -6,8 +6,8 @@ import pytest
 from mlflow.entities import Metric
 from mlflow.tracking import MlflowClient
 
-from orchestrator.tracking.outages import TrackingError
-from orchestrator.tracking.store import Store
+from orchestrator.tracking.store.outages import TrackingError
+from orchestrator.tracking.store.store import Store
 
 pytestmark = pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning")  # MLflow's own use of it
 

@@ -7,11 +7,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from trainers.config import registry
 from trainers.config.criterion import Stop
-from trainers.config.identity import ABSENT_AVERAGES, ABSENT_SCHEDULE, absent_values
 from trainers.config.member import EvaluationConfig, Optimization
-from trainers.config.settings import Settings, settings_fields
+from trainers.settings import registry
+from trainers.settings.fields import Settings, settings_fields
+from trainers.settings.identity import ABSENT_AVERAGES, ABSENT_SCHEDULE, absent_values
 
 GOLDEN = Path(__file__).with_name("absent_values.json")
 NEVER = "(always written)"

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from tests.trainers.own_tasks import Echo, Last
-from trainers.config import registry
 from trainers.config.criterion import reached
 from trainers.config.member import MemberConfig
 from trainers.config.recorded import corrections, recorded_member
 from trainers.config.slots import single_problems, slot_of
 from trainers.errors import ConfigError
+from trainers.settings import registry
 
 STOP = {"metric": "accuracy", "threshold": 0.9}
 RISING = {"name": "threshold", **STOP}

@@ -8,18 +8,18 @@ from hypothesis import given
 from hypothesis import settings as checked
 from hypothesis import strategies as st
 
-from trainers.averaging import Ema
 from trainers.config import member as member_module
-from trainers.config import registry
-from trainers.config.identity import digest, identity, structure
 from trainers.config.member import EvaluationConfig, MemberConfig, Optimization
 from trainers.config.recorded import corrections, recorded_member
-from trainers.config.settings import NOTHING, Settings, setting
 from trainers.errors import ConfigError
 from trainers.models.attention_only import AttentionOnly
 from trainers.models.decoder import Decoder
+from trainers.optimization.averaging import Ema
+from trainers.optimization.schedules import Cosine
 from trainers.positions.rope import Rope
-from trainers.schedules import Cosine
+from trainers.settings import registry
+from trainers.settings.fields import NOTHING, Settings, setting
+from trainers.settings.identity import digest, identity, structure
 from trainers.tasks.set_complement import SetComplement
 
 VALUES: dict[type, st.SearchStrategy[Any]] = {

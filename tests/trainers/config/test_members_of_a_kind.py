@@ -8,14 +8,14 @@ import pytest
 from torch import Tensor
 
 from tests.trainers.own_tasks import Last
-from trainers.averaging import Ema
-from trainers.config import registry
 from trainers.config.member import MemberConfig
-from trainers.config.registry import lacking_of
-from trainers.config.settings import Settings, setting
 from trainers.errors import ConfigError
 from trainers.models.decoder import Decoder
+from trainers.optimization.averaging import Ema
 from trainers.positions.position import Position
+from trainers.settings import registry
+from trainers.settings.fields import Settings, setting
+from trainers.settings.registry import lacking_of
 from trainers.tasks.task import Task
 
 

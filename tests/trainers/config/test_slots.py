@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from trainers.config import registry
 from trainers.config.member import MemberConfig
-from trainers.config.settings import settings_fields
 from trainers.config.slots import single_problems, slot_of
 from trainers.errors import ConfigError
+from trainers.settings import registry
+from trainers.settings.fields import settings_fields
 
 SECTIONS: dict[str, Any] = {
     "task": {"name": "padded_addition", "width": 8, "train_digits": 3},

@@ -13,8 +13,8 @@ from trainers import Checkpoints, train
 from trainers.errors import CheckpointError
 from trainers.files import checkpoint as checkpoint_module
 from trainers.files.checkpoint import Snapshot
-from trainers.pack import Pack, State
-from trainers.parameters import Layout
+from trainers.packs.pack import Pack, State
+from trainers.tensors.parameters import Layout
 
 NAMES = [("one", 0), ("other", 1)]
 

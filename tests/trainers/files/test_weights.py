@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from trainers import Checkpoints, train
 from trainers.config.member import MemberConfig
 from trainers.errors import WeightsError
-from trainers.evaluate import evaluate
-from trainers.files.weights import StoredWeights, averages_kept, write_weights
-from trainers.pack import Pack, State
+from trainers.evaluation.evaluate import evaluate
+from trainers.evaluation.weights import StoredWeights, averages_kept, write_weights
+from trainers.packs.pack import Pack, State
 
 NAME = ("0123456789ab", 0)
 AVERAGES = {"ema": {"decay": 0.9}, "bema": {}, "norm_matched": {}}

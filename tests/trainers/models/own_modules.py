@@ -4,8 +4,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from trainers.config.settings import setting
 from trainers.models.vmapped import Vmapped
+from trainers.settings.fields import setting
 
 
 class Net(nn.Module):

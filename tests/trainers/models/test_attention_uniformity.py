@@ -10,14 +10,14 @@ import torch
 from torch import Tensor
 
 from tests.trainers.own_tasks import TOKENS, Last
-from trainers.batch import Batch
-from trainers.config import registry
-from trainers.evaluate import evaluate
-from trainers.evaluation_inputs import evaluation_inputs
-from trainers.pack import Pack, State
+from trainers.evaluation.evaluate import evaluate
+from trainers.packs.evaluation_inputs import evaluation_inputs
+from trainers.packs.pack import Pack, State
 from trainers.random import Stream
+from trainers.settings import registry
 from trainers.tasks.supervised import IGNORED
 from trainers.tasks.task import EvaluationBatch, Task
+from trainers.tensors.batch import Batch
 
 CPU = torch.device("cpu")
 

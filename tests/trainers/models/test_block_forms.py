@@ -9,16 +9,16 @@ from torch import nn
 from torch.nn import functional
 
 from tests.trainers.positions.passes import noise
-from trainers.batch import Batch
 from trainers.config.member import MemberConfig
 from trainers.errors import ConfigError
 from trainers.models.decoder import Decoder
-from trainers.pack import Pack, State
-from trainers.parameters import Layout
+from trainers.packs.pack import Pack, State
 from trainers.positions.alibi import Alibi
 from trainers.positions.tra import ThresholdRelative
-from trainers.step import step_once
 from trainers.tasks.set_complement import SetComplement
+from trainers.tensors.batch import Batch
+from trainers.tensors.parameters import Layout
+from trainers.training.step import step_once
 
 TASK = SetComplement(vocabulary=9, train_length=4)
 TOKENS = torch.tensor([[[1, 5, 2, 8, 0], [3, 4, 7, 6, 1]]])

@@ -6,16 +6,16 @@ import torch
 from torch import nn
 
 from tests.trainers.positions.passes import layer_of, noise, pass_of, sizes
-from trainers.batch import Batch
-from trainers.evaluate import evaluate
+from trainers.evaluation.evaluate import evaluate
 from trainers.models.decoder import Decoder
 from trainers.models.encoder import Encoder
-from trainers.pack import Pack, State
-from trainers.parameters import Layout
+from trainers.packs.pack import Pack, State
 from trainers.positions.learned import Learned
 from trainers.positions.rope import Rope
-from trainers.step import stepper
 from trainers.tasks.set_complement import SetComplement
+from trainers.tensors.batch import Batch
+from trainers.tensors.parameters import Layout
+from trainers.training.step import stepper
 
 CPU = torch.device("cpu")
 TASK = SetComplement(vocabulary=9, train_length=4)

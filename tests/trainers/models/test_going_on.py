@@ -9,9 +9,7 @@ from torch import Tensor
 
 from tests.trainers.positions.own_positions import Everything
 from tests.trainers.positions.passes import drawn, noise, tokens_of
-from trainers.batch import Batch
-from trainers.config import registry
-from trainers.forward import Forward
+from trainers.evaluation.forward import Forward
 from trainers.models.attention_only import AttentionOnly
 from trainers.models.decoder import Decoder
 from trainers.models.encoder import Encoder
@@ -21,7 +19,9 @@ from trainers.positions.position import Position
 from trainers.positions.randomized import Randomized
 from trainers.positions.shaw import Shaw
 from trainers.positions.tra import ThresholdRelative
+from trainers.settings import registry
 from trainers.tasks.arithmetic.padded_multiplication import PaddedMultiplication
+from trainers.tensors.batch import Batch
 
 TASK = PaddedMultiplication(multiplier_digits=1, number_digits=8, train_digits=2)  # longer than any row here
 M, B, T, WIDTH = 2, 3, 9, 11

@@ -9,16 +9,16 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from tests.trainers.own_tasks import TOKENS, Last
-from trainers.batch import Batch
 from trainers.config.member import MemberConfig
 from trainers.errors import ConfigError
 from trainers.models.attention import QUERIES_AT_ONCE
 from trainers.models.decoder import Decoder
-from trainers.pack import Pack, State
-from trainers.parameters import Layout
+from trainers.packs.pack import Pack, State
 from trainers.positions.randomized import Randomized
 from trainers.random import Stream
-from trainers.step import gradients, stepper
+from trainers.tensors.batch import Batch
+from trainers.tensors.parameters import Layout
+from trainers.training.step import gradients, stepper
 
 CPU = torch.device("cpu")
 FORM = {

@@ -9,14 +9,12 @@ from torch import Tensor
 from tests.trainers.own_tasks import TOKENS, Last
 from tests.trainers.positions.own_positions import Everything
 from tests.trainers.positions.passes import drawn, noise, pass_of, tokens_of
-from trainers.batch import Batch
-from trainers.config import registry
 from trainers.models import attention as attention_module
 from trainers.models.attention import Drop, attention
 from trainers.models.block import block_drops
 from trainers.models.decoder import Decoder
 from trainers.models.encoder import Encoder
-from trainers.pack import Pack, State
+from trainers.packs.pack import Pack, State
 from trainers.positions.alibi import Alibi
 from trainers.positions.context import Context, Scores
 from trainers.positions.position import Position
@@ -24,8 +22,10 @@ from trainers.positions.randomized import Randomized
 from trainers.positions.shaw import Shaw
 from trainers.positions.tra import ThresholdRelative
 from trainers.random import Stream
-from trainers.step import gradients, sampled, step_once, stepper
+from trainers.settings import registry
 from trainers.tasks.arithmetic.padded_multiplication import PaddedMultiplication
+from trainers.tensors.batch import Batch
+from trainers.training.step import gradients, sampled, step_once, stepper
 
 CPU = torch.device("cpu")
 TASK = PaddedMultiplication(multiplier_digits=1, number_digits=12, train_digits=2)

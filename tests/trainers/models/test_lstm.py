@@ -7,15 +7,15 @@ from torch.nn import functional
 
 from tests.trainers.positions.passes import drawn, noise, tokens_of
 from tests.trainers.test_waits import waits
-from trainers.batch import Batch
-from trainers.compiling import compiles, why
 from trainers.errors import ConfigError
-from trainers.evaluate import evaluate
+from trainers.evaluation.evaluate import evaluate
 from trainers.models.lstm import Lstm
-from trainers.pack import Pack, State
-from trainers.parameters import Layout
-from trainers.step import learn, sampled, step_once
+from trainers.packs.pack import Pack, State
 from trainers.tasks.set_complement import SetComplement
+from trainers.tensors.batch import Batch
+from trainers.tensors.parameters import Layout
+from trainers.training.compiling import compiles, why
+from trainers.training.step import learn, sampled, step_once
 
 TASK = SetComplement(vocabulary=9, train_length=4)
 CPU = torch.device("cpu")

@@ -5,18 +5,18 @@ import torch
 
 from tests.trainers.models import own_modules
 from tests.trainers.models.own_modules import Net, OfWidth
-from trainers.batch import Batch
-from trainers.compiling import compiles
-from trainers.config import registry
-from trainers.config.contract import missing
+from trainers.check.trial import mean_loss
 from trainers.config.member import MemberConfig
 from trainers.errors import ConfigError
-from trainers.evaluate import evaluate
+from trainers.evaluation.evaluate import evaluate
 from trainers.models.model import Model
-from trainers.pack import Pack, State
-from trainers.step import sampled, step_once
+from trainers.packs.pack import Pack, State
+from trainers.settings import registry
+from trainers.settings.contract import missing
 from trainers.tasks.set_complement import SetComplement
-from trainers.trial import mean_loss
+from trainers.tensors.batch import Batch
+from trainers.training.compiling import compiles
+from trainers.training.step import sampled, step_once
 
 CPU = torch.device("cpu")
 TASK = SetComplement(vocabulary=9, train_length=4)

@@ -2,13 +2,13 @@
 
 from dataclasses import replace
 
-from trainers.config.settings import setting
-from trainers.parameters import Parameter
 from trainers.positions.context import Context, Scores
 from trainers.positions.fox import Fox
 from trainers.positions.position import Sizes
 from trainers.positions.shaw import Shaw
 from trainers.positions.tra import ThresholdRelative
+from trainers.settings.fields import setting
+from trainers.tensors.parameters import Parameter
 
 
 class Everything(ThresholdRelative, Fox, Shaw):

@@ -10,13 +10,13 @@ from trainers.models.attention import attention
 from trainers.models.decoder import Decoder
 from trainers.models.encoder import Encoder
 from trainers.models.model import Model
-from trainers.noise import Noise
-from trainers.parameters import Layout
 from trainers.positions.context import Context, Pass
 from trainers.positions.position import Position, Sizes
 from trainers.random import Stream
 from trainers.tasks.arithmetic.padded_multiplication import PaddedMultiplication
 from trainers.tasks.task import Task
+from trainers.tensors.noise import Noise
+from trainers.tensors.parameters import Layout
 
 TASK = PaddedMultiplication(multiplier_digits=1, number_digits=4, train_digits=2)
 M, B, H, T, E, D = 2, 3, 2, 6, 4, 8  # of `layer`

@@ -8,13 +8,13 @@ import torch
 
 from tests.trainers.positions.passes import noise, pass_of, sizes
 from trainers.config.member import MemberConfig
-from trainers.numerals import PAD, PLUS
-from trainers.pack import Pack, State
+from trainers.packs.pack import Pack, State
 from trainers.positions import abacus
 from trainers.positions.abacus import Abacus
-from trainers.step import step_once
 from trainers.tasks.arithmetic.padded_addition import PaddedAddition
 from trainers.tasks.set_complement import SetComplement
+from trainers.tensors.numerals import PAD, PLUS
+from trainers.training.step import step_once
 
 
 def test_places_of_a_worked_example() -> None:

@@ -7,22 +7,22 @@ import pytest
 import torch
 
 from tests.trainers.positions.passes import bias_of, noise, pass_of, sizes
-from trainers.batch import Batch
-from trainers.config import registry
 from trainers.config.member import MemberConfig
 from trainers.errors import ConfigError
 from trainers.models import attention as attention_module
 from trainers.models.attention import attention
 from trainers.models.decoder import Decoder
 from trainers.models.encoder import Encoder
-from trainers.pack import Pack, State
-from trainers.parameters import Layout, Parameter
+from trainers.packs.pack import Pack, State
 from trainers.positions.alibi import Alibi
 from trainers.positions.fire import Fire
 from trainers.positions.kerple import Kerple
 from trainers.positions.t5 import T5
-from trainers.step import gradients, sampled, step_once
+from trainers.settings import registry
 from trainers.tasks.arithmetic.padded_addition import PaddedAddition
+from trainers.tensors.batch import Batch
+from trainers.tensors.parameters import Layout, Parameter
+from trainers.training.step import gradients, sampled, step_once
 
 M, B, H, T, K = 2, 3, 4, 7, 4
 TOKENS = torch.zeros(M, B, T, dtype=torch.int64)

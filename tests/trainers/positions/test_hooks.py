@@ -12,18 +12,18 @@ from torch import Tensor
 
 from tests.trainers.own_tasks import Last
 from tests.trainers.positions.passes import TASK, B, D, E, H, M, T, attended, drawn, layer, layer_of, noise, tokens_of
-from trainers.batch import Batch
-from trainers.config import registry
-from trainers.config.contract import missing
-from trainers.evaluate import evaluate
-from trainers.forward import Forward
+from trainers.evaluation.evaluate import evaluate
+from trainers.evaluation.forward import Forward
 from trainers.models.decoder import Decoder
 from trainers.models.encoder import Encoder
-from trainers.pack import Pack, State
+from trainers.packs.pack import Pack, State
 from trainers.positions.context import Scores
 from trainers.positions.nope import Nope
 from trainers.positions.position import Position
 from trainers.positions.tra import ThresholdRelative
+from trainers.settings import registry
+from trainers.settings.contract import missing
+from trainers.tensors.batch import Batch
 
 CPU = torch.device("cpu")
 TOKENS = tokens_of((M, B, T), TASK.inputs)

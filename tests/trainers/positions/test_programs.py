@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from tests.trainers.test_waits import waits
-from trainers.evaluate import evaluate
-from trainers.pack import Pack, State
-from trainers.step import learn, sampled, step_once
+from trainers.evaluation.evaluate import evaluate
+from trainers.packs.pack import Pack, State
+from trainers.training.step import learn, sampled, step_once
 
 CPU = torch.device("cpu")
 POSITIONS = {

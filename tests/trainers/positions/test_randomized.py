@@ -6,14 +6,14 @@ import pytest
 import torch
 
 from tests.trainers.positions.passes import TASK, B, D, H, M, T, drawn, noise, tokens_of
-from trainers.batch import Batch
-from trainers.config import registry
 from trainers.config.member import MemberConfig
 from trainers.errors import ConfigError
-from trainers.forward import Forward
+from trainers.evaluation.forward import Forward
 from trainers.models.decoder import Decoder
 from trainers.models.encoder import Encoder
 from trainers.positions.randomized import Randomized
+from trainers.settings import registry
+from trainers.tensors.batch import Batch
 
 BASES: dict[str, str | dict] = {
     name: {"name": name, **({"threshold": 2.0} if name == "fire" else {})}

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from tests.trainers.positions.passes import B, E, H, M, T, attended, bias_of, heads_of, layer, projected, sizes
-from trainers.parameters import Layout
 from trainers.positions.shaw import Shaw
+from trainers.tensors.parameters import Layout
 
 
 @pytest.mark.parametrize("ids", [None, [0, 2, 3, 3, 1, 5]])

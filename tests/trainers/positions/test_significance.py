@@ -9,23 +9,24 @@ import torch
 from torch.nn import functional
 
 from tests.trainers.positions.passes import bias_of, pass_of, sizes
-from trainers import numerals, train
-from trainers.batch import Batch
+from trainers import train
 from trainers.config.member import MemberConfig
-from trainers.evaluate import evaluate
+from trainers.evaluation.evaluate import evaluate
 from trainers.models.attention import attention
 from trainers.models.encoder import Encoder
-from trainers.numerals import PAD, PLUS, TEXT, TIMES
-from trainers.pack import Pack, State
-from trainers.parameters import Layout
+from trainers.packs.pack import Pack, State
 from trainers.positions.learned import Learned
 from trainers.positions.rpe import Rpe
 from trainers.positions.significance import Significance
 from trainers.positions.upe import Upe
-from trainers.step import step_once
 from trainers.tasks.arithmetic.padded_addition import PaddedAddition
 from trainers.tasks.arithmetic.padded_multiplication import PaddedMultiplication
 from trainers.tasks.set_complement import SetComplement
+from trainers.tensors import numerals
+from trainers.tensors.batch import Batch
+from trainers.tensors.numerals import PAD, PLUS, TEXT, TIMES
+from trainers.tensors.parameters import Layout
+from trainers.training.step import step_once
 
 M, K, LONGEST = 2, 4, 12
 ADDED = Significance(ordinary=0)

@@ -10,14 +10,14 @@ from torch import Tensor
 
 from tests.trainers.positions.passes import B, D, E, H, M, T, attended, heads_of, layer, layer_of, pass_of, projected
 from trainers.models.attention import attention, attention_weights
-from trainers.pack import Pack, State
+from trainers.packs.pack import Pack, State
 from trainers.positions.alibi import Alibi
 from trainers.positions.context import Context, Scores
 from trainers.positions.fox import Fox
 from trainers.positions.position import Position
 from trainers.positions.rope import Rope
 from trainers.positions.tra import ThresholdRelative
-from trainers.step import step_once
+from trainers.training.step import step_once
 
 SWITCHES = {
     "the paper's": {},

@@ -2,9 +2,9 @@
 
 import pytest
 
-from trainers.check import contract_problems
-from trainers.config import registry
-from trainers.config.descriptions import describe
+from trainers.check.classes import contract_problems
+from trainers.settings import registry
+from trainers.settings.descriptions import describe
 
 CLASSES = [(kind, name) for kind in registry.KINDS for name in registry.names(kind)]
 

@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from trainers import MemberConfig, train
+from trainers.check.trial import mean_loss, scores_of
 from trainers.errors import ConfigError
-from trainers.pack import Pack, State
-from trainers.step import step_once
+from trainers.packs.pack import Pack, State
 from trainers.tasks.ring_regression import RingRegression
-from trainers.trial import mean_loss, scores_of
+from trainers.training.step import step_once
 
 CPU = torch.device("cpu")
 

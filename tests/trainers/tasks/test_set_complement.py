@@ -7,17 +7,17 @@ import pytest
 import scipy.stats
 import torch
 
-from trainers.batch import Batch
+from trainers.check.trial import mean_loss, scores_of
 from trainers.config.member import MemberConfig
-from trainers.evaluate import evaluate
+from trainers.evaluation.evaluate import evaluate
 from trainers.models.attention_only import AttentionOnly
-from trainers.noise import Noise
-from trainers.pack import Pack, State
+from trainers.packs.pack import Pack, State
 from trainers.random import Stream
-from trainers.step import gradients, sampled, step_once
 from trainers.tasks import uniform
 from trainers.tasks.set_complement import SetComplement
-from trainers.trial import mean_loss, scores_of
+from trainers.tensors.batch import Batch
+from trainers.tensors.noise import Noise
+from trainers.training.step import gradients, sampled, step_once
 
 CPU = torch.device("cpu")
 
@@ -253,7 +253,7 @@ def test_plain_model_against_a_slow_reference(norm: str, form: str) -> None:
         SetComplement(vocabulary=6, train_length=4),
         AttentionOnly(width=5, value_width=3, norm=norm, form=form),
     )
-    from trainers.parameters import Layout
+    from trainers.tensors.parameters import Layout
 
     layout = Layout(model.parameters(task))
     theta = layout.initial(torch.tensor([7]), torch.float64) * 3
@@ -289,7 +289,7 @@ def test_order_of_earlier_tokens_does_not_matter(member) -> None:
 def test_each_dropout_site_is_its_own_switch(sites) -> None:
     model = AttentionOnly(width=4, dropout=0.5, dropout_sites=tuple(sites), form="plain")
     task = SetComplement(vocabulary=6, train_length=3)
-    from trainers.parameters import Layout
+    from trainers.tensors.parameters import Layout
 
     layout = Layout(model.parameters(task))
     weights = layout.views(layout.initial(torch.tensor([0]), torch.float32))
@@ -316,7 +316,7 @@ def test_radon_bound_on_the_width() -> None:
     present = torch.tensor([[[i for i in range(v) if null[i] > 1e-9]]])
     model = AttentionOnly(width=v - 2)
     task = SetComplement(vocabulary=v, train_length=2)
-    from trainers.parameters import Layout
+    from trainers.tensors.parameters import Layout
 
     layout = Layout(model.parameters(task))
     for seed in range(20):

@@ -14,8 +14,8 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from trainers.constants import constant
 from trainers.tasks.fixed_set import Draws
+from trainers.tensors.device_constants import constant
 
 CHAINS = ("cascade", "run")
 FREE = -1  # the class without a condition

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from trainers.batch import Batch
 from trainers.tasks.arithmetic.operand_layout import answers
+from trainers.tensors.batch import Batch
 
 OUTPUTS = 11  # ten digits and the pad
 GENERAL = "exact_match"  # the group of rows that are drawn without a condition

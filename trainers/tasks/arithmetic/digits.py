@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from trainers.numerals import PAD
+from trainers.tensors.numerals import PAD
 
 
 def of_integers(values: Sequence[int], width: int) -> Tensor:

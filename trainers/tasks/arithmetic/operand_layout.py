@@ -3,7 +3,7 @@
     text^n0  first  text^n1  operator  second  text^n2  end^(3 N - n0 - n1 - n2)        n0, n1, n2 ~ U{0..N}
 
 Ids: 0..9 digits, 10 pad, 11 `+`, 12 `x`; with text, `text_ids` more from 13 up and then `end`, which fills sequences up
-to one size. What stands where follows from the tokens alone (`trainers.numerals.places`).
+to one size. What stands where follows from the tokens alone (`trainers.tensors.numerals.places`).
 Shapes: S seeds (or M members), B rows, T positions.
 """
 
@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from trainers.batch import Batch
-from trainers.numerals import FIRST, OPERATOR, PAD, PLUS, SECOND, TEXT, TIMES, Places, places
 from trainers.tasks.arithmetic.digits import read
 from trainers.tasks.fixed_set import Draws
 from trainers.tasks.supervised import IGNORED
+from trainers.tensors.batch import Batch
+from trainers.tensors.numerals import FIRST, OPERATOR, PAD, PLUS, SECOND, TEXT, TIMES, Places, places
 
 _SYMBOLS = {PAD: "P", PLUS: "+", TIMES: "x", IGNORED: "_"}
 

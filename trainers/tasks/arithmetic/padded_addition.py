@@ -7,11 +7,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from trainers.config.registry import register
-from trainers.config.settings import setting
 from trainers.errors import Problem
-from trainers.numerals import PLUS
 from trainers.random import Stream
+from trainers.settings.fields import setting
+from trainers.settings.registry import register
 from trainers.tasks.arithmetic import carry_chains
 from trainers.tasks.arithmetic.digit_scores import GENERAL
 from trainers.tasks.arithmetic.digits import add, carry_run, cascade_length, digit_count, of_integers, shifted, written
@@ -20,6 +19,7 @@ from trainers.tasks.arithmetic.padded_numbers import SHIFTED, PaddedNumbers, as_
 from trainers.tasks.fixed_set import Draws
 from trainers.tasks.metrics import Family, families
 from trainers.tasks.task import Batch
+from trainers.tensors.numerals import PLUS
 
 _PAIRS, _KIND, _MIXTURE, _SHIFT, _GAPS, _TEXT = range(6)  # sites of random words
 _SITES, _GROUPS = 8, 1024  # sites reserved for one group of evaluation rows, and groups for one length

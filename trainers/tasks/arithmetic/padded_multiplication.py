@@ -6,11 +6,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from trainers.config.registry import register
-from trainers.config.settings import setting
 from trainers.errors import Problem
-from trainers.numerals import TIMES
 from trainers.random import Stream
+from trainers.settings.fields import setting
+from trainers.settings.registry import register
 from trainers.tasks.arithmetic.digit_scores import GENERAL, GroupedBatch
 from trainers.tasks.arithmetic.digits import multiply, of_integers, parallel_multiplication, shifted
 from trainers.tasks.arithmetic.operand_layout import Layout
@@ -18,6 +17,7 @@ from trainers.tasks.arithmetic.padded_numbers import SHIFTED, PaddedNumbers, as_
 from trainers.tasks.fixed_set import Draws
 from trainers.tasks.metrics import Family, families
 from trainers.tasks.task import Batch
+from trainers.tensors.numerals import TIMES
 
 _MULTIPLIER, _NUMBER, _SHIFT, _GAPS, _TEXT = range(5)  # sites of random words
 _SITES = 16  # reserved for one length

@@ -11,10 +11,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from trainers.config.settings import setting
 from trainers.errors import Problem
-from trainers.numerals import DIGITS, PAD, Places, places
 from trainers.random import Stream
+from trainers.settings.fields import setting
 from trainers.tasks import supervised
 from trainers.tasks.arithmetic import digit_scores
 from trainers.tasks.arithmetic.digit_scores import GENERAL, OUTPUTS, GroupedBatch
@@ -23,6 +22,7 @@ from trainers.tasks.arithmetic.operand_layout import Layout, symbols
 from trainers.tasks.fixed_set import Draws, training_draws
 from trainers.tasks.metrics import Family, families
 from trainers.tasks.task import Batch, EvaluationBatch, Task
+from trainers.tensors.numerals import DIGITS, PAD, Places, places
 
 SHIFTED = "exact_match_shifted"  # the group of training pairs with zeros appended
 

@@ -22,9 +22,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trainers.cache_folder import cache_folder
 from trainers.errors import CorpusError, nearest
 from trainers.files.atomic_file import write_whole
+from trainers.files.cache_folder import cache_folder
 
 DATA_VARIABLE = "LENGTHWISE_DATA"
 SPLITS = ("train", "validation", "test")

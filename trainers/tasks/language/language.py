@@ -11,10 +11,10 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor
 
-from trainers.config.registry import register
-from trainers.config.settings import setting
 from trainers.errors import CorpusError, Problem
 from trainers.random import Stream
+from trainers.settings.fields import setting
+from trainers.settings.registry import register
 from trainers.tasks import supervised
 from trainers.tasks.language.corpus import Corpus, open_corpus
 from trainers.tasks.task import Batch, Distribution, EvaluationBatch, Task

@@ -5,14 +5,14 @@ from collections.abc import Iterator, Mapping
 import torch
 from torch import Tensor
 
-from trainers.config.registry import register
-from trainers.config.settings import setting
-from trainers.constants import constant
 from trainers.errors import Problem
 from trainers.random import Stream
+from trainers.settings.fields import setting
+from trainers.settings.registry import register
 from trainers.tasks import uniform
 from trainers.tasks.othello.reversi import Board
 from trainers.tasks.task import Batch, EvaluationBatch, Task
+from trainers.tensors.device_constants import constant
 
 
 @register("task", "othello")

@@ -11,8 +11,8 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from trainers.constants import constant
 from trainers.random import Stream
+from trainers.tensors.device_constants import constant
 
 
 def _signed(bits: int) -> int:

@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from trainers.config.registry import register
+from trainers.settings.registry import register
 from trainers.tasks.fixed_set import Draws
 from trainers.tasks.parts import Part, one
 from trainers.tasks.recall.strings import BEGIN, END, SEPARATOR, Strings

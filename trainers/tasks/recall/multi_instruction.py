@@ -9,8 +9,8 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from trainers.config.registry import register
-from trainers.config.settings import setting
+from trainers.settings.fields import setting
+from trainers.settings.registry import register
 from trainers.tasks.fixed_set import Draws
 from trainers.tasks.parts import Part, below, one
 from trainers.tasks.recall.strings import BEGIN, END, FIRST_SYMBOL, SEPARATOR, Strings

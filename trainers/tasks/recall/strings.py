@@ -11,9 +11,9 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from trainers.config.settings import setting
 from trainers.errors import Problem
 from trainers.random import Stream
+from trainers.settings.fields import setting
 from trainers.tasks import supervised
 from trainers.tasks.fixed_set import Draws, training_draws
 from trainers.tasks.parts import PAD, Part, below, laid_out

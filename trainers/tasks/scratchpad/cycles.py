@@ -10,12 +10,10 @@ from fractions import Fraction
 import torch
 from torch import Tensor
 
-from trainers.batch import Batch
-from trainers.config.registry import register
-from trainers.config.settings import setting
-from trainers.constants import constant
 from trainers.errors import Problem
 from trainers.random import Stream
+from trainers.settings.fields import setting
+from trainers.settings.registry import register
 from trainers.tasks.fixed_set import Draws
 from trainers.tasks.scratchpad.graph_task import GraphTask
 from trainers.tasks.scratchpad.graphs import cycles, named
@@ -24,6 +22,8 @@ from trainers.tasks.scratchpad.scratchpad_task import NONE
 from trainers.tasks.scratchpad.text import Text
 from trainers.tasks.scratchpad.training_rows import training_rows
 from trainers.tasks.scratchpad.walks import told
+from trainers.tensors.batch import Batch
+from trainers.tensors.device_constants import constant
 
 
 @dataclass(frozen=True)

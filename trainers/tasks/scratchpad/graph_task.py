@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from trainers.config.settings import setting
 from trainers.errors import Problem
+from trainers.settings.fields import setting
 from trainers.tasks.scratchpad import walks
 from trainers.tasks.scratchpad.graphs import SPECIALS, START, vocabulary
 from trainers.tasks.scratchpad.layout import ScratchpadBatch

@@ -15,10 +15,10 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from trainers.batch import Batch
 from trainers.tasks.parts import PAD, closed_up, leading, one, places
 from trainers.tasks.scratchpad.text import NOT_JUDGED, Text
 from trainers.tasks.supervised import IGNORED
+from trainers.tensors.batch import Batch
 
 COPY, GIVEN, ANSWER = range(3)  # what a token is for: only read, of the question, or to be said
 NO_STATE = -1

@@ -13,10 +13,10 @@ from itertools import accumulate, pairwise
 import torch
 from torch import Tensor
 
-from trainers.constants import constant
 from trainers.random import Stream
 from trainers.tasks.fixed_set import Draws, training_draws
 from trainers.tasks.parts import below
+from trainers.tensors.device_constants import constant
 
 LENGTH_SITES = 3  # of random words that a draw of lengths may take
 _WORDS = 2**32

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from trainers.constants import constant
 from trainers.tasks.arithmetic.digits import add, carries
 from trainers.tasks.fixed_set import Draws
 from trainers.tasks.parts import below
 from trainers.tasks.scratchpad.text import Text
+from trainers.tensors.device_constants import constant
 
 PAD, MARK, END, START = " #.:"
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"

@@ -8,15 +8,15 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from trainers.config.registry import register
-from trainers.config.settings import setting
-from trainers.constants import constant
 from trainers.errors import Problem
 from trainers.random.draws import order
+from trainers.settings.fields import setting
+from trainers.settings.registry import register
 from trainers.tasks.fixed_set import Draws
 from trainers.tasks.scratchpad.scratchpad_task import NONE, ScratchpadTask
 from trainers.tasks.scratchpad.text import Text
 from trainers.tasks.scratchpad.training_rows import FULL
+from trainers.tensors.device_constants import constant
 
 # The 23 characters of the authors' code, of which `$`, `;`, `?` and `|` never occur; sorted, the pad first.
 SYMBOLS = (" ", *sorted("#.:$,;=?[]_|0123456789"))

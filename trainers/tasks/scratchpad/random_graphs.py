@@ -14,9 +14,9 @@ Shapes: S seeds, B rows, C graphs that are drawn, N nodes, E edges.
 import torch
 from torch import Tensor
 
-from trainers.constants import constant
 from trainers.tasks.fixed_set import Draws
 from trainers.tasks.scratchpad.graphs import Graph, distinct
+from trainers.tensors.device_constants import constant
 
 TRIES = 8
 

@@ -6,7 +6,6 @@ Shapes: S seeds, B rows, K states, D digits of the canvas, W tokens of a state.
 import torch
 from torch import Tensor
 
-from trainers.constants import constant
 from trainers.tasks.fixed_set import Draws
 from trainers.tasks.scratchpad.operands import (
     NOWHERE,
@@ -20,6 +19,7 @@ from trainers.tasks.scratchpad.operands import (
     written,
 )
 from trainers.tasks.scratchpad.text import Text
+from trainers.tensors.device_constants import constant
 
 FIELDS = ("form", "place_a", "digit_a", "place_b", "digit_b", "carry", "digit", "window")
 LARGEST_CANVAS = 49  # its 99 cells have numbers of two digits

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from trainers.config.registry import register
 from trainers.errors import Problem
+from trainers.settings.registry import register
 from trainers.tasks.fixed_set import Draws
 from trainers.tasks.scratchpad import random_space
 from trainers.tasks.scratchpad.operands import START, Operands, sum_alone

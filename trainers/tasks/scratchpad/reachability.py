@@ -8,11 +8,10 @@ from collections.abc import Iterator, Mapping
 import torch
 from torch import Tensor
 
-from trainers.config.registry import register
-from trainers.config.settings import setting
-from trainers.constants import constant
 from trainers.errors import Problem
 from trainers.random import Stream
+from trainers.settings.fields import setting
+from trainers.settings.registry import register
 from trainers.tasks.fixed_set import Draws
 from trainers.tasks.scratchpad.graph_task import GraphTask
 from trainers.tasks.scratchpad.graphs import DIGIT, Graph, cycles, named
@@ -23,6 +22,7 @@ from trainers.tasks.scratchpad.text import Text
 from trainers.tasks.scratchpad.training_rows import SITES
 from trainers.tasks.scratchpad.walks import told
 from trainers.tasks.task import Batch, Distribution, EvaluationBatch
+from trainers.tensors.device_constants import constant
 
 CYCLES = "cycles"  # the distribution of the probes
 _BY_LABEL = ("unconnected", "connected")

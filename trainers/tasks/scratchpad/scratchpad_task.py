@@ -15,11 +15,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trainers.config.settings import setting
-from trainers.decoding import Decoding
 from trainers.errors import Problem
 from trainers.random import Stream
+from trainers.settings.fields import setting
 from trainers.tasks import supervised
+from trainers.tasks.decoding import Decoding
 from trainers.tasks.fixed_set import Draws
 from trainers.tasks.metrics import Evaluated, steps_to
 from trainers.tasks.parts import PAD
@@ -40,7 +40,7 @@ from trainers.tasks.scratchpad.writing import passes
 from trainers.tasks.task import Batch, EvaluationBatch, Task
 
 if TYPE_CHECKING:
-    from trainers.forward import Forward
+    from trainers.evaluation.forward import Forward
     from trainers.models.model import Model
 
 NONE, INDUCTIVE = "none", "inductive"  # kinds of scratchpads, beside FULL

@@ -6,7 +6,6 @@ Shapes: S seeds, B rows, K states, D digits of the canvas, A tokens of a number,
 import torch
 from torch import Tensor
 
-from trainers.constants import constant
 from trainers.tasks.fixed_set import Draws
 from trainers.tasks.scratchpad.operands import (
     END,
@@ -21,6 +20,7 @@ from trainers.tasks.scratchpad.operands import (
     written,
 )
 from trainers.tasks.scratchpad.text import NOT_JUDGED, Text
+from trainers.tensors.device_constants import constant
 
 FIELDS = ("form", "first", "second", "digit", "window", "carry")
 

@@ -1,7 +1,7 @@
 """Addition by shifting digits out of both numbers (Abbe et al., arXiv:2406.06467, Fig. 5b and appendix C.2)."""
 
-from trainers.config.registry import register
-from trainers.config.settings import setting
+from trainers.settings.fields import setting
+from trainers.settings.registry import register
 from trainers.tasks.fixed_set import Draws
 from trainers.tasks.scratchpad import shift
 from trainers.tasks.scratchpad.operands import Operands, sum_alone

@@ -11,10 +11,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from trainers.config.settings import setting
-from trainers.constants import constant
-from trainers.decoding import Decoding
 from trainers.errors import Problem
+from trainers.settings.fields import setting
+from trainers.tasks.decoding import Decoding
 from trainers.tasks.fixed_set import Draws
 from trainers.tasks.scratchpad.layout import ScratchpadBatch
 from trainers.tasks.scratchpad.operands import (
@@ -31,6 +30,7 @@ from trainers.tasks.scratchpad.operands import (
 )
 from trainers.tasks.scratchpad.scratchpad_task import NONE, ScratchpadTask
 from trainers.tasks.scratchpad.text import Text
+from trainers.tensors.device_constants import constant
 
 
 @dataclass(frozen=True)

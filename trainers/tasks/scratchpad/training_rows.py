@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from trainers.batch import Batch
 from trainers.tasks.fixed_set import Draws
 from trainers.tasks.parts import below
 from trainers.tasks.scratchpad.layout import batch_of, full, masked, transitions
 from trainers.tasks.scratchpad.lengths import LENGTH_SITES, Slice
 from trainers.tasks.scratchpad.text import Text
+from trainers.tensors.batch import Batch
 
 if TYPE_CHECKING:
     from trainers.tasks.scratchpad.scratchpad_task import ScratchpadTask

@@ -1,6 +1,6 @@
 """What writing the answers of a test costs: how many tokens pass through a model, and among how many each of them.
 
-It is counted as `trainers.generate` passes them, with every token of every state written: no row ends early.
+It is counted as `trainers.evaluation.generate` passes them, with every token of every state written: no row ends early.
 """
 
 from __future__ import annotations

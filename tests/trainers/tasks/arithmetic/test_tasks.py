@@ -8,8 +8,8 @@ import pytest
 import scipy.stats
 import torch
 
+from trainers.check.trial import mean_loss, scores_of
 from trainers.errors import ConfigError
-from trainers.numerals import FIRST, NO_ROLE, OPERATOR, PAD, PLUS, SECOND, TEXT, TIMES
 from trainers.random import Stream
 from trainers.tasks.arithmetic import carry_chains
 from trainers.tasks.arithmetic.digits import cascade_length, to_integers
@@ -17,7 +17,7 @@ from trainers.tasks.arithmetic.padded_addition import PaddedAddition
 from trainers.tasks.arithmetic.padded_multiplication import PaddedMultiplication
 from trainers.tasks.fixed_set import FixedSet, _scaled, visited
 from trainers.tasks.supervised import IGNORED
-from trainers.trial import mean_loss, scores_of
+from trainers.tensors.numerals import FIRST, NO_ROLE, OPERATOR, PAD, PLUS, SECOND, TEXT, TIMES
 
 Task = PaddedAddition | PaddedMultiplication
 

@@ -12,14 +12,14 @@ import pytest
 import torch
 
 from trainers import Checkpoints, MemberConfig, train
+from trainers.check.trial import mean_loss, scores_of
 from trainers.errors import ConfigError, CorpusError
-from trainers.evaluate import evaluate
-from trainers.pack import Pack, State
+from trainers.evaluation.evaluate import evaluate
+from trainers.packs.pack import Pack, State
 from trainers.random import Stream
-from trainers.step import stepper
 from trainers.tasks.language.corpus import open_corpus, write_corpus
 from trainers.tasks.language.language import Language, Wikitext
-from trainers.trial import mean_loss, scores_of
+from trainers.training.step import stepper
 
 CPU = torch.device("cpu")
 SIZES = {"train": 4000, "validation": 300, "test": 700}

@@ -7,11 +7,11 @@ import pytest
 import scipy.stats
 import torch
 
+from trainers.check.trial import mean_loss, scores_of
 from trainers.random import Stream
 from trainers.tasks.othello import reversi
 from trainers.tasks.othello.othello import Othello
 from trainers.tasks.othello.reversi import Board, perft, successors
-from trainers.trial import mean_loss, scores_of
 
 
 class Referee:

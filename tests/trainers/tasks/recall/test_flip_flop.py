@@ -6,15 +6,15 @@ import pytest
 import torch
 
 from trainers import MemberConfig
+from trainers.check.trial import mean_loss, scores_of
 from trainers.errors import ConfigError
-from trainers.evaluate import evaluate
-from trainers.pack import Pack, State
+from trainers.evaluation.evaluate import evaluate
+from trainers.packs.pack import Pack, State
 from trainers.random import Stream
-from trainers.step import stepper
 from trainers.tasks.recall.flip_flop import IGNORE, ONE, PAD, READ, WRITE, ZERO, FlipFlop
 from trainers.tasks.supervised import IGNORED
 from trainers.tasks.task import EvaluationBatch
-from trainers.trial import mean_loss, scores_of
+from trainers.training.step import stepper
 
 CPU = torch.device("cpu")
 SHARES = {"iid": 0.8, "sparse": 0.98, "dense": 0.1}

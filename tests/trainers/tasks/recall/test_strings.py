@@ -7,15 +7,15 @@ import pytest
 import torch
 
 from trainers import MemberConfig
-from trainers.config.registry import build
+from trainers.check.trial import scores_of
 from trainers.errors import ConfigError
-from trainers.evaluate import evaluate
-from trainers.pack import Pack, State
+from trainers.evaluation.evaluate import evaluate
+from trainers.packs.pack import Pack, State
 from trainers.random import Stream
-from trainers.step import stepper
+from trainers.settings.registry import build
 from trainers.tasks.recall.strings import Strings
 from trainers.tasks.supervised import IGNORED
-from trainers.trial import scores_of
+from trainers.training.step import stepper
 
 CPU = torch.device("cpu")
 SMALL: dict[str, Any] = {"train_length": 6, "test_lengths": [9, 13], "symbols": 5}

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from tests.trainers.tasks.scratchpad.graph_solver import Solver, answer, distances, following, read, words
-from trainers.config.registry import build
 from trainers.errors import ConfigError
 from trainers.random import Stream
+from trainers.settings.registry import build
 from trainers.tasks.scratchpad.cycles import Cycles
 from trainers.tasks.scratchpad.graphs import Graph
 from trainers.tasks.scratchpad.walks import told

@@ -6,7 +6,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainers.batch import Batch
 from trainers.tasks.scratchpad.layout import (
     ANSWER,
     COPY,
@@ -20,6 +19,7 @@ from trainers.tasks.scratchpad.layout import (
 )
 from trainers.tasks.scratchpad.text import Text
 from trainers.tasks.supervised import IGNORED
+from trainers.tensors.batch import Batch
 
 START = 99
 

@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from trainers.config.member import MemberConfig
-from trainers.config.registry import build
-from trainers.decoding import Decoding
-from trainers.evaluate import evaluate
-from trainers.evaluation_inputs import evaluation_inputs
-from trainers.pack import Pack, State
+from trainers.evaluation.evaluate import evaluate
+from trainers.packs.evaluation_inputs import evaluation_inputs
+from trainers.packs.pack import Pack, State
 from trainers.random import Stream
+from trainers.settings.registry import build
+from trainers.tasks.decoding import Decoding
 from trainers.tasks.metrics import Evaluated
 from trainers.tasks.scratchpad.layout import ScratchpadBatch
 from trainers.tasks.scratchpad.parity import SYMBOLS, HalfParity, Parity

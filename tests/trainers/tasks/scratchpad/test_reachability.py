@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from tests.trainers.tasks.scratchpad.graph_solver import Solver, answer, distances, read, words
-from trainers.config.registry import build
 from trainers.errors import ConfigError
-from trainers.evaluate import evaluate
-from trainers.pack import Pack, State
+from trainers.evaluation.evaluate import evaluate
+from trainers.packs.pack import Pack, State
 from trainers.random import Stream
+from trainers.settings.registry import build
 from trainers.tasks.scratchpad.reachability import Reachability
 
 DATA = Stream(torch.tensor([1]), "data", torch.tensor(1))

@@ -10,19 +10,19 @@ import torch
 from torch import Tensor
 
 from tests.trainers.tasks.scratchpad.toys import SYMBOLS, Shrinking
-from trainers.batch import Batch
 from trainers.config.member import MemberConfig
-from trainers.config.registry import build
 from trainers.errors import ConfigError
 from trainers.models.decoder import Decoder
-from trainers.pack import Pack, State
+from trainers.packs.pack import Pack, State
 from trainers.random import Stream
-from trainers.step import gradients, losses
+from trainers.settings.registry import build
 from trainers.tasks.scratchpad.layout import batch_of, masked, transitions
 from trainers.tasks.scratchpad.lengths import slices_of
 from trainers.tasks.scratchpad.scratchpad_task import ScratchpadTask
 from trainers.tasks.scratchpad.text import Text
 from trainers.tasks.scratchpad.training_rows import training_rows
+from trainers.tensors.batch import Batch
+from trainers.training.step import gradients, losses
 
 CPU = torch.device("cpu")
 DECODER = Decoder(layers=2, width=8, heads=2, position="learned", init_std=0.5)

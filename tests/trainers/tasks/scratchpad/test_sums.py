@@ -20,16 +20,16 @@ from tests.trainers.tasks.scratchpad.sum_rules import (
     text_of,
 )
 from tests.trainers.test_waits import waits
-from trainers.batch import Batch
-from trainers.config.registry import build
 from trainers.errors import ConfigError
 from trainers.models.decoder import Decoder
 from trainers.random import Stream
+from trainers.settings.registry import build
 from trainers.tasks.scratchpad import random_space, shift
 from trainers.tasks.scratchpad.layout import batch_of, transitions
 from trainers.tasks.scratchpad.operands import NOWHERE
 from trainers.tasks.scratchpad.sums import SumBatch, Sums
 from trainers.tasks.supervised import IGNORED
+from trainers.tensors.batch import Batch
 
 SMALL: dict[str, Any] = {"canvas": 4, "train_digits": 2, "test_digits": (3, 4)}
 NAMES = ("random_space_addition", "shift_addition")

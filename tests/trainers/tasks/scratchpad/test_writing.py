@@ -7,11 +7,11 @@ import torch
 
 from tests.trainers.positions.passes import drawn, noise
 from tests.trainers.tasks.scratchpad.toys import Shrinking
-from trainers import generate
-from trainers.config.registry import build
-from trainers.forward import Forward
+from trainers.evaluation import generate
+from trainers.evaluation.forward import Forward
 from trainers.models.decoder import Decoder
 from trainers.random import Stream
+from trainers.settings.registry import build
 from trainers.tasks.scratchpad.scratchpad_task import INDUCTIVE, ScratchpadTask
 from trainers.tasks.scratchpad.writing import passes
 

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from trainers.config.settings import setting
+from trainers.settings.fields import setting
 from trainers.tasks.fixed_set import Draws
 from trainers.tasks.scratchpad.scratchpad_task import NONE, ScratchpadTask
 from trainers.tasks.scratchpad.text import Text

@@ -1,0 +1,1 @@
+"""What is known of the code that trained: commit, diff, imported modules, digests."""

@@ -1,0 +1,251 @@
+"""Curves in bulk: one parquet part per evaluation of a pack, named in the ledger by checksum, and curves.parquet.
+
+Columns: config_id, seed, average, metric, length, step, value (float32). A part's name carries the start of its own
+checksum, so a pack that reports a step again never overwrites what the ledger already names.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import io
+from collections.abc import Callable, Container, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from orchestrator.errors import DamagedCurves, LedgerError
+from orchestrator.record.state.measured import measured_lengths
+from orchestrator.record.state.parts import PackState
+from orchestrator.record.state.state import SweepState
+
+if TYPE_CHECKING:
+    import pandas as pd  # slow to import, and a driver writes the curves of its packs without it
+
+CURVES_FOLDER = "curves"
+CURVES_FILE = "curves.parquet"
+COLUMNS = ("config_id", "seed", "average", "metric", "length", "step", "value")
+_NAMES = ("config_id", "average", "metric")
+_ROWS_AT_ONCE = 500_000  # so many are read before `keep` is asked, at most one pack more
+
+Keep = Callable[["pd.DataFrame"], npt.NDArray[np.bool_]]
+"""A function that says which rows of a table of curves to keep; it is called with whole packs."""
+
+
+class CurvesOfAPack(Protocol):
+    """The part of an evaluation that is read here: names, and values (members, averages, metrics, lengths)."""
+
+    @property
+    def step(self) -> int: ...  # noqa: D102
+    @property
+    def averages(self) -> tuple[str, ...]: ...  # noqa: D102
+    @property
+    def metrics(self) -> tuple[str, ...]: ...  # noqa: D102
+    @property
+    def lengths(self) -> tuple[int, ...]: ...  # noqa: D102
+    @property
+    def values_MAKL(self) -> npt.NDArray[np.float32]: ...  # noqa: D102, N802
+
+
+def write_part(
+    folder: Path, pack_id: str, members: Sequence[tuple[str, int]], evaluation: CurvesOfAPack
+) -> tuple[str, str]:
+    """Write the curves of one evaluation below the sweep directory `folder`.
+
+    `members` are (config_id, seed) in the order of the evaluation's first dimension. Returns the path relative to
+    `folder` and the SHA-256 of the file; the same input gives the same bytes. Raises LedgerError when the file cannot
+    be written, ValueError when the shapes disagree.
+    """
+    values = np.asarray(evaluation.values_MAKL, dtype=np.float32)
+    shape = (len(members), len(evaluation.averages), len(evaluation.metrics), len(evaluation.lengths))
+    if values.shape != shape:
+        raise ValueError(f"pack {pack_id} reported curves of shape {values.shape}, expected {shape}")
+    table = _table(
+        members, evaluation.averages, evaluation.metrics, evaluation.lengths, evaluation.step, values.reshape(-1)
+    )
+    content = _parquet(table)
+    sha256 = hashlib.sha256(content).hexdigest()
+    relative = f"{CURVES_FOLDER}/{pack_id}-{evaluation.step:08d}-{sha256[:12]}.parquet"
+    _write(Path(folder) / relative, content)
+    return relative, sha256
+
+
+def write_curves(state: SweepState) -> Path:
+    """Write every curve of the sweep to curves.parquet, replacing it whole; returns its path.
+
+    Two sweeps with the same curves give the same bytes, whatever order their packs ran in.
+    """
+    path = state.folder / CURVES_FILE
+    _write(path, _parquet(pa.Table.from_pandas(read_curves(state), _schema(), preserve_index=False)))
+    return path
+
+
+def read_curves(
+    state: SweepState, final_only: bool = False, *, packs: Container[str] | None = None, keep: Keep | None = None
+) -> pd.DataFrame:
+    """Return every curve of the sweep, tidy: config_id, seed, average, metric, length, step, value.
+
+    Rows of failed members are NaN. A pack that died before its end has NaN rows at its last step, so that its members
+    are not mistaken for ones that never were. A metric has no rows at lengths that it does not have. `final_only` keeps
+    each pack's last step alone, `packs` those of these pack_ids; `keep` says which rows are kept of so many packs at a
+    time as fit in memory. Rows come by configuration number, seed and step, whatever order the packs ran in; config_id,
+    average and metric are categories. Raises
+    DamagedCurves naming the file that is missing or not what the ledger says.
+    """
+    order = {name: configuration.number for name, configuration in state.configurations.items()}
+    chosen = [pack for pack in state.packs.values() if packs is None or pack.pack_id in packs]
+    chosen.sort(key=lambda pack: (min((order[name], seed) for name, seed in pack.members), pack.pack_id))
+    tables: list[Any] = []
+    waiting: list[Any] = []
+    rows = 0
+    for pack in chosen:
+        parts = [
+            _read_part(state.folder, fields["file"], fields["sha256"])
+            for _, fields in sorted(pack.evaluations.items())
+            if fields["final"] or not final_only
+        ]
+        if pack.status == "failed" and not _has_final(pack):
+            parts.append(_lost(state, pack))
+        parts = [_measured(state, pack, part) for part in parts]
+        waiting += parts
+        rows += sum(part.num_rows for part in parts)
+        if rows >= _ROWS_AT_ONCE:
+            tables += _kept(waiting, keep)
+            waiting, rows = [], 0
+    tables += _kept(waiting, keep)
+    if not tables:
+        tables = [_schema().empty_table()]
+    frame: pd.DataFrame = pa.concat_tables(tables).unify_dictionaries().to_pandas()
+    there = set(frame["config_id"].cat.categories)
+    frame["config_id"] = frame["config_id"].cat.set_categories([name for name in order if name in there])
+    keys = (frame["step"].to_numpy(), frame["seed"].to_numpy(), frame["config_id"].cat.codes.to_numpy())
+    return frame.take(np.lexsort(keys)).reset_index(drop=True)
+
+
+def _kept(tables: list[Any], keep: Keep | None) -> list[Any]:
+    """Return the tables that have rows; with `keep` as one table of the rows it keeps."""
+    tables = [table for table in tables if table.num_rows]
+    if keep is None or not tables:
+        return tables
+    table = pa.concat_tables(tables).unify_dictionaries()
+    return [table.filter(pa.array(keep(table.to_pandas())))]
+
+
+def _measured(state: SweepState, pack: PackState, table: Any) -> Any:
+    """Return the rows at lengths that their metric has: a pack reports NaN at the others, and no seed failed there."""
+    names = {state.configurations[name].measured for name, _ in pack.members} - {None}
+    lengths_of = measured_lengths(state.measured[name] for name in names if name)
+    if not lengths_of:
+        return table
+    metric, length = table.column("metric").combine_chunks(), table.column("length").to_numpy()
+    code, kept = metric.indices.to_numpy(), np.ones(table.num_rows, dtype=bool)
+    for index, name in enumerate(metric.dictionary.to_pylist()):
+        if name in lengths_of:
+            kept &= (code != index) | np.isin(length, list(lengths_of[name]))
+    return table.filter(pa.array(kept))
+
+
+def _has_final(pack: PackState) -> bool:
+    return any(fields["final"] for fields in pack.evaluations.values())
+
+
+def _lost(state: SweepState, pack: PackState) -> Any:
+    """Return NaN rows at the last step of a pack that never reached it, shaped like an evaluation of its sweep."""
+    own = [pack, *(other for other in state.packs.values() if other.structural_key == pack.structural_key)]
+    for source in [*own, *state.packs.values()]:
+        for fields in source.evaluations.values():
+            table = _read_part(state.folder, fields["file"], fields["sha256"])
+            names = [tuple(table.column(name).unique().to_pylist()) for name in ("average", "metric", "length")]
+            values = np.full(len(pack.members) * len(names[0]) * len(names[1]) * len(names[2]), np.nan, np.float32)
+            return _table(pack.members, names[0], names[1], names[2], pack.steps, values)
+    return _schema().empty_table()
+
+
+def _table(
+    members: Sequence[tuple[str, int]],
+    averages: Sequence[str],
+    metrics: Sequence[str],
+    lengths: Sequence[int],
+    step: int,
+    values: npt.NDArray[np.float32],
+) -> Any:
+    """Return tidy rows in the order of values (members, averages, metrics, lengths) laid out flat."""
+    configurations = list(dict.fromkeys(name for name, _ in members))
+    place = {name: index for index, name in enumerate(configurations)}
+    M, A, K, L = len(members), len(averages), len(metrics), len(lengths)
+    index_M, index_A, index_K, index_L = (index.reshape(-1) for index in np.indices((M, A, K, L), dtype=np.int32))
+    config_M = np.array([place[name] for name, _ in members], dtype=np.int32)
+    seed_M = np.array([seed for _, seed in members], dtype=np.int64)
+    columns = [
+        _named(config_M[index_M], configurations),
+        _plain(pa.int64(), seed_M[index_M]),
+        _named(index_A, averages),
+        _named(index_K, metrics),
+        _plain(pa.int64(), np.array(lengths, dtype=np.int64)[index_L]),
+        _plain(pa.int64(), np.full(len(values), step, dtype=np.int64)),
+        _plain(pa.float32(), values),
+    ]
+    return pa.Table.from_arrays(columns, schema=_schema())
+
+
+def _plain(kind: Any, values: npt.NDArray[Any]) -> Any:
+    """Return the values as Arrow has them, NaN as null; without pa.array, which imports pandas."""
+    there, bits = ~np.isnan(values), None
+    if not there.all():
+        bits = pa.py_buffer(np.packbits(there, bitorder="little"))
+    return pa.Array.from_buffers(kind, len(values), [bits, pa.py_buffer(np.ascontiguousarray(values))])
+
+
+def _named(codes: npt.NDArray[np.int32], names: Sequence[str]) -> Any:
+    """Return the names that the codes stand for."""
+    texts = [name.encode() for name in names]
+    ends = pa.py_buffer(np.cumsum([0, *map(len, texts)], dtype=np.int32))
+    dictionary = pa.Array.from_buffers(pa.string(), len(texts), [None, ends, pa.py_buffer(b"".join(texts))])
+    return pa.DictionaryArray.from_arrays(_plain(pa.int32(), codes), dictionary)
+
+
+def _schema() -> Any:
+    name = pa.dictionary(pa.int32(), pa.string())
+    kinds = {"config_id": name, "average": name, "metric": name, "value": pa.float32()}
+    return pa.schema([(column, kinds.get(column, pa.int64())) for column in COLUMNS])
+
+
+def _parquet(table: Any) -> bytes:
+    table = table.replace_schema_metadata(None)
+    sink = io.BytesIO()
+    encoded = [column for column in COLUMNS if column != "value"]
+    pq.write_table(table, sink, compression="zstd", use_dictionary=encoded, store_schema=True)
+    return sink.getvalue()
+
+
+def _read_part(folder: Path, relative: str, sha256: str) -> Any:
+    path = Path(folder) / relative
+    try:
+        if path.exists() and not path.is_file():  # a pipe would be waited for
+            raise OSError(errno.EINVAL, "not a regular file")
+        content = path.read_bytes()
+    except OSError as error:
+        raise DamagedCurves(f"{path}: cannot be read ({error.strerror}), and the ledger names it") from error
+    if hashlib.sha256(content).hexdigest() != sha256:
+        raise DamagedCurves(f"{path}: is not what was written; the ledger has another checksum for it")
+    try:
+        table = pq.ParquetFile(pa.BufferReader(content)).read(use_threads=False)  # a quarter of the time of read_table
+    except (pa.ArrowException, OSError) as error:
+        raise DamagedCurves(f"{path}: holds no curves: {str(error).splitlines()[0]}") from error
+    if not table.schema.equals(_schema()):
+        raise DamagedCurves(f"{path}: holds no curves: its columns are others than {', '.join(COLUMNS)}")
+    return table
+
+
+def _write(path: Path, content: bytes) -> None:
+    from trainers.files.atomic_file import write_whole  # brings torch, which reading curves does without
+
+    try:
+        path.parent.mkdir(exist_ok=True)  # not its parents: a sweep folder that is gone is not made again
+        write_whole(path, [content])
+    except OSError as error:
+        raise LedgerError(f"{path}: cannot be written: {error.strerror}") from error

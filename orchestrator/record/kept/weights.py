@@ -1,0 +1,115 @@
+"""Final weights that a sweep has kept: which files the ledger names, and loading them.
+
+Packs write one file for each member below `weights/` (trainers/evaluation/weights.py has the format) before their final
+evaluation is recorded, and that record names the files and their checksums.
+"""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from orchestrator.errors import DamagedWeights, UserError
+from orchestrator.plan.recorded import member_of
+from orchestrator.record.kept.code import import_recorded
+from orchestrator.record.state.labels import find_configuration
+from orchestrator.record.state.parts import ConfigurationState, PackState
+from orchestrator.record.state.state import WEIGHTS_FOLDER, SweepState
+from orchestrator.wording import label
+from trainers.config.member import MemberConfig
+from trainers.errors import WeightsError
+from trainers.evaluation.results import WeightsFile
+from trainers.evaluation.weights import Array, StoredWeights, averages_kept, member_prefix
+from trainers.files.atomic_file import final_name
+
+if TYPE_CHECKING:
+    from trainers.training.cost import Cost  # brings torch
+
+
+class Kept(NamedTuple):
+    """A file as the ledger names it."""
+
+    path: Path
+    sha256: str
+
+    def weights(self, average: str) -> StoredWeights:
+        """The weights of an average, read one by one as they are asked for; raises WeightsError naming the file."""
+        return StoredWeights(self.path, self.sha256, average)
+
+
+def load(folder: Path | str, configuration: str | int, seed: int, average: str = "raw") -> dict[str, Array]:
+    """The final weights of one member of the sweep in `folder`, by the names of `Model.parameters`.
+
+    `configuration` is its label, such as "#7", its number, its config_id or the start of that; `average` is a label of
+    training.averages, or `raw`. Raises UserError for what the sweep does not have or has not kept, DamagedWeights
+    naming a file that is not what was written, and what reading the ledger raises.
+    """
+    state = SweepState.load(Path(folder))
+    stored = stored_weights(state, find_configuration(state, configuration), seed, average)
+    try:
+        return dict(stored)
+    except WeightsError as error:
+        raise DamagedWeights(str(error)) from error
+
+
+def stored_weights(state: SweepState, found: ConfigurationState, seed: int, average: str) -> StoredWeights:
+    """The final weights of one member, read one by one as they are asked for; raises what `load` does."""
+    if seed not in found.members:
+        seeds = ", ".join(map(str, sorted(found.members)))
+        raise UserError(f"configuration {label(found.number)} has no seed {seed}; allowed: {seeds}")
+    kept = kept_weights(state).get((found.config_id, seed))
+    if kept is None:
+        raise UserError(_why_not(state, found, seed))
+    import_recorded(state)
+    labels = averages_kept(member_of(found))
+    if average not in labels:
+        raise UserError(f"there is no average {average!r}; allowed: {', '.join(labels)}")
+    try:
+        return kept.weights(average)
+    except WeightsError as error:
+        raise DamagedWeights(str(error)) from error
+
+
+def kept_weights(state: SweepState) -> dict[tuple[str, int], Kept]:
+    """The file of each member, by (config_id, seed), that has one."""
+    found = {}
+    for pack in state.packs.values():
+        for member, file in zip(pack.members, _named(pack), strict=False):
+            if file is not None:
+                found[member] = Kept(state.folder / WEIGHTS_FOLDER / file["name"], file["sha256"])
+    return found
+
+
+def as_recorded(files: Iterable[WeightsFile | None]) -> list[dict[str, Any] | None]:
+    """What the ledger keeps of the files of a pack, in the order of its members."""
+    return [{"name": file.name, "sha256": file.sha256, "bytes": file.bytes} if file else None for file in files]
+
+
+def discard_unnamed(state: SweepState, pack_id: str) -> None:
+    """Delete what attempts that died have left of the members of a pack: files that the ledger does not name."""
+    folder, pack = state.folder / WEIGHTS_FOLDER, state.packs[pack_id]
+    named = {file["name"] for file in _named(pack) if file}
+    prefixes = {member_prefix(config_id, seed) for config_id, seed in pack.members}
+    for path in folder.iterdir() if folder.is_dir() else ():
+        prefix = final_name(path.name).rpartition("-")[0] + "-"
+        if prefix in prefixes and path.name not in named:
+            path.unlink(missing_ok=True)
+
+
+def bytes_per_member(member: MemberConfig, cost: "Cost") -> int:
+    """How large the file of a member like this is, its header apart."""
+    width = 8 if member.optimization.dtype == "float64" else 4
+    return cost.parameters * width * len(averages_kept(member))
+
+
+def _named(pack: PackState) -> list[Mapping[str, Any] | None]:
+    final = [fields for fields in pack.evaluations.values() if fields["final"]]
+    return final[0].get("weights", []) if final else []
+
+
+def _why_not(state: SweepState, found: ConfigurationState, seed: int) -> str:
+    member = found.members[seed]
+    if member.status == "failed":
+        return f"seed {seed} of configuration {label(found.number)} failed; its weights were not kept"
+    if member.status != "complete":
+        return f"seed {seed} of configuration {label(found.number)} has not ended; its weights are kept at the end"
+    return f"{state.folder}: weights were not kept; resources.keep_weights: true in the sweep file keeps them"

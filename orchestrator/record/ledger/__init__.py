@@ -1,0 +1,1 @@
+"""The ledger: records, their fields, the lock, the folder it lies in."""

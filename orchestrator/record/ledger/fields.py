@@ -1,0 +1,257 @@
+"""What the fields of each kind of record are: a sweep folder may have been made by somebody else, or by hand.
+
+A right checksum says that a line is as it was written, not that it was written by lengthwise. Fields that are not named
+here may be anything: newer versions add some. Names that become part of file names are held against a pattern.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Annotated, Any, Literal, NotRequired
+
+from pydantic import Field, TypeAdapter, ValidationError
+from typing_extensions import TypedDict
+
+from orchestrator.record.ledger.code_fields import Code, Count, Flag, Name, Number, RanUnder, Sources, Text
+
+_SHOWN = 60
+
+Tree = dict[str, Any]
+Quartiles = tuple[Number, Number, Number]
+
+
+class _Identity(TypedDict):
+    sweep: Text
+    spec_hash: Text
+
+
+class _Confirmed(TypedDict):
+    config_id: Text
+    values: Tree
+    rank: Count
+    score: Quartiles
+    test: Quartiles | None
+
+
+class _Confirms(_Identity):
+    root: _Identity
+    of: Count
+    used_seeds: NotRequired[list[Count]]
+    configurations: NotRequired[list[_Confirmed]]
+
+
+class _Provenance(TypedDict, total=False):
+    versions: Tree
+    confirms: _Confirms
+
+
+class _Domain(TypedDict, total=False):
+    grid: list[Any]
+
+
+class _Search(TypedDict, total=False):
+    listed: list[Any] | None
+    configurations: Count | None
+
+
+class _Objective(TypedDict, total=False):
+    direction: Literal["minimize", "maximize"]
+
+
+class _Tracking(TypedDict, total=False):
+    uri: Text | None
+    experiment: Text | None
+
+
+class _Spec(TypedDict, total=False):
+    """What is read of a specification without parsing it."""
+
+    task: Tree
+    model: Tree
+    training: Tree
+    evaluation: Tree
+    space: dict[str, _Domain | list[Any]]
+    search: _Search
+    seeds: list[Count]
+    objective: _Objective
+    tracking: _Tracking | None
+
+
+class _Sweep(TypedDict):
+    name: Text
+    study: Text
+    spec: _Spec
+    spec_hash: Text
+    provenance: _Provenance
+    code: NotRequired[list[Code]]
+    sources: NotRequired[Sources]
+
+
+class _Training(TypedDict, total=False):
+    schedule: Tree | Text
+    averages: dict[str, Tree]
+
+
+class _Resolved(TypedDict, total=False):
+    task: Tree | Text
+    model: Tree | Text
+    training: _Training
+    evaluation: Tree
+
+
+class _Set(TypedDict):
+    distribution: Text
+    lengths: list[Count]
+    trained_lengths: list[Count]
+    metrics: dict[str, tuple[Text, Text]]
+
+
+class _Family(TypedDict):
+    label: Text
+    metrics: list[tuple[Number, Text]]
+
+
+class _Measured(TypedDict):
+    lengths: list[Count]
+    averages: list[Text]
+    sets: list[_Set]
+    longest_trained: dict[str, Count]
+    headline: list[Text]
+    families: dict[str, _Family]
+    pairs: list[tuple[Text, Text]]
+
+
+class _Configuration(TypedDict):
+    number: Count
+    config_id: Name
+    values: Tree
+    resolved: _Resolved
+    duplicate_of: Text | None
+    measured: NotRequired[Text | None]
+    measured_in_full: NotRequired[dict[str, _Measured]]
+
+
+class _Pack(TypedDict):
+    pack_id: Name
+    structural_key: Text
+    members: list[tuple[Name, Count]]
+    steps: Count
+
+
+class _WeightsFile(TypedDict):
+    name: Text
+    sha256: Text
+    bytes: Count
+
+
+class _Validation(TypedDict):
+    metric: Text
+    average: Text
+    lengths: list[Count]
+    values: list[list[Number]]
+
+
+_Step = Annotated[int, Field(strict=True, ge=-1, le=2**62)]
+
+
+class _Evaluation(RanUnder):
+    pack_id: Name
+    step: Count
+    final: Flag
+    file: Text
+    sha256: Text
+    loss: list[Number]
+    failed_at: list[_Step]
+    seconds: Number
+    form: Text | None
+    compiled: Flag | None
+    weights: NotRequired[list[_WeightsFile | None]]
+    stopped_at: NotRequired[list[_Step]]
+    stages: NotRequired[list[Count]]
+    validation: NotRequired[list[_Validation]]
+
+
+class _Attempt(RanUnder):
+    pack_id: Name
+    error: Text
+    trace: NotRequired[Text | None]
+
+
+class _PackEnd(TypedDict):
+    pack_id: Name
+    status: Literal["complete", "failed"]
+    error: Text | None
+    seconds: Number
+
+
+class _Score(TypedDict):
+    config_id: Name
+    number: Count
+    score: Number | None
+    seeds_failed: NotRequired[Count]
+
+
+class _End(TypedDict):
+    status: Text
+    message: Text | None
+
+
+class _Resume(TypedDict):
+    provenance: _Provenance
+    code: NotRequired[list[Code]]
+    sources: NotRequired[Sources]
+
+
+class _Retry(TypedDict):
+    pack_ids: list[Name]
+
+
+class _Publish(TypedDict, total=False):
+    uri: Text | None
+    ok: Flag
+    message: Text
+
+
+_KINDS: Mapping[str, Any] = {
+    "sweep": _Sweep,
+    "configuration": _Configuration,
+    "pack": _Pack,
+    "evaluation": _Evaluation,
+    "attempt": _Attempt,
+    "pack_end": _PackEnd,
+    "score": _Score,
+    "end": _End,
+    "resume": _Resume,
+    "retry": _Retry,
+    "publish": _Publish,
+}
+
+
+def wrong_field(kind: str, fields: Mapping[str, Any]) -> str | None:
+    """What is wrong with the fields of a record, in words that name the field; None for a good one."""
+    if kind not in _KINDS:
+        return f"unknown kind of record {kind!r}"
+    try:
+        _adapter(kind).validate_python(fields)
+    except ValidationError as error:
+        return _in_words(kind, error)
+    return None
+
+
+@cache
+def _adapter(kind: str) -> TypeAdapter[Any]:
+    return TypeAdapter(_KINDS[kind])
+
+
+def _in_words(kind: str, error: ValidationError) -> str:
+    faults = error.errors(include_url=False)
+    missing = next((one for one in faults if one["type"] == "missing" and len(one["loc"]) == 1), None)
+    if missing is not None:
+        return f"a record of kind {kind} without {str(missing['loc'][0])!r}"
+    fault = faults[0]
+    given = repr(fault["input"])
+    given = given if len(given) <= _SHOWN else f"{given[: _SHOWN - 3]}..."
+    place = ".".join(str(part) for part in fault["loc"])
+    said = fault["msg"].removeprefix("Input ").removeprefix("should be ")
+    return f"{place} of a record of kind {kind} is {given}; it should be {said[:1].lower()}{said[1:]}"

@@ -1,0 +1,190 @@
+"""The ledger: the append-only record of a sweep, and its one writer. `records` says what a line is.
+
+Each line is flushed and fsynced before `append` returns. A line without its newline is a write that was cut short, and
+never acknowledged: `Ledger.open` removes it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from orchestrator.errors import LedgerError, SweepExists, TakenLedger
+from orchestrator.record.ledger.folders import refuse_odd_files, refuse_odd_folders
+from orchestrator.record.ledger.lock import SweepLock
+from orchestrator.record.ledger.records import KINDS, LEDGER_FILE, SCHEMA, Record, decode, encode, ledger_bytes, parsed
+from orchestrator.redaction import masked_record
+
+_log = logging.getLogger(__name__)
+
+
+class Ledger:
+    """The one writer of a sweep's ledger; made by `create` or `open`, holds the lock until `close`."""
+
+    def __init__(self, path: Path, lock: SweepLock, descriptor: int, size: int, seq: int, notice: str | None) -> None:
+        self.path, self.folder = path, path.parent
+        self.notice = notice  # what `open` had to drop, in words; None when the ledger ended cleanly
+        self._lock, self._descriptor, self._size, self._seq = lock, descriptor, size, seq
+        self._writing = threading.Lock()
+        self._broken: str | None = None
+
+    @classmethod
+    def create(cls, folder: Path, first_fields: Mapping[str, Any]) -> Self:
+        """Begin the sweep in `folder`: lock it and write record 0, kind `sweep`, with the schema version.
+
+        The ledger appears whole, with its first record, or not at all. Raises SweepExists, SweepLocked, OddEntry,
+        LedgerError.
+        """
+        folder = Path(folder)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise LedgerError(f"{folder}: cannot be made: {error.strerror}") from error
+        refuse_odd_files(folder)
+        refuse_odd_folders(folder)
+        lock = SweepLock(folder)
+        lock.acquire()
+        path, temporary = folder / LEDGER_FILE, folder / f"{LEDGER_FILE}.new"
+        try:
+            if path.exists():
+                raise SweepExists(f"{folder} already holds a sweep; resume it, or choose another name")
+            line = encode(Record(0, time.time(), "sweep", masked_record({**first_fields, "schema": SCHEMA})))
+            try:
+                temporary.unlink(missing_ok=True)  # left by a driver that died, or something else of that name
+                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
+                descriptor = os.open(temporary, flags, 0o644)
+                try:
+                    _write_all(descriptor, line)
+                    temporary.rename(path)
+                    _fsync_folder(folder)
+                    _fsync_folder(folder.parent)
+                except BaseException:
+                    os.close(descriptor)
+                    temporary.unlink(missing_ok=True)
+                    path.unlink(missing_ok=True)
+                    raise
+            except OSError as error:
+                raise LedgerError(f"{path}: cannot be written: {error.strerror}") from error
+            return cls(path, lock, descriptor, len(line), 1, None)
+        except BaseException:
+            lock.release()
+            raise
+
+    @classmethod
+    def open(cls, folder: Path) -> Self:
+        """Lock the sweep in `folder`, check every line, remove a torn last one (see `notice`), be ready to append.
+
+        Raises NotASweep, SweepLocked, OddEntry, DamagedLedger, NewerLedger, LedgerError.
+        """
+        folder = Path(folder)
+        path = folder / LEDGER_FILE
+        ledger_bytes(folder)  # a folder without a ledger is left without a lock
+        lock = SweepLock(folder)
+        lock.acquire()
+        try:
+            content = ledger_bytes(folder)
+            records, size = parsed(path, content)
+            notice = None
+            try:
+                descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
+                if size < len(content):
+                    notice = f"{path}:{len(records) + 1}: dropped a torn last line of {len(content) - size} bytes"
+                    _log.warning(notice)
+                    os.ftruncate(descriptor, size)
+                    os.fsync(descriptor)
+            except OSError as error:
+                raise LedgerError(f"{path}: cannot be written: {error.strerror}") from error
+            return cls(path, lock, descriptor, size, len(records), notice)
+        except BaseException:
+            lock.release()
+            raise
+
+    def append(self, kind: str, /, **fields: Any) -> Record:
+        """Write one record and wait until it is on disk; returns it as a reader will see it.
+
+        `fields` are plain values, lists and dictionaries with string keys; numpy numbers and arrays become plain ones,
+        and secrets of addresses and messages are masked.
+        Raises LedgerError when it cannot be written (the ledger then ends as before), TakenLedger when another process
+        has written since, ValueError for an unknown kind.
+        """
+        if kind not in KINDS:
+            raise ValueError(f"unknown kind of record {kind!r}; known: {', '.join(sorted(KINDS))}")
+        with self._writing:
+            if self._broken is not None:
+                raise LedgerError(f"{self.path}: {self._broken}; nothing more can be recorded")
+            self._refuse_other_writers()
+            line = encode(Record(self._seq, time.time(), kind, masked_record(fields)))
+            try:
+                _write_all(self._descriptor, line)
+            except OSError as error:
+                self._undo(error)
+                raise LedgerError(f"{self.path}: cannot be written: {error.strerror}") from error
+            self._size += len(line)
+            self._seq += 1
+        return decode(line[:-1])
+
+    def close(self) -> None:
+        """Close the file and free the lock; doing it twice is harmless."""
+        with self._writing:
+            if self._broken != "closed":
+                self._broken = "closed"
+                os.close(self._descriptor)
+                self._lock.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _refuse_other_writers(self) -> None:
+        """Raise TakenLedger unless the file ends where the last record of this writer ended.
+
+        The lock of some network file systems sees nobody. The file is opened anew, because they look at what others
+        have written only then.
+        """
+        try:
+            descriptor = os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError as error:
+            raise LedgerError(f"{self.path}: cannot be written: {error.strerror}") from error
+        try:
+            there, mine = os.fstat(descriptor), os.fstat(self._descriptor)
+        finally:
+            os.close(descriptor)
+        if (there.st_dev, there.st_ino, there.st_size) != (mine.st_dev, mine.st_ino, self._size):
+            self._broken = "another driver writes this ledger"
+            raise TakenLedger(
+                f"{self.path}: it was changed by {self._lock.other()}; one driver is enough, so this one stops and has "
+                "written nothing after that"
+            )
+
+    def _undo(self, error: OSError) -> None:
+        """Cut a partly written line off; if even that fails the ledger takes no more records."""
+        try:
+            os.ftruncate(self._descriptor, self._size)
+            os.fsync(self._descriptor)
+        except OSError as second:
+            self._broken = f"a failed write ({error.strerror}) could not be undone ({second.strerror})"
+
+
+def _write_all(descriptor: int, content: bytes) -> None:
+    view = memoryview(content)
+    while view:
+        view = view[os.write(descriptor, view) :]
+    os.fsync(descriptor)
+
+
+def _fsync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,164 @@
+"""The lock of a sweep directory: one driver at a time, and its name for the one that comes second.
+
+The operating system holds the lock (`flock` on `.lock`), so a killed driver frees it at once. Who holds it stands in
+`.owner.json`, refreshed by a thread; that file is only for reading by people and never decides anything.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import json
+import os
+import socket
+import threading
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from orchestrator.errors import LedgerError, SweepLocked
+from orchestrator.record.ledger.folders import LOCK_FILE, OWNER_FILE, refuse_odd_files
+
+OWNER_BYTES = 512  # more than any owner takes, filled up with blanks, so that the file keeps its length
+HEARTBEAT_SECONDS = 5.0
+LAST_TIME = 2.0**40  # Unix seconds: nothing is written after it
+PATIENCE_SECONDS = 0.5  # `running` below holds the lock for an instant; a driver that starts just then is not refused
+
+
+@dataclass(frozen=True, kw_only=True)
+class Owner:
+    """The process that holds, or last held, a sweep; times in Unix seconds."""
+
+    host: str
+    pid: int
+    user: str
+    started: float
+    heartbeat: float
+
+    @property
+    def is_this_process(self) -> bool:
+        """Whether it is this very process."""
+        return (self.host, self.pid) == (socket.gethostname(), os.getpid())
+
+    def describe(self, now: float) -> str:
+        """Return e.g. `ada@lab3 pid 4711, last heartbeat 3 s ago`."""
+        return f"{self.user}@{self.host} pid {self.pid}, last heartbeat {max(0.0, now - self.heartbeat):.0f} s ago"
+
+
+def read_owner(folder: Path) -> Owner | None:
+    """Return who holds or last held the sweep in `folder`, None when the file is missing or damaged."""
+    try:  # O_NONBLOCK: a pipe of that name is empty, and no reason to wait
+        descriptor = os.open(folder / OWNER_FILE, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as file:
+            owner = Owner(**json.loads(file.read(8 * OWNER_BYTES)))
+    except (OSError, ValueError, TypeError, RecursionError):
+        return None
+    names, times = (owner.host, owner.user), (owner.started, owner.heartbeat)
+    good = type(owner.pid) is int and 0 < owner.pid < LAST_TIME
+    good = good and all(isinstance(name, str) and name.isprintable() for name in names)
+    good = good and all(type(time) in (int, float) and 0 <= time < LAST_TIME for time in times)
+    return owner if good else None
+
+
+def running(folder: Path) -> str | None:
+    """Return the description of the driver that runs the sweep right now, None when nobody does."""
+    if not (folder / LOCK_FILE).exists():
+        return None
+    probe = FileLock(folder / LOCK_FILE, timeout=0)
+    try:
+        probe.acquire()
+    except Timeout:
+        return _describe(folder)
+    except OSError:  # a folder we may only read: the heartbeat is all there is to go by
+        owner = read_owner(folder)
+        fresh = owner is not None and time.time() - owner.heartbeat < 3 * HEARTBEAT_SECONDS
+        return _describe(folder) if fresh else None
+    probe.release()
+    return None
+
+
+class SweepLock:
+    """Holds the lock of one sweep directory from `acquire` to `release` and keeps its heartbeat fresh."""
+
+    def __init__(self, folder: Path, heartbeat_seconds: float = HEARTBEAT_SECONDS) -> None:
+        self.folder = folder
+        self._every = heartbeat_seconds
+        # thread_local=False: the driver may close the ledger from another thread than the one that opened it
+        self._lock = FileLock(folder / LOCK_FILE, timeout=PATIENCE_SECONDS, thread_local=False)
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._started = 0.0
+        self._other: Owner | None = None
+
+    def acquire(self) -> None:
+        """Take the lock; raises SweepLocked naming its owner, OddEntry, or LedgerError when it cannot be written."""
+        refuse_odd_files(self.folder)
+        try:
+            self._lock.acquire()
+        except Timeout:
+            raise SweepLocked(f"the sweep in {self.folder} is being run by {_describe(self.folder)}") from None
+        except OSError as error:
+            raise LedgerError(f"{self.folder / LOCK_FILE}: cannot take the lock: {error.strerror}") from error
+        self._started = time.time()
+        try:
+            self._beat()
+        except OSError as error:
+            self._lock.release()
+            raise LedgerError(f"{self.folder / OWNER_FILE}: cannot be written: {error.strerror}") from error
+        self._stop.clear()
+        self._thread = threading.Thread(target=self._keep_beating, name="sweep-lock-heartbeat", daemon=True)
+        self._thread.start()
+
+    def other(self) -> str:
+        """Who else has held this sweep since, where the lock sees nobody; as far as it is known."""
+        self._look()
+        return "another process" if self._other is None else self._other.describe(time.time())
+
+    def _look(self) -> None:
+        """Remember an owner that is somebody else and alive."""
+        found = read_owner(self.folder)
+        if found is not None and not found.is_this_process and time.time() - found.heartbeat < 3 * HEARTBEAT_SECONDS:
+            self._other = found
+
+    def release(self) -> None:
+        """Stop the heartbeat and free the lock; doing it twice is harmless."""
+        if self._thread is None:
+            return
+        self._stop.set()
+        self._thread.join()
+        self._thread = None
+        with contextlib.suppress(OSError):  # the file is a courtesy to readers; the lock itself is what counts
+            owner = read_owner(self.folder)
+            if owner is None or owner.is_this_process:  # otherwise the lock saw nobody, and somebody is there
+                (self.folder / OWNER_FILE).unlink()
+        self._lock.release()
+
+    def _keep_beating(self) -> None:
+        while not self._stop.wait(self._every):
+            with contextlib.suppress(OSError):  # a full disk shows as an old heartbeat and in the ledger's own error
+                self._beat()
+
+    def _beat(self) -> None:
+        self._look()
+        owner = Owner(
+            host=socket.gethostname(), pid=os.getpid(), user=_user(), started=self._started, heartbeat=time.time()
+        )
+        flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        descriptor = os.open(self.folder / OWNER_FILE, flags, 0o644)
+        with os.fdopen(descriptor, "wb") as file:  # over the old text, in one write: a reader never finds it empty
+            file.write(json.dumps(asdict(owner)).encode().ljust(OWNER_BYTES))
+            file.truncate()
+
+
+def _describe(folder: Path) -> str:
+    owner = read_owner(folder)
+    return f"an unknown process ({OWNER_FILE} is missing or damaged)" if owner is None else owner.describe(time.time())
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a container's user id without a name
+        return str(os.getuid())

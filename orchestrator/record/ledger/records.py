@@ -1,0 +1,181 @@
+"""The records of a sweep: one checksummed JSON line each in `events.jsonl`, written by `ledger`, read by anybody.
+
+A line is `{"seq":N,"time":T,"kind":K,"data":{...},"sha":S}` in ASCII, without spaces, keys in the order they were
+given. S is the first 16 hex digits of the SHA-256 of the same line without its `sha`. JSON has no infinities and no
+NaN, so they are written `{"$float":"inf"}`. A line without its newline is a write that was cut short, and never
+acknowledged: it is left out. Everything else that is not as written, down to a single byte, is DamagedLedger.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from orchestrator.errors import DamagedLedger, LedgerError, NewerLedger, OlderLedger
+from orchestrator.record.ledger.folders import LEDGER_FILE as LEDGER_FILE
+from orchestrator.record.ledger.folders import no_sweep, refuse_odd_files, refuse_odd_folders
+from orchestrator.record.ledger.lock import LAST_TIME
+
+SCHEMA = 2  # 1: before 1.0.0
+_STORY = ("sweep", "configuration", "pack", "evaluation", "attempt", "pack_end", "score")
+KINDS = frozenset((*_STORY, "end", "resume", "retry", "publish"))
+
+
+@dataclass(frozen=True)
+class Record:
+    """One line of the ledger: its number, when it was written (Unix seconds), what it is, and what it says."""
+
+    seq: int
+    time: float
+    kind: str
+    fields: dict[str, Any]
+
+
+def read_records(folder: Path) -> list[Record]:
+    """Return the complete records of the sweep in `folder`, without locking or changing anything.
+
+    A last line without newline is left out: its writer died, or is still writing it. Raises NotASweep, LedgerError,
+    DamagedLedger, NewerLedger, OlderLedger.
+    """
+    return parsed(folder / LEDGER_FILE, ledger_bytes(folder))[0]
+
+
+def read_first_record(folder: Path) -> Record:
+    """Return the record a ledger begins with, the sweep's own, reading no more than that. Raises as `read_records`."""
+    path = Path(folder) / LEDGER_FILE
+    refuse_odd_files(path.parent)
+    try:
+        with path.open("rb") as file:
+            line = file.readline()
+    except (FileNotFoundError, NotADirectoryError):
+        raise no_sweep(Path(folder)) from None
+    except OSError as error:
+        raise LedgerError(f"{path}: cannot be read: {error.strerror}") from error
+    return parsed(path, line)[0][0]
+
+
+def encode(record: Record) -> bytes:
+    """Return the line of a record, newline included; raises TypeError for a value that JSON cannot give back."""
+    body = json.dumps(
+        {"seq": record.seq, "time": record.time, "kind": record.kind, "data": _plain(record.fields, record.kind)},
+        separators=(",", ":"),
+        allow_nan=False,
+    ).encode("ascii")
+    return body[:-1] + b',"sha":"' + _checksum(body) + b'"}\n'
+
+
+def decode(line: bytes) -> Record:
+    """Return the record of a line without its newline; raises ValueError with what is wrong with it."""
+    body, mark, end = line[:-26] + b"}", line[-26:-18], line[-18:]
+    if mark != b',"sha":"' or end != _checksum(body) + b'"}':
+        raise ValueError("the line does not match its checksum")
+    try:
+        value = json.loads(body, object_hook=_restore)
+    except RecursionError:
+        raise ValueError("the line is nested too deeply") from None
+    try:
+        record = Record(value["seq"], value["time"], value["kind"], value["data"])
+    except (KeyError, TypeError):
+        raise ValueError("the line is no record") from None
+    kinds = type(record.seq), type(record.kind), type(record.fields)
+    if kinds != (int, str, dict) or type(record.time) not in (int, float) or not 0 <= record.time < LAST_TIME:
+        raise ValueError("the line is no record")
+    return record
+
+
+def _checksum(body: bytes) -> bytes:
+    return hashlib.sha256(body).hexdigest()[:16].encode("ascii")
+
+
+def _plain(value: Any, where: str) -> Any:
+    """Return `value` as strict JSON can hold it and give it back."""
+    if isinstance(value, np.generic | np.ndarray):
+        value = value.tolist()
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else {"$float": repr(value)}
+    if isinstance(value, list | tuple):
+        return [_plain(item, f"{where}[{index}]") for index, item in enumerate(value)]
+    if isinstance(value, Mapping):
+        for key in value:
+            if not isinstance(key, str) or key == "$float":
+                raise TypeError(f"{where}: {key!r} cannot be a key in the ledger")
+        return {key: _plain(item, f"{where}.{key}") for key, item in value.items()}
+    raise TypeError(f"{where}: a {type(value).__name__} cannot be written to the ledger")
+
+
+def _restore(value: dict[str, Any]) -> Any:
+    if value.keys() != {"$float"}:
+        return value
+    if not isinstance(value["$float"], str):
+        raise ValueError(f"{value} is no number")
+    return float(value["$float"])
+
+
+def ledger_bytes(folder: Path) -> bytes:
+    """The ledger of the sweep in `folder` as it is; raises NotASweep, OddEntry, LedgerError."""
+    path = Path(folder) / LEDGER_FILE
+    refuse_odd_files(path.parent)
+    refuse_odd_folders(path.parent)
+    try:
+        return path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        raise no_sweep(Path(folder)) from None
+    except OSError as error:
+        raise LedgerError(f"{path}: cannot be read: {error.strerror}") from error
+
+
+def parsed(path: Path, content: bytes) -> tuple[list[Record], int]:
+    """Return the records of all complete lines of a ledger, and the bytes they take.
+
+    Raises DamagedLedger, NewerLedger, OlderLedger.
+    """
+    *lines, torn = content.split(b"\n")
+    records: list[Record] = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            record = decode(line)
+        except ValueError as error:
+            raise DamagedLedger(path, number, str(error)) from None
+        if record.seq != number - 1:
+            raise DamagedLedger(path, number, f"record {record.seq} stands where record {number - 1} belongs")
+        if number == 1:
+            _check_schema(path, record)
+        records.append(record)
+    if not records:
+        raise DamagedLedger(path, 1, "the first record is missing")
+    if _goes_on_after_a_record(torn):
+        raise DamagedLedger(path, len(lines) + 1, "the line does not end where its record does")
+    return records, len(content) - len(torn)
+
+
+def _goes_on_after_a_record(torn: bytes) -> bool:
+    """Tell a lost newline from a write cut short: no write puts anything but a newline after a whole record."""
+    digest, read = hashlib.sha256(), 0  # of all that is read, so that a long line is read once
+    for end in re.finditer(rb',"sha":"([0-9a-f]{16})"}', torn[:-1]):
+        digest.update(torn[read : end.start()])
+        read = end.start()
+        whole = digest.copy()
+        whole.update(b"}")
+        if whole.hexdigest()[:16].encode() == end[1]:
+            return True
+    return False
+
+
+def _check_schema(path: Path, first: Record) -> None:
+    schema = first.fields.get("schema")
+    if first.kind != "sweep" or not isinstance(schema, int):
+        raise DamagedLedger(path, 1, "the first record is not that of a sweep")
+    if schema < SCHEMA:
+        raise OlderLedger(f"{path}: was written before lengthwise 1.0.0, which is needed to read it")
+    if schema > SCHEMA:
+        raise NewerLedger(f"{path}: has ledger schema {schema}; this version of lengthwise reads up to {SCHEMA}")

@@ -1,0 +1,34 @@
+"""The names by which a person calls a configuration: its label `#7`, its number, its config_id or the start of that."""
+
+from orchestrator.errors import UserError
+from orchestrator.record.state.parts import ConfigurationState
+from orchestrator.record.state.state import SweepState
+from orchestrator.wording import label
+from trainers.errors import nearest
+
+SHORTEST = 4  # characters of a config_id that may stand for it
+
+
+def find_configuration(state: SweepState, name: str | int) -> ConfigurationState:
+    """The configuration that is called `name`: a label such as "#7", a number, a config_id, or the start of just one.
+
+    A number counts before the start of a config_id, and that of a repeated draw stands for the first. Raises UserError
+    with what is allowed and the nearest one.
+    """
+    text = str(name).strip()
+    number = text.removeprefix("#")
+    if text in state.configurations:
+        return state.configurations[text]
+    if number.isascii() and number.isdigit() and int(number) in state.draws:
+        return state.configurations[state.draws[int(number)].config_id]
+    found = [one for one in state.configurations if len(text) >= SHORTEST and one.startswith(text)]
+    if len(found) == 1:
+        return state.configurations[found[0]]
+    if found:
+        which = ", ".join(f"{label(state.configurations[one].number)} ({one})" for one in found)
+        raise UserError(f"{state.folder}: {text} is the start of several configurations: {which}")
+    hint = nearest(text, state.configurations)
+    last = max(state.draws, default=-1)
+    allowed = f"allowed: {label(0)} to {label(last)}, a config_id, or the start of one" if last >= 0 else "it has none"
+    said = f"{state.folder}: there is no configuration {text}; {allowed}"
+    raise UserError(said + (f"; did you mean {hint}?" if hint else ""))

@@ -1,0 +1,283 @@
+"""What a sweep has come to so far: a view replayed from its ledger, and nothing but a view.
+
+Replaying is idempotent: a record that says again what is known changes nothing, so a resumed sweep counts nothing
+twice. The one exception is `retry`, which opens packs that were given up: what was said of their end before no longer
+counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Self
+
+from orchestrator.errors import DamagedLedger
+from orchestrator.record.ledger.fields import wrong_field
+from orchestrator.record.ledger.folders import refuse_outside
+from orchestrator.record.ledger.records import LEDGER_FILE, Record, read_records
+from orchestrator.record.state.parts import ConfigurationState, Conflict, Draw, MemberState, PackState
+
+WEIGHTS_FOLDER = "weights"
+
+# Records that later ones refer to are replayed first, whatever order they were written in.
+_FIRST = {"sweep": 0, "configuration": 1, "pack": 2}
+
+
+class SweepState:
+    """A sweep as its ledger tells it; `load` and `replay` make it, `apply` keeps it up with a ledger being written."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = Path(folder)
+        self.name = self.study = self.spec_hash = ""
+        self.spec: dict[str, Any] = {}
+        self.provenance: dict[str, Any] = {}
+        self.code: list[dict[str, Any]] = []
+        self.sources: list[dict[str, Any]] = []  # states of the code, the one trained with last at the end
+        self.environments: dict[str, dict[str, Any]] = {}  # what workers computed with, by its digest
+        self.resumes: list[dict[str, Any]] = []
+        self.started: float | None = None
+        self.updated: float | None = None
+        self.ended: str | None = None
+        self.message: str | None = None
+        self.configurations: dict[str, ConfigurationState] = {}
+        self.measured: dict[str, dict[str, Any]] = {}
+        self.draws: dict[int, Draw] = {}
+        self.packs: dict[str, PackState] = {}
+        self.conflicts: list[Conflict] = []
+        self.publishes: list[dict[str, Any]] = []
+
+    @classmethod
+    def load(cls, folder: Path | str) -> Self:
+        """Read the ledger in `folder` without locking it; raises what `read_records` raises."""
+        folder = Path(folder)
+        return cls.replay(folder, read_records(folder))
+
+    @classmethod
+    def replay(cls, folder: Path, records: Iterable[Record]) -> Self:
+        """Build the view from records in any order; raises DamagedLedger when they contradict each other."""
+        state = cls(folder)
+        for record in sorted(records, key=lambda record: (_FIRST.get(record.kind, 3), record.seq)):
+            state.apply(record)
+        state.configurations = dict(sorted(state.configurations.items(), key=lambda item: item[1].number))
+        return state
+
+    def apply(self, record: Record) -> None:
+        """Take in one more record.
+
+        Raises DamagedLedger when its kind is unknown, a field is not what it should be, a path leads out of the sweep
+        folder, or it contradicts earlier ones.
+        """
+        if problem := wrong_field(record.kind, record.fields):
+            raise self._damage(record, problem)
+        self._apply(record)
+        self.updated = record.time if self.updated is None else max(self.updated, record.time)
+
+    def _apply(self, record: Record) -> None:
+        match record.kind:
+            case "sweep":
+                self._sweep(record)
+            case "configuration":
+                self._configuration(record)
+            case "pack":
+                self._pack(record)
+            case "evaluation":
+                self._evaluation(record)
+            case "attempt":
+                pack = self._pack_of(record)
+                pack.attempts.append(record.fields["error"])
+                self._ran_under(pack, record)
+                pack.traces.append(record.fields.get("trace"))
+            case "pack_end":
+                self._pack_end(record)
+            case "score":
+                self._score(record)
+            case "end":
+                self.ended, self.message = record.fields["status"], record.fields["message"]
+            case "resume":
+                self.ended = self.message = None
+                self.resumes.append(record.fields["provenance"])
+                self.code = record.fields.get("code", self.code)
+                self._sources(record)
+            case "retry":
+                self._retry(record)
+            case "publish":
+                self.publishes.append(record.fields)
+
+    @property
+    def deaths(self) -> list[tuple[str, str]]:
+        """(pack_id, error) of every pack that was given up, in the order they were planned."""
+        return [(pack.pack_id, pack.error or "") for pack in self.packs.values() if pack.status == "failed"]
+
+    def seeds(self) -> dict[str, tuple[int, ...]]:
+        """Return the seeds that were planned for each configuration, sorted."""
+        return {name: tuple(sorted(configuration.members)) for name, configuration in self.configurations.items()}
+
+    def _sweep(self, record: Record) -> None:
+        fields = record.fields
+        self.name, self.study = fields["name"], fields["study"]
+        self.spec, self.spec_hash = fields["spec"], fields["spec_hash"]
+        self.provenance, self.code = fields["provenance"], fields.get("code", [])
+        self.started = record.time
+        self._sources(record)
+
+    def _sources(self, record: Record) -> None:
+        """The state of the code from here on: a new one in full, or a known one by its name."""
+        found = record.fields.get("sources")
+        if found is None:
+            return
+        name = found["name"]
+        if "lengthwise" not in found:
+            found = next((known for known in self.sources if known["name"] == name), None)
+            if found is None:
+                raise self._damage(record, f"the code is {name}, and no record says what that is")
+        self.sources = [*(known for known in self.sources if known["name"] != name), found]
+
+    def _ran_under(self, pack: PackState, record: Record) -> None:
+        """The state of the code and the environment that a worker tells of the pack with this record."""
+        self.environments |= record.fields.get("environment_in_full", {})
+        name = record.fields.get("environment")
+        if name is None:
+            return
+        if name not in self.environments:
+            raise self._damage(record, f"pack {pack.pack_id} ran under {name}, and no record says what that is")
+        under = (self.sources[-1]["name"] if self.sources else None, name)
+        if under not in pack.ran_under:
+            pack.ran_under.append(under)
+
+    def _configuration(self, record: Record) -> None:
+        fields = record.fields
+        number, name, measured = fields["number"], fields["config_id"], fields.get("measured")
+        self.measured |= fields.get("measured_in_full", {})
+        if measured is not None and measured not in self.measured:
+            raise self._damage(record, f"configuration {number} measures {measured}, and no record says what that is")
+        known = self.draws.get(number)
+        if known is not None:
+            if known.config_id != name:
+                raise self._damage(record, f"configuration {number} is {known.config_id} and {name}")
+            return
+        self.draws[number] = Draw(number, name, fields["values"], fields["duplicate_of"])
+        first = self.configurations.get(name)
+        if first is None:
+            self.configurations[name] = ConfigurationState(name, number, fields["values"], fields["resolved"], measured)
+        elif number < first.number:
+            first.number, first.values = number, fields["values"]
+
+    def _pack(self, record: Record) -> None:
+        fields = record.fields
+        members = [(name, seed) for name, seed in fields["members"]]
+        known = self.packs.get(fields["pack_id"])
+        if known is not None:
+            if known.members != members or known.steps != fields["steps"]:
+                raise self._damage(record, f"pack {known.pack_id} is planned twice and differently")
+            return
+        for name, seed in members:
+            configuration = self.configurations.get(name)
+            if configuration is None:
+                raise self._damage(record, f"pack {fields['pack_id']} has a member of unknown configuration {name}")
+            if seed in configuration.members:
+                other = configuration.members[seed].pack_id
+                raise self._damage(record, f"seed {seed} of {name} is in pack {other} and in {fields['pack_id']}")
+            configuration.members[seed] = MemberState(seed, fields["pack_id"])
+        self.packs[fields["pack_id"]] = PackState(
+            fields["pack_id"], members, fields["steps"], structural_key=fields["structural_key"]
+        )
+
+    def _evaluation(self, record: Record) -> None:
+        fields = record.fields
+        pack, step = self._pack_of(record), fields["step"]
+        self._ran_under(pack, record)
+        known = pack.evaluations.get(step)
+        if known is not None:
+            if known["sha256"] != fields["sha256"]:
+                self.conflicts.append(Conflict(pack.pack_id, step, known["sha256"], fields["sha256"], record.seq + 1))
+            return
+        of_members = [fields["failed_at"], fields.get("stopped_at"), fields.get("stages")]
+        of_members += [one["values"] for one in fields.get("validation", ())]
+        for found in of_members:
+            if found is not None and len(found) != len(pack.members):
+                raise self._damage(
+                    record, f"{len(found)} members reported for the {len(pack.members)} of {pack.pack_id}"
+                )
+        self._hold_inside(record)
+        pack.evaluations[step] = fields
+        pack.seconds = max(pack.seconds, fields["seconds"])
+        pack.step = max(pack.step, step)
+        running = pack.status in ("planned", "running")
+        if running:
+            pack.status = "running"
+        stopped = fields.get("stopped_at", [-1] * len(pack.members))
+        for member, failed_at, stopped_at in zip(self._members(pack), fields["failed_at"], stopped, strict=True):
+            member.stopped_at = stopped_at if stopped_at >= 0 else member.stopped_at
+            member.step = max(member.step, step)
+            member.form, member.compiled = fields["form"], fields["compiled"]
+            if failed_at >= 0:
+                member.failed_at, member.status = failed_at, "failed"
+            elif running and member.status == "planned":
+                member.status = "running"
+
+    def _hold_inside(self, record: Record) -> None:
+        named = [("file", record.fields["file"])]
+        for file in record.fields.get("weights", ()):
+            if file is not None:
+                named.append(("weights.name", f"{WEIGHTS_FOLDER}/{file['name']}"))
+        for field, path in named:
+            try:
+                refuse_outside(path)
+            except ValueError as error:
+                raise self._damage(record, f"{field} of a record of kind {record.kind} {error}: {path!r}") from None
+
+    def _pack_end(self, record: Record) -> None:
+        pack, status = self._pack_of(record), record.fields["status"]
+        if pack.status == "complete":  # the first good end counts
+            return
+        pack.status, pack.error = status, record.fields["error"]
+        pack.seconds = max(pack.seconds, record.fields["seconds"])
+        for member in self._members(pack):
+            member.error = pack.error
+            member.status = "failed" if status == "failed" or member.failed_at is not None else "complete"
+
+    def _retry(self, record: Record) -> None:
+        """Reopen packs that were given up, and drop the scores of their configurations: they are scored again."""
+        for pack_id in record.fields["pack_ids"]:
+            pack = self.packs.get(pack_id)
+            if pack is None:
+                raise self._damage(record, f"retry of unknown pack {pack_id}")
+            if pack.status != "failed":
+                continue
+            pack.status, pack.error = "running" if pack.evaluations else "planned", None
+            pack.attempts, pack.traces = [], []
+            for member in self._members(pack):
+                member.error, member.status = None, pack.status if member.failed_at is None else "failed"
+            reopened = {name for name, _ in pack.members}
+            for name in reopened:
+                self.configurations[name].finished, self.configurations[name].score = False, None
+            for draw in self.draws.values():
+                if draw.config_id in reopened:
+                    draw.scored, draw.score = False, None
+        self.ended = self.message = None
+
+    def _score(self, record: Record) -> None:
+        number, name, score = record.fields["number"], record.fields["config_id"], record.fields["score"]
+        draw = self.draws.get(number)
+        if draw is None or draw.config_id != name:
+            raise self._damage(record, f"score of unknown configuration {number} ({name})")
+        if draw.scored:
+            return
+        draw.scored, draw.score = True, score
+        configuration = self.configurations[name]
+        if not configuration.finished:
+            configuration.finished, configuration.score = True, score
+            lost = sum(member.status == "failed" for member in configuration.members.values())
+            configuration.seeds_failed = record.fields.get("seeds_failed", lost)
+
+    def _pack_of(self, record: Record) -> PackState:
+        pack = self.packs.get(record.fields["pack_id"])
+        if pack is None:
+            raise self._damage(record, f"{record.kind} of unknown pack {record.fields['pack_id']}")
+        return pack
+
+    def _members(self, pack: PackState) -> list[MemberState]:
+        return [self.configurations[name].members[seed] for name, seed in pack.members]
+
+    def _damage(self, record: Record, problem: str) -> DamagedLedger:
+        return DamagedLedger(self.folder / LEDGER_FILE, record.seq + 1, problem)

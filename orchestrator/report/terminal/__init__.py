@@ -1,0 +1,1 @@
+"""What is printed: the short report, the full one, a comparison."""

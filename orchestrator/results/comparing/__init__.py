@@ -1,0 +1,1 @@
+"""Two configurations over their seeds: what is shared, differences, exact tests."""

@@ -1,0 +1,204 @@
+"""Two configurations over their seeds, at trained, selection and test lengths, and which ones a report compares."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from orchestrator.results.comparing.shared_streams import Shared, shared_streams
+from orchestrator.results.scoring.objective import reduced
+from orchestrator.statistics.exact_tests import holm
+from orchestrator.statistics.failed_seeds import over_seeds, stand_in
+from orchestrator.statistics.quartiles import Floats
+from orchestrator.statistics.two_samples import TwoSamples, compare_groups, compare_pairs
+
+if TYPE_CHECKING:
+    from orchestrator.results.summary import Row, Summary
+
+GROUPS = ("test", "selection", "trained")  # what no choice depends on comes first
+MOST, OTHERS = 6, 20  # configurations that are compared pair by pair; others that the first is held against
+FIRST_TWO, PAIRS, AGAINST_FIRST = "first and second", "every pair", "each against the first"
+
+
+@dataclass(frozen=True)
+class Side:
+    """One configuration of a comparison and the sweep it is of."""
+
+    result: Summary
+    row: Row
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """What of two configurations is compared: values of a metric of an average, each seed reduced over lengths."""
+
+    group: str
+    lengths: tuple[int, ...]
+    metric: str
+    average: str
+    reduce: str
+    direction: str
+    policy: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeedComparison:
+    """Two configurations at one group of lengths; `found` is first - second.
+
+    `unmatched` counts the seeds of both that are in no pair. `family` names the comparisons at the same lengths that
+    `holm_p` corrects for, `tests` is how many of them have a p. Medians are over seeds, as everywhere.
+    """
+
+    question: Question
+    first: str
+    second: str
+    first_median: float
+    second_median: float
+    first_seeds: int
+    second_seeds: int
+    first_failed: int
+    second_failed: int
+    unmatched: int
+    shared: Shared
+    found: TwoSamples
+    family: str
+    tests: int
+    holm_p: float
+
+    @property
+    def first_better(self) -> int:
+        """On how many pairs the first is better."""
+        smaller = self.question.direction != "maximize"
+        return self.found.first_smaller if smaller else self.found.second_smaller
+
+    @property
+    def second_better(self) -> int:
+        """On how many pairs the second is better."""
+        return self.found.n - self.first_better - self.found.ties if self.found.paired else 0
+
+
+def seed_comparisons(result: Summary) -> tuple[SeedComparison, ...]:
+    """What a report compares: values of grids and listed configurations with each other, the first with the second.
+
+    Grid points that saw other draws are not compared: of these the ones with the draw of the first. More than MOST
+    configurations are held against the first alone, the OTHERS that follow it by rank.
+    """
+    rows = [row for row in result.rows if row.complete and row.rank is not None]
+    if len(rows) < 2:
+        return ()
+    alike = [row for row in rows if _same_draw(result, rows[0], row)]
+    every = len(alike) <= MOST
+    pairs = list(combinations(alike, 2)) if every else [(alike[0], other) for other in alike[1 : OTHERS + 1]]
+    families = {PAIRS if every else AGAINST_FIRST: pairs} if len(pairs) > 1 else {}
+    if len(pairs) < 2 or rows[1] not in alike:
+        families[FIRST_TWO] = [(rows[0], rows[1])]
+    found = []
+    for family, of_family in families.items():
+        for group in GROUPS:
+            compared = [
+                compare(Side(result, first), Side(result, second), question, family)
+                for first, second in of_family
+                if (question := question_at(Side(result, first), Side(result, second), group)).lengths
+            ]
+            found += corrected(compared)
+    return tuple(found)
+
+
+def question_at(
+    first: Side, second: Side, group: str, metric: str | None = None, average: str | None = None
+) -> Question:
+    """The question at the lengths of a group that both have; by default the judged metric of the judged average."""
+    objective = first.result.objective
+    metric, average = metric or objective.metric, average or objective.average
+    lengths = [set(getattr(side.result.groups(side.row, metric), group)) for side in (first, second)]
+    judged = metric == objective.metric
+    return Question(
+        group=group,
+        lengths=tuple(sorted(lengths[0] & lengths[1])),
+        metric=metric,
+        average=average,
+        reduce=objective.reduce if group == "selection" and judged else "mean",
+        direction=objective.direction if judged else first.result.metrics[metric].direction,
+        policy=objective.failed_seeds,
+    )
+
+
+def compare(first: Side, second: Side, question: Question, family: str) -> SeedComparison:
+    """Compare two configurations: by pairs of seeds where these share anything random, else as two samples.
+
+    They are pairs where the seeds of the one are among the seeds of the other. A failed seed counts as the policy says:
+    as the worst value, or it is left out with its pair, or nothing is compared.
+    """
+    shared = shared_streams(
+        first.result.recorded[first.row.config_id],
+        second.result.recorded[second.row.config_id],
+        first.result.import_code,
+    )
+    one, other = (_by_seed(side, question) for side in (first, second))
+    common = sorted(one.keys() & other.keys())
+    paired = bool(shared.same) and bool(common) and len(common) == min(len(one), len(other))
+    x, y = ([values[seed] for seed in (common if paired else values)] for values in (one, other))
+    return SeedComparison(
+        question=question,
+        first=first.row.config_id,
+        second=second.row.config_id,
+        first_median=over_seeds(one.values(), question.policy, question.direction).median,
+        second_median=over_seeds(other.values(), question.policy, question.direction).median,
+        first_seeds=len(one),
+        second_seeds=len(other),
+        first_failed=_failed(one),
+        second_failed=_failed(other),
+        unmatched=len(one) + len(other) - 2 * len(common) if paired else 0,
+        shared=shared,
+        found=_compared(np.array(x), np.array(y), paired, question),
+        family=family,
+        tests=1,
+        holm_p=np.nan,
+    )
+
+
+def corrected(family: Sequence[SeedComparison]) -> list[SeedComparison]:
+    """The comparisons of a family with their p after Holm's correction."""
+    adjusted = holm([one.found.p for one in family])
+    tests = sum(not np.isnan(one.found.p) for one in family)
+    return [replace(one, holm_p=p, tests=tests) for one, p in zip(family, adjusted, strict=True)]
+
+
+def _compared(x: Floats, y: Floats, paired: bool, question: Question) -> TwoSamples:
+    lost = np.isnan(x).any() or np.isnan(y).any()
+    if question.policy == "fail" and lost:
+        return TwoSamples(n=0, reason="a seed failed, and with it the configuration (objective.failed_seeds: fail)")
+    as_failed = stand_in(question.policy, question.direction)
+    x, y = (np.where(np.isnan(values), as_failed, values) for values in (x, y))
+    if not paired:
+        return compare_groups(x[~np.isnan(x)], y[~np.isnan(y)])
+    kept = ~(np.isnan(x) | np.isnan(y))
+    return compare_pairs(x[kept], y[kept])
+
+
+def _by_seed(side: Side, question: Question) -> dict[int, float]:
+    """The value of every seed that was planned, NaN for one that failed."""
+    band = side.result.bands.get((side.row.config_id, question.metric, question.average))
+    if band is None:
+        return {}
+    places = [i for i, length in enumerate(band.lengths) if length in question.lengths]
+    return {
+        seed: reduced(np.array([band.seeds[seed][i] for i in places]), question.reduce)
+        if seed in band.seeds
+        else np.nan
+        for seed in sorted({*side.row.seeds, *band.seeds})
+    }
+
+
+def _failed(values: Mapping[int, float]) -> int:
+    return sum(bool(np.isnan(value)) for value in values.values())
+
+
+def _same_draw(result: Summary, first: Row, other: Row) -> bool:
+    """Whether two configurations agree in what was drawn: in every key of both that is neither a grid's nor listed."""
+    drawn = [key for key, kind in result.searched.items() if kind not in ("grid", "listed")]
+    return all(first.values[key] == other.values[key] for key in drawn if key in first.values and key in other.values)

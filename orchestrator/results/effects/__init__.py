@@ -1,0 +1,1 @@
+"""What hyperparameters, averages and stopping did to the score."""

@@ -1,0 +1,76 @@
+"""What effects and comparisons are taken of: the searched values of configurations, the scores of their members."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from orchestrator.results.scoring.median_curves import at_lengths
+from orchestrator.results.scoring.objective import reduced
+from orchestrator.statistics.failed_seeds import stand_in
+from orchestrator.statistics.quartiles import Quartiles
+from search_spaces import ABSENT
+from search_spaces.grammar.problems.findings import lookup
+
+if TYPE_CHECKING:
+    from orchestrator.results.summary import Row, Summary
+
+
+def searched_values(result: Summary) -> dict[str, dict[str, Any]]:
+    """What was searched of every complete configuration; in a list a key that is left out has its fixed value."""
+    found = {}
+    listed = [key for key, kind in result.searched.items() if kind == "listed" and result.design.kind == "fixed"]
+    for row in (row for row in result.rows if row.complete):
+        fixed = result.recorded[row.config_id].resolved
+        given = {key: lookup(fixed, key) for key in listed} | row.values
+        found[row.config_id] = {key: given[key] for key in result.searched if given.get(key, ABSENT) is not ABSENT}
+    return found
+
+
+def outcomes_at_test_lengths(result: Summary) -> dict[str, Quartiles]:
+    """See `Summary.test_outcomes`."""
+    found: dict[str, Quartiles] = {}
+    for row in result.rows if result.test_lengths else ():
+        band = result.bands.get((row.config_id, *result.objective_curve))
+        at = at_lengths(band, result.test_lengths, result.objective) if band and not row.failed else None
+        if row.complete and row.scored is not None:
+            found[row.config_id] = at or row.scored
+    return found
+
+
+def outcomes_of_seeds(result: Summary, lengths: Sequence[int], how: str) -> dict[str, dict[int, float]]:
+    """The objective of every seed of the complete configurations at some lengths; failed seeds count as it says."""
+    as_failed = stand_in(result.objective.failed_seeds, result.objective.direction)
+    found: dict[str, dict[int, float]] = {}
+    for row in result.rows:
+        if row.complete:
+            known = _of_seeds(result, row, result.objective.average, lengths, how)
+            found[row.config_id] = {seed: known.get(seed, math.nan) for seed in result.seeds[row.config_id]}
+    return {
+        name: {seed: as_failed if math.isnan(one) else one for seed, one in of_seeds.items()}
+        for name, of_seeds in found.items()
+    }
+
+
+def member_scores(result: Summary, average: str, group: str) -> pd.Series[float]:
+    """The objective's metric of every member at its own lengths of a group; reduced as the objective says."""
+    scores: dict[tuple[str, int], float] = {}
+    for row in result.rows:
+        how = result.objective.reduce if group == "selection" else "mean"
+        for seed, score in _of_seeds(result, row, average, getattr(row.groups, group), how).items():
+            scores[row.config_id, seed] = score
+    names = ["config_id", "seed"]
+    return pd.Series(list(scores.values()), pd.MultiIndex.from_tuples(list(scores), names=names), dtype=float)
+
+
+def _of_seeds(result: Summary, row: Row, average: str, lengths: Sequence[int], how: str) -> dict[int, float]:
+    """The objective's metric of the seeds of a configuration at some lengths, NaN where a seed failed."""
+    band = result.bands.get((row.config_id, result.objective.metric, average))
+    places = [i for i, length in enumerate(band.lengths) if length in lengths] if band else []
+    if band is None or not places:
+        return {}
+    return {seed: reduced(np.array([values[i] for i in places]), how) for seed, values in band.seeds.items()}

@@ -1,0 +1,1 @@
+"""What kept weights show: vectors of positions, attention."""

@@ -1,0 +1,1 @@
+"""How a configuration is scored: the objective, the evaluation that counts, median curves."""

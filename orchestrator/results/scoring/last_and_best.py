@@ -1,0 +1,149 @@
+"""Each configuration at the last evaluation of its seeds and at the best one, and how its judged metric fluctuates."""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from orchestrator.results.scoring.evaluation_choice import BEST, LAST
+from orchestrator.results.scoring.length_groups import LengthGroups
+from orchestrator.results.scoring.objective import (
+    choose,
+    is_judged,
+    judged_over_seeds,
+    judged_values,
+    score_configurations,
+    score_members,
+)
+from orchestrator.statistics.quartiles import Floats, Quartiles, quartiles
+from search_spaces import Objective
+
+
+@dataclass(frozen=True, kw_only=True)
+class AtEvaluation:
+    """The judged metric over seeds: the score, and means over the trained and the test lengths (None without them)."""
+
+    trained: Quartiles | None
+    selection: Quartiles
+    test: Quartiles | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LastAndBest:
+    """One configuration. `steps` has the best step of every seed that did not fail.
+
+    Of these seeds too: `difference` is best minus last at the test lengths (None without any), `fluctuation` the median
+    of largest minus smallest value there in the last half of the evaluations, two at least. `selection` and `test` are
+    the judged metric of each seed at the steps `evaluated`, NaN from where it failed.
+    """
+
+    config_id: str
+    last: AtEvaluation
+    best: AtEvaluation
+    steps: dict[int, int]
+    difference: Quartiles | None
+    fluctuation: float
+    evaluated: tuple[int, ...]
+    selection: dict[int, tuple[float, ...]]
+    test: dict[int, tuple[float, ...]]
+
+
+def compare_last_and_best(
+    curves: pd.DataFrame,
+    objective: Objective,
+    groups: Mapping[str, LengthGroups],
+    seeds: Mapping[str, Iterable[int]],
+) -> tuple[LastAndBest, ...]:
+    """Compare the configurations of `groups`, in its order; those that were evaluated once are left out.
+
+    `curves` has their judged metric at every evaluation, `seeds` the seeds that were planned.
+    """
+    curves = curves[is_judged(curves, objective)].astype({"config_id": "str"})
+    seeds = {config_id: seeds[config_id] for config_id in groups}
+    judged, scores, steps = judged_values(curves, objective), {}, {}
+    for evaluation in (LAST, BEST):
+        rule = objective.model_copy(update={"evaluation": evaluation})
+        found = score_configurations(score_members(curves, rule, seeds), rule)
+        scores[evaluation] = {one.config_id: one.quartiles for one in found}
+        steps[evaluation] = _by_configuration(choose(curves, rule))
+    tables, values = _by_configuration(curves), _by_configuration(judged)
+    return tuple(
+        _compared(
+            config_id,
+            tables[config_id],
+            values[config_id],
+            {evaluation: (scores[evaluation][config_id], steps[evaluation][config_id]) for evaluation in scores},
+            objective,
+            groups[config_id],
+        )
+        for config_id in groups
+        if config_id in tables and tables[config_id]["step"].nunique() > 1
+    )
+
+
+def _compared(
+    config_id: str,
+    curves: pd.DataFrame,
+    judged: pd.DataFrame,
+    chosen: Mapping[str, tuple[Quartiles, pd.DataFrame]],
+    objective: Objective,
+    groups: LengthGroups,
+) -> LastAndBest:
+    seeds, evaluated = np.unique(curves["seed"]), np.unique(curves["step"])
+    trained, test = (_means(curves, seeds, evaluated, lengths) for lengths in (groups.trained, groups.test))
+    selection = np.full((len(seeds), len(evaluated)), np.nan)
+    selection[np.searchsorted(seeds, judged["seed"]), np.searchsorted(evaluated, judged["step"])] = judged["value"]
+    at, place = {}, {}
+    for evaluation, (score, steps) in chosen.items():
+        here = dict(zip(steps["seed"].tolist(), steps["step"].tolist(), strict=True))
+        place[evaluation] = np.array([np.searchsorted(evaluated, here.get(seed, evaluated[-1])) for seed in seeds])
+        rows = np.arange(len(seeds))
+        at[evaluation] = AtEvaluation(
+            trained=judged_over_seeds(trained[rows, place[evaluation]], objective) if groups.trained else None,
+            selection=score,
+            test=judged_over_seeds(test[rows, place[evaluation]], objective) if groups.test else None,
+        )
+    alive = ~np.isnan(selection[:, -1])
+    rows = np.flatnonzero(alive)
+    half = test[rows][:, -max(2, math.ceil(len(evaluated) / 2)) :]
+    with np.errstate(invalid="ignore"):  # between equal infinities there is no difference to give
+        apart = test[rows, place[BEST][rows]] - test[rows, place[LAST][rows]]
+        ranges = half.max(axis=1) - half.min(axis=1)
+    return LastAndBest(
+        config_id=config_id,
+        last=at[LAST],
+        best=at[BEST],
+        steps={int(seeds[row]): int(evaluated[place[BEST][row]]) for row in rows},
+        difference=_known(apart),
+        fluctuation=found.median if (found := _known(ranges)) else math.nan,
+        evaluated=tuple(evaluated.tolist()),
+        selection=_by_seed(seeds, selection),
+        test=_by_seed(seeds, test) if groups.test else {},
+    )
+
+
+def _means(curves: pd.DataFrame, seeds: Any, evaluated: Any, lengths: tuple[int, ...]) -> Floats:
+    """The mean over `lengths` of every seed at every evaluation (S, E), NaN where a value is missing or NaN."""
+    rows, lengths = curves[curves["length"].isin(lengths)], tuple(sorted(lengths))
+    values_SEL = np.full((len(seeds), len(evaluated), len(lengths)), np.nan)
+    places = (np.searchsorted(seeds, rows["seed"]), np.searchsorted(evaluated, rows["step"]))
+    values_SEL[(*places, np.searchsorted(lengths, rows["length"]))] = rows["value"]
+    with np.errstate(invalid="ignore"):  # inf - inf, both in one curve: no number
+        return np.asarray(values_SEL.sum(axis=2) / len(lengths)) if lengths else np.full(values_SEL.shape[:2], np.nan)
+
+
+def _by_configuration(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    return {str(config_id): table for config_id, table in rows.groupby("config_id", sort=False)}
+
+
+def _by_seed(seeds: Any, values: Floats) -> dict[int, tuple[float, ...]]:
+    return {int(seed): tuple(line.tolist()) for seed, line in zip(seeds, values, strict=True)}
+
+
+def _known(values: Floats) -> Quartiles | None:
+    """Quartiles of the values that are numbers, None when there are none."""
+    values = values[~np.isnan(values)]
+    return quartiles(values) if len(values) else None

@@ -1,0 +1,197 @@
+"""From the seeds of a configuration to its score: reduce each seed's curve, then take the median over seeds.
+
+How a failed seed counts, one whose value is NaN or that has none at the last step, is in `statistics.failed_seeds`.
+Whatever the policy, failed seeds are reported, and a configuration without survivors is failed and never best.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import ValidationError
+
+from orchestrator.errors import LedgerError
+from orchestrator.record.ledger.records import LEDGER_FILE
+from orchestrator.results.scoring.evaluation_choice import chosen_steps
+from orchestrator.statistics.failed_seeds import over_seeds, score_over_seeds
+from orchestrator.statistics.quartiles import Floats, Quartiles
+from search_spaces import Objective
+
+if TYPE_CHECKING:
+    import pandas as pd  # slow to import, and a driver scores what its workers report without it
+
+
+def recorded_objective(spec: Mapping[str, Any]) -> Objective:
+    """Return the objective of a recorded specification, as `SweepState.spec` has it.
+
+    Raises LedgerError when this version cannot read it.
+    """
+    try:
+        return Objective.model_validate(spec.get("objective", {}))
+    except ValidationError as error:
+        fault = error.errors(include_url=False)[0]
+        key = ".".join(map(str, ("objective", *fault["loc"])))
+        raise LedgerError(f"{LEDGER_FILE}:1: this version cannot read the recorded {key}: {fault['msg']}") from error
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConfigurationScore:
+    """The score of a configuration: median and quartiles over its seeds under the failed-seed policy.
+
+    `seeds_run` counts every seed, failed ones too. The score of a `failed` configuration is NaN under the policy `fail`
+    and the worst possible one (infinite) under the others; an infinite score without `failed` says that half of the
+    seeds or more failed under the policy `worst`.
+    """
+
+    config_id: str
+    score: float
+    q25: float
+    q75: float
+    seeds_run: int
+    seeds_failed: int
+    failed: bool
+
+    @property
+    def quartiles(self) -> Quartiles:
+        """The score between its quartiles."""
+        return Quartiles(self.q25, self.score, self.q75)
+
+
+def is_judged(curves: pd.DataFrame, objective: Objective) -> npt.NDArray[np.bool_]:
+    """Return which rows are of the metric and average that is judged, at any length."""
+    return np.asarray((curves["metric"] == objective.metric) & (curves["average"] == objective.average))
+
+
+def judged_values(curves: pd.DataFrame, objective: Objective) -> pd.DataFrame:
+    """Return one row per seed and step (config_id, seed, step, value): its curve reduced over the objective's lengths.
+
+    NaN where the curve has one at these lengths. Raises KeyError when the metric or the average has no rows at all, or
+    when a length is missing.
+    """
+    rows = curves[is_judged(curves, objective)]
+    if len(curves) and not len(rows):
+        raise KeyError(f"the curves hold no {objective.metric} of the average {objective.average}")
+    missing = sorted(set(objective.lengths) - set(rows["length"].unique().tolist()))
+    if missing and len(rows):
+        raise KeyError(f"the curves hold no length {', '.join(map(str, missing))}")
+    import pandas as pd
+
+    keys = ["config_id", "seed", "step"]
+    rows = rows.astype({"config_id": "str"})
+    evaluations = pd.MultiIndex.from_frame(rows[keys].drop_duplicates())  # in the order of the curves
+    table = rows[rows["length"].isin(objective.lengths)].pivot(index=keys, columns="length", values="value")
+    table = table.reindex(index=evaluations, columns=sorted(objective.lengths))
+    values = table.index.to_frame(index=False).astype({"config_id": "str", "seed": np.int64, "step": np.int64})
+    return values.assign(value=reduced_rows(table.to_numpy(dtype=np.float64), objective.reduce))
+
+
+def choose(curves: pd.DataFrame, objective: Objective) -> pd.DataFrame:
+    """Return the step of each seed that `objective.evaluation` names, with its judged value; see `chosen_steps`."""
+    return chosen_steps(judged_values(curves, objective), objective.direction, objective.evaluation)
+
+
+def score_members(
+    curves: pd.DataFrame,
+    objective: Objective,
+    seeds: Mapping[str, Iterable[int]] | None = None,
+) -> pd.DataFrame:
+    """Return one row per seed (config_id, seed, score): its curve reduced over the objective's lengths.
+
+    The step is that of `objective.evaluation`, so `curves` must have every evaluation if that is `best`. The last step
+    of a configuration in `curves` is its final one: give it finished configurations or members. The score is NaN for a
+    seed that failed: any of its values at the last step is NaN, or `seeds` (configuration -> seeds planned, as from
+    `state.seeds()`) names it and it has no row there. Raises what `judged_values` raises.
+    """
+    scores = choose(curves, objective).drop(columns="step").rename(columns={"value": "score"})
+    if seeds is None:
+        return scores
+    import pandas as pd
+
+    planned = pd.DataFrame(
+        [(name, seed) for name, of_it in seeds.items() for seed in of_it], columns=["config_id", "seed"]
+    ).astype({"config_id": "str", "seed": np.int64})
+    return planned.merge(scores, on=["config_id", "seed"], how="left")
+
+
+def score_configuration(config_id: str, scores: Iterable[float], objective: Objective) -> ConfigurationScore:
+    """Return the score of one configuration from its seeds' scores (NaN = failed seed)."""
+    found, failed = score_over_seeds(scores, objective.failed_seeds, objective.direction)
+    return ConfigurationScore(
+        config_id=config_id,
+        score=found.quartiles.median,
+        q25=found.quartiles.q25,
+        q75=found.quartiles.q75,
+        seeds_run=found.seeds,
+        seeds_failed=found.failed,
+        failed=failed,
+    )
+
+
+def judged_over_seeds(values: Iterable[float], objective: Objective) -> Quartiles:
+    """Return the quartiles of one value of the judged metric for each seed (NaN = failed seed); NaN if all failed."""
+    return over_seeds(values, objective.failed_seeds, objective.direction).quartiles
+
+
+def score_configurations(members: pd.DataFrame, objective: Objective) -> list[ConfigurationScore]:
+    """Return the score of every configuration in the rows of `score_members`, in the order they come there."""
+    groups = members.groupby("config_id", sort=False, observed=True)["score"]
+    return [score_configuration(str(name), values, objective) for name, values in groups]
+
+
+def rank(scores: Iterable[ConfigurationScore], direction: str) -> list[ConfigurationScore]:
+    """Return the scores best first; failed ones come last, ties keep their order."""
+    sign = _sign(direction)
+    return sorted(scores, key=lambda one: (one.failed, 0.0 if one.failed else sign * one.score))
+
+
+def generalization_length(
+    lengths: Sequence[int], median_values: Sequence[float], threshold: float, direction: str
+) -> int:
+    """Return the greatest length at which the median meets the threshold, and at every shorter one too; 0 if none."""
+    sign = _sign(direction)
+    reached = 0
+    for length, value in sorted(zip(lengths, median_values, strict=True)):
+        if not sign * value <= sign * threshold:  # written so that NaN does not meet it
+            break
+        reached = length
+    return int(reached)
+
+
+def area_beyond(lengths: Sequence[int], median_values: Sequence[float], used: Iterable[int]) -> float:
+    """Return the mean of the median over the lengths beyond the longest one `used`; NaN when there are none.
+
+    Used are lengths that were trained on, and those that configurations were selected by.
+    """
+    longest = max(used)
+    beyond = [value for length, value in zip(lengths, median_values, strict=True) if length > longest]
+    return float(np.mean(beyond)) if beyond else math.nan
+
+
+def reduced(values: Floats, how: str) -> float:
+    """Return one seed's values, lengths ascending, as one number: their "mean", "max" or "last"; NaN if one is NaN."""
+    return float(reduced_rows(values[None], how)[0])
+
+
+def reduced_rows(values_ML: Floats, how: str) -> Floats:
+    """Return one number per row of (members, lengths ascending), NaN where any of its values is NaN."""
+    if not values_ML.size:
+        return np.full(len(values_ML), np.nan)
+    if how == "mean":
+        with np.errstate(invalid="ignore"):  # inf - inf, both in one curve: no number, a failed seed
+            return np.asarray(values_ML.mean(axis=1))
+    if how == "max":
+        return np.asarray(values_ML.max(axis=1))
+    if how == "last":
+        return np.where(np.isnan(values_ML).any(axis=1), np.nan, values_ML[:, -1])
+    raise ValueError(f"reduce is {how!r}; allowed: mean, max, last")
+
+
+def _sign(direction: str) -> float:
+    if direction not in ("minimize", "maximize"):
+        raise ValueError(f"direction is {direction!r}; allowed: minimize, maximize")
+    return 1.0 if direction == "minimize" else -1.0

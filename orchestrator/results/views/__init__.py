@@ -1,0 +1,1 @@
+"""Metrics against the number in their name, and against each other."""

@@ -1,0 +1,1 @@
+"""The driver: it draws configurations, hands out packs, and writes the ledger."""

@@ -1,0 +1,287 @@
+"""The driver of one sweep: hands out its packs and records what comes back, always in the ledger first.
+
+It holds nothing that the ledger cannot give back: a `SweepDriver` begins from a replayed `SweepState`, be it of a sweep
+that was created a moment ago or of one that was killed.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+from orchestrator.plan import search
+from orchestrator.plan.configurations import Configuration
+from orchestrator.plan.packs import Packing
+from orchestrator.record.kept import code as kept_code
+from orchestrator.record.kept import curves as curve_store
+from orchestrator.record.kept import weights
+from orchestrator.record.ledger.ledger import Ledger
+from orchestrator.record.ledger.records import Record
+from orchestrator.record.state.measured import measured_fields
+from orchestrator.record.state.state import WEIGHTS_FOLDER, SweepState
+from orchestrator.running.driving.draws import Drawing, as_configuration
+from orchestrator.running.driving.scores import Scores
+from orchestrator.running.driving.validation_record import decision_fields
+from orchestrator.running.pack.environment import Environments, digest, engine_files
+from orchestrator.running.pack.protocol import LONGEST_TRACE
+from orchestrator.running.pack.train_pack import encode_work, stuck_file
+from orchestrator.wording import counted
+from search_spaces import SweepSpec
+from trainers.evaluation.results import Evaluation
+
+
+@dataclass
+class Running:
+    """A pack that a worker is training, as its last heartbeat told it."""
+
+    phase: str = "starting"
+    step: int = 0
+    failed: int = 0
+    rate: float = 0.0
+
+
+class SweepDriver:
+    """What `orchestrator.running.pack.protocol.Driver` asks for, over a ledger and the state replayed from it.
+
+    `pack` cuts configurations into packs, leaving out the members it is given; `built` are those of the first
+    generation where `spec` has just been held against today's code, which spares building them again; `held` keeps
+    signals away while a record is written; `seen` is called with every record, `say` with every sentence for the user,
+    `tick` ten times a second.
+    """
+
+    def __init__(
+        self,
+        spec: SweepSpec,
+        ledger: Ledger,
+        state: SweepState,
+        *,
+        pack: Packing,
+        built: Iterable[Configuration] = (),
+        held: Callable[[], AbstractContextManager[None]] = nullcontext,
+        seen: Callable[[Record], None] = lambda record: None,
+        say: Callable[[str], None] = lambda text: None,
+        tick: Callable[["SweepDriver"], None] = lambda driver: None,
+    ) -> None:
+        self.spec, self.ledger, self.state = spec, ledger, state
+        self.running: dict[str, Running] = {}
+        self._seconds: dict[str, float] = {}
+        self._environments = Environments()
+        self._pack, self._held, self._seen, self._say, self._tick = pack, held, seen, say, tick
+        self._queue: deque[str] = deque()
+        self._generations = deque(search.generations(spec))
+        self._scores = Scores(spec.objective, state)
+        self._drawing = Drawing(spec, state, built)
+        self._take_up()
+
+    # What the scheduler asks ------------------------------------------------------------------------------------------
+
+    def next_pack(self) -> tuple[str, str] | None:
+        """The next pack; tpe draws a generation when every earlier configuration has its score."""
+        while not self._queue and self._generations:
+            if any(not found.finished for found in self.state.configurations.values() if found.number < self._next()):
+                return None
+            self._plan(self._generations.popleft())
+        if not self._queue:
+            return None
+        pack_id = self._queue.popleft()
+        return pack_id, self._work(pack_id)
+
+    def all_handed_out(self) -> bool:
+        """Whether nothing is left to plan or to queue."""
+        return not self._queue and not self._generations
+
+    def tick(self) -> None:
+        """Give the display a chance to be redrawn."""
+        self._tick(self)
+
+    def started(self, pack_id: str) -> None:
+        """Note that a worker has begun with the pack."""
+        self.running[pack_id] = Running(step=self.state.packs[pack_id].step)
+
+    def began(self, pack_id: str, facts: dict[str, Any]) -> None:
+        """Keep what the pack is trained with for its records; say it where that is other code than the driver's."""
+        if (said := self._environments.take(pack_id, facts)) is not None:
+            self._say(f"pack {pack_id}: {said}")
+
+    def evaluated(self, pack_id: str, evaluation: bytes) -> None:
+        """Write the curves, then the record that names them; a step already in the ledger is left as it is."""
+        found = Evaluation.from_bytes(evaluation)
+        pack = self.state.packs[pack_id]
+        self.running[pack_id].step = max(self.running[pack_id].step, found.step)
+        if found.step not in pack.evaluations:
+            file, sha256 = curve_store.write_part(self.state.folder, pack_id, pack.members, found)
+            self.record(
+                "evaluation",
+                pack_id=pack_id,
+                step=found.step,
+                final=found.final,
+                file=file,
+                sha256=sha256,
+                loss=found.loss_M,
+                failed_at=found.failed_at_M,
+                seconds=found.seconds,
+                form=found.form,
+                compiled=found.compiled,
+                **decision_fields(found),
+                **self._environments.fields(pack_id, self.state.environments),
+                **({"weights": weights.as_recorded(found.weights)} if found.weights else {}),
+            )
+            if found.final:
+                self._scores.take_final(pack_id, found)
+        if found.weights:
+            weights.discard_unnamed(self.state, pack_id)
+        self._seconds[pack_id] = found.seconds
+
+    def progressed(self, pack_id: str, progress: dict[str, Any]) -> None:
+        """Remember the heartbeat for the display."""
+        self.running[pack_id] = Running(
+            phase=progress["phase"],
+            step=progress["step"],
+            failed=progress["failed"],
+            rate=progress["member_steps_per_second"],
+        )
+        self._seconds[pack_id] = progress["seconds"]
+
+    def noticed(self, pack_id: str, text: str) -> None:
+        """Pass on what a worker wants the user to know."""
+        self._say(f"pack {pack_id}: {text}")
+
+    def retried(self, pack_id: str, error: str, trace: str | None = None) -> None:
+        """Record why the pack died; it is tried again from its checkpoint."""
+        error = self._attempt(pack_id, error, trace)
+        self.running.pop(pack_id, None)
+        self._say(f"pack {pack_id}: {error}; it is tried again from its newest checkpoint")
+
+    def completed(self, pack_id: str) -> None:
+        """Close the pack and score the configurations that are finished by it."""
+        if _final(self.state.packs[pack_id]):
+            self._end(pack_id, "complete", None)
+        else:
+            self.failed(pack_id, "the worker stopped before the last evaluation")
+
+    def failed(self, pack_id: str, error: str, trace: str | None = None) -> None:
+        """The pack and its members have failed for good; the sweep goes on."""
+        error = self._attempt(pack_id, error, trace)
+        attempts = counted(len(self.state.packs[pack_id].attempts), "attempt")
+        self._say(f"pack {pack_id}: {error}; it is given up after {attempts}")
+        self._end(pack_id, "failed", error)
+
+    # What the sweep asks ----------------------------------------------------------------------------------------------
+
+    def record(self, kind: str, **fields: Any) -> None:
+        """Write a record; only when it is on disk does anything else see it."""
+        with self._held():
+            record = self.ledger.append(kind, **fields)
+            self.state.apply(record)
+        self._seen(record)
+
+    # Within -----------------------------------------------------------------------------------------------------------
+
+    def _take_up(self) -> None:
+        """Close what only lacks its last record, queue what is unfinished, plan what was drawn and not packed."""
+        unscored = [name for name, found in self.state.configurations.items() if not found.finished]
+        packs = {member.pack_id for name in unscored for member in self.state.configurations[name].members.values()}
+        self._scores.take_recorded({pack_id for pack_id in packs if _final(self.state.packs[pack_id])})
+        while self._generations and all(number in self.state.draws for number in self._generations[0]):
+            numbers = self._generations.popleft()
+            self._plan_packs({self.state.draws[number].config_id for number in numbers}, queue=False)
+        for pack in list(self.state.packs.values()):
+            if pack.status in ("planned", "running"):
+                if _final(pack):
+                    self._end(pack.pack_id, "complete", None)
+                else:
+                    self._queue.append(pack.pack_id)
+        self._score(set(self.state.configurations))
+
+    def _next(self) -> int:
+        """The first number of the next generation; a killed driver may have recorded some of it."""
+        return self._generations[0].start
+
+    def _plan(self, numbers: range) -> None:
+        """Draw, build and pack one generation. What a killed driver had already recorded of it is not repeated."""
+        new = self._drawing.new(numbers)
+        for configuration in new:
+            self.record(
+                "configuration",
+                number=configuration.number,
+                config_id=configuration.config_id,
+                values=configuration.values,
+                resolved=configuration.resolved,
+                duplicate_of=configuration.duplicate_of,
+                **measured_fields(configuration.member(self.spec.seeds[0]), self.state.measured),
+            )
+        names = {self.state.draws[number].config_id for number in numbers}
+        self._plan_packs(names, queue=True, built={one.config_id: one for one in new if one.duplicate_of is None})
+
+    def _plan_packs(self, names: set[str], queue: bool, built: Mapping[str, Configuration] | None = None) -> None:
+        """Record packs for every member of these configurations that is in none; `built` spares building them."""
+        chosen = [self.state.configurations[name] for name in self.state.configurations if name in names]
+        placed = {(found.config_id, seed) for found in chosen for seed in found.members}
+        unpacked = [found for found in chosen if len(found.members) < len(self.spec.seeds)]
+        waiting = [(built or {}).get(found.config_id) or as_configuration(found) for found in unpacked]
+        for pack in self._pack(waiting, placed):
+            self.record(
+                "pack",
+                pack_id=pack.pack_id,
+                structural_key=pack.structural_key,
+                members=[list(member) for member in pack.members],
+                steps=pack.steps,
+            )
+            if queue:
+                self._queue.append(pack.pack_id)
+
+    def _work(self, pack_id: str) -> str:
+        resources = self.spec.resources
+        ids = self.state.packs[pack_id].members
+        return encode_work(
+            [self.state.configurations[config_id].resolved for config_id, _ in ids],
+            ids,
+            pack_id=pack_id,
+            folder=str(self.state.folder.resolve()),
+            weights=str(self.state.folder.resolve() / WEIGHTS_FOLDER) if resources.keep_weights else None,
+            code=kept_code.for_worker(self.state.folder, self.state.code),
+            engine=digest(engine_files()),
+            cpus=resources.cpus,
+            gpus=resources.gpus,
+            checkpoint_steps=resources.checkpoint_steps,
+            checkpoint_seconds=resources.checkpoint_seconds,
+            watchdog_seconds=resources.watchdog_seconds,
+        )
+
+    def _attempt(self, pack_id: str, error: str, trace: str | None) -> str:
+        """Record that the pack died; what the watchdog wrote says more than that its process is gone."""
+        path = stuck_file(self.state.folder, pack_id)
+        if path.exists() and path.stat().st_size:
+            seconds = self.spec.resources.watchdog_seconds
+            error = f"the watchdog ended it after {seconds:g} s of silence; where it stood is in {path}"
+            trace = path.read_text(encoding="utf-8", errors="replace")[-LONGEST_TRACE:]
+        attempt = len(self.state.packs[pack_id].attempts) + 1
+        more = self._environments.fields(pack_id, self.state.environments) | ({"trace": trace} if trace else {})
+        self.record("attempt", pack_id=pack_id, attempt=attempt, error=error, **more)
+        return error
+
+    def _end(self, pack_id: str, status: str, error: str | None) -> None:
+        pack = self.state.packs[pack_id]
+        seconds = max(self._seconds.pop(pack_id, 0.0), pack.seconds)
+        self.record("pack_end", pack_id=pack_id, status=status, error=error, seconds=seconds)
+        self.running.pop(pack_id, None)
+        self._score({config_id for config_id, _ in pack.members})
+
+    def _score(self, names: set[str]) -> None:
+        """Record the score of every one of these configurations whose members have all ended."""
+        for configuration in sorted(map(self.state.configurations.__getitem__, names), key=lambda found: found.number):
+            packs = {self.state.packs[member.pack_id].status for member in configuration.members.values()}
+            whole = len(configuration.members) == len(self.spec.seeds) and packs <= {"complete", "failed"}
+            if whole and not configuration.finished:
+                self.record("score", **self._scores.of(configuration))
+
+
+def is_finished(spec: SweepSpec, state: SweepState) -> bool:
+    """Whether every configuration of the sweep is drawn and has its score."""
+    drawn = len(state.draws) == search.total(spec)
+    return drawn and all(configuration.finished for configuration in state.configurations.values())
+
+
+def _final(pack: Any) -> bool:
+    return any(fields["final"] for fields in pack.evaluations.values())

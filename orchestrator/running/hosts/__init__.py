@@ -1,0 +1,1 @@
+"""Processes that import ahead and fork whoever is asked for."""

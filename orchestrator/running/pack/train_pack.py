@@ -1,0 +1,169 @@
+"""One pack, trained: what both schedulers do with it, and the Ray trainable that does it in a worker process.
+
+Everything a worker needs comes as one string (`encode_work`), because Ray Tune copies and keeps every value of a
+configuration separately. The worker writes nothing but checkpoints and, where they are kept, final weights; what it
+finds is sent as packed bytes and recorded by the driver, and `tune.report` returns only when the driver has done so.
+"""
+
+import base64
+import json
+import os
+import time
+import zlib
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Protocol
+
+from orchestrator.record.kept.code import own_files
+from orchestrator.running.pack.protocol import Death, explain
+from orchestrator.running.pack.watchdog import Watchdog
+from orchestrator.shortages import out_of_space, space_told_apart
+from trainers.evaluation.results import Evaluation, Progress, Reporter
+
+CACHE_VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
+HEARTBEAT_SECONDS = 1.0  # a report costs the driver a few milliseconds; a person looks at most once a second
+
+
+class PackReporter(Reporter, Protocol):
+    """What `trainers.training.loop` reports, and before it what it is trained with."""
+
+    def began(self, facts: dict[str, Any]) -> None:
+        """The `facts` of `environment.facts_for`, once in every attempt."""
+
+
+def encode_work(members: Sequence[Mapping[str, Any]], ids: Sequence[tuple[str, int]], **settings: Any) -> str:
+    """Everything `run_pack` needs, as one short string: members of a pack share most of their text.
+
+    `members` are their resolved sections and `ids` their names in the ledger, (config_id, seed).
+    """
+    text = json.dumps({"members": list(members), "ids": list(ids), **settings}, separators=(",", ":"))
+    return base64.b85encode(zlib.compress(text.encode())).decode()
+
+
+def decode_work(work: str) -> dict[str, Any]:
+    """Read back what `encode_work` wrote."""
+    return dict(json.loads(zlib.decompress(base64.b85decode(work))))
+
+
+def run_pack(config: Mapping[str, Any]) -> None:
+    """Train the members of `config["work"]` in a process of Ray's.
+
+    Reports `evaluation` (bytes), `progress` (a dictionary, at most every second), `notices` (for the user), and as
+    `death` an exception after which the pack is not to be tried again. Raises PackRaised for any other.
+    """
+    work = decode_work(config["work"])
+    use_inductor_cache()
+    import torch
+
+    torch.set_num_threads(max(1, int(work["cpus"])))
+    folder = Path(work["folder"])
+    with space_told_apart(folder), Watchdog(work["watchdog_seconds"], make_stuck_file(work)) as watchdog:
+        reporter = TuneReporter(watchdog)
+        try:
+            train_pack(work, reporter)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            death = explain(error, own_files(work.get("code", ())))
+            if out_of_space(error, folder) is not None:
+                raise
+            if death.again:
+                raise PackRaised(death.said, death.trace) from None
+            reporter.death(death)
+
+
+class PackRaised(Exception):  # noqa: N818 - what it says of the pack
+    """An exception of a pack in words and its traceback: text reaches the driver, whatever class it was of."""
+
+    def __init__(self, said: str, trace: str | None) -> None:
+        self.said, self.trace = said, trace
+        super().__init__(said, trace)
+
+
+def train_pack(work: Mapping[str, Any], reporter: PackReporter) -> None:
+    """Train the members of decoded work here, resuming from the pack's newest good checkpoint if there is one."""
+    import trainers
+    from orchestrator.record.kept.code import import_on_worker
+    from orchestrator.running.pack.environment import facts_for
+    from trainers.config.recorded import recorded_member
+    from trainers.files.checkpoint import Checkpoints
+
+    import_on_worker(work["code"])
+    reporter.began(facts_for(work))
+    ids = [(config_id, seed) for config_id, seed in work["ids"]]
+    members = [recorded_member(resolved, seed) for resolved, (_, seed) in zip(work["members"], ids, strict=True)]
+    checkpoints = Checkpoints(
+        folder=Path(work["folder"]) / "checkpoints" / work["pack_id"],
+        every_steps=work["checkpoint_steps"],
+        every_seconds=work["checkpoint_seconds"],
+    )
+    device = "cuda" if work["gpus"] else "cpu"
+    weights = Path(work["weights"]) if work["weights"] else None
+    trainers.train(members, reporter, ids=ids, checkpoints=checkpoints, weights=weights, device=device)
+
+
+def use_inductor_cache() -> None:
+    """Keep what torch compiles where it outlives the temporary folder, if it can, unless the user has said where."""
+    from trainers.files.cache_folder import cache_folder
+
+    with suppress(OSError):
+        cache = cache_folder("inductor")
+        if os.access(cache, os.W_OK | os.X_OK):
+            os.environ.setdefault(CACHE_VARIABLE, str(cache))
+
+
+def stuck_file(folder: Path, pack_id: str) -> Path:
+    """Where the watchdog of a pack writes what hung; empty while the pack is running."""
+    return folder / "checkpoints" / f"{pack_id}.stuck.txt"
+
+
+def make_stuck_file(work: Mapping[str, Any]) -> Path:
+    """The path of the pack's stuck file, in a folder that is there."""
+    path = stuck_file(Path(work["folder"]), work["pack_id"])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+class TuneReporter:
+    """Carries what `trainers.training.loop` reports to the driver."""
+
+    def __init__(self, watchdog: Watchdog) -> None:
+        self._watchdog = watchdog
+        self._notices: list[str] = []
+        self._facts: dict[str, Any] | None = None
+        self._last = float("-inf")
+
+    def began(self, facts: dict[str, Any]) -> None:
+        """Keep the facts for the next message: one of their own would cost another round through Tune."""
+        self._facts = facts
+
+    def report(self, evaluation: Evaluation) -> None:
+        """Send an evaluation; returns when the driver has recorded it."""
+        self._send({"evaluation": evaluation.to_bytes()})
+
+    def progress(self, progress: Progress) -> None:
+        """Feed the watchdog, and send where the pack is when a second has passed."""
+        self._watchdog.heard()
+        if time.monotonic() - self._last >= HEARTBEAT_SECONDS:
+            self._send({"progress": asdict(progress)})
+
+    def notice(self, text: str) -> None:
+        """Keep a sentence for the next message."""
+        self._notices.append(text)
+
+    def death(self, death: Death) -> None:
+        """Say what ended the pack for good."""
+        self._send({"death": asdict(death)})
+
+    def _send(self, message: dict[str, Any]) -> None:
+        from ray import tune
+
+        if self._notices:
+            message["notices"], self._notices = self._notices, []
+        if self._facts:
+            message["began"], self._facts = self._facts, None
+        with self._watchdog.asleep():
+            tune.report(message)
+        self._last = time.monotonic()

@@ -1,0 +1,1 @@
+"""Who runs packs: this process, or processes of this machine; and which one is chosen."""

@@ -1,0 +1,1 @@
+"""How far a sweep is, in numbers and on the screen."""

@@ -1,0 +1,1 @@
+"""Ray: its start, its session, Tune as the scheduler, what it leaves behind."""

@@ -1,0 +1,92 @@
+"""The processes of a local Ray: they end with the driver that started it, however that one ends.
+
+    python -m orchestrator.running.with_ray.processes FOLDER
+
+is a guardian. Its standard input is a pipe that the driver holds: when it ends, because the driver closes it or is
+dead, the guardian kills every process of the Ray in FOLDER and removes the folder. Ray ties to the driver only what the
+driver itself has started: workers and agents live on for up to a minute.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import psutil
+
+MARK = "LENGTHWISE_RAY"  # the folder of a Ray, in the environment of all its processes
+PASSES = 50  # a process that cannot be killed is not waited for without end
+
+
+@contextmanager
+def marked(folder: Path) -> Iterator[None]:
+    """Mark what is started in the block, and what that starts, as processes of the Ray in `folder`."""
+    os.environ[MARK] = str(folder)
+    try:
+        yield
+    finally:
+        del os.environ[MARK]
+
+
+@contextmanager
+def guarded(folder: Path) -> Iterator[int]:
+    """Kill the processes of the Ray in `folder` and remove it after the block, or when this process dies.
+
+    Yields the number of the process that does so.
+    """
+    guardian = subprocess.Popen(
+        [sys.executable, "-m", "orchestrator.running.with_ray.processes", str(folder)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    assert guardian.stdin is not None
+    try:
+        yield guardian.pid
+    finally:
+        guardian.stdin.close()
+        guardian.wait()
+
+
+def kill_processes(folder: Path) -> None:
+    """Kill the processes of the Ray in `folder` until none is left."""
+    empty = 0
+    for _ in range(PASSES):
+        found = [process for process in psutil.process_iter() if _has_mark(process, str(folder))]
+        empty = 0 if found else empty + 1
+        if empty == 2:  # one that is being started shows no environment for a moment
+            return
+        for process in found:
+            with suppress(psutil.Error):
+                process.kill()
+        time.sleep(0.05)
+
+
+def _has_mark(process: psutil.Process, folder: str) -> bool:
+    """Whether it is marked; Ray's agents write their names over their environment, but their logs are in the folder."""
+    try:
+        if process.environ().get(MARK) == folder:
+            return process.pid != os.getpid()
+        named = process.name().startswith("ray::")
+        return named and any(file.path.startswith(f"{folder}/") for file in process.open_files())
+    except (psutil.Error, OSError):  # it has ended, or is somebody else's
+        return False
+
+
+def main(folder: Path) -> None:
+    """Be the guardian of a folder."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)  # it ends with its driver and not before
+    sys.stdin.buffer.read()
+    kill_processes(folder)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

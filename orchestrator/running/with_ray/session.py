@@ -1,0 +1,93 @@
+"""Ray for one sweep: the cluster it was told to join, or a local one that ends with it."""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from orchestrator.errors import UserError
+from orchestrator.plan.packs import Cluster
+from orchestrator.running.pack.gpu_memory import ASK_SECONDS, UNKNOWN, gpus_here, share_of
+from orchestrator.running.with_ray.start import QUIET, begun, set_environment
+
+
+@contextmanager
+def connected(cpus: float, gpus: float) -> Iterator[Cluster]:
+    """Join the cluster in RAY_ADDRESS, or a local Ray without dashboard, and leave it afterwards.
+
+    The local one may have been begun before. Raises UserError when no cluster answers there, or when no machine of a
+    local Ray could hold a single pack.
+    """
+    address = os.environ.get("RAY_ADDRESS") or None
+    leave = _joined(address)
+    import ray
+
+    try:
+        resources = ray.cluster_resources()
+        have = {"CPU": resources.get("CPU", 0.0), "GPU": resources.get("GPU", 0.0)}
+        need = {"CPU": cpus, "GPU": gpus}
+        fit = [int(have[name] / amount + 1e-9) for name, amount in need.items() if amount > 0]
+        workers = min(fit, default=1)
+        if workers == 0 and not address:
+            raise UserError(
+                f"resources: a pack needs {cpus:g} CPUs and {gpus:g} GPUs; "
+                f"this machine has {have['CPU']:g} and {have['GPU']:g}"
+            )
+        share = resources.get("memory", 4 * 2**30) / max(1, workers)
+        where = f"Ray at {address}" if address else "a local Ray"
+        assumed = ""
+        if gpus:
+            found = _asked(gpus) if address else gpus_here()
+            share = share_of(found, gpus)
+            assumed = "" if found else f"; no GPU says how much memory it has, {UNKNOWN / 2**30:.0f} GiB are assumed"
+        yield Cluster(
+            workers=max(1, workers),
+            bytes_per_worker=share,
+            description=f"{where} with {have['CPU']:g} CPUs and {have['GPU']:g} GPUs{assumed}",
+        )
+    finally:
+        leave()
+
+
+def _asked(gpus: float) -> list[float]:
+    """What the machines of the cluster that can hold a pack say of their GPUs; nothing where none is up or answers.
+
+    They need not have a GPU to spare for that.
+    """
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    answers = [
+        ray.remote(
+            num_cpus=0, max_retries=0, scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], False)
+        )(gpus_here).remote(every=True)
+        for node in ray.nodes()
+        if node["Alive"] and node["Resources"].get("GPU", 0.0) >= gpus
+    ]
+    try:
+        found: list[list[float]] = ray.get(answers, timeout=ASK_SECONDS)
+    except ray.exceptions.RayError:
+        for answer in answers:
+            ray.cancel(answer, force=True)
+        return []
+    return [memory for of_machine in found for memory in of_machine]
+
+
+def _joined(address: str | None) -> Callable[[], None]:
+    """Connect this process; returns how to leave."""
+    try:
+        if address is None:
+            local = begun()
+            local.wait()
+            return local.end
+        set_environment()
+        import ray
+
+        ray.init(address=address, **QUIET)
+        return ray.shutdown
+    except (Exception, SystemExit) as error:  # Ray raises what it likes, Exception itself too
+        why = str(error).strip() or type(error).__name__
+        raise UserError(
+            f"RAY_ADDRESS={address}: Ray cannot be reached: {why}; see to its cluster, or unset RAY_ADDRESS"
+            if address
+            else f"a local Ray cannot be started: {why}; try again, or use --set resources.scheduler=local or inline"
+        ) from error

@@ -1,0 +1,118 @@
+"""A local Ray, started by a thread of its own while the command imports and plans. Imports nothing until then.
+
+Starting Ray is mostly waiting for its daemons. They are tied to the thread that starts them: Linux kills them when it
+ends, so it stays until they are not needed any more.
+"""
+
+import atexit
+import logging
+import os
+import sys
+import tempfile
+import threading
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+from orchestrator.running.driving.interrupts import EXIT_CODE
+from orchestrator.running.with_ray.processes import guarded, kill_processes, marked
+from orchestrator.running.with_ray.scratch import scratch_folder
+from search_spaces import Resources
+
+PREFIX = "lw-ray-"  # short, as the paths of Ray's sockets must be
+LONGEST_PARENT = 24  # characters before that: of 103 that every system allows for a socket, Ray and PREFIX need 79
+OBJECT_STORE_BYTES = 256 * 2**20  # an evaluation of a pack is well under a megabyte
+QUIET = {"logging_level": logging.ERROR, "log_to_driver": False}
+
+
+class LocalRay:
+    """Ray without dashboard on this machine, in a folder of its own; it begins at once."""
+
+    def __init__(self) -> None:
+        self._problem: BaseException | None = None
+        self._is_interrupted = False
+        self._started, self._over = threading.Event(), threading.Event()
+        with ExitStack() as opens:
+            folder = opens.enter_context(scratch_folder(PREFIX, _parent(), kill_processes))
+            opens.enter_context(guarded(folder))
+            self._opens = opens.pop_all()
+        threading.Thread(target=self._run, args=[folder], name="lengthwise-ray", daemon=True).start()
+
+    def _run(self, folder: Path) -> None:
+        try:
+            set_environment()
+            import ray
+
+            logging.getLogger("ray").setLevel(logging.ERROR)  # it warns of being started by a thread
+            settings = {"include_dashboard": False, "object_store_memory": OBJECT_STORE_BYTES, **QUIET}
+            with marked(folder):
+                ray.init(address="local", _temp_dir=str(folder), **settings)
+        except BaseException as error:
+            self._problem = error
+        self._started.set()
+        self._over.wait()
+
+    def wait(self) -> None:
+        """Return when this process is connected to it; raises what `ray.init` raises."""
+        try:
+            self._started.wait()
+        except KeyboardInterrupt:
+            self._is_interrupted = True
+            raise
+        if self._problem is not None:
+            self.end()
+            raise self._problem
+
+    def end(self) -> None:
+        """Leave it and end its processes. Where its start was waited for and interrupted, this ends the driver.
+
+        The interpreter cannot end orderly while a thread starts Ray: it may crash, or take a minute.
+        """
+        if self._is_interrupted and not self._started.is_set():
+            for stream in (sys.stdout, sys.stderr):
+                stream.flush()
+            os._exit(EXIT_CODE)  # the guardian sees to the rest
+        self._started.wait()
+        if self._problem is None:
+            import ray
+
+            ray.shutdown()
+        self._over.set()
+        self._opens.close()
+        _begun.remove(self)
+
+
+_begun: list[LocalRay] = []
+
+
+def begin_for(resources: Resources) -> None:
+    """Start a local Ray now where a sweep is certain to use one."""
+    if resources.scheduler == "ray" and not os.environ.get("RAY_ADDRESS"):
+        with suppress(OSError):  # told when it is needed
+            begun()
+
+
+def begun() -> LocalRay:
+    """The local Ray that was begun, otherwise a new one. The caller ends it."""
+    if not _begun:
+        atexit.register(end_unused)  # of a command that is refused, or interrupted before Ray was up
+        _begun.append(LocalRay())
+    return _begun[-1]
+
+
+def end_unused() -> None:
+    """End a local Ray that was begun and that nobody has ended."""
+    while _begun:
+        _begun[-1].end()
+
+
+def _parent() -> Path:
+    """Where Ray's folder is made: the temp directory, or /tmp where the paths in there are too long for sockets."""
+    parent = Path(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir())
+    return parent if len(str(parent)) <= LONGEST_PARENT else Path("/tmp")
+
+
+def set_environment() -> None:
+    """What Ray reads from the environment when it is imported and started."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    os.environ.setdefault("RAY_DEDUP_LOGS", "1")

@@ -1,0 +1,194 @@
+"""The seam to Ray Tune: hands packs to Tune and passes what comes back to a driver; knows nothing of sweeps.
+
+Tune would end a whole run for one exception in a callback, and hides others; here an exception of the driver always
+leaves through `run_packs` as it was raised.
+"""
+
+import logging
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+from ray import cloudpickle, tune
+from ray.air._internal import usage
+from ray.exceptions import RayActorError, RayTaskError
+from ray.tune.execution import class_cache
+from ray.tune.progress_reporter import TrialProgressCallback
+from ray.tune.search import Searcher
+
+from orchestrator.errors import OutOfSpace
+from orchestrator.running.pack.protocol import Death, Driver, DriverStopped, guarded, worded
+from orchestrator.running.pack.train_pack import PackRaised, run_pack
+from orchestrator.running.with_ray.scratch import scratch_folder
+
+PASSED_ON = {"RAY_CHDIR_TO_TRIAL_DIR"}  # variables; Tune's own list has keys of AWS, and Ray logs what is passed on
+
+
+def run_packs(driver: Driver, *, cpus: float, gpus: float, retries: int, slots: int) -> None:
+    """Run packs until the driver has none left; `slots` of them may be starting at once.
+
+    Raises what the driver raises, and OutOfSpace.
+    """
+    os.environ.update(
+        TUNE_DISABLE_AUTO_CALLBACK_LOGGERS="1",  # a pack's curves as JSON and CSV cost more than training it
+        TUNE_DISABLE_SIGINT_HANDLER="1",  # the sweep has its own, for SIGTERM too
+        TUNE_PRINT_ALL_TRIAL_ERRORS="0",
+        TUNE_GLOBAL_CHECKPOINT_S="1e9",  # Tune's own snapshot is never read
+        TUNE_MAX_PENDING_TRIALS_PG=str(slots),  # otherwise workers start one after another
+        TUNE_WARN_THRESHOLD_S="30",
+        RAY_AIR_NEW_OUTPUT="0",  # the new output prints a table of Tune's own settings even when told to be silent
+        RAY_CHDIR_TO_TRIAL_DIR="0",
+    )
+    usage.tag_callbacks = lambda callbacks: False  # it imports MLflow, to count callbacks for statistics that are off
+    class_cache.ENV_VARS_TO_PROPAGATE = PASSED_ON
+    for name in ("ray.tune", "ray.train", "ray.air"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)  # what goes wrong reaches the driver, in words
+    with scratch_folder() as scratch:
+        tuner = tune.Tuner(
+            tune.with_resources(run_pack, {"cpu": cpus, "gpu": gpus}),
+            tune_config=tune.TuneConfig(
+                search_alg=PackSearcher(driver),
+                num_samples=-1,
+                reuse_actors=True,
+                trial_name_creator=lambda trial: trial.config["pack_id"],
+                trial_dirname_creator=lambda trial: trial.config["pack_id"],
+            ),
+            run_config=tune.RunConfig(
+                name="packs",
+                storage_path=str(scratch),
+                callbacks=[Recorder(driver)],
+                failure_config=tune.FailureConfig(max_failures=retries),
+                verbose=0,
+            ),
+        )
+        try:
+            tuner.fit()
+        except DriverStopped as stopped:
+            raise stopped.args[0] from stopped.args[0].__cause__
+
+
+class _Unsaved:
+    """Keeps the driver out of the snapshot into which Tune pickles everything it is given."""
+
+    def __init__(self, driver: Driver) -> None:
+        super().__init__()
+        self.driver = driver
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {}
+
+
+class PackSearcher(_Unsaved, Searcher):
+    """Hands out packs in the driver's order; Tune asks again when it is told to wait."""
+
+    def suggest(self, trial_id: str) -> Any:
+        """The next pack as the configuration of a trial."""
+        pack = guarded(self.driver.next_pack)
+        if pack is None:
+            return Searcher.FINISHED if guarded(self.driver.all_handed_out) else None
+        return {"pack_id": pack[0], "work": pack[1]}
+
+    def on_trial_complete(self, trial_id: str, result: Any = None, error: bool = False) -> None:
+        """Nothing to do: the callback below tells the driver."""
+
+    def save(self, checkpoint_path: str) -> None:
+        """Write the file that Tune insists on; nothing is ever restored from it."""
+        Path(checkpoint_path).write_text("null")
+
+    def restore(self, checkpoint_path: str) -> None:
+        """Nothing to restore."""
+
+
+class Recorder(_Unsaved, TrialProgressCallback):
+    """Passes what Tune reports to the driver and takes the bulk out of what Tune keeps.
+
+    It stands in the place of Tune's own progress callback, which prints even when told to be silent.
+    """
+
+    def __init__(self, driver: Driver) -> None:
+        super().__init__(driver)
+        self._ended: dict[str, Death] = {}  # packs that are not to be tried again: Tune takes them for complete
+
+    def on_step_begin(self, iteration: int, trials: Any, **info: Any) -> None:
+        """Tell the driver, about ten times a second."""
+        guarded(self.driver.tick)
+
+    def on_trial_start(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
+        """Tell the driver that an actor has begun with the pack."""
+        guarded(self.driver.started, trial.config["pack_id"])
+
+    def on_trial_result(self, iteration: int, trials: Any, trial: Any, result: Any, **info: Any) -> None:
+        """Pass on one `tune.report` of `orchestrator.running.pack.train_pack`."""
+        pack_id = trial.config["pack_id"]
+        if "began" in result:
+            guarded(self.driver.began, pack_id, result.pop("began"))
+        for text in result.pop("notices", ()):
+            guarded(self.driver.noticed, pack_id, text)
+        if "evaluation" in result:
+            guarded(self.driver.evaluated, pack_id, result.pop("evaluation"))
+        if "progress" in result:
+            guarded(self.driver.progressed, pack_id, result.pop("progress"))
+        if "death" in result:
+            self._ended[pack_id] = Death(**result.pop("death"))
+
+    def on_trial_recover(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
+        """The pack died, and Tune has queued it again; after an exception, which will most likely come again, once."""
+        error = _error_of(trial)
+        _refuse_full(error)
+        if isinstance(error, RayTaskError):
+            trial.max_failures = min(trial.max_failures, trial.run_metadata.num_failures)
+        death = explain(error)
+        guarded(self.driver.retried, trial.config["pack_id"], death.said, death.trace)
+
+    def on_trial_complete(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
+        """The pack is done. Tune keeps every trial, so what it was made of is taken away."""
+        pack_id = trial.config["pack_id"]
+        if death := self._ended.pop(pack_id, None):
+            guarded(self.driver.failed, pack_id, death.said, death.trace)
+        else:
+            guarded(self.driver.completed, pack_id)
+        trial.config["work"] = ""
+
+    def on_trial_error(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
+        """The pack died once too often."""
+        error = _error_of(trial)
+        _refuse_full(error)
+        death = explain(error)
+        guarded(self.driver.failed, trial.config["pack_id"], death.said, death.trace)
+
+
+def _refuse_full(error: BaseException | None) -> None:
+    """Stop the run, and not the pack, where a worker ran out of space."""
+    while isinstance(error, RayTaskError) and isinstance(error.cause, BaseException):
+        error = error.cause
+    if isinstance(error, OutOfSpace):
+        raise DriverStopped(error)
+
+
+def _error_of(trial: Any) -> BaseException | None:
+    """The exception that ended a worker, from the file in our scratch folder where Tune has just put it."""
+    path = trial.pickled_error_file
+    if path is None or not Path(path).is_file():
+        return None
+    error = cloudpickle.loads(Path(path).read_bytes())
+    return error if isinstance(error, BaseException) else None
+
+
+_PLACE = re.compile(r'File "([^"]+)", line (\d+)')
+
+
+def explain(error: BaseException | None) -> Death:
+    """What ended a worker, in one line, and the line of code where an exception was raised."""
+    if isinstance(error, RayActorError):
+        return Death(said="the worker process died: it was killed, or memory ran out")
+    places: list[tuple[str, str]] = []  # of every frame of the innermost exception
+    trace = None
+    while isinstance(error, RayTaskError) and isinstance(error.cause, BaseException):
+        trace, places = str(error), _PLACE.findall(str(error)) or places
+        error = error.cause
+    if isinstance(error, PackRaised):
+        return Death(said=error.said, trace=error.trace)
+    if error is None:
+        return Death(said="the worker gave no reason")
+    return Death(said=worded(error, places), trace=trace)

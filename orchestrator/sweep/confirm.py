@@ -1,0 +1,233 @@
+"""Confirmation: the best configurations of a sweep trained again, on seeds that no selection has seen.
+
+A score that was selected is too good: of many configurations the one that comes first was also lucky with its seeds.
+A confirmation is a sweep like any other, of the sampler `listed`, beside the one it confirms.
+"""
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from orchestrator.errors import SweepExists, UserError
+from orchestrator.plan.configurations import Configuration
+from orchestrator.plan.recorded import as_then, listed_as_then, refuse_changed, refuse_corrected, refuse_without_data
+from orchestrator.plan.search import draw, total
+from orchestrator.record.kept.code import import_recorded
+from orchestrator.record.ledger.records import LEDGER_FILE
+from orchestrator.record.state.labels import find_configuration
+from orchestrator.record.state.lineage import CONFIRMS, relative, used_seeds
+from orchestrator.record.state.state import SweepState
+from orchestrator.report.files import write_report
+from orchestrator.results.summarise import summary
+from orchestrator.results.summary import Row, Summary
+from orchestrator.running.driving.draws import as_configuration
+from orchestrator.sweep import sweep
+from orchestrator.sweep.ending import Outcome
+from orchestrator.wording import command, label, spans
+from search_spaces import SweepSpec, differences, dump_yaml, parse_sweep
+
+TOP, SEEDS = 3, 10
+LARGEST_SEED = 2**32 - 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Confirmation:
+    """What is to be run: the specification, and what its ledger will say of its origin."""
+
+    spec: SweepSpec
+    origin: dict[str, Any]
+
+
+def confirm(
+    folder: Path,
+    console: Console,
+    *,
+    top: int = TOP,
+    seeds: str = str(SEEDS),
+    configurations: Sequence[str] = (),
+    name: str | None = None,
+    allow_unfinished: bool = False,
+    overrides: Sequence[str] = (),
+) -> Outcome:
+    """Run the confirmation of the sweep in `folder` beside it, then draw the report of both.
+
+    Raises what `plan_confirmation` and `run_sweep` raise.
+    """
+    folder = folder.resolve()
+    planned = plan_confirmation(
+        SweepState.load(folder),
+        top=top,
+        seeds=seeds,
+        configurations=configurations,
+        name=name,
+        allow_unfinished=allow_unfinished,
+        overrides=overrides,
+    )
+    outcome = sweep.run_sweep(planned.spec, folder.parent, console, planned.origin)
+    if outcome.exit_code == 0:
+        page, _ = write_report(folder)
+        said = f"Both scores side by side: {page}; in MLflow after: {command('publish', folder)}"
+        console.print(said, highlight=False, markup=False, soft_wrap=True)
+    return outcome
+
+
+def plan_confirmation(
+    state: SweepState,
+    *,
+    top: int = TOP,
+    seeds: str = str(SEEDS),
+    configurations: Sequence[str] = (),
+    name: str | None = None,
+    allow_unfinished: bool = False,
+    overrides: Sequence[str] = (),
+) -> Confirmation:
+    """The confirmation of a sweep; writes nothing.
+
+    `seeds` is a number of fresh seeds, or a list such as "100,101"; `configurations` are labels of those to confirm,
+    instead of the `top` ones. Raises UserError for an unfinished sweep without `allow_unfinished`, a configuration that
+    is not there or did not succeed, more configurations than succeeded, seeds that were used before, overrides of
+    anything but resources and tracking; SweepExists when the name is taken; SweepFileError for a wrong name or
+    override.
+    """
+    import_recorded(state)
+    name = name or f"{state.name}-confirm"
+    result = summary(state)
+    if not result.finished and not allow_unfinished:
+        raise UserError(
+            f"{state.folder}: this sweep is not finished ({result.configurations_finished} of {result.planned} "
+            f"configurations); go on with it by: {command('resume', state.folder)}\n"
+            "--allow-unfinished confirms the best of those that are"
+        )
+    chosen = _named(result, state, configurations) if configurations else _chosen(result, top)
+    used = used_seeds(state)
+    recorded = [as_configuration(state.configurations[row.config_id]) for row in chosen]
+    refuse_corrected(recorded, f"{state.folder} cannot be confirmed")
+    refuse_without_data(recorded, f"{state.folder} cannot be confirmed")
+    listed = {
+        **state.spec,
+        "name": name,
+        "description": f"Confirmation of {state.name}: {_which(chosen, bool(configurations))} of "
+        f"{result.configurations_finished} by {result.score_label}, on fresh seeds.",
+        "space": {},
+        "search": {"sampler": "listed", "listed": [row.values for row in chosen]},
+        "seeds": list(fresh_seeds(seeds, used)),
+    }
+    source = f"{state.folder / sweep.SPEC_FILE} (to confirm)"
+    resolved = _as_recorded(parse_sweep(dump_yaml(listed), source, name=name), recorded)
+    spec = parse_sweep(dump_yaml(resolved), source, overrides, name)
+    _refuse_changes(resolved, spec, overrides)
+    target = state.folder.resolve().parent / spec.name
+    if (target / LEDGER_FILE).exists():
+        raise SweepExists(
+            f"{target} holds a sweep already; go on with it by: {command('resume', target)}\n"
+            "or confirm once more, on yet other seeds, under another --name"
+        )
+    again = zip(recorded, draw(spec, range(total(spec))), strict=True)
+    refuse_changed(spec, [replace(one, values=now.values) for one, now in again], f"{state.folder} cannot be confirmed")
+    own = relative(state.folder)
+    origin = {
+        "sweep": state.name,
+        "spec_hash": state.spec_hash,
+        "root": {"sweep": own.root.sweep, "spec_hash": own.root.spec_hash},
+        "finished": result.finished,
+        "of": result.configurations_finished,
+        "used_seeds": sorted(used),
+        "configurations": [_recorded(row) for row in chosen],
+    }
+    return Confirmation(spec=spec, origin={CONFIRMS: origin})
+
+
+def fresh_seeds(asked: str, used: dict[int, str]) -> tuple[int, ...]:
+    """The seeds to confirm on: the N smallest unused ones, or the listed ones if none of them was used.
+
+    fresh_seeds("2", {0: "a", 1: "a", 3: "a"}) -> (2, 4); fresh_seeds("7,9", {0: "a"}) -> (7, 9)
+    """
+    allowed = "a number of seeds such as 10, or different seeds such as 100,101,102"
+    parts = [part.strip() for part in asked.split(",") if part.strip()]
+    if not parts or not all(part.isascii() and part.isdigit() for part in parts):
+        raise UserError(f"--seeds {asked!r} is neither a number nor a list of seeds; allowed: {allowed}")
+    numbers = [int(part) for part in parts]
+    if "," not in asked:
+        if numbers[0] < 1:
+            raise UserError(f"--seeds {asked} is no number of seeds; allowed: {allowed}")
+        return tuple(itertools.islice((seed for seed in range(LARGEST_SEED + 1) if seed not in used), numbers[0]))
+    if taken := sorted(seed for seed in set(numbers) if seed in used):
+        by = ", ".join(dict.fromkeys(used[seed] for seed in taken))
+        hint = spans(fresh_seeds(str(len(numbers)), used))
+        raise UserError(
+            f"--seeds {asked}: already used by {by}: {spans(taken)}; a score on a used seed confirms nothing; "
+            f"unused are for example {hint}"
+        )
+    return tuple(numbers)
+
+
+def _chosen(result: Summary, top: int) -> list[Row]:
+    """The first `top` rows by the objective. Raises UserError when fewer configurations have a finite score."""
+    good = [row for row in result.rows if row.rank is not None and row.score is not None and math.isfinite(row.score)]
+    if top < 1:
+        raise UserError(f"--top {top} confirms nothing; allowed: a number from 1 to {len(good)}")
+    if top > len(good):
+        ended = [row for row in result.rows if row.complete and row not in good]
+        counts = {
+            "failed": sum(row.failed for row in ended),
+            "have no finite score": sum(not row.failed for row in ended),
+            "have not ended": result.planned - result.configurations_finished,
+        }
+        why = ", ".join(f"{count} {what}" for what, count in counts.items() if count) or "it has no more"
+        allowed = f"a number from 1 to {len(good)}" if good else "nothing: there is none to confirm"
+        raise UserError(
+            f"--top {top}: {len(good)} configurations of {result.name} succeeded ({why}); allowed: {allowed}"
+        )
+    return good[:top]
+
+
+def _named(result: Summary, state: SweepState, names: Sequence[str]) -> list[Row]:
+    """The rows of these configurations, the best first. Raises UserError for one that has no finite score."""
+    asked = {find_configuration(state, name).config_id: name for name in names}
+    for row in result.rows:
+        if row.config_id in asked and (row.rank is None or row.score is None or not math.isfinite(row.score)):
+            why = "failed" if row.failed else "has no finite score" if row.complete else "has not ended"
+            raise UserError(
+                f"--configuration {asked[row.config_id]}: {label(row.number)} {why}; there is nothing to confirm"
+            )
+    return [row for row in result.rows if row.config_id in asked]
+
+
+def _which(chosen: Sequence[Row], named: bool) -> str:
+    return ", ".join(label(row.number) for row in chosen) if named else f"its first {len(chosen)}"
+
+
+def _refuse_changes(resolved: dict[str, Any], spec: SweepSpec, overrides: Sequence[str]) -> None:
+    base = parse_sweep(dump_yaml(resolved), str(spec.name))
+    if changes := differences(base, spec):
+        keys = ", ".join(key for key, _, _ in changes)
+        raise UserError(
+            f"--set {' '.join(overrides)}: a confirmation trains what the sweep trained, so {keys} cannot be changed; "
+            "allowed: resources and tracking"
+        )
+
+
+def _as_recorded(spec: SweepSpec, recorded: Sequence[Configuration]) -> dict[str, Any]:
+    """The resolved specification that trains what was recorded, whatever today's defaults are."""
+    spec = as_then(spec, recorded)
+    resolved = spec.resolved()
+    resolved["search"]["listed"] = listed_as_then(spec, recorded)
+    return resolved
+
+
+def _recorded(row: Row) -> dict[str, Any]:
+    """What the confirmation keeps of a configuration's search result, so that its report needs no other folder."""
+    test = row.test
+    return {
+        "config_id": row.config_id,
+        "number": row.number,
+        "values": row.values,
+        "rank": row.rank,
+        "score": [row.score, row.score_q25, row.score_q75],
+        "test": [test.median, test.q25, test.q75] if test else None,
+    }

@@ -1,0 +1,1 @@
+"""What MLflow gets of a sweep: runs, metrics, names, pages."""

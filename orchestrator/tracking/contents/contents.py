@@ -1,0 +1,239 @@
+"""What MLflow should hold of a sweep, as plain data: one run for the sweep and one for each configuration.
+
+Only what can no longer change is a point: MLflow cannot replace one, and a second value at the same step would draw a
+zigzag. So a seed's curve is there when that seed has ended, a median when all seeds of its configuration have, a rank
+when the sweep has. Times come from the ledger, so that sending a point twice adds nothing.
+"""
+
+import json
+import math
+import statistics
+from collections.abc import Iterable, Iterator, Sequence
+
+import pandas as pd
+
+from orchestrator.record.ledger.records import Record
+from orchestrator.record.state.lineage import CONFIRMS
+from orchestrator.record.state.parts import ConfigurationState
+from orchestrator.record.state.state import SweepState
+from orchestrator.results.confirmed import Confirmed, in_search
+from orchestrator.results.scoring.evaluation_choice import at_steps
+from orchestrator.results.scoring.objective import choose, is_judged
+from orchestrator.results.summary import Row, Summary
+from orchestrator.statistics.failed_seeds import over_seeds
+from orchestrator.tracking.contents.names import (
+    EvaluationTimes,
+    flat,
+    milliseconds,
+    name,
+    run_name,
+    sweep_id,
+    unique_names,
+)
+from orchestrator.tracking.contents.pages import Charts, description
+from orchestrator.tracking.contents.run_contents import RunContents
+
+
+class ContentsOfSweep:
+    """Works out the runs of one sweep from its ledger and summary; `sentences` go into the note on its page."""
+
+    def __init__(
+        self,
+        state: SweepState,
+        summary: Summary,
+        records: Sequence[Record],
+        curves: pd.DataFrame,
+        sentences: Sequence[str] = (),
+    ) -> None:
+        self.state, self.summary, self.records, self.sentences = state, summary, records, sentences
+        self.sweep_id = sweep_id(records)
+        self.label = unique_names([*summary.headline, *summary.averages])
+        self.times = EvaluationTimes(records)
+        self.curves = curves
+        judged = curves[is_judged(curves, summary.objective)]
+        self.chosen = judged[at_steps(judged, choose(judged, summary.objective))]
+        self.last_and_best = {one.config_id: one for one in summary.last_and_best}
+
+    def parent(self) -> RunContents:
+        """The run of the sweep itself."""
+        summary, provenance = self.summary, self.state.provenance
+        confirmed = summary.confirmed if summary.finished else ()
+        end = next((r for r in reversed(self.records) if r.kind in ("end", "resume")), None)
+        ended = end is not None and end.kind == "end"
+        tags = self._tags("sweep") | {
+            "lengthwise.study": summary.study,
+            "lengthwise.status": summary.status,
+            "lengthwise.message": self.state.message or "",
+            "lengthwise.git_commit": str(provenance.get("git_commit")),
+            "lengthwise.git_dirty": str(provenance.get("git_dirty")).lower(),
+            "lengthwise.python": str(provenance.get("python")),
+            "lengthwise.hostname": str(provenance.get("hostname")),
+            "mlflow.source.name": "lengthwise",
+            "mlflow.source.type": "LOCAL",
+            "mlflow.note.content": description(summary, self.sentences, confirmed),
+            **self._confirmation_tags(confirmed),
+            **{f"lengthwise.version.{name(n)}": str(v) for n, v in provenance.get("versions", {}).items()},
+        }
+        if provenance.get("git_commit"):
+            tags["mlflow.source.git.commit"] = str(provenance["git_commit"])
+        end_ms = milliseconds(end.time) if end is not None and ended else None
+        points: list[tuple[str, int, float, int]] = []
+        if summary.finished and end_ms is not None:
+            numbers: dict[str, float] = {
+                "configurations": len(summary.rows),
+                "seeds_run": summary.seeds_run,
+                "seeds_failed": summary.seeds_failed,
+            }
+            if summary.may_stop:
+                numbers["seeds_stopped"] = len(summary.stopped_at)
+            first = next((row for row in summary.rows if row.rank == 1 and row.score is not None), None)
+            if first is not None and first.score is not None:
+                numbers |= {"first_score": first.score, "first_test": first.test.median if first.test else math.nan}
+            points = [(key, 0, float(value), end_ms) for key, value in numbers.items()]
+        sections = ("task", "model", "training", "space", "search", "evaluation", "objective")
+        params = {key: text for section in sections for key, text in flat(self.state.spec.get(section), section)}
+        status = {"complete": "FINISHED", "failed": "FAILED", "interrupted": "KILLED"}.get(
+            self.state.ended or "", "RUNNING"
+        )
+        start_ms = milliseconds(self.records[0].time)
+        return RunContents.within_limits(None, summary.name, status, start_ms, end_ms, params, tags, points)
+
+    def children(self) -> Iterator[tuple[Row, RunContents]]:
+        """The runs of the configurations, by number."""
+        begun = {r.fields["config_id"]: r.time for r in reversed(self.records) if r.kind == "configuration"}
+        by_configuration = dict(tuple(self.curves.groupby("config_id", observed=True)))
+        for row in sorted(self.summary.rows, key=lambda row: row.number):
+            configuration = self.state.configurations[row.config_id]
+            curves = by_configuration.get(row.config_id, self.curves.iloc[:0])
+            yield row, self._child(row, configuration, curves, begun[row.config_id])
+
+    def charts(self) -> Charts:
+        """The charts of the sweep's page: the objective first, then the other headline metrics."""
+        metric, average = self.summary.objective_curve
+        first = [(metric, a) for a in dict.fromkeys((average, *self.summary.averages))]
+        others = [(m, average) for m in self.summary.headline if m != metric]
+        return Charts(
+            curves=tuple((self._key(m, a, "median"), f"{m} · {a}") for m, a in (*first, *others)),
+            progress=(("progress/loss", "training loss"), (self._progress_key(), f"{metric} · {average}")),
+            params=tuple(name(key) for key in self.summary.searched),
+            ascending=self.summary.objective.direction == "minimize",
+        )
+
+    def _child(self, row: Row, configuration: ConfigurationState, curves: pd.DataFrame, begun: float) -> RunContents:
+        ended_ms = self.times.end_ms(configuration)
+        points = [*self._seed_points(row, configuration), *self._progress_points(configuration, curves)]
+        if row.complete:
+            points += [*self._band_points(row, ended_ms), *self._summary_points(row, ended_ms)]
+        values = {name(key): text for key, value in row.values.items() for _, text in flat(value, key)}
+        params = dict(flat({k: v for k, v in configuration.resolved.items() if k != "seed"})) | values
+        failed = {s: m.failed_at for s, m in sorted(configuration.members.items()) if m.status == "failed"}
+        tags = self._tags("configuration") | {
+            "lengthwise.config_id": row.config_id,
+            "lengthwise.number": str(row.number),
+            "lengthwise.seeds": f"{row.seeds_run} of {row.seeds_planned}",
+            "lengthwise.failed_seeds": ", ".join(
+                f"{s} (at step {at})" if at is not None else str(s) for s, at in failed.items()
+            ),
+            "lengthwise.form": row.form,
+        }
+        if self.summary.may_stop:
+            stopped = {s: m.stopped_at for s, m in sorted(configuration.members.items()) if m.stopped_at is not None}
+            tags["lengthwise.stopped_seeds"] = ", ".join(f"{s} (at step {at})" for s, at in stopped.items())
+        if not row.complete:
+            status = "KILLED" if self.state.ended else "RUNNING"
+        else:
+            status = "FAILED" if row.failed else "FINISHED"
+        end_ms = ended_ms if status != "RUNNING" else None
+        start_ms = milliseconds(begun)
+        return RunContents.within_limits(row.config_id, run_name(row), status, start_ms, end_ms, params, tags, points)
+
+    def _band_points(self, row: Row, time_ms: int) -> Iterator[tuple[str, int, float, int]]:
+        for metric in self.summary.headline:
+            for average in self.summary.averages:
+                band = self.summary.bands.get((row.config_id, metric, average))
+                for statistic in ("median", "q25", "q75") if band else ():
+                    for length, value in zip(band.lengths, getattr(band, statistic), strict=True) if band else ():
+                        yield self._key(metric, average, statistic), length, value, time_ms
+
+    def _summary_points(self, row: Row, time_ms: int) -> Iterator[tuple[str, int, float, int]]:
+        searched = {name: one["score"][0] for one, name in in_search(self.state)}
+        both = self.last_and_best.get(row.config_id)
+        values = {
+            "score": row.score,
+            "score_last": both.last.selection.median if both else None,
+            "score_best": both.best.selection.median if both else None,
+            "search_score": searched.get(row.config_id),
+            "generalization_length": row.generalization_length,
+            "area_beyond": row.area_beyond,
+            "seeds_run": row.seeds_run,
+            "seeds_failed": row.seeds_failed,
+            "rank": row.rank if self.summary.finished else None,
+            "seeds_stopped": len(row.stopped_at) if self.summary.may_stop else None,
+            "stopped_at_median": statistics.median(row.stopped_at) if row.stopped_at else None,
+        }
+        yield from ((key, 0, float(value), time_ms) for key, value in values.items() if value is not None)
+
+    def _seed_points(self, row: Row, configuration: ConfigurationState) -> Iterator[tuple[str, int, float, int]]:
+        metric, average = self.summary.objective_curve
+        mine = self.chosen[self.chosen["config_id"] == row.config_id]
+        for seed, rows in mine.groupby("seed"):
+            member = configuration.members[int(str(seed))]
+            if member.status in ("complete", "failed"):
+                time_ms = self.times.pack_end_ms(member.pack_id)
+                for length, value in zip(rows["length"], rows["value"], strict=True):
+                    yield self._key(metric, average, f"seed_{seed}"), int(length), float(value), time_ms
+
+    def _progress_points(
+        self, configuration: ConfigurationState, curves: pd.DataFrame
+    ) -> Iterator[tuple[str, int, float, int]]:
+        """Medians over seeds at the training steps that every seed of the configuration has reached."""
+        packs = {member.pack_id: self.state.packs[member.pack_id] for member in configuration.members.values()}
+        if not packs:
+            return
+        steps = sorted(set.intersection(*(set(pack.evaluations) for pack in packs.values())))
+        metric, average = self.summary.objective_curve
+        mine = curves[(curves["metric"] == metric) & (curves["average"] == average)]
+        mine = mine[mine["length"].isin(self.summary.objective.lengths)]
+        for step in steps:
+            time_ms = max(self.times.evaluation_ms(pack_id, step) for pack_id in packs)
+            losses = [
+                loss
+                for pack in packs.values()
+                for (config_id, _), loss in zip(pack.members, pack.evaluations[step]["loss"], strict=True)
+                if config_id == configuration.config_id
+            ]
+            yield "progress/loss", step, self._median(losses, "minimize"), time_ms
+            seeds = (
+                mine[mine["step"] == step].groupby("seed")["value"].apply(lambda v: v.astype(float).mean(skipna=False))
+            )
+            yield self._progress_key(), step, self._median(seeds, self.summary.objective.direction), time_ms
+
+    def _median(self, values: Iterable[float], direction: str) -> float:
+        """The median over seeds, NaN for failed ones, by the policy of the objective."""
+        return over_seeds(values, self.summary.objective.failed_seeds, direction).median
+
+    def _key(self, metric: str, average: str, statistic: str) -> str:
+        return f"{self.label[metric]}/{self.label[average]}/{statistic}"
+
+    def _progress_key(self) -> str:
+        metric, average = self.summary.objective_curve
+        return f"progress/{self.label[metric]}/{self.label[average]}"
+
+    def _tags(self, kind: str) -> dict[str, str]:
+        return {
+            "lengthwise.kind": kind,
+            "lengthwise.sweep": self.summary.name,
+            "lengthwise.sweep_id": self.sweep_id,
+            "lengthwise.spec_hash": self.state.spec_hash,
+        }
+
+    def _confirmation_tags(self, confirmed: Sequence[Confirmed]) -> dict[str, str]:
+        """What the sweep confirms, and what confirms it."""
+        tags = {}
+        if confirms := self.state.provenance.get(CONFIRMS):
+            tags["lengthwise.confirms"] = str(confirms["sweep"])
+        if theirs := [one for one in confirmed if one.parent == self.summary.name]:
+            scores = [(row.config_id, row.confirmed and row.confirmed.median) for one in theirs for row in one.rows]
+            tags["lengthwise.confirmed_by"] = ", ".join(one.name for one in theirs)
+            tags["lengthwise.confirmed_scores"] = json.dumps(scores)
+        return tags

@@ -1,0 +1,208 @@
+"""One experiment of one MLflow store: what is there, and what is sent to it, in batches and where it is missing."""
+
+import hashlib
+import json
+import os
+import re
+import shlex
+import tempfile
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any, cast
+from urllib.parse import unquote, urlsplit
+
+from mlflow.entities import Metric, Param, Run, RunTag
+from mlflow.exceptions import MlflowException
+from mlflow.tracking import MlflowClient
+
+from orchestrator.redaction import without_userinfo
+from orchestrator.tracking.artifacts import Files
+from orchestrator.tracking.contents.pages import VIEW_TAG, sweep_links
+from orchestrator.tracking.contents.run_contents import Point, RunContents
+from orchestrator.tracking.store.outages import OUTAGE, LimitedClient, TrackingError
+from orchestrator.tracking.store.sqlite_store import artifact_folder, initialise, sqlite_file
+
+METRICS_PER_BATCH, TEXTS_PER_BATCH, BYTES_PER_BATCH = 800, 100, 300_000  # 1,000 and 1 MB for all three of a request
+DIGEST_TAG = "lengthwise.published"
+FILES_TAG, DETAIL_TAG = "lengthwise.published_files", "lengthwise.published_detail"
+IDENTITY = (
+    *("lengthwise.kind", "lengthwise.sweep", "lengthwise.sweep_id", "lengthwise.spec_hash", "lengthwise.config_id"),
+    "mlflow.parentRunId",
+)
+
+
+@dataclass
+class Sent:
+    """How many runs and points were new."""
+
+    created: int = 0
+    points: int = 0
+
+
+class Store:
+    """One experiment of the MLflow store at `uri`; it is made if it is not there.
+
+    Raises TrackingError where it is deleted, or keeps its artifacts on another machine; otherwise what MLflow raises.
+    """
+
+    def __init__(self, uri: str, experiment: str) -> None:
+        for key, value in OUTAGE.items():
+            os.environ.setdefault(key, value)
+        os.environ["MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"] = "true"  # it prints the address with its password
+        self.uri = uri
+        self.server = uri.rstrip("/") if uri.startswith(("http://", "https://")) else None
+        initialise(uri)
+        client = MlflowClient(uri)
+        self.client = cast(MlflowClient, LimitedClient(client)) if self.server else client
+        self.experiment_id = self._experiment(experiment)
+
+    def runs_of(self, sweep_id: str) -> dict[str | None, Run]:
+        """The runs of a sweep by config_id (None: the parent); a second one, left by a lost answer, is deleted."""
+        runs: dict[str | None, list[Run]] = defaultdict(list)
+        token = None
+        while True:
+            page = self.client.search_runs(
+                [self.experiment_id], f"tags.`lengthwise.sweep_id` = '{sweep_id}'", max_results=1000, page_token=token
+            )
+            for run in page:
+                runs[run.data.tags.get("lengthwise.config_id")].append(run)
+            token = page.token
+            if not token:
+                break
+        for twins in runs.values():
+            twins.sort(key=lambda run: (-len(run.data.metrics), run.info.run_id))
+            for twin in twins[1:]:
+                self.client.delete_run(twin.info.run_id)
+        return {config_id: twins[0] for config_id, twins in runs.items()}
+
+    def bring_up(self, contents: RunContents, run: Run | None, sent: Sent) -> Run:
+        """Send what is missing of one run and return it, with the tags that it had before.
+
+        A run that says otherwise than the ledger is deleted and made anew, since MLflow can correct neither parameters
+        nor points.
+        """
+        if run is not None and run.data.tags.get(DIGEST_TAG) != contents.digest() and self._contradicts(run, contents):
+            self.client.delete_run(run.info.run_id)
+            run = None
+        if run is None:
+            identity = {key: contents.tags[key] for key in IDENTITY if key in contents.tags}
+            run = self.client.create_run(self.experiment_id, contents.start_ms, identity, contents.name)
+            sent.created += 1
+        if run.data.tags.get(DIGEST_TAG) != contents.digest():
+            self._send(run, contents, sent)
+        return run
+
+    def upload(self, run: Run, files: Callable[[Path], Files], stamp: str, tag: str = FILES_TAG) -> None:
+        """Send files of a run unless this tag of it, as `bring_up` has returned them, is the stamp.
+
+        `files` may write into the folder that it is given, which is gone after the upload.
+        """
+        if run.data.tags.get(tag) != stamp:
+            run_id = str(run.info.run_id)
+            with tempfile.TemporaryDirectory(prefix="lengthwise-") as folder:
+                for path, place in files(Path(folder)).items():
+                    self.client.log_artifact(run_id, str(path), place or None)
+            self.client.set_tag(run_id, tag, stamp)
+
+    def _send(self, run: Run, contents: RunContents, sent: Sent) -> None:
+        """Parameters, points and tags that are not there yet; the digest last, when all of them are."""
+        run_id, known = run.info.run_id, run.data
+        params = [Param(key, text) for key, text in contents.params.items() if key not in known.params]
+        missing = self._missing(run_id, set(known.metrics), contents.points)
+        metrics = [Metric(p.key, p.value, p.time_ms, p.step) for p in missing]
+        tags = [RunTag(key, text) for key, text in contents.tags.items() if known.tags.get(key) != text]
+        batches = [_batches(params, TEXTS_PER_BATCH), _batches(tags, TEXTS_PER_BATCH)]
+        for some_metrics, some_params, some_tags in zip_longest(
+            _batches(metrics, METRICS_PER_BATCH), *batches, fillvalue=()
+        ):
+            self.client.log_batch(run_id, metrics=some_metrics, params=some_params, tags=some_tags)
+            sent.points += len(some_metrics)
+        if contents.end_ms is not None:
+            self.client.set_terminated(run_id, contents.status, contents.end_ms)
+        else:
+            self.client.update_run(run_id, status=contents.status)
+        self.client.set_tag(run_id, DIGEST_TAG, contents.digest())
+
+    def set_view(self, key: str, view: str) -> None:
+        """Store the charts of the sweep's page, unless they are there."""
+        tag = VIEW_TAG + key
+        if self.client.get_experiment(self.experiment_id).tags.get(tag) != view:
+            self.client.set_experiment_tag(self.experiment_id, tag, view)
+
+    def links(self, view_key: str, parent_id: str, best: tuple[str, str] | None) -> tuple[tuple[str, str], ...]:
+        """Where to look: pages of the server, or the command that starts one."""
+        if self.server is None:
+            return (("MLflow pages of this sweep", f"lengthwise ui --tracking-uri {shlex.quote(self.uri)}"),)
+        return sweep_links(without_userinfo(self.server), self.experiment_id, view_key, parent_id, best)
+
+    def _experiment(self, name: str) -> str:
+        found = self.client.get_experiment_by_name(name)
+        if found is None:
+            try:
+                tags = {"mlflow.experimentKind": "custom_model_development"}
+                return str(self.client.create_experiment(name, artifact_location=self._location(name), tags=tags))
+            except MlflowException as error:
+                found = self.client.get_experiment_by_name(name)  # another sweep of the study was quicker
+                if found is None:
+                    raise error
+        if found.lifecycle_stage == "deleted":
+            raise TrackingError(
+                f"MLflow at {self.uri}: the experiment {name!r} is in the bin; name another one "
+                f"(tracking.experiment) or restore it: mlflow experiments restore --experiment-id {found.experiment_id}"
+            )
+        location = found.artifact_location
+        if self.server and location.startswith("file:") and not Path(unquote(urlsplit(location).path)).parent.exists():
+            raise TrackingError(
+                f"MLflow at {self.uri}: the experiment {name!r} keeps its artifacts in {location}, a folder of another "
+                "machine; name another one (tracking.experiment)"
+            )
+        return str(found.experiment_id)
+
+    def _location(self, name: str) -> str | None:
+        """Artifacts of a SQLite store lie beside it; a server, also one on the same file, reads them there."""
+        database = sqlite_file(self.uri)
+        if database is None:
+            return None
+        plain = re.sub(r"[^A-Za-z0-9._-]", "_", name)[:60]
+        folder = artifact_folder(database.parent) / f"{plain}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+        return folder.as_uri()
+
+    def _contradicts(self, run: Run, contents: RunContents) -> bool:
+        """Whether the run holds another parameter or another value at the same step: neither can be corrected."""
+        params = run.data.params
+        if any(params[key] != text for key, text in contents.params.items() if key in params):
+            return True
+        wanted: dict[str, dict[int, float]] = defaultdict(dict)
+        for point in contents.points:
+            wanted[point.key][point.step] = point.value
+        return any(
+            metric.value != wanted[key].get(metric.step, metric.value)
+            for key in sorted(set(wanted) & set(run.data.metrics))
+            for metric in self.client.get_metric_history(run.info.run_id, key)
+        )
+
+    def _missing(self, run_id: str, known: set[str], points: Sequence[Point]) -> list[Point]:
+        present = {
+            (key, metric.step)
+            for key in sorted(known & {point.key for point in points})
+            for metric in self.client.get_metric_history(run_id, key)
+        }
+        return [point for point in points if (point.key, point.step) not in present]
+
+
+def _batches(items: Sequence[Any], count: int) -> Iterator[list[Any]]:
+    """At most `count` items and about BYTES_PER_BATCH of JSON at a time: MLflow refuses more than 1 MB."""
+    batch: list[Any] = []
+    size = 0
+    for item in items:
+        cost = len(json.dumps([str(value) for value in dict(item).values()])) + 80
+        if batch and (len(batch) == count or size + cost > BYTES_PER_BATCH):
+            yield batch
+            batch, size = [], 0
+        batch.append(item)
+        size += cost
+    if batch:
+        yield batch

@@ -1,0 +1,1 @@
+"""lengthwise ui: MLflow's server and the links to its charts."""

@@ -1,0 +1,105 @@
+"""The verb `ui`: MLflow's server on the store of a storage folder, what is in it, and what it lacks."""
+
+import shlex
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from mlflow.tracking import MlflowClient
+
+from orchestrator.errors import LengthwiseError
+from orchestrator.record.ledger.folders import sweep_folders
+from orchestrator.record.ledger.lock import running
+from orchestrator.record.ledger.records import read_records
+from orchestrator.tracking.contents.names import sweep_id
+from orchestrator.tracking.contents.pages import sweep_links
+from orchestrator.tracking.store.outages import TrackingError
+from orchestrator.tracking.store.sqlite_store import artifact_folder, default_uri, initialise, sqlite_file
+from orchestrator.tracking.ui.server import UiServer, serve_until_stopped
+from orchestrator.wording import command
+
+
+def serve(
+    storage: Path,
+    host: str = "127.0.0.1",
+    port: int | None = None,
+    *,
+    allowed_hosts: str | None = None,
+    uri: str | None = None,
+    say: Callable[[str], None] = print,
+) -> None:
+    """Run MLflow's server on the store of `storage` until SIGINT or SIGTERM; prints links to every sweep in it,
+    and how to publish those that it lacks.
+
+    `uri` names another `sqlite:///` store. `allowed_hosts` is MLflow's list of Host headers it answers (needed behind
+    another name than localhost). Raises UiServerError if the server cannot start, TrackingError for other kinds of URI.
+    """
+    uri = uri or default_uri(storage)
+    database = sqlite_file(uri)
+    if database is None:
+        raise TrackingError(
+            f"{uri} is not a SQLite store (sqlite:///FILE); a server for it runs elsewhere: open that one"
+        )
+    initialise(uri)
+    server = UiServer(
+        database=database,
+        artifacts=artifact_folder(database.parent),
+        host=host,
+        port=port,
+        allowed_hosts=allowed_hosts,
+        log=database.with_name("mlflow-server.log"),
+    )
+
+    def ready(server: UiServer) -> None:
+        lines: Iterable[str] = (
+            f"{title}\n" + "\n".join(f"  {what}: {link}" for what, link in links)
+            for title, links in sweeps_in(uri, server.url)
+        )
+        missing = [f"not published yet: {what}\n  {how}" for what, how in unpublished(storage, uri)]
+        say("\n".join([f"MLflow runs at {server.url} (Ctrl-C ends it)", *lines, *missing]))
+
+    serve_until_stopped(server, ready)
+
+
+def sweeps_in(uri: str, server: str) -> list[tuple[str, tuple[tuple[str, str], ...]]]:
+    """The sweeps published at `uri`, newest first, as (study / sweep, links to their pages on `server`)."""
+    client = MlflowClient(uri)
+    experiments = {experiment.experiment_id: experiment.name for experiment in client.search_experiments()}
+    runs = client.search_runs(
+        list(experiments), "tags.`lengthwise.kind` = 'sweep'", max_results=20, order_by=["attributes.start_time DESC"]
+    )
+    return [
+        (
+            f"{experiments[run.info.experiment_id]} / {run.data.tags['lengthwise.sweep']}",
+            sweep_links(server, run.info.experiment_id, run.data.tags["lengthwise.sweep_id"], run.info.run_id, None),
+        )
+        for run in runs
+    ]
+
+
+def unpublished(storage: Path, uri: str) -> list[tuple[str, str]]:
+    """The sweeps of `storage` that the store at `uri` does not hold, as (name and standing, the command for it).
+
+    Sweeps whose file names another store are left out.
+    """
+    client, known, token = MlflowClient(uri), set(), None
+    experiments = [experiment.experiment_id for experiment in client.search_experiments()]
+    while True:
+        page = client.search_runs(experiments, "tags.`lengthwise.kind` = 'sweep'", max_results=1000, page_token=token)
+        known |= {run.data.tags["lengthwise.sweep_id"] for run in page}
+        token = page.token
+        if not token:
+            break
+    found = []
+    for folder in sweep_folders(storage):
+        try:
+            records = read_records(folder)
+        except LengthwiseError:  # `lengthwise status` says what is wrong with it
+            continue
+        own = (records[0].fields["spec"].get("tracking") or {}).get("uri")
+        if sweep_id(records) in known or own not in (None, uri):
+            continue
+        ends = [record for record in records if record.kind in ("end", "resume", "retry")][-1:]
+        ended = ends[0].fields["status"] if ends and ends[0].kind == "end" else "not finished"
+        there = "" if uri == default_uri(storage) else f" --tracking-uri {shlex.quote(uri)}"
+        found.append((f"{folder.name}, {'running' if running(folder) else ended}", command("publish", folder) + there))
+    return found

@@ -1,0 +1,120 @@
+"""Checks that need more than one section of a sweep file."""
+
+from typing import Any
+
+from search_spaces.grammar.problems.errors import ABSENT, nearest_name
+from search_spaces.grammar.problems.findings import SECTIONS, Findings, child, lookup, within
+from search_spaces.grammar.space.domains import Domain, Grid, is_number
+from search_spaces.grammar.space.keys import check_key
+from search_spaces.grammar.spec.spec import Search
+
+
+def check_across(data: dict[str, Any], space: dict[str, Domain], overridden: list[str], findings: Findings) -> None:
+    """Record what does not fit together. Sections may be damaged: only what is readable is looked at."""
+    listed = _check_listed(data, findings)
+    _check_search(data, space, findings)
+    _check_objective(data, space, listed, findings)
+    for key in overridden:
+        drawn = next((name for name, domain in space.items() if within(key, name) and not domain.when), None)
+        if drawn:
+            findings.add(
+                key,
+                f"the space draws {drawn}, so this value would never be used; "
+                f"take the key out of the space first with --set space.{drawn}=null",
+            )
+        elif listed and all(any(within(key, name) for name in values) for values in listed):
+            findings.add(key, "every configuration of search.listed gives it, so this value would never be used")
+
+
+def note_nothing_learned(search: Search, findings: Findings) -> None:
+    """Note a budget of tpe that is used up before any result is known: it is then a random search."""
+    budget = search.configurations
+    if search.sampler == "tpe" and budget is not None and not search.informed(budget):
+        findings.note(
+            findings.place("search.configurations"),
+            f"search.configurations: none of the {budget} is drawn by results: tpe learns from "
+            f"{search.results_needed} results on and draws {search.generation} at a time, so this is a random search; "
+            "give it more configurations, or a smaller search.startup and search.generation",
+        )
+
+
+def _check_search(data: dict[str, Any], space: dict[str, Domain], findings: Findings) -> None:
+    search = data.get("search", {})
+    if not isinstance(search, dict) or not isinstance(data.get("space", {}), dict):
+        return
+    sampler = search.get("sampler", "random")
+    configurations = search.get("configurations")
+    drawn = [key for key, domain in space.items() if not isinstance(domain, Grid)]
+    grids = [key for key in space if key not in drawn]
+    if sampler == "listed":
+        for key in space:
+            said = "sampler listed draws nothing: its configurations are those of search.listed"
+            findings.add(f"space.{key}", said)
+        if search.get("listed") is None:
+            findings.add("search.listed", "is needed by sampler listed")
+        if configurations is not None:
+            said = "must be left out: search.listed has the configurations"
+            findings.add("search.configurations", said, given=configurations)
+        return
+    if search.get("listed") is not None:
+        findings.add("search.listed", f"is not read by sampler {sampler}", nearest="sampler: listed")
+    if sampler == "tpe":
+        for key in grids:
+            findings.add(f"space.{key}", "a grid cannot be searched by tpe; use choice")
+    if sampler == "grid":
+        for key in drawn:
+            said = f"sampler grid cannot draw from {space[key].kind}; use a grid, or sampler random"
+            findings.add(f"space.{key}", said, allowed="grid")
+    elif drawn and configurations is None:
+        given = {"given": None} if "configurations" in search else {}
+        said = f"is needed, because the space has random domains ({', '.join(drawn)})"
+        findings.add("search.configurations", said, **given)
+    every_domain_is_known = data.get("space", {}).keys() == space.keys()
+    if configurations is not None and not drawn and every_domain_is_known:
+        said = "must be left out, because nothing is drawn at random: every grid point is tried once"
+        findings.add("search.configurations", said, given=configurations)
+
+
+def _check_listed(data: dict[str, Any], findings: Findings) -> list[dict[str, Any]]:
+    """The readable configurations of search.listed, their keys checked."""
+    listed = _mapping(data.get("search")).get("listed")
+    found = [values for values in listed if isinstance(values, dict)] if isinstance(listed, list) else []
+    sections = {section: data.get(section, {}) for section in SECTIONS}
+    for index, values in enumerate(listed if isinstance(listed, list) else []):
+        for key in values if isinstance(values, dict) else ():
+            address = f"search.listed[{index}]"
+            if not check_key(address, key, values, sections, findings):
+                findings.doubt(child(address, key))
+    return found
+
+
+def _check_objective(
+    data: dict[str, Any], space: dict[str, Domain], listed: list[dict[str, Any]], findings: Findings
+) -> None:
+    objective = _mapping(data.get("objective"))
+    evaluated = lookup(data, "evaluation.lengths")
+    varied = dict.fromkeys([*space, *(key for values in listed for key in values)])
+    if (
+        isinstance(evaluated, list)
+        and isinstance(objective.get("lengths"), list)
+        and "evaluation.lengths" not in varied
+    ):
+        for index, length in enumerate(objective["lengths"]):
+            if is_number(length, whole=True) and length >= 1 and length not in evaluated:
+                allowed = ", ".join(str(other) for other in evaluated)
+                findings.add(f"objective.lengths[{index}]", "is not evaluated", given=length, allowed=allowed)
+    averages = lookup(data, "training.averages")
+    average = objective.get("average", ABSENT)
+    if isinstance(averages, dict) and averages and isinstance(average, str) and "training.averages" not in varied:
+        start = "training.averages."
+        drawn = [key.removeprefix(start).split(".")[0] for key in varied if key.startswith(start)]
+        labels = list(dict.fromkeys([*averages, *drawn]))
+        if average not in labels:
+            allowed = ", ".join(labels)
+            nearest = nearest_name(average, labels)
+            said = "is not one of training.averages"
+            findings.add("objective.average", said, given=average, allowed=allowed, nearest=nearest)
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,1 @@
+"""What is wrong with a file, where, and what is allowed."""

@@ -1,0 +1,1 @@
+"""The space: domains, their schema, the keys that are varied."""

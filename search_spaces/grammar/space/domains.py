@@ -1,0 +1,256 @@
+"""Domains: what a key of the space may be drawn from. A domain is written as a mapping with its kind as a key.
+
+`{choice: [a, b]}` `{grid: [a, b]}` `{uniform: [low, high]}` `{log_uniform: [low, high]}`
+`{one_minus_log_uniform: [low, high]}` `{int_uniform: [low, high], step: 1}`
+`{normal: [mean, std], low: ..., high: ...}`, each with an optional `when: {other.key: value or list of values}`.
+Every random domain is drawn anew for each configuration; every grid point is tried with each of them.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Self
+
+from search_spaces.grammar.problems.errors import ABSENT
+
+Fault = Callable[..., None]
+"""fault(sub_address, message, given=..., allowed=..., nearest=...) records a problem below the domain's key."""
+
+When = dict[str, tuple[Any, ...]]
+
+
+@dataclass(frozen=True)
+class Domain(ABC):
+    """What a key may be drawn from, and `when`: the values other keys must have for it to be drawn (empty = always)."""
+
+    kind: ClassVar[str]
+    options: ClassVar[tuple[str, ...]] = ()
+
+    when: When = field(default_factory=dict, kw_only=True)
+
+    @classmethod
+    @abstractmethod
+    def parse(cls, raw: dict[str, Any], when: When, fault: Fault) -> Self | None:
+        """The domain written as `raw`, or None with at least one fault recorded."""
+
+    def written(self) -> dict[str, Any]:
+        """The domain as plain data, as a sweep file would have it."""
+        fields = self._fields()
+        return fields | {"when": {key: plain(values) for key, values in self.when.items()}} if self.when else fields
+
+    @abstractmethod
+    def _fields(self) -> dict[str, Any]: ...
+
+
+@dataclass(frozen=True)
+class _Listed(Domain):
+    values: tuple[Any, ...]
+
+    @classmethod
+    def parse(cls, raw: dict[str, Any], when: When, fault: Fault) -> Self | None:
+        """A non-empty list of different values."""
+        values = raw[cls.kind]
+        if not isinstance(values, list) or not values:
+            fault(f".{cls.kind}", "must be a list of values, at least one", given=values)
+            return None
+        seen: dict[Any, int] = {}
+        for index, value in enumerate(values):
+            if (first := seen.setdefault(value_key(value), index)) != index:
+                fault(f".{cls.kind}[{index}]", f"repeats item {first} of the list", given=value)
+        return cls(tuple(values), when=when) if len(seen) == len(values) else None
+
+    def _fields(self) -> dict[str, Any]:
+        return {self.kind: plain(self.values)}
+
+
+@dataclass(frozen=True)
+class Choice(_Listed):
+    """One of the values, drawn at random for each configuration."""
+
+    kind = "choice"
+
+
+@dataclass(frozen=True)
+class Grid(_Listed):
+    """Every value: each draw of the random domains is repeated with every combination of grid values."""
+
+    kind = "grid"
+
+
+@dataclass(frozen=True)
+class _Interval(Domain):
+    low: float
+    high: float
+
+    above: ClassVar[float] = float("-inf")
+    below: ClassVar[float] = float("inf")
+    bounds: ClassVar[str] = "[low, high], two numbers, low < high"
+
+    @classmethod
+    def parse(cls, raw: dict[str, Any], when: When, fault: Fault) -> Self | None:
+        """Two finite numbers, low < high, strictly inside the bounds of the kind."""
+        pair = number_pair(raw, cls.kind, cls.bounds, fault)
+        if pair is None:
+            return None
+        low, high = float(pair[0]), float(pair[1])
+        outside = [index for index, bound in enumerate((low, high)) if not cls.above < bound < cls.below]
+        for index in outside:
+            said = f"must be above {cls.above:g}" + (f" and below {cls.below:g}" if cls.below < float("inf") else "")
+            fault(f".{cls.kind}[{index}]", said, given=pair[index], allowed=cls.bounds)
+        if low >= high:
+            fault(f".{cls.kind}", "low must be below high", given=list(pair), allowed=cls.bounds)
+        return cls(low, high, when=when) if low < high and not outside else None
+
+    def _fields(self) -> dict[str, Any]:
+        return {self.kind: [self.low, self.high]}
+
+
+@dataclass(frozen=True)
+class Uniform(_Interval):
+    """A real number, uniform from low to high."""
+
+    kind = "uniform"
+
+
+@dataclass(frozen=True)
+class LogUniform(_Interval):
+    """A real number whose logarithm is uniform; 0 < low < high."""
+
+    kind = "log_uniform"
+    above = 0.0
+    bounds = "[low, high], two numbers, 0 < low < high"
+
+
+@dataclass(frozen=True)
+class OneMinusLogUniform(_Interval):
+    """A real number x with 1 - x log-uniform: for decays near 1, as of an EMA; 0 < low < high < 1."""
+
+    kind = "one_minus_log_uniform"
+    above = 0.0
+    below = 1.0
+    bounds = "[low, high], two numbers, 0 < low < high < 1"
+
+
+@dataclass(frozen=True)
+class IntUniform(Domain):
+    """A whole number, uniform over low, low + step, ..., high (both included)."""
+
+    kind = "int_uniform"
+    options = ("step",)
+
+    low: int
+    high: int
+    step: int = 1
+
+    @classmethod
+    def parse(cls, raw: dict[str, Any], when: When, fault: Fault) -> Self | None:
+        """Two whole numbers, low < high, and a step >= 1 that leads from low to high."""
+        bounds = "[low, high], two whole numbers, low < high"
+        pair = number_pair(raw, cls.kind, bounds, fault, whole=True)
+        step = raw.get("step", 1)
+        if not is_number(step, whole=True) or step < 1:
+            fault(".step", "must be a whole number, at least 1", given=step)
+            return None
+        if pair is None:
+            return None
+        low, high = pair
+        if low >= high:
+            fault(f".{cls.kind}", "low must be below high", given=list(pair), allowed=bounds)
+            return None
+        if reached := (high - low) % step:
+            last = high - reached
+            nearest = f"[{low}, {last}]" if last > low else None
+            said = f"does not lead from {low} to {high}"
+            fault(".step", said, given=step, allowed=f"a divisor of {high - low}", nearest=nearest)
+            return None
+        return cls(low, high, step, when=when)
+
+    def _fields(self) -> dict[str, Any]:
+        return {"int_uniform": [self.low, self.high], "step": self.step}
+
+
+@dataclass(frozen=True)
+class Normal(Domain):
+    """A normally distributed number of this mean and standard deviation, clipped to low and high if given."""
+
+    kind = "normal"
+    options = ("low", "high")
+
+    mean: float
+    std: float
+    low: float | None = None
+    high: float | None = None
+
+    @classmethod
+    def parse(cls, raw: dict[str, Any], when: When, fault: Fault) -> Self | None:
+        """A mean and a std > 0; clip bounds on either side of the mean."""
+        good = True
+        clips: dict[str, float | None] = {}
+        for name in ("low", "high"):
+            clip = raw.get(name)
+            if clip is not None and not is_number(clip):
+                fault(f".{name}", "must be a number", given=clip)
+                good = False
+            clips[name] = None if clip is None or not is_number(clip) else float(clip)
+        pair = number_pair(raw, cls.kind, "[mean, std], two numbers, std > 0", fault)
+        if pair is None:
+            return None
+        mean, std = float(pair[0]), float(pair[1])
+        if std <= 0:
+            fault(".normal[1]", "the standard deviation must be above 0", given=pair[1])
+            good = False
+        low, high = clips["low"], clips["high"]
+        if low is not None and low > mean:
+            fault(".low", f"must not be above the mean, {mean:g}", given=raw["low"])
+            good = False
+        if high is not None and high < mean:
+            fault(".high", f"must not be below the mean, {mean:g}", given=raw["high"])
+            good = False
+        if low is not None and low == high:
+            fault(".high", "must be above low", given=raw["high"])
+            good = False
+        return cls(mean, std, low, high, when=when) if good else None
+
+    def _fields(self) -> dict[str, Any]:
+        clips = {name: clip for name, clip in (("low", self.low), ("high", self.high)) if clip is not None}
+        return {"normal": [self.mean, self.std], **clips}
+
+
+KINDS: dict[str, type[Domain]] = {
+    kind.kind: kind for kind in (Choice, Grid, Uniform, LogUniform, OneMinusLogUniform, IntUniform, Normal)
+}
+
+
+def is_number(value: Any, *, whole: bool = False) -> bool:
+    """Whether a value is an int or (unless `whole`) a float; a bool is neither."""
+    return isinstance(value, int if whole else (int, float)) and not isinstance(value, bool)
+
+
+def number_pair(raw: dict[str, Any], kind: str, bounds: str, fault: Fault, *, whole: bool = False) -> Any:
+    """The two numbers written for a kind of domain, or None with a fault recorded."""
+    pair = raw[kind]
+    if not isinstance(pair, list) or len(pair) != 2:
+        fault(f".{kind}", "must be a list of two numbers", given=pair, allowed=bounds)
+        return None
+    wrong = [index for index, bound in enumerate(pair) if not is_number(bound, whole=whole)]
+    for index in wrong:
+        fault(f".{kind}[{index}]", f"must be a {'whole ' if whole else ''}number", given=pair[index], allowed=bounds)
+    return None if wrong else tuple(pair)
+
+
+def plain(value: Any) -> Any:
+    """A fresh copy of plain data, tuples as lists, nothing shared."""
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    return value
+
+
+def value_key(value: Any) -> Any:
+    """Something hashable that is equal for equal values: 1 and 1.0 are equal, 1 and true are not."""
+    if isinstance(value, dict):
+        return ("mapping", frozenset((key, value_key(item)) for key, item in value.items()))
+    if isinstance(value, (list, tuple)):
+        return ("list", tuple(value_key(item) for item in value))
+    return (isinstance(value, bool), None if value is ABSENT else value)

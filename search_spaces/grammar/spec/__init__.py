@@ -1,0 +1,1 @@
+"""SweepSpec: every key of a sweep file, its values, its schema."""

@@ -1,0 +1,128 @@
+"""The kinds of single values in a sweep file: what each may be, in words and as JSON Schema."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+from search_spaces.grammar.space.domain_schema import listed_schema
+from search_spaces.grammar.space.domains import is_number, value_key
+from search_spaces.grammar.spec.names import ALLOWED, MAX_CHARACTERS, name_fault, normalised
+
+MAX_SEEDS = 100_000
+LARGEST_SEED = 2**32 - 1
+
+
+def _fail(message: str, allowed: str | None = None) -> PydanticCustomError:
+    return PydanticCustomError("lengthwise", "{message}", {"message": message, "allowed": allowed})
+
+
+def _name(value: Any) -> str:
+    if not isinstance(value, str):
+        raise _fail("must be text (put a name that looks like a number in quotes)", ALLOWED)
+    if fault := name_fault(name := normalised(value)):
+        raise _fail(fault, ALLOWED)
+    return name
+
+
+def _seeds(value: Any) -> tuple[int, ...]:
+    allowed = f"a number from 1 to {MAX_SEEDS}, or a list of different whole numbers from 0 to {LARGEST_SEED}"
+    if is_number(value, whole=True) and 1 <= value <= MAX_SEEDS:
+        return tuple(range(value))
+    return _different_ints(value, 0, LARGEST_SEED, allowed)
+
+
+def _lengths(value: Any) -> tuple[int, ...]:
+    return _different_ints(value, 1, None, "a list of different whole numbers, each at least 1")
+
+
+def _different_ints(value: Any, least: int, most: int | None, allowed: str) -> tuple[int, ...]:
+    if not isinstance(value, (list, tuple)):
+        raise _fail("is not allowed", allowed)
+    if not value:
+        raise _fail("must not be empty", allowed)
+    for index, item in enumerate(value):
+        if not is_number(item, whole=True) or item < least or (most is not None and item > most):
+            raise _fail(f"item {index} is {item!r}", allowed)
+    seen: set[int] = set()
+    for item in value:
+        if item in seen:
+            raise _fail(f"{item} is in the list more than once", allowed)
+        seen.add(item)
+    return tuple(value)
+
+
+def _pack(value: Any) -> Any:
+    if value == "auto" or (is_number(value, whole=True) and value >= 1):
+        return value
+    raise _fail("is not allowed", "auto, or a whole number of members, at least 1")
+
+
+def _gpus(value: Any) -> float:
+    if is_number(value) and (0 <= value <= 1 or (value > 1 and float(value).is_integer())):
+        return float(value)
+    raise _fail("is not a share of GPUs", "0, a fraction up to 1, or a whole number")
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise _fail("must be text")
+    if not value.strip() or not value.isprintable():
+        raise _fail("must be text, on one line and not empty")
+    return value
+
+
+def _listed(value: Any) -> tuple[dict[str, Any], ...]:
+    allowed = "a list of mappings from dotted keys to values, each different from the others"
+    if not isinstance(value, (list, tuple)) or not value:
+        raise _fail("must be a list of configurations, at least one", allowed)
+    seen: dict[Any, int] = {}
+    for index, item in enumerate(value):
+        if not isinstance(item, dict):
+            raise _fail(f"item {index} is not a mapping", allowed)
+        if (first := seen.setdefault(value_key(item), index)) != index:
+            raise _fail(f"item {index} repeats item {first}", allowed)
+    return tuple(value)
+
+
+def _modules(value: Any) -> tuple[str, ...]:
+    allowed = "a list of different module names such as my_tasks or my_package.tasks"
+    if not isinstance(value, (list, tuple)):
+        raise _fail("is not allowed", allowed)
+    for index, item in enumerate(value):
+        if not isinstance(item, str) or not item.isascii() or not all(map(str.isidentifier, item.split("."))):
+            raise _fail(f"item {index} is {item!r}, which is no module name", allowed)
+        if max(map(len, item.split("."))) > MAX_CHARACTERS:
+            raise _fail(f"item {index}, {item[:20]}..., is longer than {MAX_CHARACTERS} characters", allowed)
+        if item in value[:index]:
+            raise _fail(f"{item} is in the list more than once", allowed)
+    return tuple(value)
+
+
+_NAME_SCHEMA = {"type": "string", "minLength": 1, "maxLength": MAX_CHARACTERS, "pattern": r"^[^.\s/\\][^/\\\n]*$"}
+_INTS = {"type": "array", "items": {"type": "integer", "minimum": 0}, "minItems": 1, "uniqueItems": True}
+_LENGTHS = {"type": "array", "items": {"type": "integer", "minimum": 1}, "minItems": 1, "uniqueItems": True}
+
+_MODULE = {"type": "string", "pattern": r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$"}
+_MODULES = {"type": "array", "items": _MODULE, "uniqueItems": True}
+
+Modules = Annotated[tuple[str, ...], BeforeValidator(_modules), WithJsonSchema(_MODULES)]
+Name = Annotated[str, BeforeValidator(_name), WithJsonSchema(_NAME_SCHEMA)]
+Text = Annotated[str, BeforeValidator(_text), WithJsonSchema({"type": "string", "minLength": 1})]
+Seeds = Annotated[
+    tuple[int, ...],
+    BeforeValidator(_seeds),
+    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1, "maximum": MAX_SEEDS}, _INTS]}),
+]
+Lengths = Annotated[tuple[int, ...], BeforeValidator(_lengths), WithJsonSchema(_LENGTHS)]
+Listed = Annotated[
+    tuple[dict[str, Any], ...],
+    BeforeValidator(_listed),
+    WithJsonSchema({"type": "array", "items": listed_schema(), "minItems": 1, "uniqueItems": True}),
+]
+Pack = Annotated[
+    Literal["auto"] | int,
+    BeforeValidator(_pack),
+    WithJsonSchema({"anyOf": [{"const": "auto"}, {"type": "integer", "minimum": 1}]}),
+]
+Gpus = Annotated[float, BeforeValidator(_gpus), WithJsonSchema({"type": "number", "minimum": 0})]

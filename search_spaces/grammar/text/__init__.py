@@ -1,0 +1,1 @@
+"""YAML text: the strict reader, writing, --set overrides."""

@@ -1,0 +1,204 @@
+"""A strict reader of YAML: plain data and the line of every key, and no surprises.
+
+It reads YAML 1.2 scalars (`1e-4` is a number; `on`, `no` and dates are text) from the event stream of PyYAML, so
+nothing is ever constructed but dict, list, str, int, float, bool and None. Anchors, aliases, merge keys, tags,
+directives, duplicate keys, keys that are not text, and numbers that are not finite are problems.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import yaml
+
+from search_spaces.grammar.problems.errors import ABSENT
+from search_spaces.grammar.problems.findings import Findings, Place, child
+
+MAX_BYTES = 1_000_000
+MAX_DEPTH = 20
+LARGEST_INT = 2**63 - 1
+
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
+_INT = re.compile(r"[-+]?(0|[1-9][0-9]*)|0o[0-7]+|0x[0-9a-fA-F]+")
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|(0|[1-9][0-9]*)(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_LEADING_ZERO = re.compile(r"[-+]?0[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]+)?")
+_NOT_FINITE = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
+_WORDS = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+}
+
+
+class _UnreadableError(Exception):
+    """The rest of the text cannot be read; the reason has been recorded."""
+
+
+def read_yaml(text: str, findings: Findings, *, address: str = "", place: Place | None = None) -> Any:
+    """The value of one YAML document, or ABSENT if it cannot be read; problems and places go to `findings`.
+
+    `address` is where the value belongs (an override), '' for a whole file; `place` stands for every line if given.
+    Values that cannot be read come back as ABSENT inside their mapping or list.
+    """
+    return _Reader(findings, place).document(text, address)
+
+
+class _Reader:
+    def __init__(self, findings: Findings, place: Place | None) -> None:
+        self.findings = findings
+        self.fixed_place = place
+        self.references: list[tuple[str, str, Place]] = []  # &name or *name, its address and place
+
+    def place(self, line: int) -> Place:
+        return self.fixed_place or Place(self.findings.source, line + 1)
+
+    def place_of(self, event: Any) -> Place:
+        return self.place(event.start_mark.line)
+
+    def document(self, text: str, address: str) -> Any:
+        if found := _UNPRINTABLE.search(text):
+            line = text.count("\n", 0, found.start())
+            what = f"character U+{ord(found[0]):04X} is not allowed in YAML"
+            self.findings.unreadable(address, what, place=self.place(line))
+            return ABSENT
+        try:
+            try:
+                return self._document(yaml.parse(text, Loader=_Loader), address)
+            finally:
+                self._report_references()
+        except _UnreadableError:
+            return ABSENT
+        except yaml.YAMLError as error:
+            mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+            line = min(mark.line, text.count("\n")) if mark else 0
+            said = " ".join(part for part in (getattr(error, "context", None), getattr(error, "problem", None)) if part)
+            written = text.splitlines()[line] if line < len(text.splitlines()) else ""
+            tab = " (indent with spaces, not tabs)" if written.lstrip(" ").startswith("\t") else ""
+            self.findings.unreadable(address, f"is not valid YAML: {said}{tab}".lstrip(), place=self.place(line))
+            return ABSENT
+
+    def _document(self, events: Iterator[Any], address: str) -> Any:
+        value: Any = None
+        documents = 0
+        for event in events:
+            if isinstance(event, yaml.DocumentStartEvent):
+                documents += 1
+                place = self.place_of(event)
+                if documents > 1:
+                    self.findings.add("", "holds more than one YAML document; keep one", place=place)
+                    raise _UnreadableError
+                if event.version or event.tags:
+                    self.findings.add("", "YAML directives (%YAML, %TAG) are not allowed", place=place)
+                value = self._value(next(events), events, address, 0)
+        return value
+
+    def _report_references(self) -> None:
+        """One problem for all anchors and aliases: where one is, others are, and a file can hold thousands."""
+        if not self.references:
+            return
+        first, address, place = self.references[0]
+        what = "anchors" if first[0] == "&" else "aliases"
+        said = f"{what} ({first}) are not allowed; write it out"
+        if more := len(self.references) - 1:
+            last, _, end = self.references[-1]
+            where = "" if end.line is None else f" in line {end.line}"
+            others = f"{last}{where}" if more == 1 else f"{more:,} more, the last{where}"
+            said = f"anchors and aliases ({first} and {others}) are not allowed; write the values out"
+        self.findings.add(address, said, place=place)
+        for name, address, _ in self.references:
+            if name[0] == "*":
+                self.findings.doubt(address)
+
+    def _value(self, event: Any, events: Iterator[Any], address: str, depth: int) -> Any:
+        place = self.place_of(event)
+        if depth > MAX_DEPTH:
+            self.findings.unreadable(address, f"is nested more than {MAX_DEPTH} levels deep", place=place)
+            raise _UnreadableError
+        if address:
+            self.findings.places.setdefault(address, place)
+        if isinstance(event, yaml.AliasEvent):
+            self.references.append((f"*{event.anchor}", address, place))
+            return ABSENT
+        if event.anchor:
+            self.references.append((f"&{event.anchor}", address, place))
+            self.findings.refer(address)
+        if event.tag:
+            said = f"YAML tags ({event.tag}) are not allowed; write a plain value"
+            self.findings.unreadable(address, said, place=place)
+        if isinstance(event, yaml.ScalarEvent):
+            return self._scalar(event, address, place)
+        if isinstance(event, yaml.SequenceStartEvent):
+            items: list[Any] = []
+            while not isinstance(event := next(events), yaml.SequenceEndEvent):
+                items.append(self._value(event, events, child(address, len(items)), depth + 1))
+            return items
+        return self._mapping(events, address, depth)
+
+    def _mapping(self, events: Iterator[Any], address: str, depth: int) -> dict[str, Any]:
+        mapping: dict[str, Any] = {}
+        first_line: dict[str, Place] = {}
+        while not isinstance(event := next(events), yaml.MappingEndEvent):
+            place = self.place_of(event)
+            key = self._key(event, events, address, place, depth)
+            if key is None or key in mapping:
+                if key is not None:
+                    said = f"is written twice (first at {first_line[key]}); keep one"
+                    self.findings.add(child(address, key), said, place=place)
+                _Reader(Findings(self.findings.source), self.fixed_place)._value(next(events), events, "", depth + 1)
+                continue
+            first_line[key] = place
+            self.findings.places[child(address, key)] = place
+            mapping[key] = self._value(next(events), events, child(address, key), depth + 1)
+        return mapping
+
+    def _key(self, event: Any, events: Iterator[Any], address: str, place: Place, depth: int) -> str | None:
+        """The key, or None if it cannot be one (recorded)."""
+        if not isinstance(event, yaml.ScalarEvent):
+            self.findings.add(address, "has a key that is not text", allowed="text keys", place=place)
+            if not isinstance(event, yaml.AliasEvent):
+                quiet = _Reader(Findings(self.findings.source), self.fixed_place)
+                quiet._value(event, events, "", depth + 1)
+            return None
+        text: str = event.value
+        plain = event.implicit[0]  # neither quoted nor tagged
+        if plain and text == "<<":
+            self.findings.add(address, "merge keys (<<) are not allowed; write the keys out", place=place)
+            return None
+        if event.anchor or event.tag:
+            self.findings.add(child(address, text), "a key must not have an anchor or a tag", place=place)
+        if plain and (text in _WORDS or _INT.fullmatch(text) or _FLOAT.fullmatch(text)):
+            said = f"has the key {text or 'null'}, which is not text; put it in quotes if it is meant as a name"
+            self.findings.add(address, said, allowed="text keys", place=place)
+            return None
+        return text
+
+    def _scalar(self, event: Any, address: str, place: Place) -> Any:
+        text: str = event.value
+        if not event.implicit[0]:
+            if any("\ud800" <= letter <= "\udfff" for letter in text):
+                self.findings.unreadable(address, "holds half a character (a lone surrogate escape)", place=place)
+                return ABSENT
+            return text
+        if text in _WORDS:
+            return _WORDS[text]
+        if _INT.fullmatch(text):
+            number = int(text, 0) if len(text) <= 30 else LARGEST_INT + 1
+            if abs(number) > LARGEST_INT:
+                self.findings.unreadable(address, "is too large for a whole number", given=text, place=place)
+                return ABSENT
+            return number
+        if _FLOAT.fullmatch(text):
+            value = float(text)
+            if value in (float("inf"), float("-inf")):
+                self.findings.unreadable(address, "is too large a number", given=text, place=place)
+                return ABSENT
+            return value
+        if _NOT_FINITE.fullmatch(text):
+            self.findings.unreadable(address, "must be a finite number", given=text, place=place)
+            return ABSENT
+        if _LEADING_ZERO.fullmatch(text):
+            said = "has a leading zero, which YAML 1.1 and 1.2 read differently; write it without, or in quotes as text"
+            self.findings.unreadable(address, said, given=text, place=place)
+            return ABSENT
+        return text

@@ -1,0 +1,1 @@
+"""What is measured: forward passes, generation, evaluations of curves, attention, kept weights."""

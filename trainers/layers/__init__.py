@@ -1,1 +1,0 @@
-"""Stacked layers: every weight and activation carries the member dimension first."""

@@ -1,0 +1,1 @@
+"""What moves the weights: the optimizer, schedules, weight averages, curricula, and when to stop."""

@@ -1,0 +1,102 @@
+"""Learning-rate schedules: a factor on the member's learning rate as a function of the training step.
+
+Every schedule may begin with a linear warm-up over its first `warmup` steps, or over a share of all steps.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from trainers.errors import Problem
+from trainers.settings.fields import Settings, setting
+from trainers.settings.registry import register
+
+
+class Schedule(Settings, ABC):
+    """Base of every schedule."""
+
+    warmup: int = setting(0, low=0, help="steps of linear warm-up")
+    warmup_share: float = setting(0.0, low=0.0, high=1.0, help="the same as a share of all steps, such as 0.05")
+
+    def cross_checks(self) -> Iterator[Problem]:
+        """A problem where the warm-up is given twice."""
+        if self.warmup and self.warmup_share:
+            message = "the warm-up is given in steps, too"
+            yield Problem(key="warmup_share", given=self.warmup_share, message=message, allowed="one of the two")
+
+    def warmup_steps(self, steps: int) -> int:
+        """Steps of warm-up in a training of so many steps."""
+        return self.warmup or round(self.warmup_share * steps)
+
+    @abstractmethod
+    def factor(self, step: Tensor, steps: int) -> Tensor:
+        """Factor at `step` (1 for the first update) of `steps`, a float64 scalar."""
+
+    def step_problems(self, steps: int) -> Iterator[Problem]:
+        """Why this schedule does not fit a training of so many steps."""
+        if self.warmup > steps:
+            message = f"{self.warmup} is more than steps"
+            yield Problem(key="warmup", given=self.warmup, message=message, allowed=f"<= {steps}")
+
+
+def _warmed(step: Tensor, warmup: int, factor: Tensor) -> Tensor:
+    return factor * torch.clamp(step.double() / warmup, max=1.0) if warmup else factor
+
+
+@register("schedule", "constant")
+class Constant(Schedule):
+    """The full learning rate at every step, after an optional linear warm-up."""
+
+    def factor(self, step: Tensor, steps: int) -> Tensor:
+        """Factor at `step` (1 for the first update) of `steps`, a float64 scalar."""
+        return _warmed(step, self.warmup_steps(steps), torch.ones((), dtype=torch.float64, device=step.device))
+
+
+class Decaying(Schedule):
+    """A schedule that falls from 1 after the warm-up to `final` at the end of the decay, and stays there."""
+
+    final: float = setting(0.0, low=0.0, high=1.0, help="factor at the end of the decay")
+    decay_steps: int | None = setting(
+        None, low=1, help="step at which the decay ends, before or after the last one; null: the last step"
+    )
+
+    def step_problems(self, steps: int) -> Iterator[Problem]:
+        """A problem of the warm-up, or if the decay ends before it begins."""
+        yield from super().step_problems(steps)
+        warmup = self.warmup_steps(steps)
+        if self.decay_steps is not None and 0 < self.decay_steps <= warmup <= steps:
+            message = f"ends before the warm-up of {warmup} steps does"
+            yield Problem(key="decay_steps", given=self.decay_steps, message=message, allowed=f"> {warmup}")
+
+    def decayed(self, step: Tensor, steps: int) -> Tensor:
+        """How far the decay has come at `step`: 0 at the end of the warm-up, 1 at the end of the decay."""
+        warmup = self.warmup_steps(steps)
+        length = max((self.decay_steps or steps) - warmup, 1)
+        return torch.clamp((step.double() - warmup) / length, min=0.0, max=1.0)
+
+
+@register("schedule", "linear")
+class Linear(Decaying):
+    """Linear decay from 1 after the warm-up to `final` at the last step, or at `decay_steps`."""
+
+    def factor(self, step: Tensor, steps: int) -> Tensor:
+        """Factor at `step` (1 for the first update) of `steps`, a float64 scalar."""
+        warmup = self.warmup_steps(steps)
+        return _warmed(step, warmup, 1.0 + (self.final - 1.0) * self.decayed(step, steps))
+
+
+@register("schedule", "cosine")
+class Cosine(Decaying):
+    """Half a cosine from 1 after the warm-up to `final` at the last step, or at `decay_steps`.
+
+    Source: Loshchilov and Hutter, arXiv:1608.03983.
+    """
+
+    def factor(self, step: Tensor, steps: int) -> Tensor:
+        """Factor at `step` (1 for the first update) of `steps`, a float64 scalar."""
+        warmup = self.warmup_steps(steps)
+        wave = 0.5 * (1.0 + torch.cos(math.pi * self.decayed(step, steps)))
+        return _warmed(step, warmup, self.final + (1.0 - self.final) * wave)

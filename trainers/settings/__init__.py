@@ -1,0 +1,1 @@
+"""Typed settings: fields with bounds, registered classes, and what names a configuration."""

@@ -1,0 +1,53 @@
+"""Registered names in words: what `lengthwise list` prints."""
+
+from collections.abc import Mapping
+from dataclasses import MISSING
+from typing import Any, NamedTuple
+
+from trainers.settings import registry
+from trainers.settings.fields import Settings, allowed_values, settings_fields
+
+
+class Description(NamedTuple):
+    """A registered name: the first line of its docstring, each field in words, a task's metrics and their directions.
+
+    `metrics` are those with default settings; more settings may add some.
+    """
+
+    name: str
+    summary: str
+    fields: dict[str, str]
+    metrics: dict[str, str]
+
+
+def describe(kind: str) -> list[Description]:
+    """Every registered name of a kind, in alphabetical order."""
+    return [describe_class(cls) for _, cls in sorted(registry.classes(kind).items())]
+
+
+def describe_class(cls: type[Settings]) -> Description:
+    """A registered class; fields with their meaning, what they may be, and their default."""
+    described = {}
+    for item in settings_fields(cls):
+        default = "required" if item.default is MISSING else f"default {as_yaml(item.default)}"
+        mark = ", per member" if item.metadata["member"] else ""
+        described[item.name] = f"{item.metadata['help']} ({allowed_values(cls, item)}; {default}{mark})".strip()
+    summary = (cls.__doc__ or "").strip().partition("\n")[0]
+    required = any(item.default is MISSING for item in settings_fields(cls))
+    metrics = {} if required else dict(getattr(cls(), "metrics", {}))
+    return Description(cls.name, summary, described, metrics)
+
+
+def as_yaml(value: Any) -> str:
+    """A value of a field as a sweep file has it.
+
+    >>> as_yaml({"name": "rope", "scales": (0.5, 2.0), "bias": None, "shared": True})
+    '{name: rope, scales: [0.5, 2.0], bias: null, shared: true}'
+    """
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key}: {as_yaml(one)}" for key, one in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(as_yaml, value)) + "]"
+    return str(value)

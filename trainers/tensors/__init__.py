@@ -1,0 +1,1 @@
+"""Tensors of a pack: batches, parameters, noise, masks, precision, and the layers made of them."""
