@@ -154,10 +154,8 @@ def unmeasured(
 
 
 def _too_large(spec: SweepSpec, member: MemberConfig) -> Problem | None:
-    """What is wrong with a model that no machine trains: its weights, their gradient and AdamW's two moments."""
-    width = 8 if member.optimization.dtype == "float64" else 4
-    size = 4 * width * _parameters(member.model, member.task)
-    if size <= LARGEST_MEMBER:
+    """What is wrong with a model that no machine trains."""
+    if (size := member_bytes(member)) <= LARGEST_MEMBER:
         return None
     return Problem(
         where=spec.where("model"),
@@ -165,6 +163,12 @@ def _too_large(spec: SweepSpec, member: MemberConfig) -> Problem | None:
         message=f"with this task, the weights, gradient and moments of one seed take {size / 2**30:,.0f} GiB of memory",
         allowed=f"at most {LARGEST_MEMBER / 2**30:.0f} GiB",
     )
+
+
+def member_bytes(member: MemberConfig) -> int:
+    """Return the bytes of one member's weights, their gradient and AdamW's two moments."""
+    width = 8 if member.optimization.dtype == "float64" else 4
+    return 4 * width * _parameters(member.model, member.task)
 
 
 @lru_cache(maxsize=1024)

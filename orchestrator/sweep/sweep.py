@@ -19,7 +19,7 @@ from orchestrator.errors import DamagedLedger, LedgerError, SpecChanged, SweepEx
 from orchestrator.plan import search
 from orchestrator.plan.configurations import Configuration, warnings_for
 from orchestrator.plan.packs import packing
-from orchestrator.plan.recorded import member_of, refuse_corrected, refuse_without_data
+from orchestrator.plan.recorded import member_of, refuse_corrected, refuse_too_large, refuse_without_data
 from orchestrator.plan.soundness import check
 from orchestrator.record.kept.code import import_to_go_on, keep
 from orchestrator.record.ledger.folders import has_ledger
@@ -123,6 +123,7 @@ def resume_sweep(
             recorded = [as_configuration(one) for one in state.configurations.values()]
             refuse_corrected(recorded, f"{folder} cannot be gone on with")
             refuse_without_data(recorded, f"{folder} cannot be gone on with")
+            refuse_too_large(recorded, f"{folder} cannot be resumed")
             found = gather(begin_reading(*folders_of(state.sources)), sources)
             found.archive.keep(folder)
             code = {"provenance": provenance(found.trees), "sources": found.unless_known(state.sources)}

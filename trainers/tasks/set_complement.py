@@ -33,7 +33,7 @@ class SetComplement(Task):
     [0.0, 0.5, 0.0, 0.5, 0.0]
     """
 
-    vocabulary: int = setting(20, low=3, help="number of tokens v")
+    vocabulary: int = setting(20, low=3, high=100_000, help="number of tokens v")
     train_length: int = setting(5, low=1, help="trained on lengths 1..train_length")
     target: str = setting("sampled", choices=("sampled", "soft"), help="next token, or the whole distribution")
 
