@@ -11,6 +11,7 @@ from typing import Any
 
 from rich.console import Console
 
+from orchestrator.claims.registration import KEPT, register
 from orchestrator.closing import closing_for
 from orchestrator.consoles import say
 from orchestrator.ending import (
@@ -64,6 +65,7 @@ def run_sweep(spec: SweepSpec, storage: Path, console: Console, origin: Mapping[
     folder = storage / spec.name
     refuse_existing(spec, folder)
     refuse_what_cannot_run(spec.resources)
+    registered = register(spec)
     reading = begin_reading(spec.folder)  # git, beside what follows
     sources = import_for(spec)
     configurations = check(spec)
@@ -80,8 +82,13 @@ def run_sweep(spec: SweepSpec, storage: Path, console: Console, origin: Mapping[
     }
     if sources:
         first["code"] = [source.recorded() for source in sources]
+    if registered:
+        first["claims"] = registered[0]
     with Ledger.create(folder, first) as ledger:
         _write_spec(spec.resolved(), folder)
+        if registered:
+            write_whole(folder / KEPT, [registered[1]])
+            say(console, f"{counted(len(registered[0]), 'claim')} registered")
         keep(folder, sources)
         found.archive.keep(folder)
         say(console, f"sweep {spec.name} in {folder.resolve()}")

@@ -78,7 +78,7 @@ def _read(
     path: str | Path, overrides: Sequence[str], name: str | None, imports: Sequence[str], *, recorded: bool
 ) -> Reading:
     findings = Findings(str(path))
-    text = _read_text(Path(path), findings)
+    text = read_text(Path(path), findings)
     if findings.problems:
         return Reading(None, findings)
     reading = _parse(text, findings, overrides, name, imports, recorded=recorded)
@@ -132,11 +132,12 @@ def _parse(
     return Reading(spec, findings)
 
 
-def _read_text(path: Path, findings: Findings) -> str:
+def read_text(path: Path, findings: Findings, kind: str = "sweep file") -> str:
+    """The text of a file of this kind; "" and a problem where there is none, or none that can be read."""
     here = Place(findings.source)
     try:
         if path.is_dir():
-            findings.add("", "is a directory; give a sweep file", place=here)
+            findings.add("", f"is a directory; give a {kind}", place=here)
         elif not path.exists():
             beside = sorted(path.parent.glob("*.yaml")) if path.parent.is_dir() else []
             nearest = nearest_name(path.name, [other.name for other in beside])

@@ -1,0 +1,77 @@
+"""The figure of a claim: its arms against length, or a dot for each seed."""
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from PIL import Image
+
+from orchestrator.claims.members import Members
+from orchestrator.claims.values import ArmValues
+from orchestrator.claims.verdicts import Judgement
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D31", "#000000")  # Okabe and Ito
+PALETTE = 64  # colours of a picture: a third of the bytes
+
+
+def draw_claim(judgement: Judgement) -> Figure | None:
+    """Return the figure of a claim that was asked, None where it has none."""
+    members, claim = judgement.members, judgement.claim
+    if members is None or judgement.arms is None or claim.figure == "none":
+        return None
+    arms = [judgement.arms[name] for name in claim.compare]
+    figure = Figure(figsize=(5.6, 3.6), layout="constrained")
+    axes = figure.subplots()
+    axes.grid(alpha=0.25, linewidth=0.6)
+    axes.spines[["top", "right"]].set_visible(False)
+    if claim.figure == "curves":
+        _draw_curves(axes, judgement, members, arms)
+    else:
+        _draw_seeds(axes, judgement, arms)
+    axes.set_ylabel(" / ".join(claim.metric).replace("_", " "))
+    figure.suptitle(f"{members.name}: median over seeds, every seed thin", fontsize=9)
+    return figure
+
+
+def save_figure(figure: Figure, path: Path) -> None:
+    """Write a figure as a small PNG."""
+    drawn = io.BytesIO()
+    figure.savefig(drawn, format="png", dpi=110, metadata={"Software": None})
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with Image.open(drawn) as image:
+        small = image.convert("RGB").quantize(PALETTE, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
+        small.save(path, optimize=True)
+
+
+def _draw_curves(axes: Axes, judgement: Judgement, members: Members, arms: Sequence[ArmValues]) -> None:
+    """The metric of each arm at every length it was measured at; shaded: trained, and selected on."""
+    claim = judgement.claim
+    for arm, colour in zip(arms, COLOURS, strict=False):
+        table = members.table(claim.arms[arm.name].metric or claim.metric, arm.average, claim.evaluation)
+        curves = table[table.index.get_level_values("config_id").isin(arm.config_ids)].T
+        axes.plot(curves.index, curves, color=colour, linewidth=0.6, alpha=0.3)
+        axes.plot(curves.index, curves.median(axis=1), color=colour, linewidth=2, label=arm.name)
+    for group, style in (("trained", {"facecolor": "#E6E9ED"}), ("selection", {"facecolor": "#F4F1E4"})):
+        if lengths := members.groups[group]:
+            axes.axvspan(min(lengths) - 0.5, max(lengths) + 0.5, zorder=0, linewidth=0, label=group, **style)
+    axes.set_xlabel("length")
+    axes.legend(frameon=False, fontsize=8)
+
+
+def _draw_seeds(axes: Axes, judgement: Judgement, arms: Sequence[ArmValues]) -> None:
+    """One column of dots for each arm, its median as a line; a value that is infinite is a cross at the top."""
+    finite = np.concatenate([arm.values[np.isfinite(arm.values)].to_numpy(dtype=np.float64) for arm in arms])
+    top = 1.15 * float(finite.max()) if len(finite) else 1.0
+    for place, (arm, colour) in enumerate(zip(arms, COLOURS, strict=False)):
+        values = arm.values.dropna().to_numpy(dtype=np.float64)
+        across = place + 0.03 * (np.arange(len(values)) - (len(values) - 1) / 2)
+        reached = np.isfinite(values)
+        axes.plot(across[reached], values[reached], ".", color=colour, alpha=0.6)
+        axes.plot(across[~reached], np.full((~reached).sum(), top), "x", color=colour)
+        middle = float(np.median(values)) if len(values) else np.nan
+        if np.isfinite(middle):
+            axes.plot([place - 0.25, place + 0.25], [middle, middle], color=colour, linewidth=2)
+    axes.set_xticks(range(len(arms)), [arm.name for arm in arms])
