@@ -14,6 +14,7 @@ from orchestrator.claims.values import ArmValues
 from orchestrator.claims.verdicts import Judgement
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D31", "#000000")  # Okabe and Ito
+WIDE = 8  # so few lengths, over a range so wide, are drawn on a logarithmic axis
 PALETTE = 64  # colours of a picture: a third of the bytes
 
 
@@ -31,8 +32,10 @@ def draw_claim(judgement: Judgement) -> Figure | None:
         _draw_curves(axes, judgement, members, arms)
     else:
         _draw_seeds(axes, judgement, arms)
-    axes.set_ylabel(" / ".join(claim.metric).replace("_", " "))
-    figure.suptitle(f"{members.name}: median over seeds, every seed thin", fontsize=9)
+    if not any(claim.arms[arm.name].minus or claim.arms[arm.name].over for arm in arms):
+        axes.set_ylabel(", ".join(claim.metric).replace("_", " "))
+    words = "every seed thin" if claim.figure == "curves" else "every seed a dot"
+    figure.suptitle(f"{members.name}: median over seeds, {words}", fontsize=9)
     return figure
 
 
@@ -48,21 +51,29 @@ def save_figure(figure: Figure, path: Path) -> None:
 
 def _draw_curves(axes: Axes, judgement: Judgement, members: Members, arms: Sequence[ArmValues]) -> None:
     """The metric of each arm at every length it was measured at; shaded: trained, and selected on."""
-    claim = judgement.claim
+    claim, lengths = judgement.claim, []
     for arm, colour in zip(arms, COLOURS, strict=False):
-        table = members.table(claim.arms[arm.name].metric or claim.metric, arm.average, claim.evaluation)
-        curves = table[table.index.get_level_values("config_id").isin(arm.config_ids)].T
+        metrics = claim.arms[arm.name].metric or claim.metric
+        lengths = members.resolve_lengths("all", metrics, arm.config_ids)
+        table = members.table(metrics, arm.average, claim.evaluation)
+        curves = table.loc[table.index.get_level_values("config_id").isin(arm.config_ids), lengths].T
         axes.plot(curves.index, curves, color=colour, linewidth=0.6, alpha=0.3)
         axes.plot(curves.index, curves.median(axis=1), color=colour, linewidth=2, label=arm.name)
-    for group, style in (("trained", {"facecolor": "#E6E9ED"}), ("selection", {"facecolor": "#F4F1E4"})):
-        if lengths := members.groups[group]:
-            axes.axvspan(min(lengths) - 0.5, max(lengths) + 0.5, zorder=0, linewidth=0, label=group, **style)
+    for group, colour in (("trained", "#E6E9ED"), ("selection", "#F4F1E4")):
+        if shaded := members.groups[group]:
+            axes.axvspan(min(shaded) - 0.5, max(shaded) + 0.5, zorder=0, linewidth=0, label=group, facecolor=colour)
+    if lengths[-1] >= WIDE * lengths[0] and len(lengths) <= WIDE:
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(lengths, [str(length) for length in lengths])
     axes.set_xlabel("length")
     axes.legend(frameon=False, fontsize=8)
 
 
 def _draw_seeds(axes: Axes, judgement: Judgement, arms: Sequence[ArmValues]) -> None:
-    """One column of dots for each arm, its median as a line; a value that is infinite is a cross at the top."""
+    """One column of dots for each arm, its median as a line; a value that is infinite is a cross at the top.
+
+    A dashed line is the bound, or what counts as success.
+    """
     finite = np.concatenate([arm.values[np.isfinite(arm.values)].to_numpy(dtype=np.float64) for arm in arms])
     top = 1.15 * float(finite.max()) if len(finite) else 1.0
     for place, (arm, colour) in enumerate(zip(arms, COLOURS, strict=False)):
@@ -74,4 +85,9 @@ def _draw_seeds(axes: Axes, judgement: Judgement, arms: Sequence[ArmValues]) -> 
         middle = float(np.median(values)) if len(values) else np.nan
         if np.isfinite(middle):
             axes.plot([place - 0.25, place + 0.25], [middle, middle], color=colour, linewidth=2)
+    claim, success = judgement.claim, judgement.claim.success
+    limit = claim.bound if success is None else success.least if success.least is not None else success.most
+    if limit is not None and claim.question in ("share", "fisher", "bound"):
+        axes.axhline(limit, color="#555555", linewidth=0.9, linestyle="--")
     axes.set_xticks(range(len(arms)), [arm.name for arm in arms])
+    axes.set_xlim(-0.7, len(arms) - 0.3)

@@ -15,6 +15,7 @@ from orchestrator.results.evaluation_choice import BEST, at_steps
 from orchestrator.results.measured_by import measured_by
 from orchestrator.results.objective import choose, recorded_objective
 from orchestrator.statistics.failed_seeds import score_over_seeds
+from orchestrator.wording import spans
 from search_spaces import ABSENT, nearest_name
 
 
@@ -30,14 +31,14 @@ class Members:
         self.objective = recorded_objective(self.state.spec)
         self.measured = measured_by(self.state)
         first = next(iter(self.measured.values()))
-        judged = first.metrics[self.objective.metric]
-        self.trained, self.lengths, self.averages = judged.trained_lengths, judged.lengths, first.averages
+        trained, selection = first.metrics[self.objective.metric].trained_lengths, self.objective.lengths
+        every = sorted({s for one in self.measured.values() for metric in one.metrics.values() for s in metric.lengths})
         self.groups = {
-            "all": self.lengths,
-            "trained": tuple(s for s in self.lengths if s in self.trained),
-            "selection": self.objective.lengths,
-            "unseen": tuple(s for s in self.lengths if s not in self.trained),
-            "test": tuple(s for s in self.lengths if s not in {*self.trained, *self.objective.lengths}),
+            "all": tuple(every),
+            "trained": tuple(s for s in every if s in trained),
+            "selection": selection,
+            "unseen": tuple(s for s in every if s not in trained),
+            "test": tuple(s for s in every if s not in {*trained, *selection}),
         }
         self._tables: dict[tuple[str, str, str], pd.DataFrame] = {}
 
@@ -101,6 +102,33 @@ class Members:
         known = {name: score for name, score in scores.items() if score is not None}
         return (min if least else max)(known, key=lambda name: known[name]) if known else config_ids[0]
 
+    def resolve_lengths(
+        self, lengths: str | Sequence[int], metrics: Sequence[str], config_ids: Sequence[str]
+    ) -> list[int]:
+        """Return the lengths of a group, or of a list, at which these configurations measure all of the metrics.
+
+        Raises UserError for a metric that the sweep does not have, a listed length that is not measured, or a group
+        without any.
+        """
+        measured = {s for name in config_ids for s in self.measured[name].lengths}
+        for name in config_ids:
+            known = self.measured[name].metrics
+            for metric in metrics:
+                if metric not in known:
+                    raise self._unknown("metric", metric, list(known))
+                measured &= set(known[metric].lengths)
+        found = [s for s in (self.groups[lengths] if isinstance(lengths, str) else lengths) if s in measured]
+        which = " and ".join(metrics)
+        if isinstance(lengths, str):
+            if not found:
+                raise UserError(f"sweep {self.name}: {which} is measured at no length of the group {lengths}")
+        elif missing := sorted(set(lengths) - measured):
+            raise UserError(
+                f"sweep {self.name}: {which} is not measured at length {spans(missing)}; "
+                f"allowed: {spans(sorted(measured))}"
+            )
+        return found
+
     def table(self, metrics: Sequence[str], average: str, evaluation: str) -> pd.DataFrame:
         """Return (config_id, seed) by length: the mean of `metrics`, NaN where a member failed or was not evaluated.
 
@@ -108,9 +136,7 @@ class Members:
         UserError for a metric or average that the sweep does not have.
         """
         tables = [self._table(metric, average, evaluation) for metric in metrics]
-        if len(tables) == 1:
-            return tables[0]
-        return pd.concat(tables).groupby(level=["config_id", "seed"]).mean()
+        return sum(tables[1:], start=tables[0]) / len(tables)
 
     def _table(self, metric: str, average: str, evaluation: str) -> pd.DataFrame:
         key = (metric, average, evaluation)
@@ -119,9 +145,7 @@ class Members:
             for column, given in (("metric", metric), ("average", average)):
                 known = [str(one) for one in rows[column].unique()]
                 if given not in known:
-                    nearest = nearest_name(given, known)
-                    hint = f"; did you mean {nearest}?" if nearest else ""
-                    raise UserError(f"sweep {self.name}: {given} is no {column}; allowed: {', '.join(known)}{hint}")
+                    raise self._unknown(column, given, known)
                 rows = rows[rows[column] == given]
             if evaluation == BEST:
                 rows = rows[at_steps(rows, self._best_steps)]
@@ -133,6 +157,10 @@ class Members:
             index = pd.MultiIndex.from_tuples(pairs, names=["config_id", "seed"])
             self._tables[key] = wide.reindex(index).astype(np.float64)
         return self._tables[key]
+
+    def _unknown(self, what: str, given: str, known: Sequence[str]) -> UserError:
+        hint = f"; did you mean {nearest}?" if (nearest := nearest_name(given, known)) else ""
+        return UserError(f"sweep {self.name}: {given} is no {what}; allowed: {', '.join(known)}{hint}")
 
     @cached_property
     def _best_steps(self) -> pd.DataFrame:

@@ -70,7 +70,7 @@ def section(one: Judgement, file: ClaimsFile, picture: Path | None) -> str:
         f"{ask_in_words(claim)} Asked of sweep `{members.name}` ({len(members.state.configurations)} configurations, "
         f"{len(members.seeds)} seeds{lost}; {minutes} of one core): {say_when_registered(claim, members, file)}.",
         "",
-        f"{effect_words(claim, one.answer)}{_p_words(one)}.",
+        f"{_effect_name(claim)}: {effect_words(claim, one.answer)}{_p_words(one)}.",
         "",
     ]
     if one.all_seeds is not None:
@@ -110,6 +110,23 @@ def ask_in_words(claim: Claim) -> str:
     held = ", other searched values held fixed" if claim.hold_others else ""
     moves = f"as {claim.key} grows" if claim.category is None else f"with {claim.key} {claim.category}"
     return f"Does {what} get {claim.expect} {moves}{held}?"
+
+
+def _effect_name(claim: Claim) -> str:
+    """What the number is that answers the question."""
+    first, second = claim.compare[0], claim.compare[-1]
+    match claim.question:
+        case "difference" | "equivalence" if first != second:
+            return f"{first} minus {second}, median over seeds"
+        case "ratio":
+            return f"{first} over {second}, median over seeds"
+        case "fisher":
+            return f"Share of seeds of {first} minus that of {second}"
+        case "share":
+            return f"Share of seeds of {first}"
+        case "trend":
+            return "Effect in standard deviations of ranks" if claim.hold_others else "Rank correlation"
+    return f"{first}, median over seeds"
 
 
 def effect_words(claim: Claim, answer: Answer | None) -> str:

@@ -41,81 +41,88 @@ class Answer:
 
 
 def ask(claim: Claim, members: Members, arms: list[ArmValues], *, learned_only: bool) -> Answer:
-    """Put the question of a claim to its arms; with `learned_only` to the seeds that learned in all of them."""
-    kept = [_keep_learned(arms) if learned_only else pd.Series(True, index=arm.values.index) for arm in arms]
-    values = [
-        arm.values[keep.reindex(arm.values.index, fill_value=False)] for arm, keep in zip(arms, kept, strict=True)
-    ]
-    answer = _QUESTIONS[claim.question](claim, members, values)
+    """Put the question of a claim to its arms; with `learned_only` to the seeds that learned in all of them.
+
+    Raises UserError for arms of which no configuration can be paired, and for a trend that the sweep cannot show.
+    """
+    answer = _QUESTIONS[claim.question](claim, members, _keep_learned(arms) if learned_only else arms)
     return replace(answer, ran=max(arm.seeds for arm in arms) if answer.unit == "seeds" else answer.ran)
 
 
-def _keep_learned(arms: list[ArmValues]) -> "pd.Series[bool]":
-    """The seeds that learned in every configuration of every arm; a failed member has not."""
-    both = pd.concat([arm.learned.groupby(level="seed").all() for arm in arms], axis=1).all(axis=1)
-    index = arms[0].learned.index
-    kept = pd.Series(both.reindex(index.get_level_values("seed")).to_numpy(), index=index)
-    for arm in arms[1:]:
-        more = pd.Series(both.reindex(arm.learned.index.get_level_values("seed")).to_numpy(), index=arm.learned.index)
-        kept = pd.concat([kept, more[~more.index.isin(kept.index)]])
-    return kept
+def _keep_learned(arms: list[ArmValues]) -> list[ArmValues]:
+    """Return the arms with those seeds alone that learned in every configuration of every arm."""
+    learned = [arm.learned.groupby(level="seed").all() for arm in arms]
+    every = pd.concat(learned, axis=1, join="inner").all(axis=1)
+    good = every.index[every]
+    return [replace(arm, values=arm.values[arm.values.index.get_level_values("seed").isin(good)]) for arm in arms]
 
 
-def _difference(claim: Claim, members: Members, values: list["pd.Series[float]"]) -> Answer:
-    """The first arm minus the second, seed by seed: the median over seeds, and the sign test."""
-    return _median_answer(_by_seed(_paired(values, np.subtract)), null=claim.around or 0.0)
+def _difference(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
+    """The first arm minus the second, seed by seed: the median over seeds, and the sign test.
+
+    An interval within the negligible differences has the p-value of an equivalence: of the two hypotheses that are
+    tested, no difference and one that is not negligible, at most one is true.
+    """
+    seeds = _by_seed(_subtract(*_pair(claim, arms)))
+    answer, limit = _median_answer(seeds, null=0.0), claim.negligible
+    if limit is not None and -limit <= answer.low and answer.high <= limit:
+        return replace(answer, p=_equivalence_p(seeds, -limit, limit))
+    return answer
 
 
-def _equivalence(claim: Claim, members: Members, values: list["pd.Series[float]"]) -> Answer:
-    """The same of two arms, or of one; p is that of two one-sided sign tests against the ends of what is allowed."""
-    rows = _paired(values, np.subtract) if len(values) == 2 else values[0]
+def _equivalence(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
+    """The same of two arms, or of one against `around`."""
+    rows = _subtract(*_pair(claim, arms)) if len(arms) == 2 else arms[0].values
     seeds, middle, half = _by_seed(rows), claim.around or 0.0, claim.within or 0.0
     answer = _median_answer(seeds, null=middle)
-    above, below = ((seeds > middle - half).sum(), (seeds < middle + half).sum())
-    tests = [stats.binomtest(int(count), len(seeds), 0.5, "greater").pvalue for count in (above, below) if len(seeds)]
-    return replace(answer, p=max(tests, default=math.nan))
+    return replace(answer, p=_equivalence_p(seeds, middle - half, middle + half))
 
 
-def _bound(claim: Claim, members: Members, values: list["pd.Series[float]"]) -> Answer:
+def _equivalence_p(seeds: Values, least: float, most: float) -> float:
+    """The p-value of two one-sided sign tests against the ends of what is allowed."""
+    if not len(seeds):
+        return math.nan
+    inside = ((seeds > least).sum(), (seeds < most).sum())
+    return max(float(stats.binomtest(int(count), len(seeds), 0.5, "greater").pvalue) for count in inside)
+
+
+def _bound(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
     """The median over seeds against a bound."""
-    return _median_answer(_by_seed(values[0]), null=claim.bound or 0.0)
+    return _median_answer(_by_seed(arms[0].values), null=claim.bound or 0.0)
 
 
-def _ratio(claim: Claim, members: Members, values: list["pd.Series[float]"]) -> Answer:
+def _ratio(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
     """One arm over the other, seed by seed.
 
     Steps to a threshold lie between two evaluations, and a seed that never got there needs more than were trained: so a
-    ratio of steps has a smallest and a largest value that it can have. The interval reaches over both, and the effect
-    is the ratio as it was recorded.
+    ratio of steps has a smallest and a largest value that it can have. The interval reaches over both, the effect is
+    the median of the largest ones.
     """
-    first, second = values
+    first, second = _pair(claim, arms)
     if not claim.metric[0].startswith("steps_to_"):
-        return _median_answer(_by_seed(_paired(values, np.divide)), null=_null(claim))
-    bounds = [[_by_seed(one) for one in _step_bounds(arm, members)] for arm in (first, second)]
-    (low_1, high_1), (low_2, high_2) = bounds
-    with np.errstate(divide="ignore", invalid="ignore"):
-        least, most = low_1 / high_2, high_1 / low_2
-    answers = [_median_answer(one, null=_null(claim)) for one in (least, most)]
-    recorded = _by_seed(_paired(values, np.divide))
-    got_there = [f"{int(np.isfinite(arm).sum())} of {len(arm)}" for arm in values]
+        return _median_answer(_by_seed(_divide(first, second)), null=_null(claim))
+    (low_1, high_1), (low_2, high_2) = (_step_bounds(arm, members) for arm in (first, second))
+    least, most = (
+        _median_answer(_by_seed(rows), null=_null(claim)) for rows in (_divide(low_1, high_2), _divide(high_1, low_2))
+    )
+    got_there = [f"{int(np.isfinite(arm.values).sum())} of {len(arm.values)}" for arm in arms]
     return replace(
-        answers[0],
-        effect=float(np.median(recorded)) if len(recorded) else math.nan,
-        high=answers[1].high,
-        p=max(answers[0].p, answers[1].p),
-        detail=f"seeds that got there: {got_there[0]} and {got_there[1]}",
+        most,
+        low=least.low,
+        p=max(least.p, most.p),
+        detail=f"or down to {least.effect:.3g}; seeds that got there: {got_there[0]} and {got_there[1]}",
     )
 
 
 def _step_bounds(steps: "pd.Series[float]", members: Members) -> tuple["pd.Series[float]", "pd.Series[float]"]:
     """The fewest and the most steps that each seed may have needed."""
-    every, most = members.state.spec["evaluation"]["every"], max(members.steps.values())
-    return (steps - every).where(np.isfinite(steps), most), steps
+    trained = min(members.steps.values())
+    return (steps - members.state.spec["evaluation"]["every"]).where(np.isfinite(steps), trained), steps
 
 
-def _share(claim: Claim, members: Members, values: list["pd.Series[float]"]) -> Answer:
+def _share(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
     """The share of seeds that succeed, with its exact interval (Clopper and Pearson, 1934)."""
-    good = _succeeded(claim, values[0])
+    good = _succeeded(claim, arms[0])
     hits, n, null = int(good.sum()), len(good), _null(claim)
     if not n:
         return Answer(null=null)
@@ -126,9 +133,9 @@ def _share(claim: Claim, members: Members, values: list["pd.Series[float]"]) -> 
     )
 
 
-def _fisher(claim: Claim, members: Members, values: list["pd.Series[float]"]) -> Answer:
+def _fisher(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
     """The difference of two shares of seeds, with Fisher's exact test and Newcombe's interval (1998, method 10)."""
-    good = [_succeeded(claim, one) for one in values]
+    good = [_succeeded(claim, arm) for arm in arms]
     (a, n), (b, m) = ((int(one.sum()), len(one)) for one in good)
     if not n or not m:
         return Answer()
@@ -142,19 +149,16 @@ def _fisher(claim: Claim, members: Members, values: list["pd.Series[float]"]) ->
     return Answer(effect=one - other, low=low, high=high, p=p, n=min(n, m), detail=f"{a} of {n} against {b} of {m}")
 
 
-def _trend(claim: Claim, members: Members, values: list["pd.Series[float]"]) -> Answer:
+def _trend(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
     """The rank correlation of a searched key with the median over seeds of each configuration.
 
     With `hold_others` its effect with the other searched keys held fixed, in standard deviations of ranks.
     """
-    state, key = members.state, str(claim.key)
-    drawn = {name: dict(found.values) for name, found in state.configurations.items()}
+    key, arm = str(claim.key), arms[0]
+    drawn = {name: dict(members.state.configurations[name].values) for name in arm.config_ids}
     if not any(key in one for one in drawn.values()):
         raise UserError(f"sweep {members.name}: {key} was not searched")
-    table = members.table(claim.metric, claim.average[0], claim.evaluation)
-    lengths = list(members.groups[claim.lengths]) if isinstance(claim.lengths, str) else list(claim.lengths)
-    scores = table[lengths].mean(axis=1, skipna=False).groupby(level="config_id").agg(lambda v: np.median(v.to_numpy()))
-    by_name = {str(name): float(score) for name, score in scores.items()}
+    by_name = {name: float(np.median(arm.values.xs(rest, level="rest"))) for name, rest in arm.rests.items()}
     if claim.hold_others:
         averages = {k for one in drawn.values() for k in one if ".averages." in k and k != key}
         drawn = {name: {k: v for k, v in one.items() if k not in averages} for name, one in drawn.items()}
@@ -193,16 +197,33 @@ def _null(claim: Claim) -> float:
     return claim.bound if claim.bound is not None else {"share": 0.5, "ratio": 1.0}.get(claim.question, 0.0)
 
 
-def _succeeded(claim: Claim, values: "pd.Series[float]") -> "pd.Series[bool]":
-    return passes(claim.success, values)
+def _succeeded(claim: Claim, arm: ArmValues) -> "pd.Series[bool]":
+    """Whether each seed succeeds, in every configuration of an arm."""
+    return passes(claim.success, arm.values).groupby(level="seed").all()
 
 
-def _paired(values: list["pd.Series[float]"], operation: Callable[[Values, Values], Values]) -> "pd.Series[float]":
-    """The operation on rows of two arms that are pairs."""
-    both = pd.concat(values, axis=1, join="inner")
+def _pair(claim: Claim, arms: list[ArmValues]) -> tuple["pd.Series[float]", "pd.Series[float]"]:
+    """The values of two arms by what makes them pairs; rows in which either failed are left out."""
+    first, second = (arm.values for arm in arms)
+    both = pd.concat([first, second], axis=1, join="inner", keys=["first", "second"])
+    rests = [set(arm.rests.values()) for arm in arms]
+    if rests[0] != rests[1]:
+        raise UserError(
+            f"claim {claim.id}: the configurations of {arms[0].name} and {arms[1].name} are no pairs, their other "
+            f"searched values differ: {' and '.join(sorted(rests[0] ^ rests[1])[:2])}; name them in `where`"
+        )
+    failed = both.isna().any(axis=1).groupby(level="seed").transform("any")
+    return both.loc[~failed, "first"], both.loc[~failed, "second"]
+
+
+def _subtract(first: "pd.Series[float]", second: "pd.Series[float]") -> "pd.Series[float]":
+    return first - second
+
+
+def _divide(first: "pd.Series[float]", second: "pd.Series[float]") -> "pd.Series[float]":
+    """The quotients; NaN where both are 0 or infinite."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        found = operation(both.iloc[:, 0].to_numpy(dtype=np.float64), both.iloc[:, 1].to_numpy(dtype=np.float64))
-    return pd.Series(found, index=both.index)
+        return first / second
 
 
 def _by_seed(rows: "pd.Series[float]") -> Values:
@@ -221,7 +242,7 @@ def _median_answer(seeds: Values, null: float) -> Answer:
     return Answer(effect=value, low=low, high=high, p=p if len(seeds) else math.nan, null=null, n=found.n)
 
 
-_QUESTIONS: dict[str, Callable[[Claim, Members, list["pd.Series[float]"]], Answer]] = {
+_QUESTIONS: dict[str, Callable[[Claim, Members, list[ArmValues]], Answer]] = {
     "difference": _difference,
     "equivalence": _equivalence,
     "bound": _bound,

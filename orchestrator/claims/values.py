@@ -19,14 +19,22 @@ UNIT = ["rest", "seed"]
 
 @dataclass(frozen=True, kw_only=True)
 class ArmValues:
-    """One arm: `lengths` has (rest, seed) by length, `values` one number a row, `learned` whether that seed counts."""
+    """One arm: `lengths` has (rest, seed) by length, `values` one number a row, `learned` whether that seed counts.
+
+    `rests` has, by config_id, what makes its rows pairs with those of another arm beside the seed.
+    """
 
     name: str
-    config_ids: tuple[str, ...]
+    rests: Mapping[str, str]
     average: str
     lengths: pd.DataFrame
     values: "pd.Series[float]"
     learned: "pd.Series[bool]"
+
+    @property
+    def config_ids(self) -> tuple[str, ...]:
+        """The configurations."""
+        return tuple(self.rests)
 
     @property
     def seeds(self) -> int:
@@ -54,45 +62,38 @@ def _read_arm(claim: Claim, name: str, members: Members, keys: set[str]) -> ArmV
     average = _choose_average(arm.average or claim.average, members, config_ids)
     if arm.configurations == "best":
         config_ids = [members.best_configuration(config_ids, average)]
-    table = _by_unit(_lengths_of(claim, arm, members, config_ids, average), members, arm, keys)
+    rests = {one: "" if arm.configurations == "best" else _rest(members, one, keys) for one in config_ids}
+    if len(set(rests.values())) < len(rests):
+        raise UserError(
+            f"sweep {members.name}: configurations of {name} differ in nothing but the arms' own keys; "
+            "name one value of each key in `where`"
+        )
+    table = _by_unit(_lengths_of(claim, arm, members, config_ids, average), rests)
+    learned = pd.Series(True, index=table.index)
+    if claim.learned is not None:
+        judged = _judge(claim.learned, claim, members, config_ids, average)
+        learned = _by_unit(judged, rests)["learned"].astype(bool)
     if arm.minus is not None:
         other = _read_arm(claim, arm.minus, members, keys)
+        learned &= other.learned.reindex(learned.index, fill_value=False)
         if list(other.lengths.columns) == list(table.columns):
             table = table - other.lengths.reindex(table.index)
         else:
             table = table.sub(other.values.reindex(table.index), axis=0)
     values = _reduce(table, arm.reduce or claim.reduce)
     if arm.over is not None:
-        values = values / _read_arm(claim, arm.over, members, keys).values.reindex(values.index)
-    learned = pd.Series(True, index=values.index)
-    if claim.learned is not None:
-        judged = _judge(claim.learned, claim, members, config_ids, average)
-        learned = _by_unit(judged, members, arm, keys)["learned"].astype(bool)
-    return ArmValues(
-        name=name, config_ids=tuple(config_ids), average=average, lengths=table, values=values, learned=learned
-    )
+        other = _read_arm(claim, arm.over, members, keys)
+        learned &= other.learned.reindex(learned.index, fill_value=False)
+        values = values / other.values.reindex(values.index)
+    return ArmValues(name=name, rests=rests, average=average, lengths=table, values=values, learned=learned)
 
 
 def _lengths_of(claim: Claim, arm: Arm, members: Members, config_ids: list[str], average: str) -> pd.DataFrame:
     """Members of an arm by the lengths it is taken at."""
-    table = members.table(arm.metric or claim.metric, average, claim.evaluation)
-    wanted = resolve_lengths(arm.lengths if arm.lengths is not None else claim.lengths, members, table)
+    metrics, lengths = arm.metric or claim.metric, arm.lengths if arm.lengths is not None else claim.lengths
+    table = members.table(metrics, average, claim.evaluation)
+    wanted = members.resolve_lengths(lengths, metrics, config_ids)
     return table[table.index.get_level_values("config_id").isin(config_ids)][wanted]
-
-
-def resolve_lengths(lengths: str | tuple[int, ...], members: Members, table: pd.DataFrame) -> list[int]:
-    """Return the lengths of a group, or a list, that the metric is measured at; raises UserError if there are none."""
-    measured = [int(s) for s in table.columns]
-    if isinstance(lengths, str):
-        if found := [s for s in measured if s in members.groups[lengths]]:
-            return found
-        raise UserError(f"sweep {members.name}: the metric is measured at no {lengths} length")
-    if missing := [s for s in lengths if s not in measured]:
-        raise UserError(
-            f"sweep {members.name}: the metric is not measured at length {', '.join(map(str, missing))}; "
-            f"allowed: {', '.join(map(str, measured))}"
-        )
-    return list(lengths)
 
 
 def _choose_average(averages: tuple[str, ...], members: Members, config_ids: list[str]) -> str:
@@ -110,9 +111,9 @@ def _choose_average(averages: tuple[str, ...], members: Members, config_ids: lis
 
 def _judge(rule: Learned, claim: Claim, members: Members, config_ids: list[str], average: str) -> pd.DataFrame:
     """Whether each member of an arm has learned the task; one that failed has not."""
-    table = members.table(rule.metric, rule.average or average, claim.evaluation)
-    table = table[table.index.get_level_values("config_id").isin(config_ids)]
-    return passes(rule, _reduce(table[resolve_lengths(rule.lengths, members, table)], rule.reduce)).to_frame("learned")
+    judged = Arm(metric=rule.metric, lengths=rule.lengths)
+    table = _lengths_of(claim, judged, members, config_ids, rule.average or average)
+    return passes(rule, _reduce(table, rule.reduce)).to_frame("learned")
 
 
 def passes(rule: Any, values: "pd.Series[float]") -> "pd.Series[bool]":
@@ -126,18 +127,11 @@ def _reduce(table: pd.DataFrame, how: str) -> "pd.Series[float]":
     return reduced.where(~table.isna().any(axis=1), np.nan)
 
 
-def _by_unit(table: pd.DataFrame, members: Members, arm: Arm, keys: set[str]) -> pd.DataFrame:
+def _by_unit(table: pd.DataFrame, rests: Mapping[str, str]) -> pd.DataFrame:
     """The same rows by what they are paired by."""
-    names = table.index.get_level_values("config_id")
-    rests = {name: "" if arm.configurations == "best" else _rest(members, str(name), keys) for name in set(names)}
-    seeds = table.index.get_level_values("seed")
+    names, seeds = (table.index.get_level_values(level) for level in ("config_id", "seed"))
     found = table.copy()
-    found.index = pd.MultiIndex.from_arrays([[rests[name] for name in names], seeds], names=UNIT)
-    if found.index.has_duplicates:
-        raise UserError(
-            f"sweep {members.name}: several configurations of an arm differ in nothing but the arms' own keys; "
-            "name one value of each key in `where`"
-        )
+    found.index = pd.MultiIndex.from_arrays([[rests[str(name)] for name in names], seeds], names=UNIT)
     return found
 
 
