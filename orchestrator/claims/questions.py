@@ -6,18 +6,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from scipy import stats
 
 from orchestrator.claims.members import Members
-from orchestrator.claims.values import ArmValues, passes
+from orchestrator.claims.values import ArmValues, Values, by_seed, divide, pair, passes
 from orchestrator.errors import UserError
 from orchestrator.statistics.effects import effects
 from orchestrator.statistics.intervals import FEWEST_FOR_CORRELATION, FEWEST_FOR_MEDIAN, median
 from orchestrator.statistics.partial_effects import partial_effects
 from search_spaces.grammar.claims import Claim
-
-Values = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +60,8 @@ def _difference(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer
     An interval within the negligible differences has the p-value of an equivalence: of the two hypotheses that are
     tested, no difference and one that is not negligible, at most one is true.
     """
-    seeds = _by_seed(_subtract(*_pair(claim, arms)))
+    first, second = pair(claim, arms)
+    seeds = by_seed(first - second)
     answer, limit = _median_answer(seeds, null=0.0), claim.negligible
     if limit is not None and -limit <= answer.low and answer.high <= limit:
         return replace(answer, p=_equivalence_p(seeds, -limit, limit))
@@ -71,11 +69,19 @@ def _difference(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer
 
 
 def _equivalence(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
-    """The same of two arms, or of one against `around`."""
-    rows = _subtract(*_pair(claim, arms)) if len(arms) == 2 else arms[0].values
-    seeds, middle, half = _by_seed(rows), claim.around or 0.0, claim.within or 0.0
-    answer = _median_answer(seeds, null=middle)
-    return replace(answer, p=_equivalence_p(seeds, middle - half, middle + half))
+    """The same of two arms, or of one against `around`.
+
+    An interval beyond what is allowed has the p-value of the sign test against the end that it lies beyond.
+    """
+    rows = arms[0].values
+    if len(arms) == 2:
+        first, second = pair(claim, arms)
+        rows = first - second
+    seeds, middle, half = by_seed(rows), claim.around or 0.0, claim.within or 0.0
+    answer, least, most = _median_answer(seeds, null=middle), middle - half, middle + half
+    if answer.high < least or answer.low > most:
+        return replace(answer, p=_sign_p(seeds, least if answer.high < least else most))
+    return replace(answer, p=_equivalence_p(seeds, least, most))
 
 
 def _equivalence_p(seeds: Values, least: float, most: float) -> float:
@@ -88,7 +94,7 @@ def _equivalence_p(seeds: Values, least: float, most: float) -> float:
 
 def _bound(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
     """The median over seeds against a bound."""
-    return _median_answer(_by_seed(arms[0].values), null=claim.bound or 0.0)
+    return _median_answer(by_seed(arms[0].values), null=claim.bound or 0.0)
 
 
 def _ratio(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
@@ -98,12 +104,12 @@ def _ratio(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
     ratio of steps has a smallest and a largest value that it can have. The interval reaches over both, the effect is
     the median of the largest ones.
     """
-    first, second = _pair(claim, arms)
+    first, second = pair(claim, arms)
     if not claim.metric[0].startswith("steps_to_"):
-        return _median_answer(_by_seed(_divide(first, second)), null=_null(claim))
+        return _median_answer(by_seed(divide(first, second)), null=_null(claim))
     (low_1, high_1), (low_2, high_2) = (_step_bounds(arm, members) for arm in (first, second))
     least, most = (
-        _median_answer(_by_seed(rows), null=_null(claim)) for rows in (_divide(low_1, high_2), _divide(high_1, low_2))
+        _median_answer(by_seed(rows), null=_null(claim)) for rows in (divide(low_1, high_2), divide(high_1, low_2))
     )
     got_there = [f"{int(np.isfinite(arm.values).sum())} of {len(arm.values)}" for arm in arms]
     return replace(
@@ -199,47 +205,24 @@ def _null(claim: Claim) -> float:
 
 def _succeeded(claim: Claim, arm: ArmValues) -> "pd.Series[bool]":
     """Whether each seed succeeds, in every configuration of an arm."""
+    assert claim.success is not None
     return passes(claim.success, arm.values).groupby(level="seed").all()
-
-
-def _pair(claim: Claim, arms: list[ArmValues]) -> tuple["pd.Series[float]", "pd.Series[float]"]:
-    """The values of two arms by what makes them pairs; rows in which either failed are left out."""
-    first, second = (arm.values for arm in arms)
-    both = pd.concat([first, second], axis=1, join="inner", keys=["first", "second"])
-    rests = [set(arm.rests.values()) for arm in arms]
-    if rests[0] != rests[1]:
-        raise UserError(
-            f"claim {claim.id}: the configurations of {arms[0].name} and {arms[1].name} are no pairs, their other "
-            f"searched values differ: {' and '.join(sorted(rests[0] ^ rests[1])[:2])}; name them in `where`"
-        )
-    failed = both.isna().any(axis=1).groupby(level="seed").transform("any")
-    return both.loc[~failed, "first"], both.loc[~failed, "second"]
-
-
-def _subtract(first: "pd.Series[float]", second: "pd.Series[float]") -> "pd.Series[float]":
-    return first - second
-
-
-def _divide(first: "pd.Series[float]", second: "pd.Series[float]") -> "pd.Series[float]":
-    """The quotients; NaN where both are 0 or infinite."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return first / second
-
-
-def _by_seed(rows: "pd.Series[float]") -> Values:
-    """One value a seed, the median over its configurations; a seed with a failed member is left out."""
-    groups = [group.to_numpy(dtype=np.float64) for _, group in rows.groupby(level="seed", sort=True)]
-    return np.array([float(np.median(group)) for group in groups if not np.isnan(group).any()])
 
 
 def _median_answer(seeds: Values, null: float) -> Answer:
     """The median over seeds, its interval, and the sign test against `null`, ties left out."""
     found = median(seeds)
     low, high = found.ends
-    above, below = int((seeds > null).sum()), int((seeds < null).sum())
-    p = stats.binomtest(above, above + below).pvalue if above + below else 1.0
     value = math.nan if found.value is None else found.value
-    return Answer(effect=value, low=low, high=high, p=p if len(seeds) else math.nan, null=null, n=found.n)
+    return Answer(effect=value, low=low, high=high, p=_sign_p(seeds, null), null=null, n=found.n)
+
+
+def _sign_p(seeds: Values, null: float) -> float:
+    """The two-sided p-value of the sign test, ties left out."""
+    above, below = int((seeds > null).sum()), int((seeds < null).sum())
+    if above + below:
+        return float(stats.binomtest(above, above + below).pvalue)
+    return 1.0 if len(seeds) else math.nan
 
 
 _QUESTIONS: dict[str, Callable[[Claim, Members, list[ArmValues]], Answer]] = {

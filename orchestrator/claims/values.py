@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from orchestrator.claims.members import Members
 from orchestrator.errors import UserError
 from search_spaces import ABSENT
-from search_spaces.grammar.claims import Arm, Claim, Learned
+from search_spaces.grammar.claims import Claim, Lengths, Names, Threshold
 
+Values = NDArray[np.float64]
 UNIT = ["rest", "seed"]
 """What makes two rows of two arms a pair: what else was searched (empty for a single configuration), and the seed."""
 
@@ -68,11 +70,13 @@ def _read_arm(claim: Claim, name: str, members: Members, keys: set[str]) -> ArmV
             f"sweep {members.name}: configurations of {name} differ in nothing but the arms' own keys; "
             "name one value of each key in `where`"
         )
-    table = _by_unit(_lengths_of(claim, arm, members, config_ids, average), rests)
+    metrics, lengths = arm.metric or claim.metric, claim.lengths if arm.lengths is None else arm.lengths
+    table = _by_unit(_read_members(members, config_ids, metrics, average, lengths, claim.evaluation), rests)
     learned = pd.Series(True, index=table.index)
     if claim.learned is not None:
-        judged = _judge(claim.learned, claim, members, config_ids, average)
-        learned = _by_unit(judged, rests)["learned"].astype(bool)
+        rule = claim.learned
+        at = (rule.metric, rule.average or average, rule.lengths, claim.evaluation)
+        learned = passes(rule, _reduce(_by_unit(_read_members(members, config_ids, *at), rests), rule.reduce))
     if arm.minus is not None:
         other = _read_arm(claim, arm.minus, members, keys)
         learned &= other.learned.reindex(learned.index, fill_value=False)
@@ -88,10 +92,11 @@ def _read_arm(claim: Claim, name: str, members: Members, keys: set[str]) -> ArmV
     return ArmValues(name=name, rests=rests, average=average, lengths=table, values=values, learned=learned)
 
 
-def _lengths_of(claim: Claim, arm: Arm, members: Members, config_ids: list[str], average: str) -> pd.DataFrame:
-    """Members of an arm by the lengths it is taken at."""
-    metrics, lengths = arm.metric or claim.metric, arm.lengths if arm.lengths is not None else claim.lengths
-    table = members.table(metrics, average, claim.evaluation)
+def _read_members(
+    members: Members, config_ids: list[str], metrics: Names, average: str, lengths: Lengths, evaluation: str
+) -> pd.DataFrame:
+    """Members of these configurations by length."""
+    table = members.table(metrics, average, evaluation)
     wanted = members.resolve_lengths(lengths, metrics, config_ids)
     return table[table.index.get_level_values("config_id").isin(config_ids)][wanted]
 
@@ -109,16 +114,12 @@ def _choose_average(averages: tuple[str, ...], members: Members, config_ids: lis
     return (min if judged.direction == "minimize" else max)(averages, key=median)
 
 
-def _judge(rule: Learned, claim: Claim, members: Members, config_ids: list[str], average: str) -> pd.DataFrame:
-    """Whether each member of an arm has learned the task; one that failed has not."""
-    judged = Arm(metric=rule.metric, lengths=rule.lengths)
-    table = _lengths_of(claim, judged, members, config_ids, rule.average or average)
-    return passes(rule, _reduce(table, rule.reduce)).to_frame("learned")
-
-
-def passes(rule: Any, values: "pd.Series[float]") -> "pd.Series[bool]":
+def passes(rule: Threshold, values: "pd.Series[float]") -> "pd.Series[bool]":
     """Whether each value reaches a threshold; NaN does not."""
-    return values >= rule.least if rule.least is not None else values <= rule.most
+    if rule.least is not None:
+        return values >= rule.least
+    assert rule.most is not None, "the loader asks for one of the two"
+    return values <= rule.most
 
 
 def _reduce(table: pd.DataFrame, how: str) -> "pd.Series[float]":
@@ -140,3 +141,32 @@ def _rest(members: Members, config_id: str, keys: set[str]) -> str:
     values: Mapping[str, Any] = members.state.configurations[config_id].values
     rest = {key: value for key, value in values.items() if key not in keys and value is not ABSENT}
     return json.dumps(rest, sort_keys=True, default=str)
+
+
+def pair(claim: Claim, arms: list[ArmValues]) -> tuple["pd.Series[float]", "pd.Series[float]"]:
+    """Return the values of two arms by what makes them pairs, without the seeds of which a member failed.
+
+    Raises UserError where configurations of one arm have none in the other to be paired with.
+    """
+    first, second = (arm.values for arm in arms)
+    both = pd.concat([first, second], axis=1, join="inner", keys=["first", "second"])
+    rests = [set(arm.rests.values()) for arm in arms]
+    if rests[0] != rests[1]:
+        raise UserError(
+            f"claim {claim.id}: the configurations of {arms[0].name} and {arms[1].name} are no pairs, their other "
+            f"searched values differ: {' and '.join(sorted(rests[0] ^ rests[1])[:2])}; name them in `where`"
+        )
+    failed = both.isna().any(axis=1).groupby(level="seed").transform("any")
+    return both.loc[~failed, "first"], both.loc[~failed, "second"]
+
+
+def divide(first: "pd.Series[float]", second: "pd.Series[float]") -> "pd.Series[float]":
+    """Return the quotients; NaN where both are 0 or infinite."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return first / second
+
+
+def by_seed(rows: "pd.Series[float]") -> Values:
+    """Return one value a seed, the median over its configurations; a seed with a failed member is left out."""
+    groups = [group.to_numpy(dtype=np.float64) for _, group in rows.groupby(level="seed", sort=True)]
+    return np.array([float(np.median(group)) for group in groups if not np.isnan(group).any()])
