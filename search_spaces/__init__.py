@@ -1,4 +1,4 @@
-"""What to try: sweep files, their grammar, and their strict loader.
+"""What to try: sweep files and claims files, their grammar, and their strict loaders.
 
 >>> from search_spaces import load_sweep
 >>> spec = load_sweep("search_spaces/quickstart.yaml", overrides=["seeds=2"])
@@ -6,6 +6,7 @@
 (0, 1)
 """
 
+from search_spaces.grammar.claims import ClaimsFile, load_claims
 from search_spaces.grammar.differences import differences
 from search_spaces.grammar.domains import (
     Choice,
@@ -22,12 +23,13 @@ from search_spaces.grammar.errors import ABSENT, Problem, SweepFileError, neares
 from search_spaces.grammar.load import Reading, load_recorded, load_sweep, parse_recorded, parse_sweep, read_sweep
 from search_spaces.grammar.migration import migrated
 from search_spaces.grammar.points import active_values, grid_points
-from search_spaces.grammar.schema import json_schema, schema_text
+from search_spaces.grammar.schema import claims_schema, json_schema, schema_text
 from search_spaces.grammar.spec import Objective, Resources, Search, SweepSpec, Tracking
 
 __all__ = [
     "ABSENT",
     "Choice",
+    "ClaimsFile",
     "Domain",
     "Grid",
     "IntUniform",
@@ -44,10 +46,12 @@ __all__ = [
     "Tracking",
     "Uniform",
     "active_values",
+    "claims_schema",
     "differences",
     "dump_yaml",
     "grid_points",
     "json_schema",
+    "load_claims",
     "load_recorded",
     "load_sweep",
     "migrated",

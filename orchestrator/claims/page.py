@@ -104,7 +104,7 @@ def ask_in_words(claim: Claim) -> str:
             return f"Is {what} with {first} within ±{claim.within or 0:g} of {other}?"
         case "share":
             bound = 0.5 if claim.bound is None else claim.bound
-            return f"Do {more} than {bound:.0%} of the seeds of {first} have {what} {_threshold_words(claim)}?"
+            return f"Do {more} than {100 * bound:g} % of the seeds of {first} have {what} {_threshold_words(claim)}?"
         case "fisher":
             return f"Do {more} seeds of {first} than of {second} have {what} {_threshold_words(claim)}?"
     held = ", other searched values held fixed" if claim.hold_others else ""

@@ -12,7 +12,7 @@ from search_spaces.grammar.errors import ABSENT, nearest_name
 from search_spaces.grammar.findings import Findings
 from search_spaces.grammar.load import read_text
 from search_spaces.grammar.strict_yaml import read_yaml
-from search_spaces.grammar.validation import translate
+from search_spaces.grammar.validation import report
 from search_spaces.grammar.values import Name, Text, refusal
 
 Question = Literal["difference", "share", "bound", "equivalence", "ratio", "trend", "fisher"]
@@ -182,8 +182,7 @@ def load_claims(path: str | Path) -> ClaimsFile:
     try:
         found = ClaimsFile.model_validate(data)
     except ValidationError as error:
-        for fault in error.errors(include_url=False):
-            translate(fault, data, findings, ClaimsFile)
+        report(error.errors(include_url=False), data, findings, ClaimsFile)
         findings.raise_any()
         raise AssertionError from error
     for index, claim in enumerate(found.claims):
@@ -209,8 +208,10 @@ def _check_claim(claim: Claim, address: str, file: ClaimsFile, findings: Finding
             nearest = nearest_name(name, claim.arms)
             findings.add(f"{address}.{key}", "is no arm", given=name, allowed=", ".join(claim.arms), nearest=nearest)
     for name in claim.arms:
-        if _leads_back(claim, name, ()):
+        if name in _arms_behind(claim, name):
             findings.add(f"{address}.arms.{name}", "leads back to itself by minus and over")
+    if claim.question == "trend" and any(arm.configurations != "all" for arm in claim.arms.values()):
+        findings.add(f"{address}.arms", "must have configurations: all for a trend question")
     if claim.category is not None and not claim.hold_others:
         findings.add(f"{address}.category", "needs hold_others: true")
     for key in ("success", "learned"):
@@ -237,8 +238,13 @@ def _arm_references(claim: Claim) -> Iterator[tuple[str, str]]:
         yield from ((other, f"arms.{name}.{key}") for key in ("minus", "over") if (other := getattr(arm, key)))
 
 
-def _leads_back(claim: Claim, name: str, seen: tuple[str, ...]) -> bool:
-    if name in seen:
-        return True
-    arm = claim.arms.get(name)
-    return arm is not None and any(_leads_back(claim, one, (*seen, name)) for one in (arm.minus, arm.over) if one)
+def _arms_behind(claim: Claim, name: str) -> set[str]:
+    """The arms that one is computed from, by minus and over."""
+    found: set[str] = set()
+    waiting = [name]
+    while waiting:
+        if arm := claim.arms.get(waiting.pop()):
+            more = {one for one in (arm.minus, arm.over) if one} - found
+            found |= more
+            waiting += more
+    return found

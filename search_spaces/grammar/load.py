@@ -109,6 +109,8 @@ def _parse(
     overridden = [apply_override(text, data, findings) for text in overrides]
     take_new_names(data, findings)  # an override may have put a section in its old form in their place
     if name is not None:
+        if name != data.get("name"):
+            data.pop("claims", None)  # they are about the sweep of the file's own name
         data["name"] = name
         findings.relocate("name", {"name": Place("--name")})
     written = data.get("imports", [])

@@ -156,7 +156,8 @@ class SweepSpec(_Strict):
     description: str = Field(default="", description="Free text.")
     claims: Text | None = Field(
         default=None,
-        description="A claims file beside this one. Its claims about this sweep are registered before the first step.",
+        description="A claims file beside this one. Its claims about this sweep are registered before the first step; "
+        "under another name it is another sweep and has none.",
     )
     imports: Modules = Field(
         default=(),

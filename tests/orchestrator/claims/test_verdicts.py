@@ -7,6 +7,7 @@ import pytest
 
 from orchestrator.claims.questions import Answer
 from orchestrator.claims.verdicts import Judgement, correct_by_holm
+from orchestrator.errors import UserError
 from search_spaces.grammar.claims import Claim
 from tests.orchestrator.claims.conftest import NONE, PRE, Put, Value, claim, is_pre
 from trainers.config.member import MemberConfig
@@ -123,8 +124,6 @@ def test_pairs_are_seeds_not_ranks(put: Put) -> None:
 
 
 def test_arms_that_name_what_is_not_there_are_refused(put: Put) -> None:
-    from orchestrator.errors import UserError
-
     for changes, said in (
         ({"metric": "total_variations"}, "total_variations is no metric; allowed: .*did you mean total_variation"),
         ({"average": "emma"}, "emma is no average; allowed: .*did you mean ema"),
