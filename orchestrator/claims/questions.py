@@ -62,7 +62,7 @@ def _difference(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer
     """
     first, second = pair(claim, arms)
     seeds = by_seed(first - second)
-    answer, limit = _median_answer(seeds, null=0.0), claim.negligible
+    answer, limit = median_answer(seeds, null=0.0), claim.negligible
     if limit is not None and -limit <= answer.low and answer.high <= limit:
         return replace(answer, p=_equivalence_p(seeds, -limit, limit))
     return answer
@@ -78,7 +78,7 @@ def _equivalence(claim: Claim, members: Members, arms: list[ArmValues]) -> Answe
         first, second = pair(claim, arms)
         rows = first - second
     seeds, middle, half = by_seed(rows), claim.around or 0.0, claim.within or 0.0
-    answer, least, most = _median_answer(seeds, null=middle), middle - half, middle + half
+    answer, least, most = median_answer(seeds, null=middle), middle - half, middle + half
     if answer.high < least or answer.low > most:
         return replace(answer, p=_sign_p(seeds, least if answer.high < least else most))
     return replace(answer, p=_equivalence_p(seeds, least, most))
@@ -94,7 +94,7 @@ def _equivalence_p(seeds: Values, least: float, most: float) -> float:
 
 def _bound(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
     """The median over seeds against a bound."""
-    return _median_answer(by_seed(arms[0].values), null=claim.bound or 0.0)
+    return median_answer(by_seed(arms[0].values), null=claim.bound or 0.0)
 
 
 def _ratio(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
@@ -106,10 +106,10 @@ def _ratio(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
     """
     first, second = pair(claim, arms)
     if not claim.metric[0].startswith("steps_to_"):
-        return _median_answer(by_seed(divide(first, second)), null=_null(claim))
+        return median_answer(by_seed(divide(first, second)), null=_null(claim))
     (low_1, high_1), (low_2, high_2) = (_step_bounds(arm, members) for arm in (first, second))
     least, most = (
-        _median_answer(by_seed(rows), null=_null(claim)) for rows in (divide(low_1, high_2), divide(high_1, low_2))
+        median_answer(by_seed(rows), null=_null(claim)) for rows in (divide(low_1, high_2), divide(high_1, low_2))
     )
     got_there = [f"{int(np.isfinite(arm.values).sum())} of {len(arm.values)}" for arm in arms]
     return replace(
@@ -209,8 +209,8 @@ def _succeeded(claim: Claim, arm: ArmValues) -> "pd.Series[bool]":
     return passes(claim.success, arm.values).groupby(level="seed").all()
 
 
-def _median_answer(seeds: Values, null: float) -> Answer:
-    """The median over seeds, its interval, and the sign test against `null`, ties left out."""
+def median_answer(seeds: Values, null: float) -> Answer:
+    """Return the median over seeds, its interval, and the sign test against `null`, ties left out."""
     found = median(seeds)
     low, high = found.ends
     value = math.nan if found.value is None else found.value

@@ -4,12 +4,14 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from orchestrator.claims.members import Members
 from search_spaces import SweepFileError, SweepSpec
 from search_spaces.grammar.claims import Claim, ClaimsFile, load_claims
 from search_spaces.grammar.errors import Problem
+
+if TYPE_CHECKING:
+    from orchestrator.claims.members import Members  # brings pandas, which the start of a sweep does without
 
 KEPT = "claims.yaml"
 """The copy of the claims file in the sweep's folder."""
@@ -37,7 +39,7 @@ def register(spec: SweepSpec) -> tuple[dict[str, str], bytes] | None:
     return about, path.read_bytes()
 
 
-def say_when_registered(claim: Claim, members: Members, file: ClaimsFile) -> str:
+def say_when_registered(claim: Claim, members: "Members", file: ClaimsFile) -> str:
     """Return whether a claim stood in the sweep's ledger before it ran, as the page says it."""
     registered: Mapping[str, Any] = members.state.claims
     if claim.id not in registered:

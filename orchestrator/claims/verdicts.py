@@ -10,7 +10,6 @@ from statsmodels.stats.multitest import multipletests
 from orchestrator.claims.members import Members
 from orchestrator.claims.questions import Answer, ask
 from orchestrator.claims.values import ArmValues, read_arms
-from orchestrator.statistics.intervals import FEWEST_FOR_MEDIAN
 from orchestrator.wording import compact_value, counted
 from search_spaces.grammar.claims import Claim, ClaimsFile
 
@@ -135,5 +134,3 @@ def read_sweeps(file: ClaimsFile, storage: Path) -> dict[str, Members | str]:
         found[name] = members if members.state.ended == "complete" else "the sweep is not finished"
     return found
 
-
-__all__ = ["CONTRADICTED", "FEWEST_FOR_MEDIAN", "HELD", "NOT_TESTED", "Judgement", "judge", "read_sweeps"]
