@@ -85,8 +85,11 @@ class Members:
         if found:
             return found
         for key, value in where.items():
-            there = list({str(self.setting(name, key)): self.setting(name, key) for name in self.state.configurations})
-            if not any(_matches(self.setting(name, key), value) for name in self.state.configurations):
+            recorded = [self.setting(name, key) for name in self.state.configurations]
+            there = dict.fromkeys(str(one) for one in recorded if one is not ABSENT)
+            if not there:
+                raise UserError(f"sweep {self.name}: no configuration has the key {key}")
+            if not any(_matches(one, value) for one in recorded):
                 raise UserError(f"sweep {self.name}: no configuration has {key}: {value}; it is {', '.join(there)}")
         raise UserError(f"sweep {self.name}: no configuration has all of {dict(where)}")
 

@@ -153,7 +153,15 @@ def arms_table(one: Judgement, members: Members, arms: Sequence[ArmValues]) -> s
         )
         learned = f"{arm.seeds_learned} of {arm.seeds}" if one.claim.learned else f"{arm.seeds}"
         rows.append((arm.name, where, numbers, arm.average, learned, middle, f"{least} to {most}"))
-    head = ("arm", "values", "configuration", "average", "learned" if one.claim.learned else "seeds", "median", "range")
+    head = (
+        "arm",
+        "values",
+        "configuration",
+        "average",
+        "seeds that learned" if one.claim.learned else "seeds",
+        "median",
+        "range",
+    )
     return markdown_table(head, rows)
 
 

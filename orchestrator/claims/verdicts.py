@@ -45,7 +45,8 @@ def judge(file: ClaimsFile, members: Mapping[str, Members | str]) -> list[Judgem
 
     A claim whose control did not hold is not tested, nor is one of too few seeds or of seeds that did not learn. The
     others are held, contradicted or without effect where the whole interval says so and the p-value is below .05 after
-    Holm's correction over the tested claims of the file (Holm, 1979); else undecided. Raises UserError for a claim that
+    Holm's correction (Holm, 1979); else undecided. The correction is over the claims of the file that could be asked,
+    also those whose control then failed. Raises UserError for a claim that
     asks for what its sweep does not have.
     """
     asked = [_ask(claim, members[claim.sweep]) for claim in file.claims]
@@ -133,4 +134,3 @@ def read_sweeps(file: ClaimsFile, storage: Path) -> dict[str, Members | str]:
         members = Members(folder)
         found[name] = members if members.state.ended == "complete" else "the sweep is not finished"
     return found
-

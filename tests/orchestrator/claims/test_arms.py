@@ -169,6 +169,20 @@ def test_a_failed_seed_has_not_learned_and_has_not_succeeded(put: Put) -> None:
     assert learned.all_seeds is not None and learned.all_seeds.detail == "8 of 9"
 
 
+@pytest.mark.parametrize("question", ["share", "fisher", "bound", "ratio", "equivalence", "difference"])
+def test_nothing_is_asked_of_seeds_of_which_none_learned(put: Put, question: str) -> None:
+    one = {"arms": {"pre": PRE}, "compare": ["pre"]}
+    asked = {
+        "share": {**one, "success": {"most": 0.5}},
+        "fisher": {"success": {"most": 0.5}},
+        "bound": {**one, "bound": 0.5},
+        "equivalence": {"within": 0.5, "expect": None},
+    }.get(question, {})
+    learned = {"metric": "total_variation", "most": 0.1}
+    found = put(lambda *_: 0.4, claim(question=question, learned=learned, **asked))["pre_norm"]
+    assert found.words.startswith("not tested: not learned (pre 0 of 9"), found.words
+
+
 def test_learned_in_all_configurations_of_every_arm(put: Put) -> None:
     """A seed that has not learned at one rate of one arm counts nowhere."""
 

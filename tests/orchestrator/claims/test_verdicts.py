@@ -123,12 +123,18 @@ def test_pairs_are_seeds_not_ranks(put: Put) -> None:
     assert (found.answer.low, found.answer.high) == pytest.approx((-0.01, -0.01), abs=1e-6)
 
 
+def no_such_arm(where: dict[str, Any]) -> dict[str, Any]:
+    return {"arms": {"pre": {"where": where}, "none": NONE}}
+
+
 def test_arms_that_name_what_is_not_there_are_refused(put: Put) -> None:
     for changes, said in (
         ({"metric": "total_variations"}, "total_variations is no metric; allowed: .*did you mean total_variation"),
         ({"average": "emma"}, "emma is no average; allowed: .*did you mean ema"),
         ({"lengths": [5, 99]}, "total_variation is not measured at length 99; allowed: 1-9"),
-        ({"arms": {"pre": {"where": {"model.norm": "both"}}, "none": NONE}}, "no configuration has model.norm: both"),
+        (no_such_arm({"model.norm": "both"}), "no configuration has model.norm: both; it is none, pre"),
+        (no_such_arm({"model.nrm": "pre"}), "no configuration has the key model.nrm"),
+        (no_such_arm({"model.norm": "pre", "training.learning_rate": 1}), "learning_rate: 1; it is 0.001, 0.003"),
         ({"question": "trend", "compare": ["all"], "arms": {"all": {"configurations": "all"}}, "key": "model.width"},
          "model.width was not searched"),
     ):  # fmt: skip
