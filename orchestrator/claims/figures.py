@@ -33,8 +33,9 @@ def draw_claim(judgement: Judgement) -> Figure | None:
     else:
         _draw_seeds(axes, judgement, arms)
     if not any(claim.arms[arm.name].minus or claim.arms[arm.name].over for arm in arms):
-        axes.set_ylabel(", ".join(claim.metric).replace("_", " "))
-    words = "every seed thin" if claim.figure == "curves" else "every seed a dot"
+        more = f", mean of {len(claim.metric)} metrics" if len(claim.metric) > 1 else ""
+        axes.set_ylabel(claim.metric[0].replace("_", " ") + more)
+    words = "every seed thin" if claim.figure == "curves" else "every seed a dot, × if infinite"
     figure.suptitle(f"{members.name}: median over seeds, {words}", fontsize=9)
     return figure
 
