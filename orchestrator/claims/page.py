@@ -9,7 +9,7 @@ import numpy as np
 from orchestrator.claims.figures import draw_claim, save_figure
 from orchestrator.claims.members import Members
 from orchestrator.claims.questions import Answer
-from orchestrator.claims.registration import say_when_registered
+from orchestrator.claims.registration import changes_since, say_when_registered
 from orchestrator.claims.values import ArmValues
 from orchestrator.claims.verdicts import HELD, NOT_TESTED, Judgement
 from orchestrator.wording import duration, spans, three_digits
@@ -73,6 +73,9 @@ def section(one: Judgement, file: ClaimsFile, picture: Path | None) -> str:
         f"{_effect_name(claim)}: {effect_words(claim, one.answer)}{_p_words(one)}.",
         "",
     ]
+    if changes := changes_since(members.state, file):
+        words = "; ".join(f"{key} was {before}, now {now}" for key, before, now in changes)
+        lines += [f"The sweep was begun with other values than its file has now: {words}.", ""]
     if one.all_seeds is not None:
         lines += [f"Over all seeds, learned or not: {effect_words(claim, one.all_seeds)}.", ""]
     if claim.note:

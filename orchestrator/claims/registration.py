@@ -1,4 +1,7 @@
-"""Pre-registration: a ledger keeps the digest of every claim about its sweep before the first step is trained."""
+"""Pre-registration: a ledger keeps the digest of every claim about its sweep before the first step is trained.
+
+And whether a ledger is that of the sweep file beside its claims.
+"""
 
 import hashlib
 import json
@@ -6,7 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from search_spaces import SweepFileError, SweepSpec
+from orchestrator.record.state import SweepState
+from search_spaces import SweepFileError, SweepSpec, differences, load_sweep, parse_recorded
 from search_spaces.grammar.claims import Claim, ClaimsFile, load_claims
 from search_spaces.grammar.errors import Problem
 
@@ -47,3 +51,14 @@ def say_when_registered(claim: Claim, members: "Members", file: ClaimsFile) -> s
     if registered[claim.id] == digest(claim):
         return "registered before the sweep ran"
     return "changed since it was registered before the sweep ran"
+
+
+def changes_since(state: SweepState, file: ClaimsFile) -> list[tuple[str, object, object]]:
+    """Return (key, in the ledger, in the file) where a sweep was begun with another specification than its file has.
+
+    Empty without such a file beside the claims. Raises SweepFileError for a sweep file that cannot be read.
+    """
+    path = file.path.with_name(f"{state.name}.yaml")
+    if not path.exists():
+        return []
+    return list(differences(parse_recorded(state.spec, "the specification"), load_sweep(path)))

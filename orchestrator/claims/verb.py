@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from orchestrator.claims.page import effect_words, write_page
+from orchestrator.claims.registration import changes_since
 from orchestrator.claims.verdicts import judge, read_sweeps
-from orchestrator.errors import UserError
+from orchestrator.errors import SpecChanged, UserError
 from orchestrator.record.records import LEDGER_FILE
 from orchestrator.record.state import SweepState
 from search_spaces.grammar.claims import load_claims
@@ -42,13 +43,18 @@ def run_missing(path: Path, storage: Path, say: Callable[[str], None]) -> int:
     """Run or resume every sweep of a claims file that is not finished, one process each; the first exit code but 0.
 
     A sweep's file lies beside the claims file and has its name. Raises SweepFileError for the claims file, UserError
-    when a sweep that was never run has no file.
+    when a sweep that was never run has no file, SpecChanged when one was begun with another specification.
     """
     file = load_claims(path)
     unfinished = [name for name in file.sweeps if not _is_complete(storage / name)]
     for name in unfinished:
         if not (storage / name / LEDGER_FILE).exists() and not path.with_name(f"{name}.yaml").exists():
             raise UserError(f"{path}: sweep {name} was not run, and {path.with_name(f'{name}.yaml')} is not there")
+    for name in file.sweeps:
+        if (storage / name / LEDGER_FILE).exists():
+            state = SweepState.load(storage / name)
+            if changes := changes_since(state, file):
+                raise SpecChanged(state.folder, changes)
     for name in unfinished:
         if (storage / name / LEDGER_FILE).exists():
             words = ["resume", str(storage / name)]

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from orchestrator.claims import verb
-from orchestrator.errors import UserError
+from orchestrator.errors import SpecChanged, UserError
 from orchestrator.record.state import SweepState
 from orchestrator.sweep import resume_sweep
 from search_spaces import SweepFileError, load_sweep
@@ -143,6 +143,17 @@ def test_a_sweep_resumes_when_the_claims_file_is_gone(tiny: Path, run_inline: Ca
     tiny.with_name("claims.yaml").unlink()
     assert resume_sweep(folder, Console(file=io.StringIO())).exit_code == 0
     assert SweepState.load(folder).ended == "complete" and SweepState.load(folder).claims == before != {}
+
+
+def test_a_ledger_of_another_version_of_the_file_is_said_and_not_taken_for_it(tiny: Path, run_inline) -> None:
+    folder = run_inline(tiny, "training.steps=10")
+    file = write_claims(tiny.with_name("claims.yaml"), [ASKED])
+    said = "begun with other values than its file has now: training.steps was 10, now 20."
+    assert said in page_of(file, folder.parent)
+    with pytest.raises(SpecChanged, match="begun with another specification"):
+        verb.run_missing(file, tiny.parent, print)
+    tiny.write_text(TINY.replace("steps: 20", "steps: 10"))
+    assert "begun with" not in page_of(file, folder.parent) and verb.run_missing(file, tiny.parent, print) == 0
 
 
 def test_a_sweep_that_was_never_run_and_has_no_file_is_named(tiny: Path) -> None:
