@@ -50,15 +50,17 @@ def list_names(
 @app.command()
 def schema(
     output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write; printed by default.")] = None,
+    claims: Annotated[bool, typer.Option("--claims", help="That of claims files.")] = False,
 ) -> None:
     """Print or write the JSON Schema of sweep files, for editors."""
-    from search_spaces import schema_text
+    from search_spaces import claims_schema, schema_text
 
+    text = schema_text(claims_schema() if claims else None)
     if output is None:
-        typer.echo(schema_text(), nl=False)
+        typer.echo(text, nl=False)
         return
     try:
-        output.write_text(schema_text(), encoding="utf-8")
+        output.write_text(text, encoding="utf-8")
     except OSError as error:
         raise UserError(f"{output}: cannot be written: {error.strerror}") from error
     _say(f"wrote {output}")

@@ -11,6 +11,7 @@ from typing import Any
 
 from rich.console import Console
 
+from orchestrator.claims.registration import KEPT, register
 from orchestrator.code.own_code import import_for
 from orchestrator.code.provenance import provenance
 from orchestrator.code.sources import begin_reading, folders_of, gather
@@ -56,6 +57,7 @@ def run_sweep(spec: SweepSpec, storage: Path, console: Console, origin: Mapping[
     folder = storage / spec.name
     refuse_existing(spec, folder)
     refuse_what_cannot_run(spec.resources)
+    registered = register(spec)
     with begin_reading(spec.folder) as reading:  # git, beside what follows
         sources = import_for(spec)
         configurations = check(spec)
@@ -72,9 +74,14 @@ def run_sweep(spec: SweepSpec, storage: Path, console: Console, origin: Mapping[
     }
     if sources:
         first["code"] = [source.recorded() for source in sources]
+    if registered:
+        first["claims"] = registered[0]
 
     def drive(ledger: Ledger, interrupts: Interrupts) -> Outcome:
         _write_spec(spec.resolved(), folder)
+        if registered:
+            write_whole(folder / KEPT, [registered[1]])
+            say(console, f"{counted(len(registered[0]), 'claim')} registered")
         keep(folder, sources)
         found.archive.keep(folder)
         say(console, f"sweep {spec.name} in {folder.resolve()}")

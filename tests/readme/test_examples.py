@@ -13,10 +13,11 @@ import yaml
 from pages import PAGES, ROOT, page
 
 import trainers
+from orchestrator.claims.verdicts import judge, read_sweeps
 from orchestrator.plan.configurations import configure
 from orchestrator.plan.search import draw_sample
 from orchestrator.plan.soundness import load_checked
-from search_spaces import load_sweep, schema_text
+from search_spaces import load_claims, load_sweep, schema_text
 from search_spaces.grammar.space.domains import KINDS
 from search_spaces.grammar.spec.spec import Resources
 from trainers.check.classes import contract_problems
@@ -34,12 +35,12 @@ def source() -> dict[str, Any]:
 
 
 def yaml_blocks() -> list[Any]:
-    """Those that need no module of one's own."""
+    """Those of sweep files that need no module of one's own."""
     return [
         pytest.param(text, id=f"{one.name} {n}")
         for one in PAGES
         for n, text in enumerate(one.blocks("yaml"))
-        if "imports:" not in text
+        if "imports:" not in text and "\nclaims:" not in text
     ]
 
 
@@ -67,6 +68,16 @@ def test_yaml_loads_in_place_of_what_the_quickstart_says(text: str, tmp_path: Pa
     assert built
     for said in re.findall(r"# (\d+) configurations$", text, re.M):
         assert len(built) == int(said)
+
+
+def test_the_claims_of_search_spaces_can_be_put_to_the_quickstart(sandbox: Path, tmp_path: Path) -> None:
+    (text,) = [text for text in page("search_spaces/README.md").blocks("yaml") if "\nclaims:" in text]
+    file = tmp_path / "claims.yaml"
+    file.write_text(text, encoding="utf-8")
+    claims = load_claims(file)
+    assert claims.sweeps == ("quickstart",)
+    for one in judge(claims, read_sweeps(claims, sandbox / "sweeps")):
+        assert one.answer is not None and one.answer.ran > 0, one.words
 
 
 def test_the_yaml_of_search_spaces_is_the_quickstart() -> None:

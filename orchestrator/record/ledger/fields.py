@@ -84,6 +84,7 @@ class _Sweep(TypedDict):
     spec: _Spec
     spec_hash: Text
     provenance: _Provenance
+    claims: NotRequired[dict[str, Text]]
     code: NotRequired[list[Code]]
     sources: NotRequired[Sources]
 

@@ -31,6 +31,7 @@ class SweepState:
         self.name = self.study = self.spec_hash = ""
         self.spec: dict[str, Any] = {}
         self.provenance: dict[str, Any] = {}
+        self.claims: dict[str, str] = {}  # digests of the claims that were registered before the sweep ran, by id
         self.code: list[dict[str, Any]] = []
         self.sources: list[dict[str, Any]] = []  # states of the code, the one trained with last at the end
         self.environments: dict[str, dict[str, Any]] = {}  # what workers computed with, by its digest
@@ -117,6 +118,7 @@ class SweepState:
         self.name, self.study = fields["name"], fields["study"]
         self.spec, self.spec_hash = fields["spec"], fields["spec_hash"]
         self.provenance, self.code = fields["provenance"], fields.get("code", [])
+        self.claims = fields.get("claims", {})
         self.started = record.time
         self._sources(record)
 
