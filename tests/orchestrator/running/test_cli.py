@@ -23,7 +23,7 @@ from orchestrator.running.watching.progress import Progress, Snapshot
 from orchestrator.wording import duration
 from search_spaces import load_sweep
 
-FINISHED = Path(__file__).resolve().parents[2] / "sweeps" / "0.1.0" / "finished"
+FINISHED = Path(__file__).resolve().parents[2] / "sweeps" / "1.0.0" / "finished"
 
 
 def refused(done: subprocess.CompletedProcess[str], *texts: str) -> None:
@@ -91,16 +91,6 @@ def test_validate_builds_what_the_space_can_draw(lengthwise, tiny):
     both = lengthwise("validate", tiny, "search_spaces/quickstart.yaml")
     refused(both, "tiny.yaml:13: space.training.batch_size.choice[1]: 0 is out of bounds; given 0")
     assert "quickstart.yaml: good" in both.stdout  # the other file is still looked at
-
-
-def test_the_old_name_of_a_key_is_understood_and_said_once(lengthwise, tiny):
-    tiny.write_text(tiny.read_text().replace("direction: minimize}", "direction: minimize, checkpoint: best}"))
-    for verb in ("validate", "plan"):
-        done = lengthwise(verb, tiny)
-        note = f"note: {tiny}:17: objective.checkpoint is now called objective.evaluation"
-        assert done.returncode == 0 and done.stdout.count(note) == 1, done.stdout + done.stderr
-    tiny.write_text(tiny.read_text().replace("checkpoint: best", "checkpoint: best, evaluation: best"))
-    refused(lengthwise("validate", tiny), f"{tiny}:17: objective.checkpoint: is the old name of objective.evaluation")
 
 
 @pytest.mark.timeout(60)
