@@ -41,13 +41,6 @@ class Last(Task):
     def sample(self, stream: Stream, rows: int) -> Batch | tuple[Batch, ...]:
         return self.batch_of(stream.integers(0, (rows, self.train_length), TOKENS))
 
-    def loss(self, logits_MBTV: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-        assert batch.weight is not None
-        logs = torch.log_softmax(logits_MBTV, dim=-1)
-        picked = torch.gather(logs, -1, batch.targets[..., None])[..., 0]
-        weight = batch.weight.to(picked.dtype)
-        return -(picked * weight).sum(dim=(1, 2)), weight.sum(dim=(1, 2))
-
     def evaluation_batches(self, stream: Stream, samples: int, lengths: tuple[int, ...]) -> Iterator[EvaluationBatch]:
         for length in lengths:
             yield EvaluationBatch(self.batch_of(stream.integers(length, (samples, length), TOKENS)), (length,))

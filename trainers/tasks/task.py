@@ -17,6 +17,7 @@ from torch import Tensor
 from trainers.errors import Problem
 from trainers.random import Stream
 from trainers.settings.fields import Settings
+from trainers.tasks import supervised
 from trainers.tasks.metrics import Evaluated as Evaluated  # tasks of one's own may name all of these from here
 from trainers.tasks.metrics import Family as Family
 from trainers.tasks.metrics import Metric as Metric
@@ -51,9 +52,10 @@ class EvaluationBatch:
 
 
 class Task(Settings, ABC):
-    """Base of every task: what it trains on, what it is evaluated on, and its loss and metrics.
+    """Base of every task: its training batches, evaluation batches, loss and metrics.
 
-    A subclass is a frozen dataclass; its fields are the options of the YAML file.
+    A subclass is a frozen dataclass; its fields are the options of the YAML file. It needs `inputs`, `lengths`,
+    `trained_lengths` and `draw_rows`; what it does not override is cross-entropy, accuracy and exact match.
     """
 
     causal: ClassVar[bool] = True  # scored after every prefix: a model must not see ahead
@@ -65,9 +67,9 @@ class Task(Settings, ABC):
         """Number of input tokens."""
 
     @property
-    @abstractmethod
     def outputs(self) -> int:
-        """Number of output tokens."""
+        """Number of output tokens: as many as input tokens unless overridden."""
+        return self.inputs
 
     @property
     @abstractmethod
@@ -80,16 +82,28 @@ class Task(Settings, ABC):
         """Lengths seen in training."""
 
     @property
-    @abstractmethod
     def metrics(self) -> Mapping[str, str]:
-        """Each metric and its better direction: minimize, maximize or none."""
+        """Each metric and its better direction: minimize, maximize or none.
 
-    @abstractmethod
-    def sample(self, stream: Stream, rows: int) -> Batch | tuple[Batch, ...]:
-        """A training batch of every seed of the stream; several where rows differ in width.
-
-        Shapes depend on the settings alone, not on what is drawn.
+        By default accuracy, the share of targets of a row that are right, and exact_match, the share of rows without a
+        mistake. A task with one target in a row declares accuracy alone.
         """
+        return {"accuracy": "maximize", "exact_match": "maximize"}
+
+    def draw_rows(self, stream: Stream, rows: int, length: int) -> Batch:
+        """Return rows of one length for every seed of the stream, for training and evaluation.
+
+        Shapes depend on the settings and the length alone, not on random numbers. A task that overrides both `sample`
+        and `evaluation_batches` does not need it.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no method draw_rows")
+
+    def sample(self, stream: Stream, rows: int) -> Batch | tuple[Batch, ...]:
+        """Return a training batch of every seed of the stream, or several batches if rows differ in width.
+
+        By default rows of the longest trained length. Shapes depend on the settings alone, not on random numbers.
+        """
+        return self.draw_rows(stream, rows, max(self.trained_lengths))
 
     @property
     def stages(self) -> tuple[int, ...]:
@@ -117,13 +131,20 @@ class Task(Settings, ABC):
         batches = (found,) if isinstance(found, Batch) else tuple(found)
         return tuple(batch for batch in batches if batch.tokens.shape[1])
 
-    @abstractmethod
     def loss(self, logits_MBTV: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-        """The sum of what training minimises over the batch, and the weight it is divided by, of each member, (M,)."""
+        """Return the summed training loss of each member's batch, and the weight it is divided by, (M,) each.
 
-    @abstractmethod
+        By default the cross-entropy of the targets that are not masked.
+        """
+        return supervised.loss(logits_MBTV, batch)
+
     def evaluation_batches(self, stream: Stream, samples: int, lengths: tuple[int, ...]) -> Iterator[EvaluationBatch]:
-        """Batches, each with the lengths it measures; every distribution measures those of `lengths` that it has."""
+        """Yield batches with the lengths they measure: in each distribution those of `lengths` that it has.
+
+        By default a batch of every length from `draw_rows`, all of one distribution.
+        """
+        for length in lengths:
+            yield EvaluationBatch(self.draw_rows(stream, samples, length), (length,))
 
     def validation_batches(self, stream: Stream, samples: int) -> Iterator[EvaluationBatch]:
         """Batches that stopping and curricula go by: of the first distribution, at its trained lengths.
@@ -136,16 +157,23 @@ class Task(Settings, ABC):
             if batch.distribution in ("", first.name):
                 yield batch
 
-    @abstractmethod
     def rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
-        """What each row scores, (M, B, L) by metric, from logits at the positions of `batch`.
+        """Return the scores of each row, (M, B, L) by metric, from logits at the positions of `batch`.
 
-        A large batch comes in pieces, some of its rows at a time. What `reduce` makes of them may need other names
-        and trailing shapes.
+        A large batch is evaluated in pieces of some rows. A task with its own `reduce` may use other names and trailing
+        shapes. By default accuracy and exact_match, those of them that are declared, of a batch of one length.
+        Raises ValueError for several lengths.
         """
+        if len(lengths) > 1:
+            raise ValueError(
+                f"{self.name}: a batch measures lengths {list(lengths)}, and the default `rows` scores whole rows; "
+                "allowed: one length a batch, or a `rows` that gives (M, B, lengths)"
+            )
+        scores = supervised.row_scores(logits_MBTV, batch)
+        return {name: scores[name] for name in self.metrics if name in scores}
 
     def reduce(self, rows: Mapping[str, Tensor], batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
-        """Each metric, (M, L), of what `rows` gave of the whole batch; their means over rows unless overridden."""
+        """Return each metric, (M, L), from the `rows` of the whole batch: their means over rows unless overridden."""
         return {
             name: (value if value.is_floating_point() else value.float()).mean(dim=1) for name, value in rows.items()
         }
