@@ -23,6 +23,17 @@ from trainers.tensors.parameters import Parameter
 TOKENS = 7
 
 
+def scores_of(task: Task, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
+    """Return each metric, (M, L), of the logits of a whole batch."""
+    return task.reduce(task.rows(logits_MBTV, batch, lengths), batch, lengths)
+
+
+def mean_loss(task: Task, logits_MBTV: Tensor, batch: Batch) -> Tensor:
+    """Return the loss of a training step on the whole batch, (M,)."""
+    total, weight = task.loss(logits_MBTV, batch)
+    return total / weight
+
+
 class Last(Task):
     """Random tokens in, the token before the last out; only the last position counts."""
 

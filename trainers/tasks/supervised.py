@@ -22,21 +22,23 @@ def counted(batch: Batch) -> Tensor:
 
 def loss(logits_MBTV: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
     """Return the weighted sum of the cross-entropy of each member's counted targets, and the sum of weights, (M,)."""
-    losses, weight = token_losses(logits_MBTV, batch.targets), counted(batch).to(logits_MBTV.dtype)
+    weight = counted(batch).to(logits_MBTV.dtype)
     if batch.weight is not None:
         weight = weight * batch.weight.to(weight.dtype)
-        losses = losses * weight
-    return losses.sum(dim=(1, 2)), weight.sum(dim=(1, 2))
+    return -(_log_likelihoods(logits_MBTV, batch.targets) * weight).sum(dim=(1, 2)), weight.sum(dim=(1, 2))
 
 
-def token_losses(logits_MBTV: Tensor, targets: Tensor) -> Tensor:
-    """Return the cross-entropy at every position, (M, B, T), with ids or distributions; zero where ids are IGNORED."""
+def token_losses(logits_MBTV: Tensor, targets_MBT: Tensor) -> Tensor:
+    """Return the cross-entropy at every position, (M, B, T); zero where the target is IGNORED."""
+    return -(_log_likelihoods(logits_MBTV, targets_MBT) * (targets_MBT != IGNORED).to(logits_MBTV.dtype))
+
+
+def _log_likelihoods(logits_MBTV: Tensor, targets: Tensor) -> Tensor:
+    """Return the log likelihood of target ids, or its mean under target distributions; arbitrary where IGNORED."""
     logs = torch.log_softmax(logits_MBTV, dim=-1)
     if targets.dim() == logits_MBTV.dim():
-        return -(logs * targets.to(logs.dtype)).sum(dim=-1)
-    scored = targets != IGNORED
-    picked = torch.gather(logs, -1, torch.where(scored, targets, 0)[..., None])[..., 0]
-    return -(picked * scored.to(logs.dtype))
+        return (logs * targets.to(logs.dtype)).sum(dim=-1)
+    return torch.gather(logs, -1, targets.clamp(min=0)[..., None])[..., 0]
 
 
 def mistakes(logits_MBTV: Tensor, batch: Batch) -> Tensor:

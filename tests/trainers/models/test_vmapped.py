@@ -5,7 +5,7 @@ import torch
 
 from tests.trainers.models import own_modules
 from tests.trainers.models.own_modules import Net, OfWidth
-from trainers.check.trial import mean_loss
+from tests.trainers.own_tasks import mean_loss
 from trainers.config.member import MemberConfig
 from trainers.errors import ConfigError
 from trainers.evaluation.evaluate import evaluate

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from tests.trainers.own_tasks import TOKENS
-from trainers.check.trial import scores_of, task_problems
+from tests.trainers.own_tasks import TOKENS, scores_of
+from trainers.check.trial import check_task
 from trainers.random import Stream
 from trainers.settings.fields import setting
 from trainers.tasks.supervised import IGNORED
@@ -48,7 +48,7 @@ def test_it_trains_on_the_longest_trained_length_and_is_evaluated_at_every_lengt
     assert task.sample(stream, 4).tokens.shape == (2, 4, 3)
     tests = list(task.evaluation_batches(stream, 6, (2, 5)))
     assert [(test.lengths, test.batch.tokens.shape) for test in tests] == [((2,), (2, 6, 2)), ((5,), (2, 6, 5))]
-    assert not list(task_problems(task))
+    assert not list(check_task(task))
 
 
 def test_accuracy_and_exact_match_count_the_targets_that_are_not_masked(stream) -> None:
