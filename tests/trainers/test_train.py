@@ -202,9 +202,9 @@ def test_names_that_do_not_fit_the_members_are_refused(member, recorder, ids) ->
 def test_each_evaluation_is_encoded_and_cut_out_once(member, recorder, tmp_path, monkeypatch) -> None:
     """However many checkpoints and evaluations follow it: long runs have thousands of them."""
     encoded, cut = [], []
-    pack, each = struct.pack, _Run.each
+    pack, select = struct.pack, _Run.select_members
     monkeypatch.setattr(results.struct, "pack", lambda *given: encoded.append(given) or pack(*given))
-    monkeypatch.setattr(_Run, "each", lambda *given: cut.append(given) or each(*given))
+    monkeypatch.setattr(_Run, "select_members", lambda *given: cut.append(given) or select(*given))
 
     class Sends(type(recorder)):
         def report(self, evaluation) -> None:

@@ -1,4 +1,4 @@
-"""What a task is: the base of every task, its distributions, and the batches it is evaluated on.
+"""The base class of every task, its distributions, and its evaluation batches.
 
 Shapes: S seeds, M members, B rows, T positions, V output tokens, L lengths.
 """
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Distribution:
-    """A set of inputs that is evaluated by itself: its name, its lengths, and which of them are trained on.
+    """A set of inputs that is evaluated separately: its name, its lengths, and which of them are trained on.
 
-    The metrics of the first one of a task have their plain names; those of the others are called <metric>.<name>.
+    Metrics of a task's first distribution are recorded by their plain names, those of the others as <metric>.<name>.
     """
 
     name: str
@@ -44,7 +44,7 @@ class Distribution:
 
 @dataclass(frozen=True)
 class EvaluationBatch:
-    """Rows that measure some lengths of a distribution ("": the first), for the metrics that the task gives of them."""
+    """Rows that measure some lengths of a distribution ("": the first)."""
 
     batch: Batch
     lengths: tuple[int, ...]
@@ -111,24 +111,21 @@ class Task(Settings, ABC):
         return ()
 
     def sample_staged(self, stream: Stream, rows: int, stage_S: Tensor) -> Batch | tuple[Batch, ...]:
-        """A training batch as `sample` gives, of seeds at stages of their own: int64 (S,), places in `stages`.
+        """Return a training batch like `sample`, of seeds at different stages: int64 (S,), indices into `stages`.
 
-        The stream has a seed for each member, since members of one seed may stand at different stages. Shapes depend
-        on the settings alone, so all stages share their widths; what a row is depends on its seed, step and stage.
+        The stream has a seed for each member, since members of one seed may be at different stages. Shapes depend on
+        the settings alone, so all stages share their widths; a row depends on its seed, step and stage.
         """
         raise NotImplementedError(f"{type(self).__name__} has no sample_staged")
 
     def staged_problems(self) -> Iterator[Problem]:
-        """Settings that training in stages would not heed; with a curriculum they are refused."""
+        """Yield settings that training in stages would ignore; with a curriculum they are refused."""
         return iter(())
 
     def training_batches(self, stream: Stream, rows: int, stage_S: Tensor | None = None) -> tuple[Batch, ...]:
-        """What `sample` gives, or `sample_staged` where there are stages, as batches.
-
-        Those that have rows, where there are too few for every width.
-        """
-        found = self.sample(stream, rows) if stage_S is None else self.sample_staged(stream, rows, stage_S)
-        batches = (found,) if isinstance(found, Batch) else tuple(found)
+        """Return the batches of `sample`, or of `sample_staged` with a curriculum, without those that have no rows."""
+        sampled = self.sample(stream, rows) if stage_S is None else self.sample_staged(stream, rows, stage_S)
+        batches = (sampled,) if isinstance(sampled, Batch) else tuple(sampled)
         return tuple(batch for batch in batches if batch.tokens.shape[1])
 
     def loss(self, logits_MBTV: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
@@ -147,10 +144,10 @@ class Task(Settings, ABC):
             yield EvaluationBatch(self.draw_rows(stream, samples, length), (length,))
 
     def validation_batches(self, stream: Stream, samples: int) -> Iterator[EvaluationBatch]:
-        """Batches that stopping and curricula go by: of the first distribution, at its trained lengths.
+        """Yield the batches that early stopping and curricula use: the first distribution at its trained lengths.
 
-        They are `evaluation_batches` of a stream of their own, unless overridden: where these draw nothing, such as
-        windows of a text, they would be the test.
+        By default `evaluation_batches` of the validation stream. Override it if these are read and not drawn, like
+        windows of a text: otherwise the test set would be used for validation.
         """
         first = self.distributions[0]
         for batch in self.evaluation_batches(stream, samples, tuple(sorted(first.trained_lengths))):
@@ -179,11 +176,11 @@ class Task(Settings, ABC):
         }
 
     def scored(self, forward: Forward, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
-        """`rows` of one pass over the batch, unless overridden: a task may ask a model to go on, token by token."""
+        """Return `rows` of one pass over the batch, unless overridden: a task may have a model generate tokens."""
         return self.rows(forward(batch), batch, lengths)
 
     def derived(self, history: Sequence[Evaluated], lengths: tuple[int, ...]) -> dict[str, NDArray[np.float32]]:
-        """Metrics that follow from the scores so far, (M, averages, L); the last of `history` is the present one.
+        """Return metrics computed from the evaluations so far, (M, averages, L); the last of `history` is the newest.
 
         It is called for each distribution with the curves at its lengths, by the task's own names.
         """
@@ -191,7 +188,7 @@ class Task(Settings, ABC):
 
     @property
     def derived_metrics(self) -> frozenset[str]:
-        """The metrics that `derived` gives."""
+        """Names of the metrics that `derived` returns."""
         if type(self).derived is Task.derived:
             return frozenset()
         lengths = self.distributions[0].lengths
@@ -205,12 +202,12 @@ class Task(Settings, ABC):
 
     @property
     def position_ids(self) -> int:
-        """Position ids are below this: as many as positions, unless batches have ids of their own."""
+        """Upper bound of position ids: the number of positions, unless batches have their own ids."""
         return self.positions
 
     @property
     def grouped(self) -> bool:
-        """Whether batches have groups, in training or in a test; models that cannot tell them are refused then."""
+        """Whether batches have groups, in training or evaluation; then models that do not support them are refused."""
         return False
 
     @property
@@ -220,14 +217,14 @@ class Task(Settings, ABC):
 
     @property
     def passes(self) -> float:
-        """What an evaluation costs, in passes over its rows: more than one where models write texts of their length.
+        """Cost of an evaluation in passes over its rows: more than one if models generate texts.
 
-        Then models that look ahead are refused, and the keys that are kept of a row are counted.
+        Then models that look ahead are refused, and the KV cache counts as memory.
         """
         return 1.0
 
     def passes_by(self, model: Model) -> float:
-        """`passes` where a certain model is evaluated: what it keeps of a text need not be passed again."""
+        """Return `passes` for one model: with a KV cache, earlier tokens of a text need no second pass."""
         return self.passes
 
     @property
@@ -237,7 +234,7 @@ class Task(Settings, ABC):
 
     @property
     def distributions(self) -> tuple[Distribution, ...]:
-        """The sets of inputs that are evaluated apart; the first is the one trained on."""
+        """The sets of inputs that are evaluated separately; the first is the one trained on."""
         return (Distribution("", self.lengths, self.trained_lengths),)
 
     @property
@@ -247,48 +244,48 @@ class Task(Settings, ABC):
 
     @property
     def paired_metrics(self) -> tuple[tuple[str, str], ...]:
-        """Pairs of metrics worth a chart of the first, measured, against the second, predicted."""
+        """Pairs of a measured and a predicted metric worth a chart against each other."""
         return ()
 
     def recorded_name(self, metric: str, distribution: str) -> str:
-        """The name under which a metric of a distribution is recorded."""
+        """Return the name under which a metric of a distribution is recorded."""
         return metric if distribution in ("", self.distributions[0].name) else f"{metric}.{distribution}"
 
     def recorded_metrics(self, others: Mapping[str, str], evaluated: Iterable[int]) -> dict[str, Metric]:
-        """Every metric that is recorded, by name: the task's, and `others`, the model's, with their directions."""
-        wanted, found = set(evaluated), dict[str, Metric]()
+        """Return every recorded metric by name: the task's, and the model's `others`, with their directions."""
+        wanted, metrics = set(evaluated), dict[str, Metric]()
         for distribution in self.distributions:
             lengths = tuple(length for length in sorted(distribution.lengths) if length in wanted)
             trained = tuple(length for length in lengths if length in distribution.trained_lengths)
             for base, direction in {**self.metrics, **others}.items():
                 name = self.recorded_name(base, distribution.name)
-                found[name] = Metric(base, distribution.name, direction, lengths, trained)
-        return found
+                metrics[name] = Metric(base, distribution.name, direction, lengths, trained)
+        return metrics
 
     def recorded_families(self) -> dict[str, Family]:
-        """The families of every distribution, with the names under which their metrics are recorded."""
-        found = dict(self.families)
+        """Return the families of every distribution, with the names under which their metrics are recorded."""
+        recorded = dict(self.families)
         for other in self.distributions[1:]:
             for name, family in self.families.items():
                 metrics = {number: self.recorded_name(metric, other.name) for number, metric in family.metrics.items()}
-                found[self.recorded_name(name, other.name)] = Family(f"{family.label} ({other.name})", metrics)
-        return found
+                recorded[self.recorded_name(name, other.name)] = Family(f"{family.label} ({other.name})", metrics)
+        return recorded
 
     @property
     def corpora(self) -> tuple[str, ...]:
-        """Names of the texts that it depends on."""
+        """Names of the texts that it reads."""
         return ()
 
     def planned(self) -> Self:
-        """This task with the data that it depends on named by hash in its settings; as it is where they are missing."""
+        """Return this task with the hash of its data in its settings, or unchanged if the data are missing."""
         return self
 
     def data_problems(self) -> Iterator[Problem]:
-        """Why data that it depends on cannot be used on this machine."""
+        """Yield why its data cannot be used on this machine."""
         return iter(())
 
     def shown(self, batch: Batch, row: int) -> tuple[list[str], list[str]]:
-        """Tokens and targets of a row of the first seed in words: ids unless overridden, {} around possible ones."""
+        """Return tokens and targets of a row of the first seed as text: ids, or {ids} of possible targets."""
         targets = batch.targets[0, row]
         tokens = [str(token) for token in batch.tokens[0, row].tolist()]
         if targets.dim() == 1:
@@ -297,5 +294,5 @@ class Task(Settings, ABC):
         return tokens, ["{" + " ".join(map(str, ids)) + "}" for ids in possible]
 
     def measures(self, tokens: Tensor) -> dict[str, Tensor]:
-        """How hard each sequence (..., T) is, int64 (...), by measure; for histograms."""
+        """Return the difficulty of each sequence (..., T), int64 (...), by measure; for histograms."""
         return {}
