@@ -8,7 +8,7 @@ from orchestrator.plan.configurations import Configuration
 from orchestrator.plan.trial_guard import guarded_trial
 from search_spaces import SweepSpec
 from search_spaces.grammar.problems.findings import Findings
-from trainers.check.trial import member_problems, task_problems, told
+from trainers.check.trial import check_member, check_task, collect_problems
 from trainers.config.member import MemberConfig
 from trainers.settings.fields import Settings
 
@@ -34,14 +34,13 @@ def try_own_code(spec: SweepSpec, configurations: Iterable[Configuration], findi
 def _problems(member: MemberConfig) -> list[tuple[str, str]]:
     """Dotted key and sentence of everything that is wrong."""
     task = member.task
-    if found := told(lambda: task_problems(task)) if _own(task) else []:
+    if found := collect_problems(lambda: check_task(task)) if _own(task) else []:
         return [("task.name", f"task {task.name}: {one}") for one in found]
     if not any(map(_own, (task, member.model, *_within(member.model)))):
         return []
     names = [member.model.name, *(one.name for one in _within(member.model))]
-    return [
-        ("model.name", f"model {' with '.join(names)}: {one}") for one in told(lambda: member_problems(_small(member)))
-    ]
+    problems = collect_problems(lambda: check_member(_small(member)))
+    return [("model.name", f"model {' with '.join(names)}: {one}") for one in problems]
 
 
 def _small(member: MemberConfig) -> dict[str, Any]:

@@ -4,7 +4,6 @@ import json
 import struct
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +18,7 @@ from trainers.evaluation import results
 from trainers.files import checkpoint
 from trainers.packs.pack import Pack, State
 from trainers.training.cost import calibrate, estimate, kept_for_backward
-from trainers.training.loop import _compiled, _Run
+from trainers.training.loop import _Run
 from trainers.training.step import learner
 
 
@@ -181,7 +180,7 @@ def test_the_twin_of_a_lone_compiled_member_has_its_name(member, recorder, tmp_p
 
 @pytest.mark.parametrize("compiled", [True, False])
 def test_a_resumed_pack_keeps_the_form_of_its_checkpoint(member, recorder, tmp_path, monkeypatch, compiled) -> None:
-    """Whatever `compile: auto` makes of it today; checkpoints without a form go by their evaluations, then by 0.1.0."""
+    """Whatever `compile: auto` would choose when it is resumed."""
     train_module = sys.modules["trainers.training.loop"]
     monkeypatch.setattr(train_module, "learner", lambda pack, *_: learner(pack, False))
     folder = Checkpoints(folder=tmp_path, every_steps=40)
@@ -193,15 +192,6 @@ def test_a_resumed_pack_keeps_the_form_of_its_checkpoint(member, recorder, tmp_p
     monkeypatch.setattr(train_module, "compiles", lambda member, *_, **__: not compiled)
     assert {one.compiled for one in train(members, recorder, checkpoints=Checkpoints(folder=tmp_path))} == {compiled}
 
-    asked = []
-    stored, _ = folder.load([(one.config_id, one.seed) for one in members])
-    snapshot = replace(stored, compiled=None)
-    assert _compiled(members[0], snapshot, "cpu") is compiled
-    monkeypatch.setattr(train_module, "compiles", lambda member, device, **more: asked.append((device, more)))
-    for device in ("cpu", "cuda"):
-        _compiled(members[0], replace(snapshot, evaluations=[]), device)
-    assert asked == [("cpu", {"from_seconds": 2.0}), ("cuda", {"from_seconds": 2.0})]
-
 
 @pytest.mark.parametrize("ids", [[("a", 3)], [("a", 3), ("b", 3)], [("a", 3), ("b", 4), ("c", 5)]])
 def test_names_that_do_not_fit_the_members_are_refused(member, recorder, ids) -> None:
@@ -212,9 +202,9 @@ def test_names_that_do_not_fit_the_members_are_refused(member, recorder, ids) ->
 def test_each_evaluation_is_encoded_and_cut_out_once(member, recorder, tmp_path, monkeypatch) -> None:
     """However many checkpoints and evaluations follow it: long runs have thousands of them."""
     encoded, cut = [], []
-    pack, each = struct.pack, _Run.each
+    pack, select = struct.pack, _Run.select_members
     monkeypatch.setattr(results.struct, "pack", lambda *given: encoded.append(given) or pack(*given))
-    monkeypatch.setattr(_Run, "each", lambda *given: cut.append(given) or each(*given))
+    monkeypatch.setattr(_Run, "select_members", lambda *given: cut.append(given) or select(*given))
 
     class Sends(type(recorder)):
         def report(self, evaluation) -> None:

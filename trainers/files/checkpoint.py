@@ -32,15 +32,15 @@ Shapes = Sequence[tuple[str, tuple[int, ...]]]
 class Snapshot:
     """The state of a pack after `step` steps: named arrays, and the bytes of every evaluation so far.
 
-    `parameters` say what the columns of the weights are, `compiled` whether the step was, None where the file does not
-    say it; `path` is where it was read.
+    `parameters` has the names and shapes of the columns of the weights, `compiled` says whether the step was compiled,
+    `path` is the file it was read from.
     """
 
     step: int
     arrays: Mapping[str, NDArray[Any]]
     evaluations: Sequence[bytes]
     parameters: Shapes | None = None
-    compiled: bool | None = None
+    compiled: bool = False
     path: Path | None = None
 
 
@@ -177,7 +177,7 @@ def _decode(path: Path) -> tuple[Snapshot, list[str]]:
         arrays=arrays,
         evaluations=evaluations,
         parameters=None if named is None else [(name, tuple(shape)) for name, *shape in named],
-        compiled=header.get("compiled"),
+        compiled=bool(header["compiled"]),
         path=path,
     )
     return snapshot, members

@@ -177,7 +177,7 @@ class State:
         plain = [value for value in vars(self).values() if isinstance(value, Tensor)]
         return [*plain, *(buffer for buffers in self.averages for buffer in buffers)]
 
-    def snapshot(self, pack: Pack, evaluations: Sequence[bytes], compiled: bool | None = None) -> Snapshot:
+    def snapshot(self, pack: Pack, evaluations: Sequence[bytes], compiled: bool = False) -> Snapshot:
         """What a checkpoint keeps of a pack in this state, of its evaluations so far and of how it is computed."""
         return Snapshot(
             step=int(self.step),

@@ -7,7 +7,7 @@ import pytest
 import scipy.stats
 import torch
 
-from trainers.check.trial import mean_loss, scores_of
+from tests.trainers.own_tasks import mean_loss, scores_of
 from trainers.config.member import MemberConfig
 from trainers.evaluation.evaluate import evaluate
 from trainers.models.attention_only import AttentionOnly

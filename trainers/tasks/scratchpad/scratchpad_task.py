@@ -134,11 +134,6 @@ class ScratchpadTask(Task):
         return len(self.vocabulary)
 
     @property
-    def outputs(self) -> int:
-        """Number of tokens."""
-        return len(self.vocabulary)
-
-    @property
     def positions(self) -> int:
         """Positions of the longest row, in training or in a test."""
         tests = max(
@@ -218,13 +213,6 @@ class ScratchpadTask(Task):
         law = tuple((length, weights[length] * self.examples(length)) for length in sorted(weights))
         slices = slices_of(law, rows, self.slices)
         return tuple(training_rows(self, one, one.draws(stream, rows, self.fixed_set)) for one in slices)
-
-    def loss(self, logits_MBTV: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Cross-entropy of each member summed over the tokens that are trained, and their number, (M,)."""
-        assert batch.weight is not None
-        losses = supervised.token_losses(logits_MBTV, batch.targets)
-        weight = batch.weight.to(losses.dtype)
-        return (losses * weight).sum(dim=(1, 2)), weight.sum(dim=(1, 2))
 
     def evaluation_batches(self, stream: Stream, samples: int, lengths: tuple[int, ...]) -> Iterator[EvaluationBatch]:
         """A batch of every length."""
