@@ -2,15 +2,16 @@
 
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from orchestrator.code import own_code
-from orchestrator.code.own_code import OwnCodeError, find, import_for, load
+from orchestrator.code.code_record import record_code
+from orchestrator.code.own_code import OwnCodeError, Source, find, import_for, load
 from orchestrator.plan import trial_guard
-from orchestrator.record.kept.code import import_to_go_on, keep
+from orchestrator.record.kept.code import import_to_resume
 from orchestrator.record.state.state import SweepState
 from search_spaces import SweepFileError, load_sweep, parse_sweep
 from trainers.check import classes as check
@@ -244,22 +245,28 @@ def test_a_module_that_exits_is_named_and_main_is_none(written) -> None:
         find("__main__", [])
 
 
+def record(state: SweepState, sources: Sequence[Source]) -> None:
+    code = record_code([], sources)
+    code.write_copies(state.folder)
+    state.codes = [code.fields]
+
+
 def test_the_copy_that_was_accepted_moves_with_its_sweep_and_no_namesake_counts(
     written, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = written(own_a="V = 1\n")
     state = SweepState(tmp_path / "before" / "tiny")
-    state.code = keep(state.folder, [find("own_a", [folder])])
+    record(state, [find("own_a", [folder])])
     (folder / "own_a.py").unlink()
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "own_a.py").write_text("V = 2\n")
     monkeypatch.syspath_prepend(tmp_path / "other")
     with pytest.raises(OwnCodeError, match="another one"):
-        import_to_go_on(state, accept_change=False)
-    sources, notes = import_to_go_on(state, accept_change=True)
+        import_to_resume(state, accept_change=False)
+    sources, notes = import_to_resume(state, accept_change=True)
     assert sys.modules["own_a"].V == 1 and "the copy in" in notes[0]
-    state.code = keep(state.folder, sources)
+    record(state, sources)
     (tmp_path / "before").rename(tmp_path / "after")
     state.folder = tmp_path / "after" / "tiny"
-    (source,), notes = import_to_go_on(state, accept_change=False)
+    (source,), notes = import_to_resume(state, accept_change=False)
     assert source.root.is_relative_to(tmp_path / "after") and not notes
