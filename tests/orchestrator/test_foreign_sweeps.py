@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from orchestrator.code.code_record import changed_code
-from orchestrator.code.own_code import OwnCodeError, find
+from orchestrator.code.own_code import OwnCodeError, find_module
 from orchestrator.errors import DamagedCurves, DamagedLedger, LedgerError, OddEntry, UserError
 from orchestrator.figures import drawing
 from orchestrator.record.kept.curves import read_curves
@@ -326,7 +326,7 @@ def test_no_pipe_is_waited_for(folder: Path) -> None:
     assert "it is not a regular file" in Checkpoints(folder=saved.parent).load([])[1][0]
     assert drawing.drawn_digest(drawn) is None
     with pytest.raises(OwnCodeError, match="there is no such module"):
-        find("my_pipe", [folder])
+        find_module("my_pipe", [folder])
     with Watchdog(60.0, stuck):
         assert stuck.is_file()
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.code.code_record import changed_code, copy_folder, version_change
-from orchestrator.code.own_code import OwnCodeError, Source, find, imported, load
+from orchestrator.code.own_code import OwnCodeError, Source, find_module, load_module, loaded_module
 from orchestrator.record.state.state import SweepState
 from orchestrator.wording import differing, first_few
 
@@ -24,9 +24,9 @@ def import_recorded(state: SweepState) -> None:
     """
     for fields in state.modules:
         source = Source.from_recorded(fields)
-        known = imported(source.module)
+        known = loaded_module(source.module)
         if known is None or known.sha256 != source.sha256:
-            load(_find_copy(state.folder, source))
+            load_module(_find_copy(state.folder, source))
 
 
 def import_to_resume(state: SweepState, *, accept_change: bool) -> tuple[tuple[Source, ...], list[str]]:
@@ -62,7 +62,7 @@ def import_to_resume(state: SweepState, *, accept_change: bool) -> tuple[tuple[S
     if problems:
         raise OwnCodeError("\n".join(problems))
     for source in sources:
-        load(source)
+        load_module(source)
     return tuple(sources), notes
 
 
@@ -76,13 +76,13 @@ def import_on_worker(code: Iterable[Mapping[str, Any]]) -> None:
     """Import `modules_for_worker`. Raises OwnCodeError if this machine does not have the same files."""
     for fields in code:
         wanted = Source.from_recorded(fields)
-        known = imported(wanted.module) or find(wanted.module, [] if wanted.installed else [wanted.root])
-        load(_check_same(known, wanted))
+        known = loaded_module(wanted.module) or find_module(wanted.module, [] if wanted.installed else [wanted.root])
+        load_module(_check_same(known, wanted))
 
 
 def own_files(code: Iterable[Mapping[str, Any]]) -> frozenset[str]:
     """Return the files that this process has imported of `modules_for_worker`."""
-    sources = [imported(fields["module"]) for fields in code]
+    sources = [loaded_module(fields["module"]) for fields in code]
     return frozenset(str(source.root / name) for source in sources if source for name in source.files)
 
 
@@ -94,14 +94,14 @@ def _find_again(folder: Path, then: Source) -> Source:
     """Find a module where it was; a recorded copy moves with its sweep folder."""
     copy = _copy_path(folder, then)
     root = copy if then.root.parts[-2:] == copy.parts[-2:] else then.root
-    now = find(then.module, [root])
+    now = find_module(then.module, [root])
     if now.root != root.resolve() and now.sha256 != then.sha256 and not then.installed:
         raise OwnCodeError(f"{then.module} is no longer in {root}, and that in {now.root} is another one")
     return now
 
 
 def _find_copy(folder: Path, source: Source) -> Source:
-    return _check_same(find(source.module, [_copy_path(folder.resolve(), source)]), source)
+    return _check_same(find_module(source.module, [_copy_path(folder.resolve(), source)]), source)
 
 
 def _check_same(found: Source, wanted: Source) -> Source:
