@@ -141,9 +141,9 @@ def data(
 @app.command("job-env")
 def job_env() -> None:
     """Print for `ray job submit --runtime-env-json` which commit and changes this folder has: a job has no .git."""
-    from orchestrator.code.work_tree import for_job
+    from orchestrator.code.repository import job_environment
 
-    typer.echo(for_job(Path.cwd(), warn=_complain))
+    typer.echo(job_environment(Path.cwd(), warn=_complain))
 
 
 @app.command()

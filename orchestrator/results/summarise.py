@@ -65,7 +65,7 @@ def summary(
     ]
     rows = _scored(rows, curves, state, objective)
     groups = {row.config_id: row.groups for row in rows if row.complete}
-    ran_under = RanUnder.of(state)
+    ran_under = RanUnder.from_state(state)
     searched = {key: domain_kind(state.spec.get("space", {}).get(key)) for key in _searched(state)}
     return Summary(
         name=state.name,
@@ -85,7 +85,7 @@ def summary(
         provenance=state.provenance,
         notes=(*(str(conflict) for conflict in state.conflicts), *ran_under.sentences),
         deaths=tuple(error for _, error in state.deaths),
-        code=tuple(state.code),
+        code=tuple(state.modules),
         ran_under=ran_under,
         informed=_informed(state),
         last_and_best=compare_last_and_best(curves, objective, groups, state.seeds()),

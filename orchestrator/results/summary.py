@@ -107,7 +107,7 @@ class Summary:
     notes: tuple[str, ...]
     deaths: tuple[str, ...] = ()
     code: tuple[Mapping[str, Any], ...] = ()
-    ran_under: RanUnder = field(default_factory=lambda: RanUnder(states={}))
+    ran_under: RanUnder = field(default_factory=lambda: RanUnder(codes={}))
     informed: tuple[int, int] | None = None
     last_and_best: tuple[LastAndBest, ...] = ()
     may_stop: bool = False

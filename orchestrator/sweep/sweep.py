@@ -12,9 +12,9 @@ from typing import Any
 from rich.console import Console
 
 from orchestrator.claims.registration import KEPT, register
+from orchestrator.code.code_record import begin_reading, record_code, recorded_folders
 from orchestrator.code.own_code import import_for
 from orchestrator.code.provenance import provenance
-from orchestrator.code.sources import begin_reading, folders_of, gather
 from orchestrator.consoles import say
 from orchestrator.errors import DamagedLedger, LedgerError, SpecChanged, SweepExists
 from orchestrator.plan import search
@@ -22,7 +22,7 @@ from orchestrator.plan.configurations import Configuration, warnings_for
 from orchestrator.plan.packs import packing
 from orchestrator.plan.recorded import member_of, refuse_corrected, refuse_too_large, refuse_without_data
 from orchestrator.plan.soundness import check
-from orchestrator.record.kept.code import import_to_go_on, keep
+from orchestrator.record.kept.code import import_to_resume
 from orchestrator.record.ledger.folders import has_ledger
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import LEDGER_FILE
@@ -63,17 +63,15 @@ def run_sweep(spec: SweepSpec, storage: Path, console: Console, origin: Mapping[
         configurations = check(spec)
         for warning in warnings_for(spec, configurations[0].member(spec.seeds[0])):
             say(console, f"warning: {warning}")
-        found = gather(reading, sources)
+        code = record_code(reading.read(), sources)
     first: dict[str, Any] = {
         "name": spec.name,
         "study": spec.study,
         "spec": spec.resolved(),
         "spec_hash": spec.spec_hash,
-        "provenance": {**provenance(found.trees), **(origin or {})},
-        "sources": found.recorded,
+        "provenance": {**provenance(), **(origin or {})},
+        "code": code.fields,
     }
-    if sources:
-        first["code"] = [source.recorded() for source in sources]
     if registered:
         first["claims"] = registered[0]
 
@@ -82,8 +80,7 @@ def run_sweep(spec: SweepSpec, storage: Path, console: Console, origin: Mapping[
         if registered:
             write_whole(folder / KEPT, [registered[1]])
             say(console, f"{counted(len(registered[0]), 'claim')} registered")
-        keep(folder, sources)
-        found.archive.keep(folder)
+        code.write_copies(folder)
         say(console, f"sweep {spec.name} in {folder.resolve()}")
         examples = (one.member(spec.seeds[0]) for one in configurations)
         return _drive(spec, ledger, SweepState.load(folder), console, interrupts, examples, configurations)
@@ -122,26 +119,24 @@ def resume_sweep(
         _refuse_changed(spec, state)
         refuse_what_cannot_run(spec.resources)
         going_on = not is_finished(spec, state) or (retry_failed and bool(state.deaths))
-        code: dict[str, Any] = {}
         if going_on:
-            sources, notes = import_to_go_on(state, accept_change=accept_code_change)
+            sources, notes = import_to_resume(state, accept_change=accept_code_change)
             for note in notes:
                 say(console, note)
             recorded = [as_configuration(one) for one in state.configurations.values()]
             refuse_corrected(recorded, f"{folder} cannot be gone on with")
             refuse_without_data(recorded, f"{folder} cannot be gone on with")
             refuse_too_large(recorded, f"{folder} cannot be resumed")
-            found = gather(begin_reading(*folders_of(state.sources)), sources)
-            found.archive.keep(folder)
-            code = {"provenance": provenance(found.trees), "sources": found.unless_known(state.sources)}
-            code |= {"code": keep(folder, sources)} if sources else {}
+            with begin_reading(*recorded_folders(state.codes)) as reading:
+                code = record_code(reading.read(), sources)
+            code.write_copies(folder)
         if retry_failed:
             _reopen(ledger, state, console)
         done = sum(found.finished for found in state.configurations.values())
         share = f"{done} of {search.total(spec)} configurations are done"
         say(console, f"sweep {spec.name} in {folder.resolve()}: {share}")
         if going_on:
-            state.apply(ledger.append("resume", **code))
+            state.apply(ledger.append("resume", provenance=provenance(), code=code.fields))
         return _drive(spec, ledger, state, console, interrupts, _recorded_members(spec, state))
 
     return drive_to_an_end(lambda: Ledger.open(folder), console, drive)

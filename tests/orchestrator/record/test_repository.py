@@ -1,4 +1,4 @@
-"""What git says of a folder, and what a job is sent with in its place."""
+"""The commit and the changes of a folder, read from git or sent with a Ray job."""
 
 import hashlib
 import json
@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.code import work_tree
-from orchestrator.code.work_tree import VARIABLE, WorkTree, WorkTrees, for_job, read
+from orchestrator.code import repository as repositories
+from orchestrator.code.repository import VARIABLE, Repository, RepositoryReader, job_environment
 
 
 @pytest.fixture(autouse=True)
@@ -21,15 +21,20 @@ def sent_with_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(VARIABLE, raising=False)
 
 
+def read(folder: Path) -> Repository:
+    with RepositoryReader([folder]) as reader:
+        (found,) = reader.read()
+    return found
+
+
 def test_a_clean_work_tree_is_its_commit(repository) -> None:
     found = read(repository.root)
-    assert (found.commit, found.dirty, found.diff, found.by) == (
+    assert (found.commit, found.dirty, found.diff, found.source) == (
         repository.git("rev-parse", "HEAD"),
         False,
         None,
         "git",
     )
-    assert found.tracked == {"task.py", "notes.md"} and found.modified == frozenset()
 
 
 def test_changes_are_a_diff_and_untracked_files_are_dirt(repository) -> None:
@@ -58,7 +63,7 @@ def test_credentials_are_not_in_the_diff(repository) -> None:
 
 
 def test_of_a_large_diff_hash_and_size_are_known(repository, monkeypatch) -> None:
-    monkeypatch.setattr(work_tree, "MOST_OF_A_DIFF", 1000)
+    monkeypatch.setattr(repositories, "MAX_DIFF_BYTES", 1000)
     (repository.root / "notes.md").write_text("line\n" * 1000)
     found = read(repository.root)
     assert found.diff is None and found.diff_bytes > 5000 and len(found.diff_sha256 or "") == 64
@@ -68,7 +73,7 @@ def test_a_detached_work_tree_beside_the_repository(repository, tmp_path) -> Non
     beside = tmp_path.resolve() / "beside"
     repository.git("worktree", "add", "-q", "--detach", str(beside))
     (beside / "task.py").write_text("SIZE = 3\n")
-    (below,) = WorkTrees([beside]).read()
+    below = read(beside)
     assert below.root == beside and below.commit == repository.git("rev-parse", "HEAD") and below.dirty
     assert read(repository.root).dirty is False
 
@@ -88,35 +93,22 @@ def test_git_that_warns_much_is_not_waited_for(repository, monkeypatch) -> None:
         (repository.root / name).write_text("a\r\nb\r\n")
     repository.git("config", "core.autocrlf", "input")
     repository.git("config", "core.safecrlf", "warn")
-    monkeypatch.setattr(work_tree, "SECONDS", 60.0)
+    monkeypatch.setattr(repositories, "TIMEOUT_SECONDS", 60.0)
     began = time.monotonic()
     found = read(repository.root)
-    assert found.why is None and found.diff is not None and found.diff.count(b"+b") == 600
-    assert found.modified is not None and set(names) <= found.modified
+    assert found.problem is None and found.diff is not None and found.diff.count(b"+b") == 600
     assert time.monotonic() - began < 50
-
-
-def test_a_renamed_file_counts_under_both_names(repository) -> None:
-    (repository.root / "odd name -> x.py").write_text("A = 1\n" * 20)
-    repository.commit()
-    repository.git("mv", "odd name -> x.py", "new.py")
-    repository.git("mv", "notes.md", "R notes.md")
-    (repository.root / "task.py").write_text("SIZE = 2\n")
-    (repository.root / "untracked.py").write_text("")
-    assert read(repository.root).modified == {
-        "odd name -> x.py", "new.py", "notes.md", "R notes.md", "task.py", "untracked.py",
-    }  # fmt: skip
 
 
 def test_without_git_that_is_said_and_no_error(repository, monkeypatch, tmp_path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     found = read(repository.root)
-    assert found.commit is None and found.by is None and "git cannot be run" in (found.why or "")
+    assert found.commit is None and found.source is None and "git cannot be run" in (found.problem or "")
     said: list[str] = []
-    assert json.loads(json.loads(for_job(repository.root, said.append))["env_vars"][VARIABLE])["commit"] is None
+    assert json.loads(json.loads(job_environment(repository.root, said.append))["env_vars"][VARIABLE])["commit"] is None
     assert len(said) == 1 and "will record no commit: git cannot be run" in said[0]
-    for_job(tmp_path, said.append)
-    assert said[1].endswith(f"{tmp_path.resolve()} lies in no repository")
+    job_environment(tmp_path, said.append)
+    assert said[1].endswith(f"{tmp_path.resolve()} is in no repository")
 
 
 def test_git_that_hangs_is_left(repository, monkeypatch, tmp_path) -> None:
@@ -125,23 +117,23 @@ def test_git_that_hangs_is_left(repository, monkeypatch, tmp_path) -> None:
     (tools / "git").write_text("#!/bin/sh\necho warning: slow >&2\nexec sleep 60\n")
     (tools / "git").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
-    monkeypatch.setattr(work_tree, "SECONDS", 0.2)
-    assert read(repository.root) == WorkTree(root=repository.root, why="git rev-parse took longer than 0.2 s")
+    monkeypatch.setattr(repositories, "TIMEOUT_SECONDS", 0.2)
+    assert read(repository.root) == Repository(root=repository.root, problem="git status took longer than 0.2 s")
 
 
 def test_a_repository_without_a_commit_and_a_folder_without_a_repository(tmp_path) -> None:
     tmp_path = tmp_path.resolve()
     (tmp_path / "new").mkdir()
     (tmp_path / "new" / ".git").mkdir()
-    assert read(tmp_path / "new").commit is None and read(tmp_path / "new").why
-    assert read(tmp_path) == WorkTree(root=tmp_path)
+    assert read(tmp_path / "new").commit is None and read(tmp_path / "new").problem
+    assert read(tmp_path) == Repository(root=tmp_path)
 
 
 def test_each_work_tree_is_read_once_and_what_lies_in_another_belongs_to_it(repository, tmp_path) -> None:
     (repository.root / "deep" / "er").mkdir(parents=True)
-    trees = WorkTrees([repository.root / "deep" / "er", repository.root, tmp_path])
-    trees.add([repository.root / "deep"])
-    assert [tree.root for tree in trees.read()] == [repository.root, tmp_path.resolve()]
+    with RepositoryReader([repository.root / "deep" / "er", repository.root, tmp_path, tmp_path / "no"]) as reader:
+        found = reader.read()
+    assert [tree.root for tree in found] == [repository.root, tmp_path.resolve()]
 
 
 @pytest.fixture
@@ -151,7 +143,7 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     folder.mkdir()
     monkeypatch.chdir(folder)
 
-    def read_in_a_job(sent: str) -> WorkTree:
+    def read_in_a_job(sent: str) -> Repository:
         monkeypatch.setenv(VARIABLE, sent)
         return read(folder)
 
@@ -161,21 +153,20 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 def test_a_job_knows_commit_and_changes_of_where_it_was_submitted(repository, job) -> None:
     (repository.root / "task.py").write_text("SIZE = 2\n")
     there = read(repository.root)
-    found = job(json.loads(for_job(repository.root))["env_vars"][VARIABLE])
-    assert (found.commit, found.dirty, found.diff, found.by) == (there.commit, True, there.diff, "job")
-    assert found.tracked is None  # so that every file is kept
+    found = job(json.loads(job_environment(repository.root))["env_vars"][VARIABLE])
+    assert (found.commit, found.dirty, found.diff, found.source) == (there.commit, True, there.diff, "job")
 
 
 def test_a_job_is_sent_hash_and_size_of_a_diff_that_is_too_large(repository, job, monkeypatch) -> None:
-    monkeypatch.setattr(work_tree, "MOST_IN_A_JOB", 50)
+    monkeypatch.setattr(repositories, "MAX_JOB_DIFF_BYTES", 50)
     (repository.root / "task.py").write_text("SIZE = 2\n")
     there = read(repository.root)
-    found = job(json.loads(for_job(repository.root))["env_vars"][VARIABLE])
+    found = job(json.loads(job_environment(repository.root))["env_vars"][VARIABLE])
     assert (found.diff, found.diff_sha256, found.diff_bytes) == (None, there.diff_sha256, there.diff_bytes)
 
 
 def test_what_a_job_was_sent_with_counts_in_its_own_folder_only(repository, tmp_path, monkeypatch) -> None:
-    monkeypatch.setenv(VARIABLE, json.loads(for_job(repository.root))["env_vars"][VARIABLE])
+    monkeypatch.setenv(VARIABLE, json.loads(job_environment(repository.root))["env_vars"][VARIABLE])
     assert read(tmp_path.resolve()).commit is None
 
 
@@ -189,5 +180,5 @@ KEYS = ("commit", "dirty", "diff", "diff_sha256", "diff_bytes")
 
 @given(sent=st.text() | st.fixed_dictionaries({}, optional=dict.fromkeys(KEYS, json_values)).map(json.dumps))
 def test_nonsense_sent_with_a_job_is_said_and_no_error(sent: str) -> None:
-    found = work_tree._from_job(Path("/job"), sent)
-    assert found.commit is None and found.diff is None and found.why
+    found = repositories._parse_sent(Path("/job"), sent)
+    assert found.commit is None and found.diff is None and found.problem
