@@ -83,7 +83,7 @@ Trained = tuple[Pack, State]
 def trained(*arguments: Any, plain: bool = False, **training: Any) -> Trained:
     """What `packed` gives, after its steps."""
     pack = packed(*arguments, **training)
-    return pack, stepped(pack, State.initial(pack), pack.optimization.steps, plain)
+    return pack, stepped(pack, State.initial(pack), pack.training.steps, plain)
 
 
 def furthest(one: Trained, other: Trained) -> float:

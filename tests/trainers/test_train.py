@@ -116,7 +116,7 @@ def test_cost_grows_with_what_the_gradient_needs(member) -> None:
         cost = estimate(MemberConfig.from_dict({**member().to_dict(), "model": model}))
         return cost.bytes_per_member - 4 * 6 * cost.parameters
 
-    rows, positions = member().optimization.batch_size, member().task.train_positions
+    rows, positions = member().training.batch_size, member().task.train_positions
     attention = 4 * rows * positions * positions
     assert peak(heads=4) - peak() >= 2 * 2 * attention, "two layers, two more heads, at least the weights of each"
     assert peak(layers=4) > 1.6 * peak()

@@ -29,7 +29,7 @@ _LONGEST_HEADER = 2**26
 
 def averages_kept(member: MemberConfig) -> tuple[str, ...]:
     """The labels that `weights_of` has for the packs of a member."""
-    return tuple(dict.fromkeys(["raw", *member.averages]))
+    return tuple(dict.fromkeys(["raw", *member.training.averages]))
 
 
 def write_weights(

@@ -33,26 +33,26 @@ class Pack:
             raise PackError(f"a pack needs members of one structural key; {len(members)} members have {len(keys)}")
         first = members[0]
         self.device = device
-        self.task, self.model, self.schedule = first.task, first.model, first.schedule
-        self.optimization, self.evaluation = first.optimization, first.evaluation
-        self.labels = tuple(first.averages)
-        self.stop, self.curriculum = first.stop, first.curriculum
+        self.task, self.model, self.schedule = first.task, first.model, first.training.schedule
+        self.training, self.evaluation = first.training, first.evaluation
+        self.labels = tuple(first.training.averages)
+        self.stop, self.curriculum = first.training.stop, first.training.curriculum
         self.criteria = tuple(criteria(first).values())
         self.lengths, self.metrics = first.evaluated_lengths, first.metrics
-        self.dtype = torch.float64 if first.optimization.dtype == "float64" else torch.float32
+        self.dtype = torch.float64 if first.training.dtype == "float64" else torch.float32
         self.form: str = self.model.form_used(self.task)
         self.layout = Layout(self.model.parameters(self.task))
         self.decay_mask = self.layout.decay_mask(device)
         self.least = self.layout.least(device, self.dtype)
         self._seed(members)
-        self.h = self._columns([member.optimization for member in members])
-        betas = torch.tensor([member.optimization.betas for member in members], dtype=torch.float64, device=device)
+        self.h = self._columns([member.training for member in members])
+        betas = torch.tensor([member.training.betas for member in members], dtype=torch.float64, device=device)
         self.h["beta1"], self.h["beta2"] = (beta.contiguous() for beta in (betas[:, :1], betas[:, 1:]))
         rates = self._columns([member.model for member in members]).get("dropout")
         dropping = rates is not None and any(getattr(member.model, "dropout", 0.0) > 0 for member in members)
         self.drops = rates[:, 0] if rates is not None and dropping else None
-        self.averages = tuple(first.averages[label] for label in self.labels)
-        sources = [tuple(member.averages[label].source for member in members) for label in self.labels]
+        self.averages = tuple(first.training.averages[label] for label in self.labels)
+        sources = [tuple(member.training.averages[label].source for member in members) for label in self.labels]
         distinct = list(dict.fromkeys(sources))
         self.buffers_at = tuple(distinct.index(source) for source in sources)  # by label, its place among the sources
         self.sources = tuple(of[0] for of in distinct)

@@ -52,7 +52,12 @@ def pretended_sweep(
             )  # fmt: skip
             members = [one.member(seed) for seed in spec.seeds]
             metrics = tuple(dict.fromkeys((*members[0].task.metrics, *more)))
-            alike = (metrics, members[0].evaluated_lengths, tuple(members[0].averages), members[0].optimization.steps)
+            alike = (
+                metrics,
+                members[0].evaluated_lengths,
+                tuple(members[0].training.averages),
+                members[0].training.steps,
+            )
             packs.setdefault(alike, []).extend(members)
         for number, ((metrics, lengths, averages, steps), members) in enumerate(packs.items()):
             pairs = [(member.config_id, member.seed) for member in members]

@@ -64,13 +64,13 @@ def member_values(
                 return 0.9 - effect * (kind == "1") + noise * (2 if kind == "1" else 1)
         return right + effect + 2 * noise if metric == "exact_match_shifted" else right + noise
 
-    bump = BUMP * (step < member.optimization.steps and member.seed != seeds[-1])
+    bump = BUMP * (step < member.training.steps and member.seed != seeds[-1])
     return np.array([[value(metric) + bump + at_lengths for metric in metrics]])
 
 
 def ring_curves(member: MemberConfig, effect: float, noise: float) -> dict[str, float]:
     """Absolute positions come nearer to their limit with decay or leave it, relative ones lose a tenth, about."""
-    h = member.optimization
+    h = member.training
     gone = np.exp(-h.learning_rate * h.weight_decay * h.steps)
     ape = 3.0 - np.sign(effect) * gone
     rpe = (0.1 - effect) * ape * (1 + noise)
@@ -143,8 +143,8 @@ def test_selection_never_looks_at_test_lengths(pretend: Callable[..., Sweep], tm
 
     def invent(member: MemberConfig, number: int, metrics: tuple[str, ...], step: int) -> np.ndarray:
         selection = np.isin(member.evaluated_lengths, chosen_at)
-        early = step < member.optimization.steps
-        first = member.optimization.weight_decay == decays[0]
+        early = step < member.training.steps
+        first = member.training.weight_decay == decays[0]
         gain = 0.1 * first + 0.2 * early
         return np.tile(np.where(selection, 0.5 + gain, 0.5 - gain + elsewhere * first * early), (1, len(metrics), 1))
 

@@ -36,7 +36,7 @@ def member_values(member: MemberConfig, number: int, metrics: tuple[str, ...], s
     rng = np.random.default_rng([member.seed, number])
     lengths = np.array(member.evaluated_lengths)
     inductive = member.task.scratchpad == INDUCTIVE
-    training = member.optimization
+    training = member.training
     changed = member.model.dropout > 0 or training.weight_decay != 0.1 or training.batch_size < 64
     beyond = 0.5 + 0.01 * rng.normal() + (0.3 * effect if inductive and not changed else 0.0)
     longest = max(member.task.trained_lengths)

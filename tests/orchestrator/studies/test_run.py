@@ -19,7 +19,7 @@ from trainers.config.member import MemberConfig
 
 
 def nothing(member: MemberConfig, number: int, metrics: tuple[str, ...], step: int) -> np.ndarray:
-    return np.zeros((len(member.averages), len(metrics), len(member.evaluated_lengths)))
+    return np.zeros((len(member.training.averages), len(metrics), len(member.evaluated_lengths)))
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ def member_values(member: MemberConfig, number: int, metrics: tuple[str, ...], s
     wide = getattr(model, "width", 99) >= 9 and (getattr(model, "value_width", None) or 99) >= 9
     error = 0.4 + 0.004 * rng.normal() - 4 * effect * model.dropout - effect * (model.norm == "post")
     table = []
-    for label in member.averages:
+    for label in member.training.averages:
         averaged = label != "raw"
         gain = averaged * effect * (2.0 if task.target == "sampled" else 1.0)
         here = error - gain + (0.1 if not wide else 0.0) + 0.002 * averaged * rng.normal() + 0 * s
