@@ -6,7 +6,7 @@ Shapes: M members, S distinct seeds, P parameters of one member.
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ from trainers.config.criterion import criteria
 from trainers.config.member import MemberConfig
 from trainers.errors import PackError
 from trainers.files.checkpoint import Snapshot
-from trainers.files.stored_state import fitted
+from trainers.files.stored_state import fit_state
 from trainers.optimization.averaging import Average
 from trainers.settings.fields import Settings, settings_fields
 from trainers.tasks.task import EvaluationBatch
@@ -114,13 +114,7 @@ class Pack:
 
 @dataclass(kw_only=True)
 class State:
-    """What training changes, all tensors: weights, moments, averages, who failed, recent loss.
-
-    A field that is added is one that older checkpoints do not have: where its initial value is what they meant, to the
-    bit, name it in EXACT_WHEN_NEW; otherwise they are refused.
-    """
-
-    EXACT_WHEN_NEW: ClassVar[frozenset[str]] = frozenset({"stopped_at", "stage"})
+    """What training changes, all tensors: weights, moments, averages, who failed, recent loss."""
 
     step: Tensor  # () int64, optimiser steps done
     theta: Tensor  # (M, P)
@@ -177,7 +171,7 @@ class State:
         plain = [value for value in vars(self).values() if isinstance(value, Tensor)]
         return [*plain, *(buffer for buffers in self.averages for buffer in buffers)]
 
-    def snapshot(self, pack: Pack, evaluations: Sequence[bytes], compiled: bool | None = None) -> Snapshot:
+    def snapshot(self, pack: Pack, evaluations: Sequence[bytes], compiled: bool) -> Snapshot:
         """What a checkpoint keeps of a pack in this state, of its evaluations so far and of how it is computed."""
         return Snapshot(
             step=int(self.step),
@@ -192,7 +186,7 @@ class State:
 
         Raises CheckpointError that says what of it does not fit the pack as it is today.
         """
-        arrays = fitted(stored, self._arrays(pack), pack.layout.shapes, pack.labels, self.EXACT_WHEN_NEW)
+        arrays = fit_state(stored, self._arrays(pack), pack.layout.shapes)
         tensors = {name: torch.from_numpy(np.array(value)).to(pack.device) for name, value in arrays.items()}
         labels = [pack.labels[pack.buffers_at.index(at)] for at in range(len(self.averages))]
         averages = tuple(

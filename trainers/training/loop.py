@@ -30,7 +30,7 @@ from trainers.packs.pack import Pack, State, weights_of
 from trainers.random import fuse, said
 from trainers.tasks.metrics import Evaluated
 from trainers.tensors.precision import unordered
-from trainers.training.compiling import COMPILED_BEFORE_FROM_SECONDS, compiles, fuses_draws
+from trainers.training.compiling import compiles, fuses_draws
 from trainers.training.decisions import good_enough, next_stages
 from trainers.training.step import learner
 
@@ -61,7 +61,7 @@ def train(
         raise PackError(f"the names {names} do not fit the seeds {[member.seed for member in members]} of the members")
     pack = Pack(members, torch.device(device))
     stored, notices = checkpoints.load(names) if checkpoints else (None, [])
-    compiled = _compiled(members[0], stored, pack.device.type)
+    compiled = stored.compiled if stored else compiles(members[0], pack.device.type)
     if fuses_draws(members[0], pack.device.type):
         fuse()
     if len(members) == 1 and compiled:
@@ -74,17 +74,6 @@ def train(
         run.resume(stored)
         del stored  # it is as large as the state
     return run.to_the_end()
-
-
-def _compiled(member: MemberConfig, stored: Snapshot | None, device: str) -> bool:
-    """Whether the step is compiled: as it was when the checkpoint was written, or as the members want it."""
-    if stored is None:
-        return compiles(member, device)
-    if stored.compiled is not None:
-        return stored.compiled
-    if stored.evaluations:
-        return Evaluation.from_bytes(stored.evaluations[-1]).compiled
-    return compiles(member, device, from_seconds=COMPILED_BEFORE_FROM_SECONDS)
 
 
 class _Run:
