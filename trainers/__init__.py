@@ -1,4 +1,4 @@
-"""Train one pack of members as one stacked program. Needs torch and numpy alone.
+"""Train one pack of members as one stacked program. Needs torch and numpy; safetensors to keep weights.
 
 `train(members, reporter)` is the whole interface; `MemberConfig.from_dict` builds what it takes. The others are what
 tasks, models and encodings of your own are written with.

@@ -31,8 +31,8 @@ class Problem:
     nearest: str | None = None
 
     def under(self, prefix: str) -> "Problem":
-        """The same problem seen from the enclosing section `prefix`."""
-        return replace(self, key=f"{prefix}.{self.key}" if self.key else prefix)
+        """The same problem seen from the enclosing section `prefix`; "" changes nothing."""
+        return replace(self, key=".".join(filter(None, (prefix, self.key))))
 
     def __str__(self) -> str:
         text = f"{self.key}: {self.message}"

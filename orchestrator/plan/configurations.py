@@ -167,7 +167,7 @@ def _too_large(spec: SweepSpec, member: MemberConfig) -> Problem | None:
 
 def member_bytes(member: MemberConfig) -> int:
     """Return the bytes of one member's weights, their gradient and AdamW's two moments."""
-    width = 8 if member.optimization.dtype == "float64" else 4
+    width = 8 if member.training.dtype == "float64" else 4
     return 4 * width * _parameters(member.model, member.task)
 
 
@@ -183,8 +183,8 @@ def _parameters(model: "Model", task: "Task") -> int:
 def _objective_problems(spec: SweepSpec, member: MemberConfig) -> list[Problem]:
     """What the objective asks for that this configuration does not have."""
     objective = spec.objective
-    problems = unmeasured(spec, member.metrics, member.averages, member.evaluated_lengths)
-    every, steps = member.evaluation.every, member.optimization.steps
+    problems = unmeasured(spec, member.metrics, member.training.averages, member.evaluated_lengths)
+    every, steps = member.evaluation.every, member.training.steps
     if objective.evaluation == "best" and (every is None or every >= steps):
         given = "is not given" if every is None else f"is {every}"
         problems.append(

@@ -46,8 +46,8 @@ def _problems(member: MemberConfig) -> list[tuple[str, str]]:
 def _small(member: MemberConfig) -> dict[str, Any]:
     """The sections of a member that takes one short step and is evaluated on little."""
     sections = member.to_dict()
-    few = min(ROWS, member.optimization.batch_size)
-    accumulation = min(member.optimization.accumulation, few)
+    few = min(ROWS, member.training.batch_size)
+    accumulation = min(member.training.accumulation, few)
     training = {"batch_size": few, "accumulation": accumulation, "compile": False}
     return {
         **sections,

@@ -32,7 +32,8 @@ SEEDS = (0, 1, 2, 3, 4)
 
 
 def staged(member, seed: int, stop: Stop | None = ENOUGH, curriculum: Curriculum = RISING, **changes) -> MemberConfig:
-    return replace(quick(member, seed, stop, **changes), curriculum=curriculum)
+    plain = quick(member, seed, stop, **changes)
+    return replace(plain, training=replace(plain.training, curriculum=curriculum))
 
 
 @pytest.fixture(scope="module")

@@ -95,9 +95,9 @@ def _mixes_members(pack: Pack, state: State) -> bool:
     results = list[tuple[Tensor, ...]]()
     for one in (alone, pack):
         one = copy(one)
-        one.optimization = replace(one.optimization, compute_dtype="float32")
+        one.training = replace(one.training, compute_dtype="float32")
         theta, stage_M = state.theta[-len(one) :], state.stage[-len(one) :]
-        batches = sampled(one, state.step + 1, one.optimization.batch_size, stage_M)
+        batches = sampled(one, state.step + 1, one.training.batch_size, stage_M)
         gradient, loss_M = gradients(one, theta, batches, state.step + 1)
         results.append((State.initial(one).theta[-1], loss_M[-1], gradient[-1]))
     rounding = ROUNDING * torch.finfo(pack.dtype).eps

@@ -52,14 +52,14 @@ def criterion_problems(member: MemberConfig, *, recorded: bool = False) -> Itera
         given, other = (one.samples for one in reversed(chosen.values()))
         message = f"{given} samples, and training.stop has {other}: both go by the same inputs"
         yield Problem(key="training.curriculum.samples", given=given, message=message, allowed=str(other))
-    if member.curriculum is not None:
+    if member.training.curriculum is not None:
         yield from _stage_problems(member)
         yield from () if recorded else _ignored(member)
 
 
 def criteria(member: MemberConfig) -> dict[str, Criterion]:
     """What a member is validated for: its `stop` and its `curriculum`, those of them that there are."""
-    both: dict[str, Criterion | None] = {"stop": member.stop, "curriculum": member.curriculum}
+    both: dict[str, Criterion | None] = {"stop": member.training.stop, "curriculum": member.training.curriculum}
     return {name: one for name, one in both.items() if one is not None}
 
 
@@ -73,7 +73,7 @@ def _name_problems(member: MemberConfig, one: Criterion) -> Iterator[Problem]:
             message = f"{one.metric} has no better direction, or follows from evaluations"
         close = nearest(one.metric, known)
         yield Problem(key="metric", given=one.metric, message=message, allowed=", ".join(known), nearest=close)
-    labels = list(dict.fromkeys(["raw", *member.averages]))
+    labels = list(dict.fromkeys(["raw", *member.training.averages]))
     if one.average not in labels:
         message, close = f"there is no average {one.average!r}", nearest(one.average, labels)
         yield Problem(key="average", given=one.average, message=message, allowed=", ".join(labels), nearest=close)
@@ -81,7 +81,7 @@ def _name_problems(member: MemberConfig, one: Criterion) -> Iterator[Problem]:
 
 def _stage_problems(member: MemberConfig) -> Iterator[Problem]:
     """Why a task cannot be trained in stages."""
-    task, given = member.task, member.curriculum and member.curriculum.name
+    task, given = member.task, member.training.curriculum and member.training.curriculum.name
     if not task.stages:
         known = sorted(registry.classes("task").items())
         staged = [name for name, cls in known if sum("stages" in vars(one) for one in cls.__mro__) > 1]
@@ -96,7 +96,7 @@ def _stage_problems(member: MemberConfig) -> Iterator[Problem]:
 
 def _ignored(member: MemberConfig) -> Iterator[Problem]:
     """What a curriculum would be without, or what of the task it would not heed, so that it seems to do something."""
-    task, given = member.task, member.curriculum and member.curriculum.name
+    task, given = member.task, member.training.curriculum and member.training.curriculum.name
     if len(task.stages) == 1:
         message = f"{given} has nowhere to go: the task {task.name} has one stage alone, of length {task.stages[0]}"
         allowed = "null, or settings of the task that give it two stages or more"

@@ -47,7 +47,7 @@ def compiles(member: MemberConfig, device: str = "cpu") -> bool:
 
     On another kind of `device` than the CPU it is where that is asked for.
     """
-    wanted = member.optimization.compile
+    wanted = member.training.compile
     if isinstance(wanted, bool):
         return wanted
     return device == "cpu" and member.model.compiling == "auto" and rough_seconds(member) >= COMPILE_FROM_SECONDS
@@ -60,8 +60,8 @@ def fuses_draws(member: MemberConfig, device: str) -> bool:
 
 def why(member: MemberConfig, device: str = "cpu") -> str:
     """Whether the step is compiled and what decides it, in words."""
-    if isinstance(member.optimization.compile, bool):
-        return f"{'yes' if member.optimization.compile else 'no'}, as training.compile says"
+    if isinstance(member.training.compile, bool):
+        return f"{'yes' if member.training.compile else 'no'}, as training.compile says"
     if member.model.compiling != "auto":
         return f"no: a step of {member.model.name} is not compiled by itself"
     if device != "cpu":
@@ -72,8 +72,8 @@ def why(member: MemberConfig, device: str = "cpu") -> str:
 
 def rough_seconds(member: MemberConfig) -> float:
     """How long a member alone would train on one CPU core, uncompiled: from its operations, without measuring."""
-    forward = member.model.operations(member.task, member.optimization.batch_size, member.task.train_positions)
-    return member.optimization.steps * (_SECONDS_PER_STEP + 3.0 * forward / _OPERATIONS_PER_SECOND)
+    forward = member.model.operations(member.task, member.training.batch_size, member.task.train_positions)
+    return member.training.steps * (_SECONDS_PER_STEP + 3.0 * forward / _OPERATIONS_PER_SECOND)
 
 
 @functools.cache

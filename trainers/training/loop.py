@@ -94,7 +94,7 @@ class _Run:
         self.started, self.spent, self.last_beat, self.rate = time.monotonic(), 0.0, 0.0, 0.0
 
     def to_the_end(self) -> list[MemberResult]:
-        steps = self.pack.optimization.steps
+        steps = self.pack.training.steps
         if lost := said():
             self.reporter.notice(lost)
         self.prepare()
@@ -140,7 +140,7 @@ class _Run:
 
     def next_stop(self) -> int:
         """Return the next step at which the loop must stop: for an evaluation, a checkpoint or the end."""
-        stops = [self.pack.optimization.steps]
+        stops = [self.pack.training.steps]
         if every := self.pack.evaluation.every:
             stops.append((self.done // every + 1) * every)
         if self.checkpoints and (due := self.checkpoints.next_step(self.done)):
@@ -181,7 +181,7 @@ class _Run:
             stops = good_enough(pack, validation, stage)
             going.decide("stopped_at", np.where(stops, self.done, state.stopped_at.cpu().numpy()))
             going.decide("stage", next_stages(pack, validation, stage))
-        final = self.done == pack.optimization.steps
+        final = self.done == pack.training.steps
         self.report(
             Evaluation(
                 step=self.done,
@@ -205,7 +205,7 @@ class _Run:
     def repeat(self) -> None:
         """Report the final evaluation of a pack without active members: the values with which they finished."""
         kept = self.keep_weights(self.weights) if self.weights else ()
-        steps, last = self.pack.optimization.steps, self.evaluations[-1]
+        steps, last = self.pack.training.steps, self.evaluations[-1]
         self.report(
             replace(last, step=steps, final=True, loss_M=_final_loss(last), seconds=self.seconds(), weights=kept)
         )
@@ -280,7 +280,7 @@ class _Run:
         self.reporter.progress(
             Progress(
                 step=self.done,
-                steps=self.pack.optimization.steps,
+                steps=self.pack.training.steps,
                 members=self.count,
                 failed=failed,
                 seconds=self.seconds(),

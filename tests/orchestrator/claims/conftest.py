@@ -55,7 +55,7 @@ def pretended_sweep(
                 resolved=one.resolved, duplicate_of=None, **fields,
             )  # fmt: skip
             metrics = tuple(members[0].metrics)
-            alike = (metrics, members[0].evaluated_lengths, tuple(members[0].averages), members[0].optimization.steps)
+            alike = (metrics, members[0].evaluated_lengths, tuple(members[0].averages), members[0].training.steps)
             packs.setdefault(alike, []).extend(members)
         for number, ((metrics, lengths, averages, steps), members) in enumerate(packs.items()):
             pairs = [(member.config_id, member.seed) for member in members]

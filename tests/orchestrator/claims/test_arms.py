@@ -15,7 +15,7 @@ ALL = {"pre": {"where": {"model.norm": "pre"}, "configurations": "all"},
 
 
 def rate(member: MemberConfig) -> float:
-    return member.optimization.learning_rate
+    return member.training.learning_rate
 
 
 def values_of(judged: Judgement, arm: str) -> list[float]:

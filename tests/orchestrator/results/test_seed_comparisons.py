@@ -147,7 +147,7 @@ def member_of(changes):
 def drawn_by(member):
     """What the member's seed really gives it: the batch of a step, the test inputs, the weights before the first."""
     pack = Pack([member], torch.device("cpu"))
-    data = [batch.tokens for batch in sampled(pack, torch.tensor(2), member.optimization.batch_size)]
+    data = [batch.tokens for batch in sampled(pack, torch.tensor(2), member.training.batch_size)]
     inputs = [test.batch.tokens for test in evaluation_inputs(pack)]
     return {DATA: data, INPUTS: inputs, WEIGHTS: [State.initial(pack).theta]}
 

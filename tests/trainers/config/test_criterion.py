@@ -49,7 +49,7 @@ def built(sections, **changes) -> MemberConfig:
 
 def test_a_member_with_both(sections) -> None:
     member = built(sections, training__stop=STOP, training__curriculum=RISING)
-    assert member.stop.samples == 500 and member.curriculum.average == "raw"
+    assert member.training.stop.samples == 500 and member.training.curriculum.average == "raw"
     assert MemberConfig.from_dict(member.to_dict()) == member
     resolved = {key: value for key, value in member.to_dict().items() if key != "seed"}
     assert recorded_member(resolved, member.seed) == member and corrections(resolved) == []
@@ -125,12 +125,12 @@ def test_a_curriculum_that_does_nothing_or_ignores_a_setting_is_refused_and_read
     plain = built(sections, task=task).to_dict()
     plain["training"]["curriculum"] = rising
     before = recorded_member({key: value for key, value in plain.items() if key != "seed"}, 3)
-    assert before.curriculum is not None and before.curriculum.metric == rising["metric"]
+    assert before.training.curriculum is not None and before.training.curriculum.metric == rising["metric"]
 
 
 def test_a_threshold_that_cannot_be_is_allowed(sections) -> None:
     """What is possible is the task's to know."""
-    assert built(sections, training__stop={**STOP, "threshold": 7.0}).stop.threshold == 7.0
+    assert built(sections, training__stop={**STOP, "threshold": 7.0}).training.stop.threshold == 7.0
 
 
 def test_their_fields_are_places_for_values(sections) -> None:

@@ -68,7 +68,7 @@ def test_training_is_that_of_the_module(member) -> None:
     state = State.initial(pack)
     torch.manual_seed(7)
     module = Net(pack.task.inputs, pack.task.outputs, pack.task.positions)
-    at = pack.members[0].optimization
+    at = pack.members[0].training
     optimizer = torch.optim.AdamW(module.parameters(), lr=at.learning_rate, betas=at.betas, weight_decay=0.0)
     for step in range(5):
         (batch,) = sampled(pack, torch.tensor(step + 1), at.batch_size)
