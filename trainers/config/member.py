@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
-from trainers.config.criterion import Stop, criteria, criterion_problems
+from trainers.config.criterion_checks import criterion_problems, ineffective_stage_problems, stage_problems
 from trainers.errors import ConfigError, Problem, nearest
+from trainers.optimization.criterion import Criterion, Stop
 from trainers.settings import registry
 from trainers.settings.fields import Settings, setting
 from trainers.settings.identity import ABSENT_AVERAGES, ABSENT_SCHEDULE, digest, identity, structure
@@ -184,7 +185,11 @@ class MemberConfig:
         if both := sorted(self.task.metrics.keys() & self.model.metrics.keys()):
             message = f"{self.model.name} measures {', '.join(both)} of itself, and so does the task {self.task.name}"
             yield Problem(key="model.name", given=self.model.name, message=message, allowed="names of its own")
-        yield from criterion_problems(self, recorded=recorded)
+        yield from criterion_problems(self.criteria, self.task, self.model, self.averages, self.evaluation.every)
+        if self.curriculum is not None:
+            yield from stage_problems(self.curriculum, self.task)
+            if not recorded:  # a recorded curriculum was trained, with or without an effect
+                yield from ineffective_stage_problems(self.curriculum, self.task)
         for length in self.evaluation.lengths if self.evaluation.lengths != "all" else ():
             if length not in self.task.lengths:
                 allowed = f"{min(self.task.lengths)} to {max(self.task.lengths)}"
@@ -194,6 +199,12 @@ class MemberConfig:
                     message=f"length {length} does not exist in this task",
                     allowed=allowed,
                 )
+
+    @property
+    def criteria(self) -> dict[str, Criterion]:
+        """The criteria to validate: `stop` and `curriculum`, without null ones."""
+        both: dict[str, Criterion | None] = {"stop": self.stop, "curriculum": self.curriculum}
+        return {name: criterion for name, criterion in both.items() if criterion is not None}
 
     def planned(self) -> Self:
         """This member with the data that its task depends on named by hash, where they are on this machine."""
@@ -206,7 +217,7 @@ class MemberConfig:
         """
         averages = {label: _by_kind(average.to_dict()) for label, average in self.averages.items()}
         training = {**self.optimization.to_dict(), "schedule": self.schedule.to_dict(), "averages": averages}
-        training |= {name: one.to_dict() for name, one in criteria(self).items()}
+        training |= {name: one.to_dict() for name, one in self.criteria.items()}
         return {
             "task": self.task.to_dict(),
             "model": self.model.to_dict(),
@@ -233,7 +244,7 @@ class MemberConfig:
         averages = {label: _by_kind(of(average)) for label, average in self.averages.items()}
         if averages != ABSENT_AVERAGES:
             training["averages"] = averages
-        training |= {name: of(one) for name, one in criteria(self).items()}
+        training |= {name: of(one) for name, one in self.criteria.items()}
         sections = {"task": of(self.task), "model": of(self.model), "training": training}
         return sections | ({"evaluation": found} if (found := of(self.evaluation)) else {})
 

@@ -7,9 +7,9 @@ same any more is a class whose numbers were mended since: `corrections` says so.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from trainers.config.criterion import Stop
 from trainers.config.member import EvaluationConfig, MemberConfig, Optimization
 from trainers.errors import ConfigError, Problem
+from trainers.optimization.criterion import Stop
 from trainers.settings import registry
 from trainers.settings.fields import Settings, revision_of, settings_fields
 from trainers.settings.identity import ABSENT_AVERAGES, ABSENT_SCHEDULE, absent_values

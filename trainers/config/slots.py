@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import Field, dataclass
 from typing import Any
 
-from trainers.config.criterion import Stop
 from trainers.config.member import (
     NESTED,
     EvaluationConfig,
@@ -17,6 +16,7 @@ from trainers.config.member import (
     with_nested_names,
 )
 from trainers.errors import ConfigError, Problem
+from trainers.optimization.criterion import Stop
 from trainers.settings import registry
 from trainers.settings.fields import allowed_values, field_problems, settings_fields, takes_type, value_problems
 from trainers.settings.identity import ABSENT_AVERAGES, ABSENT_SCHEDULE
