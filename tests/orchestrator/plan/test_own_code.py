@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.code import own_code
+from orchestrator.code import own_code, trial_guard
 from orchestrator.code.own_code import OwnCodeError, find, import_for, load
-from orchestrator.plan import trial_guard
 from orchestrator.record.kept.code import import_to_go_on, keep
 from orchestrator.record.state.state import SweepState
 from search_spaces import SweepFileError, load_sweep, parse_sweep
