@@ -221,8 +221,8 @@ def last_and_best_lines(result: Summary) -> Lines:
 
 
 def validation_lines(result: Summary) -> Lines:
-    """validation.csv: a line for every evaluation of a seed and every score that something was decided by."""
-    lengths = sorted({length for one in result.decisions for length in one.lengths})
+    """validation.csv: a line for every evaluation of a seed and every validation score."""
+    lengths = sorted({length for one in result.validation_scores for length in one.lengths})
     return [
         {
             "config_id": one.config_id,
@@ -238,7 +238,7 @@ def validation_lines(result: Summary) -> Lines:
                 for length in lengths
             },
         }
-        for one in result.decisions
+        for one in result.validation_scores
     ]
 
 

@@ -34,7 +34,7 @@ from orchestrator.results.scoring.objective import (
     score_members,
 )
 from orchestrator.results.scoring.search_design import design_of, domain_kind, grid_size
-from orchestrator.results.scoring.validation_scores import decisions_of, may_stop, stopped_at
+from orchestrator.results.scoring.validation_scores import may_stop, read_validation_scores, stopped_at
 from orchestrator.results.summary import RecordedConfiguration, Row, Summary
 from orchestrator.statistics.quartiles import Quartiles
 from orchestrator.wording import spans
@@ -89,7 +89,7 @@ def summary(
         informed=_informed(state),
         last_and_best=compare_last_and_best(curves, objective, groups, state.seeds()),
         may_stop=may_stop(state),
-        decisions=decisions_of(state),
+        validation_scores=read_validation_scores(state),
         weights=kept_weights(state),
         import_code=partial(import_recorded, state),
         read_confirmed=partial(_confirmations, state),

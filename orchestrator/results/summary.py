@@ -15,7 +15,7 @@ from orchestrator.results.scoring.evaluation_choice import BEST
 from orchestrator.results.scoring.last_and_best import LastAndBest
 from orchestrator.results.scoring.length_groups import LengthGroups, common_test_lengths, length_groups
 from orchestrator.results.scoring.median_curves import Band, CurveKey
-from orchestrator.results.scoring.validation_scores import Decision
+from orchestrator.results.scoring.validation_scores import ValidationScore
 from orchestrator.statistics.design import Design
 from orchestrator.statistics.quartiles import Quartiles
 from orchestrator.wording import NOT_REACHED, spans
@@ -89,8 +89,8 @@ class Summary:
     `measured` says what each configuration measures, `recorded` what else its ledger has of it, both by config_id;
     `design` how configurations came about, `seeds` which ones were planned for each; `deaths` has the error of every
     pack given up; `code` has the modules of the sweep's own; `informed` how many configurations were drawn by results
-    and how many were drawn, None for samplers that read none; `may_stop` whether seeds stop early, and `decisions` the
-    validation scores that stopping and curricula went by.
+    and how many were drawn, None for samplers that read none; `may_stop` whether seeds stop early; `validation_scores`
+    those that early stopping and curricula are decided by.
     """
 
     name: str
@@ -115,7 +115,7 @@ class Summary:
     informed: tuple[int, int] | None = None
     last_and_best: tuple[LastAndBest, ...] = ()
     may_stop: bool = False
-    decisions: tuple[Decision, ...] = ()
+    validation_scores: tuple[ValidationScore, ...] = ()
     weights: Mapping[tuple[str, int], Kept] = field(default_factory=dict)
     import_code: Callable[[], None] = field(default=lambda: None, repr=False)
     read_confirmed: Callable[["Summary"], tuple[Confirmed, ...]] = field(default=lambda of: (), repr=False)

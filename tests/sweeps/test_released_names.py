@@ -20,7 +20,7 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.report import artifacts
 from orchestrator.results.analysis import read_confirmations
 from orchestrator.results.summarise import summary
-from orchestrator.running.driving.draws import as_configuration
+from orchestrator.running.driving.sampler import as_configuration
 from orchestrator.sweep.confirm import confirm
 from orchestrator.sweep.sweep import refuse_existing, resume_sweep
 from orchestrator.tracking.publish import publish
