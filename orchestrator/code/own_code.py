@@ -24,8 +24,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Self
 
+from orchestrator.code.trial_guard import guarded_trial
 from orchestrator.errors import UserError
-from orchestrator.plan.trial_guard import guarded_trial
 from search_spaces import Problem, SweepFileError, SweepSpec
 from trainers.settings import registry
 

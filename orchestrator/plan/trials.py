@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Any
 
+from orchestrator.code.trial_guard import guarded_trial
 from orchestrator.plan.configurations import Configuration
-from orchestrator.plan.trial_guard import guarded_trial
 from search_spaces import SweepSpec
 from search_spaces.grammar.problems.findings import Findings
 from trainers.check.trial import check_member, check_task, collect_problems

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from orchestrator.results.analysis import compare_weight_averages, effects_at_test_lengths, effects_on_score
 from orchestrator.results.comparing.seed_comparisons import SeedComparison
 from orchestrator.results.confirmed import Confirmed
 from orchestrator.results.effects.hyperparameter_effects import Effect
@@ -49,8 +50,8 @@ def effect_lines(result: Summary) -> Lines:
     """
     lines: Lines = []
     for group, lengths, effects in (
-        ("selection", result.objective.lengths, result.effects),
-        ("test", result.test_lengths, result.test_effects),
+        ("selection", result.objective.lengths, effects_on_score(result)),
+        ("test", result.test_lengths, effects_at_test_lengths(result)),
     ):
         for effect in effects:
             reasons = {
@@ -110,7 +111,7 @@ def average_lines(result: Summary) -> Lines:
             name: _number(value) if isinstance(value, float) else "" if value is None else value
             for name, value in vars(one).items()
         }
-        for one in result.comparisons
+        for one in compare_weight_averages(result)
     ]
 
 
@@ -220,8 +221,8 @@ def last_and_best_lines(result: Summary) -> Lines:
 
 
 def validation_lines(result: Summary) -> Lines:
-    """validation.csv: a line for every evaluation of a seed and every score that something was decided by."""
-    lengths = sorted({length for one in result.decisions for length in one.lengths})
+    """validation.csv: a line for every evaluation of a seed and every validation score."""
+    lengths = sorted({length for one in result.validation_scores for length in one.lengths})
     return [
         {
             "config_id": one.config_id,
@@ -237,7 +238,7 @@ def validation_lines(result: Summary) -> Lines:
                 for length in lengths
             },
         }
-        for one in result.decisions
+        for one in result.validation_scores
     ]
 
 

@@ -35,6 +35,8 @@ from orchestrator.report.csv_tables import (
 )
 from orchestrator.report.page import figure_of, in_detail, page
 from orchestrator.report.terminal.short_report import render_terminal
+from orchestrator.results.analysis import read_confirmations, shows_effects
+from orchestrator.results.comparing.seed_comparisons import compare_seeds
 from orchestrator.results.summarise import summary
 from orchestrator.results.summary import Row, Summary
 from orchestrator.wording import command
@@ -95,10 +97,10 @@ def begin_to_draw(result: Summary, rows: Sequence[Row], *, forks: int) -> tuple[
 def csv_tables(result: Summary) -> dict[str, Lines]:
     """The CSV files of a report, by name; apart from report.csv those that have something to say."""
     found = {
-        EFFECTS_CSV: effect_lines(result) if result.shows_effects else [],
-        SEED_COMPARISONS_CSV: seed_comparison_lines(result.seed_comparisons),
+        EFFECTS_CSV: effect_lines(result) if shows_effects(result) else [],
+        SEED_COMPARISONS_CSV: seed_comparison_lines(compare_seeds(result)),
         AVERAGES_CSV: average_lines(result),
-        CONFIRMED_CSV: confirmed_lines(result.confirmed),
+        CONFIRMED_CSV: confirmed_lines(read_confirmations(result)),
         FAMILIES_CSV: family_lines(result),
         EVALUATIONS_CSV: last_and_best_lines(result),
         VALIDATION_CSV: validation_lines(result),

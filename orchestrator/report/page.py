@@ -22,6 +22,8 @@ from orchestrator.report.tables.tables import (
     table_title,
     value_columns,
 )
+from orchestrator.results.analysis import compare_weight_averages, read_confirmations, shows_effects, why_no_effects
+from orchestrator.results.comparing.seed_comparisons import compare_seeds
 from orchestrator.results.summary import Row, Summary
 from orchestrator.wording import command
 
@@ -49,19 +51,19 @@ def page(result: Summary, drawn: Drawn) -> str:
         f"<p class=note>{html.escape(table_title(result))}</p>",
         _html_table(table),
     ]
-    if result.seed_comparisons:
+    if compare_seeds(result):
         sections += [
             f"<h2>{OVER_SEEDS}</h2>",
-            *(f"<p class=note>{html.escape(note)}</p>" for note in seed_notes(result, result.seed_comparisons)),
-            _html_table(seed_columns(result, result.seed_comparisons)),
+            *(f"<p class=note>{html.escape(note)}</p>" for note in seed_notes(result, compare_seeds(result))),
+            _html_table(seed_columns(result, compare_seeds(result))),
         ]
-    for one in result.confirmed:
+    for one in read_confirmations(result):
         sections += [
             "<h2>Search score and confirmed score</h2>",
             f"<p>{html.escape(one.sentence)}.</p>",
             _html_table(confirmed_columns(result, one, "\n")),
         ]
-    if result.shows_effects:
+    if shows_effects(result):
         scores = "".join(_image(path, f"outcome against {key}") for key, path in drawn.scores.items())
         sections += [
             "<h2>Effect of each hyperparameter</h2>",
@@ -69,9 +71,9 @@ def page(result: Summary, drawn: Drawn) -> str:
             _html_table(effect_columns(result)),
             f"<div>{scores}</div>",
         ]
-    elif result.no_effects:
-        sections += ["<h2>Effect of each hyperparameter</h2>", f"<p>{html.escape(result.no_effects)}</p>"]
-    if result.comparisons:
+    elif reason := why_no_effects(result):
+        sections += ["<h2>Effect of each hyperparameter</h2>", f"<p>{html.escape(reason)}</p>"]
+    if compare_weight_averages(result):
         sections += [
             "<h2>Weight averages of the same trained members</h2>",
             f"<p class=note>{html.escape(comparison_note(result))}</p>",

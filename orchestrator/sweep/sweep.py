@@ -29,9 +29,9 @@ from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.record.state.state import SweepState
 from orchestrator.redaction import masked_spec
 from orchestrator.results.comparing.shared_streams import parameters_by_structure
-from orchestrator.running.driving.draws import as_configuration
 from orchestrator.running.driving.driver import SweepDriver, is_finished
 from orchestrator.running.driving.interrupts import Interrupts
+from orchestrator.running.driving.sampler import as_configuration
 from orchestrator.running.hosts.host import end_unused, hosted
 from orchestrator.running.schedulers.choice import chosen, opened, refuse_what_cannot_run
 from orchestrator.running.watching.meter import Meter

@@ -52,7 +52,7 @@ def load_sweep(
 
 def parse_recorded(spec: Mapping[str, Any], source: str, overrides: Sequence[str] = ()) -> SweepSpec:
     """Check a specification that a ledger has recorded. Else as `parse_sweep`."""
-    return parse_sweep(dump_yaml(spec), source, overrides)
+    return parse_sweep(dump_yaml(dict(spec)), source, overrides)
 
 
 def parse_sweep(text: str, source: str, overrides: Sequence[str] = (), name: str | None = None) -> SweepSpec:

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from tests.trainers.conftest import Recorder
 from tests.trainers.own_tasks import Bag, Echo
 from trainers import Checkpoints, Evaluation, train
-from trainers.config.criterion import Stop
 from trainers.config.member import MemberConfig
 from trainers.evaluation.weights import StoredWeights
+from trainers.optimization.criterion import Stop
 
 SEEDS = (0, 1, 2, 3, 4, 5, 6, 7)
 EVERY, STEPS = 4, 60

@@ -7,8 +7,9 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
-from trainers.config.criterion import Stop, criterion_problems
+from trainers.config.criterion_checks import criterion_problems, ineffective_stage_problems, stage_problems
 from trainers.errors import ConfigError, Problem
+from trainers.optimization.criterion import Criterion, Stop
 from trainers.settings.fields import Settings, setting
 from trainers.settings.identity import digest, identity, structure
 
@@ -136,7 +137,12 @@ class MemberConfig(Settings):
         if both := sorted(self.task.metrics.keys() & self.model.metrics.keys()):
             message = f"{self.model.name} measures {', '.join(both)} of itself, and so does the task {self.task.name}"
             yield Problem(key="model.name", given=self.model.name, message=message, allowed="names of its own")
-        yield from criterion_problems(self, recorded=recorded)
+        averages, curriculum = self.training.averages, self.training.curriculum
+        yield from criterion_problems(self.criteria, self.task, self.model, averages, self.evaluation.every)
+        if curriculum is not None:
+            yield from stage_problems(curriculum, self.task)
+            if not recorded:  # a recorded curriculum was trained, with or without an effect
+                yield from ineffective_stage_problems(curriculum, self.task)
         for length in self.evaluation.lengths if self.evaluation.lengths != "all" else ():
             if length not in self.task.lengths:
                 allowed = f"{min(self.task.lengths)} to {max(self.task.lengths)}"
@@ -146,6 +152,12 @@ class MemberConfig(Settings):
                     message=f"length {length} does not exist in this task",
                     allowed=allowed,
                 )
+
+    @property
+    def criteria(self) -> dict[str, Criterion]:
+        """The criteria to validate: `stop` and `curriculum`, without null ones."""
+        both: dict[str, Criterion | None] = {"stop": self.training.stop, "curriculum": self.training.curriculum}
+        return {name: criterion for name, criterion in both.items() if criterion is not None}
 
     def planned(self) -> Self:
         """This member with the data that its task depends on named by hash, where they are on this machine."""

@@ -13,7 +13,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trainers.config.criterion import criteria
 from trainers.config.member import MemberConfig
 from trainers.errors import PackError
 from trainers.files.checkpoint import Snapshot
@@ -37,7 +36,7 @@ class Pack:
         self.training, self.evaluation = first.training, first.evaluation
         self.labels = tuple(first.training.averages)
         self.stop, self.curriculum = first.training.stop, first.training.curriculum
-        self.criteria = tuple(criteria(first).values())
+        self.criteria = tuple(first.criteria.values())
         self.lengths, self.metrics = first.evaluated_lengths, first.metrics
         self.dtype = torch.float64 if first.training.dtype == "float64" else torch.float32
         self.form: str = self.model.form_used(self.task)

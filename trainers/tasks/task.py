@@ -3,12 +3,10 @@
 Shapes: S seeds, M members, B rows, T positions, V output tokens, L lengths.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,16 +16,13 @@ from trainers.errors import Problem
 from trainers.random import Stream
 from trainers.settings.fields import Settings
 from trainers.tasks import supervised
+from trainers.tasks.forward_pass import EvaluatedModel, ForwardPass
 from trainers.tasks.metrics import Evaluated as Evaluated  # tasks of one's own may name all of these from here
 from trainers.tasks.metrics import Family as Family
 from trainers.tasks.metrics import Metric as Metric
 from trainers.tasks.metrics import families as families
 from trainers.tasks.metrics import steps_to as steps_to
 from trainers.tensors.batch import Batch as Batch
-
-if TYPE_CHECKING:
-    from trainers.evaluation.forward import Forward
-    from trainers.models.model import Model
 
 
 @dataclass(frozen=True)
@@ -175,7 +170,7 @@ class Task(Settings, ABC):
             name: (value if value.is_floating_point() else value.float()).mean(dim=1) for name, value in rows.items()
         }
 
-    def scored(self, forward: Forward, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
+    def scored(self, forward: ForwardPass, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
         """Return `rows` of one pass over the batch, unless overridden: a task may have a model generate tokens."""
         return self.rows(forward(batch), batch, lengths)
 
@@ -223,7 +218,7 @@ class Task(Settings, ABC):
         """
         return 1.0
 
-    def passes_by(self, model: Model) -> float:
+    def passes_by(self, model: EvaluatedModel) -> float:
         """Return `passes` for one model: with a KV cache, earlier tokens of a text need no second pass."""
         return self.passes
 

@@ -7,7 +7,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainers.config.criterion import criteria
 from trainers.config.member import MemberConfig
 from trainers.evaluation.evaluate import CELLS_OF_A_ROW_PIECE, evaluate, validate
 from trainers.packs.batches import Ahead
@@ -96,13 +95,13 @@ def calibrate(member: MemberConfig, members: int, seconds: float = 2.0) -> float
 
 def _with_some_rows(member: MemberConfig) -> tuple[Pack, float]:
     """A pack of it alone, where texts are written with as many rows as can be tried; and their share of all."""
-    task, evaluation, of_criteria = member.task, member.evaluation, criteria(member)
-    validated = [one.samples for one in of_criteria.values()][:1] * len(task.distributions[0].trained_lengths)
+    task, evaluation, criteria = member.task, member.evaluation, member.criteria
+    validated = [one.samples for one in criteria.values()][:1] * len(task.distributions[0].trained_lengths)
     rows = evaluation.samples * len(member.evaluated_lengths) * len(member.training.averages) + sum(validated)
     operations = task.passes_by(member.model) * member.model.operations(task, rows, task.positions)
     share = min(1.0, _TRIED / operations) if task.passes > 1 else 1.0
     fewer: dict[str, Any] = {
-        name: replace(one, samples=max(1, int(one.samples * share))) for name, one in of_criteria.items()
+        name: replace(one, samples=max(1, int(one.samples * share))) for name, one in criteria.items()
     }
     samples = max(1, int(evaluation.samples * share))
     training = replace(member.training, **fewer)

@@ -20,6 +20,8 @@ from orchestrator.report.tables.tables import (
     value_columns,
 )
 from orchestrator.report.terminal.columns import WIDE, prose, rich_table
+from orchestrator.results.analysis import compare_weight_averages, read_confirmations, shows_effects, why_no_effects
+from orchestrator.results.comparing.seed_comparisons import compare_seeds
 from orchestrator.results.summary import Summary
 
 FIRST, FIRST_COMPARED, FIRST_PAIRS = 20, 5, 15
@@ -55,17 +57,17 @@ class FullReport:
         if len(result.rows) > self.rows:
             yield Text(f"... and {len(result.rows) - self.rows} more in {REPORT_CSV}", style="dim")
         yield from self._over_seeds(console, wide)
-        for one in result.confirmed:
+        for one in read_confirmations(result):
             yield ""
             yield rich_table("Search score and confirmed score", confirmed_columns(result, one, "\n"))
             yield prose(f"{one.sentence}.", console, result)
-        if result.shows_effects:
+        if shows_effects(result):
             yield ""
             yield from self._effects(console, wide)
-        elif result.no_effects:
+        elif reason := why_no_effects(result):
             yield ""
-            yield prose(result.no_effects, console, result)
-        if result.comparisons:
+            yield prose(reason, console, result)
+        if compare_weight_averages(result):
             yield ""
             columns = comparison_columns(result, " " if wide else "\n")
             kept = columns if wide else {name: columns[name] for name in columns if name not in ONLY_WHERE_WIDE}
@@ -92,7 +94,7 @@ class FullReport:
 
     def _over_seeds(self, console: Console, wide: bool) -> Iterator[RenderableType]:
         """Configurations against each other, the first lines; the notes are about all of them."""
-        found = self.result.seed_comparisons
+        found = compare_seeds(self.result)
         if not found:
             return
         columns = seed_columns(self.result, found[:FIRST_PAIRS], " " if wide else "\n")

@@ -20,7 +20,7 @@ from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import Record
 from orchestrator.record.state.measured import measured_fields
 from orchestrator.record.state.state import WEIGHTS_FOLDER, SweepState
-from orchestrator.running.driving.draws import Drawing, as_configuration
+from orchestrator.running.driving.sampler import ConfigurationSampler, as_configuration
 from orchestrator.running.driving.scores import Scores
 from orchestrator.running.driving.validation_record import decision_fields
 from orchestrator.running.pack.environment import Environments
@@ -71,7 +71,7 @@ class SweepDriver:
         self._queue: deque[str] = deque()
         self._generations = deque(search.generations(spec))
         self._scores = Scores(spec.objective, state)
-        self._drawing = Drawing(spec, state, built)
+        self._sampler = ConfigurationSampler(spec, state, built)
         self._take_up()
 
     # What the scheduler asks ------------------------------------------------------------------------------------------
@@ -200,7 +200,7 @@ class SweepDriver:
 
     def _plan(self, numbers: range) -> None:
         """Draw, build and pack one generation. What a killed driver had already recorded of it is not repeated."""
-        new = self._drawing.new(numbers)
+        new = self._sampler.new(numbers)
         for configuration in new:
             self.record(
                 "configuration",

@@ -84,7 +84,6 @@ class PackRaised(Exception):  # noqa: N818 - what it says of the pack
 
 def train_pack(work: Mapping[str, Any], reporter: PackReporter) -> None:
     """Train the members of decoded work here, resuming from the pack's newest good checkpoint if there is one."""
-    import trainers
     from orchestrator.record.kept.code import import_on_worker
     from orchestrator.running.pack.environment import environment
     from trainers.config.recorded import recorded_member
@@ -92,6 +91,8 @@ def train_pack(work: Mapping[str, Any], reporter: PackReporter) -> None:
 
     import_on_worker(work["code"])
     reporter.began(environment(work["code"], gpus=work["gpus"]))
+    from trainers.training.loop import train  # imports torch, for a second or more
+
     ids = [(config_id, seed) for config_id, seed in work["ids"]]
     members = [recorded_member(resolved, seed) for resolved, (_, seed) in zip(work["members"], ids, strict=True)]
     checkpoints = Checkpoints(
@@ -101,7 +102,7 @@ def train_pack(work: Mapping[str, Any], reporter: PackReporter) -> None:
     )
     device = "cuda" if work["gpus"] else "cpu"
     weights = Path(work["weights"]) if work["weights"] else None
-    trainers.train(members, reporter, ids=ids, checkpoints=checkpoints, weights=weights, device=device)
+    train(members, reporter, ids=ids, checkpoints=checkpoints, weights=weights, device=device)
 
 
 def use_inductor_cache() -> None:

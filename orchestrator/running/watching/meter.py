@@ -10,7 +10,7 @@ from orchestrator.record.ledger.lock import running
 from orchestrator.record.state.parts import ConfigurationState
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.ran_under import RanUnder, code_sentence
-from orchestrator.results.views.validation_scores import may_stop, stopped_at
+from orchestrator.results.scoring.validation_scores import may_stop, stopped_at
 from orchestrator.running.driving.driver import SweepDriver
 from orchestrator.running.watching.progress import Snapshot
 from orchestrator.wording import command, counted, label

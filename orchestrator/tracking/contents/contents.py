@@ -16,6 +16,7 @@ from orchestrator.record.ledger.records import Record
 from orchestrator.record.state.lineage import CONFIRMS
 from orchestrator.record.state.parts import ConfigurationState
 from orchestrator.record.state.state import SweepState
+from orchestrator.results.analysis import read_confirmations
 from orchestrator.results.confirmed import Confirmed, in_search
 from orchestrator.results.scoring.evaluation_choice import at_steps
 from orchestrator.results.scoring.objective import choose, is_judged
@@ -59,7 +60,7 @@ class ContentsOfSweep:
         summary, provenance = self.summary, self.state.provenance
         started = self.state.codes[0]["folders"] if self.state.codes else []
         git = next((folder for folder in started if folder["commit"]), dict[str, str]())
-        confirmed = summary.confirmed if summary.finished else ()
+        confirmed = read_confirmations(summary) if summary.finished else ()
         end = next((r for r in reversed(self.records) if r.kind in ("end", "resume")), None)
         ended = end is not None and end.kind == "end"
         tags = self._tags("sweep") | {

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.code import own_code
+from orchestrator.code import own_code, trial_guard
 from orchestrator.code.code_record import record_code
 from orchestrator.code.own_code import OwnCodeError, Source, find_module, import_for, load_module
-from orchestrator.plan import trial_guard
 from orchestrator.record.kept.code import import_to_resume
 from orchestrator.record.state.state import SweepState
 from search_spaces import SweepFileError, load_sweep, parse_sweep

@@ -9,6 +9,7 @@ from orchestrator.code.code_record import record_code
 from orchestrator.code.own_code import import_for
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.state.state import SweepState
+from orchestrator.results.analysis import read_confirmations
 from orchestrator.results.comparing.named_comparison import compare_named
 from orchestrator.results.summarise import summary
 from search_spaces import load_sweep
@@ -106,7 +107,7 @@ def test_two_sweeps_of_one_task_with_changed_code_are_not_said_to_share_anything
     assert "They differ in: module my_tasks" in shown and "training data may differ (module my_tasks)" in shown
 
     shutil.copytree(tmp_path / "first-confirm", changed.parent / "first-confirm")  # of the same name and specification
-    (told,) = summary(SweepState.load(changed)).confirmed
+    (told,) = read_confirmations(summary(SweepState.load(changed)))
     assert told.other_code == ("module my_tasks",) and "with other code than the search" in told.sentence
 
 

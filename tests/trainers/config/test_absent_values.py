@@ -7,8 +7,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from trainers.config.criterion import Stop
 from trainers.config.member import EvaluationConfig, TrainingConfig
+from trainers.optimization.criterion import Stop
 from trainers.settings import registry
 from trainers.settings.fields import Settings, settings_fields
 from trainers.settings.identity import absent_values

@@ -17,7 +17,7 @@ from trainers.settings.fields import setting
 from trainers.tasks.arithmetic import digit_scores
 from trainers.tasks.arithmetic.digit_scores import GENERAL, OUTPUTS, GroupedBatch
 from trainers.tasks.arithmetic.digits import digit_count, written
-from trainers.tasks.arithmetic.operand_layout import Layout, symbols
+from trainers.tasks.arithmetic.operand_layout import OperandLayout, symbols
 from trainers.tasks.fixed_set import Draws, training_draws
 from trainers.tasks.metrics import Family, families
 from trainers.tasks.task import Batch, EvaluationBatch, Task
@@ -43,7 +43,7 @@ class PaddedNumbers(Task):
 
     @property
     @abstractmethod
-    def layout(self) -> Layout:
+    def layout(self) -> OperandLayout:
         """Where the numbers stand."""
 
     @property

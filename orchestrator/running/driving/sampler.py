@@ -1,4 +1,4 @@
-"""The configurations of a running sweep, drawn one generation after the other."""
+"""The sampler of a running sweep: draws its configurations one generation after the other."""
 
 from collections.abc import Iterable
 
@@ -10,7 +10,7 @@ from orchestrator.record.state.state import SweepState
 from search_spaces import SweepSpec
 
 
-class Drawing:
+class ConfigurationSampler:
     """Draws what the ledger does not have yet, with the defaults that its configurations were built with.
 
     `built` are those of the first generation where `spec` has just been held against today's code, which spares

@@ -1,4 +1,4 @@
-"""What was decided at evaluations, as the ledger has it: stages of curricula, who stopped early, on what scores."""
+"""The validation scores in a ledger, with the decisions they led to: stages of curricula, and early stopping."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,11 +10,11 @@ from orchestrator.record.state.state import SweepState
 
 
 @dataclass(frozen=True, kw_only=True)
-class Decision:
-    """One score of a member at an evaluation, on inputs of its validation stream: at each trained length, and the mean.
+class ValidationScore:
+    """A score of a member at an evaluation, on inputs of its validation stream: at each trained length, and their mean.
 
-    The mean is over the lengths that have a value, NaN where none has. `stage`: that the member trained at up to here,
-    None without a curriculum. `stopped`: whether it had stopped by then.
+    The mean is over the lengths with a value, NaN if there is none. `stage`: the stage trained before the evaluation,
+    None without a curriculum. `stopped`: whether the member had stopped by then.
     """
 
     config_id: str
@@ -34,11 +34,13 @@ class Decision:
         return float(np.mean(there)) if there else float("nan")
 
 
-def decisions_of(state: SweepState) -> tuple[Decision, ...]:
-    """Every score that something was decided by, by configuration, seed and step; empty where nothing was."""
+def read_validation_scores(state: SweepState) -> tuple[ValidationScore, ...]:
+    """Return every validation score by configuration, seed and step; empty without stopping and curricula."""
     order = {name: found.number for name, found in state.configurations.items()}
     return tuple(
-        sorted(_found(state), key=lambda one: (order[one.config_id], one.seed, one.metric, one.average, one.step))
+        sorted(
+            _scores_of_packs(state), key=lambda one: (order[one.config_id], one.seed, one.metric, one.average, one.step)
+        )
     )
 
 
@@ -53,13 +55,13 @@ def may_stop(state: SweepState) -> bool:
     return any("stopped_at" in fields for fields in first)
 
 
-def _found(state: SweepState) -> Iterator[Decision]:
+def _scores_of_packs(state: SweepState) -> Iterator[ValidationScore]:
     for pack in state.packs.values():
         for step, fields in pack.evaluations.items():
             stages, stopped = fields.get("stages"), fields.get("stopped_at")
             for one in fields.get("validation", ()):
                 for m, (config_id, seed) in enumerate(pack.members):
-                    yield Decision(
+                    yield ValidationScore(
                         config_id=config_id,
                         seed=seed,
                         step=step,

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from tests.trainers.own_tasks import Echo, Last
-from trainers.config.criterion import reached
 from trainers.config.member import MemberConfig
 from trainers.config.recorded import corrections, recorded_member
 from trainers.config.slots import single_problems, slot_of
 from trainers.errors import ConfigError
+from trainers.optimization.criterion import is_reached
 from trainers.settings import registry
 
 STOP = {"metric": "accuracy", "threshold": 0.9}
@@ -106,7 +106,7 @@ CYCLES = {"name": "cycles", "names": 16, "size": 3, "smallest": 2, "slices": 2}
 DOES_NOTHING = {
     "one stage": (
         {"name": "single"},
-        r"training\.curriculum: threshold has nowhere to go: the task single has one stage alone, of length 4; "
+        r"training\.curriculum: threshold has no effect: the task single has a single stage, of length 4; "
         r"allowed: null, or settings of the task that give it two stages or more",
     ),
     "slices": (CYCLES, r"task\.slices: 2 are not heeded: .*; allowed: 1, or no training\.curriculum"),
@@ -148,4 +148,4 @@ def test_their_fields_are_places_for_values(sections) -> None:
 )
 def test_at_the_threshold_is_good_enough(direction, there) -> None:
     values = np.array([0.9499999, 0.95, 0.96, np.nan], np.float32)
-    assert reached(values, 0.95, direction).tolist() == there
+    assert is_reached(values, 0.95, direction).tolist() == there
