@@ -206,7 +206,8 @@ def test_an_error_in_a_pack_is_shown_and_the_pack_can_be_tried_again(lengthwise,
     """Every pack raises, until what it stumbles over is out of its way."""
     folder = tmp_path / "crashing"
     folder.mkdir()
-    (folder / "checkpoints").write_text("in the place of a folder")
+    (folder / "file").touch()
+    (folder / "checkpoints").symlink_to("file")  # in the place of a folder
     one = ("--set", "search.configurations=1", "--set", "seeds=1", "--set", "resources.retries=5")
     done = lengthwise("run", tiny, "--storage", tmp_path, "--name", "crashing", *one)
     assert done.returncode == 1 and "Traceback" not in done.stdout + done.stderr
