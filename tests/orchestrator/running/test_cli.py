@@ -212,7 +212,7 @@ def test_an_error_in_a_pack_is_shown_and_the_pack_can_be_tried_again(lengthwise,
     done = lengthwise("run", tiny, "--storage", tmp_path, "--name", "crashing", *one)
     assert done.returncode == 1 and "Traceback" not in done.stdout + done.stderr
     last = done.stdout.splitlines()[-1]
-    assert "1 pack died: FileExistsError: " in last and "trainable.py:" in last and "--retry-failed" in last
+    assert "1 pack died: FileExistsError: " in last and "train_pack.py:" in last and "--retry-failed" in last
     assert "crashed: 1, diverged: 0" in done.stdout and "1 pack died: FileExistsError" in done.stdout
     assert "1 pack died: FileExistsError" in (folder / "report.html").read_text()
     state = SweepState.load(folder)
@@ -231,7 +231,8 @@ def test_commands_in_messages_can_be_pasted_whatever_the_folder_is_called(length
     storage = tmp_path / 'it\'s "mine"'
     folder = storage / "tiny"
     folder.mkdir(parents=True)
-    (folder / "checkpoints").write_text("in the place of a folder")
+    (folder / "file").touch()
+    (folder / "checkpoints").symlink_to("file")  # in the place of a folder: every pack raises
     one = ("--set", "search.configurations=1", "--set", "seeds=1")
     ran, again = (lengthwise("run", tiny, "--storage", storage, *one) for _ in range(2))
     assert (ran.returncode, again.returncode) == (1, 2)

@@ -18,6 +18,7 @@ from orchestrator.tracking.publisher import Publisher, SweepPublishing
 from orchestrator.tracking.store.outages import OUTAGE
 from orchestrator.tracking.store.sqlite_store import default_uri
 from orchestrator.tracking.ui.server import free_port
+from orchestrator.wording import command
 from search_spaces import parse_sweep
 
 pytestmark = pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning")  # MLflow's own use of it
@@ -33,7 +34,7 @@ def test_a_dead_server_is_noticed_and_the_sweep_goes_on(sweep, artifacts, monkey
     publisher.notify()
     message = publisher.close(timeout=120)
     assert {key: os.environ.get(key) for key in OUTAGE} == OUTAGE  # by MLflow's own settings it would take minutes
-    assert message is not None and address in message and f"lengthwise publish {sweep.folder}" in message
+    assert message is not None and address in message and command("publish", sweep.folder) in message
 
 
 def test_the_publisher_follows_a_growing_ledger(sweep, artifacts, assert_complete):
@@ -129,7 +130,7 @@ def test_what_could_not_be_published_is_said_and_recorded(sweep, publishing, con
     one, _ = publishing(enabled=True, uri=f"http://127.0.0.1:{free_port()}")
     with Ledger.open(sweep.folder) as ledger:
         one.close(ledger, console)
-    assert f"lengthwise publish {sweep.folder}" in console.file.getvalue()
+    assert command("publish", sweep.folder) in console.file.getvalue()
     (published,) = SweepState.load(sweep.folder).publishes
     assert not published["ok"] and "complete it later" in published["message"]
 

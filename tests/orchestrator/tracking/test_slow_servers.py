@@ -21,6 +21,7 @@ from orchestrator.tracking.publish import publish as publish_sweep
 from orchestrator.tracking.publisher import Publisher
 from orchestrator.tracking.store.outages import OUTAGE, TrackingError
 from orchestrator.tracking.store.sqlite_store import default_uri
+from orchestrator.wording import command
 
 pytestmark = pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning")  # MLflow's own use of it
 
@@ -112,7 +113,7 @@ def test_a_request_is_waited_for_so_long_in_all(sweep, publish, server, request,
 def test_the_end_of_a_sweep_waits_for_mlflow_so_long_and_no_longer(sweep, artifacts, hanging, quick) -> None:
     one = Publisher(sweep.folder, partial(publish_sweep, sweep.folder, hanging, artifacts=artifacts))
     message = one.close(timeout=0.5)
-    assert message == (f"publishing to MLflow did not end in 0 s; complete it with: lengthwise publish {sweep.folder}")
+    assert message == (f"publishing to MLflow did not end in 0 s; complete it with: {command('publish', sweep.folder)}")
     assert publisher.LONGEST_SECONDS == 30
     one._thread.join(20)
 
@@ -128,7 +129,7 @@ def test_a_closing_process_that_publishes_is_not_waited_for(sweep, monkeypatch) 
     began = time.monotonic()
     closed = closing.end(console)
     assert closed.said and not closed.drawn and time.monotonic() - began < 30
-    assert closed.problem is not None and f"lengthwise publish {sweep.folder}" in closed.problem
+    assert closed.problem is not None and command("publish", sweep.folder) in closed.problem
 
 
 def test_a_locked_database_is_one_sentence(sweep, publish, quick, capfd, monkeypatch) -> None:
@@ -145,7 +146,7 @@ def test_a_locked_database_is_one_sentence(sweep, publish, quick, capfd, monkeyp
         connection.close()
     first, second = str(found.value).splitlines()
     assert first == f"MLflow at {uri}: another process has locked this database; end what writes to it"
-    assert second == f"complete it later with: lengthwise publish {sweep.folder}"
+    assert second == f"complete it later with: {command('publish', sweep.folder)}"
     assert "Traceback" not in "".join(capfd.readouterr())
 
 
