@@ -19,12 +19,12 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.report.tables.tables import headlines
 from orchestrator.results.scoring.objective import score_configurations, score_members
 from orchestrator.results.summarise import summary
-from orchestrator.running.driving import draws as drawing
 from orchestrator.running.driving import driver as driver_module
+from orchestrator.running.driving import sampler as drawing
 from orchestrator.running.watching.meter import Meter, best_configuration, status_rows
 
 
-class Died(BaseException):
+class Died(KeyboardInterrupt):
     """The process is gone."""
 
 

@@ -114,7 +114,7 @@ def test_a_death_after_any_record_ends_with_all_weights(kept, stage, tmp_path):
 def test_a_sweep_that_begins_to_keep_weights_when_resumed_keeps_those_to_come(stage):
     one = stage("later", pack=2)
 
-    class Died(BaseException):
+    class Died(KeyboardInterrupt):
         pass
 
     def die(pack_id: str, step: int) -> None:

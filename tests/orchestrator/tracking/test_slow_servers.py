@@ -107,7 +107,7 @@ def test_a_request_is_waited_for_so_long_in_all(sweep, publish, server, request,
     assert time.monotonic() - began < 10
     first, second = str(found.value).splitlines()
     assert first == f"MLflow at {address}: a request was not answered within 1 s"
-    assert second == f"complete it later with: lengthwise publish {sweep.folder}"
+    assert second == f"complete it later with: {command('publish', sweep.folder)}"
 
 
 def test_the_end_of_a_sweep_waits_for_mlflow_so_long_and_no_longer(sweep, artifacts, hanging, quick) -> None:
