@@ -52,10 +52,8 @@ def dropout(sweep: Sweep, search: Sweep) -> Claim:
         )
         parts = [part, *parts] if chosen == best else [*parts, part]
     drawn, scores = search_scores(search, "raw")
-    found = effects({name: {keys[0]: values[keys[0]]} for name, values in drawn.items()}, scores).iloc[0]
-    correlation = Effect(
-        value=found["correlation"], low=found["low"], high=found["high"], n=found["n"], unit="configurations"
-    )
+    (rate,) = effects({name: {keys[0]: values[keys[0]]} for name, values in drawn.items()}, scores)
+    correlation = Effect(value=rate.correlation, low=rate.low, high=rate.high, n=rate.n, unit="configurations")
     parts.append(
         Part(
             asked=f"{search.name}: does the test error of raw weights fall with the dropout rate (rank correlation)?",

@@ -21,19 +21,17 @@ def hyperparameters(search: Sweep) -> list[Table]:
         alone = effects(drawn, scores)
         partial = partial_effects(drawn, scores)
         rows: list[tuple[Any, ...]] = []
-        for row in alone.to_dict("records"):
-            name = row["hyperparameter"]
-            if row["kind"] == "numeric":
-                said = f"{row['correlation']:+.2f} [{row['low']:+.2f}, {row['high']:+.2f}]"
+        for effect in alone:
+            if effect.kind == "numeric":
+                numbers = f"{effect.correlation:+.2f} [{effect.low:+.2f}, {effect.high:+.2f}]"
             else:
-                said = f"p = {row['p']:.2g}"
-            medians = "; ".join(f"{value}: {median:.3f}" for value, median in (row["medians"] or {}).items())
-            held = partial[partial["hyperparameter"] == name]
+                numbers = f"p = {effect.p:.2g}"
+            medians = "; ".join(f"{value}: {median:.3f}" for value, median in effect.medians.items())
             others = "; ".join(
-                f"{p['value'] + ' ' if p['value'] else ''}{p['coefficient']:+.2f} [{p['low']:+.2f}, {p['high']:+.2f}]"
-                for p in held.to_dict("records")
+                f"{one.value + ' ' if one.value else ''}{one.coefficient:+.2f} [{one.low:+.2f}, {one.high:+.2f}]"
+                for one in partial[effect.key].slopes
             )
-            rows.append((name, said, others, medians, row["n"]))
+            rows.append((effect.key, numbers, others, medians, effect.n))
         head = ("hyperparameter", "rank correlation, or Kruskal-Wallis", "partial effect", "median by value", "n")
         tables.append(
             Table(title=f"total variation at test lengths {span(search.test)}, {average} weights", head=head, rows=rows)
@@ -46,10 +44,9 @@ def held_fixed(
 ) -> Part:
     """What one hyperparameter does to the test error of the search when the other ones are held."""
     drawn = {config: {k: v for k, v in values.items() if ".averages." not in k} for config, values in drawn.items()}
-    rows = partial_effects(drawn, scores)
-    row = rows[(rows["hyperparameter"] == key) & (rows["value"] == value)].iloc[0]
-    n = int(row["n"])
-    effect = Effect(value=row["coefficient"], low=row["low"], high=row["high"], n=n, unit="configurations")
+    partial = partial_effects(drawn, scores)[key]
+    slope = next(slope for slope in partial.slopes if slope.value == value)
+    effect = Effect(value=slope.coefficient, low=slope.low, high=slope.high, n=partial.n, unit="configurations")
     return Part(
         asked=f"{name}: with the other hyperparameters held, does {words} lower the test error of raw weights?",
         effect=f"{effect} (standard deviations of the error's rank)",
