@@ -23,8 +23,8 @@ help:
 	@echo "make bench     the benchmarks (15 minutes); with JAX=PYTHON, one that has jax, also against JAX"
 	@echo "make bench-check  whether whole runs are as far ahead of scripts as they were (2 minutes)"
 	@echo "make gpu       what a GPU must show: equal to the CPU, and how fast (8 minutes)"
-	@echo "make studies   the small sweeps of the studies, and the gallery; of one: STUDY=set_complement (15 minutes)"
-	@echo "               STUDY=threshold_attention (an hour), or STUDY=inductive_scratchpad or STUDY=arithmetic (longer)"
+	@echo "make studies   the small sweeps of the four papers and what their claims came to (many hours);"
+	@echo "               of one: STUDY=set_complement (an hour), threshold_attention, inductive_scratchpad or arithmetic"
 
 install: $(INSTALLED)
 
@@ -90,4 +90,7 @@ gpu: $(INSTALLED)
 	@$(PYTHON) tests/gpu/run.py
 
 studies: $(INSTALLED)
-	@$(PYTHON) -m orchestrator.studies.run $(addprefix --study ,$(STUDY)) --storage "$(STORAGE)"
+	@for study in $(or $(STUDY),set_complement arithmetic threshold_attention inductive_scratchpad); do
+	  folder=search_spaces/$$study
+	  $(VENV)/bin/lengthwise claims $$folder/claims.yaml --run --page $$folder/page.md --storage "$(STORAGE)"
+	done

@@ -50,15 +50,17 @@ def list_names(
 @app.command()
 def schema(
     output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write; printed by default.")] = None,
+    claims: Annotated[bool, typer.Option("--claims", help="That of claims files.")] = False,
 ) -> None:
     """Print or write the JSON Schema of sweep files, for editors."""
-    from search_spaces import schema_text
+    from search_spaces import claims_schema, schema_text
 
+    text = schema_text(claims_schema() if claims else None)
     if output is None:
-        typer.echo(schema_text(), nl=False)
+        typer.echo(text, nl=False)
         return
     try:
-        output.write_text(schema_text(), encoding="utf-8")
+        output.write_text(text, encoding="utf-8")
     except OSError as error:
         raise UserError(f"{output}: cannot be written: {error.strerror}") from error
     _say(f"wrote {output}")
@@ -139,9 +141,9 @@ def data(
 @app.command("job-env")
 def job_env() -> None:
     """Print for `ray job submit --runtime-env-json` which commit and changes this folder has: a job has no .git."""
-    from orchestrator.code.work_tree import for_job
+    from orchestrator.code.repository import job_environment
 
-    typer.echo(for_job(Path.cwd(), warn=_complain))
+    typer.echo(job_environment(Path.cwd(), warn=_complain))
 
 
 @app.command()

@@ -93,6 +93,27 @@ def compare(
 
 
 @app.command()
+def claims(
+    file: Annotated[Path, typer.Argument(metavar="CLAIMS.yaml", help="A claims file.")],
+    storage: options.Storage = None,
+    page: Annotated[
+        Path | None, typer.Option(metavar="OUT.md", help="Also write a page with every number and figure.")
+    ] = None,
+    run: Annotated[
+        bool, typer.Option("--run", help="First run or resume the sweeps whose files lie beside the claims file.")
+    ] = False,
+) -> None:
+    """Put claims to sweeps: verdicts with effects, intervals and seeds. Trains nothing without --run."""
+    from orchestrator.claims.verb import put_claims, run_missing
+
+    storage = storage or default_storage()
+    if run and (code := run_missing(file, storage, _say)):
+        raise typer.Exit(code)
+    for line in put_claims(file, storage, page):
+        _say(line)
+
+
+@app.command()
 def publish(folder: options.SweepFolder, tracking_uri: options.TrackingUri = None) -> None:
     """Bring MLflow up to what the ledger says; may be repeated at any time."""
     from orchestrator.report import artifacts

@@ -1,4 +1,4 @@
-"""What to try: sweep files, their grammar, and their strict loader.
+"""What to try: sweep files and claims files, their grammar, and their strict loaders.
 
 >>> from search_spaces import load_sweep
 >>> spec = load_sweep("search_spaces/quickstart.yaml", overrides=["seeds=2"])
@@ -6,6 +6,7 @@
 (0, 1)
 """
 
+from search_spaces.grammar.claims import ClaimsFile, claims_schema, load_claims
 from search_spaces.grammar.load import Reading, load_sweep, parse_recorded, parse_sweep, read_sweep
 from search_spaces.grammar.problems.errors import ABSENT, Problem, SweepFileError, nearest_name
 from search_spaces.grammar.space.domains import (
@@ -27,6 +28,7 @@ from search_spaces.grammar.text.dump import dump_yaml
 __all__ = [
     "ABSENT",
     "Choice",
+    "ClaimsFile",
     "Domain",
     "Grid",
     "IntUniform",
@@ -43,10 +45,12 @@ __all__ = [
     "Tracking",
     "Uniform",
     "active_values",
+    "claims_schema",
     "differences",
     "dump_yaml",
     "grid_points",
     "json_schema",
+    "load_claims",
     "load_sweep",
     "nearest_name",
     "parse_recorded",

@@ -9,8 +9,10 @@ TrainerError
 """
 
 import difflib
+import traceback
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 
@@ -29,8 +31,8 @@ class Problem:
     nearest: str | None = None
 
     def under(self, prefix: str) -> "Problem":
-        """The same problem seen from the enclosing section `prefix`."""
-        return replace(self, key=f"{prefix}.{self.key}" if self.key else prefix)
+        """The same problem seen from the enclosing section `prefix`; "" changes nothing."""
+        return replace(self, key=".".join(filter(None, (prefix, self.key))))
 
     def __str__(self) -> str:
         text = f"{self.key}: {self.message}"
@@ -67,6 +69,16 @@ class CorpusError(TrainerError):
 
 class WeightsError(TrainerError):
     """Weights cannot be written, or are not what was written; the message names the file."""
+
+
+def place_in_user_code(error: BaseException) -> str:
+    """Return the last line outside libraries and this package that raised it, " (FILE:LINE, FUNCTION)", or ""."""
+    own = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if "/lib/python" not in frame.filename and not Path(frame.filename).is_relative_to(Path(__file__).parent)
+    ]
+    return f" ({own[-1].filename}:{own[-1].lineno}, {own[-1].name})" if own else ""
 
 
 def nearest(name: Any, allowed: Iterable[str]) -> str | None:

@@ -1,11 +1,10 @@
-"""Modules of the user's own that a sweep names under `imports`: found, hashed and imported.
+"""The user's own modules, which a sweep names under `imports`: find them, digest their files and import them.
 
-Their tasks, models, positions, averages and schedules register as shipped ones do. A module is looked for beside the
-sweep file, in the current folder, then where Python finds modules. What counts of it is the content of its Python files
-and of those beside it that they import, of an installed package that of its own: the ledger keeps its hash, and the
-sweep folder a copy of what is not installed, from which workers import.
+Their tasks, models, positions, averages and schedules register as shipped ones do. A module is searched beside the
+sweep file, in the current folder, then on Python's path. Its digest covers its Python files and those beside it that
+they import, directly or not; for an installed package only the files of the package.
 
-OwnCodeError (a UserError)    a module that cannot be found, read or imported, or is not what it was
+OwnCodeError (a UserError)    a module cannot be found, read or imported, or has changed
 """
 
 import ast
@@ -25,8 +24,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Self
 
+from orchestrator.code.trial_guard import guarded_trial
 from orchestrator.errors import UserError
-from orchestrator.plan.trial_guard import guarded_trial
 from search_spaces import Problem, SweepFileError, SweepSpec
 from trainers.settings import registry
 
@@ -34,13 +33,12 @@ OURS = frozenset({"trainers", "orchestrator", "search_spaces", "cluster"})
 
 
 class OwnCodeError(UserError):
-    """A module of the user's own cannot be found or imported, or is not what it was; names module and place."""
+    """An own module cannot be found or imported, or has changed; names the module and its place."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """The Python files of a module below `root`: relative path -> SHA-256. `installed`: among the installed packages,
-    so that workers have it too; else it is copied for them."""
+    """The Python files of a module: path below `root` -> SHA-256. If not `installed`, workers import a copy."""
 
     module: str
     root: Path
@@ -49,16 +47,16 @@ class Source:
 
     @property
     def sha256(self) -> str:
-        """Hash of all file names and contents; where they lie does not matter."""
+        """The digest of all file names and contents, without the root."""
         return hashlib.sha256(json.dumps(sorted(self.files.items())).encode()).hexdigest()
 
     @staticmethod
     def sha256_of(content: bytes) -> str:
-        """The hash of one file, as in `files`."""
+        """Return the digest of one file, as in `files`."""
         return hashlib.sha256(content).hexdigest()
 
     def recorded(self) -> dict[str, Any]:
-        """What the ledger keeps, and what a worker is given."""
+        """Return the fields for the ledger and for workers."""
         return {
             "module": self.module,
             "root": str(self.root),
@@ -69,7 +67,7 @@ class Source:
 
     @classmethod
     def from_recorded(cls, fields: Mapping[str, Any]) -> Self:
-        """Read back what `recorded` wrote."""
+        """Return the module from the fields of `recorded`."""
         return cls(
             module=fields["module"], root=Path(fields["root"]), installed=fields["installed"], files=fields["files"]
         )
@@ -79,15 +77,15 @@ _loaded: dict[str, Source] = {}
 
 
 def import_for(spec: SweepSpec) -> tuple[Source, ...]:
-    """Import every module that a sweep names; those that are imported already are held against their files.
+    """Import every module under `imports`; one that is already imported must have the same files.
 
     Raises SweepFileError with one problem for each module that cannot be found or imported.
     """
     sources, problems = [], []
     for index, module in enumerate(spec.imports):
         try:
-            source = _chosen(module, [spec.folder, Path.cwd()] if spec.folder else [])
-            load(source)
+            source = _choose(module, [spec.folder, Path.cwd()] if spec.folder else [])
+            load_module(source)
             sources.append(source)
         except OwnCodeError as error:
             key = f"imports[{index}]"
@@ -97,20 +95,21 @@ def import_for(spec: SweepSpec) -> tuple[Source, ...]:
     return tuple(sources)
 
 
-def _chosen(module: str, folders: list[Path]) -> Source:
-    """What lies in the folders counts; then what is imported already, as by a sweep that is resumed."""
-    beside = any(_entry(folder, module.partition(".")[0]) for folder in folders)
-    return (None if beside else imported(module)) or find(module, folders)
+def _choose(module: str, folders: list[Path]) -> Source:
+    """Prefer a module in the folders; then one that is already imported, as by a sweep that was resumed."""
+    beside = any(_has_module(folder, module.partition(".")[0]) for folder in folders)
+    return (None if beside else loaded_module(module)) or find_module(module, folders)
 
 
-def find(module: str, folders: Iterable[Path]) -> Source:
-    """The files of a module: beside in one of `folders`, else where Python finds it. Raises OwnCodeError."""
+def find_module(module: str, folders: Iterable[Path]) -> Source:
+    """Find the files of a module in one of `folders`, else on Python's path. Raises OwnCodeError."""
     top = module.partition(".")[0]
     if top in OURS or top in sys.stdlib_module_names or top == "__main__":
-        raise OwnCodeError(f"{module}: a module of your own cannot have the name of one of {_owner(top)}")
+        owner = "lengthwise" if top in OURS else "Python"
+        raise OwnCodeError(f"{module}: a module of your own cannot have the name of one of {owner}; rename it")
     looked = []
     for folder in dict.fromkeys(folders):
-        if _entry(folder, top):
+        if _has_module(folder, top):
             return _source(module, folder, installed=False)
         looked.append(str(folder))
     found = importlib.util.find_spec(top)
@@ -118,26 +117,17 @@ def find(module: str, folders: Iterable[Path]) -> Source:
     origin = places[0] if places else found.origin if found else None
     if origin is None or not Path(origin).exists():
         where = " and among the installed packages" if looked else "the installed packages"
-        raise OwnCodeError(f"{module}: there is no such module; looked in {', '.join(looked)}{where}")
+        raise OwnCodeError(f"{module}: there is no such module; searched {', '.join(looked)}{where}")
     root = Path(origin).resolve().parent
     return _source(module, root, installed=is_installed(root))
 
 
-def load(source: Source) -> None:
-    """Import a module from its root. Raises OwnCodeError with the line where it fails."""
+def load_module(source: Source) -> None:
+    """Import a module from its root. Raises OwnCodeError with the line that failed."""
     known = _loaded.get(source.module)
-    if known is not None:
-        if known.sha256 == source.sha256:
-            return
-        raise OwnCodeError(
-            f"{source.module} of {source.root} is not the {source.module} of {known.root} that this process has "
-            "imported; use another process for it"
-        )
-    top = source.module.partition(".")[0]
-    if top in sys.modules and not _lies_in(sys.modules[top], source.root):
-        taken = getattr(sys.modules[top], "__file__", None) or "no file"
-        raise OwnCodeError(f"{source.module}: this process has imported another module {top} ({taken})")
-    _refuse_other_files(source)
+    if known is not None and known.sha256 == source.sha256:
+        return
+    _refuse_conflicts(source)
     before = set(sys.modules)
     sys.path.insert(0, str(source.root))
     importlib.invalidate_caches()
@@ -146,21 +136,21 @@ def load(source: Source) -> None:
             importlib.import_module(source.module)
     except BaseException as error:
         for name in set(sys.modules) - before:
-            if name.partition(".")[0] not in OURS and _lies_in(sys.modules[name], source.root):
+            if name.partition(".")[0] not in OURS and _is_below(sys.modules[name], source.root):
                 del sys.modules[name]
         if isinstance(error, KeyboardInterrupt):
             raise
         if isinstance(error, UserError):
             raise OwnCodeError(str(error)) from error
-        raise OwnCodeError(f"{source.module} cannot be imported: {_reason(error, source.root)}") from error
+        raise OwnCodeError(f"{source.module} cannot be imported: {_describe(error, source.root)}") from error
     finally:
         sys.path.remove(str(source.root))
-    sys.path.append(str(source.root))  # for what it imports later; installed packages come first then
+    sys.path.append(str(source.root))  # for its later imports; installed packages take precedence then
     _loaded[source.module] = source
 
 
-def _refuse_other_files(source: Source) -> None:
-    """Raise OwnCodeError where this process has imported another file in the place of one of these."""
+def _refuse_conflicts(source: Source) -> None:
+    """Raise OwnCodeError if this process has imported a different file under the name of one of these."""
     for known in _loaded.values():
         for name in source.files.keys() & known.files.keys():
             if source.files[name] != known.files[name]:
@@ -170,15 +160,15 @@ def _refuse_other_files(source: Source) -> None:
                 )
     for top in sorted({name.partition("/")[0].removesuffix(".py") for name in source.files} - sys.stdlib_module_names):
         file = getattr(sys.modules.get(top), "__file__", None)
-        if file is None or _lies_in(sys.modules[top], source.root):
+        if file is None or _is_below(sys.modules[top], source.root):
             continue
         name = f"{top}/__init__.py" if Path(file).name == "__init__.py" else f"{top}.py"
         if Source.sha256_of(Path(file).read_bytes()) != source.files.get(name):
             raise OwnCodeError(f"{source.module}: this process has imported another module {top} ({file})")
 
 
-def imported(module: str) -> Source | None:
-    """The files from which this process has imported a module of the user's own."""
+def loaded_module(module: str) -> Source | None:
+    """Return the files from which this process has imported an own module."""
     return _loaded.get(module)
 
 
@@ -196,7 +186,7 @@ def _source(module: str, root: Path, *, installed: bool) -> Source:
 
 
 def _closure(module: str, root: Path, *, beside: bool) -> list[Path]:
-    """The files of a module and, with `beside`, of the modules beside it that it imports, directly or not."""
+    """Return the files of a module and, with `beside`, of the modules beside it that it imports, directly or not."""
     waiting, tops, files = [module.partition(".")[0]], set[str](), list[Path]()
     while waiting:
         top = waiting.pop()
@@ -206,17 +196,17 @@ def _closure(module: str, root: Path, *, beside: bool) -> list[Path]:
         own = list(_files_of(root, top))
         files += own
         for path in own if beside else ():
-            waiting += [name for name in _imported_by(path) if _entry(root, name) or _plain_folder(root, name)]
+            waiting += [name for name in _imported_by(path) if _has_module(root, name) or _is_namespace(root, name)]
     return sorted(files)
 
 
-def _entry(folder: Path, top: str) -> bool:
+def _has_module(folder: Path, top: str) -> bool:
     return (folder / f"{top}.py").is_file() or (folder / top / "__init__.py").is_file()
 
 
 def _files_of(root: Path, top: str) -> Iterator[Path]:
     if (not (root / top / "__init__.py").is_file() and (root / f"{top}.py").exists()) or not (root / top).is_dir():
-        if (path := root / f"{top}.py").is_file() or not path.exists():  # a pipe would be waited for
+        if (path := root / f"{top}.py").is_file() or not path.exists():  # reading a pipe would block
             yield path
         return
     seen = set[str]()
@@ -229,8 +219,8 @@ def _files_of(root: Path, top: str) -> Iterator[Path]:
         yield from (path for name in names if name.endswith(".py") and (path := Path(folder, name)).is_file())
 
 
-def _plain_folder(root: Path, top: str) -> bool:
-    """Whether importing `top` from `root` gives a folder without `__init__.py`: only where no package has the name."""
+def _is_namespace(root: Path, top: str) -> bool:
+    """Whether importing `top` from `root` gives a namespace package, as it does if no other module has the name."""
     if not (root / top).is_dir() or top in sys.stdlib_module_names:
         return False
     found = PathFinder.find_spec(top)
@@ -238,7 +228,7 @@ def _plain_folder(root: Path, top: str) -> bool:
 
 
 def _imported_by(path: Path) -> Iterator[str]:
-    """The first part of every name that a file imports; nothing where it is no Python: importing it will tell."""
+    """Return the top-level modules that a file imports; none if it has a syntax error, which its import will report."""
     try:
         tree = ast.parse(path.read_bytes())
     except (OSError, SyntaxError, ValueError):
@@ -255,7 +245,7 @@ def _names_a_file(module: str, files: Mapping[str, str]) -> bool:
     return f"{path}.py" in files or f"{path}/__init__.py" in files
 
 
-def _lies_in(module: ModuleType, root: Path) -> bool:
+def _is_below(module: ModuleType, root: Path) -> bool:
     file = getattr(module, "__file__", None)
     return file is not None and Path(file).resolve().is_relative_to(root)
 
@@ -267,18 +257,14 @@ def _installed_folders() -> tuple[str, ...]:
 
 
 def is_installed(path: Path | str) -> bool:
-    """Whether it is, or is in, a folder of installed packages, of this environment or of another one."""
+    """Whether a path is in a folder of installed packages, of this environment or of another one."""
     text = f"{path}{os.sep}"
     among = any(f"{os.sep}{name}{os.sep}" in text for name in ("site-packages", "dist-packages"))
     return among or text.startswith(_installed_folders())
 
 
-def _owner(top: str) -> str:
-    return "lengthwise" if top in OURS else "Python"
-
-
-def _reason(error: BaseException, root: Path) -> str:
-    """The exception in one line, with the last line of the user's own files that it passed."""
+def _describe(error: BaseException, root: Path) -> str:
+    """Return the exception as one line, with the last line of the own module in its traceback."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if Path(frame.filename).is_relative_to(root)]
     where = f" ({own[-1].filename}:{own[-1].lineno})" if own else ""

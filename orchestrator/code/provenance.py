@@ -1,25 +1,18 @@
-"""Where a sweep came from: commit, uncommitted changes, package versions, machine."""
+"""The machine and the package versions that a sweep was started with."""
 
 import importlib.metadata
 import os
 import platform
 import socket
 import sys
-from collections.abc import Sequence
 from typing import Any
-
-from orchestrator.code.work_tree import WorkTree
 
 PACKAGES = ("lengthwise", "torch", "numpy", "ray", "optuna", "mlflow", "pandas", "pyarrow")
 
 
-def provenance(trees: Sequence[WorkTree]) -> dict[str, Any]:
-    """What the ledger keeps of the machine, and of the first work tree that has a commit; None where none has."""
-    tree = next((tree for tree in trees if tree.commit), None)
+def provenance() -> dict[str, Any]:
+    """Return what the ledger records of the machine and its packages."""
     return {
-        "git_commit": tree.commit if tree else None,
-        "git_dirty": tree.dirty if tree else None,
-        "git_diff_sha": tree.diff_sha256[:16] if tree and tree.diff_sha256 else None,
         "versions": {name: found for name in PACKAGES if (found := version(name))},
         "python": platform.python_version(),
         "platform": platform.platform(),
@@ -30,7 +23,7 @@ def provenance(trees: Sequence[WorkTree]) -> dict[str, Any]:
 
 
 def version(package: str) -> str | None:
-    """The version of an installed package."""
+    """Return the version of an installed package."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
@@ -38,6 +31,6 @@ def version(package: str) -> str | None:
 
 
 def _gpus() -> list[str]:
-    """Of this machine; none where torch was not needed so far."""
+    """Return the GPUs of this machine; none if torch was not imported so far."""
     torch = sys.modules.get("torch")
     return [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())] if torch else []

@@ -20,7 +20,9 @@ from matplotlib.ticker import MaxNLocator
 
 from orchestrator.figures import drawing
 from orchestrator.figures.drawing import EDGE, FAILED_COLOUR, PALETTE, file_name, printable, spans_decades
+from orchestrator.results.analysis import effects_at_test_lengths, effects_on_score
 from orchestrator.results.effects.hyperparameter_effects import Effect
+from orchestrator.results.effects.outcomes import outcomes_at_test_lengths
 from orchestrator.results.summary import Summary
 from orchestrator.statistics.effects import is_numeric
 from orchestrator.statistics.failed_seeds import worst_value
@@ -89,10 +91,10 @@ def _panels(summary: Summary, key: str) -> list[Panel]:
     worst = worst_value(summary.objective.direction)
     rows = [row for row in summary.rows if row.score is not None and key in row.values]
     scores = {row.config_id: row.scored for row in rows if row.scored is not None}
-    wanted = [(summary.score_label, scores, summary.effects)]
-    if summary.test_outcomes:
+    wanted = [(summary.score_label, scores, effects_on_score(summary))]
+    if outcomes_at_test_lengths(summary):
         label = f"mean {summary.judged_name} at test lengths {spans(summary.test_lengths)}"
-        wanted.append((label, summary.test_outcomes, summary.test_effects))
+        wanted.append((label, outcomes_at_test_lengths(summary), effects_at_test_lengths(summary)))
     return [
         Panel(
             label=label,

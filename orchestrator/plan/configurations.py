@@ -154,10 +154,8 @@ def unmeasured(
 
 
 def _too_large(spec: SweepSpec, member: MemberConfig) -> Problem | None:
-    """What is wrong with a model that no machine trains: its weights, their gradient and AdamW's two moments."""
-    width = 8 if member.optimization.dtype == "float64" else 4
-    size = 4 * width * _parameters(member.model, member.task)
-    if size <= LARGEST_MEMBER:
+    """What is wrong with a model that no machine trains."""
+    if (size := member_bytes(member)) <= LARGEST_MEMBER:
         return None
     return Problem(
         where=spec.where("model"),
@@ -165,6 +163,12 @@ def _too_large(spec: SweepSpec, member: MemberConfig) -> Problem | None:
         message=f"with this task, the weights, gradient and moments of one seed take {size / 2**30:,.0f} GiB of memory",
         allowed=f"at most {LARGEST_MEMBER / 2**30:.0f} GiB",
     )
+
+
+def member_bytes(member: MemberConfig) -> int:
+    """Return the bytes of one member's weights, their gradient and AdamW's two moments."""
+    width = 8 if member.training.dtype == "float64" else 4
+    return 4 * width * _parameters(member.model, member.task)
 
 
 @lru_cache(maxsize=1024)
@@ -179,8 +183,8 @@ def _parameters(model: "Model", task: "Task") -> int:
 def _objective_problems(spec: SweepSpec, member: MemberConfig) -> list[Problem]:
     """What the objective asks for that this configuration does not have."""
     objective = spec.objective
-    problems = unmeasured(spec, member.metrics, member.averages, member.evaluated_lengths)
-    every, steps = member.evaluation.every, member.optimization.steps
+    problems = unmeasured(spec, member.metrics, member.training.averages, member.evaluated_lengths)
+    every, steps = member.evaluation.every, member.training.steps
     if objective.evaluation == "best" and (every is None or every >= steps):
         given = "is not given" if every is None else f"is {every}"
         problems.append(

@@ -74,10 +74,10 @@ def cost_of(member: MemberConfig) -> Cost:
 
 def steps_worth(member: MemberConfig) -> float:
     """Its steps, and as many as its evaluations cost."""
-    steps, evaluation = member.optimization.steps, member.evaluation
+    steps, evaluation = member.training.steps, member.evaluation
     evaluations = math.ceil(steps / evaluation.every) if evaluation.every else 1
-    rows = evaluation.samples * len(member.evaluated_lengths) * len(member.averages) * evaluations
-    return steps + EVALUATED * member.task.passes_by(member.model) * rows / member.optimization.batch_size
+    rows = evaluation.samples * len(member.evaluated_lengths) * len(member.training.averages) * evaluations
+    return steps + EVALUATED * member.task.passes_by(member.model) * rows / member.training.batch_size
 
 
 def packing(spec: SweepSpec, cluster: Cluster) -> Packing:
@@ -99,7 +99,7 @@ def packing(spec: SweepSpec, cluster: Cluster) -> Packing:
         return max(1, min(largest, fits))
 
     def work(member: MemberConfig, count: float) -> float:
-        return per_step * member.optimization.steps + cost(member).flops_per_step * count * steps_worth(member)
+        return per_step * member.training.steps + cost(member).flops_per_step * count * steps_worth(member)
 
     def pack(configurations: list[Configuration], done: set[tuple[str, int]]) -> list[Pack]:
         return make_packs(
@@ -145,7 +145,7 @@ def make_packs(
         sizes = _ending_together(sizes, largest, lambda key, members: work(examples[key], members), max(1, workers))
     packs: list[tuple[float, Pack]] = []
     for key, members in groups.items():
-        steps = examples[key].optimization.steps
+        steps = examples[key].training.steps
         for run in cut(members, sizes[key], largest[key]):
             packs.append((work(examples[key], len(run)), Pack.of(key, run, steps)))
     packs.sort(key=lambda entry: -entry[0])  # stable: equal packs stay in the order of configuration numbers

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from orchestrator.errors import UserError
-from orchestrator.plan.configurations import Configuration, assigned
+from orchestrator.plan.configurations import LARGEST_MEMBER, Configuration, assigned, member_bytes
 from search_spaces import SweepSpec
 from search_spaces.grammar.problems.findings import SECTIONS
 from trainers.config.member import MemberConfig
@@ -55,6 +55,16 @@ def refuse_without_data(recorded: Iterable[Configuration], what: str) -> None:
     tasks = dict.fromkeys(member_of(one).task for one in recorded)
     if found := list(dict.fromkeys(problem.message for task in tasks for problem in task.data_problems())):
         raise UserError(f"{what}:\n  " + "\n  ".join(found))
+
+
+def refuse_too_large(recorded: Iterable[Configuration], what: str) -> None:
+    """Raise UserError where a seed of one of these takes more memory than `run` allows; `what` is what cannot be."""
+    size = max((member_bytes(member_of(one)) for one in recorded), default=0)
+    if size > LARGEST_MEMBER:
+        raise UserError(
+            f"{what}: the weights, gradient and moments of one seed take {size / 2**30:,.0f} GiB of memory; "
+            f"allowed: at most {LARGEST_MEMBER / 2**30:.0f} GiB"
+        )
 
 
 def changed_defaults(spec: SweepSpec, one: Configuration) -> dict[str, Any]:

@@ -16,10 +16,10 @@ from search_spaces import Grid, Problem, SweepFileError, SweepSpec, read_sweep
 from search_spaces.grammar.load import Reading
 from search_spaces.grammar.problems.findings import SECTIONS, Findings, within
 from search_spaces.grammar.space.keys import MAX_GRID_POINTS
-from trainers.config.member import EvaluationConfig, labelled
+from trainers.config.member import EvaluationConfig, TrainingConfig
 from trainers.errors import ConfigError
 from trainers.settings import registry
-from trainers.settings.identity import ABSENT_AVERAGES
+from trainers.settings.parts import walk_parts
 
 SAMPLES = 50  # random draws that are built when there are more
 UNIMPORTED = "names and values in task, model, training and evaluation are checked once these modules are imported"
@@ -179,7 +179,8 @@ def _unmeasured(spec: SweepSpec, draws: Iterable[tuple[int, Mapping[str, Any]]])
         sections = assigned(spec, values)
         try:
             task = registry.build("task", sections["task"])
-            averages = labelled(sections["training"].get("averages", ABSENT_AVERAGES))
+            keys = [part.key for part in walk_parts(TrainingConfig, sections["training"], [])]
+            averages = [key.removeprefix("averages.") for key in keys if key.startswith("averages.")] or ["raw"]
             evaluated = EvaluationConfig.from_mapping(sections["evaluation"]).lengths
         except ConfigError:
             continue

@@ -4,11 +4,11 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Any
 
+from orchestrator.code.trial_guard import guarded_trial
 from orchestrator.plan.configurations import Configuration
-from orchestrator.plan.trial_guard import guarded_trial
 from search_spaces import SweepSpec
 from search_spaces.grammar.problems.findings import Findings
-from trainers.check.trial import member_problems, task_problems, told
+from trainers.check.trial import check_member, check_task, collect_problems
 from trainers.config.member import MemberConfig
 from trainers.settings.fields import Settings
 
@@ -34,21 +34,20 @@ def try_own_code(spec: SweepSpec, configurations: Iterable[Configuration], findi
 def _problems(member: MemberConfig) -> list[tuple[str, str]]:
     """Dotted key and sentence of everything that is wrong."""
     task = member.task
-    if found := told(lambda: task_problems(task)) if _own(task) else []:
+    if found := collect_problems(lambda: check_task(task)) if _own(task) else []:
         return [("task.name", f"task {task.name}: {one}") for one in found]
     if not any(map(_own, (task, member.model, *_within(member.model)))):
         return []
     names = [member.model.name, *(one.name for one in _within(member.model))]
-    return [
-        ("model.name", f"model {' with '.join(names)}: {one}") for one in told(lambda: member_problems(_small(member)))
-    ]
+    problems = collect_problems(lambda: check_member(_small(member)))
+    return [("model.name", f"model {' with '.join(names)}: {one}") for one in problems]
 
 
 def _small(member: MemberConfig) -> dict[str, Any]:
     """The sections of a member that takes one short step and is evaluated on little."""
     sections = member.to_dict()
-    few = min(ROWS, member.optimization.batch_size)
-    accumulation = min(member.optimization.accumulation, few)
+    few = min(ROWS, member.training.batch_size)
+    accumulation = min(member.training.accumulation, few)
     training = {"batch_size": few, "accumulation": accumulation, "compile": False}
     return {
         **sections,

@@ -153,7 +153,7 @@ def forecast(spec: SweepSpec, workers: int | None, working_dir: Path) -> Forecas
         compiles=any(compiling.compiles(member, device) for member in examples.values()),
         compiled=tuple(dict.fromkeys(compiling.why(member, device) for member in examples.values())),
         evaluated=next((evaluated_sets(one) for one in examples.values() if further_distributions(one)), None),
-        stops=any(member.stop is not None for member in examples.values()),
+        stops=any(member.training.stop is not None for member in examples.values()),
         gpus=gpus,
         warnings=tuple(warnings),
     )

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from orchestrator.code.own_code import find, load
+from orchestrator.code.own_code import find_module, load_module
 from orchestrator.errors import UserError
 from trainers.errors import nearest
 from trainers.settings import registry
@@ -20,7 +20,7 @@ def lines(kind: str | None, imports: Sequence[str] = ()) -> list[str]:
         said = f"there is no kind {kind!r}; allowed: {', '.join(registry.KINDS)}"
         raise UserError(said + (f"; did you mean {hint}?" if hint else ""))
     for module in imports:
-        load(find(module, [Path.cwd()]))
+        load_module(find_module(module, [Path.cwd()]))
     found = []
     for one in [kind] if kind else registry.KINDS:
         for named in describe(one):

@@ -56,7 +56,7 @@ def examples(member: MemberConfig, count: int) -> list[Example]:
     One where all of them are the same.
     """
     found: list[Example] = []
-    rows = member.optimization.batch_size
+    rows = member.training.batch_size
     for step in range(1, -(-count // rows) + 1):
         batches = member.task.training_batches(_stream(member, "data", step), rows)
         shown = (_shown(member.task, batch, row) for batch in batches for row in range(batch.tokens.shape[1]))
@@ -66,7 +66,7 @@ def examples(member: MemberConfig, count: int) -> list[Example]:
 
 def beside(member: MemberConfig) -> list[str]:
     """What is known of each token it trains on, beside its target, in words."""
-    batch = member.task.training_batches(_stream(member, "data", 1), member.optimization.batch_size)[0]
+    batch = member.task.training_batches(_stream(member, "data", 1), member.training.batch_size)[0]
     return [words for name, words in BESIDE.items() if getattr(batch, name) is not None]
 
 

@@ -8,7 +8,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from orchestrator.results.comparing.seed_comparisons import SeedComparison
+from orchestrator.results.analysis import (
+    compare_weight_averages,
+    effects_at_test_lengths,
+    effects_on_score,
+    read_confirmations,
+    shows_effects,
+)
+from orchestrator.results.comparing.seed_comparisons import SeedComparison, compare_seeds
 from orchestrator.results.confirmed import Confirmed
 from orchestrator.results.effects.hyperparameter_effects import Effect
 from orchestrator.results.summary import Row, Summary
@@ -42,10 +49,10 @@ def write_csv(path: Path, lines: Lines, columns: Sequence[str]) -> None:
 def csv_tables(result: Summary) -> dict[str, Lines]:
     """Return the lines of the CSV files of a report, by name; apart from report.csv those that have any."""
     found = {
-        EFFECTS_CSV: effect_lines(result) if result.shows_effects else [],
-        SEED_COMPARISONS_CSV: seed_comparison_lines(result.seed_comparisons),
+        EFFECTS_CSV: effect_lines(result) if shows_effects(result) else [],
+        SEED_COMPARISONS_CSV: seed_comparison_lines(compare_seeds(result)),
         AVERAGES_CSV: average_lines(result),
-        CONFIRMED_CSV: confirmed_lines(result.confirmed),
+        CONFIRMED_CSV: confirmed_lines(read_confirmations(result)),
         FAMILIES_CSV: family_lines(result),
         EVALUATIONS_CSV: last_and_best_lines(result),
         VALIDATION_CSV: validation_lines(result),
@@ -67,8 +74,8 @@ def effect_lines(result: Summary) -> Lines:
     """
     lines: Lines = []
     for group, lengths, effects in (
-        ("selection", result.objective.lengths, result.effects),
-        ("test", result.test_lengths, result.test_effects),
+        ("selection", result.objective.lengths, effects_on_score(result)),
+        ("test", result.test_lengths, effects_at_test_lengths(result)),
     ):
         for effect in effects:
             reasons = {
@@ -127,7 +134,8 @@ def _columns(prefix: str, of_value: Difference | Slope | None, fields: Sequence[
 def average_lines(result: Summary) -> Lines:
     """averages.csv: a line for every average against the objective's and every group of lengths."""
     return [
-        {"group": one.group, "average": one.average, "against": one.against, **vars(one)} for one in result.comparisons
+        {"group": one.group, "average": one.average, "against": one.against, **vars(one)}
+        for one in compare_weight_averages(result)
     ]
 
 
@@ -217,14 +225,14 @@ def last_and_best_lines(result: Summary) -> Lines:
 
 
 def validation_lines(result: Summary) -> Lines:
-    """validation.csv: a line for every evaluation of a seed and every score that something was decided by."""
-    lengths = sorted({length for one in result.decisions for length in one.lengths})
+    """validation.csv: a line for every evaluation of a seed and every validation score."""
+    lengths = sorted({length for one in result.validation_scores for length in one.lengths})
     return [
         {
             **_fields(one, "config_id", "seed", "step", "stage", "stopped", "metric", "average", "mean"),
             **{f"at_{length}": dict(zip(one.lengths, one.values, strict=True)).get(length) for length in lengths},
         }
-        for one in result.decisions
+        for one in result.validation_scores
     ]
 
 

@@ -18,6 +18,8 @@ from orchestrator.report.tables.tables import (
     table_title,
     value_columns,
 )
+from orchestrator.results.analysis import compare_weight_averages, read_confirmations, shows_effects, why_no_effects
+from orchestrator.results.comparing.seed_comparisons import compare_seeds
 from orchestrator.results.summary import Summary
 
 EFFECTS = "Effect of each hyperparameter"
@@ -56,7 +58,7 @@ class Section:
 def sections(result: Summary, layout: Layout) -> Iterator[Section]:
     """Yield the sections that have something to say; those of a page alone (figures, provenance) are not among them."""
     yield _configurations(result, layout)
-    if compared := result.seed_comparisons:
+    if compared := compare_seeds(result):
         shown = compared if layout.rows is None else compared[:FIRST_PAIRS]
         yield Section(
             heading=SEEDS,
@@ -65,15 +67,15 @@ def sections(result: Summary, layout: Layout) -> Iterator[Section]:
             more=(len(compared) - len(shown), SEED_COMPARISONS_CSV),
             breaks_headings=True,
         )
-    for one in result.confirmed:
+    for one in read_confirmations(result):
         heading = "Search score and confirmed score"
         tables = {heading: confirmed_columns(result, one, "\n")}
         yield Section(heading=heading, tables=tables, paragraphs=[f"{one.sentence}."])
-    if result.shows_effects:
+    if shows_effects(result):
         yield Section(heading=EFFECTS, tables=_effects(result, layout), notes=effect_notes(result))
-    elif result.no_effects:
-        yield Section(heading=EFFECTS, paragraphs=[result.no_effects])
-    if result.comparisons:
+    elif reason := why_no_effects(result):
+        yield Section(heading=EFFECTS, paragraphs=[reason])
+    if compare_weight_averages(result):
         heading, columns = "Weight averages of the same trained members", comparison_columns(result, layout.gap)
         if not layout.wide:
             columns = {name: cells for name, cells in columns.items() if name not in ONLY_WHERE_WIDE}

@@ -1,88 +1,89 @@
-"""What the packs of a sweep ran under: the state of the code and the environment of each, and where they differ."""
+"""The code and the environment that the packs of a sweep ran under, and how packs differ."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import product
 from typing import Any, Self
 
-from orchestrator.code.sources import counting
+from orchestrator.code.code_record import imported_files
 from orchestrator.record.state.state import SweepState
 from orchestrator.wording import counted, differing, first_few
 
-ENGINE, MODULE = "engine", "module "  # keys of an environment: the digest of what trains; begin of those of own modules
-Code = Mapping[str, str]  # hashes of what trains: the engine, each module and each file of the user's own, by name
+ENGINE, MODULE = "engine", "module "  # keys of an environment: the digest of trainers; prefix of those of own modules
+Code = Mapping[str, str]  # digests of what trains: the engine, each own module and each imported file, by name
 
 
 @dataclass(frozen=True, kw_only=True)
 class Group:
-    """Packs that ran under one state of the code (None where it is not recorded) and in one environment.
+    """Packs that ran with one record of the code (None if there is none) and in one environment.
 
-    A pack that was gone on with under another is in both groups.
+    A pack that was resumed under another one is in both groups.
     """
 
-    sources: str | None
+    code: str | None
     environment: Mapping[str, Any]
     packs: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class RanUnder:
-    """All groups of a sweep, the largest first, and the states of its code by name, the latest last."""
+    """All groups of a sweep, the largest first, and the records of its code by name, the latest last."""
 
     groups: tuple[Group, ...] = ()
-    states: Mapping[str, Mapping[str, Any]]
+    codes: Mapping[str, Mapping[str, Any]]
 
     @classmethod
-    def of(cls, state: SweepState) -> Self:
-        """As a ledger tells it; without groups where it does not."""
+    def from_state(cls, state: SweepState) -> Self:
+        """Group the packs of a ledger; without groups if it records no environments."""
         packs: dict[tuple[str | None, str], list[str]] = {}
         for pack in state.packs.values():
             for under in pack.ran_under:
                 packs.setdefault(under, []).append(pack.pack_id)
         groups = [
-            Group(sources=sources, environment=state.environments[name], packs=tuple(ids))
-            for (sources, name), ids in packs.items()
+            Group(code=code, environment=state.environments[name], packs=tuple(ids))
+            for (code, name), ids in packs.items()
         ]
         groups.sort(key=lambda group: -len(group.packs))
-        return cls(groups=tuple(groups), states={known["name"]: known for known in state.sources})
+        return cls(groups=tuple(groups), codes={code["name"]: code for code in state.codes})
 
     @property
     def differing(self) -> list[str]:
         """The keys in which environments of packs differ."""
-        first, *others = [group.environment for group in self.groups] or [{}]
-        return sorted({key for other in others for key in differing(first, other)})
+        return _differing_keys([group.environment for group in self.groups])
 
     @property
-    def changed_files(self) -> list[str]:
-        """The files that count and were not the same for all packs."""
-        used = dict.fromkeys(group.sources for group in self.groups if group.sources is not None)
-        first, *others = [self.states[name] for name in used] or [{}]
-        return sorted({file for other in others for file in differing(*counting(first, other))})
+    def changed_code(self) -> list[str]:
+        """The folders of lengthwise and the imported files that were not the same for all packs."""
+        used = [self.codes[name] for name in dict.fromkeys(group.code for group in self.groups) if name is not None]
+        return _differing_keys([{**code["engine"], **imported_files(code)} for code in used])
 
     @property
     def sentences(self) -> list[str]:
-        """What a reader must know: that packs are not alike; nothing where they are."""
+        """Warnings that packs differ in code or environment."""
         found = []
-        if files := self.changed_files:
-            found.append(f"packs were trained with different code ({first_few(files)})")
+        if changed := self.changed_code:
+            found.append(f"packs were trained with different code ({first_few(changed)})")
         if keys := self.differing:
             count = len({tuple(str(group.environment.get(key)) for key in keys) for group in self.groups})
             found.append(f"packs ran in {counted(count, 'environment')}, which differ in {first_few(keys, most=8)}")
         return [f"{sentence}; which packs did: report.html, Provenance" for sentence in found]
 
 
+def _differing_keys(tables: Iterable[Mapping[str, Any]]) -> list[str]:
+    first, *others = [*tables] or [{}]
+    return sorted({key for other in others for key in differing(first, other)})
+
+
 def code_of_packs(state: SweepState) -> dict[str, Code]:
-    """The code that each pack was trained with, by pack_id; empty where it is not recorded."""
-    trees = {known["name"]: known["trees"] for known in state.sources}
+    """Return the code that each pack was trained with, by pack_id; empty if it is not recorded."""
+    files = {code["name"]: imported_files(code) for code in state.codes}
     found: dict[str, Code] = {}
     for pack in state.packs.values():
         values: dict[str, dict[str, None]] = {}
-        for sources, environment in pack.ran_under:
+        for code, environment in pack.ran_under:
             table = state.environments[environment]
-            parts = [(key, str(value)) for key, value in table.items() if key == ENGINE or key.startswith(MODULE)]
-            for tree in trees.get(sources, ()):
-                parts += [(name, short) for name, short in tree["files"].items() if name != tree["main"]]
-            for key, value in parts:
+            parts = {key: str(value) for key, value in table.items() if key == ENGINE or key.startswith(MODULE)}
+            for key, value in (parts | files.get(code or "", {})).items():
                 values.setdefault(key, {})[value] = None
         found[pack.pack_id] = {
             key: " then ".join(several) + (f" (pack {pack.pack_id})" if len(several) > 1 else "")
@@ -92,10 +93,10 @@ def code_of_packs(state: SweepState) -> dict[str, Code]:
 
 
 def differing_code(first: Mapping[int, Code], second: Mapping[int, Code]) -> dict[str, tuple[str | None, str | None]]:
-    """The parts of the code, with both hashes, in which the seeds of one configuration differ from those of another.
+    """Return the parts of the code, with both digests, in which seeds of two configurations differ.
 
-    Seeds that both have are held against each other, else any against any. What only one has did not train the other,
-    unless that has something of its own instead.
+    Seeds that both have are compared with each other; without any, all are. A part that only one has did not train the
+    other, unless the other has a part of its own instead.
     """
     common = sorted(first.keys() & second.keys())
     pairs = [(first[seed], second[seed]) for seed in common] or list(product(_unlike(first), _unlike(second)))
@@ -112,29 +113,25 @@ def _unlike(code: Mapping[int, Code]) -> Iterable[Code]:
     return {tuple(sorted(one.items())): one for one in code.values()}.values()
 
 
-def code_sentence(state: Mapping[str, Any]) -> str:
-    """A recorded state of the code in a line: commits, changes, own files, and what is kept of it where."""
-    parts = [_tree(tree) for tree in state["trees"]]
-    lengthwise = state["lengthwise"]
-    how = "installed" if lengthwise["installed"] else f"from {lengthwise['root']}"
-    changed = lengthwise["uncommitted"]
-    parts.append(
-        f"lengthwise {lengthwise['version'] or ''} {how}".replace("  ", " ")
-        + (f", not as committed: {first_few(changed)}" if changed else "")
-    )
-    if archive := state["archive"]:
-        parts.append(f"what no commit holds is in {archive['file']} ({counted(archive['files'], 'file')})")
-    if left_out := state["left_out"]:
-        said = [f"{one['file']} ({one['bytes']} bytes: {one['why']})" for one in left_out]
-        parts.append(f"not kept: {first_few(said)}")
+def code_sentence(code: Mapping[str, Any]) -> str:
+    """Return a record of the code as a line: commits, changes, imported files, version of lengthwise."""
+    parts = [_folder_sentence(folder) for folder in code["folders"]]
+    parts.append(f"lengthwise {code['version'] or ''} from {code['root']}".replace("  ", " "))
     return "; ".join(parts)
 
 
-def _tree(tree: Mapping[str, Any]) -> str:
-    if tree["commit"]:
-        dirty = {True: ", with uncommitted changes", False: ", clean", None: ""}[tree["dirty"]]
-        said = f"commit {tree['commit'][:12]}{dirty}{', as the job was sent with it' if tree['by'] == 'job' else ''}"
+def _folder_sentence(folder: Mapping[str, Any]) -> str:
+    if folder["commit"]:
+        dirty = {True: ", with uncommitted changes", False: ", clean", None: ""}[folder["dirty"]]
+        sent = ", as sent with the job" if folder["source"] == "job" else ""
+        sentence = f"commit {folder['commit'][:12]}{dirty}{sent}"
     else:
-        said = f"no commit ({tree['why']})" if tree["why"] else "no commit"
-    own = f", own files: {first_few(list(tree['files']), most=8)}" if tree["files"] else ""
-    return f"{said} in {tree['root']}{own}"
+        sentence = f"no commit ({folder['problem']})" if folder["problem"] else "no commit"
+    sentence += f" in {folder['root']}"
+    if diff := folder["diff"]:
+        sentence += f", diff in {diff['file']}" if diff["file"] else f", diff not kept ({diff['bytes']} bytes)"
+    if folder["files"]:
+        sentence += f", imported files: {first_few(list(folder['files']), most=8)}"
+    if folder["not_copied"]:
+        sentence += f", not copied (too large, or named like credentials): {first_few(folder['not_copied'])}"
+    return sentence

@@ -16,7 +16,6 @@ from orchestrator.record.state.lineage import CONFIRMS, confirmations_of, planne
 from orchestrator.record.state.measured import Measured
 from orchestrator.record.state.parts import ConfigurationState
 from orchestrator.record.state.state import SweepState
-from orchestrator.results.comparing.shared_streams import Recorded
 from orchestrator.results.confirmed import Confirmed, ConfirmedRow, in_search
 from orchestrator.results.ran_under import RanUnder, code_of_packs, differing_code
 from orchestrator.results.scoring.evaluation_choice import Mask, at_steps
@@ -35,8 +34,8 @@ from orchestrator.results.scoring.objective import (
     score_members,
 )
 from orchestrator.results.scoring.search_design import design_of, domain_kind, grid_size
-from orchestrator.results.summary import Row, Summary
-from orchestrator.results.views.validation_scores import decisions_of, may_stop, stopped_at
+from orchestrator.results.scoring.validation_scores import may_stop, read_validation_scores, stopped_at
+from orchestrator.results.summary import RecordedConfiguration, Row, Summary
 from orchestrator.statistics.quartiles import Quartiles
 from orchestrator.wording import spans
 from search_spaces import Objective, Search
@@ -65,7 +64,7 @@ def summary(
     ]
     rows = _scored(rows, curves, state, objective)
     groups = {row.config_id: row.groups for row in rows if row.complete}
-    ran_under = RanUnder.of(state)
+    ran_under = RanUnder.from_state(state)
     searched = {key: domain_kind(state.spec.get("space", {}).get(key)) for key in _searched(state)}
     return Summary(
         name=state.name,
@@ -85,12 +84,12 @@ def summary(
         provenance=state.provenance,
         notes=(*(str(conflict) for conflict in state.conflicts), *ran_under.sentences),
         deaths=tuple(error for _, error in state.deaths),
-        code=tuple(state.code),
+        code=tuple(state.modules),
         ran_under=ran_under,
         informed=_informed(state),
         last_and_best=compare_last_and_best(curves, objective, groups, state.seeds()),
         may_stop=may_stop(state),
-        decisions=decisions_of(state),
+        validation_scores=read_validation_scores(state),
         weights=kept_weights(state),
         import_code=partial(import_recorded, state),
         read_confirmed=partial(_confirmations, state),
@@ -118,12 +117,12 @@ def _complete(state: SweepState, configuration: ConfigurationState) -> bool:
     return bool(packs) and all(state.packs[pack_id].status in ("complete", "failed") for pack_id in packs)
 
 
-def _recorded(state: SweepState, parameters: Mapping[str, str]) -> dict[str, Recorded]:
+def _recorded(state: SweepState, parameters: Mapping[str, str]) -> dict[str, RecordedConfiguration]:
     found, code = {}, code_of_packs(state)
     for name, configuration in state.configurations.items():
         packs = {seed: member.pack_id for seed, member in configuration.members.items()}
         keys = {state.packs[pack_id].structural_key for pack_id in packs.values()} - {""}
-        found[name] = Recorded(
+        found[name] = RecordedConfiguration(
             resolved=configuration.resolved,
             structural_keys=frozenset(keys),
             parameters=next((parameters[key] for key in sorted(keys) if key in parameters), None),

@@ -1,38 +1,28 @@
-"""What a sweep came to, as plain data: ranked configurations and curve bands; tables and figures draw from it."""
+"""The results of a sweep as plain data: ranked configurations and curve bands, for tables and figures."""
 
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from orchestrator.record.kept.weights import Kept
-from orchestrator.record.state.lineage import CONFIRMS
 from orchestrator.record.state.measured import Measured
-from orchestrator.results.comparing.seed_comparisons import SeedComparison, seed_comparisons
-from orchestrator.results.comparing.shared_streams import Recorded
 from orchestrator.results.confirmed import Confirmed
-from orchestrator.results.effects.average_comparisons import Comparison, compare_averages
-from orchestrator.results.effects.hyperparameter_effects import Effect, effects_on
-from orchestrator.results.effects.order_agreement import OrderAgreement, order_agreement
-from orchestrator.results.effects.outcomes import (
-    member_scores,
-    outcomes_at_test_lengths,
-    outcomes_of_seeds,
-    searched_values,
-)
-from orchestrator.results.ran_under import RanUnder
+from orchestrator.results.ran_under import Code, RanUnder
 from orchestrator.results.scoring.evaluation_choice import BEST
 from orchestrator.results.scoring.last_and_best import LastAndBest
 from orchestrator.results.scoring.length_groups import LengthGroups, common_test_lengths, length_groups
 from orchestrator.results.scoring.median_curves import Band, CurveKey
-from orchestrator.results.views.validation_scores import Decision
+from orchestrator.results.scoring.validation_scores import ValidationScore
 from orchestrator.statistics.design import Design
 from orchestrator.statistics.quartiles import Quartiles
 from orchestrator.wording import NOT_REACHED, spans
 from search_spaces import Objective
 from trainers.tasks.metrics import Metric
+
+REMEMBERED = 4  # summaries whose effects and comparisons are cached: a report reads them several times
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,14 +69,28 @@ class Row:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RecordedConfiguration:
+    """The record of a configuration in the ledger: its resolved sections, and the structural keys of its packs.
+
+    parameters: what `declared_parameters` gives, if it is known already. code: what `code_of_packs` gives for the pack
+    of each seed.
+    """
+
+    resolved: Mapping[str, Any]
+    structural_keys: frozenset[str]
+    parameters: str | None = None
+    code: Mapping[int, Code] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Summary:
     """A sweep's results; `rows` by score, unfinished configurations last.
 
     `measured` says what each configuration measures, `recorded` what else its ledger has of it, both by config_id;
     `design` how configurations came about, `seeds` which ones were planned for each; `deaths` has the error of every
     pack given up; `code` has the modules of the sweep's own; `informed` how many configurations were drawn by results
-    and how many were drawn, None for samplers that read none; `may_stop` whether seeds stop early, and `decisions` the
-    validation scores that stopping and curricula went by.
+    and how many were drawn, None for samplers that read none; `may_stop` whether seeds stop early; `validation_scores`
+    those that early stopping and curricula are decided by.
     """
 
     name: str
@@ -97,7 +101,7 @@ class Summary:
     planned: int
     objective: Objective
     measured: Mapping[str, Measured]
-    recorded: Mapping[str, Recorded]
+    recorded: Mapping[str, RecordedConfiguration]
     searched: dict[str, str]
     design: Design
     seeds: Mapping[str, tuple[int, ...]]
@@ -107,11 +111,11 @@ class Summary:
     notes: tuple[str, ...]
     deaths: tuple[str, ...] = ()
     code: tuple[Mapping[str, Any], ...] = ()
-    ran_under: RanUnder = field(default_factory=lambda: RanUnder(states={}))
+    ran_under: RanUnder = field(default_factory=lambda: RanUnder(codes={}))
     informed: tuple[int, int] | None = None
     last_and_best: tuple[LastAndBest, ...] = ()
     may_stop: bool = False
-    decisions: tuple[Decision, ...] = ()
+    validation_scores: tuple[ValidationScore, ...] = ()
     weights: Mapping[tuple[str, int], Kept] = field(default_factory=dict)
     import_code: Callable[[], None] = field(default=lambda: None, repr=False)
     read_confirmed: Callable[["Summary"], tuple[Confirmed, ...]] = field(default=lambda of: (), repr=False)
@@ -185,79 +189,10 @@ class Summary:
         how = {"mean": "mean", "max": "largest", "last": "value at the last"}[self.objective.reduce]
         return f"score: {how} {self.judged_name} at lengths {spans(self.objective.lengths)}"
 
-    @property
-    def shows_effects(self) -> bool:
-        """Whether effects of hyperparameters mean anything: configurations that were picked by score show none."""
-        return self._judges_effects and self.no_effects is None
-
-    @property
-    def no_effects(self) -> str | None:
-        """Why a sweep that searched shows no effects, in a sentence; None where they are shown or nothing is asked."""
-        scores = [row.score for row in self.rows if row.complete and row.score is not None]
-        if not self._judges_effects or not scores:
-            return None
-        if not any(map(math.isfinite, scores)):
-            return "No configuration has a finite score, so effects of hyperparameters are not shown."
-        if len(set(scores)) == 1:
-            return f"All {len(scores)} configurations have the same score, so effects of hyperparameters are not shown."
-        return None
-
-    @property
-    def _judges_effects(self) -> bool:
-        return bool(self.searched) and self.configurations_finished > 1 and CONFIRMS not in self.provenance
-
     @cached_property
     def test_lengths(self) -> tuple[int, ...]:
         """The lengths beyond training and selection that every configuration was evaluated at."""
         return common_test_lengths(row.groups for row in self.rows)
-
-    @cached_property
-    def effects(self) -> tuple[Effect, ...]:
-        """The effect of every searched key on the score, at the selection lengths."""
-        scores = {row.config_id: row.score for row in self.rows if row.complete}
-        members = outcomes_of_seeds(self, self.objective.lengths, self.objective.reduce)
-        return effects_on(searched_values(self), scores, self.design, members)
-
-    @cached_property
-    def test_outcomes(self) -> dict[str, Quartiles]:
-        """What every complete configuration came to at the test lengths: over seeds, of the mean over the lengths.
-
-        A configuration that failed has its score, infinite or NaN, here too. Empty when there are no test lengths.
-        """
-        return outcomes_at_test_lengths(self)
-
-    @cached_property
-    def test_effects(self) -> tuple[Effect, ...]:
-        """The effect of every searched key at the test lengths, which were neither trained on nor selected by."""
-        outcomes = {config_id: at.median for config_id, at in self.test_outcomes.items()}
-        if not self.test_lengths:
-            return ()
-        members = outcomes_of_seeds(self, self.test_lengths, "mean")
-        return effects_on(searched_values(self), outcomes, self.design, members)
-
-    @cached_property
-    def order_agreement(self) -> OrderAgreement | None:
-        """How the orders at selection and test lengths agree; None without test lengths or other configurations."""
-        ranked = {row.config_id: row.score for row in self.rows if row.rank is not None and row.score is not None}
-        test = {config_id: at.median for config_id, at in self.test_outcomes.items() if config_id in ranked}
-        return order_agreement(ranked, test, self.objective.direction, self.design) if len(test) > 1 else None
-
-    @cached_property
-    def seed_comparisons(self) -> tuple[SeedComparison, ...]:
-        """Configurations against each other over their seeds."""
-        return seed_comparisons(self)
-
-    @cached_property
-    def comparisons(self) -> tuple[Comparison, ...]:
-        """Every weight average against the objective's, on the same trajectories, by group of lengths."""
-        return compare_averages(
-            self.averages, self.objective.average, self.objective.direction, partial(member_scores, self), self.design
-        )
-
-    @cached_property
-    def confirmed(self) -> tuple[Confirmed, ...]:
-        """What confirms the sweep among those beside it, and what it confirms; read when first asked for, and once."""
-        return self.read_confirmed(self)
 
     @property
     def configurations_finished(self) -> int:

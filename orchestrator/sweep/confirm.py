@@ -25,7 +25,7 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.report.files import write_report
 from orchestrator.results.summarise import summary
 from orchestrator.results.summary import Row, Summary
-from orchestrator.running.driving.draws import as_configuration
+from orchestrator.running.driving.sampler import as_configuration
 from orchestrator.sweep import sweep
 from orchestrator.sweep.ending import Outcome
 from orchestrator.wording import command, label, spans

@@ -11,26 +11,27 @@ from typing import Any
 
 from rich.console import Console
 
+from orchestrator.claims.registration import KEPT, register
+from orchestrator.code.code_record import begin_reading, record_code, recorded_folders
 from orchestrator.code.own_code import import_for
 from orchestrator.code.provenance import provenance
-from orchestrator.code.sources import begin_reading, folders_of, gather
 from orchestrator.consoles import say
 from orchestrator.errors import DamagedLedger, LedgerError, SpecChanged, SweepExists
 from orchestrator.plan import search
 from orchestrator.plan.configurations import Configuration, warnings_for
 from orchestrator.plan.packs import packing
-from orchestrator.plan.recorded import member_of, refuse_corrected, refuse_without_data
+from orchestrator.plan.recorded import member_of, refuse_corrected, refuse_too_large, refuse_without_data
 from orchestrator.plan.soundness import check
-from orchestrator.record.kept.code import import_to_go_on, keep
+from orchestrator.record.kept.code import import_to_resume
 from orchestrator.record.ledger.folders import has_ledger
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.record.state.state import SweepState
 from orchestrator.redaction import masked_spec
 from orchestrator.results.comparing.shared_streams import parameters_by_structure
-from orchestrator.running.driving.draws import as_configuration
 from orchestrator.running.driving.driver import SweepDriver, is_finished
 from orchestrator.running.driving.interrupts import Interrupts
+from orchestrator.running.driving.sampler import as_configuration
 from orchestrator.running.hosts.host import end_unused, hosted
 from orchestrator.running.schedulers.choice import chosen, opened, refuse_what_cannot_run
 from orchestrator.running.watching.meter import Meter
@@ -56,27 +57,30 @@ def run_sweep(spec: SweepSpec, storage: Path, console: Console, origin: Mapping[
     folder = storage / spec.name
     refuse_existing(spec, folder)
     refuse_what_cannot_run(spec.resources)
+    registered = register(spec)
     with begin_reading(spec.folder) as reading:  # git, beside what follows
         sources = import_for(spec)
         configurations = check(spec)
         for warning in warnings_for(spec, configurations[0].member(spec.seeds[0])):
             say(console, f"warning: {warning}")
-        found = gather(reading, sources)
+        code = record_code(reading.read(), sources)
     first: dict[str, Any] = {
         "name": spec.name,
         "study": spec.study,
         "spec": spec.resolved(),
         "spec_hash": spec.spec_hash,
-        "provenance": {**provenance(found.trees), **(origin or {})},
-        "sources": found.recorded,
+        "provenance": {**provenance(), **(origin or {})},
+        "code": code.fields,
     }
-    if sources:
-        first["code"] = [source.recorded() for source in sources]
+    if registered:
+        first["claims"] = registered[0]
 
     def drive(ledger: Ledger, interrupts: Interrupts) -> Outcome:
         _write_spec(spec.resolved(), folder)
-        keep(folder, sources)
-        found.archive.keep(folder)
+        if registered:
+            write_whole(folder / KEPT, [registered[1]])
+            say(console, f"{counted(len(registered[0]), 'claim')} registered")
+        code.write_copies(folder)
         say(console, f"sweep {spec.name} in {folder.resolve()}")
         examples = (one.member(spec.seeds[0]) for one in configurations)
         return _drive(spec, ledger, SweepState.load(folder), console, interrupts, examples, configurations)
@@ -115,25 +119,24 @@ def resume_sweep(
         _refuse_changed(spec, state)
         refuse_what_cannot_run(spec.resources)
         going_on = not is_finished(spec, state) or (retry_failed and bool(state.deaths))
-        code: dict[str, Any] = {}
         if going_on:
-            sources, notes = import_to_go_on(state, accept_change=accept_code_change)
+            sources, notes = import_to_resume(state, accept_change=accept_code_change)
             for note in notes:
                 say(console, note)
             recorded = [as_configuration(one) for one in state.configurations.values()]
             refuse_corrected(recorded, f"{folder} cannot be gone on with")
             refuse_without_data(recorded, f"{folder} cannot be gone on with")
-            found = gather(begin_reading(*folders_of(state.sources)), sources)
-            found.archive.keep(folder)
-            code = {"provenance": provenance(found.trees), "sources": found.unless_known(state.sources)}
-            code |= {"code": keep(folder, sources)} if sources else {}
+            refuse_too_large(recorded, f"{folder} cannot be resumed")
+            with begin_reading(*recorded_folders(state.codes)) as reading:
+                code = record_code(reading.read(), sources)
+            code.write_copies(folder)
         if retry_failed:
             _reopen(ledger, state, console)
         done = sum(found.finished for found in state.configurations.values())
         share = f"{done} of {search.total(spec)} configurations are done"
         say(console, f"sweep {spec.name} in {folder.resolve()}: {share}")
         if going_on:
-            state.apply(ledger.append("resume", **code))
+            state.apply(ledger.append("resume", provenance=provenance(), code=code.fields))
         return _drive(spec, ledger, state, console, interrupts, _recorded_members(spec, state))
 
     return drive_to_an_end(lambda: Ledger.open(folder), console, drive)

@@ -52,7 +52,7 @@ def load_sweep(
 
 def parse_recorded(spec: Mapping[str, Any], source: str, overrides: Sequence[str] = ()) -> SweepSpec:
     """Check a specification that a ledger has recorded. Else as `parse_sweep`."""
-    return parse_sweep(dump_yaml(spec), source, overrides)
+    return parse_sweep(dump_yaml(dict(spec)), source, overrides)
 
 
 def parse_sweep(text: str, source: str, overrides: Sequence[str] = (), name: str | None = None) -> SweepSpec:
@@ -65,7 +65,7 @@ def read_sweep(
 ) -> Reading:
     """As `load_sweep`, but problems are handed over with what could be read; raises nothing."""
     findings = Findings(str(path))
-    text = _read_text(Path(path), findings)
+    text = read_text(Path(path), findings)
     if findings.problems:
         return Reading(None, findings)
     reading = _parse(text, findings, overrides, name, imports)
@@ -90,6 +90,8 @@ def _parse(
         return Reading(None, findings, UNREAD if data is ABSENT else "")
     overridden = [apply_override(text, data, findings) for text in overrides]
     if name is not None:
+        if name != data.get("name"):
+            data.pop("claims", None)  # they are about the sweep of the file's own name
         data["name"] = name
         findings.relocate("name", {"name": Place("--name")})
     written = data.get("imports", [])
@@ -113,11 +115,12 @@ def _parse(
     return Reading(spec, findings)
 
 
-def _read_text(path: Path, findings: Findings) -> str:
+def read_text(path: Path, findings: Findings, kind: str = "sweep file") -> str:
+    """The text of a file of this kind; "" and a problem where there is none, or none that can be read."""
     here = Place(findings.source)
     try:
         if path.is_dir():
-            findings.add("", "is a directory; give a sweep file", place=here)
+            findings.add("", f"is a directory; give a {kind}", place=here)
         elif not path.exists():
             beside = sorted(path.parent.glob("*.yaml")) if path.parent.is_dir() else []
             nearest = nearest_name(path.name, [other.name for other in beside])

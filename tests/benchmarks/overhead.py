@@ -76,12 +76,12 @@ def _untrained(work: Mapping[str, Any], reporter: Any) -> None:
     from trainers.evaluation.results import Evaluation
 
     member = recorded_member(work["members"][0], work["ids"][0][1])
-    count, metrics, labels = len(work["ids"]), tuple(member.metrics), tuple(member.averages)
+    count, metrics, labels = len(work["ids"]), tuple(member.metrics), tuple(member.training.averages)
     shape = (count, len(labels), len(metrics), len(member.evaluated_lengths))
     values = np.random.default_rng(count).random(shape, dtype=np.float32)
     reporter.report(
         Evaluation(
-            step=member.optimization.steps,
+            step=member.training.steps,
             final=True,
             averages=labels,
             metrics=metrics,

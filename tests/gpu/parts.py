@@ -83,7 +83,7 @@ Trained = tuple[Pack, State]
 def trained(*arguments: Any, plain: bool = False, **training: Any) -> Trained:
     """What `packed` gives, after its steps."""
     pack = packed(*arguments, **training)
-    return pack, stepped(pack, State.initial(pack), pack.optimization.steps, plain)
+    return pack, stepped(pack, State.initial(pack), pack.training.steps, plain)
 
 
 def furthest(one: Trained, other: Trained) -> float:
@@ -181,7 +181,7 @@ def _moved(members: list[Member], steps: int, begin: str, end: str) -> Row:
     names = [(one.config_id, one.seed) for one in first.members]
     with tempfile.TemporaryDirectory() as folder:
         checkpoints = Checkpoints(folder=Path(folder), every_steps=1)
-        checkpoints.save(stepped(first, State.initial(first), steps // 2).snapshot(first, []), names)
+        checkpoints.save(stepped(first, State.initial(first), steps // 2).snapshot(first, [], False), names)
         snapshot, _ = checkpoints.load(names)
     assert snapshot is not None
     state = State.initial(second).restored(snapshot, second)

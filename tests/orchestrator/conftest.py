@@ -111,11 +111,20 @@ def _built(
     resolved_spec |= {"seeds": seed_list}
     resolved_spec["search"] |= {"configurations": len(configurations)}
     provenance = {
-        "git_commit": "0" * 40, "git_dirty": False, "git_diff_sha": None, "versions": {"torch": "2.13.0"},
+        "versions": {"torch": "2.13.0"},
         "python": "3.11", "platform": "Linux", "hostname": "lab3", "cpus": 2, "gpus": 0,
     }  # fmt: skip
     first = {"name": folder.name, "study": resolved_spec["study"], "spec": resolved_spec, "spec_hash": "f" * 16}
-    with Ledger.create(folder, {**first, "provenance": provenance}) as ledger:
+    code = {
+        "name": "c" * 12, "version": "0.0.9", "root": "/lengthwise", "engine": {}, "modules": [],
+        "folders": [
+            {
+                "root": "/mine", "commit": "0" * 40, "dirty": False, "diff": None, "source": "git", "problem": None,
+                "files": {}, "not_copied": [],
+            }
+        ],
+    }  # fmt: skip
+    with Ledger.create(folder, {**first, "provenance": provenance, "code": code}) as ledger:
         for number, values in enumerate(configurations):
             tree = {key: copy.deepcopy(resolved_spec[key]) for key in ("task", "model", "training", "evaluation")}
             for key, value in values.items():

@@ -20,6 +20,7 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.report.files import write_report
 from orchestrator.report.terminal.short_report import render_terminal
 from orchestrator.results import summarise
+from orchestrator.results.analysis import read_confirmations
 from orchestrator.results.summarise import summary
 from orchestrator.sweep import confirm as confirm_module
 from orchestrator.sweep.confirm import fresh_seeds, plan_confirmation
@@ -271,7 +272,7 @@ def test_a_damaged_sweep_beside_it_is_an_error_for_seeds_and_none_for_reports(se
     (other / LEDGER_FILE).write_bytes(b"not a ledger\n")
     with pytest.raises(DamagedLedger):
         plan_confirmation(state)
-    assert summary(state).confirmed == ()
+    assert read_confirmations(summary(state)) == ()
 
 
 @pytest.mark.parametrize("sweep", ["searched", "searched_by_older_code"])
@@ -287,7 +288,7 @@ def test_both_scores_are_side_by_side_in_both_reports(request, synthetic_sweep, 
     as_confirmation(draft, planned, tmp_path / planned.spec.name)
     child = summary(SweepState.load(tmp_path / planned.spec.name))
     for result in (summary(state), child):
-        (one,) = result.confirmed
+        (one,) = read_confirmations(result)
         assert (one.name, one.parent, one.seeds, one.again_used) == ("searched-confirm", "searched", (3, 4, 5, 6), ())
         first, second = one.rows
         assert [row.config_id for row in one.rows] == [row.config_id for row in summary(state).rows[:2]]
@@ -304,7 +305,7 @@ def test_a_search_extended_onto_the_seeds_takes_the_confirmation_its_worth(searc
     begin(planned, tmp_path)
     shutil.rmtree(state.folder)
     searched(seeds=4)  # as if seed 3 had been added to the search afterwards
-    (one,) = summary(SweepState.load(state.folder)).confirmed
+    (one,) = read_confirmations(summary(SweepState.load(state.folder)))
     assert one.again_used == (3,) and not one.finished
     assert "of which the search has since used 3: not independent of the selection" in one.sentence
 
@@ -316,7 +317,7 @@ def test_confirmations_are_read_once_for_everything_that_is_written_and_printed(
     assert read == []  # what nobody looks at is not read
     write_report(result.folder, result)
     Console(file=io.StringIO()).print(render_terminal(result, full=True))
-    assert result.confirmed == () and read == ["searched"]
+    assert read_confirmations(result) == () and read == ["searched"]
 
 
 def as_confirmation(draft, planned, target):

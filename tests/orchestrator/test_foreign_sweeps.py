@@ -17,8 +17,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from orchestrator.code.own_code import OwnCodeError, find
-from orchestrator.code.sources import changed_since
+from orchestrator.code.code_record import changed_code
+from orchestrator.code.own_code import OwnCodeError, find_module
 from orchestrator.errors import DamagedCurves, DamagedLedger, LedgerError, OddEntry, UserError
 from orchestrator.figures import drawing
 from orchestrator.record.kept.curves import read_curves
@@ -154,7 +154,7 @@ def test_any_value_of_another_type_is_named_or_harmless(folder: Path, original: 
 def test_any_value_in_what_is_said_of_code_and_environment_is_named_or_harmless(original: Path) -> None:
     records, tried = read_records(original), 0
     odd = [None, True, 7, float("nan"), "text", "a\0b", "\ud800", [1], ["a", None], {}, {"a": 1}, [[]], {"name": "x"}]
-    for index, field in [(0, "sources"), *((place, "environment") for place in range(len(records)))]:
+    for index, field in [(0, "code"), *((place, "environment") for place in range(len(records)))]:
         record = records[index]
         paths = {(*path[:3], *path[3:4]): path for path in places(record.fields) if path[0].startswith(field)}
         for path in paths.values():
@@ -165,10 +165,9 @@ def test_any_value_in_what_is_said_of_code_and_environment_is_named_or_harmless(
                 except DamagedLedger as error:
                     assert error.line == index + 1
                     continue
-                found = RanUnder.of(state)
-                assert isinstance([found.sentences, found.changed_files, code_sentence(state.sources[-1])], list)
-                for one in state.sources:
-                    changed_since({**one, "lengthwise": {**one["lengthwise"], "files": {}}})
+                found = RanUnder.from_state(state)
+                assert isinstance([found.sentences, found.changed_code, code_sentence(state.codes[-1])], list)
+                changed_code({**state.codes[-1], "version": "another"})
             tried += 1
     assert tried > 40
 
@@ -179,14 +178,14 @@ def test_a_traceback_that_is_no_text_and_a_module_without_its_hash_are_named() -
         wrong_field("attempt", attempt)
         == "trace of a record of kind attempt is ['Traceback']; it should be a valid string"
     )
-    code = {"module": "m", "root": "/", "installed": False, "files": {}}
-    assert "sha256" in str(wrong_field("resume", {"provenance": {}, "code": [code]}))
+    module = {"module": "m", "root": "/", "installed": False, "files": {}}
+    code = {"name": "n", "version": None, "root": "/", "engine": {}, "modules": [module], "folders": []}
+    assert "sha256" in str(wrong_field("resume", {"provenance": {}, "code": code}))
 
 
 def test_a_device_that_a_record_names_is_not_read(tmp_path: Path) -> None:
-    tree = {"root": str(tmp_path), "files": {"/dev/zero": "0"}, "main": None}
-    recorded = {"lengthwise": {"version": None, "installed": True, "files": {}}, "trees": [tree]}
-    assert changed_since(recorded) == ["/dev/zero is gone"]
+    recorded = {"version": "0", "folders": [{"root": str(tmp_path), "files": {"/dev/zero": "0"}}]}
+    assert changed_code(recorded) == ["/dev/zero is gone"]
 
 
 @pytest.mark.parametrize("original", ["today's"], indirect=True)
@@ -327,7 +326,7 @@ def test_no_pipe_is_waited_for(folder: Path) -> None:
     assert "it is not a regular file" in Checkpoints(folder=saved.parent).load([])[1][0]
     assert drawing.drawn_digest(drawn) is None
     with pytest.raises(OwnCodeError, match="there is no such module"):
-        find("my_pipe", [folder])
+        find_module("my_pipe", [folder])
     with Watchdog(60.0, stuck):
         assert stuck.is_file()
 

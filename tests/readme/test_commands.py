@@ -14,7 +14,7 @@ from pages import FOLDERS, PAGES, ROOT, Page, page
 from orchestrator.cli import app
 from orchestrator.plan.configurations import configure
 from orchestrator.plan.search import draw_sample
-from search_spaces import load_sweep
+from search_spaces import load_claims, load_sweep
 from trainers.settings import registry
 
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
@@ -58,11 +58,14 @@ def check_lengthwise(words: list[str], whole: bool) -> None:
         assert not word.startswith("-") or word in options, f"{verb} has no option {word}; it has {sorted(options)}"
     if whole:
         given = command.make_context(verb, list(rest)).params
+        if verb == "claims":
+            load_claims(ROOT / given["file"])
+            return
         for file in [given["file"]] if "file" in given else given.get("files", ()):
             build(str(file), given.get("overrides") or (), given.get("name"))
         assert verb != "list" or given["kind"] in (None, *registry.KINDS)
     for word in rest:
-        if "/" in word and word.endswith(".yaml"):
+        if verb != "claims" and "/" in word and word.endswith(".yaml"):
             build(word)
 
 

@@ -13,13 +13,14 @@ import yaml
 from pages import PAGES, ROOT, page
 
 import trainers
+from orchestrator.claims.verdicts import judge, read_sweeps
 from orchestrator.plan.configurations import configure
 from orchestrator.plan.search import draw_sample
 from orchestrator.plan.soundness import load_checked
-from search_spaces import load_sweep, schema_text
+from search_spaces import load_claims, load_sweep, schema_text
 from search_spaces.grammar.space.domains import KINDS
 from search_spaces.grammar.spec.spec import Resources
-from trainers.check.classes import contract_problems
+from trainers.check.classes import check_class
 from trainers.config.member import MemberConfig
 from trainers.evaluation.results import Evaluation, Progress
 from trainers.settings import registry
@@ -34,12 +35,12 @@ def source() -> dict[str, Any]:
 
 
 def yaml_blocks() -> list[Any]:
-    """Those that need no module of one's own."""
+    """Those of sweep files that need no module of one's own."""
     return [
         pytest.param(text, id=f"{one.name} {n}")
         for one in PAGES
         for n, text in enumerate(one.blocks("yaml"))
-        if "imports:" not in text
+        if "imports:" not in text and "\nclaims:" not in text
     ]
 
 
@@ -67,6 +68,16 @@ def test_yaml_loads_in_place_of_what_the_quickstart_says(text: str, tmp_path: Pa
     assert built
     for said in re.findall(r"# (\d+) configurations$", text, re.M):
         assert len(built) == int(said)
+
+
+def test_the_claims_of_search_spaces_can_be_put_to_the_quickstart(sandbox: Path, tmp_path: Path) -> None:
+    (text,) = [text for text in page("search_spaces/README.md").blocks("yaml") if "\nclaims:" in text]
+    file = tmp_path / "claims.yaml"
+    file.write_text(text, encoding="utf-8")
+    claims = load_claims(file)
+    assert claims.sweeps == ("quickstart",)
+    for one in judge(claims, read_sweeps(claims, sandbox / "sweeps")):
+        assert one.answer is not None and one.answer.ran > 0, one.words
 
 
 def test_the_yaml_of_search_spaces_is_the_quickstart() -> None:
@@ -141,7 +152,7 @@ def test_a_task_whose_answers_are_written_keeps_the_contract_and_learns(
     (tmp_path / "my_texts.py").write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
     importlib.import_module("my_texts")
-    assert list(contract_problems("task", "count_down")) == []
+    assert list(check_class("task", "count_down")) == []
     model = {"name": "decoder", "layers": 1, "width": 16, "heads": 2, "position": "learned"}
     training = {"steps": 150, "batch_size": 32, "learning_rate": 0.01, "compile": False}
     sections = {"task": {"name": "count_down"}, "model": model, "training": training}
@@ -162,7 +173,7 @@ def test_a_task_of_a_page_keeps_the_contract_and_trains(tmp_path: Path) -> None:
     file = tmp_path / "own.yaml"
     file.write_text(yaml.safe_dump(whole), encoding="utf-8")
     assert load_checked(file).imports == ("my_tasks",)
-    assert list(contract_problems("task", "running_maximum")) == []
+    assert list(check_class("task", "running_maximum")) == []
     model = {"name": "attention_only", "width": 8}
     training = {"steps": 2, "batch_size": 4, "learning_rate": 0.01, "compile": False}
     sections = {"task": {"name": "running_maximum"}, "model": model, "training": training}
@@ -176,7 +187,7 @@ def test_an_encoding_of_a_page_keeps_the_contract(tmp_path: Path, monkeypatch: p
     (tmp_path / "readme_positions.py").write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
     importlib.import_module("readme_positions")
-    assert list(contract_problems("position", "windowed")) == []
+    assert list(check_class("position", "windowed")) == []
 
 
 @pytest.mark.usefixtures("own_code_forgotten")
@@ -185,7 +196,7 @@ def test_a_module_of_a_page_keeps_the_contract(tmp_path: Path, monkeypatch: pyte
     (tmp_path / "readme_modules.py").write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
     importlib.import_module("readme_modules")
-    assert list(contract_problems("model", "running_sum")) == []
+    assert list(check_class("model", "running_sum")) == []
 
 
 def test_a_decoder_of_a_page_has_the_parameters_that_it_says() -> None:

@@ -19,12 +19,12 @@ def names_in(members: list[Member]) -> Iterator[tuple[str, str]]:
         built = MemberConfig.from_dict(member)
         yield "task", built.task.name
         yield "model", built.model.name
-        yield "schedule", built.schedule.name
-        if built.curriculum is not None:
-            yield "curriculum", built.curriculum.name
+        yield "schedule", built.training.schedule.name
+        if built.training.curriculum is not None:
+            yield "curriculum", built.training.curriculum.name
         if hasattr(built.model, "position"):
             yield "position", built.model.position.name
-        for average in built.averages.values():
+        for average in built.training.averages.values():
             yield "average", average.name
 
 

@@ -18,8 +18,9 @@ from orchestrator.record.kept.weights import kept_weights, load
 from orchestrator.record.ledger.records import LEDGER_FILE, read_first_record
 from orchestrator.record.state.state import SweepState
 from orchestrator.report import artifacts
+from orchestrator.results.analysis import read_confirmations
 from orchestrator.results.summarise import summary
-from orchestrator.running.driving.draws import as_configuration
+from orchestrator.running.driving.sampler import as_configuration
 from orchestrator.sweep.confirm import confirm
 from orchestrator.sweep.sweep import refuse_existing, resume_sweep
 from orchestrator.tracking.publish import publish
@@ -92,7 +93,7 @@ def test_a_confirmation_trains_what_it_did_then(tmp_path: Path) -> None:
     both = [curves.astype(dict.fromkeys(keys, str)).sort_values(keys, ignore_index=True) for curves in (mine, known)]
     pd.testing.assert_frame_equal(*both, rtol=1e-5, atol=1e-5)  # the order of metrics is not kept
     for state in (SweepState.load(folder), now):
-        (one,) = summary(state).confirmed
+        (one,) = read_confirmations(summary(state))
         first = json.loads((RELEASED / "finished.summary.json").read_text())[:2]
         assert [row.config_id for row in one.rows] == [row["config_id"] for row in first]
         assert [row.confirmed.median for row in one.rows] == pytest.approx(

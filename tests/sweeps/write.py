@@ -215,7 +215,7 @@ def unnamed_weights(state: SweepState) -> list[Path]:
     """Kept weights of packs whose last evaluation is not in the ledger, once another pack has ended."""
     open_packs = [pack for pack in state.packs.values() if pack.status != "complete"]
     prefixes = tuple(f"{name}-{seed}-" for pack in open_packs for name, seed in pack.members if pack.step < pack.steps)
-    written = sorted((state.folder / "weights").glob("*.weights"))
+    written = sorted((state.folder / "weights").glob("*.safetensors"))
     return [path for path in written if path.name.startswith(prefixes)] if complete(state) else []
 
 
@@ -350,7 +350,7 @@ def main() -> None:
                 killed(folder, *KILLS[name])
                 if name == "interrupted_weights":
                     known = unnamed_weights(SweepState.load(folder))[0]
-                    shutil.copy(known, known.with_name(known.name.rpartition("-")[0] + "-0123456789ab.weights"))
+                    shutil.copy(known, known.with_name(known.name.rpartition("-")[0] + "-0123456789ab.safetensors"))
                 ship(folder, target)
                 resumed(target, name, scratch)
             print(f"{name}: {time.monotonic() - began:.0f} s", flush=True)

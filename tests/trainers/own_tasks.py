@@ -23,6 +23,17 @@ from trainers.tensors.parameters import Parameter
 TOKENS = 7
 
 
+def scores_of(task: Task, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
+    """Return each metric, (M, L), of the logits of a whole batch."""
+    return task.reduce(task.rows(logits_MBTV, batch, lengths), batch, lengths)
+
+
+def mean_loss(task: Task, logits_MBTV: Tensor, batch: Batch) -> Tensor:
+    """Return the loss of a training step on the whole batch, (M,)."""
+    total, weight = task.loss(logits_MBTV, batch)
+    return total / weight
+
+
 class Last(Task):
     """Random tokens in, the token before the last out; only the last position counts."""
 
@@ -40,13 +51,6 @@ class Last(Task):
 
     def sample(self, stream: Stream, rows: int) -> Batch | tuple[Batch, ...]:
         return self.batch_of(stream.integers(0, (rows, self.train_length), TOKENS))
-
-    def loss(self, logits_MBTV: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-        assert batch.weight is not None
-        logs = torch.log_softmax(logits_MBTV, dim=-1)
-        picked = torch.gather(logs, -1, batch.targets[..., None])[..., 0]
-        weight = batch.weight.to(picked.dtype)
-        return -(picked * weight).sum(dim=(1, 2)), weight.sum(dim=(1, 2))
 
     def evaluation_batches(self, stream: Stream, samples: int, lengths: tuple[int, ...]) -> Iterator[EvaluationBatch]:
         for length in lengths:

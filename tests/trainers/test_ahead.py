@@ -126,7 +126,7 @@ def test_a_draw_of_many_steps_has_the_batches_of_each(member, task: Any, seeds: 
     many = Ahead(pack)
     many.most = 3
     for done in (0, 1, 2, 3, 4, 7, 8, 1):  # whole draws, one that begins elsewhere, and back
-        wanted = sampled(pack, torch.tensor(done + 1), pack.optimization.batch_size)
+        wanted = sampled(pack, torch.tensor(done + 1), pack.training.batch_size)
         same(one_by_one.batches(done, 100), wanted)
         same(many.batches(done, 100), wanted)
 
@@ -137,7 +137,7 @@ def test_a_task_that_looks_at_step_or_seeds_is_asked_step_by_step(member, task: 
     drawn = Ahead(pack)
     assert cells_of_a_row(task) is None and drawn.most == 1
     for done in (0, 1, 2000):
-        same(drawn.batches(done, 5000), sampled(pack, torch.tensor(done + 1), pack.optimization.batch_size))
+        same(drawn.batches(done, 5000), sampled(pack, torch.tensor(done + 1), pack.training.batch_size))
 
 
 def test_what_is_wrong_with_a_task_is_said_as_it_is(member) -> None:

@@ -15,10 +15,10 @@ import torch
 from tests.trainers.own_tasks import Bag, Echo, Last
 from tests.trainers.test_stopping import ENOUGH, EVERY, kept, quick, same
 from trainers import Checkpoints
-from trainers.config.criterion import Stop
 from trainers.config.member import MemberConfig
 from trainers.errors import PackError
 from trainers.evaluation.results import Validation
+from trainers.optimization.criterion import Stop
 from trainers.optimization.curricula import Curriculum, Threshold
 from trainers.packs.batches import Ahead, cells_of_a_row
 from trainers.packs.pack import Pack, State
@@ -32,7 +32,8 @@ SEEDS = (0, 1, 2, 3, 4)
 
 
 def staged(member, seed: int, stop: Stop | None = ENOUGH, curriculum: Curriculum = RISING, **changes) -> MemberConfig:
-    return replace(quick(member, seed, stop, **changes), curriculum=curriculum)
+    plain = quick(member, seed, stop, **changes)
+    return replace(plain, training=replace(plain.training, curriculum=curriculum))
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from tests.trainers.own_tasks import Bag, Corpus, Last, Sets, Spoken, Timed
 from trainers import Checkpoints, train
-from trainers.check.classes import contract_problems
+from trainers.check.classes import check_class
 from trainers.config.member import EvaluationConfig
 from trainers.evaluation import evaluate as evaluation
 from trainers.evaluation.evaluate import evaluate
@@ -277,28 +277,30 @@ def test_a_corpus_is_read_where_it_lies(member, recorder, tmp_path) -> None:
 def test_what_these_tasks_are_is_a_contract_that_is_kept(cls) -> None:
     registry.register("task", "throw_away")(cls)
     try:
-        problems = [said for said in contract_problems("task", "throw_away") if "worked examples" not in said]
+        problems = [said for said in check_class("task", "throw_away") if "worked examples" not in said]
         assert [said for said in problems if not said.startswith("field ")] == []
     finally:
         registry._classes["task"].pop("throw_away")
 
 
-def test_a_contract_that_is_broken_is_said() -> None:
+def test_faults_of_a_task_are_reported(monkeypatch) -> None:
     class Wrong(Sets):
-        """Says that the long set has other lengths than it tests, and gives a loss without its weight."""
+        """Declares that the long set has other lengths than it tests."""
 
         distributions = (*Sets.distributions[:2], Distribution("long", (16,)))
 
         def evaluation_batches(self, stream, samples, lengths):
             return Sets().evaluation_batches(stream, samples, lengths)
 
+    class Unweighted(Sets):
+        """Returns a loss without its weight."""
+
         def loss(self, logits_MBTV, batch):
             return super().loss(logits_MBTV, batch)[0]
 
-    registry.register("task", "throw_away")(Wrong)
-    try:
-        said = list(contract_problems("task", "throw_away"))
-    finally:
-        registry._classes["task"].pop("throw_away")
-    assert any("loss does not give a sum and its weight" in one for one in said)
-    assert any("measures lengths [8] of 'long', which it does not have" in one for one in said)
+    for cls, message in (
+        (Wrong, "evaluation_batches measures lengths [8] of 'long'; allowed: [16]"),
+        (Unweighted, "loss gives no tuple of a sum and its weight"),
+    ):
+        monkeypatch.setitem(registry._classes["task"], "throw_away", cls)
+        assert any(message in problem for problem in check_class("task", "throw_away"))

@@ -23,9 +23,7 @@ def modules() -> Iterator[Path]:
     yield from (ROOT / "trainers" / "models" / f"{name}.py" for name in SHARED)
     yield ROOT / "trainers" / "tasks" / "task.py"
     yield ROOT / "trainers" / "positions" / "position.py"
-    for path in (ROOT / "orchestrator").rglob("*.py"):
-        if "studies" not in path.parts:  # the pages of the studies are about single tasks
-            yield path
+    yield from (ROOT / "orchestrator").rglob("*.py")
 
 
 def named(path: Path) -> Iterator[str]:

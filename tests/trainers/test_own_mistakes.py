@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from tests.trainers.own_tasks import TOKENS, Bag, Last, Ragged, Sets
-from trainers.check.trial import task_problems, told
+from trainers.check.trial import check_task, collect_problems
 from trainers.config.member import MemberConfig
 from trainers.errors import ConfigError
 from trainers.evaluation.evaluate import evaluate, rows_at_once
@@ -172,11 +172,11 @@ def test_a_model_without_groups_refuses_a_batch_with_some(pack) -> None:
     mine = pack(Grouped(), AttentionOnly(width=8))
     with pytest.raises(ValueError, match="cannot tell the groups"):
         step_once(mine, State.initial(mine))
-    said = [problem for problem in task_problems(Grouped()) if "groups" in problem]
+    said = [problem for problem in check_task(Grouped()) if "groups" in problem]
     assert said == [
         f"{rows} rows have groups, and `grouped` says that batches have none" for rows in ("training", "test")
     ]
-    assert not [problem for problem in task_problems(Last()) if "groups" in problem]
+    assert not [problem for problem in check_task(Last()) if "groups" in problem]
 
 
 def test_the_first_distribution_has_two_names_and_one_place(pack) -> None:
@@ -238,5 +238,5 @@ def test_a_task_that_ends_the_process_is_a_fault_that_is_said() -> None:
         yield "one thing"
         raise SystemExit(3)
 
-    first, second = told(leaves)
+    first, second = collect_problems(leaves)
     assert first == "one thing" and second.startswith("SystemExit when it was tried: 3 (")

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from trainers.check.trial import member_problems, told
+from trainers.check.trial import check_member, collect_problems
 from trainers.models.decoder import Decoder
 from trainers.models.model import Recorder
 from trainers.models.vmapped import Vmapped
@@ -137,7 +137,7 @@ def problems(sections, monkeypatch):
         sizes = {"width": 16, "layers": 2, "heads": 2} if issubclass(model, Decoder) else {}
         position = {"position": "learned"} if issubclass(model, Decoder) else {}
         return list(
-            member_problems(sections(model={"name": "tried", **sizes, **position}, training__batch_size=3, **changes))
+            check_member(sections(model={"name": "tried", **sizes, **position}, training__batch_size=3, **changes))
         )
 
     return tried
@@ -158,7 +158,7 @@ def test_a_fault_in_an_own_folder_called_trainers_is_said_with_its_place(tmp_pat
     own.parent.mkdir()
     own.write_text("def fails():\n    raise ValueError('too bad')\n")
     names = runpy.run_path(str(own))
-    assert told(names["fails"]) == [f"ValueError when it was tried: too bad ({own}:2, fails)"]
+    assert collect_problems(names["fails"]) == [f"ValueError when it was tried: too bad ({own}:2, fails)"]
 
 
 @pytest.mark.parametrize("model", [Normed, Neighbour, Weighs, Decays, Counts, Starts])

@@ -145,7 +145,7 @@ def test_a_checkpoint_has_the_buffers_of_every_average_by_its_label(member) -> N
     state = State.initial(pack)
     for _ in range(3):
         step_once(pack, state)
-    stored = state.snapshot(pack, [])
+    stored = state.snapshot(pack, [], False)
     buffers = {"ema": 1, "bema": 3, "norm_matched": 3, "queries": 3, "other": 3}
     named = {f"averages.{label}.{j}" for label, count in buffers.items() for j in range(count)}
     assert {name for name in stored.arrays if name.startswith("averages.")} == named
@@ -174,7 +174,8 @@ def test_an_update_of_ones_own_is_given_every_number(member) -> None:
         pass
 
     averages = {"mine": Mine(decay=0.5), "norms": MyNorms(), "bema": Bema()}
-    pack = Pack([replace(member(seed), averages=averages) for seed in (0, 1)], CPU)
+    training = replace(member().training, averages=averages)
+    pack = Pack([replace(member(seed), training=training) for seed in (0, 1)], CPU)
     assert set(pack.average_h[0]) == {"decay", "burn_in", "update_period"}
     assert "burn_in" not in pack.average_h[2] and pack.buffers_at == (0, 1, 2)
     start = State.initial(pack)

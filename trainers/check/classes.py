@@ -2,7 +2,7 @@
 
 `python -m trainers.check my_tasks` checks what the module my_tasks (in the current folder, or installed) registers:
 what each class must have, the worked examples of its docstring, and that it does what it declares. Needs torch and
-numpy alone. `contract_problems` is the same as a function.
+numpy alone. `check_class` is the same as a function.
 """
 
 import contextlib
@@ -10,44 +10,21 @@ import doctest
 import importlib
 import io
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 
-from trainers.check.trial import member_problems, task_problems, told
+from trainers.check.trial import SMALL, check_member, check_task, collect_problems
 from trainers.config.member import DIRECTIONS
 from trainers.errors import ConfigError
 from trainers.settings import registry
 from trainers.settings.descriptions import describe_class
 from trainers.settings.fields import Settings, settings_fields
 
-TINY = {"name": "set_complement", "vocabulary": 6, "train_length": 4}
-SIZES = {"layers": 2, "width": 8, "heads": 2}
-TRAINING = {"steps": 2, "batch_size": 3, "learning_rate": 0.01, "compile": False}
-SMALL: dict[str, Callable[[str], dict[str, Any]]] = {  # what a class of a kind is tried in
-    "model": lambda name: {
-        "task": TINY,
-        "model": {"name": name, **_few(registry.lookup("model", name))},
-        "training": TRAINING,
-        "evaluation": {"samples": 3},
-    },
-    "position": lambda name: {
-        "task": TINY,
-        "model": {"name": "decoder", "layers": 2, "width": 8, "heads": 2, "position": name},
-        "training": TRAINING,
-        "evaluation": {"samples": 3},
-    },
-}
 
-
-def _few(cls: type[Any]) -> dict[str, int]:
-    """Sizes to try a model in, of those that it has."""
-    return {item.name: SIZES[item.name] for item in settings_fields(cls) if item.name in SIZES}
-
-
-def contract_problems(kind: str, name: str) -> Iterator[str]:
-    """What is wrong with one registered class, a sentence each; nothing where it keeps the contract."""
+def check_class(kind: str, name: str) -> Iterator[str]:
+    """Yield what is wrong with one registered class, a sentence each."""
     try:
         cls = registry.lookup(kind, name)
     except ConfigError as error:
@@ -61,9 +38,14 @@ def contract_problems(kind: str, name: str) -> Iterator[str]:
         except ConfigError as error:
             yield f"needs settings to be built, so it was not tried: {error}"
             return
-        yield from told(lambda: task_problems(task))
-    elif kind in SMALL:
-        yield from told(lambda: member_problems(SMALL[kind](name)))
+        yield from collect_problems(lambda: check_task(task))
+    elif kind == "model":
+        sizes = {item.name for item in settings_fields(cls)} & SMALL["model"].keys()
+        model = {**{size: SMALL["model"][size] for size in sizes}, "name": name}
+        yield from collect_problems(lambda: check_member({**SMALL, "model": model}))
+    elif kind == "position":
+        model = {**SMALL["model"], "position": name}
+        yield from collect_problems(lambda: check_member({**SMALL, "model": model}))
 
 
 def _description_problems(kind: str, cls: type[Settings]) -> Iterator[str]:
@@ -76,23 +58,23 @@ def _description_problems(kind: str, cls: type[Settings]) -> Iterator[str]:
 
 
 def _example_problems(kind: str, cls: type[Any]) -> Iterator[str]:
-    """The examples of its docstring run; a task shows two."""
+    """Yield which examples of its docstring fail; a task needs two."""
     variables = {**vars(sys.modules[cls.__module__]), "torch": torch}
     tests = doctest.DocTestFinder(recurse=False).find(cls, globs=variables)
     count = sum(len(test.examples) for test in tests)
     if kind == "task" and count < 2:
-        yield f"a task shows two worked examples in its docstring, and this one shows {count}"
+        yield f"its docstring has {count} worked examples; a task needs two"
     runner = doctest.DocTestRunner(verbose=False)
-    said = io.StringIO()
-    with contextlib.redirect_stdout(said):
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output):
         for test in tests:
             runner.run(test)
     if runner.failures:
-        yield f"{runner.failures} of the {count} examples of its docstring fail:\n{said.getvalue().rstrip()}"
+        yield f"{runner.failures} of the {count} examples of its docstring fail:\n{output.getvalue().rstrip()}"
 
 
 def main(modules: list[str]) -> int:
-    """Check what these modules register; 0 where all of it keeps the contract, 1 where not, 2 for bad input."""
+    """Check the classes that these modules register; return 0 if all are good, 1 if one is not, 2 for bad input."""
     if not modules or any(module.startswith("-") for module in modules):
         print("usage: python -m trainers.check MODULE ...", file=sys.stderr)
         return 2
@@ -112,7 +94,7 @@ def main(modules: list[str]) -> int:
         return 2
     wrong = 0
     for kind, name in new:
-        problems = list(contract_problems(kind, name))
+        problems = list(check_class(kind, name))
         wrong += bool(problems)
         print(f"{kind} {name}: " + ("good" if not problems else "\n  ".join(["", *problems]).rstrip()))
     return 1 if wrong else 0

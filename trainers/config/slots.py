@@ -4,22 +4,15 @@
 others are, as long as they name the same classes.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import Field, dataclass
 from typing import Any
 
-from trainers.config.criterion import Stop
-from trainers.config.member import (
-    NESTED,
-    EvaluationConfig,
-    Optimization,
-    labelled,
-    with_nested_names,
-)
-from trainers.errors import ConfigError, Problem
-from trainers.settings import registry
-from trainers.settings.fields import allowed_values, field_problems, settings_fields, takes_type, value_problems
-from trainers.settings.identity import ABSENT_AVERAGES, ABSENT_SCHEDULE
+from trainers.config.member import MemberConfig
+from trainers.errors import Problem
+from trainers.settings.fields import allowed_values, settings_fields, takes_type, value_problems
+from trainers.settings.nested import is_nested
+from trainers.settings.parts import walk_parts
 
 
 @dataclass(frozen=True)
@@ -55,25 +48,16 @@ class Slot:
         return bounds
 
 
-@dataclass(frozen=True)
-class _Part:
-    """The values of one settings class, at its dotted key."""
-
-    key: str
-    cls: type[Any]
-    values: Mapping[str, Any]
-
-
 def slot_of(sections: Mapping[str, Any], key: str) -> Slot | None:
     """The field that a dotted key fills; None if there is none, or if it holds a whole class.
 
     slot_of({"model": {"name": "encoder"}, ...}, "model.heads") -> the field `heads` of Encoder
     """
     above, _, name = key.rpartition(".")
-    for part in _parts(sections, []):
-        if part.key == above:
+    for part in walk_parts(MemberConfig, sections, []):
+        if part.key == above != "":
             for item in settings_fields(part.cls):
-                if item.name == name and not item.metadata["kind"]:
+                if item.name == name and not is_nested(item):
                     return Slot(part.cls, item)
     return None
 
@@ -81,58 +65,5 @@ def slot_of(sections: Mapping[str, Any], key: str) -> Slot | None:
 def single_problems(sections: Mapping[str, Any]) -> list[Problem]:
     """Unknown names and keys, missing keys and wrong values of plain sections, not what is wrong between them."""
     problems: list[Problem] = []
-    for part in _parts(sections, problems):
-        found = field_problems(part.cls, part.values, nested=False)
-        found = list(map(with_nested_names, found)) if part.cls is Optimization else found
-        problems += [problem.under(part.key) for problem in found]
-    return problems
-
-
-def _parts(sections: Mapping[str, Any], problems: list[Problem]) -> Iterator[_Part]:
-    """Every settings class that plain sections name; to `problems` go those that cannot be told."""
-    yield from _registered("task", "task", sections.get("task", {}), problems)
-    yield from _registered("model", "model", sections.get("model", {}), problems)
-    training = sections.get("training", {})
-    if _is_mapping("training", training, problems):
-        numbers = {key: value for key, value in training.items() if key not in NESTED}
-        yield _Part("training", Optimization, numbers)
-        yield from _registered("training.schedule", "schedule", training.get("schedule", ABSENT_SCHEDULE), problems)
-        try:
-            averages = labelled(training.get("averages", ABSENT_AVERAGES))
-        except ConfigError as error:
-            problems += [problem.under("training.averages") for problem in error.problems]
-            averages = {}
-        for label, values in averages.items():
-            yield from _registered(f"training.averages.{label}", "average", values, problems, label, "kind")
-        stop, curriculum = training.get("stop"), training.get("curriculum")
-        if stop is not None and _is_mapping("training.stop", stop, problems):
-            yield _Part("training.stop", Stop, stop)
-        if curriculum is not None:
-            named = {"name": curriculum} if isinstance(curriculum, str) else curriculum
-            yield from _registered("training.curriculum", "curriculum", named, problems)
-    evaluation = sections.get("evaluation", {})
-    if _is_mapping("evaluation", evaluation, problems):
-        yield _Part("evaluation", EvaluationConfig, evaluation)
-
-
-def _registered(
-    key: str, kind: str, data: Any, problems: list[Problem], default: str | None = None, name_key: str = "name"
-) -> Iterator[_Part]:
-    try:
-        cls, values = registry.resolve(kind, data, default_name=default, name_key=name_key)
-    except ConfigError as error:
-        problems += [problem.under(key) for problem in error.problems]
-        return
-    yield _Part(key, cls, values)
-    for item in settings_fields(cls):
-        if item.metadata["kind"] and item.name in values:
-            inner = values[item.name]
-            named = {"name": inner} if isinstance(inner, str) else inner
-            yield from _registered(f"{key}.{item.name}", item.metadata["kind"], named, problems)
-
-
-def _is_mapping(key: str, data: Any, problems: list[Problem]) -> bool:
-    if isinstance(data, Mapping):
-        return True
-    problems.append(Problem(key=key, given=data, message=f"{data!r} is not a mapping of keys to values"))
-    return False
+    found = [problem for part in walk_parts(MemberConfig, sections, problems) for problem in part.problems()]
+    return [*found, *problems]

@@ -164,7 +164,7 @@ def _scores(
     for first in range(0, total, each):
         piece = batch if each >= total else batch.rows(first, min(first + each, total))
         drawn = Noise(noise, index, training=False, first=first, total=total)
-        forward = Forward(pack.model, weights, pack.form, drawn, pack.optimization.compute_dtype, beat)
+        forward = Forward(pack.model, weights, pack.form, drawn, pack.training.compute_dtype, beat)
         of_task.append(pack.task.scored(forward, piece, test.lengths))
         of_model.append(pack.model.measured(weights, piece, test.lengths, forward.recorded))
         beat()

@@ -5,25 +5,20 @@ follow from the arguments and the host never looks; on a CPU alone it does, and 
 Shapes: M members, B rows, P tokens of the prompt, V output tokens, W tokens of a state at most.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from trainers.positions.context import GENERATION_SITE
 from trainers.tasks.decoding import Decoding
+from trainers.tasks.forward_pass import ForwardPass
 from trainers.tensors.batch import Batch
-
-if TYPE_CHECKING:
-    from trainers.evaluation.forward import Forward
 
 Choose = Callable[[Tensor, int], Tensor]
 
 
-def chooser(forward: Forward, decoding: Decoding, shape: tuple[int, int]) -> Choose:
+def chooser(forward: ForwardPass, decoding: Decoding, shape: tuple[int, int]) -> Choose:
     """What gives the next token (M, B) by its logits (M, B, V) and its number, for so many rows and tokens."""
     if not decoding.draws:
         return lambda logits, number: decoding.chosen(logits, None)
@@ -32,7 +27,7 @@ def chooser(forward: Forward, decoding: Decoding, shape: tuple[int, int]) -> Cho
     return lambda logits, number: decoding.chosen(logits, uniform[..., number] if number < drawn else None)
 
 
-def continued(forward: Forward, prompt_MBP: Tensor, decoding: Decoding, choose: Choose, most: int) -> Tensor:
+def continued(forward: ForwardPass, prompt_MBP: Tensor, decoding: Decoding, choose: Choose, most: int) -> Tensor:
     """See `Forward.generated`."""
     if most < 1:
         raise ValueError(f"{most} tokens; allowed: 1 or more")
@@ -51,7 +46,7 @@ def continued(forward: Forward, prompt_MBP: Tensor, decoding: Decoding, choose: 
 
 
 def by_state(
-    forward: Forward,
+    forward: ForwardPass,
     prompt_MBP: Tensor,
     decoding: Decoding,
     choose: Choose,
@@ -108,7 +103,7 @@ def by_state(
 class _Anew:
     """Reads the shared tokens and a state from the beginning, at every token."""
 
-    def __init__(self, forward: Forward, shared: int, width: int, total: int) -> None:
+    def __init__(self, forward: ForwardPass, shared: int, width: int, total: int) -> None:
         self.forward, self.shared, self.width, self.total = forward, shared, width, total
 
     def begin(self, prompt_MBP: Tensor) -> Tensor:
@@ -135,7 +130,7 @@ class _Anew:
 class _Kept:
     """Keeps the keys of the shared tokens; behind them those of the state before, filled up, and of the new one."""
 
-    def __init__(self, forward: Forward, shared: int, width: int, total: int) -> None:
+    def __init__(self, forward: ForwardPass, shared: int, width: int, total: int) -> None:
         self.forward, self.shared, self.width, self.total = forward, shared, width, total
         self.visible: Tensor | None = None
 

@@ -1,7 +1,5 @@
 """What training reports: evaluations of a whole pack, progress, and the final result of each member."""
 
-import json
-import struct
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -11,13 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainers.config.member import MemberConfig
+from trainers.files.container import decode, encode
 
-_MORE = {"stopped_at": "<i8", "stage": "<i8", "validation": "<f4"}  # arrays that an evaluation may have
+_PLAIN = ("step", "final", "averages", "metrics", "lengths", "seconds", "form", "compiled")  # fields of an Evaluation
+_ARRAYS = ("values_MAKL", "loss_M", "failed_at_M", "stopped_at_M", "stage_M")
 
 
 @dataclass(frozen=True, kw_only=True)
 class WeightsFile:
-    """A file that was written: its name, the SHA-256 of its header line, its size."""
+    """A file that was written: its name, the SHA-256 of its header, its size."""
 
     name: str
     sha256: str
@@ -99,7 +99,7 @@ class Evaluation:
         return found
 
     def to_bytes(self) -> bytes:
-        """Header length, JSON header, then the arrays, little-endian; the header names those of them that may lack.
+        """Return the evaluation as one container (trainers.files.container).
 
         Reports and every later checkpoint have the same bytes, so they are made once: the arrays must not change.
         """
@@ -107,74 +107,27 @@ class Evaluation:
 
     @cached_property
     def _encoded(self) -> bytes:
-        more = {name: array for name, array in self._more().items() if array is not None}
-        plain = {
-            "step": self.step,
-            "final": self.final,
-            "averages": self.averages,
-            "metrics": self.metrics,
-            "lengths": self.lengths,
-            "members": len(self.loss_M),
-            "seconds": self.seconds,
-            "form": self.form,
-            "compiled": self.compiled,
-            "weights": [asdict(file) if file else None for file in self.weights],
-        }
-        if more:
-            plain["more"] = list(more)
+        header = {name: getattr(self, name) for name in _PLAIN}
+        header["weights"] = [asdict(file) if file else None for file in self.weights]
+        arrays: dict[str, NDArray[Any] | None] = {name: getattr(self, name) for name in _ARRAYS}
         if self.validation is not None:
-            plain |= {"decided": self.validation.decided, "trained_lengths": self.validation.lengths}
-        header = json.dumps(plain).encode()
-        arrays = (self.values_MAKL.astype("<f4"), self.loss_M.astype("<f8"), self.failed_at_M.astype("<i8"))
-        pieces = [*arrays, *(array.astype(_MORE[name]) for name, array in more.items())]
-        return struct.pack("<I", len(header)) + header + b"".join(array.tobytes() for array in pieces)
-
-    def _more(self) -> dict[str, NDArray[Any] | None]:
-        validation = None if self.validation is None else self.validation.values_MDL
-        return {"stopped_at": self.stopped_at_M, "stage": self.stage_M, "validation": validation}
+            header |= {"decided": self.validation.decided, "trained_lengths": self.validation.lengths}
+            arrays["validation"] = self.validation.values_MDL
+        return bytes(encode(header, {name: array for name, array in arrays.items() if array is not None}))
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
-        """Read back what `to_bytes` wrote. Raises ValueError when the length does not fit the header."""
-        (size,) = struct.unpack_from("<I", data)
-        header = json.loads(data[4 : 4 + size])
-        averages, metrics, lengths = (tuple(header[key]) for key in ("averages", "metrics", "lengths"))
-        shape = (header["members"], len(averages), len(metrics), len(lengths))
-        members, offset = header["members"], 4 + size
-        decided, trained = (tuple(header.get(key, ())) for key in ("decided", "trained_lengths"))
-        shapes = {"values": shape, "validation": (members, len(decided), len(trained))}
-        kinds = {"values": "<f4", "loss": "<f8", "failed_at": "<i8"} | {n: _MORE[n] for n in header.get("more", ())}
-        found = dict[str, NDArray[Any]]()
-        for name, kind in kinds.items():
-            of, width = shapes.get(name, (members,)), np.dtype(kind).itemsize
-            count = int(np.prod(of))
-            if len(data) < offset + width * count:
-                raise ValueError(f"an evaluation of {len(data)} bytes does not fit its header")
-            found[name] = np.frombuffer(data, kind, count, offset).reshape(of).astype(kind.replace("<", "="))
-            offset += width * count
-        if len(data) != offset:
-            raise ValueError(f"an evaluation of {len(data)} bytes does not fit its header")
-        decided = tuple((metric, average) for metric, average in decided)
-        validation = found.get("validation")
-        return cls(
-            step=header["step"],
-            final=header["final"],
-            averages=averages,
-            metrics=metrics,
-            lengths=lengths,
-            values_MAKL=found["values"],
-            loss_M=found["loss"],
-            failed_at_M=found["failed_at"],
-            seconds=header["seconds"],
-            form=header["form"],
-            compiled=header["compiled"],
-            weights=tuple(WeightsFile(**file) if file else None for file in header.get("weights", ())),
-            stopped_at_M=found.get("stopped_at"),
-            stage_M=found.get("stage"),
-            validation=None
-            if validation is None
-            else Validation(decided=decided, lengths=trained, values_MDL=validation),
-        )
+        """Read what `to_bytes` wrote. Raises ValueError if it is damaged."""
+        header, arrays = decode(data)
+        validation = None
+        if "validation" in arrays:
+            decided = tuple((metric, average) for metric, average in header["decided"])
+            lengths = tuple(header["trained_lengths"])
+            validation = Validation(decided=decided, lengths=lengths, values_MDL=arrays.pop("validation"))
+        plain = {name: tuple(value) if isinstance(value := header[name], list) else value for name in _PLAIN}
+        fields: dict[str, Any] = {**plain, **arrays}
+        weights = tuple(WeightsFile(**file) if file else None for file in header["weights"])
+        return cls(**fields, weights=weights, validation=validation)
 
 
 @dataclass(frozen=True, kw_only=True)

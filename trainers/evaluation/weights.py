@@ -1,9 +1,9 @@
-"""The final weights of a member in one file: atomic, checksummed array by array, read without executing code.
+"""The final weights of a member in one .safetensors file: atomic, checksummed tensor by tensor.
 
-A file is one JSON header line (schema, member, step, and every array with its average, name, dtype, shape, checksum)
-followed by the raw arrays. The checksum of the header, which the ledger keeps, vouches for all of them, so that one
-array can be read and trusted without the rest. Files are named by member and checksum: none is ever overwritten by
-another one's content.
+A tensor is called `<average>/<parameter>`. The metadata of the file has one entry, `lengthwise`, because the order of
+several is random: JSON with the schema, the member, the step, and the SHA-256 of every tensor by average and parameter.
+The checksum of the header, which the ledger records, vouches for all of it, so that one tensor can be read and trusted
+without the others. Files are named by member and checksum: none is ever overwritten with other content.
 """
 
 import hashlib
@@ -11,7 +11,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,17 +19,17 @@ from numpy.typing import NDArray
 from trainers.config.member import MemberConfig
 from trainers.errors import WeightsError
 from trainers.evaluation.results import WeightsFile
-from trainers.files.arrays import Described, described, is_count
 from trainers.files.atomic_file import write_whole
+from trainers.files.container import is_count
 
 Array = NDArray[Any]
 _SCHEMA = 1
-_LONGEST_HEADER = 2**26
+_LENGTH = 8  # bytes of the length of the header, before the header
 
 
 def averages_kept(member: MemberConfig) -> tuple[str, ...]:
     """The labels that `weights_of` has for the packs of a member."""
-    return tuple(dict.fromkeys(["raw", *member.averages]))
+    return tuple(dict.fromkeys(["raw", *member.training.averages]))
 
 
 def write_weights(
@@ -43,35 +43,27 @@ def write_weights(
 
     Raises WeightsError naming the path.
     """
-    arrays = [
-        (average, name, np.asarray(array, order="C")) for average, of in weights.items() for name, array in of.items()
-    ]
-    directory = [
-        {
-            "average": average,
-            "name": name,
-            "dtype": array.dtype.str,
-            "shape": list(array.shape),
-            "sha256": hashlib.sha256(array.tobytes()).hexdigest(),
-        }
-        for average, name, array in arrays
-    ]
-    plain = {"schema": _SCHEMA, "member": member.to_dict(), "step": step, "arrays": directory}
-    header = json.dumps(plain, separators=(",", ":")).encode() + b"\n"
-    sha256 = hashlib.sha256(header).hexdigest()
-    name = f"{member_prefix(*member_id)}{sha256[:12]}.weights"
+    from safetensors.numpy import save
 
-    def pieces() -> Iterator[bytes]:
-        yield header
-        for _, _, array in arrays:
-            yield array.tobytes()
+    arrays = {
+        (average, name): np.asarray(array, order="C")
+        for average, named in weights.items()
+        for name, array in named.items()
+    }
+    sha256s: dict[str, dict[str, str]] = {average: {} for average in weights}
+    for (average, name), array in arrays.items():
+        sha256s[average][name] = hashlib.sha256(array.tobytes()).hexdigest()
+    plain = {"schema": _SCHEMA, "member": member.to_dict(), "step": step, "sha256": sha256s}
+    content = save({"/".join(key): array for key, array in arrays.items()}, {"lengthwise": json.dumps(plain)})
+    sha256 = hashlib.sha256(content[: _LENGTH + int.from_bytes(content[:_LENGTH], "little")]).hexdigest()
+    name = f"{member_prefix(*member_id)}{sha256[:12]}.safetensors"
 
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        write_whole(folder / name, pieces())
+        write_whole(folder / name, [content])
     except OSError as error:
         raise WeightsError(f"cannot write weights {folder / name}: {error.strerror or error}") from error
-    return WeightsFile(name=name, sha256=sha256, bytes=len(header) + sum(array.nbytes for _, _, array in arrays))
+    return WeightsFile(name=name, sha256=sha256, bytes=len(content))
 
 
 def member_prefix(config_id: str, seed: int) -> str:
@@ -87,77 +79,73 @@ class StoredWeights(Mapping[str, Array]):
     """
 
     def __init__(self, path: Path, sha256: str, average: str) -> None:
-        self.path = path
-        header, offset = _header(path, sha256)
-        self.member: dict[str, Any] = header["member"]
-        self.step: int = header["step"]
-        self.averages = tuple(dict.fromkeys(entry["average"] for entry in header["arrays"]))
-        self._places: dict[str, tuple[dict[str, Any], int, Described]] = {}
-        available = path.stat().st_size
-        for entry in header["arrays"]:
-            try:
-                kind = described(entry, available)
-            except ValueError as error:
-                raise _damaged(path, str(error)) from None
-            if entry["average"] == average:
-                self._places[entry["name"]] = entry, offset, kind
-            offset += kind.bytes
-        if available != offset:
-            raise _damaged(path, f"it has {available} bytes, not {offset}")
+        self.path, self._average = path, average
+        metadata = _read_metadata(path, sha256)
+        self.member, self.step = metadata.member, metadata.step
+        self.averages = tuple(metadata.sha256s)
         if average not in self.averages:
             raise WeightsError(f"{path} has no average {average!r}; it has {', '.join(self.averages)}")
+        self._sha256s = metadata.sha256s[average]
 
     def __getitem__(self, name: str) -> Array:
-        entry, offset, kind = self._places[name]
+        from safetensors import SafetensorError, safe_open
+
+        sha256 = self._sha256s[name]
         try:
-            with self.path.open("rb") as file:
-                file.seek(offset)
-                content = file.read(kind.bytes)
-        except OSError as error:
-            raise _damaged(self.path, f"it cannot be read: {error.strerror}") from error
-        if hashlib.sha256(content).hexdigest() != entry["sha256"]:
-            raise _damaged(self.path, f"{entry['average']} {name} does not match its checksum")
-        return np.frombuffer(content, kind.dtype).reshape(kind.shape).copy()
+            with safe_open(self.path, framework="np") as file:
+                array: Array = file.get_tensor(f"{self._average}/{name}")
+        except (SafetensorError, OSError) as error:
+            raise _damaged(self.path, str(error)) from error
+        if hashlib.sha256(array.tobytes()).hexdigest() != sha256:
+            raise _damaged(self.path, f"{self._average} {name} does not match its checksum")
+        return array
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._places)
+        return iter(self._sha256s)
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._sha256s)
 
 
-def _header(path: Path, sha256: str) -> tuple[dict[str, Any], int]:
-    """The header of a file and its length. The checksum tells that it is whole, and of a schema this code wrote."""
-    if path.exists() and not path.is_file():  # a pipe would be waited for
+class _Metadata(NamedTuple):
+    """The checked metadata of a file; checksums by average and parameter."""
+
+    member: dict[str, Any]
+    step: int
+    sha256s: dict[str, dict[str, str]]
+
+
+def _read_metadata(path: Path, sha256: str) -> _Metadata:
+    """Return the metadata of a file whose header has this checksum; the size of the file fits its header."""
+    from safetensors import SafetensorError, safe_open
+
+    if path.exists() and not path.is_file():  # reading a pipe would block
         raise _damaged(path, "it is not a regular file")
     try:
         with path.open("rb") as file:
-            line = file.readline(_LONGEST_HEADER)
+            length = file.read(_LENGTH)
+            rest = min(int.from_bytes(length, "little"), path.stat().st_size)
+            header = length + file.read(rest)
     except OSError as error:
         raise _damaged(path, f"it cannot be read: {error.strerror}") from error
-    if hashlib.sha256(line).hexdigest() != sha256:
+    if hashlib.sha256(header).hexdigest() != sha256:
         raise _damaged(path, "its header does not match its checksum")
     try:
-        header = json.loads(line)
-    except (ValueError, RecursionError):
-        raise _damaged(path, "its header is no JSON") from None
-    schema = header.get("schema") if isinstance(header, dict) else None
+        with safe_open(path, framework="np") as opened:
+            metadata = json.loads((opened.metadata() or {})["lengthwise"])
+    except (SafetensorError, OSError, KeyError, ValueError, RecursionError) as error:
+        raise _damaged(path, f"it is no .safetensors file of this program: {error}") from error
+    schema = metadata.get("schema") if isinstance(metadata, dict) else None
     if is_count(schema) and schema != _SCHEMA:
         raise WeightsError(f"weights {path} have schema {schema}; this version reads {_SCHEMA}")
-    if schema != _SCHEMA or (wrong := _wrong(header)):
-        raise _damaged(path, f"its header has no {'schema' if schema != _SCHEMA else wrong}")
-    return header, len(line)
-
-
-def _wrong(header: Mapping[str, Any]) -> str | None:
-    """The first field of a header that is missing or of another type, None in a good one."""
-    good = {"member": isinstance(header.get("member"), dict), "step": is_count(header.get("step"))}
-    arrays = header.get("arrays")
-    good["arrays"] = isinstance(arrays, list) and all(
-        isinstance(one, dict) and all(isinstance(one.get(key), str) for key in ("average", "name", "sha256"))
-        for one in arrays
-    )
-    return next((field for field, whole in good.items() if not whole), None)
+    if schema != _SCHEMA:
+        raise _damaged(path, "its metadata has no schema")
+    found = _Metadata(metadata.get("member"), metadata.get("step"), metadata.get("sha256"))
+    tables = list(found.sha256s.values()) if isinstance(found.sha256s, dict) else [None]
+    good = isinstance(found.member, dict) and is_count(found.step)
+    if not good or not all(isinstance(table, dict) for table in tables):
+        raise _damaged(path, "its metadata has no member, no step or no checksums")
+    return found
 
 
 def _damaged(path: Path, why: str) -> WeightsError:

@@ -10,7 +10,7 @@ from pathlib import Path
 _TEMPORARY = re.compile(r"\.(.+)\.\d+-\d+\.tmp")
 
 
-def write_whole(path: Path, pieces: Iterable[bytes]) -> None:
+def write_whole(path: Path, pieces: Iterable[bytes | memoryview]) -> None:
     """Write `pieces` to `path` by way of a file beside it, which is on disk before it takes the name.
 
     The folder must be there: one that was deleted is not made again. Several processes and threads may write the same

@@ -1,15 +1,12 @@
 """Checkpoints of a pack: atomic, checksummed, the last two kept, read without executing code.
 
-A file is one JSON header line (schema, step, checksum, members, names and shapes of the parameters, array directory)
-followed by the raw arrays. A damaged file is passed over for the previous good one, with a notice that names it. Files
-of schema 1, which 0.1.0 wrote, do not name the parameters.
+A damaged file is passed over for the previous good one, with a notice that names it.
 """
 
-import hashlib
-import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainers.errors import CheckpointError
-from trainers.files.arrays import described, is_count
 from trainers.files.atomic_file import final_name, write_whole
+from trainers.files.container import decode, encode, is_count
 
-_SCHEMA = 2
-_READ = (1, 2)
+_SCHEMA = 1
 _KEPT = 2
+_EVALUATIONS = "evaluations"  # the array with the bytes of all evaluations, one after the other
 
 Shapes = Sequence[tuple[str, tuple[int, ...]]]
 """Names and shapes of parameters, in the order of their columns."""
@@ -32,15 +29,15 @@ Shapes = Sequence[tuple[str, tuple[int, ...]]]
 class Snapshot:
     """The state of a pack after `step` steps: named arrays, and the bytes of every evaluation so far.
 
-    `parameters` say what the columns of the weights are, `compiled` whether the step was, None where the file does not
-    say it; `path` is where it was read.
+    `parameters` has the names and shapes of the columns of the weights, `compiled` says whether the step was compiled,
+    `path` is the file it was read from.
     """
 
     step: int
     arrays: Mapping[str, NDArray[Any]]
     evaluations: Sequence[bytes]
-    parameters: Shapes | None = None
-    compiled: bool | None = None
+    parameters: Shapes
+    compiled: bool
     path: Path | None = None
 
 
@@ -72,7 +69,7 @@ class Checkpoints:
         path = self.folder / f"step-{snapshot.step:012d}.ckpt"
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            write_whole(path, _encode(snapshot, members))
+            write_whole(path, [_encode(snapshot, members)])
             mine = [known for known in self._paths() if known.name <= path.name]  # later ones were passed over
             for old in mine[:-_KEPT]:
                 old.unlink(missing_ok=True)
@@ -96,7 +93,7 @@ class Checkpoints:
             except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError, OSError) as error:
                 notices.append(f"checkpoint {path} is damaged ({error}); falling back to the previous one")
                 continue
-            names = _written(members)
+            names = _member_names(members)
             if found != names and (len(names) != 1 or found != names * 2):
                 raise CheckpointError(f"checkpoint {path} belongs to other members than this pack")
             self._last_step = snapshot.step
@@ -109,75 +106,49 @@ class Checkpoints:
         return sorted(self.folder.glob("step-*.ckpt"))
 
 
-def _written(members: Sequence[tuple[str, int]]) -> list[str]:
-    """The names of members as a header has them."""
+def _member_names(members: Sequence[tuple[str, int]]) -> list[str]:
     return [f"{config_id}/{seed}" for config_id, seed in members]
 
 
-def _encode(snapshot: Snapshot, members: Sequence[tuple[str, int]]) -> list[bytes]:
-    directory, pieces = [], []
-    for name, array in snapshot.arrays.items():
-        array = np.asarray(array, order="C")
-        directory.append({"name": name, "dtype": array.dtype.str, "shape": list(array.shape)})
-        pieces.append(array.tobytes())
-    pieces += snapshot.evaluations
-    plain = {
+def _encode(snapshot: Snapshot, members: Sequence[tuple[str, int]]) -> memoryview:
+    header = {
         "schema": _SCHEMA,
         "step": snapshot.step,
-        "members": _written(members),
-        "parameters": None if snapshot.parameters is None else [[name, *shape] for name, shape in snapshot.parameters],
-        "arrays": directory,
+        "members": _member_names(members),
+        "parameters": [[name, *shape] for name, shape in snapshot.parameters],
         "evaluations": [len(evaluation) for evaluation in snapshot.evaluations],
         "compiled": snapshot.compiled,
     }
-    return [_header(plain, pieces), *pieces]
-
-
-def _header(plain: dict[str, Any], pieces: Sequence[bytes]) -> bytes:
-    digest = hashlib.sha256(json.dumps(plain, sort_keys=True).encode())
-    for piece in pieces:
-        digest.update(piece)
-    return json.dumps({**plain, "sha256": digest.hexdigest()}, sort_keys=True).encode() + b"\n"
+    evaluations = np.frombuffer(b"".join(snapshot.evaluations), np.uint8)
+    return encode(header, {**snapshot.arrays, _EVALUATIONS: evaluations})
 
 
 def _decode(path: Path) -> tuple[Snapshot, list[str]]:
-    if not path.is_file():  # a pipe would be waited for
+    if not path.is_file():  # reading a pipe would block
         raise ValueError("it is not a regular file")
-    line, separator, body = path.read_bytes().partition(b"\n")
-    if not separator:
-        raise ValueError("the header is cut off")
-    header = json.loads(line)
-    checksum = header.pop("sha256")
-    if not is_count(header["schema"]) or header["schema"] not in _READ:
-        raise ValueError(f"this version does not read schema {header['schema']}")
-    if json.loads(_header(header, [body]))["sha256"] != checksum:
-        raise ValueError("the checksum does not match")
-    arrays, offset = {}, 0
-    for entry in header["arrays"]:
-        kind = described(entry, len(body) - offset)
-        count = kind.bytes // kind.dtype.itemsize
-        arrays[entry["name"]] = np.frombuffer(body, kind.dtype, count, offset).reshape(kind.shape).copy()
-        offset += kind.bytes
-    evaluations = []
+    header, arrays = decode(path.read_bytes())
+    if not is_count(header["schema"]) or header["schema"] != _SCHEMA:
+        raise ValueError(f"it has schema {header['schema']!r}; this version reads {_SCHEMA}")
+    data, ends = arrays.pop(_EVALUATIONS).tobytes(), [0]
     for size in header["evaluations"]:
-        if not is_count(size) or offset + size > len(body):
+        if not is_count(size):
             raise ValueError(f"its header has an evaluation of {size!r} bytes")
-        evaluations.append(body[offset : offset + size])
-        offset += size
-    named = header.get("parameters")
-    if named is not None and not all(
-        type(one) is list and type(one[0]) is str and all(map(is_count, one[1:])) for one in named
+        ends.append(ends[-1] + size)
+    if ends[-1] != len(data):
+        raise ValueError(f"its header has evaluations of {ends[-1]} bytes, and the file has {len(data)}")
+    members, parameters = header["members"], header["parameters"]
+    if type(parameters) is not list or not all(
+        type(one) is list and type(one[0]) is str and all(map(is_count, one[1:])) for one in parameters
     ):
         raise ValueError("its header has parameters without a shape")
-    members = header["members"]
-    if type(members) is not list or not is_count(header["step"]) or offset != len(body):
-        raise ValueError("its header has no members, another step or another length")
+    if type(members) is not list or not is_count(header["step"]) or type(header["compiled"]) is not bool:
+        raise ValueError("its header has no members, no step, or does not say whether the step was compiled")
     snapshot = Snapshot(
         step=header["step"],
         arrays=arrays,
-        evaluations=evaluations,
-        parameters=None if named is None else [(name, tuple(shape)) for name, *shape in named],
-        compiled=header.get("compiled"),
+        evaluations=[data[start:end] for start, end in pairwise(ends)],
+        parameters=[(name, tuple(shape)) for name, *shape in parameters],
+        compiled=header["compiled"],
         path=path,
     )
     return snapshot, members

@@ -1,10 +1,10 @@
-"""A stored state brought into the layout that today's code has, or refused by name.
+"""Fit a stored state to the layout of this version, or refuse it by name.
 
-Weights, moments and averages are rows of all parameters, one after the other, so the same shape says nothing about what
-is where: names and shapes of the parameters say it. Checkpoints of 0.1.0 have no names and are taken where shapes fit.
+Weights, moments and averages are rows of all parameters, one after the other, so equal shapes do not show the order of
+the columns: names and shapes of the parameters do.
 """
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -16,27 +16,14 @@ from trainers.files.checkpoint import Shapes, Snapshot
 Arrays = Mapping[str, NDArray[Any]]
 
 
-def fitted(
-    stored: Snapshot,
-    initial: Arrays,
-    parameters: Shapes,
-    averages: Sequence[str],
-    exact_when_new: Container[str] = (),
-) -> dict[str, NDArray[Any]]:
-    """The arrays of a stored state, under the names and in the shapes of the `initial` state of the same pack.
+def fit_state(stored: Snapshot, initial: Arrays, parameters: Shapes) -> dict[str, NDArray[Any]]:
+    """Return the arrays of a stored state, with the names and shapes of the `initial` state of the same pack.
 
-    `parameters` are names and shapes in today's order, `averages` the labels of the pack. Arrays named in
-    `exact_when_new` are taken from `initial` where the stored state has none. Raises CheckpointError that says what
-    does not fit.
+    `parameters` are names and shapes in this version's order. Raises CheckpointError that names what does not fit.
     """
     arrays = dict(stored.arrays)
-    if stored.parameters is None:
-        arrays = {_labelled(name, averages): array for name, array in arrays.items()}
-    elif list(stored.parameters) != list(parameters):
-        arrays = _reordered(arrays, stored, parameters)
-    for name in initial:
-        if name not in arrays and name in exact_when_new:
-            arrays[name] = initial[name]
+    if list(stored.parameters) != list(parameters):
+        arrays = _reorder_columns(arrays, stored, parameters)
     if lacking := [name for name in initial if name not in arrays]:
         raise _refused(stored, f"has no {', '.join(lacking)}")
     if unknown := [name for name in arrays if name not in initial]:
@@ -47,17 +34,9 @@ def fitted(
     return {name: arrays[name] for name in initial}
 
 
-def _labelled(name: str, averages: Sequence[str]) -> str:
-    """The name of an array of a checkpoint that numbers its averages, with the label of the average."""
-    kind, _, rest = name.partition(".")
-    index, _, buffer = rest.partition(".")
-    known = kind == "averages" and index.isdigit() and int(index) < len(averages)
-    return f"averages.{averages[int(index)]}.{buffer}" if known else name
-
-
-def _reordered(arrays: Arrays, stored: Snapshot, parameters: Shapes) -> dict[str, NDArray[Any]]:
-    """The arrays with their columns in the order of `parameters`, where these are the same in another order."""
-    before, now = dict(stored.parameters or ()), dict(parameters)
+def _reorder_columns(arrays: Arrays, stored: Snapshot, parameters: Shapes) -> dict[str, NDArray[Any]]:
+    """Return the arrays with their columns in the order of `parameters`; refuse other parameters."""
+    before, now = dict(stored.parameters), dict(parameters)
     if before != now:
         raise _refused(stored, _other_parameters(before, now))
     ends = np.cumsum([_size(shape) for shape in before.values()])
@@ -82,7 +61,7 @@ def _other_parameters(before: Mapping[str, tuple[int, ...]], now: Mapping[str, t
 def _refused(stored: Snapshot, why: str) -> CheckpointError:
     where = f"checkpoint {stored.path}" if stored.path else "the checkpoint"
     return CheckpointError(
-        f"{where} has another layout than this version writes: it {why}; go on with the version that wrote it, or "
+        f"{where} has another layout than this version writes: it {why}; resume with the version that wrote it, or "
         "delete it to train the pack again from its start"
     )
 

@@ -21,6 +21,21 @@ _OF_A_PASS = tuple(field.name for field in fields(Pass))  # torch 2.11 cannot tr
 QUERIES_AT_ONCE = 128  # where there are groups: their mask has an entry for each row, query and key
 
 
+class AttentionWeights:
+    """The attention weights of a pass, (M, B, H, T, T) by layer, joined from the chunks that a watcher is shown."""
+
+    def __init__(self, positions: int) -> None:
+        self.positions = positions
+        self.layers: list[Tensor] = []
+
+    def __call__(self, context: Context, chunk_MBHTK: Tensor) -> None:
+        """Add the weights of some queries of a layer."""
+        if context.layer == len(self.layers):
+            self.layers.append(chunk_MBHTK.new_zeros(*chunk_MBHTK.shape[:3], self.positions, self.positions))
+        queries = slice(context.first, context.first + context.count)
+        self.layers[context.layer][..., queries, : chunk_MBHTK.shape[-1]] = chunk_MBHTK
+
+
 def attention(
     x_MBTD: Tensor,
     seen: Pass,

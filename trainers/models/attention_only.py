@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from trainers.errors import Problem
-from trainers.models.dropout import SITES, dropout_rate, dropout_sites, site_problems
+from trainers.models.dropout import SITES, dropout_rate, dropout_sites, repeated_name_problems
 from trainers.models.model import Model, Recorded
 from trainers.positions.context import Recorder
 from trainers.settings.fields import setting
@@ -57,7 +57,7 @@ class AttentionOnly(Model):
 
     def cross_checks(self) -> Iterator[Problem]:
         """Problems if a dropout site is named twice, or the table form asked for where it is not exact."""
-        yield from site_problems(self.dropout_sites)
+        yield from repeated_name_problems("dropout_sites", self.dropout_sites)
         if self.form == "table" and (reason := self._table_obstacle()):
             yield Problem(
                 key="form", given="table", message=f"the table form is not exact with {reason}", allowed="auto or plain"

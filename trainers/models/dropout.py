@@ -19,7 +19,7 @@ def dropout_sites(default: tuple[str, ...], more: tuple[str, ...] = ()) -> Any:
     return setting(default, choices=(*SITES, *more), help="where dropout acts")
 
 
-def site_problems(sites: tuple[str, ...]) -> Iterator[Problem]:
-    """A problem if a site is named twice."""
-    if len(set(sites)) != len(sites):
-        yield Problem(key="dropout_sites", given=list(sites), message="names a site twice", allowed="distinct sites")
+def repeated_name_problems(key: str, names: tuple[str, ...]) -> Iterator[Problem]:
+    """Yield a problem if the field `key` names something twice."""
+    if len(set(names)) != len(names):
+        yield Problem(key=key, given=list(names), message="has a name twice", allowed="distinct names")

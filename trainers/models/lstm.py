@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from trainers.errors import Problem
-from trainers.models.dropout import dropout_rate, dropout_sites, site_problems
+from trainers.models.dropout import dropout_rate, dropout_sites, repeated_name_problems
 from trainers.models.model import Model
 from trainers.positions.context import Recorder
 from trainers.settings.fields import setting
@@ -44,7 +44,7 @@ class Lstm(Model):
         if "attention" in self.dropout_sites:
             given, message = list(self.dropout_sites), "an LSTM has no attention"
             yield Problem(key="dropout_sites", given=given, message=message, allowed="embedding, residual")
-        yield from site_problems(self.dropout_sites)
+        yield from repeated_name_problems("dropout_sites", self.dropout_sites)
 
     @property
     def compiling(self) -> str:

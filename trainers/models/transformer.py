@@ -4,23 +4,23 @@ Shapes: M member, B batch, T position, D width, V vocabulary.
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 
-import torch
 from torch import Tensor
 
 from trainers.errors import Problem
-from trainers.models.block import BIASES, Form, block, block_drops
-from trainers.models.dropout import SITES, dropout_rate, dropout_sites, site_problems
+from trainers.models.attention import AttentionWeights
+from trainers.models.block import BIASES, Form, block, block_drops, block_parameters
+from trainers.models.dropout import SITES, dropout_rate, dropout_sites, repeated_name_problems
 from trainers.models.kept import Kept, KeptTokens
 from trainers.models.model import Cache, Model, Recorded
-from trainers.models.transformer_parts import transformer_operations, transformer_parameters
-from trainers.positions.context import Context, Pass, Recorder
-from trainers.positions.position import Position
+from trainers.positions.context import Pass, Recorder
+from trainers.positions.position import Position, Sizes
 from trainers.settings.fields import setting
 from trainers.tasks.task import Task
 from trainers.tensors.batch import Batch
-from trainers.tensors.embedding import embed
+from trainers.tensors.embedding import embed, embedding_parameter
 from trainers.tensors.linear import linear
 from trainers.tensors.noise import Noise
 from trainers.tensors.parameters import Parameter
@@ -80,9 +80,8 @@ class Transformer(Model):
             yield Problem(
                 key="hidden", given=self.hidden, message="has no halves", allowed="an even number, for a gate"
             )
-        if len(set(self.biases)) != len(self.biases):
-            yield Problem(key="biases", given=list(self.biases), message="names one twice", allowed="distinct names")
-        yield from site_problems(self.dropout_sites)
+        yield from repeated_name_problems("biases", self.biases)
+        yield from repeated_name_problems("dropout_sites", self.dropout_sites)
 
     def task_problems(self, task: Task) -> Iterator[Problem]:
         """Problems with a task that needs a causal model, writes texts or has other outputs, and of the encoding."""
@@ -133,11 +132,35 @@ class Transformer(Model):
 
     def parameters(self, task: Task) -> tuple[Parameter, ...]:
         """Embedding, positions, blocks, final norm (where branches or the stream are normed before), untied head."""
-        return transformer_parameters(self, task)
+        declared = self._declared(task)
+        return tuple(replace(p, decay=p.decay or (self.decay_embeddings and len(p.shape) > 1)) for p in declared)
+
+    def _declared(self, task: Task) -> Iterator[Parameter]:
+        width, std, form = self.width, self.init_std, self.form_of_blocks
+        inner = self.heads * self.width_of_head
+        sizes = Sizes(
+            longest=task.positions,
+            ids=task.position_ids,
+            width=width,
+            heads=self.heads,
+            head_width=self.width_of_head,
+            std=std,
+        )
+        yield embedding_parameter(task.inputs, width, std, self.embedding_range)
+        yield from self.position.parameters(sizes)
+        yield from form.norm_parameters("embedded", width) if self.embedding_norm else ()
+        for layer in range(self.layers):
+            extra = self.position.layer_parameters(f"block{layer}", sizes)
+            yield from block_parameters(f"block{layer}", form, width, inner, self.width_inside, extra)
+        yield from form.norm_parameters("final", width) if self.norm_at_end else ()
+        if not self.tied:
+            yield Parameter(name="head", shape=(width, task.outputs), std=std)
 
     def operations(self, task: Task, rows: int, positions: int) -> float:
         """Operations (twice the multiply-adds) of one forward pass over `rows` rows of `positions` tokens."""
-        return transformer_operations(self, task, rows, positions)
+        width, inner, mlp_maps = self.width, self.heads * self.width_of_head, 1.5 if self.mlp == "gated" else 2
+        per_block = 4 * width * inner + mlp_maps * width * self.width_inside + 2 * positions * inner
+        return 2.0 * rows * positions * (self.layers * per_block + width * task.outputs)
 
     def logits(
         self,
@@ -152,16 +175,9 @@ class Transformer(Model):
 
     def attended(self, weights: Mapping[str, Tensor], batch: Batch, noise: Noise | None) -> tuple[Tensor, ...]:
         """The attention weights (M, B, H, T, T) of every block."""
-        m, b, t = batch.tokens.shape
-        found: list[Tensor] = []
-
-        def watch(seen: Context, part_MBHTK: Tensor) -> None:
-            if seen.layer == len(found):
-                found.append(part_MBHTK.new_zeros(m, b, self.heads, t, t))
-            found[seen.layer][..., seen.first : seen.first + seen.count, : part_MBHTK.shape[-1]] = part_MBHTK
-
-        self._logits(self._whole(weights, batch, noise, watcher=watch))
-        return tuple(found)
+        seen = AttentionWeights(batch.tokens.shape[-1])
+        self._logits(self._whole(weights, batch, noise, watcher=seen))
+        return tuple(seen.layers)
 
     def start(
         self, weights: Mapping[str, Tensor], batch: Batch, width: int, noise: Noise | None, form: str
@@ -174,7 +190,7 @@ class Transformer(Model):
             raise ValueError(f"{t} tokens are more than the {width} to keep")
         kept = KeptTokens.empty(self.layers, width, self.position.place(batch.ids, (m, b, width), noise))
         ids = None if kept.ids is None else kept.ids[..., :t]
-        seen = self._pass(weights, batch.tokens, 0, t, ids, noise, groups=batch.groups)
+        seen = self._pass(weights, batch.tokens, 0, ids, noise, groups=batch.groups)
         return self._logits(seen, kept.layers), Cache(batch=batch, width=width, kept=kept)
 
     def extend(
@@ -197,7 +213,7 @@ class Transformer(Model):
             kept.ids[..., first:last] = self.position.place(ids_MBT, shape, noise)
         ids = None if kept.ids is None else kept.ids[..., :last]
         visible = None if visible_MBK is None else visible_MBK[..., :last]
-        seen = self._pass(weights, grown.batch.tokens, first, last - first, ids, noise, visible=visible)
+        seen = self._pass(weights, grown.batch.tokens, first, ids, noise, visible=visible)
         return self._logits(seen, kept.layers), grown
 
     @property
@@ -224,20 +240,20 @@ class Transformer(Model):
         """One pass over all tokens of a batch."""
         m, b, t = batch.tokens.shape
         ids = self.position.place(batch.ids, (m, b, t), noise)
-        return self._pass(weights, batch.tokens, 0, t, ids, noise, groups=batch.groups, **more)
+        return self._pass(weights, batch.tokens, 0, ids, noise, groups=batch.groups, **more)
 
     def _pass(
         self,
         weights: Mapping[str, Tensor],
         tokens: Tensor,
         first: int,
-        count: int,
         ids: Tensor | None,
         noise: Noise | None,
         **more: Any,
     ) -> Pass:
+        count, causal = tokens.shape[-1] - first, self.causal
         return Pass(
-            tokens=tokens, weights=weights, causal=self.causal, first=first, count=count, ids=ids, noise=noise, **more
+            tokens=tokens, weights=weights, causal=causal, first=first, count=count, ids=ids, noise=noise, **more
         )
 
     def _logits(self, seen: Pass, kept: tuple[Kept, ...] | None = None) -> Tensor:
@@ -270,25 +286,14 @@ class Transformer(Model):
     def measured(
         self, weights: Mapping[str, Tensor], batch: Batch, lengths: tuple[int, ...], recorded: Recorded
     ) -> dict[str, Tensor]:
-        """What the encoding recorded, mean or greatest of layers and heads, (M, B, L): at each length's last position.
-
-        Of a batch that measures one length alone, the mean or greatest of its positions.
-        """
-        found = {}
-        for name in self.metrics:
-            if name in recorded:
-                of = torch.amax if name in self.position.largest else torch.mean
-                rows_MBT = of(torch.stack([of(value, dim=2) for value in recorded[name]]), dim=0)
-                at = rows_MBT.unbind(dim=-1) if len(lengths) > 1 else ()
-                found[name] = torch.stack([at[s - 1] for s in lengths], -1) if at else of(rows_MBT, -1, keepdim=True)
-        return found
+        """Return what each row says of the metrics of the positional encoding."""
+        return self.position.measured(lengths, recorded)
 
     def reduce(
         self, rows: Mapping[str, Tensor], weights: Mapping[str, Tensor], lengths: tuple[int, ...]
     ) -> dict[str, Tensor]:
-        """The mean over rows, or the greatest."""
-        of = {name: torch.amax if name in self.position.largest else torch.mean for name in rows}
-        return {name: of[name](value, dim=1) for name, value in rows.items()}
+        """Return the metrics of the positional encoding."""
+        return self.position.reduce(rows)
 
     def maps(self, weights: Weights, task: Task) -> Mapping[str, Map]:
         """The maps of the positional encoding."""

@@ -1,7 +1,7 @@
-"""Models of your own as plain torch modules: one for all members, with the weights of each, under torch.func.vmap.
+"""Models of your own as plain torch modules, called for all members at once by torch.func.vmap.
 
-A module is called with tokens (B, T) and gives logits (B, T, V); it knows of no members. What vmap cannot do for all
-members at once, and random numbers of the library, which members would share, are refused before anything is trained.
+A module takes tokens (B, T) and returns logits (B, T, V); it knows of no members. Operators without a batching rule,
+and random numbers of the library, which members would share, are refused before anything is trained.
 Shapes: S seeds, M members, B rows, T positions, V output tokens.
 """
 
@@ -13,9 +13,9 @@ from functools import lru_cache
 import torch
 from torch import Tensor, nn
 
-from trainers.errors import Problem, nearest
+from trainers.errors import Problem
 from trainers.models.model import Model
-from trainers.models.vmap_trial import called, tried, unsuitable
+from trainers.models.vmap_trial import call_members, check_module
 from trainers.positions.context import Recorder
 from trainers.settings.fields import setting
 from trainers.settings.registry import register
@@ -36,24 +36,24 @@ class Vmapped(Model):
 
     @abstractmethod
     def build(self, inputs: int, outputs: int, positions: int) -> nn.Module:
-        """The module, for so many input and output tokens and inputs of up to so many positions."""
+        """Return the module for these numbers of input tokens, output tokens and positions."""
 
     @property
     def compiling(self) -> str:
-        """Never: what it calls may not be one program."""
+        """Never: a module may have graph breaks."""
         return "never"
 
     @property
     def narrow(self) -> bool:
-        """No: what it calls decides on its numbers itself."""
+        """No: the module chooses its dtypes itself."""
         return False
 
     def form_used(self, task: Task) -> str:
-        """What it is built for: `logits` is not told the task."""
+        """Return the sizes of the module, for `logits`, which has no task."""
         return f"vmapped {task.inputs} {task.outputs} {task.positions}"
 
     def task_problems(self, task: Task) -> Iterator[Problem]:
-        """Problems with what is built for this task, which is tried on a few tokens."""
+        """Yield problems with the module for this task, which is called on a few tokens."""
         key = "module" if "module" in type(self).__dataclass_fields__ else "name"
         if "dropout" in type(self).__dataclass_fields__:
             message = "dropout of members does not reach a torch module"
@@ -71,13 +71,13 @@ class Vmapped(Model):
         )
 
     def initial(self, task: Task, seeds_S: Tensor) -> Mapping[str, Tensor]:
-        """What the module starts with after `torch.manual_seed(seed)`, of each seed."""
+        """Return the initial weights of the module built after `torch.manual_seed(seed)`, for every seed."""
         sizes = _sizes(self.form_used(task))
         each = [dict(_seeded(self, sizes, seed).named_parameters()) for seed in seeds_S.tolist()]
         return {name: torch.stack([one[name].detach() for one in each]).to(seeds_S.device) for name in each[0]}
 
     def operations(self, task: Task, rows: int, positions: int) -> float:
-        """Roughly: twice the parameters at every token, but for tables."""
+        """Return roughly twice the parameters at every token, without embedding tables."""
         return 2.0 * rows * positions * sum(one.size for one in self.parameters(task) if one.decay)
 
     def logits(
@@ -93,7 +93,7 @@ class Vmapped(Model):
             raise ValueError(f"{self.name} cannot tell the groups of a batch; use a decoder")
         one = next(iter(weights.values()))
         module, buffers = _built(self, _sizes(form)), _buffers(self, _sizes(form), one.device, one.dtype)
-        return called(module, weights, buffers, batch.tokens)
+        return call_members(module, weights, buffers, batch.tokens)
 
 
 @register("model", "vmapped")
@@ -103,17 +103,14 @@ class NamedModule(Vmapped):
     module: str = setting(help="the class, as my_models.Net; my_models stands under `imports`")
 
     def build(self, inputs: int, outputs: int, positions: int) -> nn.Module:
-        """Net(inputs, outputs, positions). Raises LookupError or TypeError that says what the name is not."""
+        """Return Net(inputs, outputs, positions). Raises LookupError or TypeError if the name is no such class."""
         where, _, name = self.module.rpartition(".")
         if where not in sys.modules:
             raise LookupError(f"{where or self.module!r} is not imported: name the module under `imports`")
-        found = getattr(sys.modules[where], name, None)
-        if found is None:
-            close = nearest(name, [key for key in vars(sys.modules[where]) if not key.startswith("_")])
-            raise LookupError(f"{where} has no {name}" + (f"; did you mean {close}?" if close else ""))
-        if not (isinstance(found, type) and issubclass(found, nn.Module)):
-            raise TypeError(f"{self.module} is no class that derives from torch.nn.Module")
-        return found(inputs, outputs, positions)
+        cls = getattr(sys.modules[where], name, None)
+        if not (isinstance(cls, type) and issubclass(cls, nn.Module)):
+            raise TypeError(f"{where} has no class {name} that derives from torch.nn.Module")
+        return cls(inputs, outputs, positions)
 
 
 def _sizes(form: str) -> Sizes:
@@ -134,7 +131,7 @@ def _built(model: Vmapped, sizes: Sizes) -> nn.Module:
 
 @lru_cache(maxsize=32)
 def _buffers(model: Vmapped, sizes: Sizes, device: torch.device, dtype: torch.dtype) -> dict[str, Tensor]:
-    """What all members have alike, real numbers of their type."""
+    """Return the buffers, which all members share; real numbers in the dtype of the weights."""
     found = dict(_built(model, sizes).named_buffers())
     return {name: of.to(device, dtype if of.is_floating_point() else of.dtype) for name, of in found.items()}
 
@@ -145,6 +142,4 @@ def _problems(model: Vmapped, sizes: Sizes, causal: bool) -> tuple[str, ...]:
         module, other = _built(model, sizes), _seeded(model, sizes, 1)
     except (Exception, SystemExit) as error:  # of the user's own code
         return (f"the module cannot be built: {type(error).__name__}: {error}",)
-    inputs, outputs, positions = sizes
-    found = tuple(unsuitable(module, other)) or tuple(tried(module, inputs, outputs, positions, causal))
-    return tuple(f"{type(module).__name__}: {one}" for one in found)
+    return tuple(f"{type(module).__name__}: {one}" for one in check_module(module, other, sizes, causal))

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 import numpy as np
 from numpy.typing import NDArray
 
-from trainers.config.criterion import Criterion, reached
+from trainers.optimization.criterion import Criterion, is_reached
 from trainers.settings.registry import register
 
 Stages = NDArray[np.int64]
@@ -34,5 +34,5 @@ class Threshold(Curriculum):
     def advanced(self, stage_M: Stages, scores_MN: Scores, direction: str) -> Stages:
         """The stages to go on at: at most one further at an evaluation."""
         own_M = np.take_along_axis(scores_MN, stage_M[:, None], axis=1)[:, 0]
-        further = reached(own_M, self.threshold, direction)
+        further = is_reached(own_M, self.threshold, direction)
         return np.where(further, np.minimum(stage_M + 1, scores_MN.shape[1] - 1), stage_M)

@@ -26,7 +26,7 @@ class Ahead:
     """What a pack trains on, step after step."""
 
     def __init__(self, pack: Pack) -> None:
-        self.pack, self.rows = pack, pack.optimization.batch_size
+        self.pack, self.rows = pack, pack.training.batch_size
         self.seeds = pack.seeds_S if pack.curriculum is None else pack.seeds_M  # of members at stages of their own
         cells = cells_of_a_row(pack.task, pack.curriculum is not None)
         self.most = 1 if cells is None else steps_of_a_draw(cells * self.rows * len(self.seeds), pack.device.type)

@@ -6,18 +6,17 @@ Shapes: M members, S distinct seeds, P parameters of one member.
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trainers.config.criterion import criteria
 from trainers.config.member import MemberConfig
 from trainers.errors import PackError
 from trainers.files.checkpoint import Snapshot
-from trainers.files.stored_state import fitted
+from trainers.files.stored_state import fit_state
 from trainers.optimization.averaging import Average
 from trainers.settings.fields import Settings, settings_fields
 from trainers.tasks.task import EvaluationBatch
@@ -33,26 +32,26 @@ class Pack:
             raise PackError(f"a pack needs members of one structural key; {len(members)} members have {len(keys)}")
         first = members[0]
         self.device = device
-        self.task, self.model, self.schedule = first.task, first.model, first.schedule
-        self.optimization, self.evaluation = first.optimization, first.evaluation
-        self.labels = tuple(first.averages)
-        self.stop, self.curriculum = first.stop, first.curriculum
-        self.criteria = tuple(criteria(first).values())
+        self.task, self.model, self.schedule = first.task, first.model, first.training.schedule
+        self.training, self.evaluation = first.training, first.evaluation
+        self.labels = tuple(first.training.averages)
+        self.stop, self.curriculum = first.training.stop, first.training.curriculum
+        self.criteria = tuple(first.criteria.values())
         self.lengths, self.metrics = first.evaluated_lengths, first.metrics
-        self.dtype = torch.float64 if first.optimization.dtype == "float64" else torch.float32
+        self.dtype = torch.float64 if first.training.dtype == "float64" else torch.float32
         self.form: str = self.model.form_used(self.task)
         self.layout = Layout(self.model.parameters(self.task))
         self.decay_mask = self.layout.decay_mask(device)
         self.least = self.layout.least(device, self.dtype)
         self._seed(members)
-        self.h = self._columns([member.optimization for member in members])
-        betas = torch.tensor([member.optimization.betas for member in members], dtype=torch.float64, device=device)
+        self.h = self._columns([member.training for member in members])
+        betas = torch.tensor([member.training.betas for member in members], dtype=torch.float64, device=device)
         self.h["beta1"], self.h["beta2"] = (beta.contiguous() for beta in (betas[:, :1], betas[:, 1:]))
         rates = self._columns([member.model for member in members]).get("dropout")
         dropping = rates is not None and any(getattr(member.model, "dropout", 0.0) > 0 for member in members)
         self.drops = rates[:, 0] if rates is not None and dropping else None
-        self.averages = tuple(first.averages[label] for label in self.labels)
-        sources = [tuple(member.averages[label].source for member in members) for label in self.labels]
+        self.averages = tuple(first.training.averages[label] for label in self.labels)
+        sources = [tuple(member.training.averages[label].source for member in members) for label in self.labels]
         distinct = list(dict.fromkeys(sources))
         self.buffers_at = tuple(distinct.index(source) for source in sources)  # by label, its place among the sources
         self.sources = tuple(of[0] for of in distinct)
@@ -114,13 +113,7 @@ class Pack:
 
 @dataclass(kw_only=True)
 class State:
-    """What training changes, all tensors: weights, moments, averages, who failed, recent loss.
-
-    A field that is added is one that older checkpoints do not have: where its initial value is what they meant, to the
-    bit, name it in EXACT_WHEN_NEW; otherwise they are refused.
-    """
-
-    EXACT_WHEN_NEW: ClassVar[frozenset[str]] = frozenset({"stopped_at", "stage"})
+    """What training changes, all tensors: weights, moments, averages, who failed, recent loss."""
 
     step: Tensor  # () int64, optimiser steps done
     theta: Tensor  # (M, P)
@@ -177,7 +170,7 @@ class State:
         plain = [value for value in vars(self).values() if isinstance(value, Tensor)]
         return [*plain, *(buffer for buffers in self.averages for buffer in buffers)]
 
-    def snapshot(self, pack: Pack, evaluations: Sequence[bytes], compiled: bool | None = None) -> Snapshot:
+    def snapshot(self, pack: Pack, evaluations: Sequence[bytes], compiled: bool) -> Snapshot:
         """What a checkpoint keeps of a pack in this state, of its evaluations so far and of how it is computed."""
         return Snapshot(
             step=int(self.step),
@@ -192,7 +185,7 @@ class State:
 
         Raises CheckpointError that says what of it does not fit the pack as it is today.
         """
-        arrays = fitted(stored, self._arrays(pack), pack.layout.shapes, pack.labels, self.EXACT_WHEN_NEW)
+        arrays = fit_state(stored, self._arrays(pack), pack.layout.shapes)
         tensors = {name: torch.from_numpy(np.array(value)).to(pack.device) for name, value in arrays.items()}
         labels = [pack.labels[pack.buffers_at.index(at)] for at in range(len(self.averages))]
         averages = tuple(

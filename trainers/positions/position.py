@@ -3,9 +3,11 @@
 Shapes: M members, B rows, T queries, K keys, H heads, E head width, D model width.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import torch
 from torch import Tensor
 
 from trainers.errors import Problem
@@ -121,6 +123,27 @@ class Position(Settings):
     def mix(self, context: Context, attention_MBHTK: Tensor) -> Tensor | None:
         """What is added to the mixed values of each query, (M, B, H, T, E), by its attention weights; None: nothing."""
         return None
+
+    def measured(self, lengths: tuple[int, ...], recorded: Mapping[str, Sequence[Tensor]]) -> dict[str, Tensor]:
+        """Return its metrics of every row, (M, B, L), from what each layer recorded, (M, B, H, T), by name.
+
+        Layers and heads count by their mean, or their largest value (`largest`). Each length has the value at its last
+        position; a single length the mean or largest value of all positions.
+        """
+        found = {}
+        for name in (name for name in self.metrics if name in recorded):
+            reduce = self._reduction(name)
+            rows_MBT = reduce(torch.stack([reduce(value, dim=2) for value in recorded[name]]), dim=0)
+            at = rows_MBT.unbind(dim=-1) if len(lengths) > 1 else ()
+            found[name] = torch.stack([at[s - 1] for s in lengths], -1) if at else reduce(rows_MBT, -1, keepdim=True)
+        return found
+
+    def reduce(self, rows: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return its metrics, (M, L), from what `measured` gave of all rows, (M, B, L)."""
+        return {name: self._reduction(name)(value, dim=1) for name, value in rows.items()}
+
+    def _reduction(self, name: str) -> Callable[..., Any]:
+        return torch.amax if name in self.largest else torch.mean
 
     def maps(self, weights: Weights, task: Settings) -> Mapping[str, Map]:
         """What can be drawn of its trained parameters, of one member; see `trainers.tensors.position_maps`."""

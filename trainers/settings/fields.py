@@ -9,19 +9,18 @@ Every task, model, average and schedule is a `Settings` dataclass whose fields a
 `trainers.settings.identity` says how values and revisions name a configuration, and what `absent` is.
 """
 
-import math
-import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Any, ClassVar, Final, Self, dataclass_transform
 
 from trainers.errors import ConfigError, Problem, nearest
-from trainers.settings import registry
+from trainers.settings.nested import build_nested, is_nested
+from trainers.settings.values import check_bounds, convert_value, describe_values
 
 
 class Nothing:
-    """No value at all, where None would be one."""
+    """No value, as opposed to None, which is one."""
 
 
 NOTHING: Final = Nothing()
@@ -38,26 +37,41 @@ def setting(
     choices: tuple[Any, ...] | None = None,
     member: bool = False,
     variant: Callable[[Any], Any] | None = None,
-    kind: str | None = None,
+    kind: str | type["Settings"] | None = None,
+    labelled: bool = False,
     help: str = "",
 ) -> Any:
     """A settings field. `low`/`high` are inclusive bounds, `above`/`below` exclusive ones, per element for tuples.
 
     `variant` of a member hyperparameter names what of its value changes the program (for example whether a dropout
-    rate is zero); members of a pack share it. A field of a registered `kind` holds one of its classes, given by name
-    or as `{name: ..., field: ...}`.
+    rate is zero); members of a pack share it.
+
+    A field with a `kind` is nested: it holds settings, of a registered kind (`kind="position"`), given by name or as
+    `{name: ..., field: ...}`, or of one class (`kind=Stop`), given as `{field: ...}`. With the default None it is
+    optional. A `labelled` one holds several, `{label: {kind: ..., field: ...}}`; the kind is the label if left out, and
+    a name alone stands for that class under its own name.
 
     `absent` is the first default the field ever had, for good: a configuration with this value is named as one without
     the field. Left out it is `default`; give it when the default changes, and `NOTHING` when a field that was required
-    gets a default. For a registered `kind` it is a name, which stands for that class with all of its `absent` values.
+    gets a default. For a nested field it is a name, {} or None; the nested settings then have their `absent` values.
     """
     absent = default if absent is MISSING else absent
     absent = NOTHING if absent is MISSING else absent
-    if kind is not None and absent is not NOTHING and not isinstance(absent, str):
-        raise TypeError(f"`absent` of a {kind} is {absent!r}; allowed: the name of one, or NOTHING")
-    bounds = {"low": low, "high": high, "above": above, "below": below}
-    metadata = {"bounds": bounds, "choices": choices, "member": member, "variant": variant, "kind": kind, "help": help}
-    return field(default=default, metadata={**metadata, "absent": absent})
+    if kind is not None and absent not in (NOTHING, None, {}) and not isinstance(absent, str):
+        raise TypeError(f"`absent` of a {kind} is {absent!r}; allowed: the name of one, {{}}, None or NOTHING")
+    return field(
+        default=default,
+        metadata={
+            "bounds": {"low": low, "high": high, "above": above, "below": below},
+            "choices": choices,
+            "member": member,
+            "variant": variant,
+            "kind": kind,
+            "labelled": labelled,
+            "help": help,
+            "absent": absent,
+        },
+    )
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(setting, field))
@@ -82,7 +96,7 @@ class Settings:
     def __post_init__(self) -> None:
         problems: list[Problem] = []
         for item in settings_fields(type(self)):
-            value, found = _checked(item, _hints(type(self))[item.name], getattr(self, item.name))
+            value, found = _check_value(type(self), item, getattr(self, item.name))
             object.__setattr__(self, item.name, value)
             problems += found
         if not problems:
@@ -105,11 +119,14 @@ class Settings:
         return cls(**data)  # looks at each value
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values of every field; first the registered name, and the revision if it is not 1."""
+        """Plain JSON values: the registered name, the revision if it is not 1, every field but nested ones of None."""
         plain: dict[str, Any] = {"name": self.name} if self.name else {}
         if (revision := revision_of(type(self))) != 1:
             plain["revision"] = revision
-        plain.update({item.name: plain_value(getattr(self, item.name)) for item in settings_fields(type(self))})
+        for item in settings_fields(type(self)):
+            value = getattr(self, item.name)
+            if value is not None or not is_nested(item):
+                plain[item.name] = plain_value(value)
         return plain
 
 
@@ -130,23 +147,26 @@ def revision_of(cls: type[Settings]) -> int:
 def absent_value(cls: type, item: Field[Any]) -> Any:
     """The `absent` value of a field in its declared type, or NOTHING."""
     absent = item.metadata["absent"]
-    if absent is NOTHING or item.metadata["kind"]:
+    if absent is NOTHING or is_nested(item):
         return absent
-    return _once(cls, f"_absent_{item.name}", lambda: _converted(_hints(cls)[item.name], absent))
+    return _once(cls, f"_absent_{item.name}", lambda: convert_value(_hints(cls)[item.name], absent))
 
 
-def plain_value(value: Any) -> Any:
-    """A value of a field as plain JSON types."""
+def plain_value(value: Any, of_settings: Callable[[Settings], dict[str, Any]] = Settings.to_dict) -> Any:
+    """Return a value of a field as plain JSON types; nested settings as `of_settings` returns them."""
     if isinstance(value, Settings):
-        return value.to_dict()
+        return of_settings(value)
+    if isinstance(value, Mapping):  # labelled settings: beside a label, the registered name is called kind
+        return {label: _rename_key(of_settings(one), "name", "kind") for label, one in value.items()}
     return [plain_value(item) for item in value] if isinstance(value, tuple) else value
 
 
-def field_problems(cls: type, data: Mapping[str, Any], *, nested: bool = True) -> list[Problem]:
-    """Unknown keys, missing keys and wrong values, each looked at by itself.
+def _rename_key(plain: Mapping[str, Any], before: str, after: str) -> dict[str, Any]:
+    return {after if key == before else key: value for key, value in plain.items()}
 
-    Without `nested` the fields that hold a registered class are left out.
-    """
+
+def field_problems(cls: type, data: Mapping[str, Any], *, nested: bool = True) -> list[Problem]:
+    """Return unknown keys, missing keys and wrong values, each checked by itself; `nested` fields too, or not."""
     known = {item.name: item for item in settings_fields(cls)}
     problems = [
         Problem(key=str(key), given=value, message="unknown key", allowed=", ".join(known), nearest=nearest(key, known))
@@ -156,21 +176,21 @@ def field_problems(cls: type, data: Mapping[str, Any], *, nested: bool = True) -
     for name, item in known.items():
         if name not in data:
             if item.default is MISSING:
-                problems.append(Problem(key=name, message="is required", allowed=_allowed(item, _hints(cls)[name])))
-        elif nested or not item.metadata["kind"]:
+                problems.append(Problem(key=name, message="is required", allowed=allowed_values(cls, item)))
+        elif nested or not is_nested(item):
             problems += value_problems(cls, item, data[name])
     return problems
 
 
 def value_problems(cls: type, item: Field[Any], value: Any) -> list[Problem]:
     """What is wrong with a value for one field of a settings class."""
-    return _checked(item, _hints(cls)[item.name], value)[1]
+    return _check_value(cls, item, value)[1]
 
 
 def takes_type(cls: type, item: Field[Any], value: Any) -> bool:
     """Whether a field takes values of this type, whatever its bounds and choices."""
     try:
-        _converted(_hints(cls)[item.name], value)
+        convert_value(_hints(cls)[item.name], value)
     except ValueError:
         return False
     return True
@@ -178,11 +198,21 @@ def takes_type(cls: type, item: Field[Any], value: Any) -> bool:
 
 def allowed_values(cls: type, item: Field[Any]) -> str:
     """What a field of a settings class may be, in words: its choices, or its type and bounds."""
-    return _allowed(item, _hints(cls)[item.name])
+    return describe_values(item, _hints(cls).get(item.name))
 
 
 def _hints(cls: type) -> dict[str, Any]:
-    return _once(cls, "_resolved_hints", lambda: typing.get_type_hints(cls))  # type: ignore[no-any-return]
+    return _once(cls, "_resolved_hints", lambda: _resolve_hints(cls))  # type: ignore[no-any-return]
+
+
+def _resolve_hints(cls: type) -> dict[str, Any]:
+    """Return the types of the plain fields. Those of nested ones may be names that are imported for types alone."""
+    nested = {item.name for item in settings_fields(cls) if is_nested(item)}
+    hints: dict[str, Any] = {}
+    for base in reversed(cls.__mro__):
+        own = {name: hint for name, hint in vars(base).get("__annotations__", {}).items() if name not in nested}
+        hints |= typing.get_type_hints(type("", (), {"__annotations__": own, "__module__": base.__module__}))
+    return hints
 
 
 def _once(cls: type, name: str, make: Callable[[], Any]) -> Any:
@@ -192,99 +222,19 @@ def _once(cls: type, name: str, make: Callable[[], Any]) -> Any:
     return cls.__dict__[name]
 
 
-def _checked(item: Field[Any], hint: Any, value: Any) -> tuple[Any, list[Problem]]:
-    """The value in its declared type, or problems that say what is allowed."""
-    if item.metadata["kind"]:
-        return _registered(item, value)
+def _check_value(cls: type, item: Field[Any], value: Any) -> tuple[Any, list[Problem]]:
+    """Return the value in its declared type, and problems that say what is allowed."""
+    if isinstance(value, Settings):
+        return value, []
+    if is_nested(item):
+        built = isinstance(value, Mapping) and value and all(isinstance(one, Settings) for one in value.values())
+        return (value, []) if built else build_nested(item, value)
     try:
-        converted = _converted(hint, value)
-        _bounded(item.metadata, converted)
+        converted = convert_value(_hints(cls)[item.name], value)
+        check_bounds(item.metadata, converted)
     except ValueError as error:
         choices = item.metadata["choices"]
         close = nearest(value, [str(choice) for choice in choices]) if choices else None
-        message, allowed = f"{value!r} {error}", _allowed(item, hint)
+        message, allowed = f"{value!r} {error}", allowed_values(cls, item)
         return value, [Problem(key=item.name, given=value, message=message, allowed=allowed, nearest=close)]
     return converted, []
-
-
-def _registered(item: Field[Any], value: Any) -> tuple[Any, list[Problem]]:
-    """The registered class that a name or a mapping stands for."""
-    if isinstance(value, Settings):
-        return value, []
-    try:
-        return registry.build(item.metadata["kind"], {"name": value} if isinstance(value, str) else value), []
-    except ConfigError as error:
-        return value, [problem.under(item.name) for problem in error.problems]
-
-
-def _converted(hint: Any, value: Any) -> Any:
-    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if origin in (types.UnionType, typing.Union):
-        for option in arguments:
-            try:
-                return _converted(option, value)
-            except ValueError:
-                continue
-        raise ValueError("has the wrong type")
-    if hint is type(None):
-        if value is not None:
-            raise ValueError("is not null")
-        return None
-    if origin is tuple:
-        if not isinstance(value, (list, tuple)):
-            raise ValueError("is not a list")
-        if arguments[-1] is Ellipsis:
-            return tuple(_converted(arguments[0], entry) for entry in value)
-        if len(value) != len(arguments):
-            raise ValueError(f"does not have {len(arguments)} entries")
-        return tuple(_converted(kind, entry) for kind, entry in zip(arguments, value, strict=True))
-    if hint is float and isinstance(value, (int, float)) and not isinstance(value, bool):
-        if not math.isfinite(value):
-            raise ValueError("is not finite")
-        return float(value)
-    if type(value) is not hint:
-        raise ValueError(f"is not {_type_name(hint)}")
-    return value
-
-
-def _bounded(metadata: Mapping[str, Any], value: Any) -> None:
-    for entry in value if isinstance(value, tuple) else (value,):
-        if entry is None:
-            continue
-        if metadata["choices"] is not None and entry not in metadata["choices"]:
-            raise ValueError("is not one of the choices")
-        if isinstance(entry, (int, float)) and not isinstance(entry, bool):
-            bounds = metadata["bounds"]
-            if (
-                (bounds["low"] is not None and entry < bounds["low"])
-                or (bounds["high"] is not None and entry > bounds["high"])
-                or (bounds["above"] is not None and entry <= bounds["above"])
-                or (bounds["below"] is not None and entry >= bounds["below"])
-            ):
-                raise ValueError("is out of bounds")
-
-
-def _allowed(item: Field[Any], hint: Any) -> str:
-    if item.metadata["kind"]:
-        return f"a {item.metadata['kind']}"
-    if item.metadata["choices"] is not None:
-        names = ", ".join(str(choice) for choice in item.metadata["choices"])
-        return f"a list of {names}" if typing.get_origin(hint) is tuple else names
-    signs = {"low": ">=", "above": ">", "high": "<=", "below": "<"}
-    limits = [
-        f"{sign} {item.metadata['bounds'][key]:g}"
-        for key, sign in signs.items()
-        if item.metadata["bounds"][key] is not None
-    ]
-    return _type_name(hint) + (" " + " and ".join(limits) if limits else "")
-
-
-def _type_name(hint: Any) -> str:
-    names = {int: "an integer", float: "a number", bool: "true or false", str: "a string", type(None): "null"}
-    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if origin in (types.UnionType, typing.Union):
-        return " or ".join(_type_name(option) for option in arguments)
-    if origin is tuple:
-        named = _type_name(arguments[0])
-        return "a list of " + (f"{named.split()[-1]}s" if " or " not in named else f"{named} values")
-    return names.get(hint, str(hint))

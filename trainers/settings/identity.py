@@ -10,11 +10,15 @@ from collections.abc import Callable
 from dataclasses import Field
 from typing import Any
 
-from trainers.settings.fields import NOTHING, Settings, absent_value, plain_value, revision_of, settings_fields
-
-# What the section `training` means, for good, when it does not say them.
-ABSENT_SCHEDULE = {"name": "constant"}
-ABSENT_AVERAGES: dict[str, dict[str, Any]] = {"raw": {"kind": "raw"}}
+from trainers.settings.fields import (
+    NOTHING,
+    Settings,
+    absent_value,
+    plain_value,
+    revision_of,
+    settings_fields,
+)
+from trainers.settings.nested import is_nested
 
 
 def digest(value: Any) -> str:
@@ -41,7 +45,7 @@ def absent_values(cls: type[Settings]) -> dict[str, Any]:
 def _without_absent(
     settings: Settings, entry: Callable[[Field[Any], Any], Any], of: Callable[[Settings], dict[str, Any]]
 ) -> dict[str, Any]:
-    """`entry` of every field, or `of` where it holds registered settings; left out where `absent` has the same."""
+    """Return `entry` of every plain field and `of` nested settings, without those that equal their `absent` value."""
     cls = type(settings)
     kept: dict[str, Any] = {"name": settings.name} if settings.name else {}
     if (revision := revision_of(cls)) != 1:
@@ -49,13 +53,21 @@ def _without_absent(
     for item in settings_fields(cls):
         mine: Any
         value, absent = getattr(settings, item.name), absent_value(cls, item)
-        if item.metadata["kind"]:
-            mine, other = of(value), {"name": absent}
+        if is_nested(item):
+            mine, other = plain_value(value, of), _plain_absent(item)
         else:
             mine, other = entry(item, value), NOTHING if absent is NOTHING else entry(item, absent)
         if mine is not NOTHING and (absent is NOTHING or _text(mine) != _text(other)):
             kept[item.name] = mine
     return kept
+
+
+def _plain_absent(item: Field[Any]) -> Any:
+    """Return the `absent` value of a nested field as its settings enter a hash: without their own absent values."""
+    absent = item.metadata["absent"]
+    if not isinstance(absent, str):
+        return absent
+    return {absent: {"kind": absent}} if item.metadata["labelled"] else {"name": absent}
 
 
 def _shared(item: Field[Any], value: Any) -> Any:

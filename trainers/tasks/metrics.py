@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from trainers.config.criterion import reached
+from trainers.optimization.criterion import is_reached
 
 Curves = Mapping[str, NDArray[np.float32]]
 
@@ -53,7 +53,7 @@ def steps_to(
     curves = history[-1].curves[metric]
     first = np.full(curves.shape, np.inf, np.float32)
     for past in reversed(history):
-        first = np.where(reached(past.curves[metric], threshold, direction), np.float32(past.step), first)
+        first = np.where(is_reached(past.curves[metric], threshold, direction), np.float32(past.step), first)
     return first
 
 

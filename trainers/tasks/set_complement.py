@@ -33,7 +33,7 @@ class SetComplement(Task):
     [0.0, 0.5, 0.0, 0.5, 0.0]
     """
 
-    vocabulary: int = setting(20, low=3, help="number of tokens v")
+    vocabulary: int = setting(20, low=3, high=100_000, help="number of tokens v")
     train_length: int = setting(5, low=1, help="trained on lengths 1..train_length")
     target: str = setting("sampled", choices=("sampled", "soft"), help="next token, or the whole distribution")
 
@@ -50,11 +50,6 @@ class SetComplement(Task):
     @property
     def inputs(self) -> int:
         """Number of input tokens."""
-        return self.vocabulary
-
-    @property
-    def outputs(self) -> int:
-        """Number of output tokens."""
         return self.vocabulary
 
     @property
@@ -104,15 +99,6 @@ class SetComplement(Task):
         rows = stream.permutations(0, batch, self.vocabulary, take)
         tokens = rows[..., : self.train_length]
         return Batch(tokens, rows[..., 1:] if self.target == "sampled" else self.targets_of(tokens))
-
-    def loss(self, logits_MBTV: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Cross-entropy of each member, summed over rows and positions, and their number, (M,)."""
-        logs = torch.log_softmax(logits_MBTV, dim=-1)
-        if self.target == "sampled":
-            picked = torch.gather(logs, -1, batch.targets[..., None])[..., 0]
-        else:
-            picked = (logs * batch.targets.to(logs.dtype)).sum(dim=-1)
-        return -picked.sum(dim=(1, 2)), torch.full_like(picked[:, 0, 0], picked[0].numel())
 
     def evaluation_batches(self, stream: Stream, samples: int, lengths: tuple[int, ...]) -> Iterator[EvaluationBatch]:
         """Batches and the lengths each one measures: every input where there are at most `samples`, else random rows.

@@ -1,4 +1,4 @@
-"""Targets of which some positions do not count: their loss, and which predictions are right.
+"""Loss and accuracy of targets, some of which are masked out.
 
 Shapes: M members, B rows, T positions, V output tokens.
 """
@@ -8,11 +8,11 @@ from torch import Tensor
 
 from trainers.tensors.batch import Batch
 
-IGNORED = -100  # target of a position that is neither trained nor scored
+IGNORED = -100  # target of a masked position: neither trained nor scored
 
 
 def counted(batch: Batch) -> Tensor:
-    """Whether the target at each position counts, bool (M, B, T): distributions do, unless they weigh nothing."""
+    """Return the mask of counted targets, bool (M, B, T): those that are not IGNORED and have a positive weight."""
     targets = batch.targets
     scored = (
         targets != IGNORED if targets.dim() == batch.tokens.dim() else torch.ones_like(batch.tokens, dtype=torch.bool)
@@ -20,20 +20,41 @@ def counted(batch: Batch) -> Tensor:
     return scored if batch.weight is None else scored & (batch.weight > 0)
 
 
-def loss(logits_MBTV: Tensor, targets_MBT: Tensor) -> tuple[Tensor, Tensor]:
-    """Cross-entropy of each member summed over its supervised positions, and their number, (M,)."""
-    losses = token_losses(logits_MBTV, targets_MBT)
-    return losses.sum(dim=(1, 2)), (targets_MBT != IGNORED).to(logits_MBTV.dtype).sum(dim=(1, 2))
+def loss(logits_MBTV: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+    """Return the weighted sum of the cross-entropy of each member's counted targets, and the sum of weights, (M,)."""
+    weight = counted(batch).to(logits_MBTV.dtype)
+    if batch.weight is not None:
+        weight = weight * batch.weight.to(weight.dtype)
+    return -(_log_likelihoods(logits_MBTV, batch.targets) * weight).sum(dim=(1, 2)), weight.sum(dim=(1, 2))
 
 
 def token_losses(logits_MBTV: Tensor, targets_MBT: Tensor) -> Tensor:
-    """Cross-entropy at every position, (M, B, T); zero where the target does not count."""
+    """Return the cross-entropy at every position, (M, B, T); zero where the target is IGNORED."""
+    return -(_log_likelihoods(logits_MBTV, targets_MBT) * (targets_MBT != IGNORED).to(logits_MBTV.dtype))
+
+
+def _log_likelihoods(logits_MBTV: Tensor, targets: Tensor) -> Tensor:
+    """Return the log likelihood of target ids, or its mean under target distributions; arbitrary where IGNORED."""
     logs = torch.log_softmax(logits_MBTV, dim=-1)
-    scored = targets_MBT != IGNORED
-    picked = torch.gather(logs, -1, torch.where(scored, targets_MBT, 0)[..., None])[..., 0]
-    return -(picked * scored.to(logs.dtype))
+    if targets.dim() == logits_MBTV.dim():
+        return (logs * targets.to(logs.dtype)).sum(dim=-1)
+    return torch.gather(logs, -1, targets.clamp(min=0)[..., None])[..., 0]
 
 
-def mistakes(logits_MBTV: Tensor, targets_MBT: Tensor) -> Tensor:
-    """Whether each position that counts is predicted wrongly, bool (M, B, T)."""
-    return (logits_MBTV.argmax(dim=-1) != targets_MBT) & (targets_MBT != IGNORED)
+def mistakes(logits_MBTV: Tensor, batch: Batch) -> Tensor:
+    """Return which counted targets are predicted wrongly, bool (M, B, T).
+
+    The likeliest token is right if it is the target, or, with target distributions, if it has a positive probability.
+    """
+    likeliest = logits_MBTV.argmax(dim=-1)
+    if batch.targets.dim() == logits_MBTV.dim():
+        wrong = batch.targets.gather(-1, likeliest[..., None])[..., 0] <= 0
+    else:
+        wrong = likeliest != batch.targets
+    return wrong & counted(batch)
+
+
+def row_scores(logits_MBTV: Tensor, batch: Batch) -> dict[str, Tensor]:
+    """Return the share of counted targets that are right, and whether all of them are, by metric, (M, B, 1)."""
+    wrong, targets = mistakes(logits_MBTV, batch).sum(dim=-1, keepdim=True), counted(batch).sum(dim=-1, keepdim=True)
+    return {"accuracy": 1 - wrong / targets, "exact_match": (wrong == 0).float()}

@@ -1,14 +1,12 @@
-"""What a task is: the base of every task, its distributions, and the batches it is evaluated on.
+"""The base class of every task, its distributions, and its evaluation batches.
 
 Shapes: S seeds, M members, B rows, T positions, V output tokens, L lengths.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +15,8 @@ from torch import Tensor
 from trainers.errors import Problem
 from trainers.random import Stream
 from trainers.settings.fields import Settings
+from trainers.tasks import supervised
+from trainers.tasks.forward_pass import EvaluatedModel, ForwardPass
 from trainers.tasks.metrics import Evaluated as Evaluated  # tasks of one's own may name all of these from here
 from trainers.tasks.metrics import Family as Family
 from trainers.tasks.metrics import Metric as Metric
@@ -24,16 +24,12 @@ from trainers.tasks.metrics import families as families
 from trainers.tasks.metrics import steps_to as steps_to
 from trainers.tensors.batch import Batch as Batch
 
-if TYPE_CHECKING:
-    from trainers.evaluation.forward import Forward
-    from trainers.models.model import Model
-
 
 @dataclass(frozen=True)
 class Distribution:
-    """A set of inputs that is evaluated by itself: its name, its lengths, and which of them are trained on.
+    """A set of inputs that is evaluated separately: its name, its lengths, and which of them are trained on.
 
-    The metrics of the first one of a task have their plain names; those of the others are called <metric>.<name>.
+    Metrics of a task's first distribution are recorded by their plain names, those of the others as <metric>.<name>.
     """
 
     name: str
@@ -43,7 +39,7 @@ class Distribution:
 
 @dataclass(frozen=True)
 class EvaluationBatch:
-    """Rows that measure some lengths of a distribution ("": the first), for the metrics that the task gives of them."""
+    """Rows that measure some lengths of a distribution ("": the first)."""
 
     batch: Batch
     lengths: tuple[int, ...]
@@ -51,9 +47,10 @@ class EvaluationBatch:
 
 
 class Task(Settings, ABC):
-    """Base of every task: what it trains on, what it is evaluated on, and its loss and metrics.
+    """Base of every task: its training batches, evaluation batches, loss and metrics.
 
-    A subclass is a frozen dataclass; its fields are the options of the YAML file.
+    A subclass is a frozen dataclass; its fields are the options of the YAML file. It needs `inputs`, `lengths`,
+    `trained_lengths` and `draw_rows`; what it does not override is cross-entropy, accuracy and exact match.
     """
 
     causal: ClassVar[bool] = True  # scored after every prefix: a model must not see ahead
@@ -65,9 +62,9 @@ class Task(Settings, ABC):
         """Number of input tokens."""
 
     @property
-    @abstractmethod
     def outputs(self) -> int:
-        """Number of output tokens."""
+        """Number of output tokens: as many as input tokens unless overridden."""
+        return self.inputs
 
     @property
     @abstractmethod
@@ -80,16 +77,28 @@ class Task(Settings, ABC):
         """Lengths seen in training."""
 
     @property
-    @abstractmethod
     def metrics(self) -> Mapping[str, str]:
-        """Each metric and its better direction: minimize, maximize or none."""
+        """Each metric and its better direction: minimize, maximize or none.
 
-    @abstractmethod
-    def sample(self, stream: Stream, rows: int) -> Batch | tuple[Batch, ...]:
-        """A training batch of every seed of the stream; several where rows differ in width.
-
-        Shapes depend on the settings alone, not on what is drawn.
+        By default accuracy, the share of targets of a row that are right, and exact_match, the share of rows without a
+        mistake. A task with one target in a row declares accuracy alone.
         """
+        return {"accuracy": "maximize", "exact_match": "maximize"}
+
+    def draw_rows(self, stream: Stream, rows: int, length: int) -> Batch:
+        """Return rows of one length for every seed of the stream, for training and evaluation.
+
+        Shapes depend on the settings and the length alone, not on random numbers. A task that overrides both `sample`
+        and `evaluation_batches` does not need it.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no method draw_rows")
+
+    def sample(self, stream: Stream, rows: int) -> Batch | tuple[Batch, ...]:
+        """Return a training batch of every seed of the stream, or several batches if rows differ in width.
+
+        By default rows of the longest trained length. Shapes depend on the settings alone, not on random numbers.
+        """
+        return self.draw_rows(stream, rows, max(self.trained_lengths))
 
     @property
     def stages(self) -> tuple[int, ...]:
@@ -97,65 +106,76 @@ class Task(Settings, ABC):
         return ()
 
     def sample_staged(self, stream: Stream, rows: int, stage_S: Tensor) -> Batch | tuple[Batch, ...]:
-        """A training batch as `sample` gives, of seeds at stages of their own: int64 (S,), places in `stages`.
+        """Return a training batch like `sample`, of seeds at different stages: int64 (S,), indices into `stages`.
 
-        The stream has a seed for each member, since members of one seed may stand at different stages. Shapes depend
-        on the settings alone, so all stages share their widths; what a row is depends on its seed, step and stage.
+        The stream has a seed for each member, since members of one seed may be at different stages. Shapes depend on
+        the settings alone, so all stages share their widths; a row depends on its seed, step and stage.
         """
         raise NotImplementedError(f"{type(self).__name__} has no sample_staged")
 
     def staged_problems(self) -> Iterator[Problem]:
-        """Settings that training in stages would not heed; with a curriculum they are refused."""
+        """Yield settings that training in stages would ignore; with a curriculum they are refused."""
         return iter(())
 
     def training_batches(self, stream: Stream, rows: int, stage_S: Tensor | None = None) -> tuple[Batch, ...]:
-        """What `sample` gives, or `sample_staged` where there are stages, as batches.
-
-        Those that have rows, where there are too few for every width.
-        """
-        found = self.sample(stream, rows) if stage_S is None else self.sample_staged(stream, rows, stage_S)
-        batches = (found,) if isinstance(found, Batch) else tuple(found)
+        """Return the batches of `sample`, or of `sample_staged` with a curriculum, without those that have no rows."""
+        sampled = self.sample(stream, rows) if stage_S is None else self.sample_staged(stream, rows, stage_S)
+        batches = (sampled,) if isinstance(sampled, Batch) else tuple(sampled)
         return tuple(batch for batch in batches if batch.tokens.shape[1])
 
-    @abstractmethod
     def loss(self, logits_MBTV: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-        """The sum of what training minimises over the batch, and the weight it is divided by, of each member, (M,)."""
+        """Return the summed training loss of each member's batch, and the weight it is divided by, (M,) each.
 
-    @abstractmethod
+        By default the cross-entropy of the targets that are not masked.
+        """
+        return supervised.loss(logits_MBTV, batch)
+
     def evaluation_batches(self, stream: Stream, samples: int, lengths: tuple[int, ...]) -> Iterator[EvaluationBatch]:
-        """Batches, each with the lengths it measures; every distribution measures those of `lengths` that it has."""
+        """Yield batches with the lengths they measure: in each distribution those of `lengths` that it has.
+
+        By default a batch of every length from `draw_rows`, all of one distribution.
+        """
+        for length in lengths:
+            yield EvaluationBatch(self.draw_rows(stream, samples, length), (length,))
 
     def validation_batches(self, stream: Stream, samples: int) -> Iterator[EvaluationBatch]:
-        """Batches that stopping and curricula go by: of the first distribution, at its trained lengths.
+        """Yield the batches that early stopping and curricula use: the first distribution at its trained lengths.
 
-        They are `evaluation_batches` of a stream of their own, unless overridden: where these draw nothing, such as
-        windows of a text, they would be the test.
+        By default `evaluation_batches` of the validation stream. Override it if these are read and not drawn, like
+        windows of a text: otherwise the test set would be used for validation.
         """
         first = self.distributions[0]
         for batch in self.evaluation_batches(stream, samples, tuple(sorted(first.trained_lengths))):
             if batch.distribution in ("", first.name):
                 yield batch
 
-    @abstractmethod
     def rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
-        """What each row scores, (M, B, L) by metric, from logits at the positions of `batch`.
+        """Return the scores of each row, (M, B, L) by metric, from logits at the positions of `batch`.
 
-        A large batch comes in pieces, some of its rows at a time. What `reduce` makes of them may need other names
-        and trailing shapes.
+        A large batch is evaluated in pieces of some rows. A task with its own `reduce` may use other names and trailing
+        shapes. By default accuracy and exact_match, those of them that are declared, of a batch of one length.
+        Raises ValueError for several lengths.
         """
+        if len(lengths) > 1:
+            raise ValueError(
+                f"{self.name}: a batch measures lengths {list(lengths)}, and the default `rows` scores whole rows; "
+                "allowed: one length a batch, or a `rows` that gives (M, B, lengths)"
+            )
+        scores = supervised.row_scores(logits_MBTV, batch)
+        return {name: scores[name] for name in self.metrics if name in scores}
 
     def reduce(self, rows: Mapping[str, Tensor], batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
-        """Each metric, (M, L), of what `rows` gave of the whole batch; their means over rows unless overridden."""
+        """Return each metric, (M, L), from the `rows` of the whole batch: their means over rows unless overridden."""
         return {
             name: (value if value.is_floating_point() else value.float()).mean(dim=1) for name, value in rows.items()
         }
 
-    def scored(self, forward: Forward, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
-        """`rows` of one pass over the batch, unless overridden: a task may ask a model to go on, token by token."""
+    def scored(self, forward: ForwardPass, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
+        """Return `rows` of one pass over the batch, unless overridden: a task may have a model generate tokens."""
         return self.rows(forward(batch), batch, lengths)
 
     def derived(self, history: Sequence[Evaluated], lengths: tuple[int, ...]) -> dict[str, NDArray[np.float32]]:
-        """Metrics that follow from the scores so far, (M, averages, L); the last of `history` is the present one.
+        """Return metrics computed from the evaluations so far, (M, averages, L); the last of `history` is the newest.
 
         It is called for each distribution with the curves at its lengths, by the task's own names.
         """
@@ -163,7 +183,7 @@ class Task(Settings, ABC):
 
     @property
     def derived_metrics(self) -> frozenset[str]:
-        """The metrics that `derived` gives."""
+        """Names of the metrics that `derived` returns."""
         if type(self).derived is Task.derived:
             return frozenset()
         lengths = self.distributions[0].lengths
@@ -177,12 +197,12 @@ class Task(Settings, ABC):
 
     @property
     def position_ids(self) -> int:
-        """Position ids are below this: as many as positions, unless batches have ids of their own."""
+        """Upper bound of position ids: the number of positions, unless batches have their own ids."""
         return self.positions
 
     @property
     def grouped(self) -> bool:
-        """Whether batches have groups, in training or in a test; models that cannot tell them are refused then."""
+        """Whether batches have groups, in training or evaluation; then models that do not support them are refused."""
         return False
 
     @property
@@ -192,14 +212,14 @@ class Task(Settings, ABC):
 
     @property
     def passes(self) -> float:
-        """What an evaluation costs, in passes over its rows: more than one where models write texts of their length.
+        """Cost of an evaluation in passes over its rows: more than one if models generate texts.
 
-        Then models that look ahead are refused, and the keys that are kept of a row are counted.
+        Then models that look ahead are refused, and the KV cache counts as memory.
         """
         return 1.0
 
-    def passes_by(self, model: Model) -> float:
-        """`passes` where a certain model is evaluated: what it keeps of a text need not be passed again."""
+    def passes_by(self, model: EvaluatedModel) -> float:
+        """Return `passes` for one model: with a KV cache, earlier tokens of a text need no second pass."""
         return self.passes
 
     @property
@@ -209,7 +229,7 @@ class Task(Settings, ABC):
 
     @property
     def distributions(self) -> tuple[Distribution, ...]:
-        """The sets of inputs that are evaluated apart; the first is the one trained on."""
+        """The sets of inputs that are evaluated separately; the first is the one trained on."""
         return (Distribution("", self.lengths, self.trained_lengths),)
 
     @property
@@ -219,48 +239,48 @@ class Task(Settings, ABC):
 
     @property
     def paired_metrics(self) -> tuple[tuple[str, str], ...]:
-        """Pairs of metrics worth a chart of the first, measured, against the second, predicted."""
+        """Pairs of a measured and a predicted metric worth a chart against each other."""
         return ()
 
     def recorded_name(self, metric: str, distribution: str) -> str:
-        """The name under which a metric of a distribution is recorded."""
+        """Return the name under which a metric of a distribution is recorded."""
         return metric if distribution in ("", self.distributions[0].name) else f"{metric}.{distribution}"
 
     def recorded_metrics(self, others: Mapping[str, str], evaluated: Iterable[int]) -> dict[str, Metric]:
-        """Every metric that is recorded, by name: the task's, and `others`, the model's, with their directions."""
-        wanted, found = set(evaluated), dict[str, Metric]()
+        """Return every recorded metric by name: the task's, and the model's `others`, with their directions."""
+        wanted, metrics = set(evaluated), dict[str, Metric]()
         for distribution in self.distributions:
             lengths = tuple(length for length in sorted(distribution.lengths) if length in wanted)
             trained = tuple(length for length in lengths if length in distribution.trained_lengths)
             for base, direction in {**self.metrics, **others}.items():
                 name = self.recorded_name(base, distribution.name)
-                found[name] = Metric(base, distribution.name, direction, lengths, trained)
-        return found
+                metrics[name] = Metric(base, distribution.name, direction, lengths, trained)
+        return metrics
 
     def recorded_families(self) -> dict[str, Family]:
-        """The families of every distribution, with the names under which their metrics are recorded."""
-        found = dict(self.families)
+        """Return the families of every distribution, with the names under which their metrics are recorded."""
+        recorded = dict(self.families)
         for other in self.distributions[1:]:
             for name, family in self.families.items():
                 metrics = {number: self.recorded_name(metric, other.name) for number, metric in family.metrics.items()}
-                found[self.recorded_name(name, other.name)] = Family(f"{family.label} ({other.name})", metrics)
-        return found
+                recorded[self.recorded_name(name, other.name)] = Family(f"{family.label} ({other.name})", metrics)
+        return recorded
 
     @property
     def corpora(self) -> tuple[str, ...]:
-        """Names of the texts that it depends on."""
+        """Names of the texts that it reads."""
         return ()
 
     def planned(self) -> Self:
-        """This task with the data that it depends on named by hash in its settings; as it is where they are missing."""
+        """Return this task with the hash of its data in its settings, or unchanged if the data are missing."""
         return self
 
     def data_problems(self) -> Iterator[Problem]:
-        """Why data that it depends on cannot be used on this machine."""
+        """Yield why its data cannot be used on this machine."""
         return iter(())
 
     def shown(self, batch: Batch, row: int) -> tuple[list[str], list[str]]:
-        """Tokens and targets of a row of the first seed in words: ids unless overridden, {} around possible ones."""
+        """Return tokens and targets of a row of the first seed as text: ids, or {ids} of possible targets."""
         targets = batch.targets[0, row]
         tokens = [str(token) for token in batch.tokens[0, row].tolist()]
         if targets.dim() == 1:
@@ -269,5 +289,5 @@ class Task(Settings, ABC):
         return tokens, ["{" + " ".join(map(str, ids)) + "}" for ids in possible]
 
     def measures(self, tokens: Tensor) -> dict[str, Tensor]:
-        """How hard each sequence (..., T) is, int64 (...), by measure; for histograms."""
+        """Return the difficulty of each sequence (..., T), int64 (...), by measure; for histograms."""
         return {}

@@ -1,8 +1,17 @@
-"""Stacked token embedding."""
+"""Stacked token embedding: its parameter and its rows."""
 
 import torch
 from torch import Tensor
 from torch.nn import functional
+
+from trainers.tensors.parameters import Parameter, uniform_parameter
+
+
+def embedding_parameter(tokens: int, width: int, std: float, largest: float | None) -> Parameter:
+    """Return the table, without weight decay: drawn normal with `std`, or uniform up to `largest` if it is given."""
+    if largest is None:
+        return Parameter(name="embedding", shape=(tokens, width), std=std, decay=False)
+    return uniform_parameter("embedding", (tokens, width), -largest, largest, decay=False)
 
 
 def embed(table_MVD: Tensor, tokens_MBT: Tensor) -> Tensor:

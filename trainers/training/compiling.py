@@ -23,7 +23,6 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 # where one member alone would train at least so long uncompiled, by a rough model of one CPU core: so much for starting
 # the kernels of a step, and so many operations a second.
 COMPILE_FROM_SECONDS = 1.0
-COMPILED_BEFORE_FROM_SECONDS = 2.0  # what 0.1.0 went by; its checkpoints do not name their form
 _SECONDS_PER_STEP, _OPERATIONS_PER_SECOND = 5e-4, 2e10
 # On a GPU a step is recorded and replayed, and its draws can be fused, which takes 5 to 20 s. Compiling the whole step
 # on top took 19 s (one layer of attention) to 136 s (a decoder of four), for 0.65 to 1.3 times the speed of recorded
@@ -43,15 +42,15 @@ _HALF_A_LIBRARY = re.compile(r"(/\S+\.so): (?:file too short|invalid ELF header)
 _LOOK_SECONDS = 0.1  # between looks at a lock that another process holds
 
 
-def compiles(member: MemberConfig, device: str = "cpu", *, from_seconds: float = COMPILE_FROM_SECONDS) -> bool:
+def compiles(member: MemberConfig, device: str = "cpu") -> bool:
     """Whether the step is compiled: as asked for, or by the work of one member, never by what else is in the pack.
 
     On another kind of `device` than the CPU it is where that is asked for.
     """
-    wanted = member.optimization.compile
+    wanted = member.training.compile
     if isinstance(wanted, bool):
         return wanted
-    return device == "cpu" and member.model.compiling == "auto" and rough_seconds(member) >= from_seconds
+    return device == "cpu" and member.model.compiling == "auto" and rough_seconds(member) >= COMPILE_FROM_SECONDS
 
 
 def fuses_draws(member: MemberConfig, device: str) -> bool:
@@ -61,8 +60,8 @@ def fuses_draws(member: MemberConfig, device: str) -> bool:
 
 def why(member: MemberConfig, device: str = "cpu") -> str:
     """Whether the step is compiled and what decides it, in words."""
-    if isinstance(member.optimization.compile, bool):
-        return f"{'yes' if member.optimization.compile else 'no'}, as training.compile says"
+    if isinstance(member.training.compile, bool):
+        return f"{'yes' if member.training.compile else 'no'}, as training.compile says"
     if member.model.compiling != "auto":
         return f"no: a step of {member.model.name} is not compiled by itself"
     if device != "cpu":
@@ -73,8 +72,8 @@ def why(member: MemberConfig, device: str = "cpu") -> str:
 
 def rough_seconds(member: MemberConfig) -> float:
     """How long a member alone would train on one CPU core, uncompiled: from its operations, without measuring."""
-    forward = member.model.operations(member.task, member.optimization.batch_size, member.task.train_positions)
-    return member.optimization.steps * (_SECONDS_PER_STEP + 3.0 * forward / _OPERATIONS_PER_SECOND)
+    forward = member.model.operations(member.task, member.training.batch_size, member.task.train_positions)
+    return member.training.steps * (_SECONDS_PER_STEP + 3.0 * forward / _OPERATIONS_PER_SECOND)
 
 
 @functools.cache

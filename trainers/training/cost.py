@@ -7,7 +7,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainers.config.criterion import criteria
 from trainers.config.member import MemberConfig
 from trainers.evaluation.evaluate import CELLS_OF_A_ROW_PIECE, evaluate, validate
 from trainers.packs.batches import Ahead
@@ -32,16 +31,16 @@ class Cost:
 def estimate(member: MemberConfig) -> Cost:
     """What a member costs; memory is counted on one row and on two, without training."""
     pack = Pack([member], torch.device("cpu"))
-    width = 8 if member.optimization.dtype == "float64" else 4
+    width = 8 if member.training.dtype == "float64" else 4
     buffers = sum(len(average.start(torch.zeros(1, 1))) for average in pack.sources)
-    rows = -(-member.optimization.batch_size // member.optimization.accumulation)
+    rows = -(-member.training.batch_size // member.training.accumulation)
     one, two = (kept_for_backward(pack, few) for few in (1, 2))
     positions = member.evaluation.samples * member.task.positions
     evaluated = 6 * min(CELLS_OF_A_ROW_PIECE, positions * member.task.outputs)
     kept = width * min(CELLS_OF_A_ROW_PIECE, positions * member.model.kept_numbers) if member.task.passes > 1 else 0
     forward = sum(
         member.model.operations(member.task, *batch.tokens.shape[1:])
-        for batch in sampled(pack, torch.tensor(1), member.optimization.batch_size)
+        for batch in sampled(pack, torch.tensor(1), member.training.batch_size)
     )
     return Cost(
         parameters=pack.layout.size,
@@ -56,7 +55,7 @@ def estimate(member: MemberConfig) -> Cost:
 def kept_for_backward(pack: Pack, rows: int) -> int:
     """Bytes that the forward pass of so many rows keeps for the gradient, counted by running a one-member pack."""
     step = torch.tensor(1)
-    theta = torch.zeros(1, pack.layout.size, dtype=getattr(torch, pack.optimization.dtype), requires_grad=True)
+    theta = torch.zeros(1, pack.layout.size, dtype=getattr(torch, pack.training.dtype), requires_grad=True)
     kept: dict[int, int] = {}
 
     def count(saved: Tensor) -> Tensor:
@@ -90,22 +89,23 @@ def calibrate(member: MemberConfig, members: int, seconds: float = 2.0) -> float
         evaluation = members * (time.monotonic() - began) / share
     finally:
         torch.set_num_threads(threads)
-    steps, every = member.optimization.steps, member.evaluation.every
+    steps, every = member.training.steps, member.evaluation.every
     return step + evaluation * (-(-steps // every) if every else 1) / steps
 
 
 def _with_some_rows(member: MemberConfig) -> tuple[Pack, float]:
     """A pack of it alone, where texts are written with as many rows as can be tried; and their share of all."""
-    task, evaluation, of_criteria = member.task, member.evaluation, criteria(member)
-    validated = [one.samples for one in of_criteria.values()][:1] * len(task.distributions[0].trained_lengths)
-    rows = evaluation.samples * len(member.evaluated_lengths) * len(member.averages) + sum(validated)
+    task, evaluation, criteria = member.task, member.evaluation, member.criteria
+    validated = [one.samples for one in criteria.values()][:1] * len(task.distributions[0].trained_lengths)
+    rows = evaluation.samples * len(member.evaluated_lengths) * len(member.training.averages) + sum(validated)
     operations = task.passes_by(member.model) * member.model.operations(task, rows, task.positions)
     share = min(1.0, _TRIED / operations) if task.passes > 1 else 1.0
     fewer: dict[str, Any] = {
-        name: replace(one, samples=max(1, int(one.samples * share))) for name, one in of_criteria.items()
+        name: replace(one, samples=max(1, int(one.samples * share))) for name, one in criteria.items()
     }
     samples = max(1, int(evaluation.samples * share))
-    some = replace(member, evaluation=replace(evaluation, samples=samples), **fewer)
+    training = replace(member.training, **fewer)
+    some = replace(member, training=training, evaluation=replace(evaluation, samples=samples))
     return Pack([some], torch.device("cpu")), samples / evaluation.samples
 
 

@@ -6,9 +6,9 @@ Shapes: M members of a pack.
 import numpy as np
 from numpy.typing import NDArray
 
-from trainers.config.criterion import reached
 from trainers.errors import PackError
 from trainers.evaluation.results import Validation
+from trainers.optimization.criterion import is_reached
 from trainers.packs.pack import Pack
 
 Ints = NDArray[np.int64]
@@ -19,7 +19,7 @@ def good_enough(pack: Pack, seen: Validation, stage_M: Ints) -> NDArray[np.bool_
     stop = pack.stop
     if stop is None:
         return np.zeros(len(pack), dtype=bool)
-    found = reached(seen.mean(stop.metric, stop.average), stop.threshold, pack.directions[stop.metric])
+    found = is_reached(seen.mean(stop.metric, stop.average), stop.threshold, pack.directions[stop.metric])
     return found if pack.curriculum is None else found & (stage_M == len(pack.task.stages) - 1)
 
 

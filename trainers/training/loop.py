@@ -30,7 +30,7 @@ from trainers.packs.pack import Pack, State, weights_of
 from trainers.random import fuse, said
 from trainers.tasks.metrics import Evaluated
 from trainers.tensors.precision import unordered
-from trainers.training.compiling import COMPILED_BEFORE_FROM_SECONDS, compiles, fuses_draws
+from trainers.training.compiling import compiles, fuses_draws
 from trainers.training.decisions import good_enough, next_stages
 from trainers.training.step import learner
 
@@ -61,7 +61,7 @@ def train(
         raise PackError(f"the names {names} do not fit the seeds {[member.seed for member in members]} of the members")
     pack = Pack(members, torch.device(device))
     stored, notices = checkpoints.load(names) if checkpoints else (None, [])
-    compiled = _compiled(members[0], stored, pack.device.type)
+    compiled = stored.compiled if stored else compiles(members[0], pack.device.type)
     if fuses_draws(members[0], pack.device.type):
         fuse()
     if len(members) == 1 and compiled:
@@ -74,17 +74,6 @@ def train(
         run.resume(stored)
         del stored  # it is as large as the state
     return run.to_the_end()
-
-
-def _compiled(member: MemberConfig, stored: Snapshot | None, device: str) -> bool:
-    """Whether the step is compiled: as it was when the checkpoint was written, or as the members want it."""
-    if stored is None:
-        return compiles(member, device)
-    if stored.compiled is not None:
-        return stored.compiled
-    if stored.evaluations:
-        return Evaluation.from_bytes(stored.evaluations[-1]).compiled
-    return compiles(member, device, from_seconds=COMPILED_BEFORE_FROM_SECONDS)
 
 
 class _Run:
@@ -105,7 +94,7 @@ class _Run:
         self.started, self.spent, self.last_beat, self.rate = time.monotonic(), 0.0, 0.0, 0.0
 
     def to_the_end(self) -> list[MemberResult]:
-        steps = self.pack.optimization.steps
+        steps = self.pack.training.steps
         if lost := said():
             self.reporter.notice(lost)
         self.prepare()
@@ -113,7 +102,7 @@ class _Run:
             self.run_until(self.next_stop())
             if self.done == steps or (self.pack.evaluation.every and self.done % self.pack.evaluation.every == 0):
                 self.evaluate()
-                if self.part():
+                if self.remove_finished():
                     self.prepare()
             if self.checkpoints and self.done < steps and self.checkpoints.due(self.done):
                 self.save()
@@ -122,19 +111,19 @@ class _Run:
         return member_results(self.pack.members[: self.count], self.evaluations[-1])
 
     def prepare(self) -> None:
-        """Make ready to train the members that go on, if there are any."""
+        """Prepare to train the active members, if there are any."""
         if not len(self.going):
             return
         self.beat("compile" if self.compiled else "train")
         self.ahead = Ahead(self.going.pack)
         self.learn = learner(self.going.pack, self.compiled, lambda: self.beat_if_due("compile"), self.reporter.notice)
 
-    def part(self) -> bool:
-        """Let those go that stopped or failed by the last evaluation, where members may stop; whether any did."""
+    def remove_finished(self) -> bool:
+        """Remove members that stopped or failed by the last evaluation, with early stopping; return whether any did."""
         if self.pack.stop is None or not self.evaluations or self.evaluations[-1].final:
             return False
         last, before = self.evaluations[-1], len(self.going)
-        ended = (self.each(last.stopped_at_M) >= 0) | (self.each(last.failed_at_M) >= 0)
+        ended = (self.select_members(last.stopped_at_M) >= 0) | (self.select_members(last.failed_at_M) >= 0)
         self.going.leave(np.flatnonzero(ended).tolist())
         if left := len(self.going) < before:
             self.past.clear()
@@ -147,11 +136,11 @@ class _Run:
         self.spent = max((evaluation.seconds for evaluation in self.evaluations), default=0.0)
         for evaluation in self.evaluations:
             self.reporter.report(evaluation)
-        self.part()
+        self.remove_finished()
 
     def next_stop(self) -> int:
-        """The next step at which the loop must stop: for an evaluation, a checkpoint or the end."""
-        stops = [self.pack.optimization.steps]
+        """Return the next step at which the loop must stop: for an evaluation, a checkpoint or the end."""
+        stops = [self.pack.training.steps]
         if every := self.pack.evaluation.every:
             stops.append((self.done // every + 1) * every)
         if self.checkpoints and (due := self.checkpoints.next_step(self.done)):
@@ -159,7 +148,7 @@ class _Run:
         return min(stops)
 
     def run_until(self, stop: int) -> None:
-        """Steps up to `stop`, with a heartbeat each second; returns early where a checkpoint is due by time."""
+        """Train up to step `stop`, with a heartbeat every second; return early if a checkpoint is due by time."""
         burst = 1  # steps between looks at the clock
         while self.done < stop:
             began = time.monotonic()
@@ -192,7 +181,7 @@ class _Run:
             stops = good_enough(pack, validation, stage)
             going.decide("stopped_at", np.where(stops, self.done, state.stopped_at.cpu().numpy()))
             going.decide("stage", next_stages(pack, validation, stage))
-        final = self.done == pack.optimization.steps
+        final = self.done == pack.training.steps
         self.report(
             Evaluation(
                 step=self.done,
@@ -200,47 +189,51 @@ class _Run:
                 averages=pack.labels,
                 metrics=metrics,
                 lengths=pack.lengths,
-                values_MAKL=self.whole(values, lambda last: last.values_of(metrics)),
-                loss_M=self.whole(loss, _kept_loss),
+                values_MAKL=self.merge_finished(values, lambda last: last.values_of(metrics)),
+                loss_M=self.merge_finished(loss, _final_loss),
                 failed_at_M=going.number("failed_at")[: self.count],
                 seconds=self.seconds(),
                 form=pack.form,
                 compiled=self.compiled,
                 weights=self.keep_weights(self.weights) if final and self.weights else (),
                 stopped_at_M=None if pack.stop is None else going.number("stopped_at")[: self.count],
-                stage_M=None if pack.curriculum is None else self.whole(stage, lambda last: last.stage_M),
-                validation=validation and self.validated(validation),
+                stage_M=None if pack.curriculum is None else self.merge_finished(stage, lambda last: last.stage_M),
+                validation=validation and self.merge_validation(validation),
             )
         )
 
     def repeat(self) -> None:
-        """The final evaluation of a pack that no member goes on with: what they had when they stopped."""
+        """Report the final evaluation of a pack without active members: the values with which they finished."""
         kept = self.keep_weights(self.weights) if self.weights else ()
-        steps, last = self.pack.optimization.steps, self.evaluations[-1]
+        steps, last = self.pack.training.steps, self.evaluations[-1]
         self.report(
-            replace(last, step=steps, final=True, loss_M=_kept_loss(last), seconds=self.seconds(), weights=kept)
+            replace(last, step=steps, final=True, loss_M=_final_loss(last), seconds=self.seconds(), weights=kept)
         )
 
     def report(self, evaluation: Evaluation) -> None:
         self.evaluations.append(evaluation)
         self.reporter.report(evaluation)
 
-    def whole(self, found: NDArray[Any], of: Callable[[Evaluation], NDArray[Any] | None]) -> NDArray[Any]:
-        """What members that go on have, with what those that left had at the last evaluation."""
+    def merge_finished(
+        self, active: NDArray[Any], last_values: Callable[[Evaluation], NDArray[Any] | None]
+    ) -> NDArray[Any]:
+        """Return new values of active members, and values of finished ones from the last evaluation."""
         if len(self.going) == len(self.pack):
-            return found[: self.count]
-        kept = of(self.evaluations[-1])
-        assert kept is not None
-        every = kept.copy()
-        every[self.going.places] = self.going.of_going(found)
-        return every
+            return active[: self.count]
+        last = last_values(self.evaluations[-1])
+        assert last is not None
+        merged = last.copy()
+        merged[self.going.places] = self.going.of_going(active)
+        return merged
 
-    def validated(self, found: Validation) -> Validation:
-        values = self.whole(found.values_MDL, lambda last: last.validation.values_MDL if last.validation else None)
-        return replace(found, values_MDL=values)
+    def merge_validation(self, active: Validation) -> Validation:
+        values = self.merge_finished(
+            active.values_MDL, lambda last: last.validation.values_MDL if last.validation else None
+        )
+        return replace(active, values_MDL=values)
 
-    def each(self, values: NDArray[Any] | None, rows: Sequence[int] | None = None) -> NDArray[Any]:
-        """What an evaluation has of the members at these places of the pack, all of them unless given.
+    def select_members(self, values: NDArray[Any] | None, rows: Sequence[int] | None = None) -> NDArray[Any]:
+        """Return the values of the members at these indices of the pack, by default of all.
 
         The twin of a lone member has its values.
         """
@@ -249,15 +242,15 @@ class _Run:
         return values if places == list(range(len(values))) else values[places]
 
     def history(self) -> list[Evaluated]:
-        """The earlier evaluations of those that go on, each cut out once, and once more when members leave."""
+        """Return the earlier evaluations of active members; each is sliced once, and again when members finish."""
         rows = self.going.rows
         for one in self.evaluations[len(self.past) :]:
-            values = self.each(one.values_MAKL, rows)
+            values = self.select_members(one.values_MAKL, rows)
             self.past.append(Evaluated(one.step, {name: values[:, :, k] for k, name in enumerate(one.metrics)}))
         return self.past
 
     def keep_weights(self, folder: Path) -> tuple[WeightsFile | None, ...]:
-        """Write the weights of every member that has not failed: the last ones, or those with which it stopped."""
+        """Write the weights of every member that has not failed: its last ones, or those with which it stopped."""
         found, kept = weights_of(self.pack, self.going.whole_state()), list[WeightsFile | None]()
         failed_at, stopped_at = self.going.number("failed_at"), self.going.number("stopped_at")
         for i, member in enumerate(self.pack.members[: self.count]):
@@ -287,7 +280,7 @@ class _Run:
         self.reporter.progress(
             Progress(
                 step=self.done,
-                steps=self.pack.optimization.steps,
+                steps=self.pack.training.steps,
                 members=self.count,
                 failed=failed,
                 seconds=self.seconds(),
@@ -301,6 +294,6 @@ class _Run:
         return self.spent + time.monotonic() - self.started
 
 
-def _kept_loss(last: Evaluation) -> NDArray[np.float64]:
-    """The loss that later evaluations repeat of members that left: none of those that failed."""
+def _final_loss(last: Evaluation) -> NDArray[np.float64]:
+    """Return the loss with which members finished, NaN for those that failed."""
     return np.where(last.failed_at_M >= 0, np.nan, last.loss_M)

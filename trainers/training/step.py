@@ -31,7 +31,7 @@ def sampled(pack: Pack, step: Tensor, rows: int, stage_M: Tensor | None = None) 
 
 def losses(pack: Pack, theta: Tensor, batch: Batch, noise: Noise | None) -> tuple[Tensor, Tensor]:
     """Sum and weight of the training loss of every member, (M,) each. Raises ValueError if the task gives others."""
-    with computing(pack.optimization.compute_dtype, theta.device.type):
+    with computing(pack.training.compute_dtype, theta.device.type):
         logits = pack.model.logits(pack.layout.views(theta), batch, noise, pack.form)
     found = pack.task.loss(logits.to(theta.dtype), batch)
     if not isinstance(found, tuple) or any(one.shape != theta.shape[:1] for one in found):  # two losses unpack, too
@@ -49,7 +49,7 @@ def noise_of(pack: Pack, step: Tensor) -> Noise | None:
 
 def step_once(pack: Pack, state: State) -> None:
     """Sample a batch and learn from it."""
-    learn(pack, state, sampled(pack, state.step + 1, pack.optimization.batch_size, state.stage))
+    learn(pack, state, sampled(pack, state.step + 1, pack.training.batch_size, state.stage))
 
 
 def gradients(pack: Pack, theta: Tensor, batches: Sequence[Batch], step: Tensor) -> tuple[Tensor, Tensor]:
@@ -59,7 +59,7 @@ def gradients(pack: Pack, theta: Tensor, batches: Sequence[Batch], step: Tensor)
         (rows, noise and replace(noise, first=first, total=None if rows is batch else count, part=part))
         for part, batch in enumerate(batches)
         for count in (batch.tokens.shape[1],)
-        for first, rows in _divided(batch, pack.optimization.accumulation)
+        for first, rows in _divided(batch, pack.training.accumulation)
     ]
     if len(slices) == 1:
         rows, noise = slices[0]
@@ -117,8 +117,8 @@ def learn(pack: Pack, state: State, batches: Sequence[Batch]) -> None:
     gradient, loss_M = gradients(pack, state.theta, batches, step)
     if "clip" in pack.h:
         gradient = clipped(gradient, pack.h["clip"])
-    rate = pack.h["learning_rate"] * pack.schedule.factor(step, pack.optimization.steps)
-    if pack.optimization.optimizer == "adamw":
+    rate = pack.h["learning_rate"] * pack.schedule.factor(step, pack.training.steps)
+    if pack.training.optimizer == "adamw":
         theta, m, v = adamw(state.theta, gradient, state.m, state.v, step, rate, pack.decay_mask, pack.h)
     else:
         theta, m, v = gradient_descent(state.theta, gradient, rate, pack.decay_mask, pack.h), state.m, state.v
@@ -187,7 +187,7 @@ def _learner(pack: Pack, compiled: bool, waiting: Callable[[], None]) -> Learn:
     run = program(learn, pack.device.type)
     few = pack.of([0, 0, 0])
     state, step = State.initial(few), torch.ones((), dtype=torch.int64, device=pack.device)
-    batches = for_program(few, sampled(few, step, few.optimization.batch_size))
+    batches = for_program(few, sampled(few, step, few.training.batch_size))
     any_size([*few.tensors(), *state.tensors(), *(tensor for batch in batches for tensor in batch.tensors())])
     with once(f"{pack.members[0].structural_key} {pack.device.type} {torch.get_num_threads()}", waiting):
         first_call(run, few, state, batches)
@@ -203,4 +203,4 @@ def for_program(pack: Pack, batches: Sequence[Batch]) -> list[Batch]:
 def stepper(pack: Pack) -> Callable[[State], None]:
     """One whole step, compiled or not, on a batch that is drawn for it alone."""
     learning = learner(pack)
-    return lambda state: learning(state, sampled(pack, state.step + 1, pack.optimization.batch_size, state.stage))
+    return lambda state: learning(state, sampled(pack, state.step + 1, pack.training.batch_size, state.stage))

@@ -97,7 +97,7 @@ def discard_unnamed(state: SweepState, pack_id: str) -> None:
 
 def bytes_per_member(member: MemberConfig, cost: "Cost") -> int:
     """How large the file of a member like this is, its header apart."""
-    width = 8 if member.optimization.dtype == "float64" else 4
+    width = 8 if member.training.dtype == "float64" else 4
     return cost.parameters * width * len(averages_kept(member))
 
 

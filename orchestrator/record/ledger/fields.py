@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, NotRequired
 from pydantic import Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
-from orchestrator.record.ledger.code_fields import Code, Count, Flag, Name, Number, RanUnder, Sources, Text
+from orchestrator.record.ledger.code_fields import Code, Count, Flag, Name, Number, RanUnder, Text
 
 _SHOWN = 60
 
@@ -84,8 +84,8 @@ class _Sweep(TypedDict):
     spec: _Spec
     spec_hash: Text
     provenance: _Provenance
-    code: NotRequired[list[Code]]
-    sources: NotRequired[Sources]
+    claims: NotRequired[dict[str, Text]]
+    code: NotRequired[Code]
 
 
 class _Training(TypedDict, total=False):
@@ -199,8 +199,7 @@ class _End(TypedDict):
 
 class _Resume(TypedDict):
     provenance: _Provenance
-    code: NotRequired[list[Code]]
-    sources: NotRequired[Sources]
+    code: NotRequired[Code]
 
 
 class _Retry(TypedDict):

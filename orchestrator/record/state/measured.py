@@ -42,7 +42,7 @@ class Measured:
         task = member.task
         return cls(
             lengths=member.evaluated_lengths,
-            averages=tuple(member.averages),
+            averages=tuple(member.training.averages),
             metrics=member.metrics,
             longest_trained={one.name: max(one.trained_lengths) for one in task.distributions if one.trained_lengths},
             headline=tuple(task.headline),

@@ -74,8 +74,8 @@ class Draw:
 class PackState:
     """One pack: its members as (config_id, seed), its evaluations by step, how often and why it died.
 
-    `traces` has the traceback of every attempt, None where none was kept. `ran_under` has every state of the code (by
-    name; None where it is not recorded) and environment (by digest).
+    `traces` has the traceback of every attempt, None where none was kept. `ran_under` has every record of the code
+    (by name; None if there is none) and environment (by digest).
     """
 
     pack_id: str

@@ -31,8 +31,8 @@ class SweepState:
         self.name = self.study = self.spec_hash = ""
         self.spec: dict[str, Any] = {}
         self.provenance: dict[str, Any] = {}
-        self.code: list[dict[str, Any]] = []
-        self.sources: list[dict[str, Any]] = []  # states of the code, the one trained with last at the end
+        self.claims: dict[str, str] = {}  # digests of the claims that were registered before the sweep ran, by id
+        self.codes: list[dict[str, Any]] = []  # every record of the code once, the latest last
         self.environments: dict[str, dict[str, Any]] = {}  # what workers computed with, by its digest
         self.resumes: list[dict[str, Any]] = []
         self.started: float | None = None
@@ -96,8 +96,7 @@ class SweepState:
             case "resume":
                 self.ended = self.message = None
                 self.resumes.append(record.fields["provenance"])
-                self.code = record.fields.get("code", self.code)
-                self._sources(record)
+                self._code(record)
             case "retry":
                 self._retry(record)
             case "publish":
@@ -108,6 +107,11 @@ class SweepState:
         """(pack_id, error) of every pack that was given up, in the order they were planned."""
         return [(pack.pack_id, pack.error or "") for pack in self.packs.values() if pack.status == "failed"]
 
+    @property
+    def modules(self) -> list[dict[str, Any]]:
+        """The recorded modules of `imports` that the sweep was last trained with."""
+        return self.codes[-1]["modules"] if self.codes else []
+
     def seeds(self) -> dict[str, tuple[int, ...]]:
         """Return the seeds that were planned for each configuration, sorted."""
         return {name: tuple(sorted(configuration.members)) for name, configuration in self.configurations.items()}
@@ -116,31 +120,25 @@ class SweepState:
         fields = record.fields
         self.name, self.study = fields["name"], fields["study"]
         self.spec, self.spec_hash = fields["spec"], fields["spec_hash"]
-        self.provenance, self.code = fields["provenance"], fields.get("code", [])
+        self.provenance = fields["provenance"]
+        self.claims = fields.get("claims", {})
         self.started = record.time
-        self._sources(record)
+        self._code(record)
 
-    def _sources(self, record: Record) -> None:
-        """The state of the code from here on: a new one in full, or a known one by its name."""
-        found = record.fields.get("sources")
-        if found is None:
-            return
-        name = found["name"]
-        if "lengthwise" not in found:
-            found = next((known for known in self.sources if known["name"] == name), None)
-            if found is None:
-                raise self._damage(record, f"the code is {name}, and no record says what that is")
-        self.sources = [*(known for known in self.sources if known["name"] != name), found]
+    def _code(self, record: Record) -> None:
+        """Make the code of this record, if it has any, the latest."""
+        if (code := record.fields.get("code")) is not None:
+            self.codes = [*(known for known in self.codes if known["name"] != code["name"]), code]
 
     def _ran_under(self, pack: PackState, record: Record) -> None:
-        """The state of the code and the environment that a worker tells of the pack with this record."""
+        """Add the code and the environment that the pack of this record ran under."""
         self.environments |= record.fields.get("environment_in_full", {})
         name = record.fields.get("environment")
         if name is None:
             return
         if name not in self.environments:
             raise self._damage(record, f"pack {pack.pack_id} ran under {name}, and no record says what that is")
-        under = (self.sources[-1]["name"] if self.sources else None, name)
+        under = (self.codes[-1]["name"] if self.codes else None, name)
         if under not in pack.ran_under:
             pack.ran_under.append(under)
 

@@ -7,6 +7,7 @@ from functools import partial
 
 from orchestrator.report.tables.effect_tables import outcomes
 from orchestrator.report.tables.tables import Columns, interval
+from orchestrator.results.analysis import compare_weight_averages, effects_on_score
 from orchestrator.results.effects.hyperparameter_effects import Effect
 from orchestrator.results.summary import Summary
 from orchestrator.wording import short_keys, spans
@@ -55,7 +56,7 @@ def clear_sentence(result: Summary) -> str:
         reasons = {effect.reason for _, effects in outcomes(result) for effect in effects}
         why = reasons.pop() if len(reasons) == 1 else None
         return f"No effect of a hyperparameter has an interval{f': {why}' if why else ''}."
-    names, known = short_keys([effect.key for effect in result.effects]), {line.key for line in lines}
+    names, known = short_keys([effect.key for effect in effects_on_score(result)]), {line.key for line in lines}
     unknown = [name for key, name in names.items() if key not in known]
     without = f"; {', '.join(unknown)}: no interval" if unknown else ""
     clear = sum(line.clear for line in lines)
@@ -70,10 +71,10 @@ def clear_averages(result: Summary) -> list[str]:
     """A line for each weight average that differs from the judged one with an interval without 0."""
     lengths = {"selection": spans(result.objective.lengths), "test": spans(result.test_lengths)}
     lines = []
-    for average in dict.fromkeys(one.average for one in result.comparisons):
+    for average in dict.fromkeys(one.average for one in compare_weight_averages(result)):
         found = [
             f"{interval(one.difference, one.low, one.high, '+#.3g')} at lengths {lengths[one.group]}"
-            for one in result.comparisons
+            for one in compare_weight_averages(result)
             if one.average == average and one.group in lengths and _excludes_zero(one.low, one.high)
         ]
         if found:
@@ -84,7 +85,7 @@ def clear_averages(result: Summary) -> list[str]:
 
 def _lines(result: Summary) -> Iterator[Line]:
     """Every effect that has an interval: of a number one line, of categories and grids one for each but the first."""
-    short = short_keys([effect.key for effect in result.effects])
+    short = short_keys([effect.key for effect in effects_on_score(result)])
     found = outcomes(result)
     for one_key in zip(*(effects for _, effects in found), strict=True):
         for effect, (lengths, _) in zip(one_key, found, strict=True):

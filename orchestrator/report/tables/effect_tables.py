@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable, Iterator
 
 from orchestrator.report.tables.tables import Columns, curve_name, interval
+from orchestrator.results.analysis import compare_weight_averages, effects_at_test_lengths, effects_on_score
 from orchestrator.results.effects.hyperparameter_effects import Effect
 from orchestrator.results.scoring.evaluation_choice import BEST
 from orchestrator.results.summary import Summary
@@ -14,9 +15,9 @@ from orchestrator.wording import counted, short_keys, spans, three_digits
 
 def outcomes(result: Summary) -> list[tuple[str, tuple[Effect, ...]]]:
     """What effects are on: the score at the selection lengths, and the same metric at the test lengths."""
-    found = [(f"selection {spans(result.objective.lengths)}", result.effects)]
-    if result.test_effects:
-        found.append((f"test {spans(result.test_lengths)}", result.test_effects))
+    found = [(f"selection {spans(result.objective.lengths)}", effects_on_score(result))]
+    if effects_at_test_lengths(result):
+        found.append((f"test {spans(result.test_lengths)}", effects_at_test_lengths(result)))
     return found
 
 
@@ -28,7 +29,7 @@ def effect_columns(result: Summary, full_names: bool = True, gap: str = " ", sep
 
     `gap` stands between a number and its interval, `separator` between the values of a category.
     """
-    short = short_keys([effect.key for effect in result.effects])
+    short = short_keys([effect.key for effect in effects_on_score(result)])
     lines = [
         (effect, lengths, place)
         for key_effects in zip(*(effects for _, effects in outcomes(result)), strict=True)
@@ -74,7 +75,7 @@ def effect_notes(result: Summary) -> list[str]:
             f"{number} interval{'s' if number > 1 else ''} of effects {'are' if number > 1 else 'is'} shown, each by "
             f"itself: where nothing has an effect, about {chance(number)} of {number} would exclude 0 by chance."
         )
-    if not result.test_effects:
+    if not effects_at_test_lengths(result):
         notes.append("There are no test lengths that all configurations were evaluated at.")
     if any(effect.differences for effect in effects):
         notes.append(
@@ -119,7 +120,7 @@ def chance(intervals: int) -> str:
 
 def comparison_columns(result: Summary, gap: str = " ") -> Columns:
     """Every weight average against the objective's on the same members, by group of lengths; `gap` before intervals."""
-    pairs = result.comparisons
+    pairs = compare_weight_averages(result)
     return {
         "average": [one.average for one in pairs],
         "against": [one.against for one in pairs],
@@ -143,8 +144,8 @@ CHOSEN = "The evaluation of both is the one chosen by the objective's average."
 def comparison_note(result: Summary) -> str:
     """How to read the comparison of averages, and why intervals are missing."""
     of, unit = result.objective, result.design.unit
-    reasons = list(dict.fromkeys(one.reason for one in result.comparisons if one.reason))
-    dropped = max((one.dropped for one in result.comparisons), default=0)
+    reasons = list(dict.fromkeys(one.reason for one in compare_weight_averages(result) if one.reason))
+    dropped = max((one.dropped for one in compare_weight_averages(result)), default=0)
     return " ".join(
         [
             f"Differences of {of.metric}, average minus the objective's ({of.average}), of the same trained member. "

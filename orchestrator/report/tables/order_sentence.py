@@ -1,5 +1,6 @@
 """What stands beside the sentence that names a configuration: whether the test lengths put others before it."""
 
+from orchestrator.results.analysis import compare_orders
 from orchestrator.results.effects.order_agreement import DEPENDENT
 from orchestrator.results.summary import Summary
 from orchestrator.statistics.intervals import Estimate
@@ -16,7 +17,7 @@ def order_sentence(result: Summary, *, complete: bool = False) -> list[str]:
     labels = {row.config_id: label(row.number) for row in result.rows if row.complete and row.rank is not None}
     if len(labels) < 2:
         return []
-    found = result.order_agreement
+    found = compare_orders(result)
     if found is None:
         return [
             "No lengths beyond training and selection were evaluated in all configurations: nothing tells whether the "

@@ -1,7 +1,8 @@
-"""Where a sweep came from, as tables: its code, machine and versions, and what packs ran under."""
+"""Provenance tables: code, machine and versions of a sweep, and the environments of its packs."""
 
 import json
 
+from orchestrator.code.code_record import copy_folder
 from orchestrator.report.tables.tables import Columns
 from orchestrator.results.ran_under import Group, code_sentence
 from orchestrator.results.summary import Summary
@@ -11,22 +12,22 @@ GROUPS = 6  # columns of one table
 
 
 def provenance_columns(result: Summary) -> Columns:
-    """What was recorded when the sweep was begun, with every state of its code and the modules of its own."""
+    """Return the machine and versions of the sweep's start, every record of its code and its own modules."""
     facts = dict(result.provenance)
     versions = facts.pop("versions", {})
     texts = {
         key.replace("_", " "): value if isinstance(value, str) else json.dumps(value) for key, value in facts.items()
     }
     texts["versions"] = ", ".join(f"{name} {version}" for name, version in versions.items())
-    texts |= {f"code {name}": code_sentence(state) for name, state in result.ran_under.states.items()}
+    texts |= {f"code {name}": code_sentence(code) for name, code in result.ran_under.codes.items()}
     for fields in result.code:
-        where = "installed" if fields["installed"] else f"code/{fields['sha256'][:12]}"
+        where = "installed" if fields["installed"] else copy_folder(fields["sha256"])
         texts[f"module {fields['module']}"] = f"{first_few(list(fields['files']), most=8)} ({where})"
     return {"what": list(texts), "value": list(texts.values())}
 
 
 def ran_under_columns(result: Summary) -> Columns:
-    """A column for each group of packs, the largest first; a row for the code and each key, differing ones in front."""
+    """Return a column per group of packs, the largest first; rows are the code and all keys, differing ones first."""
     groups = result.ran_under.groups[:GROUPS]
     if not groups:
         return {}
@@ -34,13 +35,13 @@ def ran_under_columns(result: Summary) -> Columns:
     keys = [*differing, *(key for key in groups[0].environment if key not in differing)]
     rows = ["packs", "code", *(f"{key} (differs)" if key in differing else key for key in keys)]
     return {"what": rows} | {
-        f"{place}": [_packs(group), group.sources or "-", *(str(group.environment.get(key, "-")) for key in keys)]
+        f"{place}": [_packs(group), group.code or "-", *(str(group.environment.get(key, "-")) for key in keys)]
         for place, group in enumerate(groups, start=1)
     }
 
 
 def ran_under_notes(result: Summary) -> list[str]:
-    """What stands above the table."""
+    """Return the notes above the table of environments."""
     more = len(result.ran_under.groups) - GROUPS
     return [*result.ran_under.sentences, *([f"{more} more groups of packs are in the ledger"] if more > 0 else [])]
 

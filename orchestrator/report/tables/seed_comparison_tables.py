@@ -4,7 +4,14 @@ import math
 from collections.abc import Sequence
 
 from orchestrator.report.tables.tables import Columns, interval
-from orchestrator.results.comparing.seed_comparisons import AGAINST_FIRST, FIRST_TWO, OTHERS, PAIRS, SeedComparison
+from orchestrator.results.comparing.seed_comparisons import (
+    AGAINST_FIRST,
+    FIRST_TWO,
+    OTHERS,
+    PAIRS,
+    SeedComparison,
+    compare_seeds,
+)
 from orchestrator.results.summary import Row, Summary
 from orchestrator.statistics.exact_tests import ALPHA, fewest_pairs
 from orchestrator.statistics.intervals import FEWEST_FOR_MEDIAN
@@ -117,7 +124,7 @@ def difference_notes(found: Sequence[SeedComparison]) -> list[str]:
 
 def short_sentences(result: Summary) -> list[str]:
     """Two lines of a screen: the first against the second, and how many pairs of a grid or a list differ."""
-    found = result.seed_comparisons
+    found = compare_seeds(result)
     group = "test" if any(one.question.group == "test" for one in found) else "selection"
     here = [one for one in found if one.question.group == group and not math.isnan(one.found.p)]
     ranked = [row.config_id for row in result.rows if row.complete and row.rank is not None][:2]

@@ -23,6 +23,7 @@ from orchestrator.report.tables.tables import (
 )
 from orchestrator.report.terminal.columns import prose, rich_table
 from orchestrator.report.terminal.full_report import FullReport
+from orchestrator.results.analysis import read_confirmations, shows_effects, why_no_effects
 from orchestrator.results.summary import Row, Summary
 from orchestrator.wording import label
 
@@ -76,7 +77,7 @@ class ShortReport:
 
     def _effects(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
         result = self.result
-        if result.shows_effects:
+        if shows_effects(result):
             yield prose(clear_sentence(result), console, result)
             if columns := clear_columns(result):
                 count = len(columns["effect of"])
@@ -88,12 +89,12 @@ class ShortReport:
                     yield from (prose(f"  {line}", console, result) for line in effect_lines(columns))
                 if count > EFFECTS:
                     yield Text(f"... and {count - EFFECTS} more in {EFFECTS_CSV}", style="dim")
-        elif result.no_effects:
-            yield prose(result.no_effects, console, result)
+        elif reason := why_no_effects(result):
+            yield prose(reason, console, result)
         yield from (prose(line, console, result) for line in clear_averages(result))
 
     def _confirmed(self, console: Console) -> Iterator[RenderableType]:
-        for one in self.result.confirmed:
+        for one in read_confirmations(self.result):
             yield prose(f"{one.sentence}.", console, self.result)
             lines = [
                 f"  {label(row.number)}: search score {quartiles_cell(row.search, ' ', self.result.infinite)}, "

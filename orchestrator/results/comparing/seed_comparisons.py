@@ -1,23 +1,19 @@
 """Two configurations over their seeds, at trained, selection and test lengths, and which ones a report compares."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import combinations
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from orchestrator.results.comparing.shared_streams import Shared, shared_streams
 from orchestrator.results.scoring.objective import reduced
+from orchestrator.results.summary import REMEMBERED, Row, Summary
 from orchestrator.statistics.exact_tests import holm
 from orchestrator.statistics.failed_seeds import over_seeds, stand_in
 from orchestrator.statistics.quartiles import Floats
 from orchestrator.statistics.two_samples import TwoSamples, compare_groups, compare_pairs
-
-if TYPE_CHECKING:
-    from orchestrator.results.summary import Row, Summary
 
 GROUPS = ("test", "selection", "trained")  # what no choice depends on comes first
 MOST, OTHERS = 6, 20  # configurations that are compared pair by pair; others that the first is held against
@@ -81,8 +77,9 @@ class SeedComparison:
         return self.found.n - self.first_better - self.found.ties if self.found.paired else 0
 
 
-def seed_comparisons(result: Summary) -> tuple[SeedComparison, ...]:
-    """What a report compares: values of grids and listed configurations with each other, the first with the second.
+@lru_cache(REMEMBERED)
+def compare_seeds(result: Summary) -> tuple[SeedComparison, ...]:
+    """Compare values of grids and listed configurations with each other, and the first configuration with the second.
 
     Grid points that saw other draws are not compared: of these the ones with the draw of the first. More than MOST
     configurations are held against the first alone, the OTHERS that follow it by rank.

@@ -8,31 +8,18 @@ of both says where that is so.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.code.own_code import OwnCodeError
 from orchestrator.record.state.state import SweepState
-from orchestrator.results.ran_under import Code, differing_code
+from orchestrator.results.ran_under import differing_code
+from orchestrator.results.summary import RecordedConfiguration
 from trainers.config.recorded import corrections, recorded_member
 from trainers.errors import ConfigError
 
 DATA, INPUTS, WEIGHTS = "training data", "test inputs", "initial weights"
 TOLD_STRUCTURES = 64
-
-
-@dataclass(frozen=True, kw_only=True)
-class Recorded:
-    """What a ledger keeps of a configuration: its resolved sections, and the structural keys of its packs.
-
-    parameters: what `declared_parameters` gives, where it is known already. code: what `code_of_packs` gives for the
-    pack of each seed.
-    """
-
-    resolved: Mapping[str, Any]
-    structural_keys: frozenset[str]
-    parameters: str | None = None
-    code: Mapping[int, Code] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +46,9 @@ class Shared:
         return "; ".join(parts)
 
 
-def shared_streams(first: Recorded, second: Recorded, import_code: Callable[[], None] = lambda: None) -> Shared:
+def shared_streams(
+    first: RecordedConfiguration, second: RecordedConfiguration, import_code: Callable[[], None] = lambda: None
+) -> Shared:
     """What members of one seed of two configurations share.
 
     Where tasks or models differ, the classes of today are asked, after `import_code`, whether the parameters are the
@@ -100,7 +89,9 @@ def _differing(first: Mapping[str, Any], second: Mapping[str, Any], path: str = 
             yield f"{path}{key}", (one, other)
 
 
-def _same_parameters(first: Recorded, second: Recorded, import_code: Callable[[], None]) -> bool | None:
+def _same_parameters(
+    first: RecordedConfiguration, second: RecordedConfiguration, import_code: Callable[[], None]
+) -> bool | None:
     """Whether both models declare the same parameters with the same start; None where that cannot be said."""
     if first.parameters is None or second.parameters is None:
         try:

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from orchestrator.results.scoring.median_curves import at_lengths
 from orchestrator.results.scoring.objective import reduced
+from orchestrator.results.summary import REMEMBERED, Row, Summary
 from orchestrator.statistics.failed_seeds import stand_in
 from orchestrator.statistics.quartiles import Quartiles
 from search_spaces import ABSENT
 from search_spaces.grammar.problems.findings import lookup
-
-if TYPE_CHECKING:
-    from orchestrator.results.summary import Row, Summary
 
 
 def searched_values(result: Summary) -> dict[str, dict[str, Any]]:
@@ -31,8 +30,12 @@ def searched_values(result: Summary) -> dict[str, dict[str, Any]]:
     return found
 
 
+@lru_cache(REMEMBERED)
 def outcomes_at_test_lengths(result: Summary) -> dict[str, Quartiles]:
-    """See `Summary.test_outcomes`."""
+    """Return the quartiles over seeds of the mean over the test lengths, by config_id of complete configurations.
+
+    A configuration that failed has its score, infinite or NaN. Empty when there are no test lengths.
+    """
     found: dict[str, Quartiles] = {}
     for row in result.rows if result.test_lengths else ():
         band = result.bands.get((row.config_id, *result.objective_curve))

@@ -9,8 +9,7 @@ from orchestrator.record.state.state import SweepState
 def measured_by(state: SweepState) -> dict[str, Measured]:
     """What every configuration measures, by config_id.
 
-    Raises UserError where the ledger does not say it (version 0.1.0 began it) and today's code cannot build the
-    configuration.
+    Raises UserError where the ledger does not say it and today's code cannot build the configuration.
     """
     recorded = {name: Measured.from_recorded(fields) for name, fields in state.measured.items()}
     if any(found.measured is None for found in state.configurations.values()):

@@ -13,17 +13,17 @@ from typing import Any
 from orchestrator.plan import search
 from orchestrator.plan.configurations import Configuration
 from orchestrator.plan.packs import Packing
-from orchestrator.record.kept import code as kept_code
 from orchestrator.record.kept import curves as curve_store
 from orchestrator.record.kept import weights
+from orchestrator.record.kept.code import modules_for_worker
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import Record
 from orchestrator.record.state.measured import measured_fields
 from orchestrator.record.state.state import WEIGHTS_FOLDER, SweepState
-from orchestrator.running.driving.draws import Drawing, as_configuration
+from orchestrator.running.driving.sampler import ConfigurationSampler, as_configuration
 from orchestrator.running.driving.scores import Scores
 from orchestrator.running.driving.validation_record import decision_fields
-from orchestrator.running.pack.environment import Environments, digest, engine_files
+from orchestrator.running.pack.environment import Environments
 from orchestrator.running.pack.protocol import LONGEST_TRACE
 from orchestrator.running.pack.train_pack import encode_work, stuck_file
 from orchestrator.wording import counted
@@ -71,7 +71,7 @@ class SweepDriver:
         self._queue: deque[str] = deque()
         self._generations = deque(search.generations(spec))
         self._scores = Scores(spec.objective, state)
-        self._drawing = Drawing(spec, state, built)
+        self._sampler = ConfigurationSampler(spec, state, built)
         self._take_up()
 
     # What the scheduler asks ------------------------------------------------------------------------------------------
@@ -99,10 +99,10 @@ class SweepDriver:
         """Note that a worker has begun with the pack."""
         self.running[pack_id] = Running(step=self.state.packs[pack_id].step)
 
-    def began(self, pack_id: str, facts: dict[str, Any]) -> None:
-        """Keep what the pack is trained with for its records; say it where that is other code than the driver's."""
-        if (said := self._environments.take(pack_id, facts)) is not None:
-            self._say(f"pack {pack_id}: {said}")
+    def began(self, pack_id: str, environment: dict[str, Any]) -> None:
+        """Keep the environment of the pack for its records; warn if the worker runs different code."""
+        if (warning := self._environments.add(pack_id, environment)) is not None:
+            self._say(f"pack {pack_id}: {warning}")
 
     def evaluated(self, pack_id: str, evaluation: bytes) -> None:
         """Write the curves, then the record that names them; a step already in the ledger is left as it is."""
@@ -200,7 +200,7 @@ class SweepDriver:
 
     def _plan(self, numbers: range) -> None:
         """Draw, build and pack one generation. What a killed driver had already recorded of it is not repeated."""
-        new = self._drawing.new(numbers)
+        new = self._sampler.new(numbers)
         for configuration in new:
             self.record(
                 "configuration",
@@ -240,8 +240,7 @@ class SweepDriver:
             pack_id=pack_id,
             folder=str(self.state.folder.resolve()),
             weights=str(self.state.folder.resolve() / WEIGHTS_FOLDER) if resources.keep_weights else None,
-            code=kept_code.for_worker(self.state.folder, self.state.code),
-            engine=digest(engine_files()),
+            code=modules_for_worker(self.state.folder, self.state.modules),
             cpus=resources.cpus,
             gpus=resources.gpus,
             checkpoint_steps=resources.checkpoint_steps,

@@ -117,7 +117,7 @@ def be(kind: str, descriptor: int) -> None:
     load_all(kind)
     if kind == WORKERS:
         import_module("orchestrator.running.pack.train_pack").use_inductor_cache()
-        import_module("orchestrator.running.pack.environment").engine_files()  # before any fork
+        import_module("orchestrator.running.pack.environment").trainers_digest()  # before any fork
     serve(socket.socket(fileno=descriptor), AHEAD.get(kind, ()))
     os._exit(0)  # nothing is left to be put in order
 

@@ -1,11 +1,9 @@
-"""What a worker computes with: versions, device, threads and settings that change the last bits of a number.
+"""The environment of a worker: versions, device, threads and settings that change the last bits of a number.
 
-A flat table of texts and numbers. The ledger has each different one once, by its digest, and an evaluation names the
-one it was made under. Whether a pack was compiled is no part of it: each evaluation says that itself (`form`).
+A flat table of texts and numbers. The ledger has each environment once, by its digest, and every evaluation names its
+own. Whether a pack was compiled is not part of it: every evaluation records that itself (`form`).
 """
 
-import hashlib
-import json
 import os
 import platform
 from collections.abc import Iterable, Mapping
@@ -13,10 +11,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from orchestrator.code.own_code import Source
+from orchestrator.code.code_record import digest, engine_digest
 from orchestrator.code.provenance import version
 from orchestrator.results.ran_under import ENGINE, MODULE
-from orchestrator.wording import differing, first_few
 
 PACKAGES = ("lengthwise", "torch", "numpy", "ray", "optuna")
 VARIABLES = (
@@ -28,17 +25,8 @@ VARIABLES = (
 )
 
 
-def facts_for(work: Mapping[str, Any]) -> dict[str, Any]:
-    """What a worker tells the driver before it trains: the table, and its engine's files if they are not the driver's.
-
-    `work` has the modules as `code`, the number of `gpus`, and the digest of the driver's files as `engine`.
-    """
-    table = environment(work["code"], gpus=work["gpus"])
-    return {"environment": table, **({} if table[ENGINE] == work["engine"] else {"engine_files": engine_files()})}
-
-
 def environment(code: Iterable[Mapping[str, Any]], *, gpus: float) -> dict[str, str | int | bool]:
-    """The table of this process, for a pack that is about to be trained here; `code` are its own modules.
+    """Return the environment of this process for a pack that will be trained here; `code` are the modules of `imports`.
 
     Variables that are not set are left out. Threads are those that torch uses in one operation.
     """
@@ -59,7 +47,7 @@ def environment(code: Iterable[Mapping[str, Any]], *, gpus: float) -> dict[str, 
         "float32 products": torch.get_float32_matmul_precision(),
         "deterministic algorithms": torch.are_deterministic_algorithms_enabled(),
         **{name: os.environ.get(name) for name in VARIABLES},
-        ENGINE: digest(engine_files()),
+        ENGINE: trainers_digest(),
         **{f"{MODULE}{fields['module']}": fields["sha256"][:16] for fields in code},
     }
     if unordered():
@@ -67,33 +55,26 @@ def environment(code: Iterable[Mapping[str, Any]], *, gpus: float) -> dict[str, 
     return {name: value for name, value in found.items() if value is not None}
 
 
-def digest(table: Mapping[str, Any]) -> str:
-    """Names a table by its content: 16 hex digits."""
-    return hashlib.sha256(json.dumps(table, sort_keys=True).encode()).hexdigest()[:16]
-
-
 class Environments:
-    """What the packs of a driver are trained with, as their workers tell it."""
+    """The environments of the packs of a driver, as their workers report them."""
 
     def __init__(self) -> None:
         self._tables: dict[str, dict[str, Any]] = {}
-        self._of: dict[str, str] = {}
-        self._said: set[str] = set()
+        self._names: dict[str, str] = {}
+        self._warned: set[str] = set()
 
-    def take(self, pack_id: str, facts: Mapping[str, Any]) -> str | None:
-        """Keep the facts of a pack; a sentence, once, where its worker's engine is not that of this process."""
-        table = facts["environment"]
-        self._of[pack_id] = digest(table)
-        self._tables[self._of[pack_id]] = table
-        if "engine_files" not in facts or table[ENGINE] in self._said:
+    def add(self, pack_id: str, table: dict[str, Any]) -> str | None:
+        """Keep the environment of a pack; return a warning, once, if its worker runs different code of lengthwise."""
+        self._names[pack_id] = name = digest(table)
+        self._tables[name] = table
+        if table[ENGINE] == trainers_digest() or table[ENGINE] in self._warned:
             return None
-        self._said.add(table[ENGINE])
-        names = first_few(differing(facts["engine_files"], engine_files()))
-        return f"its worker trains with other code of lengthwise than the driver has ({names}); the report says which"
+        self._warned.add(table[ENGINE])
+        return "worker and driver run different code of lengthwise; see Provenance in report.html"
 
     def fields(self, pack_id: str, known: Mapping[str, Any]) -> dict[str, Any]:
-        """What is recorded of a pack's environment: its digest, and the table unless it is `known`."""
-        name = self._of.get(pack_id)
+        """Return the recorded fields of a pack's environment: its digest, and the table unless it is `known`."""
+        name = self._names.get(pack_id)
         if name is None:
             return {}
         new = {} if name in known else {"environment_in_full": {name: self._tables[name]}}
@@ -101,18 +82,12 @@ class Environments:
 
 
 @cache
-def engine_files() -> dict[str, str]:
-    """The Python files of `trainers` by name with their hashes, as they were when first asked for.
+def trainers_digest() -> str:
+    """Return the digest of `trainers` as it was at the first call.
 
-    A process asks before it trains and soon after it has imported them: what is edited later is not what it runs.
+    Every process calls this soon after the import of `trainers` and before it trains: later edits do not run in it.
     """
-    import trainers
-
-    folder = Path(trainers.__file__).parent
-    return {
-        path.relative_to(folder.parent).as_posix(): Source.sha256_of(path.read_bytes())[:16]
-        for path in sorted(folder.rglob("*.py"))
-    }
+    return engine_digest("trainers")
 
 
 @cache
@@ -122,7 +97,7 @@ def _versions() -> dict[str, str | None]:
 
 @cache
 def _processor() -> str:
-    """Its name, as Linux tells it."""
+    """Return the name of the processor, from /proc/cpuinfo on Linux."""
     try:
         lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
     except OSError:

@@ -35,8 +35,8 @@ class Driver(Protocol):
     def started(self, pack_id: str) -> None:
         """A worker begins with the pack, for the first time or again."""
 
-    def began(self, pack_id: str, facts: dict[str, Any]) -> None:
-        """What the worker trains the pack with (`environment.facts_for`); comes before its first evaluation."""
+    def began(self, pack_id: str, environment: dict[str, Any]) -> None:
+        """Called with the worker's environment (`environment.environment`), before its first evaluation."""
 
     def evaluated(self, pack_id: str, evaluation: bytes) -> None:
         """Curves of the pack at one step; the worker waits until this returns."""

@@ -27,10 +27,10 @@ HEARTBEAT_SECONDS = 1.0  # a report costs the driver a few milliseconds; a perso
 
 
 class PackReporter(Reporter, Protocol):
-    """What `trainers.training.loop` reports, and before it what it is trained with."""
+    """The reports of `trainers.training.loop`, and before them the environment of the worker."""
 
-    def began(self, facts: dict[str, Any]) -> None:
-        """The `facts` of `environment.facts_for`, once in every attempt."""
+    def began(self, environment: dict[str, Any]) -> None:
+        """Report the worker's environment, once in every attempt."""
 
 
 def encode_work(members: Sequence[Mapping[str, Any]], ids: Sequence[tuple[str, int]], **settings: Any) -> str:
@@ -84,14 +84,15 @@ class PackRaised(Exception):  # noqa: N818 - what it says of the pack
 
 def train_pack(work: Mapping[str, Any], reporter: PackReporter) -> None:
     """Train the members of decoded work here, resuming from the pack's newest good checkpoint if there is one."""
-    import trainers
     from orchestrator.record.kept.code import import_on_worker
-    from orchestrator.running.pack.environment import facts_for
+    from orchestrator.running.pack.environment import environment
     from trainers.config.recorded import recorded_member
     from trainers.files.checkpoint import Checkpoints
 
     import_on_worker(work["code"])
-    reporter.began(facts_for(work))
+    reporter.began(environment(work["code"], gpus=work["gpus"]))
+    from trainers.training.loop import train  # imports torch, for a second or more
+
     ids = [(config_id, seed) for config_id, seed in work["ids"]]
     members = [recorded_member(resolved, seed) for resolved, (_, seed) in zip(work["members"], ids, strict=True)]
     checkpoints = Checkpoints(
@@ -101,7 +102,7 @@ def train_pack(work: Mapping[str, Any], reporter: PackReporter) -> None:
     )
     device = "cuda" if work["gpus"] else "cpu"
     weights = Path(work["weights"]) if work["weights"] else None
-    trainers.train(members, reporter, ids=ids, checkpoints=checkpoints, weights=weights, device=device)
+    train(members, reporter, ids=ids, checkpoints=checkpoints, weights=weights, device=device)
 
 
 def use_inductor_cache() -> None:
@@ -132,12 +133,12 @@ class TuneReporter:
     def __init__(self, watchdog: Watchdog) -> None:
         self._watchdog = watchdog
         self._notices: list[str] = []
-        self._facts: dict[str, Any] | None = None
+        self._environment: dict[str, Any] | None = None
         self._last = float("-inf")
 
-    def began(self, facts: dict[str, Any]) -> None:
-        """Keep the facts for the next message: one of their own would cost another round through Tune."""
-        self._facts = facts
+    def began(self, environment: dict[str, Any]) -> None:
+        """Keep the environment for the next message: a message of its own would cost another round through Tune."""
+        self._environment = environment
 
     def report(self, evaluation: Evaluation) -> None:
         """Send an evaluation; returns when the driver has recorded it."""
@@ -162,8 +163,8 @@ class TuneReporter:
 
         if self._notices:
             message["notices"], self._notices = self._notices, []
-        if self._facts:
-            message["began"], self._facts = self._facts, None
+        if self._environment:
+            message["began"], self._environment = self._environment, None
         with self._watchdog.asleep():
             tune.report(message)
         self._last = time.monotonic()

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import FrameType
 from typing import IO, Any
 
-from orchestrator.plan.trial_guard import in_debugger
+from orchestrator.code.trial_guard import in_debugger
 
 
 class Watchdog:

@@ -119,9 +119,9 @@ class _Reporter:
     def __init__(self, driver: Driver, pack_id: str, watchdog: LocalWatchdog) -> None:
         self._driver, self._pack_id, self._watchdog = driver, pack_id, watchdog
 
-    def began(self, facts: dict[str, Any]) -> None:
-        """What the pack is trained with."""
-        self._tell(self._driver.began, facts)
+    def began(self, environment: dict[str, Any]) -> None:
+        """Tell the driver the environment of the worker."""
+        self._tell(self._driver.began, environment)
 
     def report(self, evaluation: Evaluation) -> None:
         """Returns when the driver has recorded it."""

@@ -63,10 +63,10 @@ class PipeReporter:
         self._connection, self._watchdog = connection, watchdog
         self._last = float("-inf")
 
-    def began(self, facts: dict[str, Any]) -> None:
-        """Send what the pack is trained with."""
+    def began(self, environment: dict[str, Any]) -> None:
+        """Send the environment of the worker."""
         with _other_end():
-            self._connection.send_bytes(b"B" + json.dumps(facts).encode())
+            self._connection.send_bytes(b"B" + json.dumps(environment).encode())
 
     def report(self, evaluation: Evaluation) -> None:
         """Send an evaluation; returns when the driver has recorded it."""

@@ -10,7 +10,7 @@ from orchestrator.record.ledger.lock import running
 from orchestrator.record.state.parts import ConfigurationState
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.ran_under import RanUnder, code_sentence
-from orchestrator.results.views.validation_scores import may_stop, stopped_at
+from orchestrator.results.scoring.validation_scores import may_stop, stopped_at
 from orchestrator.running.driving.driver import SweepDriver
 from orchestrator.running.watching.progress import Snapshot
 from orchestrator.wording import command, counted, label
@@ -106,9 +106,9 @@ def status_rows(state: SweepState) -> list[tuple[str, str]]:
         ("member-steps", f"{100 * sum(steps.values()) / total:.0f} %" if total else "none yet"),
         ("best so far", f"{best.score:.4g} ({label(best.number)})" if best else "none yet"),
     ]
-    if state.sources:
-        rows.append(("code", code_sentence(state.sources[-1])))
-    rows += [("packs differ", sentence) for sentence in RanUnder.of(state).sentences]
+    if state.codes:
+        rows.append(("code", code_sentence(state.codes[-1])))
+    rows += [("packs differ", sentence) for sentence in RanUnder.from_state(state).sentences]
     if attempts:
         rows.append(("packs that died", f"{len(attempts)}, last: {attempts[-1]}"))
     rows += [("pack given up", f"{pack_id}: {error}") for pack_id, error in state.deaths]

@@ -16,6 +16,7 @@ from orchestrator.record.ledger.records import Record
 from orchestrator.record.state.lineage import CONFIRMS
 from orchestrator.record.state.parts import ConfigurationState
 from orchestrator.record.state.state import SweepState
+from orchestrator.results.analysis import read_confirmations
 from orchestrator.results.confirmed import Confirmed, in_search
 from orchestrator.results.scoring.evaluation_choice import at_steps
 from orchestrator.results.scoring.objective import choose, is_judged
@@ -57,15 +58,17 @@ class ContentsOfSweep:
     def parent(self) -> RunContents:
         """The run of the sweep itself."""
         summary, provenance = self.summary, self.state.provenance
-        confirmed = summary.confirmed if summary.finished else ()
+        started = self.state.codes[0]["folders"] if self.state.codes else []
+        git = next((folder for folder in started if folder["commit"]), dict[str, str]())
+        confirmed = read_confirmations(summary) if summary.finished else ()
         end = next((r for r in reversed(self.records) if r.kind in ("end", "resume")), None)
         ended = end is not None and end.kind == "end"
         tags = self._tags("sweep") | {
             "lengthwise.study": summary.study,
             "lengthwise.status": summary.status,
             "lengthwise.message": self.state.message or "",
-            "lengthwise.git_commit": str(provenance.get("git_commit")),
-            "lengthwise.git_dirty": str(provenance.get("git_dirty")).lower(),
+            "lengthwise.git_commit": str(git.get("commit")),
+            "lengthwise.git_dirty": str(git.get("dirty")).lower(),
             "lengthwise.python": str(provenance.get("python")),
             "lengthwise.hostname": str(provenance.get("hostname")),
             "mlflow.source.name": "lengthwise",
@@ -74,8 +77,8 @@ class ContentsOfSweep:
             **self._confirmation_tags(confirmed),
             **{f"lengthwise.version.{name(n)}": str(v) for n, v in provenance.get("versions", {}).items()},
         }
-        if provenance.get("git_commit"):
-            tags["mlflow.source.git.commit"] = str(provenance["git_commit"])
+        if git:
+            tags["mlflow.source.git.commit"] = git["commit"]
         end_ms = milliseconds(end.time) if end is not None and ended else None
         points: list[tuple[str, int, float, int]] = []
         if summary.finished and end_ms is not None:

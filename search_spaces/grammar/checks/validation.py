@@ -5,7 +5,7 @@ rest of it can be looked at in the same round.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -27,14 +27,27 @@ def build(data: dict[str, Any], findings: Findings) -> tuple[SweepSpec, list[str
         return SweepSpec.model_validate(data), []
     except ValidationError as error:
         faults = error.errors(include_url=False)
-    unknown = [fault for fault in faults if fault["type"] == "extra_forbidden"]
-    misspelt = {(*fault["loc"][:-1], _meant_key(fault)) for fault in unknown if not _section_key(fault, data)}
-    for fault in faults:
-        if fault["type"] != "missing" or fault["loc"] not in misspelt:
-            _translate(fault, data, findings)
+    misspelt = report(faults, data, findings, SweepSpec)
     mended = [_mend(data, fault["loc"]) for fault in faults]
     meant = [str(loc[0]) for loc in misspelt if len(loc) == 1 and loc[0] and not data.get(str(loc[0]))]
     return SweepSpec.model_validate(data), [*mended, *meant]
+
+
+def report(
+    faults: Sequence[ErrorDetails], data: dict[str, Any], findings: Findings, model: type[BaseModel]
+) -> set[tuple[int | str | None, ...]]:
+    """Record what pydantic found wrong with the data of a model; returns the addresses that misspelt keys mean.
+
+    A key that is missing where a misspelt one means it is no problem of its own.
+    """
+    unknown = [fault for fault in faults if fault["type"] == "extra_forbidden"]
+    if model is SweepSpec:
+        unknown = [fault for fault in unknown if not _section_key(fault, data)]
+    misspelt = {(*fault["loc"][:-1], _meant_key(fault, model)) for fault in unknown}
+    for fault in faults:
+        if fault["type"] != "missing" or fault["loc"] not in misspelt:
+            _translate(fault, data, findings, model)
+    return misspelt
 
 
 def _mend(data: dict[str, Any], location: tuple[int | str, ...]) -> str:
@@ -58,6 +71,9 @@ _MESSAGES = {
     "float_type": "must be a number",
     "string_type": "must be text",
     "bool_type": "must be true or false",
+    "list_type": "must be a list",
+    "too_short": "must not be empty",
+    "too_long": "has too many entries",
     "dict_type": "must be a mapping of keys to values",
     "model_type": "must be a mapping of keys to values",
 }
@@ -65,8 +81,8 @@ _BOUNDS = {"greater_than": "above {gt}", "greater_than_equal": "at least {ge}", 
 _BOOLEANS = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
 
 
-def _translate(details: ErrorDetails, data: dict[str, Any], findings: Findings) -> None:
-    """One error of pydantic as a problem in the words of the sweep file."""
+def _translate(details: ErrorDetails, data: dict[str, Any], findings: Findings, model: type[BaseModel]) -> None:
+    """Record one error of pydantic about `model` as a problem in the words of the file."""
     address = ""
     for step in details["loc"]:
         address = child(address, step)
@@ -76,8 +92,8 @@ def _translate(details: ErrorDetails, data: dict[str, Any], findings: Findings) 
     elif kind == "extra_forbidden" and findings.referred(address):
         return  # that it is there to be referred to is a problem already
     elif kind == "extra_forbidden":
-        allowed = ", ".join(_fields_above(details["loc"]))
-        nearest = _section_key(details, data) or _meant_key(details)
+        allowed = ", ".join(_fields_above(details["loc"], model))
+        nearest = (_section_key(details, data) if model is SweepSpec else None) or _meant_key(details, model)
         findings.add(address, "is not a key here", allowed=allowed, nearest=nearest)
     elif kind == "literal_error":
         names = [option.strip("'") for option in context["expected"].replace(" or ", ", ").split(", ")]
@@ -105,8 +121,8 @@ def _meant(kind: str, given: Any) -> str | None:
     return None
 
 
-def _meant_key(unknown: ErrorDetails) -> str | None:
-    return nearest_name(str(unknown["loc"][-1]), _fields_above(unknown["loc"]))
+def _meant_key(unknown: ErrorDetails, model: type[BaseModel] = SweepSpec) -> str | None:
+    return nearest_name(str(unknown["loc"][-1]), _fields_above(unknown["loc"], model))
 
 
 def _section_key(unknown: ErrorDetails, data: dict[str, Any]) -> str | None:
@@ -128,10 +144,16 @@ def _section_key(unknown: ErrorDetails, data: dict[str, Any]) -> str | None:
     return next((key for key in (*written, *typed) if "." in key and key.rpartition(".")[2] == name), None)
 
 
-def _fields_above(location: tuple[int | str, ...]) -> Sequence[str]:
-    model: type[BaseModel] = SweepSpec
+def _fields_above(location: tuple[int | str, ...], model: type[BaseModel] = SweepSpec) -> Sequence[str]:
+    """The keys beside the one at a location, in a model that may hold models in lists and mappings."""
     for step in location[:-1]:
-        annotation = model.model_fields[str(step)].annotation
-        assert isinstance(annotation, type) and issubclass(annotation, BaseModel)
-        model = annotation
+        if step in model.model_fields and (inner := _models_in(model.model_fields[str(step)].annotation)):
+            model = inner[0]
     return tuple(model.model_fields)
+
+
+def _models_in(annotation: Any) -> list[type[BaseModel]]:
+    """The models that a type is made of: those of dict[str, Arm] are [Arm]."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for part in get_args(annotation) for model in _models_in(part)]

@@ -4,22 +4,20 @@
 """
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from search_spaces.grammar.spec.spec import SweepSpec
 
+DRAFT = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
+
 
 def json_schema() -> dict[str, Any]:
     """JSON Schema (draft 2020-12) of a sweep file. It knows the shape; load_sweep knows more."""
-    schema = SweepSpec.model_json_schema()
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        **schema,
-        "title": "lengthwise sweep",
-        "description": "One sweep of lengthwise: what is fixed, what is varied, how it is scored, what it may use.",
-    }
+    about = "One sweep of lengthwise: what is fixed, what is varied, how it is scored, what it may use."
+    return {**DRAFT, **SweepSpec.model_json_schema(), "title": "lengthwise sweep", "description": about}
 
 
-def schema_text() -> str:
-    """The schema as the text of schema.json."""
-    return json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n"
+def schema_text(schema: Mapping[str, Any] | None = None) -> str:
+    """A schema as the text of its file: by default schema.json."""
+    return json.dumps(json_schema() if schema is None else schema, indent=2, ensure_ascii=False) + "\n"

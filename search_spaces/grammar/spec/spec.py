@@ -14,7 +14,7 @@ from search_spaces.grammar.space.domains import Domain, plain
 from search_spaces.grammar.space.keys import written_space
 from search_spaces.grammar.spec.values import LARGEST_SEED, Gpus, Lengths, Listed, Modules, Name, Pack, Seeds, Text
 
-PASSIVE = ("name", "description", "resources", "tracking")  # sections that do not change what is computed
+PASSIVE = ("name", "description", "claims", "resources", "tracking")  # sections that do not change what is computed
 
 Section = dict[str, Any]
 
@@ -152,6 +152,11 @@ class SweepSpec(_Strict):
     name: Name = Field(description="The sweep's name, and its folder in the storage folder.")
     study: Name = Field(description="The study it belongs to: the MLflow experiment.")
     description: str = Field(default="", description="Free text.")
+    claims: Text | None = Field(
+        default=None,
+        description="A claims file beside this one. Its claims about this sweep are registered before the first step; "
+        "under another name it is another sweep and has none.",
+    )
     imports: Modules = Field(
         default=(),
         description="Python modules of your own, beside this file or installed, whose tasks, models, positions, "
@@ -206,8 +211,11 @@ class SweepSpec(_Strict):
         return tuple(self._findings.notes)
 
     def resolved(self) -> dict[str, Any]:
-        """Everything as plain, fresh data with defaults filled in; `load_sweep` of it as YAML gives an equal spec."""
-        data = self.model_dump(exclude={"space"}) | {"space": written_space(self.space)}
+        """Everything as plain, fresh data with defaults filled in; `load_sweep` of it as YAML gives an equal spec.
+
+        Without `claims`, which are read once, before the sweep begins.
+        """
+        data = self.model_dump(exclude={"space", "claims"}) | {"space": written_space(self.space)}
         if not self.imports:
             del data["imports"]
         if self.search.listed is None:

@@ -13,15 +13,16 @@ MAX_SEEDS = 100_000
 LARGEST_SEED = 2**32 - 1
 
 
-def _fail(message: str, allowed: str | None = None) -> PydanticCustomError:
+def refusal(message: str, allowed: str | None = None) -> PydanticCustomError:
+    """What a validator raises: a message in the words of the file, and what is allowed."""
     return PydanticCustomError("lengthwise", "{message}", {"message": message, "allowed": allowed})
 
 
 def _name(value: Any) -> str:
     if not isinstance(value, str):
-        raise _fail("must be text (put a name that looks like a number in quotes)", ALLOWED)
+        raise refusal("must be text (put a name that looks like a number in quotes)", ALLOWED)
     if fault := name_fault(name := normalised(value)):
-        raise _fail(fault, ALLOWED)
+        raise refusal(fault, ALLOWED)
     return name
 
 
@@ -38,16 +39,16 @@ def _lengths(value: Any) -> tuple[int, ...]:
 
 def _different_ints(value: Any, least: int, most: int | None, allowed: str) -> tuple[int, ...]:
     if not isinstance(value, (list, tuple)):
-        raise _fail("is not allowed", allowed)
+        raise refusal("is not allowed", allowed)
     if not value:
-        raise _fail("must not be empty", allowed)
+        raise refusal("must not be empty", allowed)
     for index, item in enumerate(value):
         if not is_number(item, whole=True) or item < least or (most is not None and item > most):
-            raise _fail(f"item {index} is {item!r}", allowed)
+            raise refusal(f"item {index} is {item!r}", allowed)
     seen: set[int] = set()
     for item in value:
         if item in seen:
-            raise _fail(f"{item} is in the list more than once", allowed)
+            raise refusal(f"{item} is in the list more than once", allowed)
         seen.add(item)
     return tuple(value)
 
@@ -55,47 +56,47 @@ def _different_ints(value: Any, least: int, most: int | None, allowed: str) -> t
 def _pack(value: Any) -> Any:
     if value == "auto" or (is_number(value, whole=True) and value >= 1):
         return value
-    raise _fail("is not allowed", "auto, or a whole number of members, at least 1")
+    raise refusal("is not allowed", "auto, or a whole number of members, at least 1")
 
 
 def _gpus(value: Any) -> float:
     if is_number(value) and (0 <= value <= 1 or (value > 1 and float(value).is_integer())):
         return float(value)
-    raise _fail("is not a share of GPUs", "0, a fraction up to 1, or a whole number")
+    raise refusal("is not a share of GPUs", "0, a fraction up to 1, or a whole number")
 
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise _fail("must be text")
+        raise refusal("must be text")
     if not value.strip() or not value.isprintable():
-        raise _fail("must be text, on one line and not empty")
+        raise refusal("must be text, on one line and not empty")
     return value
 
 
 def _listed(value: Any) -> tuple[dict[str, Any], ...]:
     allowed = "a list of mappings from dotted keys to values, each different from the others"
     if not isinstance(value, (list, tuple)) or not value:
-        raise _fail("must be a list of configurations, at least one", allowed)
+        raise refusal("must be a list of configurations, at least one", allowed)
     seen: dict[Any, int] = {}
     for index, item in enumerate(value):
         if not isinstance(item, dict):
-            raise _fail(f"item {index} is not a mapping", allowed)
+            raise refusal(f"item {index} is not a mapping", allowed)
         if (first := seen.setdefault(value_key(item), index)) != index:
-            raise _fail(f"item {index} repeats item {first}", allowed)
+            raise refusal(f"item {index} repeats item {first}", allowed)
     return tuple(value)
 
 
 def _modules(value: Any) -> tuple[str, ...]:
     allowed = "a list of different module names such as my_tasks or my_package.tasks"
     if not isinstance(value, (list, tuple)):
-        raise _fail("is not allowed", allowed)
+        raise refusal("is not allowed", allowed)
     for index, item in enumerate(value):
         if not isinstance(item, str) or not item.isascii() or not all(map(str.isidentifier, item.split("."))):
-            raise _fail(f"item {index} is {item!r}, which is no module name", allowed)
+            raise refusal(f"item {index} is {item!r}, which is no module name", allowed)
         if max(map(len, item.split("."))) > MAX_CHARACTERS:
-            raise _fail(f"item {index}, {item[:20]}..., is longer than {MAX_CHARACTERS} characters", allowed)
+            raise refusal(f"item {index}, {item[:20]}..., is longer than {MAX_CHARACTERS} characters", allowed)
         if item in value[:index]:
-            raise _fail(f"{item} is in the list more than once", allowed)
+            raise refusal(f"{item} is in the list more than once", allowed)
     return tuple(value)
 
 

@@ -5,6 +5,7 @@ from scipy.stats import spearmanr
 
 from orchestrator.figures.drawing import EDGE
 from orchestrator.figures.hyperparameters import score_figures
+from orchestrator.results.analysis import effects_on_score
 
 KEYS = ("training.learning_rate", "training.batch_size", "training.averages.ema.decay")
 
@@ -25,7 +26,7 @@ def test_score_axes_follow_the_domain(eleven, drawn, tmp_path):
 
 def test_score_title_has_the_rank_correlation_of_statistics(eleven, drawn, tmp_path):
     paths = score_figures(eleven, tmp_path)
-    effect = next(effect for effect in eleven.effects if effect.key == "training.learning_rate")
+    effect = next(effect for effect in effects_on_score(eleven) if effect.key == "training.learning_rate")
     title = drawn[paths[effect.key].name].axes[0].get_title(loc="left")
     interval = f"95 % [{effect.low:.2f}, {effect.high:.2f}]"
     assert title == f"rank correlation {effect.correlation:+.2f}, {interval}, n = 11 configurations"

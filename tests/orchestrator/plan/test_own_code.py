@@ -2,15 +2,15 @@
 
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
-from orchestrator.code import own_code
-from orchestrator.code.own_code import OwnCodeError, find, import_for, load
-from orchestrator.plan import trial_guard
-from orchestrator.record.kept.code import import_to_go_on, keep
+from orchestrator.code import own_code, trial_guard
+from orchestrator.code.code_record import record_code
+from orchestrator.code.own_code import OwnCodeError, Source, find_module, import_for, load_module
+from orchestrator.record.kept.code import import_to_resume
 from orchestrator.record.state.state import SweepState
 from search_spaces import SweepFileError, load_sweep, parse_sweep
 from trainers.check import classes as check
@@ -53,16 +53,16 @@ def test_a_module_is_its_files_and_those_beside_it_that_it_imports(written) -> N
         own_pack__in__deeper__in__more="",
         own_unused="",
     )
-    source = find("own_a", [folder])
+    source = find_module("own_a", [folder])
     assert set(source.files) == {
         "own_a.py", "own_b.py", "own_pack/__init__.py", "own_pack/deep.py", "own_pack/deeper/more.py",
     }  # fmt: skip
     assert not source.installed and source.root == folder
     before = source.sha256
     (folder / "own_unused.py").write_text("changed")
-    assert find("own_a", [folder]).sha256 == before
+    assert find_module("own_a", [folder]).sha256 == before
     (folder / "own_pack" / "deep.py").write_text("x = 2\n")
-    assert find("own_a", [folder]).sha256 != before
+    assert find_module("own_a", [folder]).sha256 != before
 
 
 def test_where_the_files_lie_does_not_matter_for_the_hash(written, tmp_path: Path) -> None:
@@ -71,24 +71,24 @@ def test_where_the_files_lie_does_not_matter_for_the_hash(written, tmp_path: Pat
     other.mkdir()
     for name in ("own_a.py", "own_b.py"):
         (other / name).write_bytes((folder / name).read_bytes())
-    assert find("own_a", [folder]).sha256 == find("own_a", [other]).sha256
+    assert find_module("own_a", [folder]).sha256 == find_module("own_a", [other]).sha256
 
 
 def test_classes_register_once_and_the_same_module_again_is_no_second_one(written) -> None:
     folder = written(own_averages=AVERAGE.format(name="own_average"))
-    load(find("own_averages", [folder]))
-    load(find("own_averages", [folder]))
+    load_module(find_module("own_averages", [folder]))
+    load_module(find_module("own_averages", [folder]))
     assert "own_average" in registry.names("average")
 
 
 def test_other_content_under_the_same_name_is_refused(written, tmp_path: Path) -> None:
     folder = written(own_averages=AVERAGE.format(name="own_average"))
-    load(find("own_averages", [folder]))
+    load_module(find_module("own_averages", [folder]))
     other = tmp_path / "other"
     other.mkdir()
     (other / "own_averages.py").write_text("x = 1\n")
     with pytest.raises(OwnCodeError, match="use another process"):
-        load(find("own_averages", [other]))
+        load_module(find_module("own_averages", [other]))
 
 
 @pytest.mark.parametrize(
@@ -106,12 +106,12 @@ def test_a_module_that_fails_is_named_with_its_line_and_leaves_nothing(written, 
     folder = written(own_bad=AVERAGE.format(name="half_way") + text)
     if text.startswith("def"):
         folder = written(own_bad=text)
-    source = find("own_bad", [folder])
+    source = find_module("own_bad", [folder])
     with pytest.raises(OwnCodeError, match=said.replace("py:1", r"py:\d+").replace("py:2", r"py:\d+")):
-        load(source)
+        load_module(source)
     assert "half_way" not in registry.names("average") and "own_bad" not in sys.modules
     written(own_bad=AVERAGE.format(name="half_way"))
-    load(find("own_bad", [folder]))
+    load_module(find_module("own_bad", [folder]))
     assert "half_way" in registry.names("average")
 
 
@@ -120,7 +120,7 @@ def test_an_import_that_hangs_is_told_and_given_up(written, monkeypatch, capsys)
     monkeypatch.setattr(trial_guard, "LIMIT_SECONDS", 0.3)
     folder = written(own_hanging="import threading\ntry:\n    threading.Event().wait()\nexcept Exception:\n    pass\n")
     with pytest.raises(OwnCodeError, match=r"TimeLimitExceeded: it was not done after 0.3 s \(.*own_hanging.py:3\)"):
-        load(find("own_hanging", [folder]))
+        load_module(find_module("own_hanging", [folder]))
     said = "still importing own_hanging: it has run for 0.1 s and is given up after 0.3 s\n"
     assert capsys.readouterr().err == said
 
@@ -128,17 +128,17 @@ def test_an_import_that_hangs_is_told_and_given_up(written, monkeypatch, capsys)
 @pytest.mark.parametrize("name", ["json", "trainers", "orchestrator.sweep.sweep", "typing"])
 def test_names_of_python_and_of_ours_are_refused(name: str, tmp_path: Path) -> None:
     with pytest.raises(OwnCodeError, match="cannot have the name of"):
-        find(name, [tmp_path])
+        find_module(name, [tmp_path])
 
 
 def test_a_module_that_is_nowhere_says_where_it_was_looked_for(tmp_path: Path) -> None:
     with pytest.raises(OwnCodeError) as caught:
-        find("own_nowhere", [tmp_path])
+        find_module("own_nowhere", [tmp_path])
     assert str(tmp_path) in str(caught.value) and "installed packages" in str(caught.value)
 
 
 def test_an_installed_package_is_found_and_known_as_one() -> None:
-    source = find("xdist", [])
+    source = find_module("xdist", [])
     assert source.installed and "xdist/__init__.py" in source.files
     assert {name.partition("/")[0] for name in source.files} == {"xdist"}  # nothing of what it imports
 
@@ -209,15 +209,15 @@ def test_the_contract_is_checked_from_the_command_line(written, monkeypatch, cap
 
 def test_a_helper_of_the_same_name_in_another_folder_is_refused(written, tmp_path: Path) -> None:
     folder = written(own_a="import own_helper\n", own_helper="V = 1\n")
-    load(find("own_a", [folder]))
+    load_module(find_module("own_a", [folder]))
     other = tmp_path / "other"
     other.mkdir()
     (other / "own_b.py").write_text("import own_helper\n")
     (other / "own_helper.py").write_text("V = 2\n")
     with pytest.raises(OwnCodeError, match=r"own_helper\.py of .* use another process"):
-        load(find("own_b", [other]))
+        load_module(find_module("own_b", [other]))
     (other / "own_helper.py").write_text("V = 1\n")
-    load(find("own_b", [other]))
+    load_module(find_module("own_b", [other]))
 
 
 def test_folders_without_init_and_linked_ones_count_and_broken_links_do_not(written, tmp_path: Path) -> None:
@@ -229,19 +229,25 @@ def test_folders_without_init_and_linked_ones_count_and_broken_links_do_not(writ
     (folder / "own_pack" / "linked").symlink_to(tmp_path / "elsewhere")
     (folder / "own_pack" / ".#open_in_emacs.py").symlink_to("nobody@nowhere.1")
     expected = {"own_a.py", "own_plain/tools.py", "own_pack/__init__.py", "own_pack/linked/deep.py"}
-    assert set(find("own_a", [folder]).files) == expected
+    assert set(find_module("own_a", [folder]).files) == expected
 
 
 def test_of_an_installed_package_only_its_own_files_count() -> None:
-    source = find("optuna", [])
+    source = find_module("optuna", [])
     assert source.installed and all(name.startswith("optuna/") for name in source.files)
 
 
 def test_a_module_that_exits_is_named_and_main_is_none(written) -> None:
     with pytest.raises(OwnCodeError, match="SystemExit: 3"):
-        load(find("own_exit", [written(own_exit="import sys\nsys.exit(3)\n")]))
+        load_module(find_module("own_exit", [written(own_exit="import sys\nsys.exit(3)\n")]))
     with pytest.raises(OwnCodeError, match="cannot have the name"):
-        find("__main__", [])
+        find_module("__main__", [])
+
+
+def record(state: SweepState, sources: Sequence[Source]) -> None:
+    code = record_code([], sources)
+    code.write_copies(state.folder)
+    state.codes = [code.fields]
 
 
 def test_the_copy_that_was_accepted_moves_with_its_sweep_and_no_namesake_counts(
@@ -249,17 +255,17 @@ def test_the_copy_that_was_accepted_moves_with_its_sweep_and_no_namesake_counts(
 ) -> None:
     folder = written(own_a="V = 1\n")
     state = SweepState(tmp_path / "before" / "tiny")
-    state.code = keep(state.folder, [find("own_a", [folder])])
+    record(state, [find_module("own_a", [folder])])
     (folder / "own_a.py").unlink()
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "own_a.py").write_text("V = 2\n")
     monkeypatch.syspath_prepend(tmp_path / "other")
     with pytest.raises(OwnCodeError, match="another one"):
-        import_to_go_on(state, accept_change=False)
-    sources, notes = import_to_go_on(state, accept_change=True)
+        import_to_resume(state, accept_change=False)
+    sources, notes = import_to_resume(state, accept_change=True)
     assert sys.modules["own_a"].V == 1 and "the copy in" in notes[0]
-    state.code = keep(state.folder, sources)
+    record(state, sources)
     (tmp_path / "before").rename(tmp_path / "after")
     state.folder = tmp_path / "after" / "tiny"
-    (source,), notes = import_to_go_on(state, accept_change=False)
+    (source,), notes = import_to_resume(state, accept_change=False)
     assert source.root.is_relative_to(tmp_path / "after") and not notes

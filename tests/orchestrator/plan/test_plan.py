@@ -139,7 +139,7 @@ def packs_of(spec, drawn, *, workers=2, largest=64, per_step=0.0, even=True, don
         spec.seeds,
         workers=workers,
         capacity=lambda member: largest,
-        work=lambda member, count: per_step + count * member.optimization.batch_size,
+        work=lambda member, count: per_step + count * member.training.batch_size,
         even=even,
         done=done,
     ), configurations

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.code import trial_guard
 from orchestrator.consoles import make_console
-from orchestrator.plan import trial_guard
 from orchestrator.plan.soundness import build_sample, load_checked
 from orchestrator.sweep.sweep import run_sweep
 from search_spaces import SweepFileError
@@ -98,14 +98,14 @@ def test_code_that_works_is_good(own) -> None:
         (
             "return -picked.sum(dim=(1, 2)), torch.full_like(picked[:, 0, 0], picked[0].numel())",
             "return -picked.mean(dim=(1, 2))",
-            "task.name: task own_echo: loss does not give a sum and its weight",
+            "task.name: task own_echo: ValueError when it was tried: own_echo: loss gives no tuple of a sum",
         ),
         (
             '{"accuracy": "maximize"}',
             '{"accuracy": "maximize", "error": "minimize"}',
-            "task.name: task own_echo: reduce and derived together do not give the metrics that it declares: error",
+            "task.name: task own_echo: ValueError when it was tried: own_echo declares error, and neither",
         ),
-        ("outputs = 5", "outputs = 4", "task.name: task own_echo: tokens are not in 0..3"),
+        ("outputs = 5", "outputs = 4", "task.name: task own_echo: training tokens are not in 0..3"),
         (
             "bias=-context.differences()",
             "bias=-context.differences()[:-1]",

@@ -359,6 +359,6 @@ def test_the_histograms_of_the_paper_are_drawn_by_the_command_in_their_file(numb
     sections = {name: getattr(spec, name) for name in ("task", "model", "training", "evaluation")}
     one = MemberConfig.from_dict({**sections, "seed": 0})
     assert set(one.task.families) == families and set(lengths) <= set(one.evaluated_lengths)
-    assert one.optimization.steps * one.optimization.batch_size == 20 * one.task.fixed_set
+    assert one.training.steps * one.training.batch_size == 20 * one.task.fixed_set
     shown = data_view(spec, count=1, samples=200, lengths=command[4], figure=None)
     assert [line.split(":")[0] for line in shown if isinstance(line, str) and "share of" in line] == sorted(families)

@@ -13,6 +13,7 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.report.files import read_summary, write_report
 from orchestrator.report.terminal.columns import WIDE
 from orchestrator.report.terminal.short_report import render_terminal
+from orchestrator.results.analysis import compare_weight_averages, effects_on_score
 from orchestrator.results.summarise import summary
 
 
@@ -102,9 +103,9 @@ def test_values_intervals_and_paths_are_never_broken(tmp_path, synthetic_sweep, 
     text = "\n".join(lines)
     assert f"  {folder / 'figures' / 'score-training.learning_rate.png'}" in lines
     assert f"lengthwise resume '{folder}'" in text
-    for found in result.effects:
+    for found in effects_on_score(result):
         assert all(f"(n = {count})" in text for count in found.counts.values() if len(found.counts) < found.n)
-    assert text.count("(n = ") == sum(2 * len(e.counts) for e in result.effects if 0 < len(e.counts) < e.n)
+    assert text.count("(n = ") == sum(2 * len(e.counts) for e in effects_on_score(result) if 0 < len(e.counts) < e.n)
     tables = lines[next(i for i, line in enumerate(lines) if line.startswith("Configurations by score")) :]
     assert all(line.count("[") == line.count("]") for line in tables)
     assert not terminal or all(len(line) <= width for line in lines if str(folder) not in line)
@@ -142,5 +143,5 @@ def test_a_configuration_that_failed_says_so_and_half_a_failure_is_infinite(
 
 def test_the_comparison_of_averages_says_how_many_members_failed(small_sweep, full_text):
     result = summary(small_sweep)
-    assert result.seeds_failed == 1 and result.comparisons
+    assert result.seeds_failed == 1 and compare_weight_averages(result)
     assert "Without 1 member that failed." in full_text(result, 1000)

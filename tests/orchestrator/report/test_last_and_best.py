@@ -16,6 +16,7 @@ from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.files import write_report
 from orchestrator.report.terminal.columns import WIDE
+from orchestrator.results.analysis import compare_weight_averages
 from orchestrator.results.scoring.objective import choose, recorded_objective
 from orchestrator.results.summarise import summary
 
@@ -121,7 +122,7 @@ def test_comparisons_of_averages_are_at_one_step_of_each_member(both):
         at = mine[(mine["config_id"] == name) & (mine["seed"] == seed) & (mine["step"] == step)]
         means = at.groupby("average", observed=True)["value"].apply(lambda v: v.astype(float).mean())
         apart |= {name: [*apart.get(name, []), means["raw"] - means["ema"]]} if step else {}
-    (pair,) = [one for one in result.comparisons if one.group == "test"]
+    (pair,) = [one for one in compare_weight_averages(result) if one.group == "test"]
     of_each = [np.median(values) for values in apart.values()]
     assert (pair.members, pair.n) == (11, 3) and pair.difference == pytest.approx(np.median(of_each))
 

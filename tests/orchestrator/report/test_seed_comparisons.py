@@ -20,6 +20,7 @@ from orchestrator.report.tables.seed_comparison_tables import (
     comparison_notes,
     short_sentences,
 )
+from orchestrator.results.comparing.seed_comparisons import compare_seeds
 from orchestrator.results.summarise import summary
 
 NORMS = [{"model.norm": norm} for norm in ("none", "pre", "post")]
@@ -78,16 +79,16 @@ def test_without_test_lengths_it_says_that_there_are_none(tmp_path, synthetic_sw
 def test_configurations_stand_against_each_other_in_every_report(reversed_order, full_text, page_of):
     page, _ = write_report(reversed_order.folder)
     shown, text = " ".join(page_of(page).text), full_text(reversed_order, 1000)
-    notes = comparison_notes(reversed_order, reversed_order.seed_comparisons)
+    notes = comparison_notes(reversed_order, compare_seeds(reversed_order))
     for said in (TITLE, *notes, "#0 norm none", "#1 norm pre", "5 pairs"):
         assert said in shown and said in text
-    columns = comparison_columns(reversed_order, reversed_order.seed_comparisons)
+    columns = comparison_columns(reversed_order, compare_seeds(reversed_order))
     assert columns["at lengths"][0] == "test 8-11" and columns["p"][0] == "0.0625" and columns["p (Holm)"][0] == "0.188"
     assert "level" not in columns and "failed" not in columns
 
 
 def test_five_seeds_are_called_too_few(reversed_order, short_text):
-    notes = " ".join(comparison_notes(reversed_order, reversed_order.seed_comparisons))
+    notes = " ".join(comparison_notes(reversed_order, compare_seeds(reversed_order)))
     for said in (
         "Every pair of the configurations; differences are first minus second of total_variation (ema)",
         "Paired by seed: same training data, test inputs; initial weights differ (model.norm) (6 of 9 lines).",
@@ -110,13 +111,13 @@ def test_enough_seeds_have_intervals_and_a_line_on_the_screen(tmp_path, syntheti
     assert re.search(r"First - second there: \S+ \[\S+, \S+\] \(97\.9 %\) \(10 paired seeds, p = 0\.\d+\)", text)
     said = text[text.index("Of 3 pairs") :].splitlines()[0]
     assert said == "Of 3 pairs 2 differ there with p < 0.05 after Holm's correction"
-    columns = comparison_columns(result, result.seed_comparisons)
+    columns = comparison_columns(result, compare_seeds(result))
     assert set(columns["level"]) == {"97.9 %"} and "0, 1" in columns["failed"]
-    notes = " ".join(comparison_notes(result, result.seed_comparisons))
+    notes = " ".join(comparison_notes(result, compare_seeds(result)))
     assert "Each interval is by itself, not corrected for the 3 comparisons at the same lengths" in notes
-    alone = [one for one in result.seed_comparisons if one.question.group == "test"][:1]
+    alone = [one for one in compare_seeds(result) if one.question.group == "test"][:1]
     assert "not corrected" not in " ".join(comparison_notes(result, [replace(one, tests=1) for one in alone]))
-    assert "A failed seed counts as the worst value" in " ".join(comparison_notes(result, result.seed_comparisons))
+    assert "A failed seed counts as the worst value" in " ".join(comparison_notes(result, compare_seeds(result)))
 
 
 @pytest.mark.usefixtures("figures_left_blank")
@@ -124,8 +125,8 @@ def test_the_table_has_every_number(reversed_order):
     write_report(reversed_order.folder)
     with (reversed_order.folder / "seed_comparisons.csv").open(newline="") as file:
         lines = list(csv.DictReader(file))
-    assert len(lines) == len(reversed_order.seed_comparisons) == 9
-    for line, one in zip(lines, reversed_order.seed_comparisons, strict=True):
+    assert len(lines) == len(compare_seeds(reversed_order)) == 9
+    for line, one in zip(lines, compare_seeds(reversed_order), strict=True):
         assert (line["first"], line["second"], line["group"]) == (one.first, one.second, one.question.group)
         assert float(line["difference"]) == one.found.difference and float(line["holm_p"]) == one.holm_p
         assert (line["low"], line["paired"], line["n"], line["n_second"]) == ("", "True", "5", "5")

@@ -10,6 +10,7 @@ import pytest
 from orchestrator.report.tables.clear_effects import clear_averages, clear_columns, clear_sentence
 from orchestrator.report.tables.tables import first_sentence, selection_sentence
 from orchestrator.report.terminal.columns import WIDE
+from orchestrator.results.analysis import compare_weight_averages, effects_at_test_lengths, effects_on_score
 from orchestrator.results.confirmed import Confirmed, ConfirmedRow
 from orchestrator.results.summarise import summary
 from orchestrator.statistics.quartiles import Quartiles
@@ -121,7 +122,10 @@ def test_the_score_has_a_column_where_it_is_no_median_of_means(tmp_path, synthet
 def test_effects_with_an_interval_without_zero_have_a_line_and_no_others(twelve, short_text):
     wanted = []
     for key, name in (("model.dropout", "dropout"), ("training.learning_rate", "lr")):
-        for lengths, effects in (("selection 6-7", twelve.effects), ("test 8-11", twelve.test_effects)):
+        for lengths, effects in (
+            ("selection 6-7", effects_on_score(twelve)),
+            ("test 8-11", effects_at_test_lengths(twelve)),
+        ):
             effect = next(one for one in effects if one.key == key)
             ends = [(effect.low, effect.high), *((held.low, held.high) for held in effect.partial.slopes)]
             if any(low > 0 or high < 0 for low, high in ends):
@@ -153,7 +157,7 @@ def test_categories_are_told_apart_from_their_first_value(tmp_path, synthetic_sw
     columns = clear_columns(result)
     assert columns["effect of"].count("norm: pre instead of none") == 2
     at = columns["effect of"].index("norm: pre instead of none")
-    (held,) = next(one for one in result.effects if one.key == "model.norm").partial.slopes
+    (held,) = next(one for one in effects_on_score(result) if one.key == "model.norm").partial.slopes
     assert columns["others held fixed"][at] == f"{held.coefficient:+.2f} [{held.low:+.2f}, {held.high:+.2f}]"
     assert "rank correlation" not in columns or columns["rank correlation"][at] == "-"
 
@@ -178,7 +182,7 @@ def test_keys_without_any_interval_are_named_and_too_few_configurations_say_so(t
 
 
 def test_averages_that_differ_clearly_have_a_line(twelve, short_text):
-    (test,) = (one for one in twelve.comparisons if one.group == "test")
+    (test,) = (one for one in compare_weight_averages(twelve) if one.group == "test")
     interval = f"[{test.low:+#.3g}, {test.high:+#.3g}]"
     text = f"total_variation with raw instead of ema weights: -0.0100 {interval} at lengths 8-11"
     assert clear_averages(twelve) == [text] and text in short_text(twelve)  # at 6 and 7 they are equal

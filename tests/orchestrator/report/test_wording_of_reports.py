@@ -14,6 +14,7 @@ from orchestrator.report import artifacts
 from orchestrator.report.files import write_report
 from orchestrator.report.tables.tables import first_sentence
 from orchestrator.report.terminal.short_report import render_terminal
+from orchestrator.results.analysis import compare_weight_averages, effects_at_test_lengths
 from orchestrator.results.summarise import summary
 from orchestrator.tracking.contents.pages import description
 
@@ -70,7 +71,10 @@ def test_without_test_lengths_it_is_said_that_nothing_tells(tmp_path, synthetic_
     result = summary(synthetic_sweep(tmp_path / "t", values, 2, simple_curve, spec=spec))
     (sentence,) = first_sentence(result)
     assert sentence.endswith("it has no test lengths, so nothing tells how good it is on others")
-    assert result.test_effects == () and [pair.group for pair in result.comparisons] == ["trained", "selection"]
+    assert effects_at_test_lengths(result) == () and [pair.group for pair in compare_weight_averages(result)] == [
+        "trained",
+        "selection",
+    ]
     assert any("There are no test lengths" in line for line in sentences_of(result))
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from orchestrator.report.csv_tables import average_lines, effect_lines
 from orchestrator.report.tables.effect_tables import effect_columns, effect_notes
+from orchestrator.results.analysis import effects_at_test_lengths, effects_on_score
 from orchestrator.results.effects.hyperparameter_effects import effects_on
 from orchestrator.results.effects.outcomes import searched_values
 from orchestrator.results.summarise import summary
@@ -61,7 +62,7 @@ def by_key(effects):
 
 
 def test_planted_effects_are_found_at_the_lengths_they_were_planted_at(planted):
-    selection, test = by_key(planted.effects), by_key(planted.test_effects)
+    selection, test = by_key(effects_on_score(planted)), by_key(effects_at_test_lengths(planted))
     assert planted.test_lengths == (8, 9, 10, 11)
     for effects in (selection, test):
         assert effects["training.learning_rate"].high < 0 and effects["training.learning_rate"].n == 48
@@ -75,23 +76,26 @@ def test_planted_effects_are_found_at_the_lengths_they_were_planted_at(planted):
 
 
 def test_importance_is_a_share_and_goes_to_what_was_planted(planted):
-    for effects, first in ((planted.effects, "training.learning_rate"), (planted.test_effects, "model.dropout")):
+    for effects, first in (
+        (effects_on_score(planted), "training.learning_rate"),
+        (effects_at_test_lengths(planted), "model.dropout"),
+    ):
         shares = {effect.key: effect.importance.share for effect in effects}
         assert sum(shares.values()) == pytest.approx(1) and max(shares, key=shares.get) == first
         assert shares["training.batch_size"] < 0.1
     again = effects_on(searched_values(planted), {row.config_id: row.score for row in planted.rows}, planted.design, {})
-    assert [effect.importance for effect in again] == [effect.importance for effect in planted.effects]
+    assert [effect.importance for effect in again] == [effect.importance for effect in effects_on_score(planted)]
 
 
 def test_the_table_has_both_outcomes_with_interval_n_and_importance(planted):
     columns = effect_columns(planted)
     assert columns["at lengths"] == ["selection 6-7", "test 8-11"] * 4 and columns["n"] == [
-        effect.count for effect in planted.effects for _ in range(2)
+        effect.count for effect in effects_on_score(planted) for _ in range(2)
     ]
     assert set(columns["n"]) == {"48", "48, 2 values", "48, 3 values"}
     assert columns["hyperparameter"][::2] == sorted(planted.searched) and set(columns["hyperparameter"][1::2]) == {""}
     rate = columns["hyperparameter"].index("training.learning_rate")
-    effect = by_key(planted.effects)["training.learning_rate"]
+    effect = by_key(effects_on_score(planted))["training.learning_rate"]
     (partial,) = effect.partial.slopes
     cell = f"{effect.correlation:+.2f} [{effect.low:+.2f}, {effect.high:+.2f}]"
     assert columns["rank correlation [95 %]"][rate] == cell
@@ -119,7 +123,7 @@ def test_csv_has_a_line_for_each_outcome_key_and_value(planted):
 
 def test_too_few_configurations_are_said_to_be_too_few(small_sweep):
     result = summary(small_sweep)
-    assert all(math.isnan(effect.importance.share) for effect in result.effects)
+    assert all(math.isnan(effect.importance.share) for effect in effects_on_score(result))
     assert "importance" not in effect_columns(result)
     notes = effect_notes(result)
     (said,) = [note for note in notes if note.startswith("Importance (fANOVA): not given for")]

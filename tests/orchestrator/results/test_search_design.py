@@ -6,6 +6,7 @@ import pytest
 
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.tables.effect_tables import effect_columns, effect_notes
+from orchestrator.results.analysis import compare_weight_averages, effects_on_score
 from orchestrator.results.scoring.search_design import design_of
 from orchestrator.results.summarise import summary
 
@@ -48,7 +49,7 @@ def test_grid_points_of_a_draw_are_compared_in_the_report(tmp_path, synthetic_sw
     assert {name: number // 4 for name, number in numbers.items()} == design.draw
     result = summary(state)
     columns = effect_columns(result)
-    assert columns["n"][:2] == ["8", "8"] and {one.unit for one in result.effects} == {"draws"}
+    assert columns["n"][:2] == ["8", "8"] and {one.unit for one in effects_on_score(result)} == {"draws"}
     at = columns["hyperparameter"].index("model.norm")
     assert columns["difference from the first value [95 %]"][at] == "pre: +0.100 [+0.100, +0.100]"
     assert columns["rank correlation [95 %]"][at].startswith("Wilcoxon p = 0.0")
@@ -63,12 +64,12 @@ def test_one_draw_or_a_list_is_compared_over_seeds(tmp_path, synthetic_sweep):
         ("listed", {"search.sampler": "listed"}),
     ):
         result = summary(synthetic_sweep(tmp_path / name, values, 7, curve, spec=spec))
-        (norm,) = (one for one in result.effects if one.key == "model.norm")
+        (norm,) = (one for one in effects_on_score(result) if one.key == "model.norm")
         (difference,) = norm.differences
         assert (result.design.kind, norm.n, norm.unit) == ("fixed", 7, "seeds")
         assert (difference.low, difference.high) == (pytest.approx(0.1), pytest.approx(0.1))
         assert "n counts seeds" in " ".join(effect_notes(result))
-        assert {(one.n, one.unit) for one in result.comparisons} == {(7, "seeds")}
+        assert {(one.n, one.unit) for one in compare_weight_averages(result)} == {(7, "seeds")}
 
 
 def test_failed_seeds_count_as_the_policy_says(tmp_path, synthetic_sweep):
@@ -77,7 +78,7 @@ def test_failed_seeds_count_as_the_policy_says(tmp_path, synthetic_sweep):
         spec = {"space": GRID, "search.sampler": "grid", "objective.failed_seeds": policy}
         failed = {(2, 0): 50, (3, 0): 50}
         result = summary(synthetic_sweep(tmp_path / policy, values, n, curve, failed, spec=spec))
-        (norm,) = (one for one in result.effects if one.key == "model.norm")
+        (norm,) = (one for one in effects_on_score(result) if one.key == "model.norm")
         found = [(one.n, one.high) for one in norm.differences]
         expected = {
             "worst": [(6, float("inf"))],
@@ -92,6 +93,6 @@ def test_a_search_that_follows_scores_has_no_interval(tmp_path, synthetic_sweep)
     spec = {"space": RATE, "search.sampler": "tpe"}
     result = summary(synthetic_sweep(tmp_path / "tpe", values, 2, curve, spec=spec))
     assert result.design.kind == "adaptive"
-    for one in (*result.effects, *result.comparisons):
+    for one in (*effects_on_score(result), *compare_weight_averages(result)):
         assert one.low != one.low and "tpe chose later configurations" in (one.reason or "")
     assert "tpe chose later configurations" in " ".join(effect_notes(result))

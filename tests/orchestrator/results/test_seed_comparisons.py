@@ -11,18 +11,19 @@ import torch
 from scipy import stats
 
 from orchestrator.errors import UserError
+from orchestrator.results.analysis import compare_orders
 from orchestrator.results.comparing.named_comparison import compare_named
-from orchestrator.results.comparing.seed_comparisons import AGAINST_FIRST, FIRST_TWO, OTHERS, PAIRS
+from orchestrator.results.comparing.seed_comparisons import AGAINST_FIRST, FIRST_TWO, OTHERS, PAIRS, compare_seeds
 from orchestrator.results.comparing.shared_streams import (
     DATA,
     INPUTS,
     WEIGHTS,
-    Recorded,
     declared_parameters,
     shared_streams,
 )
 from orchestrator.results.ran_under import differing_code
 from orchestrator.results.summarise import summary
+from orchestrator.results.summary import RecordedConfiguration
 from trainers.config.member import MemberConfig
 from trainers.packs.evaluation_inputs import evaluation_inputs
 from trainers.packs.pack import Pack, State
@@ -47,13 +48,13 @@ def at(result, group, first=0, second=1):
     names = {row.number: row.config_id for row in result.rows}
     return next(
         one
-        for one in result.seed_comparisons
+        for one in compare_seeds(result)
         if one.question.group == group and (one.first, one.second) == (names[first], names[second])
     )
 
 
 def test_every_pair_of_a_grid_is_compared_at_every_group_of_lengths(three):
-    found = three.seed_comparisons
+    found = compare_seeds(three)
     assert [one.question.group for one in found] == ["test"] * 3 + ["selection"] * 3 + ["trained"] * 3
     assert {one.family for one in found} == {PAIRS} and {one.tests for one in found} == {3}
     for group, lengths in (("trained", range(1, 6)), ("selection", (6, 7)), ("test", range(8, 12))):
@@ -88,7 +89,7 @@ def test_failed_seeds_follow_the_policy(tmp_path, synthetic_sweep):
         lost = {(0, 1): 10, (1, 1): 10, (1, 4): 60}
         spec = {**GRID, "objective.failed_seeds": policy}
         result = summary(synthetic_sweep(tmp_path / policy, NORMS, 6, by_seed, lost, spec=spec))
-        found[policy] = [one for one in result.seed_comparisons if one.question.group == "test"]
+        found[policy] = [one for one in compare_seeds(result) if one.question.group == "test"]
     worst = next(one for one in found["worst"] if one.first_failed == 1 and one.second_failed == 2)
     assert (worst.found.n, worst.found.ties, worst.found.first_smaller) == (6, 1, 5)  # both lost: neither is smaller
     assert worst.found.low == -math.inf and math.isnan(worst.found.mean)
@@ -101,7 +102,7 @@ def test_seeds_of_a_pack_that_died_count_as_failed(tmp_path, synthetic_sweep):
     state = synthetic_sweep(tmp_path / "died", NORMS, 4, by_seed, died=[1], spec=GRID)
     result = summary(state)
     assert [row.failed for row in result.rows] == [False, False, True]
-    assert len(result.seed_comparisons) == 3  # a configuration that failed is compared with nothing
+    assert len(compare_seeds(result)) == 3  # a configuration that failed is compared with nothing
     died = compare_named(state.folder, "0", "1").found[0]
     assert (died.first_failed, died.second_failed) == (0, 4) and died.found.first_smaller == 4
 
@@ -110,22 +111,22 @@ def test_who_is_compared(tmp_path, synthetic_sweep):
     rates = [{"training.learning_rate": 0.001 * (n + 1), "model.norm": ("none", "pre")[n % 2]} for n in range(8)]
     searched = {"training.learning_rate": {"log_uniform": [0.001, 0.1]}, "model.norm": {"choice": ["none", "pre"]}}
     drawn = summary(synthetic_sweep(tmp_path / "drawn", rates, 3, by_seed, spec={"space": searched}))
-    assert {one.family for one in drawn.seed_comparisons} == {FIRST_TWO} and len(drawn.seed_comparisons) == 3
-    assert math.isnan(drawn.seed_comparisons[0].found.low) and drawn.seed_comparisons[0].tests == 1
+    assert {one.family for one in compare_seeds(drawn)} == {FIRST_TWO} and len(compare_seeds(drawn)) == 3
+    assert math.isnan(compare_seeds(drawn)[0].found.low) and compare_seeds(drawn)[0].tests == 1
     draws = [{"training.learning_rate": rate, **norm} for rate in (0.001, 0.002, 0.003) for norm in NORMS]
     crossed = {"training.learning_rate": searched["training.learning_rate"], **GRID["space"]}
     grid = summary(synthetic_sweep(tmp_path / "crossed", draws, 3, by_seed, spec={"space": crossed}))
     first = grid.rows[0].values["training.learning_rate"]
     values = {row.config_id: row.values for row in grid.rows}
-    of_grid = [one for one in grid.seed_comparisons if one.family == PAIRS]
+    of_grid = [one for one in compare_seeds(grid) if one.family == PAIRS]
     assert len(of_grid) == 9
     assert {values[name]["training.learning_rate"] for one in of_grid for name in (one.first, one.second)} == {first}
     many = [{"training.learning_rate": 0.001 * (n + 1)} for n in range(25)]
     wide = summary(synthetic_sweep(tmp_path / "wide", many, 2, by_seed, spec={"search.sampler": "listed"}))
-    against = [one for one in wide.seed_comparisons if one.question.group == "test"]
+    against = [one for one in compare_seeds(wide) if one.question.group == "test"]
     assert {one.family for one in against} == {AGAINST_FIRST} and len(against) == OTHERS
     assert {one.first for one in against} == {wide.rows[0].config_id}
-    assert summary(synthetic_sweep(tmp_path / "one", NORMS[:1], 3, by_seed, spec=GRID)).seed_comparisons == ()
+    assert compare_seeds(summary(synthetic_sweep(tmp_path / "one", NORMS[:1], 3, by_seed, spec=GRID))) == ()
 
 
 BASE = {
@@ -147,7 +148,7 @@ def member_of(changes):
 def drawn_by(member):
     """What the member's seed really gives it: the batch of a step, the test inputs, the weights before the first."""
     pack = Pack([member], torch.device("cpu"))
-    data = [batch.tokens for batch in sampled(pack, torch.tensor(2), member.optimization.batch_size)]
+    data = [batch.tokens for batch in sampled(pack, torch.tensor(2), member.training.batch_size)]
     inputs = [test.batch.tokens for test in evaluation_inputs(pack)]
     return {DATA: data, INPUTS: inputs, WEIGHTS: [State.initial(pack).theta]}
 
@@ -171,7 +172,7 @@ def test_what_is_said_to_be_shared_is_the_same_to_the_bit(changes, apart, unsure
     members = [member_of({}), member_of(changes)]
     resolved = [{key: value for key, value in one.to_dict().items() if key != "seed"} for one in members]
     recorded = [
-        Recorded(resolved=tree, structural_keys=frozenset({one.structural_key}))
+        RecordedConfiguration(resolved=tree, structural_keys=frozenset({one.structural_key}))
         for tree, one in zip(resolved, members, strict=True)
     ]
     found = shared_streams(*recorded)
@@ -192,9 +193,11 @@ def test_what_is_said_to_be_shared_is_the_same_to_the_bit(changes, apart, unsure
 def test_without_the_classes_weights_may_differ_and_a_pack_still_shares_all():
     rest = {"task": {"name": "gone"}, "training": {"steps": 10}}
     resolved = [{**rest, "model": {"name": "lost", "dropout": rate}} for rate in (0.0, 0.1)]
-    apart = shared_streams(*(Recorded(resolved=tree, structural_keys=frozenset()) for tree in resolved))
+    apart = shared_streams(*(RecordedConfiguration(resolved=tree, structural_keys=frozenset()) for tree in resolved))
     assert apart.sentence == "same training data, test inputs; initial weights may differ (model.dropout)"
-    together = shared_streams(*(Recorded(resolved=tree, structural_keys=frozenset({"k"})) for tree in resolved))
+    together = shared_streams(
+        *(RecordedConfiguration(resolved=tree, structural_keys=frozenset({"k"})) for tree in resolved)
+    )
     assert together.sentence == "same training data, test inputs, initial weights"
 
 
@@ -269,4 +272,4 @@ def test_a_configuration_that_has_not_ended_is_refused(tmp_path, synthetic_sweep
     state = synthetic_sweep(tmp_path / "going", NORMS, 3, by_seed, spec=GRID, ended=False)
     with pytest.raises(UserError, match="has not ended"):
         compare_named(state.folder, "0", "1")
-    assert summary(state).seed_comparisons == () and summary(state).order_agreement is None
+    assert compare_seeds(summary(state)) == () and compare_orders(summary(state)) is None

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from orchestrator.record.kept.curves import read_curves
+from orchestrator.results.analysis import compare_weight_averages, effects_on_score
 from orchestrator.results.scoring.length_groups import LengthGroups
 from orchestrator.results.summarise import summary
 from orchestrator.wording import spans
@@ -40,7 +41,7 @@ def test_summary_equals_the_numbers_by_hand(small_sweep):
 
 
 def test_averages_are_compared_on_the_same_members(small_sweep):
-    pairs = summary(small_sweep).comparisons
+    pairs = compare_weight_averages(summary(small_sweep))
     assert [(pair.group, pair.average, pair.against) for pair in pairs] == [
         (group, "raw", "ema") for group in ("trained", "selection", "test")
     ]
@@ -65,7 +66,7 @@ def test_better_follows_the_direction_of_the_objective(tmp_path, synthetic_sweep
     )
     result = summary(state)
     assert [row.number for row in result.rows] == [1, 0]
-    assert [(pair.average, pair.better, pair.worse) for pair in result.comparisons] == [("raw", 4, 0)] * 3
+    assert [(pair.average, pair.better, pair.worse) for pair in compare_weight_averages(result)] == [("raw", 4, 0)] * 3
 
 
 def test_a_configuration_that_failed_is_last_and_never_best(tmp_path, synthetic_sweep, simple_curve):
@@ -105,7 +106,7 @@ def test_a_key_that_a_listed_configuration_leaves_out_has_its_fixed_value(tmp_pa
     listed = [{"model.norm": "none"}, {"model.norm": "post"}, {"model.norm": "pre", "model.dropout": 0.3}]
     spec = {"search.sampler": "listed", "search.listed": listed, "space": {}}
     found = summary(synthetic_sweep(tmp_path / "listed", listed, 6, simple_curve, spec=spec))
-    dropout, norm = found.effects
+    dropout, norm = effects_on_score(found)
     assert set(dropout.medians) == {"0.0", "0.3"} and dropout.reason != "it is the same everywhere"
     (pre,) = [one for one in norm.differences if one.value == "pre"]
     assert not norm.matched or not pre.n

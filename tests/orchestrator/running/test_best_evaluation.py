@@ -1,6 +1,5 @@
 """Sweeps judged at the best evaluation of each seed are scored by what the ledger holds, whatever died on the way."""
 
-import io
 import json
 import os
 import shutil
@@ -8,17 +7,12 @@ import signal
 
 import pandas as pd
 import pytest
-from rich.console import Console
 
-from orchestrator.errors import SpecChanged, SweepExists
 from orchestrator.record.kept.curves import read_curves
-from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.summarise import summary
 from orchestrator.running.driving import scores as scores_module
-from orchestrator.sweep.sweep import SPEC_FILE, refuse_existing, resume_sweep
-from search_spaces import dump_yaml, load_sweep
 
 # steps so large that the error goes up and down between evaluations
 RESTLESS = (
@@ -102,28 +96,3 @@ def test_killed_resumed_and_reported_again(lengthwise, tiny, tmp_path, wait_for,
     assert [path.read_bytes() for path in files] == before and len(files) >= 4
     changed = lengthwise("resume", folder, "--set", "objective.evaluation=last")
     assert changed.returncode == 2 and "objective.evaluation: was 'best', now 'last'" in changed.stderr
-
-
-def test_a_sweep_recorded_under_the_old_name_of_the_key_goes_on_and_is_judged_as_best(stage, tiny, tmp_path):
-    """Ledger and sweep.yaml say `checkpoint: best`, as they did before the key was called `evaluation`."""
-    new, old = stage("new", *BEST, pack=3), stage("old", *BEST, pack=3)
-    wanted = scores(new.play())
-    shutil.rmtree(old.folder)
-    recorded = {**old.spec.resolved(), "objective": {**old.spec.resolved()["objective"], "checkpoint": "best"}}
-    del recorded["objective"]["evaluation"]
-    first = {"name": "tiny", "study": "tests", "spec": recorded, "spec_hash": "0" * 16, "provenance": {}}
-    Ledger.create(old.folder, first).close()
-    (old.folder / SPEC_FILE).write_text(dump_yaml(recorded))
-    assert scores(old.play()) == wanted
-    result = summary(SweepState.load(old.folder))
-    assert {row.config_id: row.score for row in result.rows} == wanted and result.objective.evaluation == "best"
-    console = Console(file=io.StringIO(), width=200)
-    assert resume_sweep(old.folder, console).status == "complete"
-    assert "each seed at the evaluation they choose" in console.file.getvalue()
-    assert SweepState.load(old.folder).spec_hash == "0" * 16  # what was recorded is not computed again
-    with pytest.raises(SweepExists):
-        refuse_existing(old.spec, old.folder)
-    with pytest.raises(SpecChanged, match=r"objective\.evaluation: was 'best', now 'last'"):
-        refuse_existing(load_sweep(tiny, RESTLESS), old.folder)
-    with pytest.raises(SpecChanged, match=r"objective\.evaluation: was 'best', now 'last'"):
-        resume_sweep(old.folder, console, ["objective.checkpoint=last"])

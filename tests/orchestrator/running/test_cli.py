@@ -16,13 +16,14 @@ import yaml
 from orchestrator import options
 from orchestrator.preview import upload
 from orchestrator.record.ledger import folders as places
+from orchestrator.record.ledger.records import LEDGER_FILE, encode, read_records
 from orchestrator.record.state.state import SweepState
 from orchestrator.running.driving.interrupts import Interrupts
 from orchestrator.running.watching.progress import Progress, Snapshot
 from orchestrator.wording import duration
 from search_spaces import load_sweep
 
-FINISHED = Path(__file__).resolve().parents[2] / "sweeps" / "0.1.0" / "finished"
+FINISHED = Path(__file__).resolve().parents[2] / "sweeps" / "1.0.0" / "finished"
 
 
 def refused(done: subprocess.CompletedProcess[str], *texts: str) -> None:
@@ -92,22 +93,32 @@ def test_validate_builds_what_the_space_can_draw(lengthwise, tiny):
     assert "quickstart.yaml: good" in both.stdout  # the other file is still looked at
 
 
-def test_the_old_name_of_a_key_is_understood_and_said_once(lengthwise, tiny):
-    tiny.write_text(tiny.read_text().replace("direction: minimize}", "direction: minimize, checkpoint: best}"))
-    for verb in ("validate", "plan"):
-        done = lengthwise(verb, tiny)
-        note = f"note: {tiny}:17: objective.checkpoint is now called objective.evaluation"
-        assert done.returncode == 0 and done.stdout.count(note) == 1, done.stdout + done.stderr
-    tiny.write_text(tiny.read_text().replace("checkpoint: best", "checkpoint: best, evaluation: best"))
-    refused(lengthwise("validate", tiny), f"{tiny}:17: objective.checkpoint: is the old name of objective.evaluation")
-
-
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("verb", ["validate", "plan", "data", "run"])
 def test_a_model_that_no_memory_holds_is_refused_at_once(lengthwise, tiny, tmp_path, verb):
-    tiny.write_text(tiny.read_text().replace("vocabulary: 6", "vocabulary: 1000000000"))
-    refused(lengthwise(verb, tiny, *(["--storage", tmp_path] if verb == "run" else [])), "model", "GiB of memory", "64")
+    text = tiny.read_text()
+    for changed, message in (
+        (("width: 8", "width: 10000000000"), "GiB of memory"),
+        (("y: 6", "y: 5000000"), "<= 100000"),
+    ):
+        assert changed[0] in text
+        tiny.write_text(text.replace(*changed))
+        refused(lengthwise(verb, tiny, *(["--storage", tmp_path] if verb == "run" else [])), message)
     assert not (tmp_path / "tiny").exists()
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"), [("width", 10**10, "GiB of memory"), ("vocabulary", 10**9, "<= 1")]
+)
+def test_a_ledger_with_a_model_that_no_memory_holds_is_not_resumed(lengthwise, tiny, tmp_path, key, value, message):
+    assert lengthwise("run", tiny, "--storage", tmp_path, "--set", "resources.scheduler=inline").returncode == 0
+    folder = tmp_path / "tiny"
+    records = [one for one in read_records(folder) if one.kind in ("sweep", "configuration")]
+    for one in records[1:]:
+        part = "task" if key == "vocabulary" else "model"
+        one.fields["resolved"] = {**one.fields["resolved"], part: {**one.fields["resolved"][part], key: value}}
+    (folder / LEDGER_FILE).write_bytes(b"".join(map(encode, records)))
+    refused(lengthwise("resume", folder), message)
 
 
 def test_plan_says_what_would_run_and_what_it_would_cost(lengthwise, tiny, tmp_path):

@@ -90,10 +90,11 @@ REPORTING = """
 import json, sys
 from pathlib import Path
 from orchestrator.record.state.state import SweepState
+from orchestrator.results.comparing.seed_comparisons import compare_seeds
 from orchestrator.results.summarise import summary
 
 folder, told = sys.argv[1:]
-found = summary(SweepState.load(Path(folder)), None, json.loads(told)).seed_comparisons
+found = compare_seeds(summary(SweepState.load(Path(folder)), None, json.loads(told)))
 print(json.dumps([[one.shared.sentence for one in found], "torch" in sys.modules]))
 """
 

@@ -1,18 +1,18 @@
-"""What a sweep says of the code and the environment its packs were trained with, and when it refuses to go on."""
+"""The code and the environment that packs were trained with: reported, compared, and refused if changed."""
 
 import shutil
 import subprocess
-import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from orchestrator.code import sources
+from orchestrator.code import code_record
+from orchestrator.code.code_record import digest
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.ran_under import RanUnder
 from orchestrator.running.pack import environment
-from orchestrator.running.pack.environment import Environments, digest, engine_files, facts_for
+from orchestrator.running.pack.environment import ENGINE, Environments
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 
@@ -28,7 +28,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for words in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "all"]):
         who = ["-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false"]
         subprocess.run(["git", "-C", str(root), *who, *words], check=True)
-    monkeypatch.setattr(sources, "HERE", root)
+    monkeypatch.setattr(code_record, "HERE", root)
     return root
 
 
@@ -45,7 +45,7 @@ def interrupted(
     stopped = lengthwise("run", tiny, "--storage", tmp_path / "sweeps")
     assert stopped.returncode == 130, stopped.stderr
     monkeypatch.undo()  # packs are trained to their end again
-    monkeypatch.setattr(sources, "HERE", checkout)
+    monkeypatch.setattr(code_record, "HERE", checkout)
     return tmp_path / "sweeps" / "tiny"
 
 
@@ -62,25 +62,22 @@ def test_resume_with_other_code_is_refused_until_it_is_accepted_and_both_are_on_
     edit(checkout / "orchestrator" / "figures" / "curves.py")
     refused = lengthwise("resume", interrupted)
     assert refused.returncode == 2 and "Traceback" not in refused.stderr
-    assert f"{checkout}/trainers/tasks/set_complement.py has changed" in refused.stderr
-    assert "--accept-code-change" in refused.stderr and "curves.py" not in refused.stderr
+    assert f"{checkout}/trainers has changed" in refused.stderr
+    assert "--accept-code-change" in refused.stderr and "figures" not in refused.stderr
     assert {path: path.read_bytes() for path in interrupted.rglob("*") if path.is_file()} == before
 
     accepted = lengthwise("resume", interrupted, "--accept-code-change")
     assert accepted.returncode == 0, accepted.stderr
     state = SweepState.load(interrupted)
-    first, second = state.sources
-    then, now = (next(tree for tree in one["trees"] if tree["root"] == str(checkout)) for one in (first, second))
+    first, second = state.codes
+    then, now = (next(tree for tree in one["folders"] if tree["root"] == str(checkout)) for one in (first, second))
     assert then["commit"] == now["commit"] and (then["dirty"], now["dirty"]) == (False, True)
-    assert "trainers/tasks/set_complement.py" in second["lengthwise"]["uncommitted"]
-    with tarfile.open(interrupted / second["archive"]["file"]) as tar:
-        (diff,) = (name for name in tar.getnames() if name.endswith("-checkout/changes.diff"))
-        assert b"+read this" in tar.extractfile(diff).read()  # type: ignore[union-attr]
+    assert b"+read this" in (interrupted / now["diff"]["file"]).read_bytes()
     under = [[name for name, _ in pack.ran_under] for pack in state.packs.values()]
     assert under == [[first["name"], second["name"]], [second["name"]]]
-    found = RanUnder.of(state)
-    assert found.changed_files == ["trainers/tasks/set_complement.py"] and found.differing == []
-    sentence = "packs were trained with different code (trainers/tasks/set_complement.py)"
+    found = RanUnder.from_state(state)
+    assert found.changed_code == ["trainers"] and found.differing == []
+    sentence = "packs were trained with different code (trainers)"
     page = (interrupted / "report.html").read_text()
     assert sentence in page and sentence in accepted.stdout and then["commit"][:12] in page
     shown = lengthwise("status", interrupted).stdout
@@ -90,17 +87,17 @@ def test_resume_with_other_code_is_refused_until_it_is_accepted_and_both_are_on_
 def test_resume_with_the_same_code_or_with_other_documentation_needs_no_word(checkout, interrupted, lengthwise) -> None:
     edit(checkout / "orchestrator" / "report" / "page.py")
     assert lengthwise("resume", interrupted).returncode == 0
-    assert not RanUnder.of(SweepState.load(interrupted)).sentences
+    assert not RanUnder.from_state(SweepState.load(interrupted)).sentences
 
 
 def test_a_sweep_without_a_record_of_its_code_goes_on_and_has_one_from_there_on(stage, lengthwise, records) -> None:
     begun = stage("old", "search.configurations=1", "training.steps=20")
     done = lengthwise("resume", begun.folder)
     assert done.returncode == 0, done.stderr
-    assert not SweepState.load(begun.folder).code and len(SweepState.load(begun.folder).sources) == 1
+    assert not SweepState.load(begun.folder).modules and len(SweepState.load(begun.folder).codes) == 1
 
 
-def test_a_sweep_resumed_twice_with_the_same_code_names_it_and_does_not_repeat_it(stage, lengthwise, records) -> None:
+def test_a_sweep_resumed_twice_with_the_same_code_has_one_state_of_it(stage, lengthwise, records) -> None:
     begun = stage("twice", "search.configurations=1", "training.steps=20")
     for _ in range(2):
         state = SweepState.load(begun.folder)
@@ -108,8 +105,8 @@ def test_a_sweep_resumed_twice_with_the_same_code_names_it_and_does_not_repeat_i
             line = (begun.folder / "events.jsonl").read_bytes().splitlines(keepends=True)
             (begun.folder / "events.jsonl").write_bytes(b"".join(line[:3]))  # as if it had been killed
         assert lengthwise("resume", begun.folder).returncode == 0
-    first, second = (record.fields["sources"] for record in records(begun.folder, "resume"))
-    assert "trees" in first and second == {"name": first["name"]}
+    first, second = (record.fields["code"] for record in records(begun.folder, "resume"))
+    assert first == second and SweepState.load(begun.folder).codes == [first]
 
 
 def test_every_evaluation_names_its_environment_and_the_ledger_has_it_once(lengthwise, tiny, tmp_path, records) -> None:
@@ -124,7 +121,7 @@ def test_every_evaluation_names_its_environment_and_the_ledger_has_it_once(lengt
     assert (table["device"], table["threads"], table["OMP_DYNAMIC"]) == ("cpu", 1, "0")
     assert table["MKL_CBWR"] and table["float32 products"] == "highest" and digest(table) == name
     (first,) = records(tmp_path / "tiny", "sweep")
-    assert first.fields["sources"]["lengthwise"]["root"] == str(REPOSITORY)
+    assert first.fields["code"]["root"] == str(REPOSITORY)
 
 
 def test_packs_of_different_environments_are_told_apart(stage, lengthwise, monkeypatch) -> None:
@@ -132,22 +129,17 @@ def test_packs_of_different_environments_are_told_apart(stage, lengthwise, monke
     begun.play(during=lambda pack_id, step: monkeypatch.setenv("OMP_DYNAMIC", "FALSE"))
     state = SweepState.load(begun.folder)
     assert {len(pack.ran_under) for pack in state.packs.values()} == {1} and len(state.environments) == 2
-    found = RanUnder.of(state)
+    found = RanUnder.from_state(state)
     assert found.differing == ["OMP_DYNAMIC"] and "which differ in OMP_DYNAMIC" in found.sentences[0]
     shown = lengthwise("report", begun.folder)
     assert shown.returncode == 0 and found.sentences[0] in shown.stdout
     assert "OMP_DYNAMIC (differs)" in (begun.folder / "report.html").read_text()
 
 
-def test_a_worker_with_another_engine_is_said_once_with_its_files(monkeypatch) -> None:
-    work = {"code": [], "gpus": 0, "engine": digest(engine_files())}
-    known = Environments()
-    assert "engine_files" not in facts_for(work) and known.take("a", facts_for(work)) is None
-    theirs = {**engine_files(), "trainers/training/step.py": "0" * 16, "trainers/more.py": "1" * 16}
-    with monkeypatch.context() as elsewhere:
-        elsewhere.setattr(environment, "engine_files", lambda: theirs)
-        facts = facts_for(work)
-    said = known.take("b", facts)
-    assert said is not None and "(trainers/more.py, trainers/training/step.py)" in said
-    assert known.take("c", facts) is None
+def test_a_worker_with_different_code_is_warned_about_once() -> None:
+    known, same = Environments(), environment.environment([], gpus=0)
+    other = {**same, ENGINE: "0" * 16}
+    assert known.add("a", same) is None
+    assert known.add("b", other) == "worker and driver run different code of lengthwise; see Provenance in report.html"
+    assert known.add("c", other) is None
     assert known.fields("a", {}) != known.fields("b", {}) and known.fields("unheard of", {}) == {}

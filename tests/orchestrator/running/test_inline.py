@@ -178,10 +178,10 @@ def test_resources_that_are_not_here_are_refused_before_anything_is_written(leng
 
 
 def test_a_pack_with_gpus_trains_on_one(stage, monkeypatch):
-    import trainers
+    from trainers.training import loop
 
     devices = []
-    monkeypatch.setattr(trainers, "train", lambda *_, device, **__: devices.append(device))
+    monkeypatch.setattr(loop, "train", lambda *_, device, **__: devices.append(device))
     for name, gpus in (("with", "1"), ("without", "0")):
         stage(name, *ONE, f"resources.gpus={gpus}").play()
     assert devices == ["cuda", "cpu"]

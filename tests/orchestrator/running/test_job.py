@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.code.work_tree import for_job, read
+from orchestrator.code.repository import RepositoryReader, job_environment
 
 pytestmark = pytest.mark.long
 
@@ -116,7 +116,7 @@ def job_status(head: Head, submission: str) -> str:
 def submit(head: Head, submission: str, *arguments: str, cwd: Path = REPOSITORY) -> subprocess.CompletedProcess[str]:
     """What the README tells: the working tree is uploaded and the sweep runs from it."""
     command = [str(RAY), "job", "submit", "--submission-id", submission, "--working-dir", "."]
-    command += ["--runtime-env-json", for_job(cwd)]
+    command += ["--runtime-env-json", job_environment(cwd)]
     command += ["--", sys.executable, "-m", "orchestrator", *arguments]
     return subprocess.run(
         command,
@@ -137,11 +137,10 @@ def test_a_job_runs_a_sweep_and_ends_as_the_sweep_did(head: Head, tiny: Path, re
     assert "Ray at " in log and [r.fields["status"] for r in records(folder, "end")] == ["complete"]
     assert (folder / "curves.parquet").is_file() and (folder / "report.html").is_file()
     (first,) = records(folder, "sweep")
-    here, (tree,) = read(REPOSITORY), first.fields["sources"]["trees"]
-    assert (tree["commit"], tree["by"]) == (here.commit, "job" if here.commit else None)
-    assert first.fields["provenance"]["git_commit"] == here.commit
-    assert first.fields["sources"]["archive"]["files"] > 200
-    assert (folder / first.fields["sources"]["archive"]["file"]).stat().st_size < 2**20
+    with RepositoryReader([REPOSITORY]) as reader:
+        (here,) = reader.read()
+    (there,) = first.fields["code"]["folders"]
+    assert (there["commit"], there["source"]) == (here.commit, "job" if here.commit else None)
 
     rate = ("--set", "training.learning_rate=1.0e+30", "--set", "space={}", "--set", "search={}")
     failing = submit(head, "hopeless", "run", str(tiny), "--name", "nan", "--set", "training.steps=40", *rate)
@@ -169,7 +168,7 @@ def test_a_job_runs_a_task_of_ones_own_that_travels_with_the_upload(head: Head, 
     log = done.stdout + done.stderr
     assert done.returncode == 0 and "succeeded" in done.stdout, log
     folder = head.home / "lengthwise-sweeps" / "own"
-    (code,) = records(folder, "sweep")[0].fields["code"]
+    (code,) = records(folder, "sweep")[0].fields["code"]["modules"]
     assert code["module"] == "my_tasks" and str(study) not in code["root"]  # the copy that was uploaded
     assert [r.fields["status"] for r in records(folder, "end")] == ["complete"]
 

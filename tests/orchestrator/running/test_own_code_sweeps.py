@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.code.code_record import record_code
 from orchestrator.code.own_code import import_for
-from orchestrator.record.kept.code import keep
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.state.state import SweepState
+from orchestrator.results.analysis import read_confirmations
 from orchestrator.results.comparing.named_comparison import compare_named
 from orchestrator.results.summarise import summary
 from search_spaces import load_sweep
@@ -19,7 +20,7 @@ def test_a_task_of_ones_own_is_run_and_reported_long_after(lengthwise, study: Pa
     done = lengthwise.process("run", study / "own.yaml", "--storage", storage, cwd=study)
     assert done.returncode == 0, done.stdout + done.stderr
     folder = storage / "tiny"
-    (code,) = records(folder, "sweep")[0].fields["code"]
+    (code,) = records(folder, "sweep")[0].fields["code"]["modules"]
     assert (code["module"], code["installed"], sorted(code["files"])) == (
         "my_tasks",
         False,
@@ -42,8 +43,9 @@ def begun(study: Path, folder: Path) -> None:
     spec = load_sweep(study / "own.yaml", ["search.configurations=1"])
     sources = import_for(spec)
     first = {"name": spec.name, "study": spec.study, "spec": spec.resolved(), "spec_hash": spec.spec_hash}
-    with Ledger.create(folder, {**first, "provenance": {}, "code": [one.recorded() for one in sources]}):
-        keep(folder, sources)
+    code = record_code([], sources)
+    with Ledger.create(folder, {**first, "provenance": {}, "code": code.fields}):
+        code.write_copies(folder)
 
 
 def test_code_that_closes_standard_streams_is_refused(lengthwise, study: Path, tmp_path: Path) -> None:
@@ -77,9 +79,9 @@ def test_changed_code_is_refused_at_resume_and_recorded_when_accepted(
     (study / "elsewhere.py").rename(study / "my_tasks.py")
     accepted = lengthwise.process("resume", folder, "--accept-code-change", cwd=tmp_path)
     assert accepted.returncode == 0, accepted.stdout + accepted.stderr
-    assert "my_tasks has changed (my_numbers.py)" in accepted.stdout
+    assert "has changed since this sweep was last trained (my_numbers.py); training continues" in accepted.stdout
     state = SweepState.load(folder)
-    assert state.ended == "complete" and state.code[0]["sha256"] != records_code(folder)["sha256"]
+    assert state.ended == "complete" and state.modules[0]["sha256"] != records_code(folder)["sha256"]
 
 
 def test_two_sweeps_of_one_task_with_changed_code_are_not_said_to_share_anything(
@@ -105,7 +107,7 @@ def test_two_sweeps_of_one_task_with_changed_code_are_not_said_to_share_anything
     assert "They differ in: module my_tasks" in shown and "training data may differ (module my_tasks)" in shown
 
     shutil.copytree(tmp_path / "first-confirm", changed.parent / "first-confirm")  # of the same name and specification
-    (told,) = summary(SweepState.load(changed)).confirmed
+    (told,) = read_confirmations(summary(SweepState.load(changed)))
     assert told.other_code == ("module my_tasks",) and "with other code than the search" in told.sentence
 
 
@@ -136,7 +138,7 @@ def test_a_wrong_setting_of_ones_own_task_is_named_as_that_of_a_shipped_one(
 def records_code(folder: Path) -> dict:
     from orchestrator.record.ledger.records import read_first_record
 
-    return read_first_record(folder).fields["code"][0]
+    return read_first_record(folder).fields["code"]["modules"][0]
 
 
 FAULTY = '''

@@ -69,7 +69,7 @@ def test_it_ends_like_one_that_was_left_alone(stage, begun, tmp_path: Path) -> N
     assert before.ended is None and all(name.startswith("0ld") for name in before.configurations)
     waiting = next(pack for pack in before.packs.values() if pack.status == "running")
     config_id, seed = waiting.members[0]
-    orphan = older.folder / "weights" / f"{config_id}-{seed}-0123456789ab.weights"
+    orphan = older.folder / "weights" / f"{config_id}-{seed}-0123456789ab.safetensors"
     orphan.parent.mkdir(exist_ok=True)
     orphan.write_bytes(b"what an attempt on another machine left")
     state = older.play()

@@ -102,9 +102,9 @@ def test_a_death_after_any_record_ends_with_all_weights(kept, stage, tmp_path):
             config_id, seed = next(r for r in read_records(one.folder) if r.fields.get("pack_id") == pack_id).fields[
                 "members"
             ][0]
-            name = half.name.replace("NAME", f"{config_id}-{seed}-0123.weights")
+            name = half.name.replace("NAME", f"{config_id}-{seed}-0123.safetensors")
             (one.folder / "weights" / name).write_bytes(half.read_bytes())
-            (one.folder / "weights" / f"{config_id}-{seed}-4567.weights").write_bytes(b"of another attempt")
+            (one.folder / "weights" / f"{config_id}-{seed}-4567.safetensors").write_bytes(b"of another attempt")
             orphans += 1
         state = one.play()
         assert files(one) == wanted, f"after {count} records, {orphans} orphans"
@@ -144,7 +144,7 @@ def test_a_damaged_file_is_named(kept, damage):
         data[-1] ^= 1
         file.path.write_bytes(data[:-1] if damage == "cut" else data)
     with pytest.raises(DamagedWeights, match=str(file.path)):
-        load(one.folder, name, seed, "ema")
+        load(one.folder, name, seed, "raw")  # the last tensors of the file
     others = [member for member in kept_weights(state) if member != (name, seed)]
     assert all(load(one.folder, *member) for member in others)
 

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from orchestrator.claims.questions import median_answer
 from orchestrator.statistics.design import Design
 from orchestrator.statistics.effects import Members, effects, per_unit
 from orchestrator.statistics.intervals import (
@@ -27,7 +28,6 @@ from orchestrator.statistics.intervals import (
 from orchestrator.statistics.paired import paired
 from orchestrator.statistics.partial_effects import Slope, partial_effects
 from orchestrator.statistics.within import compare_within
-from orchestrator.studies.measures import effect_of_seeds
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 POINTS = 0.03
@@ -111,19 +111,20 @@ def test_fewer_than_six_have_no_interval(n: int) -> None:
     for _ in range(20):
         values = (rng.random(n) < 0.5).astype(float)
         assert median(values).interval is None
-        assert effect_of_seeds(pd.Series(values)).verdict("larger") == "not decided"
+        assert math.isnan(median_answer(values, 0.0).low)
 
 
 @pytest.mark.parametrize("n", [6, 8, 20])
-def test_the_seeds_of_the_studies(n: int) -> None:
+def test_the_seeds_of_claims(n: int) -> None:
     rng = np.random.default_rng(n)
     chosen = order_statistic(n)
     assert chosen is not None
     for share, truth in ((0.3, 0.0), (0.8, 1.0)):
-        found = [effect_of_seeds(pd.Series((rng.random(n) < share).astype(float))) for _ in range(800)]
+        found = [median_answer((rng.random(n) < share).astype(float), truth) for _ in range(800)]
         within_three_points([one.low <= truth <= one.high for one in found], or_more=True)
-    found = [effect_of_seeds(pd.Series(rng.normal(size=n))) for _ in range(800)]
+    found = [median_answer(rng.normal(size=n), 0.0) for _ in range(800)]
     within_three_points([one.low <= 0 <= one.high for one in found], covers(n, chosen))
+    assert all((one.p > 0.05) == (one.low <= 0 <= one.high) for one in found), "the test is that of the interval"
 
 
 @pytest.mark.parametrize("n", [6, 12, 40])

@@ -18,6 +18,7 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.report import artifacts
 from orchestrator.report.files import write_report
 from orchestrator.report.tables.tables import headlines
+from orchestrator.results.analysis import read_confirmations
 from orchestrator.results.scoring.length_groups import LengthGroups
 from orchestrator.results.summarise import summary
 from orchestrator.sweep.confirm import confirm
@@ -109,7 +110,7 @@ def test_mlflow_and_a_confirmation_have_the_distributions(ran, tmp_path):
     assert confirm(folder, quiet, top=1, seeds="3", overrides=["resources.scheduler=inline"]).exit_code == 0
     first, found = (summary(SweepState.load(tmp_path / name)).rows[0] for name in ("sets", "sets-confirm"))
     assert (found.groups, found.seeds_run, found.config_id) == (first.groups, 3, first.config_id)
-    (confirmed,) = summary(SweepState.load(folder)).confirmed
+    (confirmed,) = read_confirmations(summary(SweepState.load(folder)))
     assert confirmed.rows[0].confirmed.median == found.score
     uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
     done = publish(folder, uri, artifacts=artifacts)

@@ -101,7 +101,7 @@ def test_a_sweep_without_stopping_says_nothing_of_it(ran, full_text):
         for fields in p.evaluations.values()
     )
     result = summary(state)
-    assert not result.may_stop and result.decisions == ()
+    assert not result.may_stop and result.validation_scores == ()
     assert "stopped" not in full_text(result, 250) and "seeds stopped early" not in dict(status_rows(state))
     assert "validation.csv" not in csv_tables(result) and "seeds_stopped" not in csv_tables(result)["report.csv"][0]
 
@@ -145,7 +145,7 @@ def test_a_killed_sweep_goes_on_as_if_never_stopped(ran, study, tmp_path):
     assert state.ended == "complete" and not state.conflicts
     pd.testing.assert_frame_equal(read_curves(state), read_curves(SweepState.load(whole)))
     assert steps_of(state) == steps_of(SweepState.load(whole))
-    assert summary(state).decisions == summary(SweepState.load(whole)).decisions
+    assert summary(state).validation_scores == summary(SweepState.load(whole)).validation_scores
 
 
 def test_what_a_ledger_cannot_say_is_damage(ran):
@@ -163,9 +163,9 @@ def test_what_a_ledger_cannot_say_is_damage(ran):
     ("override", "said"),
     [
         ("training.stop={metric: acuracy, threshold: 1}", "did you mean accuracy?"),
-        ("training.stop={metric: steps_to_accuracy, threshold: 1}", "follows from evaluations"),
+        ("training.stop={metric: steps_to_accuracy, threshold: 1}", "is derived from several evaluations"),
         ("training.stop={metric: accuracy}", "training.stop.threshold"),
-        ("evaluation.every=null", "there is none before the end"),
+        ("evaluation.every=null", "the only one is after the last step"),
         ("task={name: set_complement}", "training.curriculum"),
     ],
 )

@@ -7,11 +7,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from trainers.config.criterion import Stop
-from trainers.config.member import EvaluationConfig, Optimization
+from trainers.config.member import EvaluationConfig, TrainingConfig
+from trainers.optimization.criterion import Stop
 from trainers.settings import registry
 from trainers.settings.fields import Settings, settings_fields
-from trainers.settings.identity import ABSENT_AVERAGES, ABSENT_SCHEDULE, absent_values
+from trainers.settings.identity import absent_values
 
 GOLDEN = Path(__file__).with_name("absent_values.json")
 NEVER = "(always written)"
@@ -24,10 +24,9 @@ def fields_of(cls: type[Settings]) -> dict[str, Any]:
 
 
 def all_absent_values() -> dict[str, dict[str, Any]]:
-    """By class: the two sections of plain numbers, what `training` may leave out, and everything registered here."""
+    """By class: the sections, and everything registered here."""
     found = {
-        "training": fields_of(Optimization)
-        | {"schedule": ABSENT_SCHEDULE, "averages": ABSENT_AVERAGES, "stop": None, "curriculum": None},
+        "training": fields_of(TrainingConfig),
         "training.stop": fields_of(Stop),
         "evaluation": fields_of(EvaluationConfig),
     }

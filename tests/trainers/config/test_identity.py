@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import settings as checked
 from hypothesis import strategies as st
 
-from trainers.config import member as member_module
-from trainers.config.member import EvaluationConfig, MemberConfig, Optimization
+from trainers.config.member import EvaluationConfig, MemberConfig, TrainingConfig
 from trainers.config.recorded import corrections, recorded_member
 from trainers.errors import ConfigError
 from trainers.models.attention_only import AttentionOnly
@@ -18,7 +17,7 @@ from trainers.optimization.averaging import Ema
 from trainers.optimization.schedules import Cosine
 from trainers.positions.rope import Rope
 from trainers.settings import registry
-from trainers.settings.fields import NOTHING, Settings, setting
+from trainers.settings.fields import NOTHING, Settings, setting, settings_fields
 from trainers.settings.identity import digest, identity, structure
 from trainers.tasks.set_complement import SetComplement
 
@@ -147,7 +146,7 @@ class GrownSchedule(Cosine):
     more: bool = setting(True)
 
 
-class GrownOptimization(Optimization):
+class GrownTraining(TrainingConfig):
     more: int | None = setting(None, member=True, variant=lambda value: value is not None)
 
 
@@ -170,10 +169,9 @@ def plain(sections) -> list[dict[str, Any]]:
 
 def put_in(monkeypatch: pytest.MonkeyPatch, cls: type[Settings]) -> None:
     """Let a class stand where the shipped one it derives from stood."""
-    for name in ("Optimization", "EvaluationConfig"):
-        if cls.__mro__[1].__name__ == name:
-            monkeypatch.setattr(member_module, name, cls)
-            monkeypatch.setattr(f"trainers.config.recorded.{name}", cls)
+    for item in settings_fields(MemberConfig):
+        if item.metadata["kind"] is cls.__mro__[1]:
+            monkeypatch.setattr(item, "metadata", {**item.metadata, "kind": cls})
     for kind in registry.KINDS:
         for name in registry.names(kind):
             if registry.lookup(kind, name) is cls.__mro__[1]:
@@ -186,7 +184,7 @@ def keys(plain: list[dict[str, Any]]) -> list[tuple[str, str]]:
     return [(one.config_id, one.structural_key) for one in members]
 
 
-@pytest.mark.parametrize("cls", [*GROWN, GrownOptimization, GrownEvaluation], ids=lambda cls: cls.__name__)
+@pytest.mark.parametrize("cls", [*GROWN, GrownTraining, GrownEvaluation], ids=lambda cls: cls.__name__)
 def test_a_field_added_to_a_shipped_class_changes_no_name(monkeypatch, plain, cls) -> None:
     before = keys(plain)
     put_in(monkeypatch, cls)
@@ -260,7 +258,7 @@ def test_absent_has_the_type_of_its_field() -> None:
 
 def test_absent_of_a_registered_class_is_a_name() -> None:
     with pytest.raises(TypeError, match="the name of one"):
-        setting(None, kind="position")
+        setting(3, kind="position")
 
 
 @pytest.mark.parametrize("name", ["name", "revision"])
@@ -276,7 +274,7 @@ def revised(cls: type[Settings], revision: int = 2) -> type[Settings]:
     return type(cls.__name__, (cls,), {"revision": revision, "__module__": cls.__module__, "__doc__": cls.__doc__})
 
 
-REVISED = [SetComplement, AttentionOnly, Decoder, Rope, Ema, Cosine, Optimization, EvaluationConfig]
+REVISED = [SetComplement, AttentionOnly, Decoder, Rope, Ema, Cosine, TrainingConfig, EvaluationConfig]
 
 
 @pytest.mark.parametrize("cls", REVISED, ids=lambda cls: cls.__name__)
@@ -340,13 +338,13 @@ class ChangedSchedule(Cosine):
     more: int = setting(2, absent=1)
 
 
-class ChangedOptimization(Optimization):
+class ChangedTraining(TrainingConfig):
     more: int = setting(2, absent=1)
 
 
 @pytest.mark.parametrize(
     "cls",
-    [ChangedDefault, ChangedPosition, ChangedAverage, ChangedSchedule, ChangedOptimization],
+    [ChangedDefault, ChangedPosition, ChangedAverage, ChangedSchedule, ChangedTraining],
     ids=lambda cls: cls.__name__,
 )
 def test_a_field_newer_than_a_record_has_its_absent_value(monkeypatch, plain, cls) -> None:

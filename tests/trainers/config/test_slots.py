@@ -65,7 +65,7 @@ def built(sections: dict[str, Any]) -> list[Any]:
         ("training.scedule", {}),
         ("training.schedule.final", 2.0),
         ("training.schedule.name", "cosin"),
-        ("training.schedule", "cosine"),
+        ("training.schedule", "cosin"),
         ("training.averages", {}),
         ("training.averages", [1]),
         ("training.averages.raw", 3),
@@ -82,10 +82,7 @@ def test_what_is_wrong_with_one_value_is_what_building_says(key: str, value: Any
     sections = changed(key, value)
     assert single_problems(sections) and not single_problems(SECTIONS) and not built(SECTIONS)
     said, expected = single_problems(sections), built(sections)
-    if key == "training":  # building stops there
-        assert [problem.key for problem in said] == [problem.key for problem in expected] == ["training"]
-    else:
-        assert set(map(str, said)) == set(map(str, expected))
+    assert set(map(str, said)) == set(map(str, expected))
 
 
 @pytest.mark.parametrize(("key", "value"), [("model.heads", 3), ("model.position.buckets", 6), ("task.width", 2)])

@@ -218,8 +218,8 @@ def test_scores_that_are_the_same_for_all_rows_are_dropped_row_by_row(member) ->
     plain = member(training__batch_size=6, training__dtype="float64")
     found = []
     for count in (1, 3):
-        optimization = replace(plain.optimization, accumulation=count)
-        pack = Pack([replace(plain, task=Last(), model=model, optimization=optimization)], CPU)
+        training = replace(plain.training, accumulation=count)
+        pack = Pack([replace(plain, task=Last(), model=model, training=training)], CPU)
         step, theta = torch.tensor(1), State.initial(pack).theta
         found.append(gradients(pack, theta, sampled(pack, step, 6), step)[0])
     torch.testing.assert_close(*found)

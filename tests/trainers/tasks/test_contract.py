@@ -2,7 +2,7 @@
 
 import pytest
 
-from trainers.check.classes import contract_problems
+from trainers.check.classes import check_class
 from trainers.settings import registry
 from trainers.settings.descriptions import describe
 
@@ -11,7 +11,7 @@ CLASSES = [(kind, name) for kind in registry.KINDS for name in registry.names(ki
 
 @pytest.mark.parametrize(("kind", "name"), CLASSES)
 def test_a_shipped_class_keeps_the_contract(kind: str, name: str) -> None:
-    assert list(contract_problems(kind, name)) == []
+    assert list(check_class(kind, name)) == []
 
 
 @pytest.mark.parametrize("kind", registry.KINDS)

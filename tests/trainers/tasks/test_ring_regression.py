@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from tests.trainers.own_tasks import mean_loss, scores_of
 from trainers import MemberConfig, train
-from trainers.check.trial import mean_loss, scores_of
 from trainers.errors import ConfigError
 from trainers.packs.pack import Pack, State
 from trainers.tasks.ring_regression import RingRegression

@@ -7,7 +7,7 @@ import pytest
 import scipy.stats
 import torch
 
-from trainers.check.trial import mean_loss, scores_of
+from tests.trainers.own_tasks import mean_loss, scores_of
 from trainers.config.member import MemberConfig
 from trainers.evaluation.evaluate import evaluate
 from trainers.models.attention_only import AttentionOnly
@@ -204,8 +204,7 @@ def test_table_form_equals_plain_form(member, changes) -> None:
     assert (plain.form, table.form) == ("plain", "table")
     state, one = State.initial(plain), torch.tensor(1)
     found = [
-        gradients(pack, state.theta, sampled(pack, one, pack.optimization.batch_size), one)[0]
-        for pack in (plain, table)
+        gradients(pack, state.theta, sampled(pack, one, pack.training.batch_size), one)[0] for pack in (plain, table)
     ]
     assert float((found[0] - found[1]).norm() / found[0].norm()) < 1e-6
     states = [State.initial(plain), State.initial(table)]

@@ -23,7 +23,7 @@ _SYMBOLS = {PAD: "P", PLUS: "+", TIMES: "x", IGNORED: "_"}
 
 
 @dataclass(frozen=True)
-class Layout:
+class OperandLayout:
     """Blocks of `first` and `second` positions around an operator, and up to `gap` text tokens in three gaps."""
 
     first: int

@@ -14,7 +14,7 @@ from trainers.settings.registry import register
 from trainers.tasks.arithmetic import carry_chains
 from trainers.tasks.arithmetic.digit_scores import GENERAL
 from trainers.tasks.arithmetic.digits import add, carry_run, cascade_length, digit_count, of_integers, shifted, written
-from trainers.tasks.arithmetic.operand_layout import Layout
+from trainers.tasks.arithmetic.operand_layout import OperandLayout
 from trainers.tasks.arithmetic.padded_numbers import SHIFTED, PaddedNumbers, as_written
 from trainers.tasks.fixed_set import Draws
 from trainers.tasks.metrics import Family, families
@@ -89,9 +89,9 @@ class PaddedAddition(PaddedNumbers):
             )
 
     @property
-    def layout(self) -> Layout:
+    def layout(self) -> OperandLayout:
         """Where the numbers stand."""
-        return Layout(self.width, self.width, PLUS, self.text_tokens, self.text_ids)
+        return OperandLayout(self.width, self.width, PLUS, self.text_tokens, self.text_ids)
 
     @property
     def longest(self) -> int:
@@ -118,7 +118,7 @@ class PaddedAddition(PaddedNumbers):
 
     def example(self, first: int, second: int) -> tuple[str, str]:
         """Tokens and targets of one sum without text, as text."""
-        layout = Layout(self.width, self.width, PLUS)
+        layout = OperandLayout(self.width, self.width, PLUS)
         a, b = (of_integers([number], self.width)[None] for number in (first, second))
         answer = self._answer(a, b)
         batch = layout.batch(

@@ -12,7 +12,7 @@ from trainers.settings.fields import setting
 from trainers.settings.registry import register
 from trainers.tasks.arithmetic.digit_scores import GENERAL, GroupedBatch
 from trainers.tasks.arithmetic.digits import multiply, of_integers, parallel_multiplication, shifted
-from trainers.tasks.arithmetic.operand_layout import Layout
+from trainers.tasks.arithmetic.operand_layout import OperandLayout
 from trainers.tasks.arithmetic.padded_numbers import SHIFTED, PaddedNumbers, as_written
 from trainers.tasks.fixed_set import Draws
 from trainers.tasks.metrics import Family, families
@@ -88,9 +88,9 @@ class PaddedMultiplication(PaddedNumbers):
         return self.right_block_width or self.multiplier_digits + self.number_digits
 
     @property
-    def layout(self) -> Layout:
+    def layout(self) -> OperandLayout:
         """Where the numbers stand."""
-        return Layout(self.multiplier_digits, self.block, TIMES, self.text_tokens, self.text_ids)
+        return OperandLayout(self.multiplier_digits, self.block, TIMES, self.text_tokens, self.text_ids)
 
     @property
     def longest(self) -> int:
@@ -114,7 +114,7 @@ class PaddedMultiplication(PaddedNumbers):
 
     def example(self, multiplier: int, number: int) -> tuple[str, str]:
         """Tokens and targets of one product without text, as text."""
-        layout = Layout(self.multiplier_digits, self.block, TIMES)
+        layout = OperandLayout(self.multiplier_digits, self.block, TIMES)
         first = of_integers([multiplier], self.multiplier_digits)[None]
         second = of_integers([number], self.block)[None]
         draws = Stream(torch.tensor([0]), "data", torch.tensor(0))

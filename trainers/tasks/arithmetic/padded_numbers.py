@@ -14,11 +14,10 @@ from torch import Tensor
 from trainers.errors import Problem
 from trainers.random import Stream
 from trainers.settings.fields import setting
-from trainers.tasks import supervised
 from trainers.tasks.arithmetic import digit_scores
 from trainers.tasks.arithmetic.digit_scores import GENERAL, OUTPUTS, GroupedBatch
 from trainers.tasks.arithmetic.digits import digit_count, written
-from trainers.tasks.arithmetic.operand_layout import Layout, symbols
+from trainers.tasks.arithmetic.operand_layout import OperandLayout, symbols
 from trainers.tasks.fixed_set import Draws, training_draws
 from trainers.tasks.metrics import Family, families
 from trainers.tasks.task import Batch, EvaluationBatch, Task
@@ -44,7 +43,7 @@ class PaddedNumbers(Task):
 
     @property
     @abstractmethod
-    def layout(self) -> Layout:
+    def layout(self) -> OperandLayout:
         """Where the numbers stand."""
 
     @property
@@ -169,10 +168,6 @@ class PaddedNumbers(Task):
         else:
             shift = torch.zeros(len(stream.seeds_S), batch, dtype=torch.int64, device=stream.seeds_S.device)
         return self._drawn(draws, batch, shift)
-
-    def loss(self, logits_MBTV: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Cross-entropy of each member summed over supervised positions, and their number, (M,)."""
-        return supervised.loss(logits_MBTV, batch.targets)
 
     def evaluation_batches(self, stream: Stream, samples: int, lengths: tuple[int, ...]) -> Iterator[EvaluationBatch]:
         """One batch for each length: `samples` uniform inputs, then the groups that are scored apart."""

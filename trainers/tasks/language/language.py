@@ -92,11 +92,6 @@ class Language(Task):
         return self.text.vocabulary
 
     @property
-    def outputs(self) -> int:
-        """Number of output tokens, the same as inputs."""
-        return self.inputs
-
-    @property
     def trained_lengths(self) -> tuple[int, ...]:
         """The window that is trained on."""
         return (self.train_window,)
@@ -128,10 +123,6 @@ class Language(Task):
     def sample(self, stream: Stream, rows: int) -> Batch:
         """A training batch for every seed of the stream."""
         return self.windows("train", stream.integers(0, (rows,), self.text.size("train") - self.train_window))
-
-    def loss(self, logits_MBTV: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Cross-entropy of each member summed over rows and positions, and their number, (M,)."""
-        return supervised.loss(logits_MBTV, batch.targets)
 
     def evaluation_batches(self, stream: Stream, samples: int, lengths: tuple[int, ...]) -> Iterator[EvaluationBatch]:
         """The same windows for every seed: as many tokens from the beginning of the text as `samples` windows of the

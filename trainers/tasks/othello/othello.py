@@ -54,11 +54,6 @@ class Othello(Task):
         return self.board**2 - 3
 
     @property
-    def outputs(self) -> int:
-        """Number of output tokens, the same as inputs."""
-        return self.inputs
-
-    @property
     def trained_lengths(self) -> tuple[int, ...]:
         """Numbers of moves seen in training."""
         return tuple(range(1, self.train_moves))

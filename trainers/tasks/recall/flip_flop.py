@@ -67,11 +67,6 @@ class FlipFlop(Task):
         return 6
 
     @property
-    def outputs(self) -> int:
-        """Number of output tokens, the same as inputs."""
-        return 6
-
-    @property
     def trained_lengths(self) -> tuple[int, ...]:
         """The number of pairs that is trained on."""
         return (self.pairs,)
@@ -136,10 +131,6 @@ class FlipFlop(Task):
         """A training batch for every seed of the stream."""
         return self._drawn(training_draws(stream, rows, self.fixed_set), 0, rows, self.pairs, self.ignore)
 
-    def loss(self, logits_MBTV: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Cross-entropy summed over the reads of each member's batch, and their number, (M,)."""
-        return supervised.loss(logits_MBTV, batch.targets)
-
     def evaluation_batches(self, stream: Stream, samples: int, lengths: tuple[int, ...]) -> Iterator[EvaluationBatch]:
         """A batch of every distribution at every length."""
         for number, (name, ignored) in enumerate(self._ignored.items()):
@@ -149,7 +140,7 @@ class FlipFlop(Task):
 
     def rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
         """How many reads each row has, and how many of them are wrong, (M, B, 1); of all, and at each distance."""
-        wrong, read = supervised.mistakes(logits_MBTV, batch.targets), batch.targets != IGNORED
+        wrong, read = supervised.mistakes(logits_MBTV, batch), batch.targets != IGNORED
         found = {"wrong": _count(wrong), "reads": _count(read)}
         distance = self._distances(batch.tokens).repeat_interleave(2, dim=-1) if self.measured_distances else read
         for low, high in pairwise((*self.measured_distances, self.positions)):

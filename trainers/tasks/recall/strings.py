@@ -68,11 +68,6 @@ class Strings(Task):
         return FIRST_SYMBOL + self.symbols
 
     @property
-    def outputs(self) -> int:
-        """Number of output tokens, the same as inputs."""
-        return self.inputs
-
-    @property
     def trained_lengths(self) -> tuple[int, ...]:
         """The bucket that is trained on."""
         return (self.train_length,)
@@ -102,10 +97,6 @@ class Strings(Task):
         draws = training_draws(stream, rows, self.fixed_set)
         return self._drawn(draws, 0, rows, self.shortest, self.train_length)
 
-    def loss(self, logits_MBTV: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Cross-entropy summed over the answers of each member's batch, and the number of their tokens, (M,)."""
-        return supervised.loss(logits_MBTV, batch.targets)
-
     def evaluation_batches(self, stream: Stream, samples: int, lengths: tuple[int, ...]) -> Iterator[EvaluationBatch]:
         """A batch of every bucket."""
         fewest = dict(zip(self.lengths, (self.shortest, *(end + 1 for end in self.lengths)), strict=False))
@@ -115,7 +106,7 @@ class Strings(Task):
 
     def rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
         """Whether each row is answered without a mistake, and the tokens of its answer that are right, (M, B, 1)."""
-        wrong = supervised.mistakes(logits_MBTV, batch.targets).sum(dim=-1, keepdim=True).float()
+        wrong = supervised.mistakes(logits_MBTV, batch).sum(dim=-1, keepdim=True).float()
         answer = (batch.targets != IGNORED).sum(dim=-1, keepdim=True).float()
         return {"right": (wrong == 0).float(), "tokens_right": answer - wrong, "tokens": answer}
 

@@ -4,11 +4,9 @@
 Shapes: S seeds, M members, B rows, P tokens of a prompt, G tokens of an answer, T positions, V tokens.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -21,6 +19,7 @@ from trainers.settings.fields import setting
 from trainers.tasks import supervised
 from trainers.tasks.decoding import Decoding
 from trainers.tasks.fixed_set import Draws
+from trainers.tasks.forward_pass import EvaluatedModel, ForwardPass
 from trainers.tasks.metrics import Evaluated, steps_to
 from trainers.tasks.parts import PAD
 from trainers.tasks.scratchpad import scores
@@ -38,10 +37,6 @@ from trainers.tasks.scratchpad.training_rows import (
 )
 from trainers.tasks.scratchpad.writing import passes
 from trainers.tasks.task import Batch, EvaluationBatch, Task
-
-if TYPE_CHECKING:
-    from trainers.evaluation.forward import Forward
-    from trainers.models.model import Model
 
 NONE, INDUCTIVE = "none", "inductive"  # kinds of scratchpads, beside FULL
 
@@ -134,11 +129,6 @@ class ScratchpadTask(Task):
         return len(self.vocabulary)
 
     @property
-    def outputs(self) -> int:
-        """Number of tokens."""
-        return len(self.vocabulary)
-
-    @property
     def positions(self) -> int:
         """Positions of the longest row, in training or in a test."""
         tests = max(
@@ -166,13 +156,16 @@ class ScratchpadTask(Task):
     @property
     def passes(self) -> float:
         """One pass behind the true tokens, and what is written, in tokens of such a pass, where keys are kept."""
-        return passes(self, by_state=self.scratchpad == INDUCTIVE, keeps=True, cost=lambda among: 1.0)
+        return self._passes(keeps=True, cost=lambda context: 1.0)
 
-    def passes_by(self, model: Model) -> float:
+    def passes_by(self, model: EvaluatedModel) -> float:
         """By the operations of the model, and by whether it keeps what was passed."""
-        by_state = self.scratchpad == INDUCTIVE
-        keeps = model.keeps_gaps if by_state else model.kept_numbers > 0
-        return passes(self, by_state=by_state, keeps=keeps, cost=lambda n: model.operations(self, 1, n) / n)
+        keeps = model.keeps_gaps if self.scratchpad == INDUCTIVE else model.kept_numbers > 0
+        return self._passes(keeps, cost=lambda context: model.operations(self, 1, context) / context)
+
+    def _passes(self, keeps: bool, cost: Callable[[int], float]) -> float:
+        every = map(self.widths, self.lengths)
+        return passes(every, by_state=self.scratchpad == INDUCTIVE, keeps=keeps, cost=cost)
 
     @property
     def metrics(self) -> Mapping[str, str]:
@@ -219,13 +212,6 @@ class ScratchpadTask(Task):
         slices = slices_of(law, rows, self.slices)
         return tuple(training_rows(self, one, one.draws(stream, rows, self.fixed_set)) for one in slices)
 
-    def loss(self, logits_MBTV: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Cross-entropy of each member summed over the tokens that are trained, and their number, (M,)."""
-        assert batch.weight is not None
-        losses = supervised.token_losses(logits_MBTV, batch.targets)
-        weight = batch.weight.to(losses.dtype)
-        return (losses * weight).sum(dim=(1, 2)), weight.sum(dim=(1, 2))
-
     def evaluation_batches(self, stream: Stream, samples: int, lengths: tuple[int, ...]) -> Iterator[EvaluationBatch]:
         """A batch of every length."""
         for length in lengths:
@@ -241,7 +227,7 @@ class ScratchpadTask(Task):
             text, self.start_token, self.widths(length), loss_on_question=self.loss_on_question, fix_first_state=fix
         )
 
-    def scored(self, forward: Forward, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
+    def scored(self, forward: ForwardPass, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
         """What a model writes behind the prompts, and what it says behind each true token."""
         assert isinstance(batch, ScratchpadBatch) and batch.prompt is not None and batch.answer is not None
         widths = self.widths(lengths[0])

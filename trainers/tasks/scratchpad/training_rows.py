@@ -1,12 +1,10 @@
-"""The rows that a scratchpad is trained on, and which random words they take.
+"""The rows that a scratchpad is trained on, and the sites of their random numbers.
 
 Shapes: S seeds, B rows.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from torch import Tensor
 
@@ -17,17 +15,58 @@ from trainers.tasks.scratchpad.lengths import LENGTH_SITES, Slice
 from trainers.tasks.scratchpad.text import Text
 from trainers.tensors.batch import Batch
 
-if TYPE_CHECKING:
-    from trainers.tasks.scratchpad.scratchpad_task import ScratchpadTask
-
 FULL, MASK, SPLIT, TRANSITION = "full", "mask", "split", "transition"  # forms of rows
 SITES = 64  # of random words that a draw of rows may take
 _TRANSITION_SITE, _SHIFT_SITE, TEXT_SITE = range(LENGTH_SITES, LENGTH_SITES + 3)
 TEXT_SITES = SITES - TEXT_SITE  # of them for the text
 
 
-def training_rows(task: ScratchpadTask, part: Slice, draws: Draws) -> Batch:
-    """The rows of one slice of a training batch, in the form that the task asks for."""
+class RowSettings(Protocol):
+    """What training rows depend on; `ScratchpadTask` has it."""
+
+    @property
+    def loss_on_question(self) -> bool:
+        """Whether the question is trained."""
+
+    @property
+    def fix_first_state(self) -> bool:
+        """Whether the second state sees a question that is the first state."""
+
+    @property
+    def random_offsets(self) -> bool:
+        """Whether the position ids of states have a random offset."""
+
+    @property
+    def form(self) -> str:
+        """The form of training rows."""
+
+    @property
+    def start_token(self) -> int | None:
+        """The number of the start mark, None without one."""
+
+    @property
+    def positions(self) -> int:
+        """Positions of the longest row."""
+
+    @property
+    def trained_lengths(self) -> tuple[int, ...]:
+        """Lengths of training rows."""
+
+    def text(self, draws: Draws, site: int, length_SB: Tensor, longest: int) -> Text:
+        """Return rows of these lengths."""
+
+    def state_widths(self, length: int) -> tuple[int, ...]:
+        """Return the most tokens of each state."""
+
+    def transitions(self, length: int) -> int:
+        """Return the number of states of a row."""
+
+    def width_of(self, length: int, form: str) -> int:
+        """Return the tokens of the longest row of this length and form."""
+
+
+def training_rows(task: RowSettings, part: Slice, draws: Draws) -> Batch:
+    """Return the rows of one slice of a training batch, in the form of the task."""
     site, start = SITES * part.number, task.start_token
     width = max(task.width_of(length, task.form) for length in part.lengths)
     on_question = task.loss_on_question
@@ -51,9 +90,9 @@ def training_rows(task: ScratchpadTask, part: Slice, draws: Draws) -> Batch:
     return replace(batch, ids=batch.ids.clamp(max=task.positions - 1))  # the last token's, which is no input
 
 
-def _shift(task: ScratchpadTask, text: Text, draws: Draws, site: int) -> Tensor:
-    """How much higher the ids of states are, at random: a multiple of a state, while all are positions."""
+def _shift(task: RowSettings, text: Text, draws: Draws, site: int) -> Tensor:
+    """Draw the offset (S, B) of the position ids of states: a multiple of a state that keeps all ids in range."""
     tokens = text.question_length + text.state_length.sum(dim=-1)
     step = min(task.state_widths(task.trained_lengths[0]))
-    free = task.positions + 1 - int(task.start is not None) - tokens
+    free = task.positions + 1 - int(task.start_token is not None) - tokens
     return step * below(draws, site, (tokens.shape[1],), free // step + 1)

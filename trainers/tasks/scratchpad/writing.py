@@ -1,51 +1,44 @@
-"""What writing the answers of a test costs: how many tokens pass through a model, and among how many each of them.
+"""The cost of generating the answers of a test: how many tokens pass through a model, each with how long a context.
 
-It is counted as `trainers.evaluation.generate` passes them, with every token of every state written: no row ends early.
+It counts as `trainers.evaluation.generate` passes tokens, with every token of every state generated: no row ends early.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator
 
 from trainers.tasks.scratchpad.layout import Widths
 
-if TYPE_CHECKING:
-    from trainers.tasks.scratchpad.scratchpad_task import ScratchpadTask
-
-Passed = Iterator[tuple[int, int]]  # tokens, and among how many each of them passes
+Passed = Iterator[tuple[int, int]]  # tokens, and the context that each of them passes with
 
 
-def passes(task: ScratchpadTask, *, by_state: bool, keeps: bool, cost: Callable[[int], float]) -> float:
-    """What the tests of all lengths cost in passes over their rows: one behind the true tokens, the rest to write.
+def passes(every: Iterable[Widths], *, by_state: bool, keeps: bool, cost: Callable[[int], float]) -> float:
+    """Return the cost of tests with these widths, in passes over their rows: one with the true tokens, and generation.
 
-    keeps: whether keys are kept of what was passed. cost: of a token in a pass over so many. A prompt that is longer
-    than its question is taken for the question alone, so that without kept keys a few tokens more are counted.
+    keeps: whether there is a KV cache. cost: of one token in a pass over so many. A prompt that is longer than its
+    question is taken for the question alone, so that without a KV cache a few tokens more are counted.
     """
-    written = whole = 0.0
-    for length in task.lengths:
-        widths = task.widths(length)
+    generated = read = 0.0
+    for widths in every:
         row = (widths.masked if by_state else widths.full) - 1
-        whole += row * cost(row)
-        found = _by_state(widths, keeps) if by_state else _in_one(widths, keeps)
-        written += sum(tokens * cost(among) for tokens, among in found)
-    return 1.0 + written / whole
+        read += row * cost(row)
+        passed = _passed_by_state(widths, keeps) if by_state else _passed_in_one_text(widths, keeps)
+        generated += sum(tokens * cost(context) for tokens, context in passed)
+    return 1.0 + generated / read
 
 
-def _by_state(widths: Widths, keeps: bool) -> Passed:
-    """With kept keys each token but a state's last once, and again, as many as the longest state, before the next one.
+def _passed_by_state(widths: Widths, keeps: bool) -> Passed:
+    """With a KV cache each token passes once; before the next state the longest state is read once more.
 
-    Without, what all states see and two states for every token.
+    Without, each token passes with the shared tokens and two states.
     """
     states, width = len(widths.states), max(widths.states)
-    among = widths.shared + min(states, 2) * width - 1
-    again = (states - 1) * (2 * width - 1)
+    context = widths.shared + min(states, 2) * width - 1
+    later_states = (states - 1) * (2 * width - 1)
     calls = widths.start + states * width
-    yield (widths.shared + width - 1 + again if keeps else calls * among), among
+    yield (widths.shared + width - 1 + later_states if keeps else calls * context), context
 
 
-def _in_one(widths: Widths, keeps: bool) -> Passed:
-    """With kept keys each token but the last once; without, for every token all that come before it."""
+def _passed_in_one_text(widths: Widths, keeps: bool) -> Passed:
+    """With a KV cache each token but the last passes once; without, each one with all tokens before it."""
     if keeps:
         yield widths.full - 1, widths.full - 1
     else:

@@ -8,7 +8,7 @@ import pytest
 import scipy.stats
 import torch
 
-from trainers.check.trial import mean_loss, scores_of
+from tests.trainers.own_tasks import mean_loss, scores_of
 from trainers.errors import ConfigError
 from trainers.random import Stream
 from trainers.tasks.arithmetic import carry_chains

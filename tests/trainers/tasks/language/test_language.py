@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import torch
 
+from tests.trainers.own_tasks import mean_loss, scores_of
 from trainers import Checkpoints, MemberConfig, train
-from trainers.check.trial import mean_loss, scores_of
 from trainers.errors import ConfigError, CorpusError
 from trainers.evaluation.evaluate import evaluate
 from trainers.packs.pack import Pack, State

@@ -7,7 +7,7 @@ import pytest
 import scipy.stats
 import torch
 
-from trainers.check.trial import mean_loss, scores_of
+from tests.trainers.own_tasks import mean_loss, scores_of
 from trainers.random import Stream
 from trainers.tasks.othello import reversi
 from trainers.tasks.othello.othello import Othello

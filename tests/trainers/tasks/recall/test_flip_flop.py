@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
+from tests.trainers.own_tasks import mean_loss, scores_of
 from trainers import MemberConfig
-from trainers.check.trial import mean_loss, scores_of
 from trainers.errors import ConfigError
 from trainers.evaluation.evaluate import evaluate
 from trainers.packs.pack import Pack, State

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import torch
 
+from tests.trainers.own_tasks import scores_of
 from trainers import MemberConfig
-from trainers.check.trial import scores_of
 from trainers.errors import ConfigError
 from trainers.evaluation.evaluate import evaluate
 from trainers.packs.pack import Pack, State

@@ -1,0 +1,94 @@
+"""The figure of a claim: its arms against length, or a dot for each seed."""
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from PIL import Image
+
+from orchestrator.claims.members import Members
+from orchestrator.claims.values import ArmValues
+from orchestrator.claims.verdicts import Judgement
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D31", "#000000")  # Okabe and Ito
+WIDE = 8  # so few lengths, over a range so wide, are drawn on a logarithmic axis
+PALETTE = 64  # colours of a picture: a third of the bytes
+
+
+def draw_claim(judgement: Judgement) -> Figure | None:
+    """Return the figure of a claim that was asked, None where it has none."""
+    members, claim = judgement.members, judgement.claim
+    if members is None or judgement.arms is None or claim.figure == "none":
+        return None
+    arms = [judgement.arms[name] for name in claim.compare]
+    figure = Figure(figsize=(5.6, 3.6), layout="constrained")
+    axes = figure.subplots()
+    axes.grid(alpha=0.25, linewidth=0.6)
+    axes.spines[["top", "right"]].set_visible(False)
+    if claim.figure == "curves":
+        _draw_curves(axes, judgement, members, arms)
+    else:
+        _draw_seeds(axes, judgement, arms)
+    if not any(claim.arms[arm.name].minus or claim.arms[arm.name].over for arm in arms):
+        more = f", mean of {len(claim.metric)} metrics" if len(claim.metric) > 1 else ""
+        axes.set_ylabel(claim.metric[0].replace("_", " ") + more)
+    words = "every seed thin" if claim.figure == "curves" else "every seed a dot, × if infinite"
+    figure.suptitle(f"{members.name}: median over seeds, {words}", fontsize=9)
+    return figure
+
+
+def save_figure(figure: Figure, path: Path) -> None:
+    """Write a figure as a small PNG."""
+    drawn = io.BytesIO()
+    figure.savefig(drawn, format="png", dpi=110, metadata={"Software": None})
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with Image.open(drawn) as image:
+        small = image.convert("RGB").quantize(PALETTE, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
+        small.save(path, optimize=True)
+
+
+def _draw_curves(axes: Axes, judgement: Judgement, members: Members, arms: Sequence[ArmValues]) -> None:
+    """The metric of each arm at every length it was measured at; shaded: trained, and selected on."""
+    claim, lengths = judgement.claim, []
+    for arm, colour in zip(arms, COLOURS, strict=False):
+        metrics = claim.arms[arm.name].metric or claim.metric
+        lengths = members.resolve_lengths("all", metrics, arm.config_ids)
+        table = members.table(metrics, arm.average, claim.evaluation)
+        curves = table.loc[table.index.get_level_values("config_id").isin(arm.config_ids), lengths].T
+        axes.plot(curves.index, curves, color=colour, linewidth=0.6, alpha=0.3)
+        axes.plot(curves.index, curves.median(axis=1), color=colour, linewidth=2, label=arm.name)
+    for group, colour in (("trained", "#E6E9ED"), ("selection", "#F4F1E4")):
+        if shaded := members.groups[group]:
+            axes.axvspan(min(shaded) - 0.5, max(shaded) + 0.5, zorder=0, linewidth=0, label=group, facecolor=colour)
+    if lengths[-1] >= WIDE * lengths[0] and len(lengths) <= WIDE:
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(lengths, [str(length) for length in lengths])
+    axes.set_xlabel("length")
+    axes.legend(frameon=False, fontsize=8)
+
+
+def _draw_seeds(axes: Axes, judgement: Judgement, arms: Sequence[ArmValues]) -> None:
+    """One column of dots for each arm, its median as a line; a value that is infinite is a cross at the top.
+
+    A dashed line is the bound, or what counts as success.
+    """
+    finite = np.concatenate([arm.values[np.isfinite(arm.values)].to_numpy(dtype=np.float64) for arm in arms])
+    top = 1.15 * float(finite.max()) if len(finite) else 1.0
+    for place, (arm, colour) in enumerate(zip(arms, COLOURS, strict=False)):
+        values = arm.values.dropna().to_numpy(dtype=np.float64)
+        across = place + 0.03 * (np.arange(len(values)) - (len(values) - 1) / 2)
+        reached = np.isfinite(values)
+        axes.plot(across[reached], values[reached], ".", color=colour, alpha=0.6)
+        axes.plot(across[~reached], np.full((~reached).sum(), top), "x", color=colour)
+        middle = float(np.median(values)) if len(values) else np.nan
+        if np.isfinite(middle):
+            axes.plot([place - 0.25, place + 0.25], [middle, middle], color=colour, linewidth=2)
+    claim, success = judgement.claim, judgement.claim.success
+    limit = claim.bound if success is None else success.least if success.least is not None else success.most
+    if limit is not None and claim.question in ("share", "fisher", "bound"):
+        axes.axhline(limit, color="#555555", linewidth=0.9, linestyle="--")
+    axes.set_xticks(range(len(arms)), [arm.name for arm in arms])
+    axes.set_xlim(-0.7, len(arms) - 0.3)

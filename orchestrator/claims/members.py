@@ -1,0 +1,183 @@
+"""A sweep as tables of members: one value for each configuration and seed, from its curves."""
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from orchestrator.errors import UserError
+from orchestrator.record.kept.curves import read_curves
+from orchestrator.record.state.state import SweepState
+from orchestrator.results.scoring.evaluation_choice import BEST, at_steps
+from orchestrator.results.scoring.measured_by import measured_by
+from orchestrator.results.scoring.objective import choose, recorded_objective
+from orchestrator.statistics.failed_seeds import score_over_seeds
+from orchestrator.wording import spans
+from search_spaces import ABSENT, nearest_name
+
+
+class Members:
+    """A finished sweep: its members' curves by metric, weight average, length and evaluation.
+
+    Raises NotASweep, DamagedLedger or DamagedCurves as `SweepState.load` and `read_curves` do.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.state = Path(folder), SweepState.load(folder)
+        self.name = self.state.name
+        self.objective = recorded_objective(self.state.spec)
+        self.measured = measured_by(self.state)
+        first = next(iter(self.measured.values()))
+        trained, selection = first.metrics[self.objective.metric].trained_lengths, self.objective.lengths
+        every = sorted({s for one in self.measured.values() for metric in one.metrics.values() for s in metric.lengths})
+        self.groups = {
+            "all": tuple(every),
+            "trained": tuple(s for s in every if s in trained),
+            "selection": selection,
+            "unseen": tuple(s for s in every if s not in trained),
+            "test": tuple(s for s in every if s not in {*trained, *selection}),
+        }
+        self._tables: dict[tuple[str, str, str], pd.DataFrame] = {}
+
+    @cached_property
+    def curves(self) -> pd.DataFrame:
+        """Every curve as a tidy table."""
+        return read_curves(self.state)
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """Every seed of the sweep."""
+        return tuple(sorted({seed for one in self.state.configurations.values() for seed in one.members}))
+
+    @property
+    def failed(self) -> int:
+        """How many members diverged."""
+        members = [member for one in self.state.configurations.values() for member in one.members.values()]
+        return sum(member.status == "failed" for member in members)
+
+    @property
+    def steps(self) -> dict[str, int]:
+        """The training steps of every configuration, by config_id."""
+        return {name: int(one.resolved["training"]["steps"]) for name, one in self.state.configurations.items()}
+
+    def setting(self, config_id: str, key: str) -> Any:
+        """The value of a dotted key in a configuration, ABSENT if it has none."""
+        value: Any = self.state.configurations[config_id].resolved
+        for step in key.split("."):
+            if not isinstance(value, Mapping) or step not in value:
+                return ABSENT
+            value = value[step]
+        return value
+
+    def find_configurations(self, where: Mapping[str, Any]) -> list[str]:
+        """Return the config_ids that have all these values; raises UserError when there are none.
+
+        A part that is named, such as `model.position`, matches by its name alone or by every value that is given.
+        """
+        found = [
+            name
+            for name in self.state.configurations
+            if all(_matches(self.setting(name, key), value) for key, value in where.items())
+        ]
+        if found:
+            return found
+        for key, value in where.items():
+            recorded = [self.setting(name, key) for name in self.state.configurations]
+            there = dict.fromkeys(str(one) for one in recorded if one is not ABSENT)
+            if not there:
+                raise UserError(f"sweep {self.name}: no configuration has the key {key}")
+            if not any(_matches(one, value) for one in recorded):
+                raise UserError(f"sweep {self.name}: no configuration has {key}: {value}; it is {', '.join(there)}")
+        raise UserError(f"sweep {self.name}: no configuration has all of {dict(where)}")
+
+    def best_configuration(self, config_ids: Sequence[str], average: str) -> str:
+        """Return the configuration that the objective ranks first, at the selection lengths alone."""
+        judged, least = self.objective, self.objective.direction == "minimize"
+        table = self.table((judged.metric,), average, judged.evaluation)[list(judged.lengths)]
+        values = {"mean": table.mean(axis=1, skipna=False), "max": table.max(axis=1), "last": table.iloc[:, -1]}
+        scores = {
+            name: score_over_seeds(values[judged.reduce].loc[name], judged.failed_seeds, judged.direction)[0].median
+            for name in config_ids
+        }
+        known = {name: score for name, score in scores.items() if score is not None}
+        return (min if least else max)(known, key=lambda name: known[name]) if known else config_ids[0]
+
+    def resolve_lengths(
+        self, lengths: str | Sequence[int], metrics: Sequence[str], config_ids: Sequence[str]
+    ) -> list[int]:
+        """Return the lengths of a group, or of a list, at which these configurations measure all of the metrics.
+
+        Raises UserError for a metric that the sweep does not have, a listed length that is not measured, or a group
+        without any.
+        """
+        measured = {s for name in config_ids for s in self.measured[name].lengths}
+        for name in config_ids:
+            known = self.measured[name].metrics
+            for metric in metrics:
+                if metric not in known:
+                    raise self._unknown("metric", metric, list(known))
+                measured &= set(known[metric].lengths)
+        found = [s for s in (self.groups[lengths] if isinstance(lengths, str) else lengths) if s in measured]
+        which = " and ".join(metrics)
+        if isinstance(lengths, str):
+            if not found:
+                raise UserError(f"sweep {self.name}: {which} is measured at no length of the group {lengths}")
+        elif missing := sorted(set(lengths) - measured):
+            raise UserError(
+                f"sweep {self.name}: {which} is not measured at length {spans(missing)}; "
+                f"allowed: {spans(sorted(measured))}"
+            )
+        return found
+
+    def table(self, metrics: Sequence[str], average: str, evaluation: str) -> pd.DataFrame:
+        """Return (config_id, seed) by length: the mean of `metrics`, NaN where a member failed or was not evaluated.
+
+        `evaluation` is "last", or "best": that at which the objective is best at the selection lengths. Raises
+        UserError for a metric or average that the sweep does not have.
+        """
+        tables = [self._table(metric, average, evaluation) for metric in metrics]
+        return sum(tables[1:], start=tables[0]) / len(tables)
+
+    def _table(self, metric: str, average: str, evaluation: str) -> pd.DataFrame:
+        key = (metric, average, evaluation)
+        if key not in self._tables:
+            rows = self.curves
+            for column, given in (("metric", metric), ("average", average)):
+                known = [str(one) for one in rows[column].unique()]
+                if given not in known:
+                    raise self._unknown(column, given, known)
+                rows = rows[rows[column] == given]
+            if evaluation == BEST:
+                rows = rows[at_steps(rows, self._best_steps)]
+            else:
+                rows = rows[rows["step"] == rows["config_id"].astype(str).map(self.steps)]
+            rows = rows[["config_id", "seed", "length", "value"]].astype({"config_id": str})
+            wide = rows.pivot(index=["config_id", "seed"], columns="length", values="value")
+            pairs = [(name, seed) for name, one in self.state.configurations.items() for seed in one.members]
+            index = pd.MultiIndex.from_tuples(pairs, names=["config_id", "seed"])
+            self._tables[key] = wide.reindex(index).astype(np.float64)
+        return self._tables[key]
+
+    def _unknown(self, what: str, given: str, known: Sequence[str]) -> UserError:
+        hint = f"; did you mean {nearest}?" if (nearest := nearest_name(given, known)) else ""
+        return UserError(f"sweep {self.name}: {given} is no {what}; allowed: {', '.join(known)}{hint}")
+
+    @cached_property
+    def _best_steps(self) -> pd.DataFrame:
+        return choose(self.curves, self.objective.model_copy(update={"evaluation": BEST}))
+
+
+def _matches(recorded: Any, wanted: Any) -> bool:
+    """Whether a recorded value is the one that was asked for; parts by their name, or by the values given."""
+    if isinstance(recorded, Mapping):
+        if isinstance(wanted, Mapping):
+            return all(key in recorded and _matches(recorded[key], value) for key, value in wanted.items())
+        return bool(recorded.get("name") == wanted)
+    if isinstance(recorded, list | tuple) and isinstance(wanted, list | tuple):
+        return list(recorded) == list(wanted)
+    if isinstance(recorded, bool) != isinstance(wanted, bool):
+        return False
+    return bool(recorded == wanted)

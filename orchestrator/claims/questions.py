@@ -1,0 +1,234 @@
+"""The seven questions: from the values of one or two arms to an effect with its interval and its p-value."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from orchestrator.claims.members import Members
+from orchestrator.claims.values import ArmValues, Values, by_seed, divide, pair, passes
+from orchestrator.errors import UserError
+from orchestrator.statistics.effects import effects
+from orchestrator.statistics.intervals import FEWEST_FOR_CORRELATION, FEWEST_FOR_MEDIAN, median
+from orchestrator.statistics.partial_effects import partial_effects
+from search_spaces.grammar.claims import Claim
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What came out: an effect, its 95 % interval, and the two-sided p-value of `null`.
+
+    `n` counts `unit`, of `ran` that were trained; `needed` is how many an interval takes. `detail` says in words what
+    the numbers do not. NaN where there is none.
+    """
+
+    effect: float = math.nan
+    low: float = math.nan
+    high: float = math.nan
+    p: float = math.nan
+    null: float = 0.0
+    n: int = 0
+    ran: int = 0
+    needed: int = FEWEST_FOR_MEDIAN
+    unit: str = "seeds"
+    detail: str = ""
+
+
+def ask(claim: Claim, members: Members, arms: list[ArmValues], *, learned_only: bool) -> Answer:
+    """Put the question of a claim to its arms; with `learned_only` to the seeds that learned in all of them.
+
+    Raises UserError for arms of which no configuration can be paired, and for a trend that the sweep cannot show.
+    """
+    answer = _QUESTIONS[claim.question](claim, members, _keep_learned(arms) if learned_only else arms)
+    return replace(answer, ran=max(arm.seeds for arm in arms) if answer.unit == "seeds" else answer.ran)
+
+
+def _keep_learned(arms: list[ArmValues]) -> list[ArmValues]:
+    """Return the arms with those seeds alone that learned in every configuration of every arm."""
+    learned = [arm.learned.groupby(level="seed").all() for arm in arms]
+    every = pd.concat(learned, axis=1, join="inner").all(axis=1)
+    good = every.index[every]
+    return [replace(arm, values=arm.values[arm.values.index.get_level_values("seed").isin(good)]) for arm in arms]
+
+
+def _difference(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
+    """The first arm minus the second, seed by seed: the median over seeds, and the sign test.
+
+    An interval within the negligible differences has the p-value of an equivalence: of the two hypotheses that are
+    tested, no difference and one that is not negligible, at most one is true.
+    """
+    first, second = pair(claim, arms)
+    seeds = by_seed(first - second)
+    answer, limit = median_answer(seeds, null=0.0), claim.negligible
+    if limit is not None and -limit <= answer.low and answer.high <= limit:
+        return replace(answer, p=_equivalence_p(seeds, -limit, limit))
+    return answer
+
+
+def _equivalence(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
+    """The same of two arms, or of one against `around`.
+
+    An interval beyond what is allowed has the p-value of the sign test against the end that it lies beyond.
+    """
+    rows = arms[0].values
+    if len(arms) == 2:
+        first, second = pair(claim, arms)
+        rows = first - second
+    seeds, middle, half = by_seed(rows), claim.around or 0.0, claim.within or 0.0
+    answer, least, most = median_answer(seeds, null=middle), middle - half, middle + half
+    if answer.high < least or answer.low > most:
+        return replace(answer, p=_sign_p(seeds, least if answer.high < least else most))
+    return replace(answer, p=_equivalence_p(seeds, least, most))
+
+
+def _equivalence_p(seeds: Values, least: float, most: float) -> float:
+    """The p-value of two one-sided sign tests against the ends of what is allowed."""
+    if not len(seeds):
+        return math.nan
+    inside = ((seeds > least).sum(), (seeds < most).sum())
+    return max(float(stats.binomtest(int(count), len(seeds), 0.5, "greater").pvalue) for count in inside)
+
+
+def _bound(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
+    """The median over seeds against a bound."""
+    return median_answer(by_seed(arms[0].values), null=claim.bound or 0.0)
+
+
+def _ratio(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
+    """One arm over the other, seed by seed.
+
+    Steps to a threshold lie between two evaluations, and a seed that never got there needs more than were trained: so a
+    ratio of steps has a smallest and a largest value that it can have. The interval reaches over both, the effect is
+    the median of the largest ones.
+    """
+    first, second = pair(claim, arms)
+    if not claim.metric[0].startswith("steps_to_"):
+        return median_answer(by_seed(divide(first, second)), null=_null(claim))
+    (low_1, high_1), (low_2, high_2) = (_step_bounds(arm, members) for arm in (first, second))
+    least, most = (
+        median_answer(by_seed(rows), null=_null(claim)) for rows in (divide(low_1, high_2), divide(high_1, low_2))
+    )
+    got_there = [f"{int(np.isfinite(arm.values).sum())} of {len(arm.values)}" for arm in arms]
+    return replace(
+        most,
+        low=least.low,
+        p=max(least.p, most.p),
+        detail=f"or down to {least.effect:.3g}; seeds that got there: {got_there[0]} and {got_there[1]}",
+    )
+
+
+def _step_bounds(steps: "pd.Series[float]", members: Members) -> tuple["pd.Series[float]", "pd.Series[float]"]:
+    """The fewest and the most steps that each seed may have needed."""
+    trained = min(members.steps.values())
+    return (steps - members.state.spec["evaluation"]["every"]).where(np.isfinite(steps), trained), steps
+
+
+def _share(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
+    """The share of seeds that succeed, with its exact interval (Clopper and Pearson, 1934)."""
+    good = _succeeded(claim, arms[0])
+    hits, n, null = int(good.sum()), len(good), _null(claim)
+    if not n:
+        return Answer(null=null)
+    test = stats.binomtest(hits, n, null)
+    interval = stats.binomtest(hits, n).proportion_ci(0.95, method="exact")
+    return Answer(
+        effect=hits / n, low=interval.low, high=interval.high, p=test.pvalue, null=null, n=n, detail=f"{hits} of {n}"
+    )
+
+
+def _fisher(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
+    """The difference of two shares of seeds, with Fisher's exact test and Newcombe's interval (1998, method 10)."""
+    good = [_succeeded(claim, arm) for arm in arms]
+    (a, n), (b, m) = ((int(one.sum()), len(one)) for one in good)
+    if not n or not m:
+        return Answer()
+    p = stats.fisher_exact([[a, n - a], [b, m - b]]).pvalue
+    (low_1, high_1), (low_2, high_2) = (
+        stats.binomtest(k, total).proportion_ci(0.95, method="wilson") for k, total in ((a, n), (b, m))
+    )
+    one, other = a / n, b / m
+    low = one - other - math.hypot(one - low_1, high_2 - other)
+    high = one - other + math.hypot(high_1 - one, other - low_2)
+    return Answer(effect=one - other, low=low, high=high, p=p, n=min(n, m), detail=f"{a} of {n} against {b} of {m}")
+
+
+def _trend(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
+    """The rank correlation of a searched key with the median over seeds of each configuration.
+
+    With `hold_others` its effect with the other searched keys held fixed, in standard deviations of ranks.
+    """
+    key, arm = str(claim.key), arms[0]
+    drawn = {name: dict(members.state.configurations[name].values) for name in arm.config_ids}
+    if not any(key in one for one in drawn.values()):
+        raise UserError(f"sweep {members.name}: {key} was not searched")
+    by_name = {name: float(np.median(arm.values.xs(rest, level="rest"))) for name, rest in arm.rests.items()}
+    if claim.hold_others:
+        averages = {k for one in drawn.values() for k in one if ".averages." in k and k != key}
+        drawn = {name: {k: v for k, v in one.items() if k not in averages} for name, one in drawn.items()}
+        held = partial_effects(drawn, by_name)[key]
+        slopes = [one for one in held.slopes if claim.category in (None, one.value)]
+        if held.slopes and len(slopes) != 1:
+            raise UserError(f"sweep {members.name}: {key} has names for values: name one of them as `category`")
+        effect, low, high = (slopes[0].coefficient, slopes[0].low, slopes[0].high) if slopes else (math.nan,) * 3
+        n = held.n
+    else:
+        (alone,) = effects({name: {key: one[key]} for name, one in drawn.items() if key in one}, by_name)
+        effect, low, high, n = alone.correlation, alone.low, alone.high, alone.n
+    return Answer(
+        effect=effect,
+        low=low,
+        high=high,
+        p=_interval_p(effect, low, high),
+        n=n,
+        ran=len(drawn),
+        needed=FEWEST_FOR_CORRELATION,
+        unit="configurations",
+    )
+
+
+def _interval_p(effect: float, low: float, high: float) -> float:
+    """The p-value that a normal 95 % interval stands for."""
+    if math.isnan(low) or high <= low:
+        return math.nan
+    return float(2 * stats.norm.sf(abs(effect) / ((high - low) / (2 * stats.norm.ppf(0.975)))))
+
+
+def _null(claim: Claim) -> float:
+    """What the effect is held against."""
+    return claim.bound if claim.bound is not None else {"share": 0.5, "ratio": 1.0}.get(claim.question, 0.0)
+
+
+def _succeeded(claim: Claim, arm: ArmValues) -> "pd.Series[bool]":
+    """Whether each seed succeeds, in every configuration of an arm."""
+    assert claim.success is not None
+    return passes(claim.success, arm.values).groupby(level="seed").all()
+
+
+def median_answer(seeds: Values, null: float) -> Answer:
+    """Return the median over seeds, its interval, and the sign test against `null`, ties left out."""
+    found = median(seeds)
+    low, high = found.ends
+    value = math.nan if found.value is None else found.value
+    return Answer(effect=value, low=low, high=high, p=_sign_p(seeds, null), null=null, n=found.n)
+
+
+def _sign_p(seeds: Values, null: float) -> float:
+    """The two-sided p-value of the sign test, ties left out."""
+    above, below = int((seeds > null).sum()), int((seeds < null).sum())
+    if above + below:
+        return float(stats.binomtest(above, above + below).pvalue)
+    return 1.0 if len(seeds) else math.nan
+
+
+_QUESTIONS: dict[str, Callable[[Claim, Members, list[ArmValues]], Answer]] = {
+    "difference": _difference,
+    "equivalence": _equivalence,
+    "bound": _bound,
+    "ratio": _ratio,
+    "share": _share,
+    "fisher": _fisher,
+    "trend": _trend,
+}

@@ -1,0 +1,172 @@
+"""The arms of a claim: which configurations each one is, and one value for each of their seeds."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from orchestrator.claims.members import Members
+from orchestrator.errors import UserError
+from search_spaces import ABSENT
+from search_spaces.grammar.claims import Claim, Lengths, Names, Threshold
+
+Values = NDArray[np.float64]
+UNIT = ["rest", "seed"]
+"""What makes two rows of two arms a pair: what else was searched (empty for a single configuration), and the seed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArmValues:
+    """One arm: `lengths` has (rest, seed) by length, `values` one number a row, `learned` whether that seed counts.
+
+    `rests` has, by config_id, what makes its rows pairs with those of another arm beside the seed.
+    """
+
+    name: str
+    rests: Mapping[str, str]
+    average: str
+    lengths: pd.DataFrame
+    values: "pd.Series[float]"
+    learned: "pd.Series[bool]"
+
+    @property
+    def config_ids(self) -> tuple[str, ...]:
+        """The configurations."""
+        return tuple(self.rests)
+
+    @property
+    def seeds(self) -> int:
+        """How many seeds there are."""
+        return int(self.values.index.get_level_values("seed").nunique())
+
+    @property
+    def seeds_learned(self) -> int:
+        """How many seeds have learned the task, in every configuration of the arm."""
+        return int(self.learned.groupby(level="seed").all().sum())
+
+
+def read_arms(claim: Claim, members: Members) -> dict[str, ArmValues]:
+    """Return the compared arms of a claim, by name.
+
+    Raises UserError where a value, metric, average or length is not in the sweep.
+    """
+    keys = {key for arm in claim.arms.values() for key in arm.where}
+    return {name: _read_arm(claim, name, members, keys) for name in claim.compare}
+
+
+def _read_arm(claim: Claim, name: str, members: Members, keys: set[str]) -> ArmValues:
+    arm = claim.arms[name]
+    config_ids = members.find_configurations(arm.where)
+    average = _choose_average(arm.average or claim.average, members, config_ids)
+    if arm.configurations == "best":
+        config_ids = [members.best_configuration(config_ids, average)]
+    rests = {one: "" if arm.configurations == "best" else _rest(members, one, keys) for one in config_ids}
+    if len(set(rests.values())) < len(rests):
+        raise UserError(
+            f"sweep {members.name}: configurations of {name} differ in nothing but the arms' own keys; "
+            "name one value of each key in `where`"
+        )
+    metrics, lengths = arm.metric or claim.metric, claim.lengths if arm.lengths is None else arm.lengths
+    table = _by_unit(_read_members(members, config_ids, metrics, average, lengths, claim.evaluation), rests)
+    learned = pd.Series(True, index=table.index)
+    if claim.learned is not None:
+        rule = claim.learned
+        at = (rule.metric, rule.average or average, rule.lengths, claim.evaluation)
+        learned = passes(rule, _reduce(_by_unit(_read_members(members, config_ids, *at), rests), rule.reduce))
+    if arm.minus is not None:
+        other = _read_arm(claim, arm.minus, members, keys)
+        learned &= other.learned.reindex(learned.index, fill_value=False)
+        if list(other.lengths.columns) == list(table.columns):
+            table = table - other.lengths.reindex(table.index)
+        else:
+            table = table.sub(other.values.reindex(table.index), axis=0)
+    values = _reduce(table, arm.reduce or claim.reduce)
+    if arm.over is not None:
+        other = _read_arm(claim, arm.over, members, keys)
+        learned &= other.learned.reindex(learned.index, fill_value=False)
+        values = values / other.values.reindex(values.index)
+    return ArmValues(name=name, rests=rests, average=average, lengths=table, values=values, learned=learned)
+
+
+def _read_members(
+    members: Members, config_ids: list[str], metrics: Names, average: str, lengths: Lengths, evaluation: str
+) -> pd.DataFrame:
+    """Members of these configurations by length."""
+    table = members.table(metrics, average, evaluation)
+    wanted = members.resolve_lengths(lengths, metrics, config_ids)
+    return table[table.index.get_level_values("config_id").isin(config_ids)][wanted]
+
+
+def _choose_average(averages: tuple[str, ...], members: Members, config_ids: list[str]) -> str:
+    """The average with the best median of the objective's metric at the selection lengths."""
+    if len(averages) == 1:
+        return averages[0]
+    judged = members.objective
+
+    def median(average: str) -> float:
+        table = members.table((judged.metric,), average, judged.evaluation)[list(judged.lengths)]
+        return float(table[table.index.get_level_values("config_id").isin(config_ids)].mean(axis=1).median())
+
+    return (min if judged.direction == "minimize" else max)(averages, key=median)
+
+
+def passes(rule: Threshold, values: "pd.Series[float]") -> "pd.Series[bool]":
+    """Whether each value reaches a threshold; NaN does not."""
+    if rule.least is not None:
+        return values >= rule.least
+    assert rule.most is not None, "the loader asks for one of the two"
+    return values <= rule.most
+
+
+def _reduce(table: pd.DataFrame, how: str) -> "pd.Series[float]":
+    """One value a member; NaN where any length has none, because the member failed."""
+    reduced = {"mean": table.mean, "min": table.min, "max": table.max}[how](axis=1)
+    return reduced.where(~table.isna().any(axis=1), np.nan)
+
+
+def _by_unit(table: pd.DataFrame, rests: Mapping[str, str]) -> pd.DataFrame:
+    """The same rows by what they are paired by."""
+    names, seeds = (table.index.get_level_values(level) for level in ("config_id", "seed"))
+    found = table.copy()
+    found.index = pd.MultiIndex.from_arrays([[rests[str(name)] for name in names], seeds], names=UNIT)
+    return found
+
+
+def _rest(members: Members, config_id: str, keys: set[str]) -> str:
+    """The searched values of a configuration that no arm names, as text."""
+    values: Mapping[str, Any] = members.state.configurations[config_id].values
+    rest = {key: value for key, value in values.items() if key not in keys and value is not ABSENT}
+    return json.dumps(rest, sort_keys=True, default=str)
+
+
+def pair(claim: Claim, arms: list[ArmValues]) -> tuple["pd.Series[float]", "pd.Series[float]"]:
+    """Return the values of two arms by what makes them pairs, without the seeds of which a member failed.
+
+    Raises UserError where configurations of one arm have none in the other to be paired with.
+    """
+    first, second = (arm.values for arm in arms)
+    both = pd.concat([first, second], axis=1, join="inner", keys=["first", "second"])
+    rests = [set(arm.rests.values()) for arm in arms]
+    if rests[0] != rests[1]:
+        raise UserError(
+            f"claim {claim.id}: the configurations of {arms[0].name} and {arms[1].name} are no pairs, their other "
+            f"searched values differ: {' and '.join(sorted(rests[0] ^ rests[1])[:2])}; name them in `where`"
+        )
+    failed = both.isna().any(axis=1).groupby(level="seed").transform("any")
+    return both.loc[~failed, "first"], both.loc[~failed, "second"]
+
+
+def divide(first: "pd.Series[float]", second: "pd.Series[float]") -> "pd.Series[float]":
+    """Return the quotients; NaN where both are 0 or infinite."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return first / second
+
+
+def by_seed(rows: "pd.Series[float]") -> Values:
+    """Return one value a seed, the median over its configurations; a seed with a failed member is left out."""
+    groups = [group.to_numpy(dtype=np.float64) for _, group in rows.groupby(level="seed", sort=True)]
+    return np.array([float(np.median(group)) for group in groups if not np.isnan(group).any()])

@@ -1,0 +1,70 @@
+"""`lengthwise claims`: read a claims file and its sweeps, say what came of every claim, and write the page."""
+
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from orchestrator.claims.page import effect_words, write_page
+from orchestrator.claims.registration import changes_since
+from orchestrator.claims.verdicts import judge, read_sweeps
+from orchestrator.errors import SpecChanged, UserError
+from orchestrator.record.ledger.records import LEDGER_FILE
+from orchestrator.record.state.state import SweepState
+from search_spaces.grammar.claims import load_claims
+
+
+def put_claims(path: Path, storage: Path, page: Path | None = None) -> Iterator[str]:
+    """Yield what is printed: two lines a claim, how many were decided, and what was written.
+
+    Raises SweepFileError for the claims file, UserError for a claim that asks for what its sweep does not have, or a
+    page that cannot be written.
+    """
+    file = load_claims(path)
+    judgements = judge(file, read_sweeps(file, storage))
+    if page is not None and page.resolve() == path.resolve():
+        raise UserError(f"{page} is the claims file; name another file for the page")
+    yield f"{file.title}: claims of {file.paper}" if file.paper else file.title
+    for one in judgements:
+        yield f"{one.claim.id}: {one.words}"
+        yield f"  {one.claim.says} {effect_words(one.claim, one.answer)}"
+    decided = sum(not one.reason for one in judgements)
+    yield f"{decided} of {len(judgements)} claims are decided"
+    if page is not None:
+        try:
+            written = write_page(file, judgements, page)
+        except OSError as error:
+            raise UserError(f"{page}: cannot be written: {error.strerror}") from error
+        yield f"wrote {page} and {len(written) - 1} figures"
+
+
+def run_missing(path: Path, storage: Path, say: Callable[[str], None]) -> int:
+    """Run or resume every sweep of a claims file that is not finished, one process each; the first exit code but 0.
+
+    A sweep's file lies beside the claims file and has its name. Raises SweepFileError for the claims file, UserError
+    when a sweep that was never run has no file, SpecChanged when one was begun with another specification.
+    """
+    file = load_claims(path)
+    unfinished = [name for name in file.sweeps if not _is_complete(storage / name)]
+    for name in unfinished:
+        if not (storage / name / LEDGER_FILE).exists() and not path.with_name(f"{name}.yaml").exists():
+            raise UserError(f"{path}: sweep {name} was not run, and {path.with_name(f'{name}.yaml')} is not there")
+    for name in file.sweeps:
+        if (storage / name / LEDGER_FILE).exists():
+            state = SweepState.load(storage / name)
+            if changes := changes_since(state, file):
+                raise SpecChanged(state.folder, changes)
+    for name in unfinished:
+        if (storage / name / LEDGER_FILE).exists():
+            words = ["resume", str(storage / name)]
+        else:
+            words = ["run", str(path.with_name(f"{name}.yaml")), "--storage", str(storage)]
+        say(shlex.join(["lengthwise", *words]))
+        if code := subprocess.run([sys.executable, "-m", "orchestrator", *words], check=False).returncode:
+            return code
+    return 0
+
+
+def _is_complete(folder: Path) -> bool:
+    return (folder / LEDGER_FILE).exists() and SweepState.load(folder).ended == "complete"

@@ -1,0 +1,197 @@
+"""The record of the code that a sweep is trained with: commit and diff, own modules, imported files, engine digests.
+
+The ledger gets the record when a sweep is started or resumed. The folder `code/` of the sweep gets the diff and copies
+of the modules of `imports` and of other Python files that were imported from a working folder: the git work tree
+(without git, the folder itself) of the sweep file, the current folder or lengthwise. Installed packages are not copied.
+"""
+
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from orchestrator.code.own_code import OURS, OwnCodeError, Source, is_installed
+from orchestrator.code.provenance import version
+from orchestrator.code.repository import Repository, RepositoryReader, looks_secret
+from orchestrator.errors import LedgerError
+from trainers.files.atomic_file import write_whole
+
+HERE = Path(__file__).resolve().parents[2]  # where lengthwise was loaded from
+CODE_FOLDER = "code"
+ENGINE = ("trainers", "search_spaces", "orchestrator/plan", "orchestrator/running", "orchestrator/results")
+MAX_COPY_BYTES = 2**20  # of imported files of one folder, apart from the modules of `imports`
+
+
+@dataclass(frozen=True, kw_only=True)
+class CodeRecord:
+    """`fields` for the ledger, and the files for the sweep folder by their path there."""
+
+    fields: dict[str, Any]
+    copies: Mapping[str, bytes]
+
+    def write_copies(self, folder: Path) -> None:
+        """Write the files that the sweep folder lacks. Raises LedgerError if one cannot be written."""
+        for name, content in self.copies.items():
+            target = folder / name
+            try:
+                if not target.exists():
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    write_whole(target, [content])
+            except OSError as error:
+                raise LedgerError(f"{target}: cannot be written: {error.strerror}") from error
+
+
+def begin_reading(*folders: Path | None) -> RepositoryReader:
+    """Start reading the repositories of these folders, of the current one, and of lengthwise unless it is installed."""
+    return RepositoryReader([*filter(None, folders), Path.cwd(), *([] if is_installed(HERE) else [HERE])])
+
+
+def recorded_folders(states: Sequence[Mapping[str, Any]]) -> list[Path]:
+    """Return the working folders of the latest record that still exist."""
+    roots = [Path(tree["root"]) for tree in states[-1]["folders"]] if states else []
+    return [root for root in roots if root.is_dir()]
+
+
+def record_code(trees: Sequence[Repository], modules: Sequence[Source]) -> CodeRecord:
+    """Record the code of this process. Raises OwnCodeError if a module was edited after its import."""
+    copies = {}
+    for module in modules:
+        for name in module.files if not module.installed else ():
+            copies[f"{copy_folder(module.sha256)}/{name}"] = _read_unchanged(module, name)
+    own = {module.root / name for module in modules for name in module.files}
+    imported = _imported_files([tree.root for tree in trees], own)
+    folders = []
+    for tree in trees:
+        files = dict(sorted(imported[tree.root].items()))
+        if not (files or tree.commit or tree.problem):
+            continue
+        table, room, not_copied = {name: _short_digest(content) for name, content in files.items()}, MAX_COPY_BYTES, []
+        for name, content in files.items():
+            if looks_secret(name) or len(content) > room:
+                not_copied.append(name)
+            else:
+                room -= len(content)
+                copies[f"{copy_folder(digest(table))}/{name}"] = content
+        diff = None
+        if tree.diff_sha256:
+            file = f"{CODE_FOLDER}/{tree.diff_sha256[:12]}.diff"
+            diff = {"sha256": tree.diff_sha256, "bytes": tree.diff_bytes, "file": None if tree.diff is None else file}
+            copies |= {} if tree.diff is None else {file: tree.diff}
+        folders.append({
+            "root": str(tree.root),
+            "commit": tree.commit,
+            "dirty": tree.dirty,
+            "diff": diff,
+            "source": tree.source,
+            "problem": tree.problem,
+            "files": table,
+            "not_copied": not_copied,
+        })  # fmt: skip
+    fields: dict[str, Any] = {
+        "version": version("lengthwise"),
+        "root": str(HERE),
+        "engine": engine_digests(),
+        "modules": [module.recorded() for module in modules],
+        "folders": folders,
+    }
+    return CodeRecord(fields={"name": digest(fields)[:12], **fields}, copies=copies)
+
+
+def copy_folder(sha256: str) -> str:
+    """Return the folder, below that of the sweep, with the copies of files that have this digest."""
+    return f"{CODE_FOLDER}/{sha256[:12]}"
+
+
+def changed_code(recorded: Mapping[str, Any]) -> list[str]:
+    """Return a sentence for each part of the engine and each imported file that has changed since it was recorded.
+
+    Not for another version of lengthwise, and not for a folder that is gone: that of a job is a copy and was removed.
+    """
+    changes = []
+    if recorded["version"] == version("lengthwise"):
+        now = engine_digests()
+        changes += [f"{HERE / part} has changed" for part, then in recorded["engine"].items() if now.get(part) != then]
+    for tree in recorded["folders"]:
+        root = Path(tree["root"])
+        for name, then in tree["files"].items() if root.is_dir() else ():
+            path = root / name
+            try:
+                if not path.is_file():  # the ledger may come from anybody and name a device that never ends
+                    changes.append(f"{path} is gone")
+                elif _short_digest(path.read_bytes()) != then:
+                    changes.append(f"{path} has changed")
+            except OSError:
+                changes.append(f"{path} cannot be read")
+    return changes
+
+
+def version_change(states: Sequence[Mapping[str, Any]]) -> tuple[str, str] | None:
+    """Return the version of lengthwise in the latest record and the current one, if both are known and differ."""
+    then, now = states[-1]["version"] if states else None, version("lengthwise")
+    return (then, now) if then and now and then != now else None
+
+
+def imported_files(recorded: Mapping[str, Any]) -> dict[str, str]:
+    """Return the digests of imported files by their path in the working folder; two of one path have both digests."""
+    table: dict[str, str] = {}
+    for tree in recorded["folders"]:
+        for name, short in tree["files"].items():
+            table[name] = table.get(name, "") + short
+    return table
+
+
+def engine_digests() -> dict[str, str]:
+    """Return the digest of each folder of lengthwise that has an influence on results, as its files are now."""
+    return {part: engine_digest(part) for part in ENGINE}
+
+
+def engine_digest(part: str) -> str:
+    """Return the digest of the Python files of one folder of lengthwise, imported or not."""
+    paths = sorted(path for path in (HERE / part).rglob("*.py") if path.is_file())  # Emacs locks are broken links
+    return digest({path.relative_to(HERE).as_posix(): _short_digest(path.read_bytes()) for path in paths})
+
+
+def digest(table: Mapping[str, Any]) -> str:
+    """Return 16 hex digits that identify the content of a table."""
+    return hashlib.sha256(json.dumps(table, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _imported_files(roots: Sequence[Path], own: Iterable[Path]) -> dict[Path, dict[str, bytes]]:
+    """Return the imported files below each root; without lengthwise, installed packages, tests and the main script."""
+    files: dict[Path, dict[str, bytes]] = {root: {} for root in roots}
+    skipped = {*own, Path(getattr(sys.modules.get("__main__"), "__file__", None) or "").absolute()}
+    for module, loaded in list(sys.modules.items()):
+        file = getattr(loaded, "__file__", None)
+        if module.partition(".")[0] in OURS or not isinstance(file, str) or not file.endswith(".py"):
+            continue
+        path = Path(os.path.realpath(file))
+        around = [root for root in roots if path.is_relative_to(root)]
+        if not around or is_installed(path) or path in skipped:
+            continue
+        root = max(around, key=lambda root: len(root.parts))
+        *folders, last = path.relative_to(root).parts
+        if not ("tests" in folders or last == "conftest.py" or last.startswith("test_")):
+            try:
+                files[root][path.relative_to(root).as_posix()] = path.read_bytes()
+            except OSError:
+                continue  # was removed after its import
+    return files
+
+
+def _read_unchanged(module: Source, name: str) -> bytes:
+    path = module.root / name
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise OwnCodeError(f"{module.module}: {path} cannot be read: {error.strerror}") from error
+    if Source.sha256_of(content) != module.files[name]:
+        raise OwnCodeError(f"{module.module}: {path} was edited while the sweep was started; start it again")
+    return content
+
+
+def _short_digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:16]

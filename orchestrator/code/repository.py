@@ -1,0 +1,210 @@
+"""The git commit of a folder and its uncommitted changes, read in the background.
+
+A Ray job has no `.git`: Ray leaves it out of the upload. `job_environment` sends the commit and the diff in the
+variable LENGTHWISE_CODE, and the job reads them as those of its working folder.
+"""
+
+import base64
+import binascii
+import fnmatch
+import hashlib
+import json
+import os
+import re
+import subprocess
+import threading
+import zlib
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import Any, Self
+
+VARIABLE = "LENGTHWISE_CODE"
+TIMEOUT_SECONDS = 20.0  # for one git command
+MAX_DIFF_BYTES = 8 * 2**20  # held in memory; of a larger diff only digest and size are recorded
+MAX_JOB_DIFF_BYTES = 48 * 2**10  # in base 85; Linux allows 128 KiB for one variable
+CREDENTIALS = (
+    *("*.pem", "*.key", "*.p12", "*.env", ".env*", ".netrc", ".npmrc", ".pypirc", "id_rsa*", "id_ed25519*"),
+    *("*credential*", "secrets.*", "*_secrets.*", "*.token", "auth_token*", "password*", "passwd*"),
+)
+STATUS = ("status", "--porcelain=v2", "--branch", "--no-ahead-behind")
+DIFF = ("diff", "HEAD", "--binary", "--no-color", "--no-ext-diff", "--no-textconv", "--", ":/")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Repository:
+    """A work tree; `commit` is None without a repository, and `problem` is git's message if it failed.
+
+    `dirty` includes untracked files. `diff` compares tracked files with the commit, without files named like
+    credentials; None if there are no changes or the diff is too large. `source` is "git", or "job" (`job_environment`).
+    """
+
+    root: Path
+    commit: str | None = None
+    dirty: bool | None = None
+    diff: bytes | None = None
+    diff_sha256: str | None = None
+    diff_bytes: int = 0
+    source: str | None = None
+    problem: str | None = None
+
+
+def looks_secret(name: str) -> bool:
+    """Whether the last part of a path is a usual name of a file with credentials."""
+    last = name.rpartition("/")[2].lower()
+    return any(fnmatch.fnmatchcase(last, pattern) for pattern in CREDENTIALS)
+
+
+def find_root(folder: Path) -> Path:
+    """Return the root of the work tree around `folder`; the folder itself outside a repository."""
+    folder = folder.resolve()
+    return next((path for path in (folder, *folder.parents) if (path / ".git").exists()), folder)
+
+
+class RepositoryReader:
+    """Reads the repositories of some folders in threads. Leaving the context ends every git that still runs."""
+
+    def __init__(self, folders: Iterable[Path]) -> None:
+        self._lock, self._closed = threading.Lock(), False
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._threads = ThreadPoolExecutor(max_workers=4, thread_name_prefix="lengthwise-git")
+        roots = dict.fromkeys(map(find_root, folders))
+        self._commands = {
+            root: [self._threads.submit(self._run_git, root, command) for command in (STATUS, DIFF)]
+            for root in roots
+            if (root / ".git").exists()
+        }
+        self._roots = list(roots)
+
+    def read(self) -> list[Repository]:
+        """Return every folder once, in order; not one that has no repository and lies in another of them."""
+        found = [self._repository(root) for root in self._roots]
+        return [tree for tree in found if tree.source or not any(root in tree.root.parents for root in self._roots)]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        with self._lock:
+            self._closed = True
+            for process in self._processes:
+                process.kill()  # has no effect if the process has ended
+        self._threads.shutdown()
+
+    def _repository(self, root: Path) -> Repository:
+        if root not in self._commands:
+            sent = os.environ.get(VARIABLE)
+            return _parse_sent(root, sent) if sent and root == Path.cwd().resolve() else Repository(root=root)
+        status, diff = (command.result() for command in self._commands[root])
+        lines = (status.content or b"").decode(errors="replace").splitlines()
+        commit = next((line.split()[-1] for line in lines if line.startswith("# branch.oid ")), "(initial)")
+        if status.problem or commit == "(initial)":
+            return Repository(root=root, problem=status.problem or "the repository has no commit")
+        return Repository(
+            root=root,
+            commit=commit,
+            dirty=any(not line.startswith("#") for line in lines),
+            diff=diff.content if 0 < diff.size <= MAX_DIFF_BYTES else None,
+            diff_sha256=diff.sha256 if diff.size else None,
+            diff_bytes=diff.size,
+            source="git",
+            problem=diff.problem,
+        )
+
+    def _run_git(self, folder: Path, command: tuple[str, ...]) -> "_Output":
+        """Run git in `folder`; GIT_DIR and other variables of a hook that started this process are ignored."""
+        environment: dict[str, Any] = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+        environment |= {"GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
+        excluded = [f":(exclude,icase,glob)**/{pattern}" for pattern in CREDENTIALS] if command is DIFF else []
+        with ExitStack() as opened:
+            try:
+                messages = opened.enter_context(TemporaryFile())  # git would wait for a reader of a full pipe
+                with self._lock:
+                    if self._closed:
+                        return _Output(problem="git was not started")
+                    process = subprocess.Popen(
+                        ["git", "-C", str(folder), *command, *excluded],
+                        stdin=subprocess.DEVNULL,
+                        stdout=subprocess.PIPE,
+                        stderr=messages,
+                        env=environment,
+                    )
+                    self._processes.append(process)
+            except OSError as error:
+                return _Output(problem=f"git cannot be run: {error.strerror}")
+            timeout = threading.Timer(TIMEOUT_SECONDS, process.kill)
+            timeout.start()
+            opened.callback(timeout.cancel)
+            with process:
+                assert process.stdout is not None
+                sha256, size, parts = hashlib.sha256(), 0, list[bytes]()
+                while part := process.stdout.read(2**20):
+                    sha256.update(part)
+                    parts += [part] if size < MAX_DIFF_BYTES else []
+                    size += len(part)
+            messages.seek(0)
+            lines = messages.read(2**16).decode(errors="replace").strip().splitlines()
+        if process.returncode < 0 or (process.returncode and not lines):
+            return _Output(problem=f"git {command[0]} took longer than {TIMEOUT_SECONDS:g} s")
+        if process.returncode:
+            return _Output(problem=next((line for line in lines if line.startswith("fatal: ")), lines[0]))
+        return _Output(b"".join(parts), sha256.hexdigest(), size)
+
+
+@dataclass(frozen=True)
+class _Output:
+    """What git wrote, cut after about MAX_DIFF_BYTES, with digest and size of all of it; `problem` if it failed."""
+
+    content: bytes = b""
+    sha256: str | None = None
+    size: int = 0
+    problem: str | None = None
+
+
+def job_environment(folder: Path, warn: Callable[[str], None] = lambda text: None) -> str:
+    """Return JSON for `ray job submit --runtime-env-json` that sends commit and diff of `folder` to the job.
+
+    Of a diff that is too large for a variable only digest and size are sent. `warn` is called if there is no commit.
+    """
+    with RepositoryReader([folder]) as reader:
+        (tree,) = reader.read()
+    if tree.commit is None:
+        warn(f"warning: the job will record no commit: {tree.problem or f'{tree.root} is in no repository'}")
+    diff = base64.b85encode(zlib.compress(tree.diff, 9)).decode() if tree.diff else None
+    sent = {
+        "commit": tree.commit,
+        "dirty": tree.dirty,
+        "diff": diff if diff and len(diff) <= MAX_JOB_DIFF_BYTES else None,
+        "diff_sha256": tree.diff_sha256,
+        "diff_bytes": tree.diff_bytes,
+    }
+    return json.dumps({"env_vars": {VARIABLE: json.dumps(sent, separators=(",", ":"))}}, separators=(",", ":"))
+
+
+def _parse_sent(root: Path, sent: str) -> Repository:
+    """Read what `job_environment` sent."""
+    invalid = Repository(root=root, problem=f"{VARIABLE} was not written by lengthwise job-env")
+    try:
+        fields = json.loads(sent)
+        commit, dirty, diff = fields["commit"], fields["dirty"], fields["diff"]
+        sha256, size = fields["diff_sha256"], fields["diff_bytes"]
+        content = None
+        if diff is not None:
+            unpacking = zlib.decompressobj()
+            content = unpacking.decompress(base64.b85decode(diff), MAX_DIFF_BYTES)
+            if not unpacking.eof or hashlib.sha256(content).hexdigest() != sha256 or len(content) != size:
+                return invalid
+    except (ValueError, KeyError, TypeError, AttributeError, zlib.error, binascii.Error, RecursionError):
+        return invalid
+    if commit is None:
+        return Repository(root=root, problem="it was submitted from a folder without a commit")
+    valid = isinstance(commit, str) and re.fullmatch("[0-9a-f]{40,64}", commit) and isinstance(size, int)
+    if not (valid and isinstance(dirty, bool | None) and isinstance(sha256, str | None)):
+        return invalid
+    return Repository(
+        root=root, commit=commit, dirty=dirty, diff=content, diff_sha256=sha256, diff_bytes=size, source="job"
+    )

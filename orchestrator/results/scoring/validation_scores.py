@@ -1,0 +1,74 @@
+"""The validation scores in a ledger, with the decisions they led to: stages of curricula, and early stopping."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from orchestrator.record.state.parts import ConfigurationState
+from orchestrator.record.state.state import SweepState
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValidationScore:
+    """A score of a member at an evaluation, on inputs of its validation stream: at each trained length, and their mean.
+
+    The mean is over the lengths with a value, NaN if there is none. `stage`: the stage trained before the evaluation,
+    None without a curriculum. `stopped`: whether the member had stopped by then.
+    """
+
+    config_id: str
+    seed: int
+    step: int
+    stage: int | None
+    stopped: bool
+    metric: str
+    average: str
+    lengths: tuple[int, ...]
+    values: tuple[float, ...]
+
+    @property
+    def mean(self) -> float:
+        """The mean over the lengths."""
+        there = [value for value in self.values if not np.isnan(value)]
+        return float(np.mean(there)) if there else float("nan")
+
+
+def read_validation_scores(state: SweepState) -> tuple[ValidationScore, ...]:
+    """Return every validation score by configuration, seed and step; empty without stopping and curricula."""
+    order = {name: found.number for name, found in state.configurations.items()}
+    return tuple(
+        sorted(
+            _scores_of_packs(state), key=lambda one: (order[one.config_id], one.seed, one.metric, one.average, one.step)
+        )
+    )
+
+
+def stopped_at(configuration: ConfigurationState) -> tuple[int, ...]:
+    """The steps at which members of a configuration stopped early, ascending."""
+    return tuple(sorted(one.stopped_at for one in configuration.members.values() if one.stopped_at is not None))
+
+
+def may_stop(state: SweepState) -> bool:
+    """Whether members of the sweep stop early when they are good enough."""
+    first = (next(iter(pack.evaluations.values()), {}) for pack in state.packs.values())  # as all others of its pack
+    return any("stopped_at" in fields for fields in first)
+
+
+def _scores_of_packs(state: SweepState) -> Iterator[ValidationScore]:
+    for pack in state.packs.values():
+        for step, fields in pack.evaluations.items():
+            stages, stopped = fields.get("stages"), fields.get("stopped_at")
+            for one in fields.get("validation", ()):
+                for m, (config_id, seed) in enumerate(pack.members):
+                    yield ValidationScore(
+                        config_id=config_id,
+                        seed=seed,
+                        step=step,
+                        stage=None if stages is None else stages[m],
+                        stopped=stopped is not None and stopped[m] >= 0,
+                        metric=one["metric"],
+                        average=one["average"],
+                        lengths=tuple(one["lengths"]),
+                        values=tuple(one["values"][m]),
+                    )

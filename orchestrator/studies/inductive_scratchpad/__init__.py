@@ -1,1 +1,0 @@
-"""The inductive scratchpad (arXiv:2406.06467)."""

@@ -1,0 +1,257 @@
+"""Claims files: what a paper says, as questions that sweeps answer. Their grammar and their strict loader."""
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, ValidationError, WithJsonSchema
+
+from search_spaces.grammar.checks.validation import report
+from search_spaces.grammar.load import read_text
+from search_spaces.grammar.problems.errors import ABSENT, nearest_name
+from search_spaces.grammar.problems.findings import Findings
+from search_spaces.grammar.space.domains import is_number
+from search_spaces.grammar.spec.schema import DRAFT
+from search_spaces.grammar.spec.values import Name, Text, refusal
+from search_spaces.grammar.text.strict_yaml import read_yaml
+
+Question = Literal["difference", "share", "bound", "equivalence", "ratio", "trend", "fisher"]
+GROUPS = ("test", "selection", "trained", "unseen", "all")
+
+
+def _lengths(value: Any) -> str | tuple[int, ...]:
+    if isinstance(value, str):
+        if value in GROUPS:
+            return value
+    elif isinstance(value, list) and value and all(is_number(one, whole=True) and one >= 1 for one in value):
+        return tuple(value)
+    raise refusal("are no lengths", f"{', '.join(GROUPS)}, or a list of whole numbers from 1 on")
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    names = [value] if isinstance(value, str) else value
+    if not isinstance(names, list) or not names or not all(isinstance(one, str) and one.strip() for one in names):
+        raise refusal("is no name", "a name, or a list of names")
+    return tuple(names)
+
+
+_LENGTHS_SCHEMA = {"anyOf": [{"enum": list(GROUPS)}, {"type": "array", "items": {"type": "integer", "minimum": 1}}]}
+_NAMES_SCHEMA = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}
+
+Lengths = Annotated[str | tuple[int, ...], BeforeValidator(_lengths), WithJsonSchema(_LENGTHS_SCHEMA)]
+Names = Annotated[tuple[str, ...], BeforeValidator(_names), WithJsonSchema(_NAMES_SCHEMA)]
+
+_KEYS: dict[str, tuple[int, set[str], set[str]]] = {
+    "difference": (2, {"expect"}, {"negligible"}),
+    "share": (1, {"expect", "success"}, {"bound"}),
+    "bound": (1, {"expect", "bound"}, set()),
+    "equivalence": (2, {"within"}, {"around"}),
+    "ratio": (2, {"expect"}, {"bound"}),
+    "trend": (1, {"expect", "key"}, {"hold_others", "category"}),
+    "fisher": (2, {"expect", "success"}, set()),
+}
+"""By question: how many arms it compares, the keys it needs, and those it may have."""
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class Threshold(_Strict):
+    """One number for each seed: it passes from `least` on, or up to `most`."""
+
+    least: float | None = Field(default=None, description="The smallest value that passes.")
+    most: float | None = Field(default=None, description="The largest value that passes.")
+
+
+class Learned(Threshold):
+    """Which seeds have learned the task, and so count. The others are counted beside them."""
+
+    metric: Names = Field(description="The metric, or several whose mean is taken.")
+    average: Text | None = Field(default=None, description="The weight average; by default the arm's.")
+    lengths: Lengths = Field(default="trained", description="Where the metric is taken; by default trained lengths.")
+    reduce: Literal["mean", "min", "max"] = Field(default="mean", description="How lengths become one value.")
+
+
+class Arm(_Strict):
+    """One side of a comparison: configurations, and one value for each of their seeds."""
+
+    where: dict[str, Any] = Field(
+        default_factory=dict, description="Dotted keys and values: the configurations that have all of them."
+    )
+    configurations: Literal["best", "all"] = Field(
+        default="best",
+        description="best: of several, the one that the sweep's objective chooses at its selection lengths. all: every "
+        "one, paired with the other arm's by what else was searched.",
+    )
+    metric: Names | None = Field(default=None, description="By default the claim's.")
+    average: Names | None = Field(
+        default=None, description="By default the claim's; of several, the best at the selection lengths."
+    )
+    lengths: Lengths | None = Field(default=None, description="By default the claim's.")
+    reduce: Literal["mean", "min", "max"] | None = Field(default=None, description="By default the claim's.")
+    minus: Text | None = Field(default=None, description="Another arm, subtracted length by length, seed by seed.")
+    over: Text | None = Field(default=None, description="Another arm that values are divided by, seed by seed.")
+
+
+class Claim(_Strict):
+    """One sentence of a paper, and the question that decides it."""
+
+    id: Name = Field(description="A short name that other claims and pages refer to.")
+    says: Text = Field(description="The claim, as the paper has it.")
+    sweep: Name = Field(description="The name of the sweep that is asked; its file lies beside this one.")
+    question: Question = Field(
+        description="difference: is one arm smaller than another, seed by seed? share: do enough seeds succeed? bound: "
+        "is the median beyond a bound? equivalence: do two arms differ by less than `within`? ratio: the same as "
+        "difference, of one over the other; steps that were never reached count as more than were trained. trend: does "
+        "the score of configurations move with a hyperparameter? fisher: do more seeds of one arm succeed?"
+    )
+    arms: dict[str, Arm] = Field(min_length=1, description="The arms by name.")
+    compare: list[Text] = Field(min_length=1, max_length=2, description="The arms that the question is about.")
+    expect: Literal["smaller", "larger"] | None = Field(
+        default=None, description="Where the claim expects the first arm, beside the second or the bound."
+    )
+    bound: float | None = Field(default=None, description="What a median, a share (.5) or a ratio (1) is held against.")
+    negligible: float | None = Field(default=None, gt=0, description="A difference up to which there is no effect.")
+    within: float | None = Field(default=None, gt=0, description="equivalence: the largest difference allowed.")
+    around: float | None = Field(default=None, description="equivalence: the difference in the middle; by default 0.")
+    success: Threshold | None = Field(default=None, description="share, fisher: when a seed has succeeded.")
+    key: Text | None = Field(default=None, description="trend: the searched key.")
+    hold_others: bool | None = Field(default=None, description="trend: with the other searched keys held fixed.")
+    category: Text | None = Field(
+        default=None,
+        description="trend: of a key whose values are names, this one against the first; needs hold_others.",
+    )
+    metric: Names = Field(description="The metric, or several whose mean is taken.")
+    average: Names = Field(default=("raw",), description="The weight average; of several, the best when selecting.")
+    lengths: Lengths = Field(
+        default="test",
+        description="test: neither trained nor selected on. selection: the objective's. unseen: not trained. all, or a "
+        "list.",
+    )
+    reduce: Literal["mean", "min", "max"] = Field(default="mean", description="How lengths become one value.")
+    evaluation: Literal["last", "best"] = Field(
+        default="last", description="Each seed's last evaluation, or its best one at the selection lengths."
+    )
+    learned: Learned | None = Field(default=None, description="Which seeds count; by default all.")
+    control: Name | None = Field(default=None, description="A claim that must hold before this one is tested.")
+    figure: Literal["curves", "seeds", "none"] = Field(
+        default="curves", description="curves: the metric against length. seeds: a dot for each seed."
+    )
+    note: str = Field(default="", description="What a reader should know about how this is asked.")
+
+
+class ClaimsFile(_Strict):
+    """A page of claims."""
+
+    title: Text = Field(description="The heading of the page.")
+    paper: Text = Field(default="", description="Where the claims come from.")
+    introduction: str = Field(default="", description="What a reader should know first, in Markdown.")
+    claims: list[Claim] = Field(min_length=1, description="The claims, in the order of the page.")
+    closing: str = Field(default="", description="What was not tested, and why, in Markdown.")
+
+    _sha256: str = PrivateAttr(default="")
+    _path: Path = PrivateAttr(default=Path())
+
+    @property
+    def sha256(self) -> str:
+        """The digest of the file's bytes: what a ledger keeps of claims that were registered."""
+        return self._sha256
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self._path
+
+    @property
+    def sweeps(self) -> tuple[str, ...]:
+        """The names of the sweeps that are asked, each once."""
+        return tuple(dict.fromkeys(claim.sweep for claim in self.claims))
+
+
+def claims_schema() -> dict[str, Any]:
+    """JSON Schema (draft 2020-12) of a claims file. It knows the shape; load_claims knows more."""
+    about = "Claims of a paper, as questions that sweeps of lengthwise answer."
+    return {**DRAFT, **ClaimsFile.model_json_schema(), "title": "lengthwise claims", "description": about}
+
+
+def load_claims(path: str | Path) -> ClaimsFile:
+    """Read and check a claims file. Raises SweepFileError with every problem found."""
+    path = Path(path)
+    findings = Findings(str(path))
+    text = read_text(path, findings, "claims file")
+    findings.raise_any()
+    data = read_yaml(text, findings)
+    if data is not ABSENT and not isinstance(data, dict):
+        findings.add("", "must be a mapping with title and claims", given=data)
+    findings.raise_any()
+    try:
+        found = ClaimsFile.model_validate(data)
+    except ValidationError as error:
+        report(error.errors(include_url=False), data, findings, ClaimsFile)
+        findings.raise_any()
+        raise AssertionError from error
+    for index, claim in enumerate(found.claims):
+        _check_claim(claim, f"claims[{index}]", found, findings)
+    findings.raise_any()
+    found._sha256, found._path = hashlib.sha256(text.encode()).hexdigest(), path
+    return found
+
+
+def _check_claim(claim: Claim, address: str, file: ClaimsFile, findings: Findings) -> None:
+    count, needed, allowed = _KEYS[claim.question]
+    given = {key for key in _optional_keys() if getattr(claim, key) is not None}
+    for key in sorted(needed - given):
+        findings.add(f"{address}.{key}", f"is needed by a {claim.question} question")
+    for key in sorted(given - needed - allowed):
+        findings.add(f"{address}.{key}", f"is not read by a {claim.question} question")
+    least = 1 if claim.question == "equivalence" else count
+    if not least <= len(claim.compare) <= count:
+        said = f"must name {count} of the arms" if count > 1 else "must name one of the arms"
+        findings.add(f"{address}.compare", said, given=claim.compare)
+    for name, key in _arm_references(claim):
+        if name not in claim.arms:
+            nearest = nearest_name(name, claim.arms)
+            findings.add(f"{address}.{key}", "is no arm", given=name, allowed=", ".join(claim.arms), nearest=nearest)
+    for name in claim.arms:
+        if name in _arms_behind(claim, name):
+            findings.add(f"{address}.arms.{name}", "leads back to itself by minus and over")
+    if claim.question == "trend" and any(arm.configurations != "all" for arm in claim.arms.values()):
+        findings.add(f"{address}.arms", "must have configurations: all for a trend question")
+    if claim.category is not None and not claim.hold_others:
+        findings.add(f"{address}.category", "needs hold_others: true")
+    for key in ("success", "learned"):
+        threshold = getattr(claim, key)
+        if threshold is not None and (threshold.least is None) == (threshold.most is None):
+            findings.add(f"{address}.{key}", "must have either least or most")
+    ids = [one.id for one in file.claims]
+    if ids.count(claim.id) > 1 and ids.index(claim.id) != file.claims.index(claim):
+        findings.add(f"{address}.id", "is the id of another claim", given=claim.id)
+    if claim.control is not None and (claim.control not in ids or claim.control == claim.id):
+        nearest = nearest_name(claim.control, ids)
+        findings.add(f"{address}.control", "is no other claim", given=claim.control, nearest=nearest)
+    elif claim.control is not None and ids.index(claim.control) > ids.index(claim.id):
+        findings.add(f"{address}.control", "must stand before the claims that rest on it", given=claim.control)
+
+
+def _optional_keys() -> set[str]:
+    return set().union(*(needed | allowed for _, needed, allowed in _KEYS.values()))
+
+
+def _arm_references(claim: Claim) -> Iterator[tuple[str, str]]:
+    yield from ((name, f"compare[{index}]") for index, name in enumerate(claim.compare))
+    for name, arm in claim.arms.items():
+        yield from ((other, f"arms.{name}.{key}") for key in ("minus", "over") if (other := getattr(arm, key)))
+
+
+def _arms_behind(claim: Claim, name: str) -> set[str]:
+    """The arms that one is computed from, by minus and over."""
+    found: set[str] = set()
+    waiting = [name]
+    while waiting:
+        if arm := claim.arms.get(waiting.pop()):
+            more = {one for one in (arm.minus, arm.over) if one} - found
+            found |= more
+            waiting += more
+    return found

@@ -1,0 +1,163 @@
+"""Ledgers of sweeps whose members never trained, with invented curves, and claims that are put to them."""
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+from orchestrator.claims.verdicts import Judgement, judge, read_sweeps
+from orchestrator.plan.configurations import configure
+from orchestrator.plan.search import draw_sample
+from orchestrator.record.kept.curves import write_part
+from orchestrator.record.ledger.ledger import Ledger
+from orchestrator.record.state.measured import measured_fields
+from search_spaces import load_sweep
+from search_spaces.grammar.claims import load_claims
+from trainers.config.member import MemberConfig
+from trainers.evaluation.results import Evaluation
+
+Invent = Callable[[MemberConfig, int, tuple[str, ...], int], np.ndarray]
+"""Of a member, the number of its configuration, its metrics and a step: values (averages, metrics, lengths)."""
+
+Value = Callable[[MemberConfig, str, str, int, int], float]
+"""Of a member, a metric, an average, a length and a step: the value."""
+
+
+def pretended_sweep(
+    file: Path, storage: Path, invent: Invent, *, evaluations: int = 0, seeds: int | None = None, end: bool = True
+) -> Path:
+    """The folder of a sweep with invented curves.
+
+    Evaluated so many times, at the end and evenly before it; 0: as often as the file says.
+    `seeds`: so many, whatever the file says.
+    """
+    spec = load_sweep(file, overrides=[f"seeds={seeds}"] if seeds else [])
+    drawn = draw_sample(spec, spec.search.configurations or 1)
+    every_one = configure(spec, [(draw.number, draw.values) for draw in drawn])
+    configurations = {one.config_id: one for one in reversed(every_one)}  # the first of equal ones
+    numbers = {one.config_id: one.number for one in configurations.values()}
+    folder, known = storage / spec.name, set[str]()
+    first = {"name": spec.name, "study": spec.study, "spec": spec.resolved(), "spec_hash": spec.spec_hash}
+    packs: dict[tuple[object, ...], list[MemberConfig]] = {}
+    with pytest.MonkeyPatch.context() as patch, Ledger.create(folder, {**first, "provenance": {}}) as ledger:
+        patch.setattr(os, "fsync", lambda descriptor: None)
+        for one in sorted(configurations.values(), key=lambda one: one.number):
+            members = [one.member(seed) for seed in spec.seeds]
+            fields = measured_fields(members[0], known)
+            known.add(fields["measured"])
+            ledger.append(
+                "configuration", number=one.number, config_id=one.config_id, values=one.values,
+                resolved=one.resolved, duplicate_of=None, **fields,
+            )  # fmt: skip
+            metrics = tuple(members[0].metrics)
+            alike = (
+                metrics,
+                members[0].evaluated_lengths,
+                tuple(members[0].training.averages),
+                members[0].training.steps,
+            )
+            packs.setdefault(alike, []).extend(members)
+        for number, ((metrics, lengths, averages, steps), members) in enumerate(packs.items()):
+            pairs = [(member.config_id, member.seed) for member in members]
+            ledger.append("pack", pack_id=f"p{number}", structural_key="k", members=pairs, steps=steps)
+            every = steps // evaluations if evaluations else spec.evaluation["every"]
+            for step in range(steps, 0, -every)[::-1]:
+                values = [invent(member, numbers[member.config_id], metrics, step) for member in members]
+                failed = [0 if step == steps and np.isnan(one).any() else -1 for one in values]
+                evaluation = Evaluation(
+                    step=step, final=step == steps, averages=averages, metrics=metrics, lengths=lengths,
+                    values_MAKL=np.stack(values).astype(np.float32), loss_M=np.zeros(len(members)),
+                    failed_at_M=np.array(failed), seconds=1.0, form="table", compiled=False,
+                )  # fmt: skip
+                part, sha256 = write_part(folder, f"p{number}", pairs, evaluation)
+                ledger.append(
+                    "evaluation", pack_id=f"p{number}", step=step, final=evaluation.final, file=part, sha256=sha256,
+                    loss=evaluation.loss_M, failed_at=evaluation.failed_at_M, seconds=1.0, form="table", compiled=False,
+                )  # fmt: skip
+            ledger.append("pack_end", pack_id=f"p{number}", status="complete", error=None, seconds=1.0)
+        if end:
+            ledger.append("end", status="complete", message="")
+    return folder
+
+
+SWEEP = """\
+name: made_up
+study: made_up
+task: {name: set_complement, vocabulary: 10, train_length: 4, target: sampled}
+model: {name: attention_only, width: 8, norm: none}
+training: {steps: 100, batch_size: 8, learning_rate: 0.001, averages: {raw: {}, ema: {decay: 0.9}}}
+space:
+  model.norm: {grid: [none, pre]}
+  training.learning_rate: {grid: [0.001, 0.003]}
+search: {sampler: grid}
+seeds: 9
+evaluation: {every: 50, lengths: all}
+objective: {metric: total_variation, average: raw, lengths: [5, 6], direction: minimize}
+"""
+USED = ("total_variation", "invalid_mass")
+"""The metrics whose values are invented; the others are 0."""
+PRE = {"where": {"model.norm": "pre", "training.learning_rate": 0.001}}
+NONE = {"where": {"model.norm": "none", "training.learning_rate": 0.001}}
+CLAIM: dict[str, Any] = {
+    "id": "pre_norm",
+    "says": "Pre-norm lowers the error.",
+    "sweep": "made_up",
+    "question": "difference",
+    "arms": {"pre": PRE, "none": NONE},
+    "compare": ["pre", "none"],
+    "metric": "total_variation",
+    "expect": "smaller",
+}
+
+
+def claim(**changes: Any) -> dict[str, Any]:
+    """CLAIM with other keys; those that are None are left out."""
+    return {key: value for key, value in {**CLAIM, **changes}.items() if value is not None}
+
+
+def write_claims(path: Path, claims: Sequence[Mapping[str, Any]]) -> Path:
+    written = json.loads(json.dumps({"title": "Made up", "claims": list(claims)}))  # copies: YAML anchors are refused
+    path.write_text(yaml.safe_dump(written, sort_keys=False), encoding="utf-8")
+    return path
+
+
+Put = Callable[..., dict[str, Judgement]]
+
+
+@pytest.fixture
+def put(tmp_path: Path) -> Put:
+    """put(value, claims..., seeds=9, sweep=SWEEP, end=True): what came of claims put to an invented sweep, by id.
+
+    value(member, metric, average, length, step) is one value of a member's curve.
+    """
+
+    def put_claims(
+        value: Value, *claims: Mapping[str, Any], seeds: int = 9, sweep: str = SWEEP, end: bool = True
+    ) -> dict[str, Judgement]:
+        def invent(member: MemberConfig, number: int, metrics: tuple[str, ...], step: int) -> np.ndarray:
+            averages, lengths = tuple(member.training.averages), member.evaluated_lengths
+            nothing = [0.0] * len(lengths)
+            return np.array(
+                [
+                    [[value(member, k, a, s, step) for s in lengths] if k in USED else nothing for k in metrics]
+                    for a in averages
+                ]
+            )
+
+        storage = tmp_path / f"storage_{len(list(tmp_path.iterdir()))}"
+        storage.mkdir()
+        (storage / "made_up.yaml").write_text(sweep)
+        pretended_sweep(storage / "made_up.yaml", storage, invent, seeds=seeds, end=end)
+        file = load_claims(write_claims(storage / "claims.yaml", claims))
+        return {one.claim.id: one for one in judge(file, read_sweeps(file, storage))}
+
+    return put_claims
+
+
+def is_pre(member: MemberConfig) -> bool:
+    return bool(member.model.norm == "pre")

@@ -1,0 +1,195 @@
+"""The arms of a claim: which configurations, which seeds, and what is paired with what."""
+
+import math
+
+import numpy as np
+import pytest
+
+from orchestrator.claims.verdicts import Judgement
+from orchestrator.errors import UserError
+from tests.orchestrator.claims.conftest import NONE, PRE, Put, claim, is_pre
+from trainers.config.member import MemberConfig
+
+ALL = {"pre": {"where": {"model.norm": "pre"}, "configurations": "all"},
+       "none": {"where": {"model.norm": "none"}, "configurations": "all"}}  # fmt: skip
+
+
+def rate(member: MemberConfig) -> float:
+    return member.training.learning_rate
+
+
+def values_of(judged: Judgement, arm: str) -> list[float]:
+    assert judged.arms is not None
+    return [round(float(value), 5) for value in judged.arms[arm].values]
+
+
+def test_all_configurations_are_paired_by_the_seed_and_by_what_else_was_searched(put: Put) -> None:
+    """Rates differ by far more than norms, in levels and in which seeds are good."""
+
+    def value(member: MemberConfig, metric: str, average: str, length: int, step: int) -> float:
+        level = 1.0 if rate(member) == 0.001 else 0.1 * member.seed
+        return level - (0.01 if rate(member) == 0.001 else 0.03) * is_pre(member)
+
+    found = put(value, claim(arms=ALL))["pre_norm"]
+    assert found.words == "held" and found.answer is not None and found.arms is not None
+    assert (found.answer.low, found.answer.high) == pytest.approx((-0.02, -0.02), abs=1e-6), "the middle of both rates"
+    assert found.answer.n == 9 and len(found.arms["pre"].config_ids) == 2, "seeds are counted, not members"
+
+
+def test_a_seed_of_which_one_configuration_failed_is_left_out_whole(put: Put) -> None:
+    def value(member: MemberConfig, metric: str, average: str, length: int, step: int) -> float:
+        if member.seed == 3 and rate(member) == 0.003 and not is_pre(member):
+            return math.nan
+        return 5.0 * is_pre(member) * (member.seed == 3) - 0.01 * is_pre(member)
+
+    found = put(value, claim(arms=ALL))["pre_norm"]
+    assert found.answer is not None and found.answer.n == 8 and found.answer.high < 0
+
+
+def test_configurations_that_are_no_pairs_are_refused(put: Put) -> None:
+    arms = {
+        "none": {"where": {"model.norm": "none", "training.averages.ema.decay": 0.9}, "configurations": "all"},
+        "pre": {"where": {"model.norm": "pre", "training.steps": 100}, "configurations": "all"},
+    }
+    assert put(lambda *_: 0.1, claim(arms=arms))["pre_norm"].answer is not None, "keys that were not searched"
+    one_rate = {"configurations": "all", "where": {"model.norm": "pre", "training.learning_rate": 0.001}}
+    best = {**PRE, "configurations": "all"}
+    assert put(lambda *_: 0.1, claim(arms={"pre": best, "none": {**NONE, "configurations": "all"}}))["pre_norm"].answer
+    by_rate = {
+        "pre": {"where": {"model.norm": "pre"}},
+        "none": {"where": {"model.norm": "none"}, "configurations": "all"},
+    }
+    with pytest.raises(UserError, match=r"claim pre_norm: the configurations of pre and none are no pairs"):
+        put(lambda *_: 0.1, claim(arms=by_rate))
+    with pytest.raises(UserError, match="configurations of pre differ in nothing but the arms' own keys"):
+        put(lambda *_: 0.1, claim(arms={"pre": {"configurations": "all"}, "none": one_rate}))
+
+
+@pytest.mark.parametrize("elsewhere", [0.0, 5.0])
+def test_the_best_configuration_and_average_are_chosen_at_the_selection_lengths(put: Put, elsewhere: float) -> None:
+    """Whatever the test lengths say: there the chosen ones are the worse ones, the more so with `elsewhere`."""
+
+    def value(member: MemberConfig, metric: str, average: str, length: int, step: int) -> float:
+        good = (rate(member) == 0.003) + 0.5 * (average == "ema")
+        return 1.0 - 0.1 * good if length in (5, 6) else 1.0 + (1.0 + elsewhere) * good
+
+    arms = {"pre": {"where": {"model.norm": "pre"}, "average": ["raw", "ema"]}, "none": NONE}
+    found = put(value, claim(arms=arms))["pre_norm"]
+    assert found.arms is not None and found.members is not None
+    (chosen,) = found.arms["pre"].config_ids
+    assert found.members.setting(chosen, "training.learning_rate") == 0.003
+    assert found.arms["pre"].average == "ema"
+    assert values_of(found, "pre") == [1.0 + (1.0 + elsewhere) * 1.5] * 9
+    groups = found.members.groups
+    assert not set(groups["selection"]) & set(groups["test"]) and not set(groups["trained"]) & set(groups["test"])
+
+
+@pytest.mark.parametrize(("evaluation", "expected"), [("last", 0.9), ("best", 0.2)])
+def test_the_best_evaluation_of_a_seed_is_chosen_at_the_selection_lengths(put: Put, evaluation, expected) -> None:
+    def value(member: MemberConfig, metric: str, average: str, length: int, step: int) -> float:
+        early = step < 100
+        if length in (5, 6):
+            return 0.1 if early else 0.4
+        return 0.2 if early else 0.9
+
+    assert values_of(put(value, claim(evaluation=evaluation))["pre_norm"], "pre") == [expected] * 9
+
+
+def test_minus_is_taken_length_by_length_and_over_of_what_lengths_came_to(put: Put) -> None:
+    def value(member: MemberConfig, metric: str, average: str, length: int, step: int) -> float:
+        if metric == "invalid_mass":
+            return 0.5 * length
+        return length**2 + member.seed + (10.0 * length if is_pre(member) else 0.0)
+
+    arms = {
+        "largest gap": {**PRE, "minus": "none", "reduce": "max"},
+        "gap at 9": {**PRE, "minus": "none", "lengths": [9]},
+        "less its first": {**NONE, "minus": "first"},
+        "first": {**NONE, "lengths": [1]},
+        "share": {**PRE, "metric": "invalid_mass", "lengths": [8], "over": "half"},
+        "half": {**PRE, "metric": "invalid_mass", "lengths": [2, 4]},
+        "none": NONE,
+    }
+    chosen = [name for name in arms if name not in ("first", "half", "none")]
+    claims = [
+        claim(id=f"c{i}", arms=arms, compare=[name], question="bound", bound=0, lengths=[7, 8])
+        for i, name in enumerate(chosen)
+    ]
+    found = put(value, *claims)
+    results = {name: values_of(found[f"c{i}"], name) for i, name in enumerate(chosen)}
+    assert results["largest gap"] == [80.0] * 9
+    assert results["less its first"] == [(49 + 64) / 2 - 1.0] * 9, "lengths differ: minus what the other came to"
+    assert results["share"] == [4.0 / 1.5] * 9 or results["share"] == pytest.approx([4.0 / 1.5] * 9, abs=1e-4)
+    assert results["gap at 9"] != results["largest gap"]
+
+
+def test_what_is_subtracted_must_have_learned_too(put: Put) -> None:
+    def value(member: MemberConfig, metric: str, average: str, length: int, step: int) -> float:
+        return 0.9 if not is_pre(member) and member.seed in (1, 2, 3, 4) else 0.01
+
+    arms = {"gap": {**PRE, "minus": "none"}, "none": NONE}
+    asked = claim(arms=arms, compare=["gap"], question="bound", learned={"metric": "total_variation", "most": 0.1})
+    found = put(value, {**asked, "bound": 0.0})["pre_norm"]
+    assert found.words == "not tested: not learned (gap 5 of 9 seeds)"
+
+
+def test_several_metrics_are_averaged_and_one_that_failed_is_not_skipped(put: Put) -> None:
+    def value(member: MemberConfig, metric: str, average: str, length: int, step: int) -> float:
+        return 1.0 if metric == "total_variation" else 3.0 if member.seed else math.nan
+
+    found = put(value, claim(metric=["total_variation", "invalid_mass"]))["pre_norm"]
+    assert values_of(found, "pre")[1:] == [2.0] * 8
+    assert np.isnan(values_of(found, "pre")[0])
+
+
+def test_reduce_says_how_lengths_become_one_value(put: Put) -> None:
+    for how, expected in (("mean", 8.0), ("min", 7.0), ("max", 9.0)):
+        found = put(lambda member, metric, average, length, step: float(length), claim(reduce=how))["pre_norm"]
+        assert values_of(found, "pre") == [expected] * 9
+
+
+def test_a_seed_succeeds_if_all_its_configurations_do(put: Put) -> None:
+    def value(member: MemberConfig, metric: str, average: str, length: int, step: int) -> float:
+        return 0.9 if rate(member) == 0.003 and member.seed < 2 else 0.1
+
+    asked = claim(arms=ALL, compare=["pre"], question="share", success={"most": 0.5}, expect="larger")
+    found = put(value, asked)["pre_norm"]
+    assert found.answer is not None and found.answer.detail == "7 of 9"
+
+
+def test_a_failed_seed_has_not_learned_and_has_not_succeeded(put: Put) -> None:
+    def value(member: MemberConfig, metric: str, average: str, length: int, step: int) -> float:
+        return math.nan if member.seed == 0 else 0.1
+
+    asked = claim(arms={"pre": PRE}, compare=["pre"], question="share", success={"most": 0.5}, expect="larger")
+    found = put(value, asked)["pre_norm"]
+    assert found.answer is not None and found.answer.detail == "8 of 9"
+    learned = put(value, {**asked, "learned": {"metric": "total_variation", "most": 0.5}})["pre_norm"]
+    assert learned.answer is not None and learned.answer.detail == "8 of 8"
+    assert learned.all_seeds is not None and learned.all_seeds.detail == "8 of 9"
+
+
+@pytest.mark.parametrize("question", ["share", "fisher", "bound", "ratio", "equivalence", "difference"])
+def test_nothing_is_asked_of_seeds_of_which_none_learned(put: Put, question: str) -> None:
+    one = {"arms": {"pre": PRE}, "compare": ["pre"]}
+    asked = {
+        "share": {**one, "success": {"most": 0.5}},
+        "fisher": {"success": {"most": 0.5}},
+        "bound": {**one, "bound": 0.5},
+        "equivalence": {"within": 0.5, "expect": None},
+    }.get(question, {})
+    learned = {"metric": "total_variation", "most": 0.1}
+    found = put(lambda *_: 0.4, claim(question=question, learned=learned, **asked))["pre_norm"]
+    assert found.words.startswith("not tested: not learned (pre 0 of 9"), found.words
+
+
+def test_learned_in_all_configurations_of_every_arm(put: Put) -> None:
+    """A seed that has not learned at one rate of one arm counts nowhere."""
+
+    def value(member: MemberConfig, metric: str, average: str, length: int, step: int) -> float:
+        unlearned = member.seed == (1 if is_pre(member) else 2) and rate(member) == 0.003
+        return 0.9 if unlearned else 0.01
+
+    found = put(value, claim(arms=ALL, learned={"metric": "total_variation", "most": 0.1}))["pre_norm"]
+    assert found.answer is not None and found.answer.n == 7 and found.answer.ran == 9
+    assert found.arms is not None and found.arms["pre"].seeds_learned == 8

@@ -1,0 +1,130 @@
+"""What `lengthwise claims` prints and writes: every claim with its numbers, its words and a small figure."""
+
+import io
+import re
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from orchestrator import cli
+from orchestrator.claims.page import ask_in_words
+from search_spaces.grammar.claims import Claim
+from tests.orchestrator.claims.conftest import PRE, SWEEP, claim, is_pre, pretended_sweep, write_claims
+from trainers.config.member import MemberConfig
+
+CLAIMS = [
+    claim(note="Of two norms."),
+    claim(
+        id="share",
+        question="share",
+        arms={"pre": PRE},
+        compare=["pre"],
+        success={"most": 0.35},
+        expect="larger",
+        figure="seeds",
+    ),
+    claim(id="after", control="opposite", learned={"metric": "total_variation", "most": 0.01}),
+    claim(id="unlearned", learned={"metric": "total_variation", "most": 0.01}),
+    claim(id="elsewhere", sweep="elsewhere"),
+]
+CLAIMS.insert(2, claim(id="opposite", expect="larger"))
+
+
+def invent(member: MemberConfig, number: int, metrics: tuple[str, ...], step: int) -> np.ndarray:
+    noise = 0.01 * np.random.default_rng([member.seed, number]).normal()
+    shape = (len(member.training.averages), len(metrics), len(member.evaluated_lengths))
+    return np.full(shape, 0.4 - 0.1 * is_pre(member) + noise)
+
+
+def lengthwise(monkeypatch: pytest.MonkeyPatch, *words: object) -> tuple[int, str, str]:
+    monkeypatch.setattr(sys, "argv", ["lengthwise", *map(str, words)])
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as ended:
+        monkeypatch.setattr(cli.console, "_file", out)
+        cli.main()
+        sys.exit(0)
+    return int(ended.value.code or 0), out.getvalue(), err.getvalue()
+
+
+@pytest.fixture
+def claims_file(tmp_path: Path) -> Path:
+    (tmp_path / "made_up.yaml").write_text(SWEEP)
+    pretended_sweep(tmp_path / "made_up.yaml", tmp_path, invent)
+    return write_claims(tmp_path / "claims.yaml", CLAIMS)
+
+
+def test_the_page_has_every_claim_with_its_numbers_and_a_small_figure(claims_file: Path, monkeypatch) -> None:
+    page = claims_file.parent / "pages" / "made_up.md"
+    code, out, err = lengthwise(monkeypatch, "claims", claims_file, "--storage", claims_file.parent, "--page", page)
+    assert code == 0 and not err, err
+    assert out.splitlines()[1] == "pre_norm: held" and "3 of 6 claims are decided" in out
+    text = page.read_text(encoding="utf-8")
+    sections = dict(re.findall(r"^## (\w+): .*\n\n((?:(?!^## ).*\n?)*)", text, re.M))
+    assert list(sections) == [one["id"] for one in CLAIMS]
+    assert "Is total variation at test lengths smaller with pre than with none?" in sections["pre_norm"]
+    assert re.search(r"pre minus none, median over seeds: -0\.\d+ \[-0\.\d+, -0\.\d+\], n = 9 seeds; p = 0\.0039",
+                     sections["pre_norm"])  # fmt: skip
+    assert "(4 configurations, 9 seeds; 1 s of one core)" in sections["pre_norm"]
+    assert "Of two norms." in sections["pre_norm"] and "model.norm: pre" in sections["pre_norm"]
+    assert (
+        "Do more than 50 % of the seeds of pre have total variation at test lengths of at most 0.35?"
+        in sections["share"]
+    )
+    assert "not tested: its control opposite is contradicted" in sections["after"]
+    assert "It can be tested once opposite is **held**." in sections["after"]
+    assert (
+        "Over all seeds, learned or not: -0" in sections["unlearned"] and "More training steps" in sections["unlearned"]
+    )
+    assert "not tested: the sweep was not run" in sections["elsewhere"]
+    pictures = re.findall(r"!\[[^\]]*\]\(([^)]+)\)", text)
+    assert len(pictures) == 5
+    for picture in pictures:
+        content = (page.parent / picture).read_bytes()
+        assert content.startswith(b"\x89PNG") and len(content) < 60_000
+    overview = [line for line in text.splitlines() if line.startswith("| ") and "**" in line]
+    assert len(overview) == len(CLAIMS)
+
+
+def test_the_same_ledgers_give_the_same_page(claims_file: Path, monkeypatch) -> None:
+    for name in ("one", "two"):
+        page = claims_file.parent / name / "page.md"
+        lengthwise(monkeypatch, "claims", claims_file, "--storage", claims_file.parent, "--page", page)
+    first, second = ({f.name: f.read_bytes() for f in (claims_file.parent / n).rglob("*.*")} for n in ("one", "two"))
+    assert first == second and len(first) == 6
+
+
+def test_bad_input_is_one_sentence_and_exit_code_2(claims_file: Path, monkeypatch) -> None:
+    claims_file.write_text(claims_file.read_text().replace("expect: smaller", "expect: smller", 1))
+    code, out, err = lengthwise(monkeypatch, "claims", claims_file, "--storage", claims_file.parent)
+    said = " ".join((out + err).split())
+    assert code == 2 and "claims[0].expect" in said and "did you mean smaller?" in said and "Traceback" not in said
+    write_claims(claims_file, [claim(metric="totl_variation")])
+    code, out, err = lengthwise(monkeypatch, "claims", claims_file, "--storage", claims_file.parent)
+    said = " ".join((out + err).split())
+    assert code == 2 and "totl_variation is no metric" in said and "did you mean total_variation?" in said
+
+
+AT = "total variation at test lengths"
+ONE = {"arms": {"pre": PRE}, "compare": ["pre"]}
+TREND = {"question": "trend", "arms": {"all": {"configurations": "all"}}, "compare": ["all"], "key": "model.dropout"}
+SEVERAL = {"question": "fisher", "success": {"least": 0.9}, "expect": "larger", "lengths": [7, 8]}
+EQUAL = {"question": "equivalence", "within": 0.1, "expect": None}
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"question": "ratio", "bound": 2.0}, f"Is {AT} with pre, over that with none, smaller than 2?"),
+        ({"question": "bound", "bound": 0.5, **ONE}, f"Is the median of {AT} with pre smaller than 0.5?"),
+        (EQUAL, f"Is {AT} with pre within ±0.1 of that with none?"),
+        ({**EQUAL, **ONE, "around": 1.0}, f"Is {AT} with pre within ±0.1 of 1?"),
+        (SEVERAL, "Do more seeds of pre than of none have total variation at length 7-8 of at least 0.9?"),
+        (TREND, f"Does {AT} get smaller as model.dropout grows?"),
+    ],
+)
+def test_a_question_is_a_sentence(changes: dict[str, Any], said: str) -> None:
+    assert ask_in_words(Claim.model_validate(claim(**changes))) == said

@@ -1,0 +1,216 @@
+"""The seven questions against computations of their own: scipy's tests, and published formulas by hand."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from orchestrator.claims.questions import Answer
+from tests.orchestrator.claims.conftest import NONE, PRE, Put, Value, claim, is_pre
+from trainers.config.member import MemberConfig
+
+ARMS = {"pre": PRE, "none": NONE}
+DRAWN = np.random.default_rng(7).normal(size=(2, 9)) / 10 + [[0.2], [0.3]]
+
+
+def by_seed(*arms: list[float] | np.ndarray) -> Value:
+    """Of pre-norm the first values, one a seed, and of no norm the second; the same at every length."""
+
+    def value(member: MemberConfig, metric: str, average: str, length: int, step: int) -> float:
+        return float(arms[0 if is_pre(member) else 1][member.seed])
+
+    return value
+
+
+def one_answer(put: Put, value: Value, **changes: object) -> Answer:
+    found = put(value, claim(**changes))["pre_norm"].answer
+    assert found is not None
+    return found
+
+
+def test_a_difference_is_the_median_with_its_order_statistics_and_the_sign_test(put: Put) -> None:
+    found = one_answer(put, by_seed(*DRAWN))
+    differences = np.sort((DRAWN[0] - DRAWN[1]).astype(np.float32))
+    assert found.effect == pytest.approx(np.median(differences), abs=1e-6)
+    assert (found.low, found.high) == pytest.approx((differences[1], differences[7]), abs=1e-6)
+    assert found.p == pytest.approx(stats.binomtest(int((differences > 0).sum()), 9).pvalue)
+    assert stats.binom.cdf(1, 9, 0.5) * 2 <= 0.05 < stats.binom.cdf(2, 9, 0.5) * 2, "so the second and the eighth"
+
+
+def test_a_bound_is_the_same_of_one_arm_against_a_number(put: Put) -> None:
+    found = one_answer(put, by_seed(*DRAWN), arms={"pre": PRE}, compare=["pre"], question="bound", bound=0.15)
+    values = np.sort(DRAWN[0])
+    assert (found.low, found.high) == pytest.approx((values[1], values[7]), abs=1e-6)
+    assert found.null == 0.15 and found.p == pytest.approx(stats.binomtest(int((values > 0.15).sum()), 9).pvalue)
+
+
+def test_an_equivalence_is_two_one_sided_sign_tests(put: Put) -> None:
+    values = [0.01, 0.02, -0.01, 0.0, 0.005, -0.02, 0.015, 0.03, 0.2]  # one beyond 0.05
+    asked = {"question": "equivalence", "within": 0.05, "expect": None}
+    found = put(by_seed(values, [0.0] * 9), claim(**asked))["pre_norm"]
+    assert found.answer is not None
+    below = stats.binomtest(8, 9, 0.5, "greater").pvalue
+    assert found.answer.p == pytest.approx(max(below, stats.binomtest(9, 9, 0.5, "greater").pvalue))
+    assert found.words == "no effect within ±0.05"
+    around = put(by_seed([1.02] * 9, [0.0] * 9), claim(**asked, arms={"pre": PRE}, compare=["pre"], around=1.0))
+    assert around["pre_norm"].words == "no effect within ±0.05"
+    beyond = put(by_seed([1.2] * 9, [0.0] * 9), claim(**asked, arms={"pre": PRE}, compare=["pre"], around=1.0))
+    assert beyond["pre_norm"].verdict != "no effect within ±0.05"
+
+
+def test_two_arms_beyond_what_is_allowed_contradict_an_equivalence(put: Put) -> None:
+    asked = claim(question="equivalence", within=0.05, expect=None)
+    found = put(by_seed([0.4] * 9, [0.2] * 9), asked)["pre_norm"]
+    assert found.verdict == "contradicted", "all nine seeds are 0.2 apart"
+
+
+@pytest.mark.parametrize("hits", [0, 7, 9])
+def test_a_share_has_the_interval_of_clopper_and_pearson(put: Put, hits: int) -> None:
+    values = [0.1] * hits + [0.9] * (9 - hits)
+    asked = {"arms": {"pre": PRE}, "compare": ["pre"], "question": "share", "success": {"most": 0.5}}
+    found = one_answer(put, by_seed(values, values), **asked, expect="larger", bound=0.5)
+    low = stats.beta.ppf(0.025, hits, 10 - hits) if hits else 0.0
+    high = stats.beta.ppf(0.975, hits + 1, 9 - hits) if hits < 9 else 1.0
+    assert (found.effect, found.low, found.high) == pytest.approx((hits / 9, low, high))
+    assert found.p == pytest.approx(stats.binomtest(hits, 9).pvalue) and found.detail == f"{hits} of 9"
+
+
+def wilson(hits: int, n: int) -> tuple[float, float]:
+    """Wilson's interval, as it is printed."""
+    z, p = stats.norm.ppf(0.975), hits / n
+    middle, half = p + z**2 / (2 * n), z * math.sqrt(p * (1 - p) / n + z**2 / (4 * n**2))
+    return (middle - half) / (1 + z**2 / n), (middle + half) / (1 + z**2 / n)
+
+
+def test_two_shares_have_fishers_test_and_newcombes_interval(put: Put) -> None:
+    hits = (8, 2)
+    value = by_seed(*([0.1] * k + [0.9] * (9 - k) for k in hits))
+    found = one_answer(put, value, question="fisher", success={"most": 0.5}, expect="larger")
+    a, b = (k / 9 for k in hits)
+    (low_a, high_a), (low_b, high_b) = (wilson(k, 9) for k in hits)
+    assert found.effect == pytest.approx(a - b)
+    assert found.low == pytest.approx(a - b - math.sqrt((a - low_a) ** 2 + (high_b - b) ** 2))
+    assert found.high == pytest.approx(a - b + math.sqrt((high_a - a) ** 2 + (b - low_b) ** 2))
+    tables = [(x, 10 - x) for x in range(10) if 10 - x <= 9]  # ten successes over both arms, however they fall
+    ways = {x: math.comb(9, x) * math.comb(9, y) / math.comb(18, 10) for x, y in tables}
+    assert found.p == pytest.approx(sum(p for p in ways.values() if p <= ways[8] * (1 + 1e-9)))
+    assert found.detail == "8 of 9 against 2 of 9"
+
+
+def test_newcombes_published_example() -> None:
+    """Newcombe (1998), table II, (a): 56/70 - 48/80, method 10: .0524 to .3339."""
+    (low_a, high_a), (low_b, high_b) = wilson(56, 70), wilson(48, 80)
+    a, b = 56 / 70, 48 / 80
+    assert a - b - math.hypot(a - low_a, high_b - b) == pytest.approx(0.0524, abs=1e-4)
+    assert a - b + math.hypot(high_a - a, b - low_b) == pytest.approx(0.3339, abs=1e-4)
+
+
+def test_a_ratio_is_taken_seed_by_seed(put: Put) -> None:
+    found = one_answer(put, by_seed(*DRAWN), question="ratio")
+    ratios = np.sort(DRAWN[0] / DRAWN[1])
+    assert found.null == 1.0 and found.effect == pytest.approx(np.median(ratios), rel=1e-5)
+    assert (found.low, found.high) == pytest.approx((ratios[1], ratios[7]), rel=1e-5)
+
+
+RANDOM = """\
+name: made_up
+study: made_up
+task: {name: set_complement, vocabulary: 10, train_length: 4, target: sampled}
+model: {name: attention_only, width: 8, norm: none, dropout: 0.0}
+training: {steps: 100, batch_size: 8, learning_rate: 0.001, averages: {raw: {}}}
+space:
+  model.dropout: {uniform: [0.0, 0.6]}
+  training.learning_rate: {log_uniform: [1.0e-4, 1.0e-2]}
+  model.norm: {choice: [none, post]}
+search: {sampler: random, configurations: 30}
+seeds: 3
+evaluation: {every: 50, lengths: [1, 5, 6, 7, 8]}
+objective: {metric: total_variation, average: raw, lengths: [5, 6], direction: minimize}
+"""
+TREND = {"question": "trend", "arms": {"search": {"configurations": "all"}}, "compare": ["search"]}
+
+
+def noisy(member: MemberConfig, metric: str, average: str, length: int, step: int) -> float:
+    """Larger with dropout, and smaller with post-norm; at the selection lengths the other way round."""
+    noise = 0.1 * np.random.default_rng(int(member.model.dropout * 1e9)).normal()
+    clean = member.model.dropout - 0.3 * (member.model.norm == "post")
+    return float(clean * (-1 if length in (5, 6) else 1) + noise + 0.01 * member.seed)
+
+
+def test_a_trend_is_the_rank_correlation_of_configurations(put: Put) -> None:
+    judged = put(noisy, claim(**TREND, key="model.dropout", expect="larger"), seeds=3, sweep=RANDOM)["pre_norm"]
+    assert judged.members is not None and judged.answer is not None
+    state = judged.members.state
+    dropouts = [one.values["model.dropout"] for one in state.configurations.values()]
+    posts = [one.values["model.norm"] == "post" for one in state.configurations.values()]
+    noise = [0.1 * np.random.default_rng(int(d * 1e9)).normal() for d in dropouts]
+    scores = [d - 0.3 * post + e for d, post, e in zip(dropouts, posts, noise, strict=True)]
+    assert judged.answer.effect == pytest.approx(stats.spearmanr(dropouts, scores).statistic, abs=1e-4)
+    assert judged.answer.n == 30 and judged.answer.unit == "configurations" and judged.verdict == "held"
+    other = put(noisy, claim(**TREND, key="model.dropout", expect="smaller"), seeds=3, sweep=RANDOM)["pre_norm"]
+    assert other.verdict == "contradicted"
+
+
+def test_a_trend_with_the_others_held_fixed_is_least_squares_on_ranks(put: Put) -> None:
+    asked = claim(**TREND, key="model.norm", category="post", hold_others=True)
+    judged = put(noisy, asked, seeds=3, sweep=RANDOM)["pre_norm"]
+    assert judged.members is not None and judged.answer is not None and judged.verdict == "held"
+    values = [one.values for one in judged.members.state.configurations.values()]
+    post = np.array([one["model.norm"] == "post" for one in values], dtype=float)
+    arm = judged.arms["search"] if judged.arms else None
+    assert arm is not None
+    scores = [np.median(arm.values.xs(rest, level="rest")) for rest in arm.rests.values()]
+
+    def ranks(numbers: list[float]) -> np.ndarray:
+        return stats.zscore(stats.rankdata(numbers), ddof=1)
+
+    columns = [ranks([one[key] for one in values]) for key in ("model.dropout", "training.learning_rate")]
+    design = np.column_stack([np.ones(30), post, *columns])
+    fitted = np.linalg.lstsq(design, ranks(scores), rcond=None)[0]
+    assert judged.answer.effect == pytest.approx(fitted[1], rel=0.05)
+
+
+STEPS = """\
+name: made_up
+study: made_up
+task: {name: half_parity, scratchpad: full, size: 4, loss_on_question: false}
+model: {name: decoder, layers: 1, width: 8, heads: 2, position: learned, dropout: 0.0}
+training: {steps: 800, batch_size: 8, learning_rate: 0.001}
+space: {task.size: {grid: [4, 8]}}
+search: {sampler: grid}
+seeds: 6
+evaluation: {every: 10, lengths: all}
+objective: {metric: exact_match, average: raw, lengths: [1], direction: maximize}
+"""
+NEVER, FAILED = math.inf, math.nan
+
+
+@pytest.mark.parametrize(
+    ("small", "large", "bound", "words"),
+    [
+        ([60] * 6, [120] * 6, 4.0, "held"),
+        ([60] * 6, [240] * 6, 4.0, "not tested: undecided after 6 seeds"),  # 230 / 60 to 240 / 50 has 4 inside
+        ([20] * 6, [NEVER] * 6, 4.0, "contradicted"),  # at least 800 / 20
+        ([60] * 6, [120] * 5 + [NEVER], 4.0, "not tested: undecided after 6 seeds"),
+        ([60] * 6, [120] * 5 + [FAILED], 4.0, "not tested: 5 of 6 seeds"),
+        ([FAILED] + [60] * 5, [120] * 5 + [FAILED], 4.0, "not tested: 4 of 6 seeds"),
+        ([NEVER] * 6, [NEVER] * 6, 4.0, "not tested: undecided after 6 seeds"),
+        ([10] * 6, [120] * 6, 4.0, "contradicted"),  # at least 110 / 10, at most infinite
+    ],
+)
+def test_steps_that_are_not_known_exactly_have_two_ratios(put: Put, small, large, bound, words, monkeypatch) -> None:
+    monkeypatch.setattr("tests.orchestrator.claims.conftest.USED", ("steps_to_exact_match", "exact_match"))
+
+    def value(member: MemberConfig, metric: str, average: str, length: int, step: int) -> float:
+        return float((small if member.task.size == 4 else large)[member.seed])
+
+    arms = {f"n = {n}": {"where": {"task.size": n}} for n in (8, 4)}
+    asked = {"question": "ratio", "arms": arms, "compare": list(arms), "lengths": "trained", "bound": bound}
+    found = put(value, claim(**asked, metric="steps_to_exact_match"), seeds=6, sweep=STEPS)["pre_norm"]
+    assert found.words == words and found.answer is not None
+    pairs = [(b, s) for s, b in zip(small, large, strict=True) if not (math.isnan(s) or math.isnan(b))]
+    least = [(800 if b == NEVER else b - 10) / s for b, s in pairs]
+    most = [math.inf if b == NEVER or s <= 10 else b / (800 if s == NEVER else s - 10) for b, s in pairs]
+    if len(pairs) == 6:
+        assert (found.answer.low, found.answer.high) == pytest.approx((min(least), max(most)))

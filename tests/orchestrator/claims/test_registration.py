@@ -1,0 +1,169 @@
+"""Real tiny sweeps: claims are in the ledger before the first evaluation, and --run runs and resumes."""
+
+import io
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from orchestrator.claims import verb
+from orchestrator.errors import SpecChanged, UserError
+from orchestrator.record.state.state import SweepState
+from orchestrator.sweep.sweep import resume_sweep
+from search_spaces import SweepFileError, load_sweep
+from tests.orchestrator.claims.conftest import CLAIM, claim, write_claims
+
+TINY = """\
+name: tiny
+study: tests
+claims: claims.yaml
+task: {name: set_complement, vocabulary: 6, train_length: 3, target: sampled}
+model: {name: attention_only, width: 8, value_width: 8}
+training: {steps: 20, batch_size: 8, learning_rate: 0.003, compile: false, averages: {raw: {}}}
+space: {model.norm: {grid: [none, post]}}
+search: {sampler: grid}
+seeds: 2
+evaluation: {every: 10, samples: 10}
+objective: {metric: total_variation, average: raw, lengths: [4], direction: minimize}
+resources: {scheduler: inline, checkpoint_seconds: null}
+tracking: {enabled: false}
+"""
+ARMS = {"post": {"where": {"model.norm": "post"}}, "none": {"where": {"model.norm": "none"}}}
+ASKED = claim(sweep="tiny", arms=ARMS, compare=["post", "none"])
+
+pytestmark = pytest.mark.usefixtures("figures_left_blank")
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> Path:
+    (tmp_path / "tiny.yaml").write_text(TINY)
+    write_claims(tmp_path / "claims.yaml", [ASKED, claim(id="elsewhere")])
+    return tmp_path / "tiny.yaml"
+
+
+def page_of(file: Path, storage: Path) -> str:
+    lines = list(verb.put_claims(file, storage, storage / "page.md"))
+    assert lines[-1].startswith(f"wrote {storage / 'page.md'}")
+    return (storage / "page.md").read_text(encoding="utf-8")
+
+
+def test_claims_are_registered_before_the_first_evaluation(tiny: Path, run_inline: Callable[..., Path]) -> None:
+    folder, file = run_inline(tiny), tiny.with_name("claims.yaml")
+    records = [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
+    assert list(records[0]["data"]["claims"]) == ["pre_norm"], "of the claims those about this sweep"
+    assert records[0]["kind"] == "sweep" and any(one["kind"] == "evaluation" for one in records[1:])
+    assert (folder / "claims.yaml").read_bytes() == file.read_bytes()
+    assert "registered before the sweep ran." in page_of(file, folder.parent)
+
+    write_claims(file, [{**ASKED, "note": "Reads better.", "figure": "seeds"}, claim(id="elsewhere")])
+    assert ": registered before the sweep ran." in page_of(file, folder.parent), "words and figures decide nothing"
+    write_claims(file, [{**ASKED, "expect": "larger"}])
+    assert "changed since it was registered before the sweep ran." in page_of(file, folder.parent)
+    write_claims(file, [{**ASKED, "id": "another"}])
+    assert "written after the sweep ran, or without being registered." in page_of(file, folder.parent)
+
+
+def test_a_sweep_without_claims_has_none_registered(tiny: Path, run_inline: Callable[..., Path]) -> None:
+    tiny.write_text(TINY.replace("claims: claims.yaml\n", ""))
+    folder = run_inline(tiny)
+    assert not SweepState.load(folder).claims and not (folder / "claims.yaml").exists()
+    text = page_of(tiny.with_name("claims.yaml"), folder.parent)
+    assert "written after the sweep ran, or without being registered." in text
+
+
+def test_claims_change_no_identity(tiny: Path) -> None:
+    with_claims = load_sweep(tiny)
+    tiny.write_text(TINY.replace("claims: claims.yaml\n", ""))
+    without = load_sweep(tiny)
+    assert with_claims.claims == "claims.yaml" and without.claims is None
+    assert with_claims.spec_hash == without.spec_hash and with_claims.resolved() == without.resolved()
+
+
+@pytest.mark.parametrize(
+    ("claims", "said"),
+    [
+        (None, "claims.yaml: there is no such file"),
+        ([claim(id="elsewhere")], "asks sweep tiny; allowed: made_up"),
+        ([{**ASKED, "expect": "smller"}], "claims[0].expect: "),
+    ],
+)
+def test_claims_that_cannot_be_registered_leave_nothing_behind(tiny: Path, run_inline, claims, said) -> None:
+    tiny.with_name("claims.yaml").unlink()
+    if claims is not None:
+        write_claims(tiny.with_name("claims.yaml"), claims)
+    with pytest.raises(SweepFileError) as refused:
+        run_inline(tiny)
+    assert said in str(refused.value)
+    assert not (tiny.parent / "tiny").exists()
+
+
+def test_under_another_name_it_is_another_sweep_and_registers_nothing(tiny: Path, run_inline) -> None:
+    tiny.with_name("claims.yaml").unlink()
+    assert not SweepState.load(run_inline(tiny, name="trial")).claims
+
+
+@pytest.mark.long
+def test_missing_sweeps_are_run_and_interrupted_ones_resumed(
+    tiny: Path,
+    run_inline: Callable[..., Path],
+) -> None:
+    """Interrupted after its first evaluation, without its claims file; then by --run, in processes of their own."""
+    file, storage = tiny.with_name("claims.yaml"), tiny.parent
+    second = TINY.replace("name: tiny", "name: second")
+    tiny.with_name("second.yaml").write_text(second)
+    write_claims(file, [ASKED, {**ASKED, "id": "of_second", "sweep": "second"}])
+    folder = run_inline(tiny)
+    whole = (folder / "events.jsonl").read_text().splitlines(keepends=True)
+    first = next(i for i, line in enumerate(whole) if '"kind":"evaluation"' in line)
+    shutil.rmtree(folder / "checkpoints", ignore_errors=True)
+    (folder / "events.jsonl").write_text("".join(whole[: first + 1]))
+    assert SweepState.load(folder).ended is None
+    said: list[str] = []
+    assert verb.run_missing(file, storage, said.append) == 0
+    assert said == [
+        f"lengthwise resume {folder}",
+        f"lengthwise run {tiny.with_name('second.yaml')} --storage {storage}",
+    ]
+    for name in ("tiny", "second"):
+        state = SweepState.load(storage / name)
+        assert state.ended == "complete" and state.claims, name
+    said.clear()
+    assert verb.run_missing(file, storage, said.append) == 0 and not said, "nothing is trained twice"
+    assert list(verb.put_claims(file, storage))[-1] == "0 of 2 claims are decided"
+
+
+def test_a_sweep_resumes_when_the_claims_file_is_gone(tiny: Path, run_inline: Callable[..., Path]) -> None:
+    folder = run_inline(tiny)
+    before = SweepState.load(folder).claims
+    lines = (folder / "events.jsonl").read_text().splitlines(keepends=True)
+    (folder / "events.jsonl").write_text("".join(line for line in lines if '"kind":"end"' not in line))
+    tiny.with_name("claims.yaml").unlink()
+    assert resume_sweep(folder, Console(file=io.StringIO())).exit_code == 0
+    assert SweepState.load(folder).ended == "complete" and SweepState.load(folder).claims == before != {}
+
+
+def test_a_ledger_of_another_version_of_the_file_is_said_and_not_taken_for_it(tiny: Path, run_inline) -> None:
+    folder = run_inline(tiny, "training.steps=10")
+    file = write_claims(tiny.with_name("claims.yaml"), [ASKED])
+    said = "begun with other values than its file has now: training.steps was 10, now 20."
+    assert said in page_of(file, folder.parent)
+    with pytest.raises(SpecChanged, match="begun with another specification"):
+        verb.run_missing(file, tiny.parent, print)
+    tiny.write_text(TINY.replace("steps: 20", "steps: 10"))
+    assert "begun with" not in page_of(file, folder.parent) and verb.run_missing(file, tiny.parent, print) == 0
+
+
+def test_a_sweep_that_was_never_run_and_has_no_file_is_named(tiny: Path) -> None:
+    with pytest.raises(UserError, match=r"sweep made_up was not run, and .*made_up\.yaml is not there"):
+        verb.run_missing(tiny.with_name("claims.yaml"), tiny.parent, print)
+    assert not (tiny.parent / "tiny").exists(), "nothing was run before that was seen"
+
+
+def test_the_page_may_not_replace_the_claims(tiny: Path) -> None:
+    file = tiny.with_name("claims.yaml")
+    with pytest.raises(UserError, match="is the claims file; name another file for the page"):
+        list(verb.put_claims(file, tiny.parent, file))
+    assert CLAIM["says"] in file.read_text()

@@ -1,0 +1,142 @@
+"""The verdicts: planted effects are held, reversed ones contradicted, noise decides nothing, and reasons are said."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from orchestrator.claims.questions import Answer
+from orchestrator.claims.verdicts import Judgement, correct_by_holm
+from orchestrator.errors import UserError
+from search_spaces.grammar.claims import Claim
+from tests.orchestrator.claims.conftest import NONE, PRE, Put, Value, claim, is_pre
+from trainers.config.member import MemberConfig
+
+
+def planted(effect: float, noise: float = 0.01) -> Value:
+    """An effect of pre-norm at every length, and noise that differs between members."""
+
+    def value(member: MemberConfig, metric: str, average: str, length: int, step: int) -> float:
+        drawn = np.random.default_rng([member.seed, is_pre(member)]).normal()
+        return 0.4 + effect * is_pre(member) + noise * drawn
+
+    return value
+
+
+def test_a_planted_effect_is_held_a_reversed_one_contradicted_and_noise_not_tested(put: Put) -> None:
+    assert put(planted(-0.1), claim())["pre_norm"].words == "held"
+    assert put(planted(0.1), claim())["pre_norm"].words == "contradicted"
+    noise = put(planted(0.0), claim())["pre_norm"]
+    assert noise.words == "not tested: undecided after 9 seeds"
+    assert noise.answer is not None and noise.answer.low < 0 < noise.answer.high
+
+
+def test_an_effect_that_is_expected_larger_is_read_the_other_way(put: Put) -> None:
+    assert put(planted(0.1), claim(expect="larger"))["pre_norm"].verdict == "held"
+    assert put(planted(-0.1), claim(expect="larger"))["pre_norm"].verdict == "contradicted"
+
+
+def test_a_tiny_effect_is_none_within_what_is_negligible(put: Put) -> None:
+    for effect in (-0.001, 0.0):
+        found = put(planted(effect, noise=0.0005), claim(negligible=0.01))["pre_norm"]
+        assert found.words == "no effect within ±0.01"
+        assert found.answer is not None and found.answer.p == pytest.approx(0.5**9)
+    assert put(planted(-0.1), claim(negligible=0.01))["pre_norm"].words == "held"
+
+
+def test_fewer_than_six_seeds_are_counted_and_decide_nothing(put: Put) -> None:
+    found = put(planted(-0.1), claim(), seeds=5)["pre_norm"]
+    assert found.words == "not tested: 5 of 6 seeds"
+    assert found.answer is not None and found.answer.effect < -0.05 and np.isnan(found.answer.low)
+
+
+def test_seeds_that_failed_are_left_out_and_counted(put: Put) -> None:
+    def value(member: MemberConfig, metric: str, average: str, length: int, step: int) -> float:
+        failed = member.seed >= 5 and is_pre(member)
+        return float("nan") if failed else planted(-0.1)(member, metric, average, length, step)
+
+    found = put(value, claim())["pre_norm"]
+    assert found.words == "not tested: 5 of 9 seeds"
+    assert found.members is not None and found.members.failed == 8, "at both learning rates"
+
+
+def test_seeds_that_did_not_learn_do_not_count_and_are_shown_beside(put: Put) -> None:
+    def value(member: MemberConfig, metric: str, average: str, length: int, step: int) -> float:
+        unlearned = member.seed < 4 and not is_pre(member)
+        return 0.9 if unlearned else planted(-0.1)(member, metric, average, length, step) * (0.1 if length < 5 else 1)
+
+    found = put(value, claim(learned={"metric": "total_variation", "most": 0.1}))["pre_norm"]
+    assert found.words == "not tested: not learned (pre 9 of 9, none 5 of 9 seeds)"
+    assert found.all_seeds is not None and found.all_seeds.n == 9 and found.all_seeds.high < 0
+    assert found.answer is not None and found.answer.n == 5
+
+
+def test_what_rests_on_a_control_is_not_tested_unless_it_holds(put: Put) -> None:
+    control = claim(id="control", arms={"a": {**PRE}}, compare=["a"], question="bound", bound=0.35)
+    chained = claim(id="last", control="pre_norm")
+    good = put(planted(-0.1), control, claim(control="control"), chained)
+    assert [one.words for one in good.values()] == ["held"] * 3
+    bad = put(planted(-0.03), control, claim(control="control"), chained)
+    assert bad["control"].verdict == "not tested" or bad["control"].verdict == "contradicted"
+    assert bad["pre_norm"].words == f"not tested: its control control is {bad['control'].verdict}"
+    assert bad["last"].words == "not tested: its control pre_norm is not tested"
+    assert bad["pre_norm"].answer is not None, "the numbers stay"
+
+
+def test_a_sweep_that_is_missing_or_unfinished_is_said(put: Put) -> None:
+    found = put(planted(-0.1), claim(), claim(id="other", sweep="elsewhere"), end=False)
+    assert found["pre_norm"].words == "not tested: the sweep is not finished"
+    assert found["other"].words == "not tested: the sweep was not run"
+
+
+def answered(p: float, **fields: Any) -> Judgement:
+    asked = Claim.model_validate(claim())
+    return Judgement(claim=asked, verdict="", answer=Answer(effect=-1, low=-2, high=-0.5, p=p, n=9, ran=9, **fields))
+
+
+def test_holm_multiplies_by_how_many_are_left_and_never_falls() -> None:
+    """By hand: sorted .001, .02, .03, .04 times 4, 3, 2, 1; then the largest so far."""
+    values = [0.03, 0.001, float("nan"), 0.04, 0.02]
+    corrected = correct_by_holm([answered(p) for p in values])
+    assert corrected[:2] == pytest.approx([0.06, 0.004]) and np.isnan(corrected[2])
+    assert corrected[3:] == pytest.approx([0.06, 0.06])
+
+
+def test_among_many_claims_a_small_p_decides_no_longer(put: Put) -> None:
+    """Six seeds that all agree have p = 2 / 64: alone they decide, beside another claim they do not."""
+    alone = put(planted(-0.1), claim(), seeds=6)["pre_norm"]
+    assert alone.words == "held" and alone.holm == pytest.approx(2 / 64)
+    found = put(planted(-0.1), claim(), claim(id="again"), seeds=6)["pre_norm"]
+    assert found.words == "not tested: undecided: p = 0.031, 0.062 after Holm's correction"
+    unrun = put(planted(-0.1), claim(), claim(id="again", sweep="elsewhere"), seeds=6)["pre_norm"]
+    assert unrun.words == "held", "a claim that cannot be asked is not counted"
+
+
+def test_pairs_are_seeds_not_ranks(put: Put) -> None:
+    """Seeds differ far more than arms do: only seed by seed is the effect clear."""
+
+    def value(member: MemberConfig, metric: str, average: str, length: int, step: int) -> float:
+        return 0.1 * ((member.seed * 4) % 9) - 0.01 * is_pre(member)
+
+    found = put(value, claim())["pre_norm"]
+    assert found.words == "held" and found.answer is not None
+    assert (found.answer.low, found.answer.high) == pytest.approx((-0.01, -0.01), abs=1e-6)
+
+
+def no_such_arm(where: dict[str, Any]) -> dict[str, Any]:
+    return {"arms": {"pre": {"where": where}, "none": NONE}}
+
+
+def test_arms_that_name_what_is_not_there_are_refused(put: Put) -> None:
+    for changes, said in (
+        ({"metric": "total_variations"}, "total_variations is no metric; allowed: .*did you mean total_variation"),
+        ({"average": "emma"}, "emma is no average; allowed: .*did you mean ema"),
+        ({"lengths": [5, 99]}, "total_variation is not measured at length 99; allowed: 1-9"),
+        (no_such_arm({"model.norm": "both"}), "no configuration has model.norm: both; it is none, pre"),
+        (no_such_arm({"model.nrm": "pre"}), "no configuration has the key model.nrm"),
+        (no_such_arm({"model.norm": "pre", "training.learning_rate": 1}), "learning_rate: 1; it is 0.001, 0.003"),
+        ({"question": "trend", "compare": ["all"], "arms": {"all": {"configurations": "all"}}, "key": "model.width"},
+         "model.width was not searched"),
+    ):  # fmt: skip
+        with pytest.raises(UserError, match=said):
+            put(planted(0.0), claim(**changes))

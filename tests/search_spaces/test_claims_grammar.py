@@ -1,0 +1,273 @@
+"""Claims files: what is wrong in one is said with its line and key, and claims-schema.json says the same shape."""
+
+import copy
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from search_spaces import Problem, SweepFileError, claims_schema, load_claims, schema_text
+
+FOLDER = Path(__file__).parents[2] / "search_spaces"
+SHIPPED = sorted(FOLDER.rglob("claims.yaml"))
+VALIDATOR = Draft202012Validator(claims_schema())
+VALID = """\
+title: Tiny
+claims:
+  - id: control
+    says: It is learned.
+    sweep: tiny
+    question: share
+    arms:
+      RPE: {where: {model.position: rpe}}
+    compare: [RPE]
+    success: {least: 0.9}
+    expect: larger
+    metric: accuracy
+  - id: better
+    says: One is better than the other.
+    sweep: tiny
+    control: control
+    question: difference
+    arms:
+      RPE: {where: {model.position: rpe}, minus: first}
+      APE: {where: {model.position: learned}}
+      first: {where: {model.position: rpe}, lengths: [1]}
+    compare: [RPE, APE]
+    expect: larger
+    metric: [accuracy, label]
+    learned: {metric: accuracy, least: 0.9}
+    lengths: unseen
+"""
+
+# (what is replaced, by what, line, key, what the message must say); exactly one problem each
+CASES = {
+    "unknown key": (
+        "expect: larger\n    metric: acc",
+        "expects: larger\n    metric: acc",
+        11,
+        "claims[0].expects",
+        "is not a key here; allowed: id, says",
+    ),
+    "misspelt key": ("    compare: [RPE]", "    compares: [RPE]", 9, "claims[0].compares", "did you mean compare?"),
+    "misspelt arm key": ("minus: first", "minu: first", 19, "claims[1].arms.RPE.minu", "did you mean minus?"),
+    "misspelt threshold": ("success: {least", "success: {leest", 10, "claims[0].success.leest", "did you mean least?"),
+    "no such question": ("question: share", "question: shares", 6, "claims[0].question", "did you mean share?"),
+    "no such expectation": (
+        "expect: larger\n    metric: acc",
+        "expect: bigger\n    metric: acc",
+        11,
+        "claims[0].expect",
+        "allowed: smaller, larger",
+    ),
+    "needed key": ("    success: {least: 0.9}\n", "", 3, "claims[0].success", "is needed by a share question"),
+    "idle key": (
+        "expect: larger\n    metric: [",
+        "expect: larger\n    within: 0.1\n    metric: [",
+        24,
+        "claims[1].within",
+        "is not read by a difference question",
+    ),
+    "no such arm": (
+        "[RPE, APE]",
+        "[RPE, APEE]",
+        22,
+        "claims[1].compare[1]",
+        "is no arm; given 'APEE'; allowed: RPE, APE, first; did you mean APE?",
+    ),
+    "no such arm to subtract": ("minus: first", "minus: frist", 19, "claims[1].arms.RPE.minus", "did you mean first?"),
+    "one arm too few": ("[RPE, APE]", "[RPE]", 22, "claims[1].compare", "must name 2 of the arms"),
+    "one arm too many": (
+        "    compare: [RPE]",
+        "    compare: [RPE, RPE]",
+        9,
+        "claims[0].compare",
+        "must name one of the arms",
+    ),
+    "a circle of arms": (
+        "lengths: [1]}",
+        "lengths: [1], over: first}",
+        21,
+        "claims[1].arms.first",
+        "leads back to itself",
+    ),
+    "both thresholds": (
+        "{least: 0.9}\n    expect",
+        "{least: 0.9, most: 1.0}\n    expect",
+        10,
+        "claims[0].success",
+        "must have either least or most",
+    ),
+    "no threshold": ("accuracy, least: 0.9}", "accuracy}", 25, "claims[1].learned", "must have either least or most"),
+    "the id of another": (
+        "id: better\n    says: One is better than the other.\n    sweep: tiny\n    control: control\n",
+        "id: control\n    says: One is better than the other.\n    sweep: tiny\n",
+        13,
+        "claims[1].id",
+        "is the id of another claim",
+    ),
+    "no such control": ("control: control", "control: contrl", 16, "claims[1].control", "did you mean control?"),
+    "a group that is none": (
+        "lengths: unseen",
+        "lengths: unsen",
+        26,
+        "claims[1].lengths",
+        "test, selection, trained, unseen, all",
+    ),
+    "no lengths": (
+        "lengths: [1]}",
+        "lengths: []}",
+        21,
+        "claims[1].arms.first.lengths",
+        "a list of whole numbers from 1 on",
+    ),
+    "half a length": ("lengths: [1]}", "lengths: [1.5]}", 21, "claims[1].arms.first.lengths", "whole numbers"),
+    "no metric": ("    metric: accuracy\n", "", 3, "claims[0].metric", "is missing"),
+    "empty metrics": ("[accuracy, label]", "[]", 24, "claims[1].metric", "a name, or a list of names"),
+    "where is no mapping": (
+        "{model.position: learned}",
+        "learned",
+        20,
+        "claims[1].arms.APE.where",
+        "must be a mapping",
+    ),
+    "a negative within": (
+        "question: difference",
+        "question: equivalence\n    within: -0.1",
+        18,
+        "claims[1].within",
+        "above 0",
+    ),
+    "not a number": ("success: {least: 0.9}", "success: {least: .nan}", 10, "claims[0].success.least", "finite"),
+    "claims are a mapping": ("claims:\n  -", "claims:\n  first:\n  -", 2, "claims", "must be a list"),
+    "written twice": ("title: Tiny", "title: Tiny\ntitle: Tiny", 2, "title", "is written twice"),
+    "no arms": ("    compare: [RPE]", "    compare: []", 9, "claims[0].compare", "must not be empty"),
+    "an arm named like a key": (
+        "{where: {model.position: learned}}\n      first",
+        "{wher: {model.position: learned}}\n      first",
+        20,
+        "claims[1].arms.APE.wher",
+        "did you mean where?",
+    ),
+}
+
+
+def problems(tmp_path: Path, text: str) -> tuple[Problem, ...]:
+    path = tmp_path / "claims.yaml"
+    path.write_text(text, encoding="utf-8")
+    try:
+        load_claims(path)
+    except SweepFileError as error:
+        return error.problems
+    return ()
+
+
+@pytest.mark.parametrize(("old", "new", "line", "key", "said"), CASES.values(), ids=CASES)
+def test_one_fault_is_one_problem_at_its_line(
+    tmp_path: Path, old: str, new: str, line: int, key: str, said: str
+) -> None:
+    assert VALID.count(old) == 1, "the case damages one place"
+    (problem,) = problems(tmp_path, VALID.replace(old, new))
+    assert problem.key == key and said in str(problem), problem
+    assert f"claims.yaml:{line}" in str(problem), problem
+
+
+def test_the_valid_file_is_read(tmp_path: Path) -> None:
+    assert problems(tmp_path, VALID) == ()
+    found = load_claims(tmp_path / "claims.yaml")
+    assert found.sweeps == ("tiny",) and [one.id for one in found.claims] == ["control", "better"]
+    assert found.claims[1].metric == ("accuracy", "label") and found.claims[1].arms["first"].lengths == (1,)
+
+
+@pytest.mark.parametrize(
+    ("changes", "key", "said"),
+    [
+        ({"arms": {"RPE": {}}}, "claims[0].arms", "must have configurations: all for a trend question"),
+        ({"category": "post"}, "claims[0].category", "needs hold_others: true"),
+        ({"hold_others": True, "success": {"least": 1}}, "claims[0].success", "is not read by a trend question"),
+    ],
+)
+def test_a_trend_is_over_configurations(tmp_path: Path, changes: dict[str, Any], key: str, said: str) -> None:
+    trend = {"id": "t", "says": "More is better.", "sweep": "tiny", "question": "trend", "key": "model.width"}
+    trend |= {"arms": {"RPE": {"configurations": "all"}}, "compare": ["RPE"], "expect": "larger", "metric": "accuracy"}
+    assert problems(tmp_path, yaml.safe_dump({"title": "T", "claims": [trend]})) == ()
+    (problem,) = problems(tmp_path, yaml.safe_dump({"title": "T", "claims": [{**trend, **changes}]}))
+    assert problem.key == key and said in str(problem)
+
+
+def test_a_control_stands_before_what_rests_on_it(tmp_path: Path) -> None:
+    data = yaml.safe_load(VALID)
+    data["claims"].reverse()
+    (problem,) = problems(tmp_path, yaml.safe_dump(data, sort_keys=False))
+    assert problem.key == "claims[0].control" and "must stand before the claims that rest on it" in str(problem)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SweepFileError, match=r"claims\.yaml: there is no such file"):
+        load_claims(tmp_path / "claims.yaml")
+
+
+def paths_of(node: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    items = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
+    for key, value in items:
+        yield (*path, key)
+        yield from paths_of(value, (*path, key))
+
+
+DATA = yaml.safe_load(VALID)
+JUNK = st.one_of(
+    st.none(), st.booleans(), st.integers(-5, 5), st.floats(), st.text(max_size=8), st.lists(st.integers(), max_size=2),
+    st.dictionaries(st.text(max_size=4), st.integers(), max_size=2),
+)  # fmt: skip
+
+
+@given(place=st.sampled_from(list(paths_of(DATA))), junk=JUNK)
+def test_whatever_stands_there_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, place, junk) -> None:
+    """No traceback but SweepFileError, and each problem has an address."""
+    data = copy.deepcopy(DATA)
+    node = data
+    for step in place[:-1]:
+        node = node[step]
+    node[place[-1]] = junk
+    found = problems(tmp_path_factory.getbasetemp(), yaml.safe_dump(data, sort_keys=False))
+    assert all(str(problem) for problem in found)
+
+
+def test_committed_schema_is_current() -> None:
+    Draft202012Validator.check_schema(claims_schema())
+    assert (FOLDER / "claims-schema.json").read_text(encoding="utf-8") == schema_text(claims_schema())
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.parent.name)
+def test_shipped_claims_satisfy_the_schema(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    VALIDATOR.validate(yaml.safe_load(text))
+    schema = text.splitlines()[0].removeprefix("# yaml-language-server: $schema=")
+    assert (path.parent / schema).resolve() == (FOLDER / "claims-schema.json").resolve()
+    load_claims(path)
+    assert max(map(len, text.splitlines())) <= 120
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in CASES if name.startswith(("misspelt", "no such q", "a group", "empty"))]
+)
+def test_the_schema_refuses_what_the_loader_refuses(name: str) -> None:
+    old, new, *_ = CASES[name]
+    assert not VALIDATOR.is_valid(yaml.safe_load(VALID.replace(old, new)))
+
+
+def test_editors_find_a_description_for_every_key() -> None:
+    schema = claims_schema()
+    described = [
+        (name, key, bool(value.get("description")))
+        for name, node in [("file", schema), *schema["$defs"].items()]
+        for key, value in node["properties"].items()
+    ]
+    assert len(described) > 35
+    assert [one for one in described if not one[-1]] == [], json.dumps(described)

@@ -1,0 +1,81 @@
+"""Cross checks of `training.stop` and `training.curriculum` against the task, the model and the averages."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from trainers.errors import Problem, nearest
+from trainers.optimization.criterion import Criterion
+from trainers.optimization.curricula import Curriculum
+from trainers.settings import registry
+
+if TYPE_CHECKING:  # plan and report read configurations without torch
+    from trainers.models.model import Model
+    from trainers.tasks.task import Task
+
+
+def criterion_problems(
+    criteria: Mapping[str, Criterion], task: Task, model: Model, averages: Collection[str], every: int | None
+) -> Iterator[Problem]:
+    """Yield the problems of criteria by name (`stop`, `curriculum`), with keys dotted from the top of a member.
+
+    averages: the labels of the weight averages. every: steps between evaluations, None if there is only the last.
+    """
+    for name, criterion in criteria.items():
+        key = f"training.{name}"
+        if every is None:
+            message = f"{key} is decided at evaluations, and the only one is after the last step"
+            yield Problem(key="evaluation.every", given=None, message=message, allowed="a number of steps")
+        yield from (problem.under(key) for problem in _name_problems(criterion, task, model, averages))
+        if not task.distributions[0].trained_lengths:
+            message = f"the task {task.name} has no trained lengths to validate at"
+            yield Problem(key=key, message=message, allowed="null")
+    if len({criterion.samples for criterion in criteria.values()}) > 1:
+        given, other = criteria["curriculum"].samples, criteria["stop"].samples
+        message = f"{given} samples, and training.stop has {other}: both are decided on the same inputs"
+        yield Problem(key="training.curriculum.samples", given=given, message=message, allowed=str(other))
+
+
+def stage_problems(curriculum: Curriculum, task: Task) -> Iterator[Problem]:
+    """Yield why a task cannot be trained in stages."""
+    if not task.stages:
+        known = sorted(registry.classes("task").items())
+        staged = [name for name, cls in known if sum("stages" in vars(base) for base in cls.__mro__) > 1]
+        allowed = f"null, or a task with stages{': ' if staged else ''}{', '.join(staged)}"
+        message = f"the task {task.name} has no stages"
+        yield Problem(key="training.curriculum", given=curriculum.name, message=message, allowed=allowed)
+    trained = task.distributions[0].trained_lengths
+    if unknown := [length for length in task.stages if length not in trained]:
+        message = f"the task {task.name} has stages of lengths {unknown}, which it is not trained on"
+        allowed = f"lengths {list(trained)}"
+        yield Problem(key="training.curriculum", given=curriculum.name, message=message, allowed=allowed)
+
+
+def ineffective_stage_problems(curriculum: Curriculum, task: Task) -> Iterator[Problem]:
+    """Yield why a curriculum would change nothing, and which settings of the task it would ignore."""
+    if len(task.stages) == 1:
+        message = (
+            f"{curriculum.name} has no effect: the task {task.name} has a single stage, of length {task.stages[0]}"
+        )
+        allowed = "null, or settings of the task that give it two stages or more"
+        yield Problem(key="training.curriculum", given=curriculum.name, message=message, allowed=allowed)
+    yield from (problem.under("task") for problem in task.staged_problems())
+
+
+def _name_problems(criterion: Criterion, task: Task, model: Model, averages: Collection[str]) -> Iterator[Problem]:
+    """Yield the problems of the metric and the average that a criterion names."""
+    metrics = {**task.metrics, **model.metrics}
+    derived = task.derived_metrics
+    known = [name for name, direction in metrics.items() if direction != "none" and name not in derived]
+    if criterion.metric not in known:
+        message = f"there is no metric {criterion.metric!r}"
+        if criterion.metric in metrics:
+            message = f"{criterion.metric} has no better direction, or is derived from several evaluations"
+        close, allowed = nearest(criterion.metric, known), ", ".join(known)
+        yield Problem(key="metric", given=criterion.metric, message=message, allowed=allowed, nearest=close)
+    labels = list(dict.fromkeys(["raw", *averages]))
+    if criterion.average not in labels:
+        message, close = f"there is no average {criterion.average!r}", nearest(criterion.average, labels)
+        allowed = ", ".join(labels)
+        yield Problem(key="average", given=criterion.average, message=message, allowed=allowed, nearest=close)

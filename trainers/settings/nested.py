@@ -1,0 +1,72 @@
+"""Fields that hold settings: a registered class by its name, one class, or several registered ones by labels."""
+
+from collections.abc import Mapping
+from dataclasses import Field
+from typing import Any, NamedTuple
+
+from trainers.errors import ConfigError, Problem
+from trainers.settings import registry
+
+
+class Named(NamedTuple):
+    """A settings class and plain values of its fields; `name_key` is the key that names the class, if there is one."""
+
+    cls: type[Any]
+    values: dict[str, Any]
+    name_key: str | None
+
+
+def is_nested(item: Field[Any]) -> bool:
+    """Whether a field holds settings, not a plain value."""
+    return item.metadata["kind"] is not None
+
+
+def build_nested(item: Field[Any], value: Any) -> tuple[Any, list[Problem]]:
+    """Return the settings that plain values of a nested field stand for, and problems."""
+    entries, problems = read_nested(item, value)
+    built: dict[str, Any] = {}
+    for label, (cls, values, _) in entries.items():
+        try:
+            built[label] = cls.from_mapping(values)
+        except ConfigError as error:
+            problems += [problem.under(label).under(item.name) for problem in error.problems]
+    return built if item.metadata["labelled"] else built.get(""), problems
+
+
+def read_nested(item: Field[Any], value: Any) -> tuple[dict[str, Named], list[Problem]]:
+    """Return the classes and values that a value of a nested field names, by label, "" without; and problems."""
+    kind, labelled = item.metadata["kind"], item.metadata["labelled"]
+    if value is None and item.default is None:
+        return {}, []
+    if not labelled:
+        plain = {"": value}
+    elif isinstance(value, str):
+        plain = {value: {}}
+    elif not isinstance(value, Mapping):
+        return {}, [_not_a_mapping(item.name, value)]
+    elif not value:
+        names = ", ".join(registry.names(kind))
+        return {}, [Problem(key=item.name, given=value, message="is empty", allowed=f"label: {{kind: {names}, ...}}")]
+    else:
+        plain = {str(label): {} if values is None else values for label, values in value.items()}
+    entries, problems = dict[str, Named](), list[Problem]()
+    for label, values in plain.items():
+        try:
+            entries[label] = _read_entry(kind, label, values)
+        except ConfigError as error:
+            problems += [problem.under(label).under(item.name) for problem in error.problems]
+    return entries, problems
+
+
+def _read_entry(kind: str | type[Any], label: str, values: Any) -> Named:
+    if isinstance(kind, type):
+        if not isinstance(values, Mapping):
+            raise ConfigError([_not_a_mapping("", values)])
+        return Named(kind, dict(values), None)
+    name_key = "kind" if label else "name"
+    named = {name_key: values} if isinstance(values, str) else values
+    return Named(*registry.resolve(kind, named, default_name=label or None, name_key=name_key), name_key)
+
+
+def _not_a_mapping(key: str, value: Any) -> Problem:
+    return Problem(key=key, given=value, message=f"{value!r} is not a mapping of keys to values")

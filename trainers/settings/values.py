@@ -1,0 +1,84 @@
+"""Plain values checked against the type, the bounds and the choices of a field."""
+
+import math
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import Field
+from typing import Any
+
+
+def convert_value(hint: Any, value: Any) -> Any:
+    """Return a plain value in the type `hint`. Raises ValueError that says what the value is not."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (types.UnionType, typing.Union):
+        for option in arguments:
+            try:
+                return convert_value(option, value)
+            except ValueError:
+                continue
+        raise ValueError("has the wrong type")
+    if hint is type(None):
+        if value is not None:
+            raise ValueError("is not null")
+        return None
+    if origin is tuple:
+        if not isinstance(value, (list, tuple)):
+            raise ValueError("is not a list")
+        if arguments[-1] is Ellipsis:
+            return tuple(convert_value(arguments[0], entry) for entry in value)
+        if len(value) != len(arguments):
+            raise ValueError(f"does not have {len(arguments)} entries")
+        return tuple(convert_value(kind, entry) for kind, entry in zip(arguments, value, strict=True))
+    if hint is float and isinstance(value, (int, float)) and not isinstance(value, bool):
+        if not math.isfinite(value):
+            raise ValueError("is not finite")
+        return float(value)
+    if type(value) is not hint:
+        raise ValueError(f"is not {_type_name(hint)}")
+    return value
+
+
+def check_bounds(metadata: Mapping[str, Any], value: Any) -> None:
+    """Raise ValueError if a value, or an entry of a tuple, is outside the choices or bounds of its field."""
+    for entry in value if isinstance(value, tuple) else (value,):
+        if entry is None:
+            continue
+        if metadata["choices"] is not None and entry not in metadata["choices"]:
+            raise ValueError("is not one of the choices")
+        if isinstance(entry, (int, float)) and not isinstance(entry, bool):
+            bounds = metadata["bounds"]
+            if (
+                (bounds["low"] is not None and entry < bounds["low"])
+                or (bounds["high"] is not None and entry > bounds["high"])
+                or (bounds["above"] is not None and entry <= bounds["above"])
+                or (bounds["below"] is not None and entry >= bounds["below"])
+            ):
+                raise ValueError("is out of bounds")
+
+
+def describe_values(item: Field[Any], hint: Any) -> str:
+    """Return the allowed values of a field in words: its choices, or its type and bounds."""
+    if (kind := item.metadata["kind"]) is not None:
+        return f"a {kind}" if isinstance(kind, str) else "a mapping of keys to values"
+    if item.metadata["choices"] is not None:
+        names = ", ".join(str(choice) for choice in item.metadata["choices"])
+        return f"a list of {names}" if typing.get_origin(hint) is tuple else names
+    signs = {"low": ">=", "above": ">", "high": "<=", "below": "<"}
+    limits = [
+        f"{sign} {item.metadata['bounds'][key]:g}"
+        for key, sign in signs.items()
+        if item.metadata["bounds"][key] is not None
+    ]
+    return _type_name(hint) + (" " + " and ".join(limits) if limits else "")
+
+
+def _type_name(hint: Any) -> str:
+    names = {int: "an integer", float: "a number", bool: "true or false", str: "a string", type(None): "null"}
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (types.UnionType, typing.Union):
+        return " or ".join(_type_name(option) for option in arguments)
+    if origin is tuple:
+        named = _type_name(arguments[0])
+        return "a list of " + (f"{named.split()[-1]}s" if " or " not in named else f"{named} values")
+    return names.get(hint, str(hint))

@@ -1,0 +1,66 @@
+"""What tasks and text generation call of the models that are evaluated: `trainers.evaluation.forward.Forward` has it.
+
+Shapes: M members, B rows, T positions, K positions of the KV cache, P tokens of a prompt, G generated ones, V outputs.
+"""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from trainers.tasks.decoding import Decoding
+from trainers.tensors.batch import Batch
+from trainers.tensors.noise import Noise
+
+
+class EvaluatedModel(Protocol):
+    """What generation costs with a model depends on: its KV cache and its operations."""
+
+    @property
+    def keeps_gaps(self) -> bool:
+        """Whether its KV cache works with masked positions."""
+
+    @property
+    def kept_numbers(self) -> int:
+        """Numbers that its KV cache has per token; 0 without a cache."""
+
+    def operations(self, task: Any, rows: int, positions: int) -> float:
+        """Return the operations of one forward pass."""
+
+
+class ForwardPass(Protocol):
+    """The models of M members with the weights of one average."""
+
+    @property
+    def model(self) -> EvaluatedModel:
+        """The model that all members have."""
+
+    @property
+    def noise(self) -> Noise:
+        """The random numbers of the rows at hand."""
+
+    @property
+    def beat(self) -> Callable[[], None]:
+        """The heartbeat, called after every generated token."""
+
+    def __call__(self, batch: Batch) -> Tensor:
+        """Return the logits (M, B, T, V)."""
+
+    def logits(self, batch: Batch) -> Tensor:
+        """Return the logits (M, B, T, V), and record nothing of the layers."""
+
+    def start(self, batch: Batch, width: int) -> tuple[Tensor, Any]:
+        """Return the logits (M, B, T, V) and a KV cache of up to `width` positions."""
+
+    def extend(
+        self, cache: Any, tokens_MBT: Tensor, ids_MBT: Tensor | None = None, visible_MBK: Tensor | None = None
+    ) -> tuple[Tensor, Any]:
+        """Return the logits (M, B, T, V) of the tokens that follow, and the extended KV cache."""
+
+    def generated(self, prompt_MBP: Tensor, decoding: Decoding, *, most: int) -> Tensor:
+        """Return the text that follows a prompt, int64 (M, B, most)."""
+
+    def generated_by_state(
+        self, prompt_MBP: Tensor, decoding: Decoding, *, shared: int, states: int, width: int, mark: int
+    ) -> Tensor:
+        """Return the text that follows a prompt, generated state by state, int64 (M, B, G)."""
