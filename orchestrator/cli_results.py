@@ -33,12 +33,9 @@ def report(
 ) -> None:
     """Draw figures and report of a sweep, finished or not, and print what came out."""
     from orchestrator.figures.maps import draw_maps
-    from orchestrator.record.kept.curves import write_curves
-    from orchestrator.record.state.state import SweepState
     from orchestrator.report.files import present
 
     asked = draw_maps(folder, maps) if maps else []
-    write_curves(SweepState.load(folder))
     present(folder, console, full=full)
     for line in asked:
         _say(line)

@@ -168,23 +168,21 @@ def _trend(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
     if claim.hold_others:
         averages = {k for one in drawn.values() for k in one if ".averages." in k and k != key}
         drawn = {name: {k: v for k, v in one.items() if k not in averages} for name, one in drawn.items()}
-        rows = partial_effects(drawn, by_name)
-        column = "coefficient"
+        held = partial_effects(drawn, by_name)[key]
+        slopes = [one for one in held.slopes if claim.category in (None, one.value)]
+        if held.slopes and len(slopes) != 1:
+            raise UserError(f"sweep {members.name}: {key} has names for values: name one of them as `category`")
+        effect, low, high = (slopes[0].coefficient, slopes[0].low, slopes[0].high) if slopes else (math.nan,) * 3
+        n = held.n
     else:
-        rows = effects({name: {key: one[key]} for name, one in drawn.items() if key in one}, by_name)
-        column = "correlation"
-    rows = rows[rows["hyperparameter"] == key]
-    if claim.category is not None:
-        rows = rows[rows["value"] == claim.category]
-    if len(rows) != 1:
-        raise UserError(f"sweep {members.name}: {key} has names for values: name one of them as `category`")
-    row = rows.iloc[0]
+        (alone,) = effects({name: {key: one[key]} for name, one in drawn.items() if key in one}, by_name)
+        effect, low, high, n = alone.correlation, alone.low, alone.high, alone.n
     return Answer(
-        effect=float(row[column]),
-        low=float(row["low"]),
-        high=float(row["high"]),
-        p=_interval_p(float(row[column]), float(row["low"]), float(row["high"])),
-        n=int(row["n"]),
+        effect=effect,
+        low=low,
+        high=high,
+        p=_interval_p(effect, low, high),
+        n=n,
         ran=len(drawn),
         needed=FEWEST_FOR_CORRELATION,
         unit="configurations",

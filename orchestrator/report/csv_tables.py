@@ -3,20 +3,27 @@
 import csv
 import io
 import json
-import math
 import statistics
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from orchestrator.results.analysis import compare_weight_averages, effects_at_test_lengths, effects_on_score
-from orchestrator.results.comparing.seed_comparisons import SeedComparison
+from orchestrator.results.analysis import (
+    compare_weight_averages,
+    effects_at_test_lengths,
+    effects_on_score,
+    read_confirmations,
+    shows_effects,
+)
+from orchestrator.results.comparing.seed_comparisons import SeedComparison, compare_seeds
 from orchestrator.results.confirmed import Confirmed
 from orchestrator.results.effects.hyperparameter_effects import Effect
 from orchestrator.results.summary import Row, Summary
 from orchestrator.results.views.families import family_names, family_points
 from orchestrator.results.views.steps_to import steps_to
+from orchestrator.statistics.partial_effects import Slope
 from orchestrator.statistics.quartiles import Quartiles
+from orchestrator.statistics.within import Difference
 from orchestrator.wording import spans
 from trainers.files.atomic_file import write_whole
 
@@ -29,12 +36,29 @@ QUARTILES = ("median", "q25", "q75")
 
 
 def write_csv(path: Path, lines: Lines, columns: Sequence[str]) -> None:
-    """Write lines of equal columns; a table without lines has the header `columns`."""
+    """Write lines of equal columns, None and NaN as empty cells; a table without lines has the header `columns`."""
     text = io.StringIO(newline="")
     writer = csv.DictWriter(text, fieldnames=list(lines[0]) if lines else list(columns))
     writer.writeheader()
-    writer.writerows(lines)
+    writer.writerows(
+        {name: "" if value is None or value != value else value for name, value in line.items()} for line in lines
+    )
     write_whole(path, [text.getvalue().encode()])
+
+
+def csv_tables(result: Summary) -> dict[str, Lines]:
+    """Return the lines of the CSV files of a report, by name; apart from report.csv those that have any."""
+    found = {
+        EFFECTS_CSV: effect_lines(result) if shows_effects(result) else [],
+        SEED_COMPARISONS_CSV: seed_comparison_lines(compare_seeds(result)),
+        AVERAGES_CSV: average_lines(result),
+        CONFIRMED_CSV: confirmed_lines(read_confirmations(result)),
+        FAMILIES_CSV: family_lines(result),
+        EVALUATIONS_CSV: last_and_best_lines(result),
+        VALIDATION_CSV: validation_lines(result),
+        STEPS_CSV: steps_lines(result),
+    }
+    return {REPORT_CSV: configuration_lines(result)} | {name: lines for name, lines in found.items() if lines}
 
 
 def configuration_lines(result: Summary) -> Lines:
@@ -56,25 +80,28 @@ def effect_lines(result: Summary) -> Lines:
         for effect in effects:
             reasons = {
                 "correlation" if effect.kind == "numeric" and not effect.differences else "effect": effect.reason,
-                "partial": effect.partial_reason,
-                "importance": effect.importance_reason,
+                "partial": effect.partial.reason,
+                "importance": effect.importance.reason,
             }
             lines += [
                 {
                     "outcome": group,
                     "lengths": spans(lengths),
                     "hyperparameter": effect.key,
-                    "kind": effect.kind,
-                    "unit": effect.unit,
-                    "n": effect.n,
-                    "configurations": effect.configurations,
-                    "dropped": effect.dropped,
-                    "correlation": _number(effect.correlation),
-                    "low": _number(effect.low),
-                    "high": _number(effect.high),
-                    "test": effect.test,
-                    "p": _number(effect.p),
-                    "importance": _number(effect.importance),
+                    **_fields(
+                        effect,
+                        "kind",
+                        "unit",
+                        "n",
+                        "configurations",
+                        "dropped",
+                        "correlation",
+                        "low",
+                        "high",
+                        "test",
+                        "p",
+                    ),
+                    "importance": effect.importance.share,
                     **of_value,
                     "missing": "; ".join(f"{what}: {why}" for what, why in reasons.items() if why),
                 }
@@ -86,31 +113,28 @@ def effect_lines(result: Summary) -> Lines:
 def _by_value(effect: Effect) -> Lines:
     """What a hyperparameter has for each value but its first, or once for all numbers."""
     apart = {one.value: one for one in effect.differences}
-    held = {one.value: one for one in effect.partial}
+    held = {one.value: one for one in effect.partial.slopes}
     return [
         {
             "value": value,
-            "difference": _number(apart[value].difference) if value in apart else "",
-            "difference_low": _number(apart[value].low) if value in apart else "",
-            "difference_high": _number(apart[value].high) if value in apart else "",
-            "difference_n": apart[value].n if value in apart else "",
-            "partial": _number(held[value].coefficient) if value in held else "",
-            "partial_low": _number(held[value].low) if value in held else "",
-            "partial_high": _number(held[value].high) if value in held else "",
-            "partial_p": _number(held[value].p) if value in held else "",
-            "partial_n": effect.partial_n if value in held else "",
+            **_columns("difference", apart.get(value), ("difference", "low", "high", "n")),
+            **_columns("partial", held.get(value), ("coefficient", "low", "high", "p")),
+            "partial_n": effect.partial.n if value in held else None,
         }
         for value in dict.fromkeys([*apart, *held]) or [""]
     ]
 
 
+def _columns(prefix: str, of_value: Difference | Slope | None, fields: Sequence[str]) -> dict[str, Any]:
+    """Return the fields of one value, the first under the name `prefix` alone; None in each where there are none."""
+    names = [prefix, *(f"{prefix}_{name}" for name in fields[1:])]
+    return {name: getattr(of_value, of_field, None) for name, of_field in zip(names, fields, strict=True)}
+
+
 def average_lines(result: Summary) -> Lines:
     """averages.csv: a line for every average against the objective's and every group of lengths."""
     return [
-        {
-            name: _number(value) if isinstance(value, float) else "" if value is None else value
-            for name, value in vars(one).items()
-        }
+        {"group": one.group, "average": one.average, "against": one.against, **vars(one)}
         for one in compare_weight_averages(result)
     ]
 
@@ -127,31 +151,18 @@ def seed_comparison_lines(found: Sequence[SeedComparison]) -> Lines:
             "lengths": spans(one.question.lengths),
             "metric": one.question.metric,
             "average": one.question.average,
-            "first": one.first,
-            "second": one.second,
-            "first_median": _number(one.first_median),
-            "second_median": _number(one.second_median),
-            "paired": one.found.paired,
-            "n": one.found.n,
+            **_fields(one, "first", "second", "first_median", "second_median"),
+            **_fields(one.found, "paired", "n"),
             "n_second": one.found.n if one.found.paired else one.found.n_second,
-            "difference": _number(one.found.difference),
-            "low": _number(one.found.low),
-            "high": _number(one.found.high),
-            "level": _number(one.found.level),
-            "mean_difference": _number(one.found.mean),
+            **_fields(one.found, "difference", "low", "high", "level"),
+            "mean_difference": one.found.mean,
             "first_better": one.first_better if one.found.paired else "",
             "second_better": one.second_better if one.found.paired else "",
             "ties": one.found.ties if one.found.paired else "",
-            "p": _number(one.found.p),
-            "smallest_p": _number(one.found.smallest_p),
-            "holm_p": _number(one.holm_p),
-            "tests": one.tests,
-            "first_seeds": one.first_seeds,
-            "second_seeds": one.second_seeds,
-            "first_failed": one.first_failed,
-            "second_failed": one.second_failed,
+            **_fields(one.found, "p", "smallest_p"),
+            **_fields(one, "holm_p", "tests", "first_seeds", "second_seeds", "first_failed", "second_failed"),
             "shared": one.shared.sentence,
-            "missing": one.found.reason or "",
+            "missing": one.found.reason,
             **{
                 f"{side}_values": json.dumps(
                     {key: values[place] for key, values in one.shared.differing.items()}, ensure_ascii=False
@@ -171,10 +182,7 @@ def confirmed_lines(confirmed: Sequence[Confirmed]) -> Lines:
             line: dict[str, Any] = {"confirmation": one.name, "search": one.parent, "config_id": row.config_id}
             line |= {"search_rank": row.search_rank, "values": json.dumps(row.values, ensure_ascii=False)}
             numbers = {
-                "search": row.search,
-                "confirmed": row.confirmed,
-                "search_test": row.search_test,
-                "confirmed_test": row.confirmed_test,
+                **_fields(row, "search", "confirmed", "search_test", "confirmed_test"),
             }
             for what, at in numbers.items():
                 named = what if what.endswith("test") else f"{what}_score"
@@ -190,11 +198,7 @@ def family_lines(result: Summary) -> Lines:
         {
             "config_id": point.config_id,
             "family": name,
-            "index": point.index,
-            "length": point.length,
-            "median": point.median,
-            "q25": point.q25,
-            "q75": point.q75,
+            **_fields(point, "index", "length", "median", "q25", "q75"),
             "seeds": point.counted,
         }
         for name in family_names(result)
@@ -213,7 +217,7 @@ def last_and_best_lines(result: Summary) -> Lines:
                 at = getattr(at_step, group)
                 line |= {f"{which}_{group}_{name}": value for name, value in _quartiles(at)}
         line |= {f"test_difference_{name}": value for name, value in _quartiles(one.difference)}
-        line |= {"test_fluctuation": _number(one.fluctuation), "evaluations": len(one.evaluated)}
+        line |= {"test_fluctuation": one.fluctuation, "evaluations": len(one.evaluated)}
         for name, function in (("median", statistics.median), ("min", min), ("max", max)):
             line[f"chosen_step_{name}"] = function(one.steps.values()) if one.steps else ""
         lines.append(line | {"chosen_steps": json.dumps(one.steps)})
@@ -225,18 +229,8 @@ def validation_lines(result: Summary) -> Lines:
     lengths = sorted({length for one in result.validation_scores for length in one.lengths})
     return [
         {
-            "config_id": one.config_id,
-            "seed": one.seed,
-            "step": one.step,
-            "stage": "" if one.stage is None else one.stage,
-            "stopped": one.stopped,
-            "metric": one.metric,
-            "average": one.average,
-            "mean": _number(one.mean),
-            **{
-                f"at_{length}": _number(dict(zip(one.lengths, one.values, strict=True)).get(length))
-                for length in lengths
-            },
+            **_fields(one, "config_id", "seed", "step", "stage", "stopped", "metric", "average", "mean"),
+            **{f"at_{length}": dict(zip(one.lengths, one.values, strict=True)).get(length) for length in lengths},
         }
         for one in result.validation_scores
     ]
@@ -246,14 +240,12 @@ def steps_lines(result: Summary) -> Lines:
     """steps_to.csv: steps until something was reached against a searched key; infinite where half never reached it."""
     return [
         {
-            "metric": one.metric,
-            "key": one.key,
+            **_fields(one, "metric", "key"),
             "value": point.value,
             "line": json.dumps(dict(zip(one.line_keys, point.line, strict=True))),
             **dict(_quartiles(point.over_seeds)),
             "seeds": len(point.steps) + point.failed,
-            "never": point.never,
-            "failed": point.failed,
+            **_fields(point, "never", "failed"),
         }
         for one in steps_to(result)
         for point in one.points
@@ -263,22 +255,17 @@ def steps_lines(result: Summary) -> Lines:
 def _configuration(result: Summary, row: Row) -> dict[str, Any]:
     line: dict[str, Any] = {"rank": row.rank or "", "config_id": row.config_id, "number": row.number}
     line |= {key: _plain(row.values.get(key, "")) for key in result.searched}
-    line |= {"score": _number(row.score), "score_q25": _number(row.score_q25), "score_q75": _number(row.score_q75)}
+    line |= {"score": row.score, "score_q25": row.score_q25, "score_q75": row.score_q75}
     for group, at in (("trained", row.trained), ("selection", row.selection), ("test", row.test)):
         line |= {f"{group}_{name}": value for name, value in _quartiles(at)}
     for metric, group in dict.fromkeys(one for other in result.rows for one in other.beside):
         line |= {f"{metric}_{group}_{name}": value for name, value in _quartiles(row.beside.get((metric, group)))}
     return line | {
-        "generalization_length": "" if row.generalization_length is None else row.generalization_length,
-        "area_beyond": _number(row.area_beyond),
-        "seeds_planned": row.seeds_planned,
-        "seeds_run": row.seeds_run,
-        "seeds_failed": row.seeds_failed,
-        "seeds_crashed": row.seeds_crashed,
+        **_fields(
+            row, "generalization_length", "area_beyond", "seeds_planned", "seeds_run", "seeds_failed", "seeds_crashed"
+        ),
         **(_stopped(row) if result.may_stop else {}),
-        "complete": row.complete,
-        "failed": row.failed,
-        "form": row.form,
+        **_fields(row, "complete", "failed", "form"),
     }
 
 
@@ -287,13 +274,14 @@ def _stopped(row: Row) -> dict[str, Any]:
     return {"seeds_stopped": len(row.stopped_at), "stopped_at_median": median}
 
 
-def _quartiles(at: Quartiles | None) -> Iterator[tuple[str, float | str]]:
+def _fields(of: object, *names: str) -> dict[str, Any]:
+    """Return fields whose columns have the same names."""
+    return {name: getattr(of, name) for name in names}
+
+
+def _quartiles(at: Quartiles | None) -> Iterator[tuple[str, float | None]]:
     for name in QUARTILES:
-        yield name, _number(getattr(at, name)) if at else ""
-
-
-def _number(value: float | None) -> float | str:
-    return "" if value is None or math.isnan(value) else value
+        yield name, getattr(at, name) if at else None
 
 
 def _plain(value: Any) -> Any:

@@ -9,26 +9,72 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from scipy import stats
 
 from orchestrator.statistics.design import ADAPTIVE, Design
-from orchestrator.statistics.intervals import LEVEL, spearman
+from orchestrator.statistics.intervals import LEVEL, Estimate, spearman
 from orchestrator.statistics.quartiles import Floats, middle
-from orchestrator.statistics.within import Cells, compare_within
+from orchestrator.statistics.within import Cells, Difference, compare_within
 
 Values = Mapping[str, Mapping[str, Any]]
 Scores = Mapping[str, float | None]
 Members = Mapping[str, Mapping[int, float]]
 
-EFFECT_COLUMNS = (
-    "hyperparameter", "kind", "unit", "n", "dropped", "configurations", "values", "correlation", "low", "high",
-    "test", "p", "differences", "matched", "medians", "counts", "reason",
-)  # fmt: skip
 FEW_VALUES = 8  # a hyperparameter with at most so many different values gets a median for each
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeyEffect:
+    """How an outcome moves with one searched key; NaN where `reason` says why there is no number.
+
+    `kind` is "numeric" when every value is a number, else "categorical". `n` counts the `unit` (configurations, draws
+    or seeds: what is independent), which are of so many `configurations` with so many `distinct` values; `dropped`
+    ones failed. A key that was drawn: numbers have Spearman's `correlation` over units with its interval, categories
+    `p` of Kruskal-Wallis, where every value has two units. A key whose values are compared within units (see
+    `compare_within`): `differences` from its first value; the median `correlation` within units where there are three
+    numbers or more; `p` of Wilcoxon's or Friedman's `test`. It was `matched` where all else that is compared was the
+    same. Up to FEW_VALUES values: the median outcome and count of configurations of each.
+    """
+
+    key: str
+    kind: str
+    unit: str
+    n: int
+    configurations: int
+    distinct: int
+    dropped: int
+    correlation: float = math.nan
+    low: float = math.nan
+    high: float = math.nan
+    test: str = ""
+    p: float = math.nan
+    differences: tuple[Difference, ...] = ()
+    matched: bool = True
+    medians: Mapping[str, float]
+    counts: Mapping[str, int]
+    reason: str | None = None
+
+    @property
+    def count(self) -> str:
+        """Units, and how many values there are when units share them: "8, 2 values"."""
+        if self.distinct >= self.n or self.differences:
+            return str(self.n)
+        return f"{self.n}, {self.distinct} value{'' if self.distinct == 1 else 's'}"
+
+    @property
+    def sentence(self) -> str:
+        """The effect in a line, for titles."""
+        of = f"n = {self.n} {self.unit}"
+        if not math.isnan(self.correlation):
+            interval = "no interval" if math.isnan(self.low) else f"95 % [{self.low:.2f}, {self.high:.2f}]"
+            return f"rank correlation {self.correlation:+.2f}, {interval}, {of}"
+        if not math.isnan(self.p):
+            return f"{self.test} p = {self.p:.2g}, {of}"
+        return self.reason or ""
 
 
 def effects(
@@ -38,8 +84,8 @@ def effects(
     members: Members | None = None,
     *,
     level: float = LEVEL,
-) -> pd.DataFrame:
-    """Return one row per hyperparameter: how the score moves with it.
+) -> tuple[KeyEffect, ...]:
+    """Return the effect of every hyperparameter on the score, in the order the keys come.
 
     `values_by_config` are the searched values by config_id and dotted key, `scores` the scores by config_id (None or
     NaN: the configuration failed), `design` how the configurations came about (default: drawn one by one). A `fixed`
@@ -47,70 +93,67 @@ def effects(
     judged on the configurations that have it.
 
     A key that was drawn is judged over the units of the design, each with one value and one score: of the grid points
-    of a draw the mean rank, each among the draws at that grid point. Columns: correlation, low, high (numbers: Spearman
-    with its interval at `level`); p (categories: Kruskal-Wallis, where every value has two units). A key that is
-    compared within units, see `compare_within`: differences (up to FEW_VALUES values); correlation (numbers of three
-    values or more); p.
-
-    hyperparameter; kind ("numeric" when every value is a number, else "categorical"); unit, what n counts; dropped,
-    configurations (failed ones, and those used); values (how many different ones); test (whose p it is); medians,
-    counts (value -> median score, configurations; None with more than FEW_VALUES values); reason (why a number is
-    missing, else None). Raises ValueError for a fixed design without members.
+    of a draw the mean rank, each among the draws at that grid point. Intervals have `level`. Raises ValueError for a
+    fixed design without members.
     """
     design = design or Design.random(values_by_config)
     if design.kind == "fixed" and members is None:
         raise ValueError("a fixed design is judged over its seeds: it needs the score of each member")
-    rows = []
+    effects_by_key = []
     for name in hyperparameters(values_by_config):
         having = [config for config in values_by_config if name in values_by_config[config] and config in scores]
-        used = [config for config in having if not is_failed(scores[config])]
-        values = [values_by_config[config][name] for config in used]
+        used = {config: values_by_config[config] for config in having if not is_failed(scores[config])}
+        values = [of_config[name] for of_config in used.values()]
         groups = groups_of(values, np.array([scores[config] for config in used], dtype=np.float64))
-        numeric, few = is_numeric(values), len(groups) <= FEW_VALUES
-        row: dict[str, Any] = dict.fromkeys(("correlation", "low", "high", "p"), math.nan)
-        row |= {"test": "", "differences": (), "matched": True, "unit": design.unit, "reason": None}
-        row |= {"hyperparameter": name, "kind": "numeric" if numeric else "categorical", "values": len(groups)}
-        row |= {"dropped": len(having) - len(used), "configurations": len(used)}
-        row["medians"] = {value: middle(group.tolist()) for value, group in groups.items()} if few else None
-        row["counts"] = {value: len(group) for value, group in groups.items()} if few else None
+        numeric, few = is_numeric(values), groups if len(groups) <= FEW_VALUES else {}
         if design.compared(name):
-            labels = list(groups)
-            units = _units(name, {c: values_by_config[c] for c in used}, scores, design, members)
-            row |= _compared(units, labels, numeric, level)
+            numbers = _compared(_units(name, used, scores, design, members), list(groups), numeric, level)
         else:
-            row |= _drawn(name, {c: values_by_config[c] for c in used}, scores, design, numeric, level)
-        rows.append(row)
-    return pd.DataFrame(rows, columns=list(EFFECT_COLUMNS)).astype({"reason": object})
+            numbers = _drawn(name, used, scores, design, numeric, level)
+        effects_by_key.append(
+            KeyEffect(
+                key=name,
+                kind="numeric" if numeric else "categorical",
+                unit=design.unit,
+                configurations=len(used),
+                distinct=len(groups),
+                dropped=len(having) - len(used),
+                medians={value: middle(group.tolist()) for value, group in few.items()},
+                counts={value: len(group) for value, group in few.items()},
+                **numbers,
+            )
+        )
+    return tuple(effects_by_key)
 
 
 def _drawn(name: str, used: Values, scores: Scores, design: Design, numeric: bool, level: float) -> dict[str, Any]:
-    """The effect of a drawn key over units; numbers that nothing vouches for in an adaptive design are left out."""
+    """Return the effect of a drawn key over units; in an adaptive design without interval and test."""
     sample = per_unit(used, scores, design)
     values, score = [used[config][name] for config, _ in sample], np.array([mean for _, mean in sample])
-    row: dict[str, Any] = {"n": len(sample)}
+    numbers: dict[str, Any] = {"n": len(sample)}
     if numeric:
-        estimate = spearman(values, score, level=level)
-        row["correlation"] = math.nan if estimate.value is None else estimate.value
-        row["low"], row["high"] = estimate.ends
-        row["reason"] = estimate.reason
+        numbers |= _correlation(estimate := spearman(values, score, level=level)) | {"reason": estimate.reason}
     else:
-        row["test"] = "Kruskal-Wallis"
-        row["p"], row["reason"] = _kruskal(list(groups_of(values, score).values()), design.unit)
+        numbers["test"] = "Kruskal-Wallis"
+        numbers["p"], numbers["reason"] = _kruskal(list(groups_of(values, score).values()), design.unit)
     if not design.units_are_independent:
-        row |= dict.fromkeys(("low", "high", "p"), math.nan) | {"reason": ADAPTIVE}
-    return row
+        numbers |= dict.fromkeys(("low", "high", "p"), math.nan) | {"reason": ADAPTIVE}
+    return numbers
 
 
 def _compared(units: Sequence[Cells], labels: Sequence[str], numeric: bool, level: float) -> dict[str, Any]:
+    """Return the effect of a key whose values are compared within units."""
     if not labels:
         return {"n": 0, "reason": "no configuration has a score"}
-    found = compare_within(units, labels, numeric, level=level)
-    row: dict[str, Any] = {"n": found.n, "p": found.p, "test": found.test, "reason": found.reason}
-    row |= {"matched": found.matched, "differences": found.differences if len(labels) <= FEW_VALUES else ()}
-    if found.correlation is not None:
-        row["correlation"] = math.nan if found.correlation.value is None else found.correlation.value
-        row["low"], row["high"] = found.correlation.ends
-    return row
+    within = compare_within(units, labels, numeric, level=level)
+    numbers = {name: getattr(within, name) for name in ("n", "p", "test", "reason", "matched")}
+    numbers["differences"] = within.differences if len(labels) <= FEW_VALUES else ()
+    return numbers | (_correlation(within.correlation) if within.correlation is not None else {})
+
+
+def _correlation(estimate: Estimate) -> dict[str, float]:
+    low, high = estimate.ends
+    return {"correlation": math.nan if estimate.value is None else estimate.value, "low": low, "high": high}
 
 
 def _units(name: str, used: Values, scores: Scores, design: Design, members: Members | None) -> list[Cells]:

@@ -4,23 +4,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from scipy import stats
 
 from orchestrator.statistics.design import Design
 from orchestrator.statistics.effects import Scores, Values, hyperparameters, is_failed, is_numeric, value_label
 
-IMPORTANCE_COLUMNS = ("hyperparameter", "importance", "n", "reason")
 FEWEST_FOR_IMPORTANCE, PER_HYPERPARAMETER = 20, 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class Importance:
+    """The `share` of one hyperparameter, from `n` configurations or draws; NaN where there is a `reason` for none."""
+
+    share: float
+    n: int
+    reason: str | None
 
 
 def importances(
     values_by_config: Values, scores: Scores, design: Design | None = None, *, seed: int = 0
-) -> pd.DataFrame:
-    """Return the fANOVA importance of each hyperparameter, from Optuna; columns IMPORTANCE_COLUMNS.
+) -> dict[str, Importance]:
+    """Return the fANOVA importance of each hyperparameter, from Optuna.
 
     It is the share of what a random forest makes of the ranks of the scores that goes back to one hyperparameter alone,
     values as ranks too. Shares add up to 1 whether anything has an effect or not: with 40 configurations and five
@@ -52,9 +60,10 @@ def importances(
     elif len(np.unique(response)) < 2:
         problem = "the score is the same everywhere"
     columns = {name: _ranks(values[name]) if is_numeric(values[name]) else labels[name] for name in used}
-    found = _fanova(columns, response.tolist(), seed) if problem is None else {}
-    rows = [(name, found.get(name, math.nan), n, reasons.get(name, problem)) for name in names]
-    return pd.DataFrame(rows, columns=list(IMPORTANCE_COLUMNS)).astype({"reason": object})
+    shares = _fanova(columns, response.tolist(), seed) if problem is None else {}
+    return {
+        name: Importance(share=shares.get(name, math.nan), n=n, reason=reasons.get(name, problem)) for name in names
+    }
 
 
 def _ranks(values: Sequence[Any]) -> list[float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,22 +15,46 @@ from orchestrator.statistics.intervals import LEVEL, median
 from orchestrator.statistics.quartiles import middle, quartiles
 from orchestrator.statistics.within import signed_rank_p
 
-PAIRED_COLUMNS = (
-    "first", "second", "members", "unit", "n", "dropped", "median_difference", "low", "high", "q25", "q75",
-    "first_smaller", "second_smaller", "ties", "wilcoxon_p", "sign_p", "reason",
-)  # fmt: skip
+
+@dataclass(frozen=True, kw_only=True)
+class Paired:
+    """first - second of the same members; numbers without a value are NaN, and `reason` says why.
+
+    `difference` is the median over the `n` units (configurations, draws or seeds) of the median over the members of
+    each, with its interval over units; the tests are two-sided, over the same medians. `q25` and `q75` are quartiles
+    over `members`, of which the first is `better` on some, worse on others, and some tie; `dropped` have no two scores.
+    """
+
+    members: int
+    unit: str
+    n: int
+    dropped: int
+    difference: float = math.nan
+    q25: float = math.nan
+    q75: float = math.nan
+    low: float = math.nan
+    high: float = math.nan
+    better: int
+    worse: int
+    ties: int
+    wilcoxon_p: float = math.nan
+    sign_p: float = math.nan
+    reason: str | None = None
 
 
 def paired(
-    first: pd.Series[float], second: pd.Series[float], design: Design | None = None, *, level: float = LEVEL
-) -> dict[str, Any]:
+    first: pd.Series[float],
+    second: pd.Series[float],
+    design: Design | None = None,
+    direction: str = "minimize",
+    *,
+    level: float = LEVEL,
+) -> Paired:
     """Compare two scores of the same members; both are indexed by (config_id, seed), NaN where a member failed.
 
     Members of a unit of the `design` (default: a configuration) depend on each other, so a unit gives one difference,
-    the median of its members'. Returns PAIRED_COLUMNS but the two names: the members with both scores, and those
-    dropped for want of one; the quartiles of first - second over members, and on how many of them which one is smaller;
-    over the n units the median difference with its interval, and two-sided p of the Wilcoxon signed-rank test and of
-    the sign test, which leave out differences of zero; NaN with fewer than two others.
+    the median of its members'. The tests are Wilcoxon's signed-rank test and the sign test, which leave out differences
+    of zero; they need two others.
     """
     both = pd.DataFrame({"first": first, "second": second})
     kept = both.dropna()
@@ -37,31 +62,34 @@ def paired(
     x, y = kept["first"].to_numpy(dtype=np.float64), kept["second"].to_numpy(dtype=np.float64)
     difference = np.zeros(len(kept))
     np.subtract(x, y, out=difference, where=x != y)  # equal infinities do not differ
-    smaller, larger = int((difference < 0).sum()), int((difference > 0).sum())
-    result: dict[str, Any] = dict.fromkeys(PAIRED_COLUMNS[2:], math.nan)
+    better, worse = int((difference < 0).sum()), int((difference > 0).sum())
     units: dict[Any, list[float]] = {}
     for (config_id, seed), one in zip(kept.index, difference.tolist(), strict=True):
         units.setdefault(design.unit_of(str(config_id), seed), []).append(one)
-    result |= {"members": len(kept), "unit": design.unit, "n": len(units), "dropped": len(both) - len(kept)}
-    result |= {"first_smaller": smaller, "second_smaller": larger, "ties": len(kept) - smaller - larger, "reason": None}
+    result = Paired(
+        members=len(kept),
+        unit=design.unit,
+        n=len(units),
+        dropped=len(both) - len(kept),
+        better=better if direction == "minimize" else worse,
+        worse=worse if direction == "minimize" else better,
+        ties=len(kept) - better - worse,
+    )
     if not len(kept):
-        return {**result, "reason": "no member has both scores"}
+        return replace(result, reason="no member has both scores")
     q25, _, q75 = quartiles(difference)
     medians = np.array([middle(unit) for unit in units.values()])
     estimate = median(medians, level=level)
-    low, high = estimate.ends
     value = math.nan if estimate.value is None else estimate.value
-    result |= {"median_difference": value, "q25": q25, "q75": q75, "low": low, "high": high, "reason": estimate.reason}
+    result = replace(result, difference=value, q25=q25, q75=q75, reason=estimate.reason)
     if not design.units_are_independent:
-        return {**result, "low": math.nan, "high": math.nan, "reason": ADAPTIVE}
-    if smaller + larger == 0:
-        return {**result, "reason": "no member differs"}
+        return replace(result, reason=ADAPTIVE)
+    low, high = estimate.ends
+    result = replace(result, low=low, high=high)
+    if not difference.any():
+        return replace(result, reason="no member differs")
     medians = medians[(medians != 0) & ~np.isnan(medians)]
     if len(medians) < 2:
         return result
-    below = int((medians < 0).sum())
-    return {
-        **result,
-        "wilcoxon_p": signed_rank_p(medians),
-        "sign_p": float(stats.binomtest(below, len(medians)).pvalue),
-    }
+    sign = stats.binomtest(int((medians < 0).sum()), len(medians))
+    return replace(result, wilcoxon_p=signed_rank_p(medians), sign_p=float(sign.pvalue))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import nan
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from scipy import stats
 
 from orchestrator.statistics.design import Design
@@ -24,19 +24,44 @@ from orchestrator.statistics.effects import (
 from orchestrator.statistics.intervals import LEVEL
 from orchestrator.statistics.quartiles import Floats
 
-PARTIAL_COLUMNS = ("hyperparameter", "value", "coefficient", "low", "high", "p", "n", "r_squared", "reason")
 LEFT_OVER = 4  # observations beyond the effects of a fit: with fewer its intervals cover too seldom
+
+Column = tuple[str, str]  # a key and one of its values, "" for numbers
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slope:
+    """An effect with the other drawn hyperparameters held fixed, with its interval; least squares on ranks.
+
+    In standard deviations of the score's rank, per standard deviation of the hyperparameter's rank. `value` is "" for
+    numbers, else a category against the first one.
+    """
+
+    value: str
+    coefficient: float
+    low: float
+    high: float
+    p: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartialEffect:
+    """The slopes of one key over `n` units: one for numbers, for categories one for each but the first.
+
+    Without any slope `reason` says why.
+    """
+
+    slopes: tuple[Slope, ...] = ()
+    n: int
+    reason: str | None = None
 
 
 def partial_effects(
     values_by_config: Values, scores: Scores, design: Design | None = None, *, level: float = LEVEL
-) -> pd.DataFrame:
-    """Return the effect of each drawn hyperparameter with the others held fixed: least squares on standardised ranks.
+) -> dict[str, PartialEffect]:
+    """Return the effect of each hyperparameter with the other drawn ones held fixed: least squares on ranks.
 
-    The observations are the units of the design, as in `effects`: those with a score and every drawn hyperparameter. A
-    numeric hyperparameter gives one row (`value` is ""), a categorical one a row for each value but its first, against
-    that first one. Columns: PARTIAL_COLUMNS; coefficients are in standard deviations of the score's rank per standard
-    deviation of the hyperparameter's rank (per change of value). Rows without numbers say why in `reason`.
+    The observations are the units of the design, as in `effects`: those with a score and every drawn hyperparameter.
     """
     design = design or Design.random(values_by_config)
     names = hyperparameters(values_by_config)
@@ -46,34 +71,24 @@ def partial_effects(
     everywhere = [name for name in drawn if all(name in values for values in scored.values())]
     reasons |= {name: "some configurations do not have it" for name in drawn if name not in everywhere}
     sample = per_unit(scored, scores, design) if drawn else []
-    columns: dict[tuple[str, str], Floats] = {}
+    columns: dict[Column, Floats] = {}
     for name in everywhere:
-        columns_of_it = _columns([scored[config][name] for config, _ in sample])
-        if not columns_of_it:
+        columns_of_key = _columns([scored[config][name] for config, _ in sample])
+        if not columns_of_key:
             reasons[name] = "it is the same everywhere"
-        columns |= {(name, value): column for value, column in columns_of_it.items()}
+        columns |= {(name, value): column for value, column in columns_of_key.items()}
     response = _standardised(np.array([score for _, score in sample], dtype=np.float64))
-    n = len(sample)
-    fitted, problem = _fit(response, columns, level)
+    slopes, problem = _fit(response, columns, level)
     if not design.units_are_independent:
-        for numbers in fitted.values():
-            numbers |= dict.fromkeys(("low", "high", "p"), math.nan)
-    rows: list[dict[str, Any]] = [
-        {"hyperparameter": name, "value": value, "n": n, "reason": problem, **fitted.get((name, value), {})}
-        for name, value in columns
-    ]
-    rows += [{"hyperparameter": name, "value": "", "n": n, "reason": reason} for name, reason in reasons.items()]
-    rows.sort(key=lambda row: names.index(row["hyperparameter"]))
-    frame = pd.DataFrame(rows, columns=list(PARTIAL_COLUMNS))
-    return frame.astype(
-        {"coefficient": float, "low": float, "high": float, "p": float, "r_squared": float, "reason": object}
-    )
+        slopes = {key: [replace(slope, low=nan, high=nan, p=nan) for slope in of_key] for key, of_key in slopes.items()}
+    return {
+        name: PartialEffect(slopes=tuple(slopes.get(name, ())), n=len(sample), reason=reasons.get(name, problem))
+        for name in names
+    }
 
 
-def _fit(
-    response: Floats, columns: Mapping[tuple[str, str], Floats], level: float
-) -> tuple[dict[tuple[str, str], dict[str, float]], str | None]:
-    """Return coefficient, interval and p of each column, or a reason why there are none."""
+def _fit(response: Floats, columns: Mapping[Column, Floats], level: float) -> tuple[dict[str, list[Slope]], str | None]:
+    """Return the slopes of each key, or a reason why there are none."""
     n, k = len(response), len(columns)
     if not k:
         return {}, None
@@ -89,17 +104,11 @@ def _fit(
     fit = OLS(response, design).fit()
     if fit.ssr < 1e-9 * n:
         return {}, "the fit is exact: nothing is left over to judge it by"
-    intervals = fit.conf_int(alpha=1 - level)
-    return {
-        column: {
-            "coefficient": float(fit.params[index]),
-            "low": float(intervals[index][0]),
-            "high": float(intervals[index][1]),
-            "p": float(fit.pvalues[index]),
-            "r_squared": float(fit.rsquared),
-        }
-        for index, column in enumerate(columns, start=1)
-    }, None
+    numbers = np.column_stack([fit.params, fit.conf_int(alpha=1 - level), fit.pvalues])[1:].tolist()
+    slopes: dict[str, list[Slope]] = {}
+    for (key, value), (coefficient, low, high, p) in zip(columns, numbers, strict=True):
+        slopes.setdefault(key, []).append(Slope(value=value, coefficient=coefficient, low=low, high=high, p=p))
+    return slopes, None
 
 
 def _columns(values: Sequence[Any]) -> dict[str, Floats]:

@@ -21,14 +21,12 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.consoles import WholeConsole
-from orchestrator.figures.side_by_side import SideBySide, cores
+from orchestrator.figures.side_by_side import cores
 from orchestrator.record.kept.curves import read_curves, write_curves
 from orchestrator.record.state.state import SweepState
 from orchestrator.redaction import redact_log_records
 from orchestrator.report import artifacts, files
-from orchestrator.report.page import in_detail
 from orchestrator.results.summarise import summary
-from orchestrator.results.summary import Row, Summary
 from orchestrator.tracking.publisher import attempted
 
 WORKING_SECONDS = 2.0  # of computing, from one sign of work to the next
@@ -77,45 +75,25 @@ def _close(
     """Everything that is made of a sweep at its end."""
     with _signs_of_work(connection):
         state = SweepState.load(Path(folder))
-        result = summary(state, read_curves(state), parameters)
-    _, drawing = files.begin_to_draw(result, in_detail(result), forks=cores() if tracking is not None else cores() - 1)
+        curves = read_curves(state)
+        result = summary(state, curves, parameters)
+    drawn_one = partial(_answer, connection, working=True)
+    report = files.Report(result, forks=cores() if tracking is not None else cores() - 1, drawn_one=drawn_one)
     _end_with(connection)
     said = io.BytesIO()
     console = WholeConsole(file=io.TextIOWrapper(said, encoding, errors="replace", write_through=True), **look)
-    files.say_what_came_out(result, console)
+    files.print_report(result, console)
     _answer(connection, said=said.getvalue().decode(encoding))
-    drawn_one = partial(_answer, connection, working=True)
     with _signs_of_work(connection):
-        write_curves(state)
+        write_curves(state, curves)
     if tracking is not None:
         from orchestrator.tracking.publish import publish
 
-        call = partial(publish, state.folder, tracking["uri"], experiment=tracking["experiment"], summarised=result)
-        _answer(connection, **_told(state.folder, partial(call, artifacts=_WhenDrawn(drawing, drawn_one))))
-    drawing.finish(drawn_one)
-    files.write_report(state.folder, result)
+        call = partial(publish, state.folder, tracking["uri"], experiment=tracking["experiment"])
+        call = partial(call, summarised=result, curves=curves, artifacts=artifacts.ReportArtifacts(report))
+        _answer(connection, **_told(state.folder, call))
+    report.write()
     _answer(connection, drawn=True)
-
-
-class _WhenDrawn:
-    """Artifacts of a sweep whose figures are being drawn."""
-
-    def __init__(self, drawing: SideBySide, drawn_one: Callable[[], None]) -> None:
-        self._drawing, self._drawn_one = drawing, drawn_one
-
-    def sentences(self, result: Summary) -> list[str]:
-        return artifacts.sentences(result)
-
-    def in_detail(self, result: Summary) -> list[Row]:
-        return artifacts.in_detail(result)
-
-    def of_configuration(self, result: Summary, row: Row) -> dict[Path, str]:
-        self._drawing.finish(self._drawn_one)
-        return artifacts.of_configuration(result, row)
-
-    def of_sweep(self, result: Summary) -> dict[Path, str]:
-        self._drawing.finish(self._drawn_one)
-        return artifacts.of_sweep(result)
 
 
 def _told(folder: Path, publish: Any) -> dict[str, Any]:

@@ -10,7 +10,6 @@ from rich.console import Console
 
 from orchestrator.consoles import say
 from orchestrator.errors import LedgerError
-from orchestrator.record.kept.curves import write_curves
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.state.state import SweepState
 from orchestrator.running.driving.interrupts import EXIT_CODE, Interrupts
@@ -112,13 +111,9 @@ def finish(
     deaths = death_sentence([error for _, error in state.deaths], ledger.folder)
     closed = closing.end(console) if closing is not None else Closed()
     if not closed.drawn:
-        from orchestrator.report.files import present, write_report  # matplotlib is slow to import
+        from orchestrator.report.files import present  # matplotlib is slow to import
 
-        write_curves(state)
-        if closed.said:
-            write_report(ledger.folder)
-        else:
-            present(ledger.folder, console)
+        present(ledger.folder, console, quiet=closed.said)
     if closed.tried_to_publish:
         publishing.record(ledger, console, closed.published, closed.problem)
     else:

@@ -13,11 +13,12 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import pandas as pd
 import yaml
 from filelock import FileLock, Timeout
 
 from orchestrator.errors import UserError
-from orchestrator.record.kept.curves import read_curves, write_curves
+from orchestrator.record.kept.curves import CURVES_FILE, read_curves, write_curves
 from orchestrator.record.ledger.folders import PUBLISH_LOCK_FILE
 from orchestrator.record.ledger.records import read_records
 from orchestrator.record.state.state import SweepState
@@ -42,6 +43,7 @@ def publish(
     experiment: str | None = None,
     sweep_files: bool = True,
     summarised: Summary | None = None,
+    curves: pd.DataFrame | None = None,
     told: Callable[[int, int], None] = lambda done, total: None,
 ) -> Published:
     """Bring MLflow at `uri` up to what the ledger of `folder` says; unfinished sweeps as far as they are.
@@ -50,9 +52,10 @@ def publish(
     study. An address that is named by a sweep of another machine is not used: there `uri` defaults to
     MLFLOW_TRACKING_URI. `artifacts` makes figures and report where they are to be uploaded. `sweep_files=False` leaves
     what is made from all configurations (comparison, report, curves.parquet, figures of the first ones) to a later
-    call; `summarised` spares making the summary of the sweep again; `told` is called with how many configurations are
-    sent, and of how many. Raises TrackingError when MLflow cannot be reached or refuses, UserError where there is only
-    the address of another machine's sweep, and what reading the sweep raises.
+    call. `summarised` and `curves` (all of `read_curves`, written to curves.parquet) save reading a sweep that has
+    ended; `told` is called with how many configurations are sent, and of how many. Raises TrackingError when MLflow
+    cannot be reached or refuses, UserError where there is only the address of another machine's sweep, and what reading
+    the sweep raises.
     """
     folder = Path(folder)
     records = read_records(folder)
@@ -62,10 +65,12 @@ def publish(
     uri = _whole(uri, folder)
     with explained(uri, folder), _alone(folder):
         store = Store(uri, experiment or section.get("experiment") or state.study)
-        curves = read_curves(state)
+        written = curves is not None
+        curves = read_curves(state) if curves is None else curves
         result = summarised or summary(state, curves)
         contents = ContentsOfSweep(state, result, records, curves, artifacts.sentences(result))
-        return _publish(store, contents, artifacts, sweep_files, told)
+        files = partial(_sweep_files, contents, artifacts, written) if sweep_files else None
+        return _publish(store, contents, artifacts, files, told)
 
 
 def _named_address(named: str | None, state: SweepState) -> str | None:
@@ -116,7 +121,7 @@ def _publish(
     store: Store,
     contents: ContentsOfSweep,
     artifacts: Artifacts,
-    sweep_files: bool,
+    sweep_files: Callable[[Path], Files] | None,
     told: Callable[[int, int], None],
 ) -> Published:
     """The parent first (children point to it), then each configuration, then files, which may still be drawn."""
@@ -145,7 +150,7 @@ def _publish(
     for upload in uploads:
         upload()
     if sweep_files:
-        store.upload(run, partial(_sweep_files, contents, artifacts), parent.digest(*stamps))
+        store.upload(run, sweep_files, parent.digest(*stamps))
     links = store.links(contents.sweep_id, parent_id, best)
     return Published(mask_address(store.uri), parent_id, links, sent.created, completed, sent.points)
 
@@ -166,8 +171,9 @@ def _files_in_detail(contents: ContentsOfSweep, artifacts: Artifacts, row: Row, 
     return artifacts.of_configuration(contents.summary, row)
 
 
-def _sweep_files(contents: ContentsOfSweep, artifacts: Artifacts, folder: Path) -> Files:
-    """What is uploaded of the sweep; data files are written into `folder`."""
+def _sweep_files(contents: ContentsOfSweep, artifacts: Artifacts, written: bool, folder: Path) -> Files:
+    """Return the files to upload of the sweep; sweep.yaml lies in `folder`, curves.parquet may be `written` already."""
     spec = folder / "sweep.yaml"
     spec.write_text(yaml.safe_dump(contents.state.spec, sort_keys=False, allow_unicode=True), encoding="utf-8")
-    return {spec: "", write_curves(contents.state): "", **artifacts.of_sweep(contents.summary)}
+    curves = contents.state.folder / CURVES_FILE if written else write_curves(contents.state, contents.curves)
+    return {spec: "", curves: "", **artifacts.of_sweep(contents.summary)}

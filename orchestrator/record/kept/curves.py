@@ -74,13 +74,15 @@ def write_part(
     return relative, sha256
 
 
-def write_curves(state: SweepState) -> Path:
-    """Write every curve of the sweep to curves.parquet, replacing it whole; returns its path.
+def write_curves(state: SweepState, curves: pd.DataFrame | None = None) -> Path:
+    """Write every curve of the sweep to curves.parquet, replacing the file; return its path.
 
-    Two sweeps with the same curves give the same bytes, whatever order their packs ran in.
+    `curves` (all of `read_curves(state)`) saves reading them again. Two sweeps with the same curves give the same
+    bytes, whatever order their packs ran in.
     """
     path = state.folder / CURVES_FILE
-    _write(path, _parquet(pa.Table.from_pandas(read_curves(state), _schema(), preserve_index=False)))
+    curves = read_curves(state) if curves is None else curves
+    _write(path, _parquet(pa.Table.from_pandas(curves, _schema(), preserve_index=False)))
     return path
 
 

@@ -99,13 +99,13 @@ def _of_effect(effect: Effect, name: str, lengths: str) -> Iterator[Line]:
     )
     one = partial(Line, key=effect.key, lengths=lengths)
     first = next(iter(effect.medians), "the first value")
-    for held in effect.partial:
+    for held in effect.partial.slopes:
         if math.isnan(held.low):
             continue
         what = f"{name}: {held.value} instead of {first}" if held.value else name
         text = interval(held.coefficient, held.low, held.high, "+.2f")
         yield one(what=what, alone=alone, held=text, clear=clear or _excludes_zero(held.low, held.high))
-    if not effect.partial and not math.isnan(effect.low):
+    if not effect.partial.slopes and not math.isnan(effect.low):
         yield one(what=name, alone=alone, clear=clear)
     for apart in effect.differences:
         if not math.isnan(apart.low):

@@ -5,10 +5,11 @@ from collections.abc import Iterable, Iterator
 
 from orchestrator.report.tables.tables import Columns, curve_name, interval
 from orchestrator.results.analysis import compare_weight_averages, effects_at_test_lengths, effects_on_score
-from orchestrator.results.effects.hyperparameter_effects import Effect, Partial
+from orchestrator.results.effects.hyperparameter_effects import Effect
 from orchestrator.results.scoring.evaluation_choice import BEST
 from orchestrator.results.summary import Summary
 from orchestrator.statistics.design import ADAPTIVE
+from orchestrator.statistics.partial_effects import Slope
 from orchestrator.wording import counted, short_keys, spans, three_digits
 
 
@@ -42,7 +43,7 @@ def effect_columns(result: Summary, full_names: bool = True, gap: str = " ", sep
         "rank correlation [95 %]": [_alone(effect, gap) for effect, _, _ in lines],
         "difference from the first value [95 %]": [_differences(effect, gap, separator) for effect, _, _ in lines],
         f"{SLOPE} [95 %]": [_held_fixed(effect, gap, separator) for effect, _, _ in lines],
-        "importance": [_share(effect.importance) for effect, _, _ in lines],
+        "importance": [_share(effect.importance.share) for effect, _, _ in lines],
         "median by value": [_by_value(effect, separator, result.infinite) for effect, _, _ in lines],
     }
     return {name: cells for name, cells in columns.items() if set(cells) != {"-"}}
@@ -87,18 +88,19 @@ def effect_notes(result: Summary) -> list[str]:
         notes.append(f"Rank correlation of a key with differences: the median of those within {result.design.unit}.")
     if apart := list(dict.fromkeys(effect.key for effect in effects if not effect.matched)):
         notes.append(f"Other keys change along with {', '.join(apart)} and may make the difference.")
-    if shown := [effect for effect in effects if effect.partial]:
+    if shown := [effect for effect in effects if effect.partial.slopes]:
         notes.append(
             "Standardised slope, others held: least squares on the ranks of all hyperparameters at once, in standard "
-            "deviations; n = " + ", ".join(map(str, dict.fromkeys(effect.partial_n for effect in shown))) + "."
+            "deviations; n = " + ", ".join(map(str, dict.fromkeys(effect.partial.n for effect in shown))) + "."
         )
-    notes += _missing("Slope with the others held", ((e.key, e.partial_reason) for e in effects if not e.partial))
-    if any(not math.isnan(effect.importance) for effect in effects):
+    missing = ((e.key, e.partial.reason) for e in effects if not e.partial.slopes)
+    notes += _missing("Slope with the others held", missing)
+    if any(not math.isnan(effect.importance.share) for effect in effects):
         notes.append(
             "Importance: the share of fANOVA (a random forest on ranks). Shares add up to 1 also where nothing has an "
             "effect, so believe one only beside an interval that excludes 0."
         )
-    notes += _missing("Importance (fANOVA)", ((e.key, e.importance_reason) for e in effects))
+    notes += _missing("Importance (fANOVA)", ((e.key, e.importance.reason) for e in effects))
     return notes
 
 
@@ -107,7 +109,7 @@ def shown_intervals(effects: Iterable[Effect]) -> Iterator[tuple[float, float]]:
     for effect in effects:
         ends = [(effect.low, effect.high)]
         ends += [(one.low, one.high) for one in effect.differences]
-        ends += [(one.low, one.high) for one in effect.partial]
+        ends += [(one.low, one.high) for one in effect.partial.slopes]
         yield from (one for one in ends if not math.isnan(one[0]))
 
 
@@ -179,11 +181,11 @@ def _differences(effect: Effect, gap: str, separator: str) -> str:
 
 
 def _held_fixed(effect: Effect, gap: str, separator: str) -> str:
-    def one(partial: Partial) -> str:
+    def cell(partial: Slope) -> str:
         text = interval(partial.coefficient, partial.low, partial.high, "+.2f", gap)
         return f"{partial.value}: {text}" if partial.value else text
 
-    return separator.join(map(one, effect.partial)) or "-"
+    return separator.join(map(cell, effect.partial.slopes)) or "-"
 
 
 def _by_value(effect: Effect, separator: str, infinite: str) -> str:

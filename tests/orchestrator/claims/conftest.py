@@ -55,7 +55,12 @@ def pretended_sweep(
                 resolved=one.resolved, duplicate_of=None, **fields,
             )  # fmt: skip
             metrics = tuple(members[0].metrics)
-            alike = (metrics, members[0].evaluated_lengths, tuple(members[0].averages), members[0].training.steps)
+            alike = (
+                metrics,
+                members[0].evaluated_lengths,
+                tuple(members[0].training.averages),
+                members[0].training.steps,
+            )
             packs.setdefault(alike, []).extend(members)
         for number, ((metrics, lengths, averages, steps), members) in enumerate(packs.items()):
             pairs = [(member.config_id, member.seed) for member in members]
@@ -135,7 +140,7 @@ def put(tmp_path: Path) -> Put:
         value: Value, *claims: Mapping[str, Any], seeds: int = 9, sweep: str = SWEEP, end: bool = True
     ) -> dict[str, Judgement]:
         def invent(member: MemberConfig, number: int, metrics: tuple[str, ...], step: int) -> np.ndarray:
-            averages, lengths = tuple(member.averages), member.evaluated_lengths
+            averages, lengths = tuple(member.training.averages), member.evaluated_lengths
             nothing = [0.0] * len(lengths)
             return np.array(
                 [

@@ -36,7 +36,7 @@ CLAIMS.insert(2, claim(id="opposite", expect="larger"))
 
 def invent(member: MemberConfig, number: int, metrics: tuple[str, ...], step: int) -> np.ndarray:
     noise = 0.01 * np.random.default_rng([member.seed, number]).normal()
-    shape = (len(member.averages), len(metrics), len(member.evaluated_lengths))
+    shape = (len(member.training.averages), len(metrics), len(member.evaluated_lengths))
     return np.full(shape, 0.4 - 0.1 * is_pre(member) + noise)
 
 

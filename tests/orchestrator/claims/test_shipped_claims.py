@@ -31,7 +31,7 @@ def learned_values(member: MemberConfig, number: int, metrics: tuple[str, ...], 
             return 5.0 + 0.1 * noise
         return 0.97 + 0.005 * noise if member.metrics[name].direction == "maximize" else 0.005 + 0.001 * noise
 
-    return np.array([[curve(name) for name in metrics] for _ in member.averages])
+    return np.array([[curve(name) for name in metrics] for _ in member.training.averages])
 
 
 def test_every_study_has_claims() -> None:

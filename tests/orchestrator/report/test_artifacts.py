@@ -5,6 +5,7 @@ from urllib.parse import unquote
 import pytest
 
 from orchestrator.report import artifacts
+from orchestrator.report.files import Report
 from orchestrator.results.summarise import summary
 from orchestrator.tracking.contents.pages import sweep_links
 
@@ -27,6 +28,14 @@ def test_every_file_is_written_and_has_its_folder(result):
     assert all(path.stat().st_size and path.is_relative_to(result.folder) for path in files)
     by_folder = {folder: {path.name for path in files if files[path] == folder} for folder in files.values()}
     assert by_folder == {"": {"report.html", *TABLES}, "figures": FIGURES}
+
+
+def test_a_report_is_written_once(result):
+    report = Report(result)
+    written = {path: path.stat().st_mtime_ns for path in report.write()}
+    files = artifacts.ReportArtifacts(report).of_sweep(result)
+    assert {path: path.stat().st_mtime_ns for path in report.write()} == written
+    assert files == artifacts.of_sweep(result)
 
 
 def test_the_links_of_tracking_lead_to_files_of_these_names(result):

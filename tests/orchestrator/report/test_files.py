@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 
 from orchestrator.cli import app
 from orchestrator.consoles import WIDTH_OF_FILES, WholeConsole
+from orchestrator.record.kept import curves
 from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.report.files import present, read_summary, write_report
 from orchestrator.report.tables.tables import first_sentence, headlines, selection_sentence
@@ -25,6 +26,14 @@ def test_the_table_has_the_numbers_of_the_summary(small_sweep):
         assert float(line["training.learning_rate"]) == row.values["training.learning_rate"]
         assert int(line["seeds_failed"]) == row.seeds_failed and line["model.norm"] == row.values["model.norm"]
     assert sorted(path.name for path in small_sweep.folder.glob("report*")) == ["report.csv", "report.html"]
+
+
+def test_a_report_reads_every_part_of_the_curves_once(small_sweep, monkeypatch):
+    read, read_part = [], curves._read_part
+    monkeypatch.setattr(curves, "_read_part", lambda *part: read.append(part[1]) or read_part(*part))
+    present(small_sweep.folder, WholeConsole(file=io.StringIO()))
+    assert sorted(read) == sorted(f"curves/{path.name}" for path in small_sweep.folder.glob("curves/*"))
+    assert (small_sweep.folder / "curves.parquet").exists()
 
 
 def test_writing_the_report_again_gives_the_same_bytes(small_sweep):

@@ -14,7 +14,7 @@ def test_the_page_needs_nothing_else_and_shows_everything(small_sweep, page_of):
     shown = " ".join(html.text)
     result = summary(small_sweep)
     assert all(row.config_id in shown for row in result.rows)
-    for fact in ("0" * 40, "torch 2.13.0", "lab3", "lengthwise publish", "were not used for selection"):
+    for fact in ("commit " + "0" * 12, "torch 2.13.0", "lab3", "lengthwise publish", "were not used for selection"):
         assert fact in shown
 
 

@@ -127,7 +127,7 @@ def test_effects_with_an_interval_without_zero_have_a_line_and_no_others(twelve,
             ("test 8-11", effects_at_test_lengths(twelve)),
         ):
             effect = next(one for one in effects if one.key == key)
-            ends = [(effect.low, effect.high), *((held.low, held.high) for held in effect.partial)]
+            ends = [(effect.low, effect.high), *((held.low, held.high) for held in effect.partial.slopes)]
             if any(low > 0 or high < 0 for low, high in ends):
                 wanted.append((name, lengths, f"{effect.correlation:+.2f} [{effect.low:+.2f}, {effect.high:+.2f}]"))
     columns = clear_columns(twelve)
@@ -157,7 +157,7 @@ def test_categories_are_told_apart_from_their_first_value(tmp_path, synthetic_sw
     columns = clear_columns(result)
     assert columns["effect of"].count("norm: pre instead of none") == 2
     at = columns["effect of"].index("norm: pre instead of none")
-    (held,) = next(one for one in effects_on_score(result) if one.key == "model.norm").partial
+    (held,) = next(one for one in effects_on_score(result) if one.key == "model.norm").partial.slopes
     assert columns["others held fixed"][at] == f"{held.coefficient:+.2f} [{held.low:+.2f}, {held.high:+.2f}]"
     assert "rank correlation" not in columns or columns["rank correlation"][at] == "-"
 

@@ -66,13 +66,13 @@ def test_planted_effects_are_found_at_the_lengths_they_were_planted_at(planted):
     assert planted.test_lengths == (8, 9, 10, 11)
     for effects in (selection, test):
         assert effects["training.learning_rate"].high < 0 and effects["training.learning_rate"].n == 48
-        (rate,) = effects["training.learning_rate"].partial
-        assert rate.high < -0.3 and effects["training.learning_rate"].partial_n == 48
-        norms = {one.value: one for one in effects["model.norm"].partial}
+        (rate,) = effects["training.learning_rate"].partial.slopes
+        assert rate.high < -0.3 and effects["training.learning_rate"].partial.n == 48
+        norms = {one.value: one for one in effects["model.norm"].partial.slopes}
         assert norms["pre"].low > 0 and norms["post"].low < 0 < norms["post"].high
         assert effects["training.batch_size"].low < 0 < effects["training.batch_size"].high
     assert selection["model.dropout"].low < 0 < selection["model.dropout"].high
-    assert test["model.dropout"].low > 0.3 and test["model.dropout"].partial[0].low > 0.3
+    assert test["model.dropout"].low > 0.3 and test["model.dropout"].partial.slopes[0].low > 0.3
 
 
 def test_importance_is_a_share_and_goes_to_what_was_planted(planted):
@@ -80,7 +80,7 @@ def test_importance_is_a_share_and_goes_to_what_was_planted(planted):
         (effects_on_score(planted), "training.learning_rate"),
         (effects_at_test_lengths(planted), "model.dropout"),
     ):
-        shares = {effect.key: effect.importance for effect in effects}
+        shares = {effect.key: effect.importance.share for effect in effects}
         assert sum(shares.values()) == pytest.approx(1) and max(shares, key=shares.get) == first
         assert shares["training.batch_size"] < 0.1
     again = effects_on(searched_values(planted), {row.config_id: row.score for row in planted.rows}, planted.design, {})
@@ -96,12 +96,12 @@ def test_the_table_has_both_outcomes_with_interval_n_and_importance(planted):
     assert columns["hyperparameter"][::2] == sorted(planted.searched) and set(columns["hyperparameter"][1::2]) == {""}
     rate = columns["hyperparameter"].index("training.learning_rate")
     effect = by_key(effects_on_score(planted))["training.learning_rate"]
-    (partial,) = effect.partial
+    (partial,) = effect.partial.slopes
     cell = f"{effect.correlation:+.2f} [{effect.low:+.2f}, {effect.high:+.2f}]"
     assert columns["rank correlation [95 %]"][rate] == cell
     cell = f"{partial.coefficient:+.2f} [{partial.low:+.2f}, {partial.high:+.2f}]"
     assert columns["standardised slope, others held [95 %]"][rate] == cell
-    assert columns["importance"][rate] == f"{effect.importance:.2f}"
+    assert columns["importance"][rate] == f"{effect.importance.share:.2f}"
     notes = " ".join(effect_notes(planted))
     assert "in standard deviations; n = 48." in notes and "add up to 1 also where nothing has an effect" in notes
     assert "not given" not in notes
@@ -123,7 +123,7 @@ def test_csv_has_a_line_for_each_outcome_key_and_value(planted):
 
 def test_too_few_configurations_are_said_to_be_too_few(small_sweep):
     result = summary(small_sweep)
-    assert all(math.isnan(effect.importance) for effect in effects_on_score(result))
+    assert all(math.isnan(effect.importance.share) for effect in effects_on_score(result))
     assert "importance" not in effect_columns(result)
     notes = effect_notes(result)
     (said,) = [note for note in notes if note.startswith("Importance (fANOVA): not given for")]

@@ -26,7 +26,7 @@ from orchestrator.statistics.intervals import (
     rank_correlations,
 )
 from orchestrator.statistics.paired import paired
-from orchestrator.statistics.partial_effects import partial_effects
+from orchestrator.statistics.partial_effects import Slope, partial_effects
 from orchestrator.statistics.within import compare_within
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
@@ -196,12 +196,11 @@ def over_seeds(rng: np.random.Generator, n: int, cells: list[tuple[dict[str, Any
 
 def numbers(sweep: Sweep) -> Iterator[tuple[str, float, float, float]]:
     """Every number of the effects of a sweep with its interval: name, value, low, high."""
-    for row in effects(*sweep).to_dict("records"):
-        name = row["hyperparameter"]
-        if not math.isnan(row["correlation"]):
-            yield f"{name}: correlation", row["correlation"], row["low"], row["high"]
-        for one in row["differences"]:
-            yield f"{name}: {one.value} - {one.against}", one.difference, one.low, one.high
+    for effect in effects(*sweep):
+        if not math.isnan(effect.correlation):
+            yield f"{effect.key}: correlation", effect.correlation, effect.low, effect.high
+        for one in effect.differences:
+            yield f"{effect.key}: {one.value} - {one.against}", one.difference, one.low, one.high
 
 
 def truths(make: Callable[[np.random.Generator, int, float], Sweep], effect: float) -> dict[str, float]:
@@ -258,8 +257,8 @@ def test_grid_points_of_a_draw_are_no_independent_configurations() -> None:
         draw = {f"c{i}": i // 4 for i in scores}
         design = Design(kind="grid_by_random", draw=draw, grid=frozenset(["norm"]))
         for name, told in (("draws", design), ("configurations", None)):
-            row = effects(values, {f"c{i}": score for i, score in scores.items()}, told).iloc[0]
-            clear[name] += row["low"] > 0 or row["high"] < 0
+            rate, _ = effects(values, {f"c{i}": score for i, score in scores.items()}, told)
+            clear[name] += rate.low > 0 or rate.high < 0
     assert clear["draws"] / 100 <= 0.1 and clear["configurations"] / 100 >= 0.2
 
 
@@ -272,12 +271,15 @@ def test_slopes_with_the_others_held(n: int, effect: float) -> None:
         return values, {f"c{i}": effect * (rate[i] + (norm[i] == "b")) + noise[i] for i in range(n)}, design, {}
 
     rng, design, covered = np.random.default_rng(n), Design(kind="random"), {}
-    columns = ["hyperparameter", "value", "coefficient", "low", "high"]
-    truth = {(key, value): one for key, value, one, *_ in partial_effects(*sample(20_000)[:3])[columns].to_numpy()}
+
+    def slopes(sweep: Sweep) -> dict[tuple[str, str], Slope]:
+        return {(key, one.value): one for key, of in partial_effects(*sweep[:3]).items() for one in of.slopes}
+
+    truth = {column: one.coefficient for column, one in slopes(sample(20_000)).items()}
     for _ in range(SAMPLES):
-        for key, value, _, low, high in partial_effects(*sample(n)[:3])[columns].to_numpy():
-            if not math.isnan(low):
-                covered.setdefault((key, value), []).append(low <= truth[key, value] <= high)
+        for column, one in slopes(sample(n)).items():
+            if not math.isnan(one.low):
+                covered.setdefault(column, []).append(one.low <= truth[column] <= one.high)
     assert covered.keys() == truth.keys()
     for found in covered.values():
         within_three_points(found)
@@ -299,10 +301,10 @@ def test_averages_of_the_same_members(kind: Any) -> None:
         differences = shift + luck + 0.5 * rng.normal(size=(configurations, seeds))
         first = pd.Series(differences.ravel(), index)
         row = paired(first, pd.Series(0.0, index), Design(kind=kind, draw=draw))
-        covered.append(row["low"] <= shift <= row["high"])
+        covered.append(row.low <= shift <= row.high)
     n = 12 if kind == "random" else 6
     place = order_statistic(n)
-    assert row["n"] == n and place is not None
+    assert row.n == n and place is not None
     within_three_points(covered, covers(n, place))
 
 
@@ -322,8 +324,8 @@ def test_a_test_of_drawn_categories_rejects_nothing_in_five_of_a_hundred(n: int)
     rng, found = np.random.default_rng(n), []
     values = {f"c{i}": {"norm": "aabbcc"[i] if i < 6 else "abc"[i % 3]} for i in range(n)}
     for scores in rng.normal(size=(480, n)):
-        row = effects(values, {f"c{i}": score for i, score in enumerate(scores.tolist())}).iloc[0]
-        found.append(row["p"] <= 0.05)
+        (norm,) = effects(values, {f"c{i}": score for i, score in enumerate(scores.tolist())})
+        found.append(norm.p <= 0.05)
     assert np.mean(found) <= 0.05 + POINTS
 
 
@@ -331,9 +333,10 @@ def test_an_adaptive_search_has_neither_interval_nor_test() -> None:
     values, scores, _, _ = plain_random(np.random.default_rng(0), 40, 1.0)
     values = {name: {**one, "norm": "ab"[i % 2]} for i, (name, one) in enumerate(values.items())}
     design = Design(kind="adaptive")
-    for table in (effects(values, scores, design), partial_effects(values, scores, design)):
-        assert table[["low", "high", "p"]].isna().all().all()
-    assert not effects(values, scores, design)["correlation"].isna().all()
+    alone = effects(values, scores, design)
+    slopes = [slope for one in partial_effects(values, scores, design).values() for slope in one.slopes]
+    assert slopes and all(math.isnan(number) for one in (*alone, *slopes) for number in (one.low, one.high, one.p))
+    assert not all(math.isnan(one.correlation) for one in alone)
     index = pd.MultiIndex.from_product([values, [0]], names=["config_id", "seed"])
     row = paired(pd.Series(range(40), index, dtype=float), pd.Series(50.0, index), design)
-    assert all(math.isnan(row[name]) for name in ("low", "high", "wilcoxon_p", "sign_p"))
+    assert all(math.isnan(getattr(row, name)) for name in ("low", "high", "wilcoxon_p", "sign_p"))

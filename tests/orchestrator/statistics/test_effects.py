@@ -10,8 +10,8 @@ import pytest
 from scipy import stats
 
 from orchestrator.statistics.design import Design
-from orchestrator.statistics.effects import EFFECT_COLUMNS, effects
-from orchestrator.statistics.partial_effects import PARTIAL_COLUMNS, partial_effects
+from orchestrator.statistics.effects import effects
+from orchestrator.statistics.partial_effects import partial_effects
 
 inf, nan = math.inf, math.nan
 
@@ -29,67 +29,61 @@ def planted(n: int = 40, seed: int = 0) -> tuple[dict[str, dict[str, Any]], dict
 
 def test_effects_find_what_was_planted() -> None:
     values, scores = planted()
-    table = effects(values, scores)
-    assert tuple(table.columns) == EFFECT_COLUMNS
-    rate, norm, width = (row for _, row in table.iterrows())
-    assert (rate["hyperparameter"], rate["kind"], rate["n"], rate["values"]) == ("rate", "numeric", 40, 40)
+    rate, norm, width = effects(values, scores)
+    assert (rate.key, rate.kind, rate.n, rate.distinct) == ("rate", "numeric", 40, 40)
     order = list(scores)
     expected = stats.spearmanr([values[c]["rate"] for c in order], [scores[c] for c in order]).statistic
-    assert rate["correlation"] == pytest.approx(expected)
-    assert -1 < rate["low"] < rate["correlation"] < rate["high"] < -0.3
-    assert rate["medians"] is None
-    assert (norm["hyperparameter"], norm["kind"], norm["n"]) == ("norm", "categorical", 40)
+    assert rate.correlation == pytest.approx(expected)
+    assert -1 < rate.low < rate.correlation < rate.high < -0.3
+    assert not rate.medians
+    assert (norm.key, norm.kind, norm.n) == ("norm", "categorical", 40)
     groups = {name: [scores[c] for c in order if values[c]["norm"] == name] for name in "abc"}
-    assert norm["medians"] == pytest.approx({name: np.median(group) for name, group in groups.items()})
-    assert norm["counts"] == {name: len(group) for name, group in groups.items()}
-    assert norm["p"] == pytest.approx(stats.kruskal(*groups.values()).pvalue)
-    assert norm["p"] < 0.01
-    assert (width["kind"], list(width["medians"]), width["low"] < 0 < width["high"]) == ("numeric", ["16", "32"], True)
-    assert table["reason"].isna().all()
+    assert norm.medians == pytest.approx({name: np.median(group) for name, group in groups.items()})
+    assert norm.counts == {name: len(group) for name, group in groups.items()}
+    assert norm.p == pytest.approx(stats.kruskal(*groups.values()).pvalue)
+    assert norm.p < 0.01
+    assert (width.kind, list(width.medians), width.low < 0 < width.high) == ("numeric", ["16", "32"], True)
+    assert all(one.reason is None for one in (rate, norm, width))
 
 
 def test_failed_configurations_are_dropped_and_counted_and_infinite_ones_rank_last() -> None:
     values = {f"c{n}": {"x": n, "norm": "ab"[n % 2]} for n in range(8)}
     scores: dict[str, float | None] = {f"c{n}": float(n) for n in range(8)}
     scores |= {"c0": None, "c1": nan, "c7": inf}
-    x, norm = (row for _, row in effects(values, scores).iterrows())
-    assert (x["n"], x["dropped"], x["correlation"]) == (6, 2, pytest.approx(1.0))
-    assert (norm["n"], norm["dropped"], norm["medians"]) == (6, 2, {"a": 4.0, "b": 5.0})
-    assert not math.isnan(norm["p"])
+    x, norm = effects(values, scores)
+    assert (x.n, x.dropped, x.correlation) == (6, 2, pytest.approx(1.0))
+    assert (norm.n, norm.dropped, norm.medians) == (6, 2, {"a": 4.0, "b": 5.0})
+    assert not math.isnan(norm.p)
 
 
 def test_a_conditional_hyperparameter_is_judged_where_it_is() -> None:
     values, scores = planted(20)
     for name in list(values)[:8]:
         values[name]["clip"] = float(name[1:])
-    table = effects(values, scores).set_index("hyperparameter")
-    assert table.loc["clip", "n"] == 8
-    assert table.loc["rate", "n"] == 20
-    partial = partial_effects(values, scores).set_index("hyperparameter")
-    assert partial.loc["clip", "reason"] == "some configurations do not have it"
-    assert math.isnan(partial.loc["clip", "coefficient"])
+    counts = {one.key: one.n for one in effects(values, scores)}
+    assert (counts["clip"], counts["rate"]) == (8, 20)
+    clip = partial_effects(values, scores)["clip"]
+    assert clip.reason == "some configurations do not have it" and not clip.slopes
 
 
 def test_values_of_mixed_kinds_are_categories_in_order() -> None:
     mixed = [None, 10, 2, 1.5, True, [1, 2], "x"]
     values = {f"c{n}": {"clip": value} for n, value in enumerate(mixed)}
-    (row,) = effects(values, {f"c{n}": float(n) for n in range(7)}).to_dict("records")
-    assert row["kind"] == "categorical"
-    assert list(row["medians"]) == ["1.5", "2", "10", "[1, 2]", "null", "true", "x"]
+    (row,) = effects(values, {f"c{n}": float(n) for n in range(7)})
+    assert row.kind == "categorical"
+    assert list(row.medians) == ["1.5", "2", "10", "[1, 2]", "null", "true", "x"]
 
 
 def test_a_value_is_written_shortly_and_no_two_values_alike() -> None:
     values = {"a": 1e12, "b": 1e6, "c": 0.05, "d": 1.0, "e": 123456789.0, "f": 1e-05, "g": 123456000000.5, "h": 0.0}
-    (row,) = effects({name: {"k": value} for name, value in values.items()}, dict.fromkeys(values, 0.1)).to_dict(
-        "records"
-    )
-    assert list(row["counts"]) == ["0.0", "1e-05", "0.05", "1.0", "1e+06", "123456789.0", "123456000000.5", "1e+12"]
+    (row,) = effects({name: {"k": value} for name, value in values.items()}, dict.fromkeys(values, 0.1))
+    assert list(row.counts) == ["0.0", "1e-05", "0.05", "1.0", "1e+06", "123456789.0", "123456000000.5", "1e+12"]
 
 
 def test_many_values_have_no_medians() -> None:
     values = {f"c{n}": {"name": f"v{n % 9}"} for n in range(18)}
-    (row,) = effects(values, {f"c{n}": float(n) for n in range(18)}).to_dict("records")
-    assert (row["values"], row["medians"], row["counts"]) == (9, None, None)
+    (row,) = effects(values, {f"c{n}": float(n) for n in range(18)})
+    assert (row.distinct, row.medians, row.counts) == (9, {}, {})
 
 
 def test_partial_effects_separate_what_moves_together() -> None:
@@ -98,21 +92,21 @@ def test_partial_effects_separate_what_moves_together() -> None:
     x = rng.normal(size=60)
     values = {f"c{n}": {"z": x[n] + 0.5 * rng.normal(), "x": x[n], "norm": "ab"[n % 2]} for n in range(60)}
     scores = {f"c{n}": 2 * x[n] + 0.5 * rng.normal() for n in range(60)}
-    alone = effects(values, scores).set_index("hyperparameter")
-    assert alone.loc["z", "low"] > 0.5
-    table = partial_effects(values, scores)
-    assert tuple(table.columns) == PARTIAL_COLUMNS
-    z, row, norm = (row for _, row in table.iterrows())
-    assert [z["hyperparameter"], row["hyperparameter"], norm["hyperparameter"]] == ["z", "x", "norm"]
-    assert z["low"] < 0 < z["high"] or abs(z["coefficient"]) < 0.2
-    assert row["low"] > 0.5
-    assert (norm["value"], norm["low"] < 0 < norm["high"]) == ("b", True)
-    assert set(table["n"]) == {60}
+    alone, _, _ = effects(values, scores)
+    assert alone.key == "z" and alone.low > 0.5
+    partial = partial_effects(values, scores)
+    assert list(partial) == ["z", "x", "norm"]
+    (z,), (row,), (norm,) = (one.slopes for one in partial.values())
+    assert z.low < 0 < z.high or abs(z.coefficient) < 0.2
+    assert row.low > 0.5
+    assert (norm.value, norm.low < 0 < norm.high) == ("b", True)
+    assert {one.n for one in partial.values()} == {60}
 
 
 def test_partial_effects_are_least_squares_on_ranks() -> None:
     values, scores = planted(30, seed=3)
-    table = partial_effects(values, scores).set_index(["hyperparameter", "value"])
+    partial = partial_effects(values, scores)
+    slopes = [slope for one in partial.values() for slope in one.slopes]
 
     def standard(column: list[float]) -> np.ndarray:
         ranks = stats.rankdata(column)
@@ -124,11 +118,10 @@ def test_partial_effects_are_least_squares_on_ranks() -> None:
         for name in "bc"), standard([values[c]["width"] for c in order]),
     ])  # fmt: skip
     expected, (residual,), *_ = np.linalg.lstsq(design, standard([scores[c] for c in order]), rcond=None)
-    np.testing.assert_allclose(table["coefficient"], expected[1:])
+    np.testing.assert_allclose([slope.coefficient for slope in slopes], expected[1:])
     error = math.sqrt(residual / 25 * np.linalg.inv(design.T @ design)[1, 1])
-    rate = table.loc[("rate", "")]
-    assert rate["high"] - rate["low"] == pytest.approx(2 * stats.t.ppf(0.975, 25) * error)
-    assert rate["r_squared"] == pytest.approx(1 - residual / 30)
+    (rate,) = partial["rate"].slopes
+    assert rate.high - rate.low == pytest.approx(2 * stats.t.ppf(0.975, 25) * error)
 
 
 def drawn(n: int, **values: Any) -> dict[str, dict[str, Any]]:
@@ -173,19 +166,18 @@ TWO = {"x": lambda n: n, "k": lambda n: "ab"[n % 2]}
 def test_tiny_samples_give_reasons_and_no_warnings(
     values: dict[str, dict[str, Any]], scores: dict[str, float | None], reason: str | None
 ) -> None:
-    table = effects(values, scores)
-    partial = partial_effects(values, scores)
-    for row in table.to_dict("records"):
-        if row["kind"] == "numeric" and math.isnan(row["low"]):
-            assert row["reason"]
-        if row["kind"] == "categorical" and math.isnan(row["p"]):
-            assert row["reason"]
-    for row in partial.to_dict("records"):
-        assert math.isnan(row["coefficient"])
-        assert row["reason"]
+    alone, partial = effects(values, scores), partial_effects(values, scores)
+    for one in alone:
+        if one.kind == "numeric" and math.isnan(one.low):
+            assert one.reason
+        if one.kind == "categorical" and math.isnan(one.p):
+            assert one.reason
+    for held in partial.values():
+        assert not held.slopes
+        assert held.reason
         if reason is not None:
-            assert row["reason"] == reason
-    assert set(table["hyperparameter"]) == set(partial["hyperparameter"])
+            assert held.reason == reason
+    assert [one.key for one in alone] == list(partial)
 
 
 # What is independent of what ------------------------------------------------------------------------------------------
@@ -205,41 +197,41 @@ def grid_of_draws(draws: int = 9) -> tuple[dict[str, dict[str, Any]], dict[str, 
 
 def test_grid_values_are_compared_within_each_draw_and_draws_are_counted() -> None:
     values, scores, design = grid_of_draws()
-    norm, rate = effects(values, scores, design).to_dict("records")
-    assert (norm["unit"], norm["n"], norm["configurations"], norm["test"]) == ("draws", 9, 27, "Friedman")
-    assert [(one.value, one.against, one.n) for one in norm["differences"]] == [("b", "a", 9), ("c", "a", 9)]
-    assert [one.difference for one in norm["differences"]] == pytest.approx([1.0, 2.0])
-    assert all(one.low > 0 for one in norm["differences"]) and norm["p"] < 1e-5
-    assert (rate["n"], rate["kind"]) == (9, "numeric")
+    norm, rate = effects(values, scores, design)
+    assert (norm.unit, norm.n, norm.configurations, norm.test) == ("draws", 9, 27, "Friedman")
+    assert [(one.value, one.against, one.n) for one in norm.differences] == [("b", "a", 9), ("c", "a", 9)]
+    assert [one.difference for one in norm.differences] == pytest.approx([1.0, 2.0])
+    assert all(one.low > 0 for one in norm.differences) and norm.p < 1e-5
+    assert (rate.n, rate.kind) == (9, "numeric")
     order = stats.spearmanr(range(9), [10.0 * (i * 4 % 9) + 0.1 * (i % 3) for i in range(9)]).statistic
-    assert rate["correlation"] == pytest.approx(order) and rate["low"] < 0 < rate["high"]
-    independent, _ = effects(values, scores).to_dict("records")
-    assert independent["p"] > 0.5, "differences between draws hide it where configurations are taken for independent"
+    assert rate.correlation == pytest.approx(order) and rate.low < 0 < rate.high
+    independent, _ = effects(values, scores)
+    assert independent.p > 0.5, "differences between draws hide it where configurations are taken for independent"
 
 
 def test_numbers_of_a_grid_are_correlated_within_each_draw() -> None:
     values, scores, design = grid_of_draws()
     values = {name: {"depth": "abc".index(str(one["norm"])), "rate": one["rate"]} for name, one in values.items()}
     design = Design(kind="grid_by_random", draw=design.draw, grid=frozenset(["depth"]))
-    depth, _ = effects(values, scores, design).to_dict("records")
-    assert (depth["correlation"], depth["low"], depth["high"], depth["n"]) == (1.0, 1.0, 1.0, 9)
+    depth, _ = effects(values, scores, design)
+    assert (depth.correlation, depth.low, depth.high, depth.n) == (1.0, 1.0, 1.0, 9)
 
 
 def test_a_draw_without_a_score_at_one_grid_point_is_left_out_of_that_comparison() -> None:
     values, scores, design = grid_of_draws()
     lost: dict[str, float | None] = {**scores, "c0": None, "c4": inf}
-    norm, rate = effects(values, lost, design).to_dict("records")
-    b, c = norm["differences"]
-    assert (b.n, c.n, b.difference, rate["n"], norm["dropped"]) == (8, 8, pytest.approx(1.0), 9, 1)
+    norm, rate = effects(values, lost, design)
+    b, c = norm.differences
+    assert (b.n, c.n, b.difference, rate.n, norm.dropped) == (8, 8, pytest.approx(1.0), 9, 1)
 
 
 def test_slopes_are_over_draws() -> None:
     values, scores, design = grid_of_draws(12)
     for name, one in values.items():
         one["other"] = design.draw[name] * 5 % 12
-    table = partial_effects(values, scores, design).set_index("hyperparameter")
-    assert table.loc["norm", "reason"] == "it is compared within draws"
-    assert set(table.loc[["rate", "other"], "n"]) == {12}
+    partial = partial_effects(values, scores, design)
+    assert partial["norm"].reason == "it is compared within draws"
+    assert (partial["rate"].n, partial["other"].n) == (12, 12)
 
 
 def test_a_list_is_compared_seed_by_seed() -> None:
@@ -247,16 +239,16 @@ def test_a_list_is_compared_seed_by_seed() -> None:
     members = {name: {s: 10.0 * s + place for s in range(7)} for place, name in enumerate("abc")}
     scores = {name: 30.0 + place for place, name in enumerate("abc")}
     members["c"][6] = nan
-    rate, norm = effects(values, scores, Design(kind="fixed"), members).to_dict("records")
-    assert (rate["unit"], rate["n"], rate["correlation"], rate["low"]) == ("seeds", 6, 1.0, 1.0)
-    assert [one.n for one in rate["differences"]] == [7, 6] and not rate["matched"]
-    (difference,) = norm["differences"]
-    assert (difference.difference, difference.low, difference.high) == (1.5, 1.5, 1.5) and norm["test"] == "Wilcoxon"
+    rate, norm = effects(values, scores, Design(kind="fixed"), members)
+    assert (rate.unit, rate.n, rate.correlation, rate.low) == ("seeds", 6, 1.0, 1.0)
+    assert [one.n for one in rate.differences] == [7, 6] and not rate.matched
+    (difference,) = norm.differences
+    assert (difference.difference, difference.low, difference.high) == (1.5, 1.5, 1.5) and norm.test == "Wilcoxon"
     with pytest.raises(ValueError, match="score of each member"):
         effects(values, scores, Design(kind="fixed"))
 
 
 def test_no_test_where_a_value_has_one_configuration() -> None:
     values = {f"c{n}": {"norm": "a" if n else "b"} for n in range(12)}
-    (row,) = effects(values, {f"c{n}": float(n) for n in range(12)}).to_dict("records")
-    assert math.isnan(row["p"]) and row["reason"] == "a value has one of the configurations only"
+    (row,) = effects(values, {f"c{n}": float(n) for n in range(12)})
+    assert math.isnan(row.p) and row.reason == "a value has one of the configurations only"

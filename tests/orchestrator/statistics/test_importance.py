@@ -20,8 +20,9 @@ from orchestrator.statistics.importance import importances
 def test_importance_says_why_it_is_missing(count, keys, score, reason):
     rng = np.random.default_rng(0)
     values = {f"c{n}": {key: float(rng.random()) for key in keys} for n in range(count)}
-    table = importances(values, {name: score(n) for n, name in enumerate(values)})
-    assert table["importance"].isna().all() and set(table["reason"]) == ({reason} if reason else set())
+    found = importances(values, {name: score(n) for n, name in enumerate(values)})
+    assert all(math.isnan(one.share) for one in found.values())
+    assert {one.reason for one in found.values()} == ({reason} if reason else set())
 
 
 def test_importance_leaves_out_what_cannot_be_compared_and_takes_infinite_scores():
@@ -30,8 +31,8 @@ def test_importance_leaves_out_what_cannot_be_compared_and_takes_infinite_scores
         f"c{n}": {"x": n % 10, "same": 3, "kind": "abc"[n % 3]} | ({"some": n} if n % 2 else {}) for n in range(30)
     }
     scores = {name: math.inf if one["x"] == 9 else one["x"] + 0.1 * rng.normal() for name, one in values.items()}
-    table = importances(values, {**scores, "c0": None}).set_index("hyperparameter")
-    assert table.loc["same", "reason"] == "it is the same everywhere"
-    assert table.loc["some", "reason"] == "some configurations do not have it"
-    assert table.loc["x", "importance"] > 0.8 and table.loc["x", "n"] == 29
-    assert table.loc["kind", "importance"] == pytest.approx(1 - table.loc["x", "importance"])
+    found = importances(values, {**scores, "c0": None})
+    assert found["same"].reason == "it is the same everywhere"
+    assert found["some"].reason == "some configurations do not have it"
+    assert found["x"].share > 0.8 and found["x"].n == 29
+    assert found["kind"].share == pytest.approx(1 - found["x"].share)

@@ -28,18 +28,18 @@ def test_paired_against_scipy() -> None:
     second.iloc[3] = nan
     result = paired(first, second.iloc[::-1])  # matched by label, not by place
     difference = (first - second).dropna()
-    assert (result["members"], result["n"], result["dropped"], result["ties"]) == (29, 6, 1, 0)
-    assert result["unit"] == "configurations"
-    assert result["median_difference"] == difference.groupby(level=0).median().median()
-    assert (result["q25"], result["q75"]) == tuple(np.quantile(difference, [0.25, 0.75]))
+    assert (result.members, result.n, result.dropped, result.ties) == (29, 6, 1, 0)
+    assert result.unit == "configurations"
+    assert result.difference == difference.groupby(level=0).median().median()
+    assert (result.q25, result.q75) == tuple(np.quantile(difference, [0.25, 0.75]))
     of_configurations = difference.groupby(level=0).median()
-    assert result["wilcoxon_p"] == pytest.approx(stats.wilcoxon(of_configurations).pvalue)
+    assert result.wilcoxon_p == pytest.approx(stats.wilcoxon(of_configurations).pvalue)
     below = int((difference < 0).sum())
-    assert (result["first_smaller"], result["second_smaller"]) == (below, 29 - below)
-    assert result["sign_p"] == pytest.approx(stats.binomtest(int((of_configurations < 0).sum()), 6).pvalue)
+    assert (result.better, result.worse) == (below, 29 - below)
+    assert result.sign_p == pytest.approx(stats.binomtest(int((of_configurations < 0).sum()), 6).pvalue)
     of_each = difference.groupby(level=0).median()
-    assert (result["low"], result["high"]) == (of_each.min(), of_each.max())
-    assert result["reason"] is None
+    assert (result.low, result.high) == (of_each.min(), of_each.max())
+    assert result.reason is None
 
 
 @pytest.mark.parametrize(
@@ -55,11 +55,11 @@ def test_paired_against_scipy() -> None:
 )
 def test_small_pairings_say_why(first: list[list[float]], second: list[list[float]], n: int, reason: str) -> None:
     result = paired(members(first), members(second))
-    assert (result["members"], result["reason"]) == (n, reason)
-    assert math.isnan(result["low"])
-    assert math.isnan(result["wilcoxon_p"]) and math.isnan(result["sign_p"])
+    assert (result.members, result.reason) == (n, reason)
+    assert math.isnan(result.low)
+    assert math.isnan(result.wilcoxon_p) and math.isnan(result.sign_p)
 
 
 def test_more_seeds_make_a_pairing_no_surer() -> None:
     few, many = (paired(members([[0.0] * s] * 3), members([[1.0] * s] * 3)) for s in (1, 50))
-    assert few["sign_p"] == many["sign_p"] == pytest.approx(0.25) and few["wilcoxon_p"] == many["wilcoxon_p"]
+    assert few.sign_p == many.sign_p == pytest.approx(0.25) and few.wilcoxon_p == many.wilcoxon_p

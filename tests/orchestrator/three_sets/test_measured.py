@@ -18,7 +18,8 @@ from orchestrator.record.ledger.records import LEDGER_FILE, Record, encode, read
 from orchestrator.record.state.measured import Measured, measured_fields
 from orchestrator.record.state.state import SweepState
 from orchestrator.report import artifacts
-from orchestrator.report.files import csv_tables, present, write_report
+from orchestrator.report.csv_tables import csv_tables
+from orchestrator.report.files import present, write_report
 from orchestrator.results import summarise
 from orchestrator.results.scoring import measured_by
 from orchestrator.results.summarise import summary

@@ -15,7 +15,8 @@ from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.ledger.records import Record, read_records
 from orchestrator.record.state.state import SweepState
 from orchestrator.report import artifacts
-from orchestrator.report.files import csv_tables, write_report
+from orchestrator.report.csv_tables import csv_tables
+from orchestrator.report.files import write_report
 from orchestrator.results.summarise import summary
 from orchestrator.results.views.steps_to import seed_steps, steps_to
 from orchestrator.running.watching.meter import status_rows
