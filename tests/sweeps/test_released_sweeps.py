@@ -20,6 +20,7 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.report.files import write_report
 from orchestrator.results.summarise import summary
 from orchestrator.sweep.sweep import resume_sweep
+from trainers.files.container import decode
 
 HERE = Path(__file__).resolve().parent
 SWEEPS = sorted(path.parent for path in HERE.glob("*/*/events.jsonl"))
@@ -35,7 +36,7 @@ KEYS = ["config_id", "seed", "average", "metric", "length", "step"]
 def resumed(folder: Path) -> SweepState:
     """Resume the sweep in `folder` to its end, in this process."""
     said = io.StringIO()
-    outcome = resume_sweep(folder, Console(file=said), ["resources.scheduler=inline"])
+    outcome = resume_sweep(folder, Console(file=said), ["resources.scheduler=inline"], accept_code_change=True)
     assert outcome.exit_code == 0, said.getvalue()
     return SweepState.load(folder)
 
@@ -187,7 +188,7 @@ def test_interrupted_sweeps_were_killed_where_it_matters() -> None:
         assert (len(draws) % 4 == 0) == (name == "tpe")  # generations of four
     (pack,) = SweepState.load(HERE / "1.0.0" / "interrupted_compiled").packs.values()
     (newest, *_) = sorted((HERE / "1.0.0" / "interrupted_compiled" / "checkpoints" / pack.pack_id).glob("*.ckpt"))[::-1]
-    header = json.loads(newest.read_bytes().partition(b"\n")[0])
+    header, _ = decode(newest.read_bytes())
     assert len(pack.members) == 1
     assert len(header["members"]) == 2
     assert header["members"][0] == header["members"][1]
