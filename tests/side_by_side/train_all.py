@@ -61,7 +61,11 @@ def arrays_of(members: list[Member], folder: Path) -> Arrays:
 
 
 def read_weights(path: Path) -> Arrays:
-    """The arrays of a file of kept weights, by average and name."""
+    """The arrays of a file of kept weights, by average and name; also of versions before 1.0.0."""
+    if path.suffix == ".safetensors":
+        from safetensors.numpy import load_file
+
+        return {name.replace("/", " ", 1): array for name, array in load_file(path).items()}
     header, _, body = path.read_bytes().partition(b"\n")
     found, offset = {}, 0
     for entry in json.loads(header)["arrays"]:

@@ -29,8 +29,8 @@ if int(last):
 sys.argv[1:] = words
 import_module("orchestrator.__main__").command()
 """
-WHEN_CREATED, WHEN_CHECKED = ("orchestrator.sweep.sweep", "keep"), ("orchestrator.sweep.sweep", "import_for")
-WHEN_TRAINED = ("orchestrator.sweep.ending", "write_curves")
+WHEN_CREATED, WHEN_CHECKED = ("orchestrator.sweep.sweep", "_write_spec"), ("orchestrator.sweep.sweep", "import_for")
+WHEN_TRAINED = ("orchestrator.report.files", "write_curves")
 Run = Callable[..., tuple[subprocess.CompletedProcess[str], Path]]
 
 
