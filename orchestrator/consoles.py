@@ -34,7 +34,7 @@ def make_console(*, stderr: bool = False) -> Console:
 class LenientOutput(io.FileIO):
     """A standard stream whose failure ends nothing: what a full disk or a closed terminal does not take is dropped.
 
-    Results are in the ledger, so a sweep goes on without its output. A reader that has gone (`| head -1`) is no fault.
+    Results are in the ledger, so a sweep continues without its output. A closed pipe (`| head -1`) is no fault.
     """
 
     lost = False  # whether standard output could not be written

@@ -124,8 +124,8 @@ def resume_sweep(
             for note in notes:
                 say(console, note)
             recorded = [as_configuration(one) for one in state.configurations.values()]
-            refuse_corrected(recorded, f"{folder} cannot be gone on with")
-            refuse_without_data(recorded, f"{folder} cannot be gone on with")
+            refuse_corrected(recorded, f"{folder} cannot be resumed")
+            refuse_without_data(recorded, f"{folder} cannot be resumed")
             refuse_too_large(recorded, f"{folder} cannot be resumed")
             with begin_reading(*recorded_folders(state.codes)) as reading:
                 code = record_code(reading.read(), sources)

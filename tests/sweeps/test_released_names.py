@@ -133,7 +133,7 @@ def test_what_was_mended_since_is_not_gone_on_with_but_still_read(tmp_path: Path
     folders = {name: copied(name, tmp_path) for name in ("interrupted_eager", "finished")}
     before = {name: (folder / LEDGER_FILE).read_bytes() for name, folder in folders.items()}
     monkeypatch.setattr(AttentionOnly, "revision", 2)
-    with pytest.raises(UserError, match=r"(?s)cannot be gone on with.*model: attention_only was revision 1 and is rev"):
+    with pytest.raises(UserError, match=r"(?s)cannot be resumed.*model: attention_only was revision 1 and is rev"):
         resume_sweep(folders["interrupted_eager"], quiet(), accept_code_change=True)
     with pytest.raises(UserError, match="cannot be confirmed"):
         confirm(folders["finished"], quiet())

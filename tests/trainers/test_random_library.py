@@ -172,7 +172,7 @@ def test_a_library_that_is_damaged_or_draws_other_numbers_is_not_used(tmp_path, 
 
 @pytest.mark.parametrize("in_c", [True, False])
 def test_more_entries_than_there_are_is_all_of_them(monkeypatch, in_c: bool) -> None:
-    """No entry is n, and a compiler is told the shape that is drawn."""
+    """No entry is n, and the compiler gets the shape that is drawn."""
     if not in_c:
         monkeypatch.setattr(library, "available", lambda: False)
     stream = Stream(torch.tensor([1, 2]), "data", torch.tensor(4))

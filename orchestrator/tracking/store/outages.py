@@ -61,7 +61,7 @@ class LimitedClient:
     """An MLflow client that raises TimeoutError where a request is not answered within LONGEST_REQUEST seconds.
 
     MLflow's own time limit is one for the next byte, and begins anew with each attempt; where it is set to more, that
-    holds. A request that is given up goes on in a thread of its own, which ends with the process.
+    holds. A request that timed out continues in a thread of its own, which ends with the process.
     """
 
     def __init__(self, client: MlflowClient) -> None:

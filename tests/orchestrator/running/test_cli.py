@@ -482,7 +482,7 @@ def test_a_limit_of_memory_is_one_sentence(lengthwise, tiny, tmp_path):
 
 
 def test_a_sweep_outlives_its_output(lengthwise, tiny, tmp_path):
-    """An output that is full is one sentence and exit code 1; a reader that has gone is no fault."""
+    """An output that is full is one sentence and exit code 1; a closed pipe is no fault."""
     for sink, name, code in (("> /dev/full", "full", 1), ("| head -1", "piped", 0)):
         line = f'set -o pipefail; "{sys.executable}" -m orchestrator run "$@" {sink}'
         words = ["bash", "-c", line, "run", tiny, "--storage", tmp_path, "--name", name]

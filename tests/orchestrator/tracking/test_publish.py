@@ -241,5 +241,5 @@ def test_the_address_that_a_foreign_folder_names_is_not_sent_to_unasked(
     monkeypatch.delenv("MLFLOW_TRACKING_URI")
     with Ledger.open(sweep.folder) as ledger:
         ledger.append("resume", provenance=provenance())
-    assert publish(sweep.folder).uri == named  # the user's own: it was gone on with here
+    assert publish(sweep.folder).uri == named  # the user's own: it was resumed here
     assert (tmp_path / "named.db").read_bytes() != before
