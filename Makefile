@@ -12,17 +12,19 @@ STORAGE := $(or $(LENGTHWISE_STORAGE),sweeps)
 QUICKSTART := search_spaces/quickstart.yaml
 SWEEP := $(STORAGE)/quickstart
 
-.PHONY: help install sweep ui test check bench bench-check gpu studies
+.PHONY: help install sweep ui test test-cluster check bench bench-check gpu gpu-studies studies
 
 help:
 	@echo "make install   .venv with the versions of constraints.txt"
 	@echo "make sweep     the quickstart sweep; a second time: go on with it, or show it"
 	@echo "make ui        MLflow on its results"
 	@echo "make test      the tests"
+	@echo "make test-cluster  sweeps on a real Slurm with three nodes on this machine (root; 10 minutes)"
 	@echo "make check     ruff, mypy, import-linter"
 	@echo "make bench     the benchmarks (15 minutes); with JAX=PYTHON, one that has jax, also against JAX"
 	@echo "make bench-check  whether whole runs are as far ahead of scripts as they were (2 minutes)"
 	@echo "make gpu       what a GPU must show: equal to the CPU, and how fast (8 minutes)"
+	@echo "make gpu-studies  the sweeps that only a GPU decides, in MINUTES=25; again: goes on"
 	@echo "make studies   the small sweeps of the four papers and what their claims came to (many hours);"
 	@echo "               of one: STUDY=set_complement (an hour), threshold_attention, inductive_scratchpad or arithmetic"
 
@@ -74,6 +76,9 @@ ui: $(INSTALLED)
 test: $(INSTALLED)
 	@$(PYTHON) -m pytest -q -n $$(( $$(getconf _NPROCESSORS_ONLN) + 1 )) --maxprocesses 5 --dist worksteal
 
+test-cluster: $(INSTALLED)
+	@$(PYTHON) -m pytest -q -rs -m cluster tests/cluster
+
 check: $(INSTALLED)
 	@$(VENV)/bin/ruff check
 	$(VENV)/bin/ruff format --check
@@ -88,6 +93,9 @@ bench-check: $(INSTALLED)
 
 gpu: $(INSTALLED)
 	@$(PYTHON) tests/gpu/run.py
+
+gpu-studies: $(INSTALLED)
+	@$(PYTHON) tests/gpu/studies.py --minutes $(or $(MINUTES),25) --out gpu_studies
 
 studies: $(INSTALLED)
 	@for study in $(or $(STUDY),set_complement arithmetic threshold_attention inductive_scratchpad); do

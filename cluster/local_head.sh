@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # A Ray head on this machine that answers only those who have the token, for `ray job submit`.
 #
-#   cluster/local_head.sh [--dashboard-port PORT] [--gcs-port PORT] [-- MORE OPTIONS OF ray start]
+#   cluster/local_head.sh [--detach] [--dashboard-port PORT] [--gcs-port PORT] [-- MORE OPTIONS OF ray start]
 #
 # Makes a token if there is none, starts the head on 127.0.0.1 with ports that are free (or given), checks that a request
-# without the token is refused, prints the command that submits a sweep, and stays until Ctrl-C (or `kill` of this
-# script) stops this head and no other. Results go to LENGTHWISE_STORAGE, by default ~/lengthwise-sweeps.
+# without the token is refused, prints the command that submits a sweep, and stays in the foreground until Ctrl-C (or
+# `kill` of this script) stops this head and no other. With --detach it returns once the head is up, and prints the
+# command that stops it. Results go to LENGTHWISE_STORAGE, by default ~/lengthwise-sweeps.
 # The job interface listens on 127.0.0.1; ports that Ray uses between its own processes listen wider.
 set -euo pipefail
 
@@ -13,18 +14,38 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 bin=${LENGTHWISE_BIN:-$here/.venv/bin}   # where python and ray are
 [[ -x $bin/ray ]] || { echo "$bin/ray is not there; run: make install" >&2; exit 2; }
 
-dashboard_port= gcs_port=
+dashboard_port= gcs_port= detach=
+given=("$@")
 while (($#)); do
   case $1 in
     --dashboard-port) dashboard_port=${2:?--dashboard-port needs a number}; shift 2 ;;
     --gcs-port) gcs_port=${2:?--gcs-port needs a number}; shift 2 ;;
-    --help | -h) sed -n '2,9s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0 ;;
+    --detach) detach=yes; shift ;;
+    --help | -h) sed -n '2,10s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0 ;;
     --) shift; break ;;
-    *) echo "unknown option: $1; allowed: --dashboard-port, --gcs-port, and options of ray start after --" >&2; exit 2 ;;
+    *) echo "unknown option: $1; allowed: --detach, --dashboard-port, --gcs-port, and options of ray start after --" >&2; exit 2 ;;
   esac
 done
 
-# --- the token: kept if there is one, made if there is none, never overwritten, never printed
+# --- detached: the same script in the background, in a session of its own, until it says that the head is up
+if [[ -n $detach ]]; then
+  rest=()
+  for one in "${given[@]}"; do [[ $one == --detach ]] || rest+=("$one"); done
+  log=$(mktemp /tmp/lw-head-log.XXXXXX)
+  LENGTHWISE_HEAD_DETACHED=yes "$bin/python" -c 'import os, sys; os.setsid(); os.execv(sys.argv[1], sys.argv[1:])' \
+    "$BASH" "${BASH_SOURCE[0]}" ${rest[@]+"${rest[@]}"} </dev/null >"$log" 2>&1 &
+  behind=$!
+  trap 'kill "$behind" 2>/dev/null || true' INT TERM
+  until grep -q '^To stop this head' "$log"; do
+    if ! kill -0 "$behind" 2>/dev/null; then cat "$log" >&2; rm -f "$log"; exit 1; fi
+    sleep 0.2
+  done
+  cat "$log"
+  echo "Its messages: $log"
+  exit 0
+fi
+
+# --- the token: an existing one is used, a missing one is made; it is never overwritten or printed
 export RAY_AUTH_MODE=token
 token_file=${RAY_AUTH_TOKEN_PATH:-$HOME/.ray/auth_token}
 if [[ -z ${RAY_AUTH_TOKEN:-} ]]; then
@@ -38,7 +59,7 @@ if [[ -z ${RAY_AUTH_TOKEN:-} ]]; then
   export RAY_AUTH_TOKEN_PATH=$token_file
 fi
 
-# --- ports: given ones must be free; the others are found
+# --- ports: given ones must be free; the others are chosen
 ports=$("$bin/python" - "$dashboard_port" "$gcs_port" <<'PYTHON'
 import socket, sys
 held, numbers = [], []
@@ -57,7 +78,7 @@ PYTHON
 read -r dashboard_port gcs_port client_port agent_port <<<"$ports"
 url=http://127.0.0.1:$dashboard_port
 
-# --- the head: a session of its own, so that everything it starts can be found again; files of its own, so that it is
+# --- the head: in its own session, so that all its processes can be found, and with its own files, so that it is
 # not the head that `ray.init(address="auto")` of somebody else finds
 files=$(mktemp -d /tmp/lw-head.XXXXXX)
 head=
@@ -118,7 +139,9 @@ except OSError:
 PYTHON
 }
 
-echo "starting a head at $url"
+way=", in the foreground"
+[[ -z ${LENGTHWISE_HEAD_DETACHED:-} ]] || way=
+echo "starting a head at $url$way"
 answer=nothing
 for _ in {1..120}; do
   if ! kill -0 "$head" 2>/dev/null; then tail -n 20 "$files/ray-start.log" >&2; echo "the head did not start" >&2; exit 1; fi
@@ -141,7 +164,7 @@ The head is up; without the token it answers 401. From $here, in another termina
 RAY_AUTH_MODE=token$token_setting $(printf %q "$bin/ray") job submit --address $url --runtime-env-json "\$($(printf %q "$bin/lengthwise") job-env)" --working-dir . -- python -m orchestrator run search_spaces/quickstart.yaml
 
 Results go to ${LENGTHWISE_STORAGE:-$HOME/lengthwise-sweeps}.
-To stop this head, and only this one: Ctrl-C here, or: kill $$
+To stop this head, and only this one: ${way:+Ctrl-C here, or: }kill $$
 TEXT
 wait "$head" || { echo "the head ended by itself; the last lines of its log:" >&2; tail -n 20 "$files/ray-start.log" >&2; exit 1; }
 exit 1

@@ -1,1 +1,30 @@
-"""Run a sweep: plan, schedule, record, report."""
+"""Run a sweep: plan, schedule, record, report.
+
+>>> from orchestrator import open_sweep, run
+>>> sweep = run("search_spaces/quickstart.yaml", seeds=2)          # doctest: +SKIP
+>>> sweep = open_sweep("sweeps/quickstart")                        # doctest: +SKIP
+>>> sweep.configurations, sweep.curves, sweep.effects, sweep.best  # doctest: +SKIP
+
+Importing this, and reading and drawing a sweep, needs neither torch nor Ray nor MLflow.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from orchestrator.door.running import run
+    from orchestrator.door.sweep import Sweep, open_sweep
+
+__all__ = ["Sweep", "open_sweep", "run"]
+_MODULES = {
+    "Sweep": "orchestrator.door.sweep",
+    "open_sweep": "orchestrator.door.sweep",
+    "run": "orchestrator.door.running",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a name of `__all__` at its first use."""
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_MODULES[name]), name)

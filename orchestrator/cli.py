@@ -1,29 +1,32 @@
 """The command line: verbs that take a sweep file or a sweep directory. Imports little, so that `--help` is quick.
 
-Here are the verbs of sweep files and those that train; `cli_results` has those of sweeps that are there.
+This module has the verbs that take a sweep file or train; `cli_results` has those that read existing sweeps.
 Exit codes: 0 done, 1 ran and failed, 2 bad input, 130 interrupted.
 """
 
 import os
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from orchestrator import cli_results, options
-from orchestrator.consoles import LenientOutput, aligned, make_console, make_streams_lenient, say
+from orchestrator import cli_continue, cli_results, cli_upkeep, options
+from orchestrator.cli_help import BEGIN, KEEP_HOUSE, LOOK, VerbGroup
+from orchestrator.consoles import LenientOutput, align_rows, make_console, make_streams_lenient, say
 from orchestrator.errors import LengthwiseError, UserError
-from orchestrator.record.ledger.folders import default_storage
+from orchestrator.record.ledger.folders import default_storage, has_ledger
 from orchestrator.redaction import masked_traceback, redact, redact_log_records
-from orchestrator.running.hosts import host
 from orchestrator.running.with_ray import start as ray_start
 from orchestrator.shortages import out_of_memory
+from orchestrator.sweep.children import SweepChildren
 from search_spaces import Reading, SweepFileError, read_sweep
 
 DEBUG_VARIABLE = "LENGTHWISE_DEBUG"
 
 app = typer.Typer(
+    cls=VerbGroup,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -33,24 +36,32 @@ console = make_console()
 errors = make_console(stderr=True)
 
 
-@app.command("list")
+@app.command("list", rich_help_panel=LOOK)
 def list_names(
     kind: Annotated[
-        str | None, typer.Argument(help="task, model, position, average or schedule; by default all.")
+        str | None,
+        typer.Argument(help="task, model, position, average or schedule; by default all. sweeps: those in storage."),
     ] = None,
     imports: options.Imports = None,
+    storage: options.Storage = None,
 ) -> None:
-    """Show the names a sweep file can use, with their fields."""
-    from orchestrator.preview.names import lines
+    """Show the sweeps of the storage folder, or the names a sweep file can use, with their fields."""
+    if kind == "sweeps":
+        from orchestrator.upkeep.listing import list_sweeps
 
-    for line in lines(kind, imports or ()):
+        found = list_sweeps(storage or default_storage())
+    else:
+        from orchestrator.preview.names import lines
+
+        found = lines(kind, imports or ())
+    for line in found:
         _say(line)
 
 
-@app.command()
+@app.command(rich_help_panel=KEEP_HOUSE)
 def schema(
     output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write; printed by default.")] = None,
-    claims: Annotated[bool, typer.Option("--claims", help="That of claims files.")] = False,
+    claims: Annotated[bool, typer.Option("--claims", help="The schema of claims files instead.")] = False,
 ) -> None:
     """Print or write the JSON Schema of sweep files, for editors."""
     from search_spaces import claims_schema, schema_text
@@ -66,7 +77,7 @@ def schema(
     _say(f"wrote {output}")
 
 
-@app.command()
+@app.command(rich_help_panel=BEGIN)
 def validate(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Sweep files (YAML).")],
     overrides: options.Overrides = None,
@@ -74,12 +85,12 @@ def validate(
     smoke: options.Smoke = False,
 ) -> None:
     """Check sweep files: every line, and every configuration they can draw. Writes nothing."""
-    from orchestrator.preview.smoke import found_good
+    from orchestrator.preview.smoke import validate_sweep
 
     codes = {0}
     for file in files:
         try:
-            *warnings, good = found_good(_load(file, overrides, imports=imports), smoked=smoke)
+            *warnings, good = validate_sweep(_load(file, overrides, imports=imports), smoked=smoke)
         except (SweepFileError, LengthwiseError) as error:
             if os.environ.get(DEBUG_VARIABLE) and not isinstance(error, SweepFileError):
                 raise
@@ -92,7 +103,7 @@ def validate(
     raise typer.Exit(max(codes))
 
 
-@app.command()
+@app.command(rich_help_panel=BEGIN)
 def plan(
     file: options.SweepFile,
     storage: options.Storage = None,
@@ -102,18 +113,18 @@ def plan(
     workers: Annotated[int | None, typer.Option(min=1, help="Packs at once; by default what fits here.")] = None,
     working_dir: Annotated[Path, typer.Option(help="What `ray job submit --working-dir` would upload.")] = Path(),
 ) -> None:
-    """Say what a sweep would run and what it would cost. Writes nothing."""
+    """Show what a sweep would run and how long it would take. Writes nothing."""
     from orchestrator.preview.forecast import forecast
 
     spec = _load(file, overrides, name, imports)
-    found = forecast(spec, workers, working_dir)
+    plan = forecast(spec, workers, working_dir)
     _say(f"{spec.name} would be kept in {(storage or default_storage()) / spec.name}")
-    _say(aligned(found.rows()))
-    for warning in found.warnings:
+    _say(align_rows(plan.rows()))
+    for warning in plan.warnings:
         _say(f"warning: {warning}")
 
 
-@app.command()
+@app.command(rich_help_panel=BEGIN)
 def data(
     file: options.SweepFile,
     overrides: options.Overrides = None,
@@ -138,90 +149,61 @@ def data(
         _say(part) if isinstance(part, str) else console.print(part, crop=False)
 
 
-@app.command("job-env")
+@app.command(
+    "job-env", rich_help_panel=KEEP_HOUSE, short_help="Print the commit and changes of this folder, for a job."
+)
 def job_env() -> None:
-    """Print for `ray job submit --runtime-env-json` which commit and changes this folder has: a job has no .git."""
+    """Print the commit and changes of this folder for `ray job submit --runtime-env-json`: a job has no .git."""
     from orchestrator.code.repository import job_environment
 
     typer.echo(job_environment(Path.cwd(), warn=_complain))
 
 
-@app.command()
+@app.command(rich_help_panel=BEGIN)
 def run(
     file: options.SweepFile,
     storage: options.Storage = None,
     tracking_uri: options.TrackingUri = None,
+    notify: options.Notify = None,
     name: options.Name = None,
     overrides: options.Overrides = None,
     imports: options.Imports = None,
+    max_time: options.MaxTime = None,
+    resume_begun: options.ResumeBegun = False,
+    workers: Annotated[int | None, typer.Option(min=1, help="Packs at once, at most (resources.workers).")] = None,
 ) -> None:
     """Run a sweep from its beginning to its report."""
-    reading = read_sweep(file, options.with_uri(overrides, tracking_uri), name, imports or ())
+    max_seconds = options.in_seconds(max_time)
+    overrides = [*(overrides or ()), *([f"resources.workers={workers}"] if workers is not None else [])]
+    replaced = options.with_uri(overrides, tracking_uri, notify)
+    reading = read_sweep(file, replaced, name, imports or ())
     storage = storage or default_storage()
     early = None if reading.findings.problems else reading.spec
-    if early is not None and not (storage / early.name).exists():  # otherwise it is refused
-        host.begin_for(early)  # imports while this process does, and ends with it if it is refused later
-    spec = _checked(reading)
-    if early is not None:
-        ray_start.begin_for(spec.resources)
-    from orchestrator.sweep.sweep import run_sweep
+    with ExitStack() as opens:
+        children = None
+        if early is not None and not (storage / early.name).exists():  # else it is refused
+            children = SweepChildren(early.resources.scheduler, tracking=early.tracking.enabled)
+            opens.enter_context(children)  # they import in parallel to this process
+        spec = _checked(reading)
+        if resume_begun and has_ledger(storage / spec.name):
+            from orchestrator.sweep.sweep import resume_same
 
-    raise typer.Exit(run_sweep(spec, storage, console).exit_code)
+            raise typer.Exit(resume_same(spec, storage, console, replaced, max_seconds=max_seconds).exit_code)
+        if early is not None:
+            ray_start.begin_for(spec.resources)
+        from orchestrator.sweep.sweep import run_sweep
 
-
-@app.command()
-def resume(
-    folder: options.SweepFolder,
-    tracking_uri: options.TrackingUri = None,
-    overrides: options.Overrides = None,
-    retry_failed: options.RetryFailed = False,
-    accept_code_change: options.AcceptCodeChange = False,
-) -> None:
-    """Go on with a sweep that was interrupted or killed. Only resources and tracking may be changed by --set."""
-    from orchestrator.sweep.sweep import resume_sweep
-
-    outcome = resume_sweep(
-        folder,
-        console,
-        options.with_uri(overrides, tracking_uri),
-        retry_failed=retry_failed,
-        accept_code_change=accept_code_change,
-    )
+        outcome = run_sweep(spec, storage, console, children=children, max_seconds=max_seconds)
     raise typer.Exit(outcome.exit_code)
 
 
-@app.command()
-def confirm(
-    folder: options.SweepFolder,
-    top: Annotated[int, typer.Option(help="How many configurations, the first by the sweep's objective.")] = 3,
-    seeds: Annotated[str, typer.Option(help="How many fresh seeds, or a list of them: 100,101,102.")] = "10",
-    configuration: options.Configurations = None,
-    name: Annotated[str | None, typer.Option(help="Name of the confirmation; by default <sweep>-confirm.")] = None,
-    allow_unfinished: Annotated[bool, typer.Option(help="Confirm a sweep that is not finished.")] = False,
-    tracking_uri: options.TrackingUri = None,
-    overrides: options.Overrides = None,
-) -> None:
-    """Train the best configurations of a sweep again, on seeds that no selection used. --set: resources, tracking."""
-    from orchestrator.sweep.confirm import confirm as confirm_sweep
-
-    outcome = confirm_sweep(
-        folder,
-        console,
-        top=top,
-        seeds=seeds,
-        configurations=configuration or (),
-        name=name,
-        allow_unfinished=allow_unfinished,
-        overrides=options.with_uri(overrides, tracking_uri),
-    )
-    raise typer.Exit(outcome.exit_code)
-
-
+app.add_typer(cli_continue.app)
 app.add_typer(cli_results.app)
+app.add_typer(cli_upkeep.app)
 
 
 def main() -> None:
-    """Run the command line; what lengthwise can explain is one message on stderr and an exit code."""
+    """Run the command line; expected errors are one message on stderr and an exit code, without a traceback."""
     make_streams_lenient()
     redact_log_records()
     code = _run_verb()
@@ -233,11 +215,11 @@ def _run_verb() -> int:
     """Run the verb of the command line and return its exit code."""
     try:
         app()
-    except SystemExit as ended:  # as all verbs end
+    except SystemExit as ended:  # the end of every verb
         if ended.__context__ is not None and isinstance(ended.__context__.__cause__, KeyboardInterrupt):
-            _complain("interrupted")  # which typer turns into an exit
+            _complain("interrupted")  # typer turns it into an exit
         return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
-    except BaseException as error:  # code of the user's own may raise anything
+    except BaseException as error:  # the user's own code may raise anything
         if os.environ.get(DEBUG_VARIABLE):
             sys.stderr.write(masked_traceback(error))
             return (
@@ -250,13 +232,13 @@ def _run_verb() -> int:
             _complain(error.in_full)
             return 2
         if memory := out_of_memory(error):
-            sys.stderr.write(f"{redact(memory)}\n")  # a console would need some
+            sys.stderr.write(f"{redact(memory)}\n")  # a console would need memory
             return 1
         if isinstance(error, OSError) and error.filename and not isinstance(error, FileNotFoundError):
             _complain(f"{error.filename2 or error.filename}: cannot be used: {error.strerror}")
             return 1
-        said = f"{type(error).__name__}: {error}\nthis should not happen; {DEBUG_VARIABLE}=1 shows where it did"
-        _complain(redact(said))
+        text = f"{type(error).__name__}: {error}\nthis should not happen; {DEBUG_VARIABLE}=1 shows the traceback"
+        _complain(redact(text))
         return 1
     return 0
 

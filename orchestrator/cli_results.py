@@ -1,98 +1,111 @@
-"""The verbs of sweeps that are there: where one stands, what came out, its ledger, MLflow. See `cli`."""
+"""The verbs that read existing sweeps: state, results, ledger, MLflow. See `cli`."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from orchestrator import options
-from orchestrator.consoles import aligned, make_console, say
-from orchestrator.errors import UserError
+from orchestrator.cli_help import KEEP_HOUSE, LOOK, TAKE_OUT
+from orchestrator.consoles import align_rows, make_console, say
 from orchestrator.record.ledger.folders import check_storage, default_storage
 from orchestrator.redaction import remember
+from orchestrator.running.driving.interrupts import EXIT_CODE as INTERRUPTED
+from orchestrator.wording import command
 
 app = typer.Typer()
 console = make_console()
 
 
-@app.command()
-def status(folder: options.SweepFolder, trace: options.Trace = False) -> None:
-    """Say where a sweep stands, whether it is running, and its best configuration so far."""
+@app.command(cls=options.SweepVerb, rich_help_panel=LOOK)
+def status(folder: options.SweepFolder, trace: options.Trace = False, follow: options.Follow = False) -> None:
+    """Show how far a sweep is, whether it is running, and its best configuration so far."""
     from orchestrator.record.state.state import SweepState
+    from orchestrator.running.watching.follow import follow as follow_sweep
+    from orchestrator.running.watching.leading_curve import leading_curve_rows
     from orchestrator.running.watching.meter import status_rows, trace_lines
 
-    state = SweepState.load(folder)
-    _say("\n".join([aligned(status_rows(state)), *(trace_lines(state) if trace else ())]))
+    try:
+        state = follow_sweep(folder, console) if follow else SweepState.load(folder)
+    except KeyboardInterrupt:
+        _say(f"no longer followed; the sweep continues: {command('status', folder)} --follow")
+        raise typer.Exit(INTERRUPTED) from None
+    rows = [*status_rows(state), *leading_curve_rows(state)]
+    _say("\n".join([align_rows(rows), *(trace_lines(state) if trace else ())]))
 
 
-@app.command()
+@app.command(cls=options.SweepVerb, rich_help_panel=LOOK)
 def report(
     folder: options.SweepFolder,
     maps: options.Maps = None,
     full: Annotated[bool, typer.Option("--full", help="Print every table.")] = False,
+    scale: options.Scale = "auto",
 ) -> None:
-    """Draw figures and report of a sweep, finished or not, and print what came out."""
-    from orchestrator.figures.maps import draw_maps
+    """Draw the figures and the report of a sweep, finished or not, and print its results."""
+    from orchestrator.figures.drawing import check_scale
+    from orchestrator.figures.heat_maps import draw_weight_maps
     from orchestrator.report.files import present
 
-    asked = draw_maps(folder, maps) if maps else []
-    present(folder, console, full=full)
-    for line in asked:
+    check_scale(scale)
+    drawn = draw_weight_maps(folder, maps) if maps else []
+    present(folder, console, full=full, scale=scale)
+    for line in drawn:
         _say(line)
 
 
-@app.command()
+@app.command(cls=options.SweepVerb, rich_help_panel=LOOK)
 def attention(
     folder: options.SweepFolder,
     configuration: Annotated[str, typer.Argument(metavar="CONFIGURATION", help="Number, label or config_id.")],
-    length: Annotated[int, typer.Option(help="Of the input: one that was evaluated.")],
-    distribution: Annotated[str | None, typer.Option(help="By default the one that is trained on.")] = None,
-    row: Annotated[int, typer.Option(help="Which of the inputs that were evaluated there, from 0.")] = 0,
-    seed: Annotated[int | None, typer.Option(help="By default the median one.")] = None,
-    average: Annotated[str | None, typer.Option(help="Of the weights; by default the one that is judged.")] = None,
+    length: Annotated[int, typer.Option(help="An evaluated length.")],
+    distribution: Annotated[str | None, typer.Option(help="Test set; by default the trained distribution.")] = None,
+    row: Annotated[int, typer.Option(help="Number of the evaluated input, from 0.")] = 0,
+    seed: Annotated[int | None, typer.Option(help="By default the median seed.")] = None,
+    average: Annotated[str | None, typer.Option(help="Weight average; by default the judged one.")] = None,
     figure: Annotated[
-        Path | None, typer.Option(metavar="PATH.png", help="By default below the figures of the sweep.")
+        Path | None, typer.Option(metavar="PATH.png", help="By default in the sweep's figures folder.")
     ] = None,
 ) -> None:
-    """Draw what each token of one input attends to, in every layer and head, from kept weights. Trains nothing."""
-    from orchestrator.figures.drawing import check_target
-    from orchestrator.figures.maps import attention_path, draw_attention
-    from orchestrator.results.from_weights.attention_maps import attention_of
+    """Draw the attention of one input in every layer and head, from kept weights. Trains nothing."""
+    from orchestrator.figures.drawing import check_figure_path
+    from orchestrator.figures.heat_maps import attention_path, draw_attention
+    from orchestrator.results.from_weights.member_attention import read_attention
 
     if figure is not None:
-        check_target(figure)
-    found = attention_of(
+        check_figure_path(figure)
+    shown = read_attention(
         folder, configuration, length=length, distribution=distribution, row=row, seed=seed, average=average
     )
-    _say(f"Attention: {draw_attention(found, figure or attention_path(folder, found))}")
+    _say(f"Attention: {draw_attention(shown, figure or attention_path(folder, shown))}")
 
 
-@app.command()
+@app.command(
+    cls=options.SweepVerb,
+    rich_help_panel=LOOK,
+    short_help="Compare configurations or whole sweeps over their seeds.",
+)
 def compare(
     folder: options.SweepFolder,
-    first: options.Compared,
-    second: options.Compared,
-    metric: Annotated[str | None, typer.Option(help="By default the one that is judged.")] = None,
-    average: Annotated[str | None, typer.Option(help="By default the one that is judged.")] = None,
+    others: options.Compared,
+    metric: Annotated[str | None, typer.Option(help="By default the judged one.")] = None,
+    average: Annotated[str | None, typer.Option(help="By default the judged one.")] = None,
     lengths: Annotated[
         str | None, typer.Option(help="Such as 5,8; by default the test, selection and trained lengths.")
     ] = None,
-    csv: Annotated[Path | None, typer.Option(metavar="PATH.csv", help="Also write what is printed.")] = None,
+    csv: Annotated[Path | None, typer.Option(metavar="PATH.csv", help="Also write the numbers to this file.")] = None,
+    figure: Annotated[
+        Path | None, typer.Option(metavar="PATH.png", help="Of sweeps: also draw the difference against length.")
+    ] = None,
 ) -> None:
-    """Compare two configurations over their seeds: difference, interval, exact test. Trains nothing."""
-    from orchestrator.report.terminal.named_comparison import show_comparison, write_comparison
-    from orchestrator.results.comparing.named_comparison import compare_named
+    """Compare configurations or whole sweeps over their seeds. Several sweeps: each with the first. Trains nothing."""
+    from orchestrator.report.comparisons import compare_and_show
 
-    if csv is not None and csv.exists():
-        raise UserError(f"{csv} is there already; name another file, or remove it")
-    found = compare_named(folder, first, second, metric=metric, average=average, lengths=lengths)
-    show_comparison(found, console)
-    if csv is not None:
-        write_comparison(found, csv)
-        _say(f"wrote {csv}")
+    for line in compare_and_show(folder, others, console, csv, figure, metric=metric, average=average, lengths=lengths):
+        _say(line)
 
 
-@app.command()
+@app.command(rich_help_panel=LOOK)
 def claims(
     file: Annotated[Path, typer.Argument(metavar="CLAIMS.yaml", help="A claims file.")],
     storage: options.Storage = None,
@@ -102,24 +115,39 @@ def claims(
     run: Annotated[
         bool, typer.Option("--run", help="First run or resume the sweeps whose files lie beside the claims file.")
     ] = False,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Also pack what the verdicts rest on into results/ beside the claims file.")
+    ] = False,
 ) -> None:
-    """Put claims to sweeps: verdicts with effects, intervals and seeds. Trains nothing without --run."""
-    from orchestrator.claims.verb import put_claims, run_missing
+    """Judge claims by sweeps: verdicts with effects, intervals and seeds. Trains nothing without --run."""
+    from orchestrator.claims.verb import judge_claims, run_missing
 
     storage = storage or default_storage()
     if run and (code := run_missing(file, storage, _say)):
         raise typer.Exit(code)
-    for line in put_claims(file, storage, page):
+    for line in judge_claims(file, storage, page, keep=keep):
         _say(line)
 
 
-@app.command()
-def publish(folder: options.SweepFolder, tracking_uri: options.TrackingUri = None) -> None:
-    """Bring MLflow up to what the ledger says; may be repeated at any time."""
+@app.command(cls=options.SweepVerb, rich_help_panel=TAKE_OUT)
+def publish(
+    folder: options.SweepFolder,
+    tracking_uri: options.TrackingUri = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="While the sweep runs, publish again after every new score.")
+    ] = False,
+) -> None:
+    """Send to MLflow what it lacks of the ledger; may be repeated at any time."""
+    from orchestrator.record.ledger.lock import running
     from orchestrator.report import artifacts
+    from orchestrator.tracking.follow import follow as follow_sweep
     from orchestrator.tracking.publish import publish as publish_sweep
 
     remember(tracking_uri)
+    if follow:
+        _say(f"publishing {folder} while it runs; Ctrl-C ends this, and the sweep continues")
+        one_pass = partial(publish_sweep, folder, tracking_uri, artifacts=artifacts, sweep_files=False)
+        follow_sweep(folder, one_pass, is_running=lambda: running(folder) is not None, report_problem=_say)
     with make_console(stderr=True).status("publishing ...") as shown:
         published = publish_sweep(
             folder,
@@ -132,22 +160,22 @@ def publish(folder: options.SweepFolder, tracking_uri: options.TrackingUri = Non
         _say(f"{what}: {link}")
 
 
-@app.command()
+@app.command(cls=options.SweepVerb, rich_help_panel=KEEP_HOUSE)
 def repair(folder: options.SweepFolder) -> None:
-    """Cut a damaged ledger after its last good record, and say what is lost; the damaged file is kept."""
+    """Cut a damaged ledger after its last good record, and print what is lost; keeps the damaged file."""
     from orchestrator.record.repair import repair as repair_ledger
 
     for line in repair_ledger(folder).sentences():
         _say(line)
 
 
-@app.command()
+@app.command(rich_help_panel=LOOK, short_help="Open MLflow and print links to the charts.")
 def ui(
     storage: options.Storage = None,
     tracking_uri: Annotated[str | None, typer.Option(help="Another store of the form sqlite:///FILE.")] = None,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int | None, typer.Option(help="Port; by default a free one.")] = None,
-    allowed_hosts: Annotated[str | None, typer.Option(help="Host names it answers to, separated by commas.")] = None,
+    allowed_hosts: Annotated[str | None, typer.Option(help="Accepted host names, separated by commas.")] = None,
 ) -> None:
     """Open MLflow on the store of the storage folder and print links to the charts of every sweep."""
     storage = storage or default_storage()

@@ -11,30 +11,30 @@ from rich.console import Console
 from orchestrator.redaction import mask_address
 
 ENCODING_VARIABLE = "PYTHONIOENCODING"
-WIDTH_OF_FILES = 160  # of tables in logs and pipes, where nobody has said how wide a line may be
+WIDTH_OF_FILES = 160  # of tables in logs and pipes
 
 
 class WholeConsole(Console):
-    """A console that never crops a line: a terminal wraps long ones itself, and they can be copied whole."""
+    """A console that never crops a line: a terminal wraps long lines, and they can be copied whole."""
 
     def print(self, *objects: Any, **options: Any) -> None:
-        """Print as Console does, without cropping and without secrets of addresses."""
+        """Print like Console, without cropping and without secrets in addresses."""
         super().print(
             *(mask_address(one) if isinstance(one, str) else one for one in objects), **{"crop": False, **options}
         )
 
 
 def make_console(*, stderr: bool = False) -> Console:
-    """A console on stdout or stderr."""
+    """Return a console on stdout or stderr."""
     stream = sys.stderr if stderr else sys.stdout
     terminal = stream is not None and stream.isatty()  # None where the shell has closed it
     return WholeConsole(stderr=stderr, width=None if terminal else WIDTH_OF_FILES)
 
 
 class LenientOutput(io.FileIO):
-    """A standard stream whose failure ends nothing: what a full disk or a closed terminal does not take is dropped.
+    """A standard stream that drops its output after a failure, such as a full disk or a closed terminal.
 
-    Results are in the ledger, so a sweep continues without its output. A closed pipe (`| head -1`) is no fault.
+    Results are in the ledger, so a sweep continues without its output. A closed pipe (`| head -1`) is not an error.
     """
 
     lost = False  # whether standard output could not be written
@@ -54,10 +54,10 @@ class LenientOutput(io.FileIO):
 
 
 def make_streams_lenient() -> None:
-    """Let standard streams show what they can: `?` for a character they lack, nothing where they cannot be written.
+    """Make standard streams tolerant: `?` for characters they cannot encode, no error if they cannot be written.
 
-    Closed ones (`>&-`) are opened on /dev/null: otherwise the next file that is opened gets their number, and what
-    libraries print goes into it. Python processes that this one starts replace characters as well.
+    Redirect closed standard streams (`>&-`) to /dev/null: otherwise the next opened file gets their number, and
+    libraries print into it. Child processes in Python replace characters as well.
     """
     for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
         try:
@@ -67,7 +67,7 @@ def make_streams_lenient() -> None:
             setattr(sys, name, open(descriptor, "r" if descriptor == 0 else "w", closefd=False))  # noqa: SIM115
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
-        if type(stream) is io.TextIOWrapper:  # and nothing that a caller has put in its place
+        if type(stream) is io.TextIOWrapper:  # not a replacement of the caller
             buffer = io.BufferedWriter(LenientOutput(stream.fileno(), "w", closefd=False))
             lines, through = stream.line_buffering, stream.write_through
             replacing = io.TextIOWrapper(
@@ -77,12 +77,12 @@ def make_streams_lenient() -> None:
             os.environ[ENCODING_VARIABLE] = os.environ.get(ENCODING_VARIABLE, "").partition(":")[0] + ":replace"
 
 
-def aligned(rows: Sequence[tuple[str, str]]) -> str:
-    """Labels and texts in two columns, without trailing blanks."""
+def align_rows(rows: Sequence[tuple[str, str]]) -> str:
+    """Return labels and texts in two columns, without trailing blanks."""
     width = max((len(label) for label, _ in rows), default=0)
     return "\n".join(f"{label:{width}}  {text}".rstrip() for label, text in rows)
 
 
 def say(console: Console, text: str) -> None:
-    """Print a sentence as it is, secrets of addresses apart: no markup, no colours of numbers, no line breaks added."""
+    """Print a sentence without markup, colours and added line breaks; secrets in addresses are masked."""
     console.print(text, highlight=False, markup=False, soft_wrap=True)

@@ -1,21 +1,21 @@
-"""The errors of the orchestrator, all of them meant to be read by the person at the keyboard.
+"""The errors of the orchestrator. Their messages are written for users.
 
 LengthwiseError                 printed as one message without a traceback; exit code 1: it ran and failed
-├── UserError                   what was given cannot be used; exit code 2
-│   ├── SweepExists             a new sweep would overwrite one that is there
+├── UserError                   bad input; exit code 2
+│   ├── SweepExists             a new sweep would overwrite an existing one
 │   ├── NotASweep               the folder holds no ledger
 │   ├── SpecChanged             the sweep file is no longer the one the ledger was begun with
 │   └── SweepLocked             another driver is running this sweep
 ├── LedgerError                 the ledger cannot be read or written: full disk, read-only folder
 │   ├── OddEntry                a link, a pipe or a folder where a sweep has its own files; exit code 2
-│   ├── TakenLedger             another driver writes it, and the lock does not tell
+│   ├── TakenLedger             another driver writes it, without a working lock
 │   ├── DamagedLedger           its bytes are not what was written
 │   ├── NewerLedger             it was written by a newer version
 │   └── OlderLedger             it was written before the first version whose ledgers are read
-├── OutOfSpace                  nothing more can be written where the sweep is
-├── DamagedCurves               a parquet part is missing or is not what the ledger says it is
-├── DamagedWeights              a file of kept weights is missing or is not what the ledger says it is
-└── NoMaps                      the classes that know what kept weights mean are gone or have changed
+├── OutOfSpace                  the disk of the sweep is full
+├── DamagedCurves               a parquet part is missing or differs from its checksum
+├── DamagedWeights              a file of kept weights is missing or differs from its checksum
+└── NoMaps                      the classes of kept weights are missing or have changed
 """
 
 from __future__ import annotations
@@ -29,40 +29,44 @@ from orchestrator.wording import command
 
 
 class LengthwiseError(Exception):
-    """Something went wrong that lengthwise can explain; `str()` is the whole message."""
+    """An expected error; `str()` is the whole message, without secrets."""
 
     exit_code = 1
 
-    def __init__(self, *said: object) -> None:
-        super().__init__(*(redact(one) if isinstance(one, str) else one for one in said))
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*(redact(one) if isinstance(one, str) else one for one in arguments))
 
 
 class UserError(LengthwiseError):
-    """What was given cannot be used: says what, where, and what is allowed."""
+    """Bad input; the message says what is wrong, where, and what is allowed."""
 
     exit_code = 2
 
 
 class SweepExists(UserError):  # noqa: N818 - reads as the sentence it prints
-    """A new sweep was asked for in a folder that already holds one."""
+    """The folder of a new sweep already holds one."""
 
 
 class NotASweep(UserError):  # noqa: N818
-    """The folder that was given holds no ledger."""
+    """The given folder holds no ledger."""
 
 
 class SpecChanged(UserError):  # noqa: N818
-    """The sweep file is no longer the one its ledger was begun with; `differences` are (key, before, now)."""
+    """The sweep file has changed since the sweep was begun; `differences` are (key, before, now).
 
-    def __init__(self, folder: Path, differences: Sequence[tuple[str, object, object]]) -> None:
-        self.folder, self.differences = folder, tuple(differences)
+    `extending` is the command that adds what they add, if that is all they do.
+    """
+
+    def __init__(self, folder: Path, differences: Sequence[tuple[str, object, object]], extending: str = "") -> None:
+        self.folder, self.differences, self.extending = folder, tuple(differences), extending
         lines = [f"  {key}: was {before!r}, now {now!r}" for key, before, now in self.differences]
         head = f"{folder}: this sweep was begun with another specification; undo the change, or choose another name"
+        lines += [f"or add this to the sweep by: {extending}"] if extending else []
         super().__init__("\n".join([head, *lines]))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickled as what it was made of."""
-        return type(self), (self.folder, self.differences)
+        """Pickle the arguments of the constructor."""
+        return type(self), (self.folder, self.differences, self.extending)
 
 
 class SweepLocked(UserError):  # noqa: N818
@@ -74,26 +78,26 @@ class LedgerError(LengthwiseError):
 
 
 class DamagedLedger(LedgerError):  # noqa: N818
-    """A line of the ledger is not what was written; the message begins with `file:line`."""
+    """A line of the ledger is damaged; the message begins with `file:line`."""
 
     def __init__(self, path: Path, line: int, problem: str) -> None:
         self.path, self.line, self.problem = path, line, problem
-        more = f"\nwhat comes before can be saved: {command('repair', path.parent)}" if line > 1 else ""
+        more = f"\nthe records before it can be saved: {command('repair', path.parent)}" if line > 1 else ""
         super().__init__(f"{path}:{line}: {problem}{more}")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickled as what it was made of."""
+        """Pickle the arguments of the constructor."""
         return type(self), (self.path, self.line, self.problem)
 
 
 class OddEntry(LedgerError):  # noqa: N818
-    """An entry of a sweep folder is not what its name says, or leads out of the folder; nothing was read from it."""
+    """An entry of a sweep folder is not a plain file, or leads out of the folder; it was not read."""
 
     exit_code = 2
 
 
 class TakenLedger(LedgerError):  # noqa: N818
-    """Another driver has written the ledger since this one did; names it, and nothing was written over it."""
+    """Another driver, which the message names, has written the ledger; nothing was overwritten."""
 
 
 class NewerLedger(LedgerError):  # noqa: N818
@@ -101,11 +105,11 @@ class NewerLedger(LedgerError):  # noqa: N818
 
 
 class OlderLedger(LedgerError):  # noqa: N818
-    """The ledger was written before version 1.0.0, the first whose ledgers are read."""
+    """The ledger was written before version 1.0.0, whose ledgers are the oldest that can be read."""
 
 
 class OutOfSpace(LengthwiseError):  # noqa: N818 - reads as the sentence it prints
-    """A file could not be written for lack of space; names the file system and how much is free there."""
+    """The disk is full; the message names the file system and its free space."""
 
 
 class DamagedCurves(LengthwiseError):  # noqa: N818
@@ -117,4 +121,4 @@ class DamagedWeights(LengthwiseError):  # noqa: N818
 
 
 class NoMaps(LengthwiseError):  # noqa: N818
-    """Kept weights cannot be drawn: the class of their model or task is gone, or takes other values today."""
+    """Kept weights cannot be drawn: the class of their model or task is missing or has changed."""

@@ -1,12 +1,16 @@
-"""Arguments and options of the command line: those that several verbs take, and those with much to say."""
+"""Arguments and options of the command line: shared ones, and those with long help texts."""
 
+import os
+import re
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
-from orchestrator.record.ledger.folders import found_in_storage
-from orchestrator.redaction import remember
+from orchestrator.errors import UserError
+from orchestrator.record.ledger.folders import STORAGE_VARIABLE, default_storage, found_in_storage
+from orchestrator.redaction import remember, remember_all_of
 from search_spaces.grammar.text.overrides import quote_text
 
 SweepFile = Annotated[Path, typer.Argument(metavar="FILE", help="A sweep file (YAML).")]
@@ -21,6 +25,9 @@ Storage = Annotated[
     typer.Option(help="Folder that holds the sweeps; by default sweeps/, inside a Ray job ~/lengthwise-sweeps."),
 ]
 TrackingUri = Annotated[str | None, typer.Option(help="MLflow; by default a SQLite file in the storage folder.")]
+Notify = Annotated[
+    str | None, typer.Option(metavar="URL", help="Gets a JSON POST (Slack's, too) when the sweep ends or is stopped.")
+]
 Name = Annotated[str | None, typer.Option(help="Name of the sweep instead of the one in the file.")]
 Overrides = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Replace a value of the file; may be repeated.")
@@ -31,6 +38,7 @@ Imports = Annotated[
         "--import", metavar="MODULE", help="A Python module with tasks, models ... of your own; may be repeated."
     ),
 ]
+ResumeBegun = Annotated[bool, typer.Option("--resume", help="Resume the sweep if this command has begun it already.")]
 RetryFailed = Annotated[
     bool, typer.Option("--retry-failed", help="Also try again packs that died of an error and were given up.")
 ]
@@ -38,7 +46,7 @@ AcceptCodeChange = Annotated[
     bool,
     typer.Option(
         "--accept-code-change",
-        help="Go on although code that the sweep is trained with is missing or has changed; recorded.",
+        help="Continue although code of the sweep is missing or has changed; this is recorded.",
     ),
 ]
 Maps = Annotated[
@@ -49,14 +57,47 @@ Maps = Annotated[
 ]
 Configurations = Annotated[
     list[str] | None,
-    typer.Option(metavar="CONFIGURATION", help="One to confirm instead of the first ones; may be repeated."),
+    typer.Option(metavar="CONFIGURATION", help="Confirm this one instead of the best ones; may be repeated."),
+]
+MaxTime = Annotated[
+    str | None, typer.Option(metavar="TIME", help="Stop after this time, such as 30m or 1h30m, to be resumed later.")
+]
+MoreSeeds = Annotated[
+    str | None,
+    typer.Option(metavar="SEEDS", help="12: up to so many; +6: so many more; 20-29 or 20,23: these."),
+]
+ExtendedTop = Annotated[
+    int | None,
+    typer.Option(metavar="N", help="Give the seeds or steps to the N configurations ranked first, and no others."),
+]
+Extended = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--configuration",
+        metavar="CONFIGURATION",
+        help="Give the seeds or steps to this one, such as 7 for #7; may be repeated.",
+    ),
 ]
 Compared = Annotated[
-    str, typer.Argument(metavar="CONFIGURATION", help="Number or config_id; of another sweep: FOLDER/CONFIGURATION.")
+    list[str],
+    typer.Argument(
+        metavar="CONFIGURATION CONFIGURATION | SWEEP...",
+        help="Two by number or config_id, one of another sweep as FOLDER/CONFIGURATION. Or other sweeps.",
+    ),
+]
+Scale = Annotated[
+    str,
+    typer.Option(
+        metavar="auto|linear|log",
+        help="Of values in figures; auto: log for errors that span decades, linear for what is maximized.",
+    ),
 ]
 Smoke = Annotated[
     bool,
     typer.Option("--smoke", help="Also train every structure for one step and evaluate it once, in this process."),
+]
+Follow = Annotated[
+    bool, typer.Option("--follow", help="While it runs, here or elsewhere, show its progress; Ctrl-C only ends this.")
 ]
 Trace = Annotated[bool, typer.Option("--trace", help="Also show the tracebacks of packs that died.")]
 Lengths = Annotated[str | None, typer.Option(help="Evaluated lengths to measure, such as 5,50; by default up to four.")]
@@ -66,7 +107,90 @@ Source = Annotated[
 ]
 
 
-def with_uri(overrides: list[str] | None, uri: str | None) -> list[str]:
-    """Overrides, with what --tracking-uri says as one more."""
+PLACES = ("name", "storage")
+_of_sweeps = typer.Typer(add_completion=False)
+
+
+@_of_sweeps.command()
+def _options_of_sweeps(
+    name: Annotated[str | None, typer.Option(help="The sweep by name, in the storage folder, instead of DIR.")] = None,
+    storage: Annotated[Path | None, typer.Option(help="Folder that holds the sweeps; by default sweeps/.")] = None,
+) -> None:
+    """Have the options that `SweepVerb` adds to every verb that takes a sweep."""
+
+
+class SweepVerb(TyperCommand):
+    """A verb whose first argument is a sweep; --name says it by its name, --storage where it is looked for."""
+
+    def __init__(self, *arguments: Any, **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        known = {one.name for one in self.params}
+        added = [
+            one for one in typer.main.get_command(_of_sweeps).params if one.name in PLACES and one.name not in known
+        ]
+        for one in added:
+            one.expose_value = False  # `parse_args` has used it
+        self.params += added
+        self._added = [f"--{one.name}" for one in added]
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put the folder that --name means before the other arguments."""
+        given: dict[str, str] = {}
+        for option in self._added:
+            args, given[option] = _take_option(args, option)
+        if given.get("--storage"):
+            before = os.environ.get(STORAGE_VARIABLE)
+            os.environ[STORAGE_VARIABLE] = given["--storage"]
+            ctx.call_on_close(lambda: _restore(before))
+        if given.get("--name"):
+            args = [str(default_storage() / given["--name"]), *args]
+        return super().parse_args(ctx, args)
+
+
+def _take_option(args: list[str], option: str) -> tuple[list[str], str]:
+    """Return the arguments without an option, and its value; "" without it, or where its value is missing."""
+    for place, argument in enumerate(args[: args.index("--")] if "--" in args else args):
+        if argument.startswith(f"{option}="):
+            return [*args[:place], *args[place + 1 :]], argument.removeprefix(f"{option}=")
+        if argument == option and place + 1 < len(args):
+            return [*args[:place], *args[place + 2 :]], args[place + 1]
+    return args, ""
+
+
+def _restore(before: str | None) -> None:
+    del os.environ[STORAGE_VARIABLE]
+    if before is not None:
+        os.environ[STORAGE_VARIABLE] = before
+
+
+def in_seconds(time: str | None) -> float | None:
+    """Return a time as seconds: in_seconds("1h30m") -> 5400.0. Raises UserError for what is none."""
+    if time is None:
+        return None
+    found = re.fullmatch(r"(?=\d)(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?", time.strip())
+    seconds = (
+        sum(float(part or 0) * unit for part, unit in zip(found.groups(), (3600, 60, 1), strict=True)) if found else 0
+    )
+    if not seconds:
+        raise UserError(f"--max-time {time!r} is no time; allowed: hours, minutes and seconds such as 2h, 1h30m or 90s")
+    return seconds
+
+
+def in_numbers(option: str, text: str | None) -> list[int] | None:
+    """Return different whole numbers: in_numbers("--lengths", "40,80") -> [40, 80]. Raises UserError for others."""
+    if text is None:
+        return None
+    parts = [part.strip() for part in text.split(",")]
+    numbers = sorted({int(part) for part in parts if part.isascii() and part.isdigit()})
+    if len(numbers) != len(parts):
+        raise UserError(f"{option} {text!r}: allowed: different whole numbers, such as 40,80")
+    return numbers
+
+
+def with_uri(overrides: list[str] | None, uri: str | None, notify: str | None = None) -> list[str]:
+    """Return the overrides, with the values of --tracking-uri and --notify as further ones."""
     remember(uri)
-    return [*(overrides or ()), *([f"tracking.uri={quote_text(uri) if uri else ''}"] if uri is not None else [])]
+    remember_all_of(notify)
+    given = {"tracking.uri": uri, "notify": notify}
+    added = [f"{key}={quote_text(value) if value else ''}" for key, value in given.items() if value is not None]
+    return [*(overrides or ()), *added]

@@ -1,8 +1,8 @@
-"""Passwords and tokens, taken out of tracking addresses that are kept and of messages, log lines and tracebacks.
+"""Mask passwords and tokens in recorded tracking addresses, messages, log lines and tracebacks.
 
-Addresses lose what they hold themselves: passwords and tokens in userinfo and query. Messages also lose, by value, as
-it is written, decoded and encoded, what stands in addresses that were given to `remember` or in MLflow's variables.
-Data is left as it is: searched values, names, paths. MLflow itself is given the real address.
+In addresses, passwords and tokens in userinfo and query are masked. In messages, so are the secrets of addresses passed
+to `remember` and of MLflow's variables: as written, decoded and encoded. Data (searched values, names, paths) is never
+masked. MLflow itself gets the real address.
 """
 
 import logging
@@ -16,8 +16,8 @@ from urllib.parse import quote, unquote, urlsplit
 MASK = "***"
 PASSWORD_VARIABLE, URI_VARIABLE = "MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_URI"
 _VARIABLES = (PASSWORD_VARIABLE, "MLFLOW_TRACKING_TOKEN")
-_SHORTEST = 6  # a shorter one is also a part of words that are no secret; in a URL it is masked all the same
-_PASSWORD = re.compile(r"(://[^\s/:@]*:)(?:[^\s/]*@|(?!\d+[/?#])[^\s@]*@)")  # or one with a slash, where no port is
+_SHORTEST = 6  # shorter secrets occur in ordinary words; in a URL they are masked as well
+_PASSWORD = re.compile(r"(://[^\s/:@]*:)(?:[^\s/]*@|(?!\d+[/?#])[^\s@]*@)")  # or one with a slash, if there is no port
 _TOKEN = re.compile(r"(https?://)[^\s/:@]+@")
 _NAME = re.compile(r"[\w.-]+")
 _IN_QUERY = re.compile(r"(?i)([?&][\w-]*(?:token|password|passwd|pwd|secret|api[_-]?key)=)[^\s&#'\"]+")
@@ -26,12 +26,29 @@ _remembered: set[str] = set()
 
 
 def remember(uri: str | None) -> None:
-    """Take the password in an address for a secret from here on."""
+    """Mask the password in this address from now on."""
     _remembered.update(_in_address(uri or ""))
 
 
+def remember_all_of(address: str | None) -> None:
+    """Mask this address and its path from now on: that of a webhook is a secret."""
+    remember(address)
+    path = urlsplit(address).path.strip("/") if address else ""
+    _remembered.update({address, path} - {"", MASK} if address and path else ())
+
+
+def without_secrets(address: str) -> str:
+    """Return the scheme and the host of an address: without_secrets("https://ada:pw@host/x") -> "https://host/***".
+
+    An address of nothing else is returned as it is.
+    """
+    parts = urlsplit(address)
+    host = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+    return address if address in (host, f"{host}/") else f"{host}/{MASK}"
+
+
 def mask_address(text: str) -> str:
-    """`text` without the passwords and tokens that addresses in it hold.
+    """Return `text` with the passwords and tokens in its addresses masked.
 
     mask_address("http://ada:pw@host/x") -> "http://ada:***@host/x"
     """
@@ -41,10 +58,9 @@ def mask_address(text: str) -> str:
 
 
 def redact(text: str) -> str:
-    """A message with a mask in the place of every secret.
+    """Return a message with every secret masked.
 
-    A secret that may also be a name, without any other sign, is masked where it is a word of its own, and neither in
-    the path or host of an address nor in a path.
+    A secret that consists of letters and digits only is masked as a whole word, and not in paths and host names.
     """
     text = mask_address(text)
     for secret in _secrets():
@@ -64,7 +80,7 @@ def _without_word(text: str, word: str) -> str:
 
 
 def masked_record(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a record: messages without secrets, tracking addresses without theirs, data as it is."""
+    """Return the fields of a record with secrets masked in messages and tracking addresses; data is unchanged."""
     masked = {
         key: redact(value) if key in _MESSAGES and isinstance(value, str) else value for key, value in fields.items()
     }
@@ -76,7 +92,9 @@ def masked_record(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def masked_spec(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """A specification whose tracking address has lost its secrets."""
+    """Return a specification with its tracking address masked, and of that of `notify` only the host."""
+    if isinstance(notify := spec.get("notify"), str):
+        spec = {**spec, "notify": without_secrets(notify)}
     tracking = spec.get("tracking") or {}
     if not tracking.get("uri"):
         return dict(spec)
@@ -84,23 +102,23 @@ def masked_spec(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def is_masked(uri: str) -> bool:
-    """Whether an address was kept without its password or token."""
+    """Return whether the password or token of an address is masked."""
     return mask_address(uri) == uri and (MASK in _userinfo(uri) or _IN_QUERY.search(uri) is not None)
 
 
 def unmasked(uri: str) -> str | None:
-    """The address that a masked one was made from, by MLflow's variables; None where they do not say it."""
+    """Return the original of a masked address, from MLflow's variables; None if they lack it."""
     if not is_masked(uri):
         return uri
     if (known := os.environ.get(URI_VARIABLE)) and not is_masked(known) and mask_address(known) == uri:
         return known
     password = quote(os.environ.get(PASSWORD_VARIABLE, ""), safe="")
-    whole = uri.replace(f":{MASK}@", f":{password}@", 1) if password else uri
-    return None if is_masked(whole) or whole == uri else whole
+    complete = uri.replace(f":{MASK}@", f":{password}@", 1) if password else uri
+    return None if is_masked(complete) or complete == uri else complete
 
 
 def without_userinfo(uri: str) -> str:
-    """An address as a link: a browser asks for the password itself."""
+    """Return an address without user and password, as a link; the browser asks for them."""
     return uri.replace(f"{_userinfo(uri)}@", "", 1) if _userinfo(uri) else uri
 
 
@@ -110,7 +128,7 @@ def redact_log_records() -> None:
 
 
 def masked_traceback(error: BaseException) -> str:
-    """The traceback of an error and of its causes, as Python prints it, without secrets."""
+    """Return the traceback of an error and its causes as Python prints it, with secrets masked."""
     return redact("".join(traceback.format_exception(error)))
 
 
@@ -118,7 +136,7 @@ class _MaskedRecord(logging.LogRecord):
     def __init__(self, *arguments: Any, **more: Any) -> None:
         super().__init__(*arguments, **more)
         if self.exc_info and self.exc_info[1] is not None:
-            self.exc_text = masked_traceback(self.exc_info[1]).rstrip("\n")  # formatters take it as it is
+            self.exc_text = masked_traceback(self.exc_info[1]).rstrip("\n")  # formatters use it unchanged
 
     def getMessage(self) -> str:  # noqa: N802 - the name is logging's
         return redact(super().getMessage())
@@ -137,12 +155,12 @@ def _in_address(uri: str) -> set[str]:
 
 
 def _forms(secret: str) -> set[str]:
-    """A secret as it is written, decoded and encoded."""
+    """Return a secret as written, decoded and encoded."""
     return {secret, unquote(secret), quote(secret, safe=""), quote(unquote(secret), safe="")}
 
 
 def _userinfo(uri: str) -> str:
     try:
         return urlsplit(uri).netloc.rpartition("@")[0]
-    except ValueError:  # it is no address
+    except ValueError:  # not an address
         return ""

@@ -1,4 +1,4 @@
-"""How keys, values, lengths, times and deaths are written, by terminal, tables, legends and reports alike."""
+"""Texts of keys, values, lengths, times and commands, for terminals, tables, legends and reports."""
 
 import math
 import shlex
@@ -11,41 +11,49 @@ USUAL = {"learning_rate": "lr", "weight_decay": "wd", "batch_size": "batch", "tr
 
 
 def label(number: int | None) -> str:
-    """The one name of a configuration that everything shows and every command takes: label(7) -> "#7"."""
+    """Return the name of a configuration that tables show and commands accept: label(7) -> "#7"."""
     return "-" if number is None else f"#{number}"
 
 
 def short_keys(keys: Sequence[str]) -> dict[str, str]:
-    """The shortest tail of each dotted key that no other key shares; usual names are abbreviated.
+    """Return the shortest tail of each dotted key that no other key shares; usual names are abbreviated.
 
+    The name of a section is called like the section.
     short_keys(["training.learning_rate", "training.averages.ema.decay"]) -> {..: "lr", ..: "ema.decay"}
+    short_keys(["model.name", "model.position.name"]) -> {..: "model", ..: "position"}
     """
     short = {}
-    for key in keys:
+    shorter = {key: key.removesuffix(".name") for key in keys}
+    keys = list(shorter.values())
+    for whole, key in shorter.items():
         parts = key.split(".")
         least = 2 if "averages" in parts else 1
         tails = [".".join(parts[-n:]) for n in range(min(least, len(parts)), len(parts) + 1)]
         alone = [tail for tail in tails if not any(other != key and f".{other}".endswith(f".{tail}") for other in keys)]
         tail = alone[0] if alone else key
-        short[key] = USUAL.get(tail, tail)
+        short[whole] = USUAL.get(tail, tail)
     return short
 
 
 def first_few(names: Sequence[str], most: int = 3) -> str:
-    """Names in a line, not more than `most` of them: first_few(["a", "b", "c"], 2) -> "a, b and 1 more"."""
+    """Return the first `most` names in a line: first_few(["a", "b", "c"], 2) -> "a, b and 1 more"."""
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
-def differing(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """The keys, sorted, that two tables do not share with one value."""
+def differing_keys(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Return the keys, sorted, whose values differ in two tables, or that only one has."""
     return sorted(name for name in {*then, *now} if then.get(name) != now.get(name))
 
 
 def compact_value(value: Any) -> str:
-    """A value in a few characters: three significant digits, except for values near one such as an EMA decay.
+    """Return a value in a few characters: three significant digits, more near one (such as an EMA decay).
 
     compact_value(0.00316227) -> "0.00316"; compact_value(0.99951) -> "0.9995"; compact_value(True) -> "true"
+    compact_value({"name": "upe", "uniform": 3}) -> "upe (uniform 3)"
     """
+    if isinstance(value, Mapping):
+        rest = ", ".join(f"{key} {compact_value(one)}" for key, one in value.items() if key != "name")
+        return " ".join([*([str(value["name"])] if "name" in value else []), *([f"({rest})"] if rest else [])]) or "{}"
     if isinstance(value, bool) or value is None:
         return {True: "true", False: "false", None: "null"}[value]
     if not isinstance(value, float):
@@ -60,9 +68,9 @@ def compact_value(value: Any) -> str:
 
 
 def three_digits(value: float | None, infinite: str = "inf") -> str:
-    """A measured number with three significant digits, for columns: three_digits(0.019) -> "0.0190".
+    """Return a measured number with three significant digits: three_digits(0.019) -> "0.0190".
 
-    `infinite` is how infinity is written.
+    `infinite` is the word for infinity.
     """
     if value is None or math.isnan(value):
         return "-"
@@ -76,7 +84,7 @@ def _close(rounded: float, value: float) -> bool:
 
 
 def duration(seconds: float) -> str:
-    """Seconds as a person says them: 42 s, 3 min 20 s, 2 h 05 min."""
+    """Return a duration in words: 42 s, 3 min 20 s, 2 h 05 min."""
     seconds = round(seconds)
     if seconds < 60:
         return f"{seconds} s"
@@ -92,12 +100,12 @@ def counted(number: int, noun: str) -> str:
 
 
 def command(verb: str, folder: Path) -> str:
-    """A command on a sweep directory, as it can be pasted into a shell."""
+    """Return a command on a sweep directory that can be pasted into a shell."""
     return f"lengthwise {verb} {shlex.quote(str(folder))}"
 
 
-def death_sentence(errors: Sequence[str], folder: Path) -> str:
-    """How many packs were given up, the last error, and what to do; empty when none was."""
+def describe_deaths(errors: Sequence[str], folder: Path) -> str:
+    """Return how many packs were given up, the last error, and what to do; empty without any."""
     if not errors:
         return ""
     more = f"details: {command('status', folder)} --trace; try them again: {command('resume', folder)} --retry-failed"
@@ -105,7 +113,7 @@ def death_sentence(errors: Sequence[str], folder: Path) -> str:
 
 
 def spans(numbers: Sequence[int]) -> str:
-    """Lengths or seeds in words: spans((1, 2, 3, 7)) -> "1-3, 7"."""
+    """Return lengths or seeds as ranges: spans((1, 2, 3, 7)) -> "1-3, 7"."""
     runs: list[list[int]] = []
     for number in sorted(numbers):
         if runs and number == runs[-1][-1] + 1:

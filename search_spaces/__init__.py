@@ -20,13 +20,16 @@ from search_spaces.grammar.space.domains import (
     Uniform,
 )
 from search_spaces.grammar.spec.differences import differences
+from search_spaces.grammar.spec.objective import Objective
 from search_spaces.grammar.spec.points import active_values, grid_points
+from search_spaces.grammar.spec.racing import Racing
 from search_spaces.grammar.spec.schema import json_schema, schema_text
-from search_spaces.grammar.spec.spec import Objective, Resources, Search, SweepSpec, Tracking
+from search_spaces.grammar.spec.spec import Budget, Resources, Search, SweepSpec, Tracking
 from search_spaces.grammar.text.dump import dump_yaml
 
 __all__ = [
     "ABSENT",
+    "Budget",
     "Choice",
     "ClaimsFile",
     "Domain",
@@ -37,6 +40,7 @@ __all__ = [
     "Objective",
     "OneMinusLogUniform",
     "Problem",
+    "Racing",
     "Reading",
     "Resources",
     "Search",

@@ -97,14 +97,14 @@ def figures_not_rendered(monkeypatch: pytest.MonkeyPatch) -> None:
     Rendering takes longer than all the rest of a report; `tests/orchestrator/figures/` renders.
     """
 
-    def make(self: drawing.Drawing) -> None:
+    def make(self: drawing.FigureFile) -> None:
         assert isinstance(self.draw(), Figure)
         info = PngInfo()
         info.add_text("lengthwise", self.digest)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         Image.new("L", (1, 1)).save(self.path, format="png", pnginfo=info)
 
-    monkeypatch.setattr(drawing.Drawing, "make", make)
+    monkeypatch.setattr(drawing.FigureFile, "make", make)
 
 
 @pytest.fixture

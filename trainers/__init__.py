@@ -1,10 +1,10 @@
 """Train one pack of members as one stacked program. Needs torch and numpy; safetensors to keep weights.
 
-`train(members, reporter)` is the whole interface; `MemberConfig.from_dict` builds what it takes. The others are what
-tasks, models and encodings of your own are written with.
+`train(members, reporter)` is the whole interface; `MemberConfig.from_dict` builds members. The other names are for
+writing your own tasks, models and encodings.
 
-Importing this package asks MKL for results that do not depend on how a matrix lies in memory or on the processor's
-generation (MKL_CBWR): without it a member's products differ in the last bit with its place in a pack.
+Importing this package sets MKL_CBWR, so that MKL's results do not depend on memory alignment or on the processor's
+generation. Without it a member's matrix products differ in the last bit with its place in a pack.
 """
 
 import os
@@ -13,7 +13,7 @@ from typing import Any
 
 os.environ.setdefault("MKL_CBWR", "AVX2,STRICT")
 
-import numpy  # noqa: F401  # before torch, which imports it too and swallows a Ctrl-C of that moment
+import numpy  # noqa: F401  # before torch, which would swallow a Ctrl-C while it imports numpy
 
 _MODULES = {
     "Batch": "trainers.tensors.batch",
@@ -46,7 +46,7 @@ __all__ = list(_MODULES)
 
 
 def __getattr__(name: str) -> Any:
-    """Import a name of `__all__` at its first use: reading a ledger needs no torch."""
+    """Import a name of `__all__` on first use, because reading a ledger needs no torch."""
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_MODULES[name]), name)

@@ -3,9 +3,9 @@
 TrainerError
 ├── ConfigError        a configuration that cannot be built: carries one `Problem` per fault
 ├── PackError          members that cannot be trained as one stacked program
-├── CheckpointError    a checkpoint of other members or of another layout, or one that cannot be written
-├── CorpusError        a text that is missing, another one than is asked for, or not readable
-└── WeightsError       weights that cannot be kept, or that are not what was written
+├── CheckpointError    a checkpoint of other members, with another layout of parameters, or one that cannot be written
+├── CorpusError        a text that is missing, has another hash, or cannot be read
+└── WeightsError       weights that cannot be written, or that do not match their checksum
 """
 
 import difflib
@@ -22,7 +22,7 @@ class TrainerError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """One fault of a configuration: the dotted key, what was given, what is allowed."""
+    """One fault of a configuration: the dotted key, the given value, the allowed values."""
 
     key: str
     message: str
@@ -31,7 +31,7 @@ class Problem:
     nearest: str | None = None
 
     def under(self, prefix: str) -> "Problem":
-        """The same problem seen from the enclosing section `prefix`; "" changes nothing."""
+        """Return the problem with its key inside the section `prefix`; "" changes nothing."""
         return replace(self, key=".".join(filter(None, (prefix, self.key))))
 
     def __str__(self) -> str:
@@ -44,14 +44,14 @@ class Problem:
 
 
 class ConfigError(TrainerError, ValueError):
-    """A configuration that cannot be built. `problems` lists every fault found."""
+    """A configuration that cannot be built. `problems` lists every fault."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickled as what it was made of: from a worker it arrives with its problems, and not as its message again."""
+        """Pickle the problems, so that an error from a worker process still has them."""
         return type(self), (self.problems,)
 
 
@@ -60,19 +60,19 @@ class PackError(TrainerError, ValueError):
 
 
 class CheckpointError(TrainerError):
-    """A checkpoint belongs to other members, has another layout, or its folder cannot be written."""
+    """A checkpoint belongs to other members, has another layout of parameters, or cannot be written."""
 
 
 class CorpusError(TrainerError):
-    """A corpus is missing, is not what was asked for, or cannot be read; the message says what to do."""
+    """A corpus is missing, has another hash, or cannot be read; the message says what to do."""
 
 
 class WeightsError(TrainerError):
-    """Weights cannot be written, or are not what was written; the message names the file."""
+    """Weights cannot be written, or do not match their checksum; the message names the file."""
 
 
 def place_in_user_code(error: BaseException) -> str:
-    """Return the last line outside libraries and this package that raised it, " (FILE:LINE, FUNCTION)", or ""."""
+    """Return the last traceback line in the user's own code as " (FILE:LINE, FUNCTION)", "" if there is none."""
     own = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
@@ -81,7 +81,12 @@ def place_in_user_code(error: BaseException) -> str:
     return f" ({own[-1].filename}:{own[-1].lineno}, {own[-1].name})" if own else ""
 
 
+ABBREVIATIONS = {"lr": "learning_rate", "wd": "weight_decay", "bs": "batch_size", "eps": "epsilon"}
+
+
 def nearest(name: Any, allowed: Iterable[str]) -> str | None:
-    """The allowed name closest to `name`, or None when nothing is close."""
-    found = difflib.get_close_matches(str(name), list(allowed), n=1, cutoff=0.6)
-    return found[0] if found else None
+    """Return the allowed name closest to `name`, or the one that it abbreviates; None if none is close."""
+    allowed = list(allowed)
+    if (meant := ABBREVIATIONS.get(str(name))) in allowed:
+        return meant
+    return next(iter(difflib.get_close_matches(str(name), allowed, n=1, cutoff=0.6)), None)

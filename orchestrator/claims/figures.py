@@ -14,12 +14,12 @@ from orchestrator.claims.values import ArmValues
 from orchestrator.claims.verdicts import Judgement
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D31", "#000000")  # Okabe and Ito
-WIDE = 8  # so few lengths, over a range so wide, are drawn on a logarithmic axis
+WIDE = 8  # up to so many lengths, over at least so large a factor, have a logarithmic axis
 PALETTE = 64  # colours of a picture: a third of the bytes
 
 
 def draw_claim(judgement: Judgement) -> Figure | None:
-    """Return the figure of a claim that was asked, None where it has none."""
+    """Return the figure of a claim, None if it has none or its sweep is missing."""
     members, claim = judgement.members, judgement.claim
     if members is None or judgement.arms is None or claim.figure == "none":
         return None
@@ -40,7 +40,7 @@ def draw_claim(judgement: Judgement) -> Figure | None:
     return figure
 
 
-def save_figure(figure: Figure, path: Path) -> None:
+def write_small_png(figure: Figure, path: Path) -> None:
     """Write a figure as a small PNG."""
     drawn = io.BytesIO()
     figure.savefig(drawn, format="png", dpi=110, metadata={"Software": None})
@@ -51,7 +51,7 @@ def save_figure(figure: Figure, path: Path) -> None:
 
 
 def _draw_curves(axes: Axes, judgement: Judgement, members: Members, arms: Sequence[ArmValues]) -> None:
-    """The metric of each arm at every length it was measured at; shaded: trained, and selected on."""
+    """Draw the metric of each arm against length, with trained and selection lengths shaded."""
     claim, lengths = judgement.claim, []
     for arm, colour in zip(arms, COLOURS, strict=False):
         metrics = claim.arms[arm.name].metric or claim.metric
@@ -71,9 +71,9 @@ def _draw_curves(axes: Axes, judgement: Judgement, members: Members, arms: Seque
 
 
 def _draw_seeds(axes: Axes, judgement: Judgement, arms: Sequence[ArmValues]) -> None:
-    """One column of dots for each arm, its median as a line; a value that is infinite is a cross at the top.
+    """Draw one column of dots for each arm, its median as a line, and infinite values as crosses at the top.
 
-    A dashed line is the bound, or what counts as success.
+    A dashed line is the bound, or the threshold of success.
     """
     finite = np.concatenate([arm.values[np.isfinite(arm.values)].to_numpy(dtype=np.float64) for arm in arms])
     top = 1.15 * float(finite.max()) if len(finite) else 1.0

@@ -1,4 +1,4 @@
-"""A sweep as tables of members: one value for each configuration and seed, from its curves."""
+"""Tables of the members of a sweep: one value for each configuration and seed, from its curves."""
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -11,25 +11,27 @@ import pandas as pd
 from orchestrator.errors import UserError
 from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.state.state import SweepState
-from orchestrator.results.scoring.evaluation_choice import BEST, at_steps
-from orchestrator.results.scoring.measured_by import measured_by
-from orchestrator.results.scoring.objective import choose, recorded_objective
+from orchestrator.results.scoring.evaluation_choice import BEST, select_steps
+from orchestrator.results.scoring.objective import choose_evaluations, recorded_objective
+from orchestrator.results.scoring.read_measured import read_measured
 from orchestrator.statistics.failed_seeds import score_over_seeds
 from orchestrator.wording import spans
 from search_spaces import ABSENT, nearest_name
 
 
 class Members:
-    """A finished sweep: its members' curves by metric, weight average, length and evaluation.
+    """A sweep: its members' curves by metric, weight average, length and evaluation.
 
-    Raises NotASweep, DamagedLedger or DamagedCurves as `SweepState.load` and `read_curves` do.
+    `curves` saves reading them from the sweep's folder. Raises DamagedCurves as `read_curves` does.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.state = Path(folder), SweepState.load(folder)
+    def __init__(self, folder: Path, state: SweepState, curves: pd.DataFrame | None = None) -> None:
+        self.folder, self.state = folder, state
+        if curves is not None:
+            self.curves = curves
         self.name = self.state.name
         self.objective = recorded_objective(self.state.spec)
-        self.measured = measured_by(self.state)
+        self.measured = read_measured(self.state)
         first = next(iter(self.measured.values()))
         trained, selection = first.metrics[self.objective.metric].trained_lengths, self.objective.lengths
         every = sorted({s for one in self.measured.values() for metric in one.metrics.values() for s in metric.lengths})
@@ -54,7 +56,7 @@ class Members:
 
     @property
     def failed(self) -> int:
-        """How many members diverged."""
+        """The number of members that diverged."""
         members = [member for one in self.state.configurations.values() for member in one.members.values()]
         return sum(member.status == "failed" for member in members)
 
@@ -64,7 +66,7 @@ class Members:
         return {name: int(one.resolved["training"]["steps"]) for name, one in self.state.configurations.items()}
 
     def setting(self, config_id: str, key: str) -> Any:
-        """The value of a dotted key in a configuration, ABSENT if it has none."""
+        """Return the value of a dotted key in a configuration, ABSENT without one."""
         value: Any = self.state.configurations[config_id].resolved
         for step in key.split("."):
             if not isinstance(value, Mapping) or step not in value:
@@ -73,9 +75,9 @@ class Members:
         return value
 
     def find_configurations(self, where: Mapping[str, Any]) -> list[str]:
-        """Return the config_ids that have all these values; raises UserError when there are none.
+        """Return the config_ids with all these values; raises UserError without any.
 
-        A part that is named, such as `model.position`, matches by its name alone or by every value that is given.
+        A named part, such as `model.position`, matches by its name alone or by all given values.
         """
         found = [
             name
@@ -86,15 +88,15 @@ class Members:
             return found
         for key, value in where.items():
             recorded = [self.setting(name, key) for name in self.state.configurations]
-            there = dict.fromkeys(str(one) for one in recorded if one is not ABSENT)
-            if not there:
+            values = dict.fromkeys(str(one) for one in recorded if one is not ABSENT)
+            if not values:
                 raise UserError(f"sweep {self.name}: no configuration has the key {key}")
             if not any(_matches(one, value) for one in recorded):
-                raise UserError(f"sweep {self.name}: no configuration has {key}: {value}; it is {', '.join(there)}")
+                raise UserError(f"sweep {self.name}: no configuration has {key}: {value}; allowed: {', '.join(values)}")
         raise UserError(f"sweep {self.name}: no configuration has all of {dict(where)}")
 
     def best_configuration(self, config_ids: Sequence[str], average: str) -> str:
-        """Return the configuration that the objective ranks first, at the selection lengths alone."""
+        """Return the configuration ranked first by the objective, at the selection lengths alone."""
         judged, least = self.objective, self.objective.direction == "minimize"
         table = self.table((judged.metric,), average, judged.evaluation)[list(judged.lengths)]
         values = {"mean": table.mean(axis=1, skipna=False), "max": table.max(axis=1), "last": table.iloc[:, -1]}
@@ -108,7 +110,7 @@ class Members:
     def resolve_lengths(
         self, lengths: str | Sequence[int], metrics: Sequence[str], config_ids: Sequence[str]
     ) -> list[int]:
-        """Return the lengths of a group, or of a list, at which these configurations measure all of the metrics.
+        """Return the lengths of a group or list at which these configurations measure all of the metrics.
 
         Raises UserError for a metric that the sweep does not have, a listed length that is not measured, or a group
         without any.
@@ -135,7 +137,7 @@ class Members:
     def table(self, metrics: Sequence[str], average: str, evaluation: str) -> pd.DataFrame:
         """Return (config_id, seed) by length: the mean of `metrics`, NaN where a member failed or was not evaluated.
 
-        `evaluation` is "last", or "best": that at which the objective is best at the selection lengths. Raises
+        `evaluation` is "last", or "best": the one with the best objective at the selection lengths. Raises
         UserError for a metric or average that the sweep does not have.
         """
         tables = [self._table(metric, average, evaluation) for metric in metrics]
@@ -151,7 +153,7 @@ class Members:
                     raise self._unknown(column, given, known)
                 rows = rows[rows[column] == given]
             if evaluation == BEST:
-                rows = rows[at_steps(rows, self._best_steps)]
+                rows = rows[select_steps(rows, self.best_steps)]
             else:
                 rows = rows[rows["step"] == rows["config_id"].astype(str).map(self.steps)]
             rows = rows[["config_id", "seed", "length", "value"]].astype({"config_id": str})
@@ -163,15 +165,16 @@ class Members:
 
     def _unknown(self, what: str, given: str, known: Sequence[str]) -> UserError:
         hint = f"; did you mean {nearest}?" if (nearest := nearest_name(given, known)) else ""
-        return UserError(f"sweep {self.name}: {given} is no {what}; allowed: {', '.join(known)}{hint}")
+        return UserError(f"sweep {self.name}: {given} is not a known {what}; allowed: {', '.join(known)}{hint}")
 
     @cached_property
-    def _best_steps(self) -> pd.DataFrame:
-        return choose(self.curves, self.objective.model_copy(update={"evaluation": BEST}))
+    def best_steps(self) -> pd.DataFrame:
+        """The step at which each member is best by the objective, at the selection lengths alone."""
+        return choose_evaluations(self.curves, self.objective.model_copy(update={"evaluation": BEST}))
 
 
 def _matches(recorded: Any, wanted: Any) -> bool:
-    """Whether a recorded value is the one that was asked for; parts by their name, or by the values given."""
+    """Return whether a recorded value matches the wanted one; named parts by their name or by the given values."""
     if isinstance(recorded, Mapping):
         if isinstance(wanted, Mapping):
             return all(key in recorded and _matches(recorded[key], value) for key, value in wanted.items())

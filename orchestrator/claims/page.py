@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from orchestrator.claims.figures import draw_claim, save_figure
+from orchestrator.claims.figures import draw_claim, write_small_png
 from orchestrator.claims.members import Members
 from orchestrator.claims.questions import Answer
 from orchestrator.claims.registration import changes_since, say_when_registered
@@ -18,13 +18,13 @@ from search_spaces.grammar.claims import Claim, ClaimsFile
 READ = """\
 Verdicts are about these sweeps and no others. **held** and **contradicted**: the whole 95 % interval lies on one side,
 also after Holm's correction over the claims of this page. **no effect within ±x**: the whole interval is that close.
-**not tested** says why. Intervals of medians lie between two of the seeds and need at least six of them. Whatever was
-chosen was chosen at the selection lengths.
+**not tested** gives the reason. Intervals of medians lie between two of the seeds and need at least six of them. All
+choices were made at the selection lengths.
 """
 
 
 def write_page(file: ClaimsFile, judgements: Sequence[Judgement], page: Path) -> list[Path]:
-    """Write the page and, in a folder beside it, the figures; returns what was written.
+    """Write the page and, in a folder beside it, the figures; return the paths.
 
     Raises OSError when it cannot be written.
     """
@@ -41,7 +41,7 @@ def write_page(file: ClaimsFile, judgements: Sequence[Judgement], page: Path) ->
         picture = None
         if figure is not None:
             picture = page.parent / f"{page.stem}_figures" / f"{one.claim.id}.png"
-            save_figure(figure, picture)
+            write_small_png(figure, picture)
             written.append(picture)
         parts.append(section(one, file, picture.relative_to(page.parent) if picture else None))
     parts.append(file.closing)
@@ -116,7 +116,7 @@ def ask_in_words(claim: Claim) -> str:
 
 
 def _effect_name(claim: Claim) -> str:
-    """What the number is that answers the question."""
+    """Return the name of the number that answers the question."""
     first, second = claim.compare[0], claim.compare[-1]
     match claim.question:
         case "difference" | "equivalence" if first != second:
@@ -133,19 +133,19 @@ def _effect_name(claim: Claim) -> str:
 
 
 def effect_words(claim: Claim, answer: Answer | None) -> str:
-    """Return the effect with its interval and how many values it rests on."""
+    """Return the effect with its interval and the number of its values."""
     if answer is None or math.isnan(answer.effect):
         return "-"
     signed = claim.question in ("difference", "equivalence", "trend", "fisher")
     effect, low, high = (f"{x:+.3g}" if signed else f"{x:.3g}" for x in (answer.effect, answer.low, answer.high))
     interval = "no interval" if math.isnan(answer.low) else f"[{low}, {high}]"
-    of = f" of {answer.ran}" if answer.ran > answer.n else ""
+    ran = f" of {answer.ran}" if answer.ran > answer.n else ""
     detail = f" ({answer.detail})" if answer.detail else ""
-    return f"{effect} {interval}, n = {answer.n}{of} {answer.unit}{detail}"
+    return f"{effect} {interval}, n = {answer.n}{ran} {answer.unit}{detail}"
 
 
 def arms_table(one: Judgement, members: Members, arms: Sequence[ArmValues]) -> str:
-    """Return a row for each arm: what it is, how many seeds learned, and its value over the seeds."""
+    """Return a table with a row for each arm: its configuration, how many seeds learned, median and range."""
     rows = []
     for arm in arms:
         values = arm.values.dropna().to_numpy(dtype=np.float64)
@@ -169,7 +169,7 @@ def arms_table(one: Judgement, members: Members, arms: Sequence[ArmValues]) -> s
 
 
 def what_would_decide(one: Judgement) -> str:
-    """Return what would change an open verdict; empty where it is decided."""
+    """Return what would decide an open claim; empty for a decided one."""
     if one.verdict != NOT_TESTED or one.answer is None:
         return ""
     if one.claim.control and one.reason.startswith("its control"):

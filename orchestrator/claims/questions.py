@@ -19,10 +19,10 @@ from search_spaces.grammar.claims import Claim
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """What came out: an effect, its 95 % interval, and the two-sided p-value of `null`.
+    """An effect, its 95 % interval, and its two-sided p-value against `null`; missing numbers are NaN.
 
-    `n` counts `unit`, of `ran` that were trained; `needed` is how many an interval takes. `detail` says in words what
-    the numbers do not. NaN where there is none.
+    `n` counts the `unit`, of `ran` that were trained; an interval needs `needed` of them. `detail` adds further
+    numbers in words.
     """
 
     effect: float = math.nan
@@ -38,16 +38,16 @@ class Answer:
 
 
 def ask(claim: Claim, members: Members, arms: list[ArmValues], *, learned_only: bool) -> Answer:
-    """Put the question of a claim to its arms; with `learned_only` to the seeds that learned in all of them.
+    """Return the answer to a claim's question; with `learned_only` from the seeds that learned in all arms.
 
-    Raises UserError for arms of which no configuration can be paired, and for a trend that the sweep cannot show.
+    Raises UserError for arms whose configurations cannot be paired, and for a trend of a key that was not searched.
     """
     answer = _QUESTIONS[claim.question](claim, members, _keep_learned(arms) if learned_only else arms)
     return replace(answer, ran=max(arm.seeds for arm in arms) if answer.unit == "seeds" else answer.ran)
 
 
 def _keep_learned(arms: list[ArmValues]) -> list[ArmValues]:
-    """Return the arms with those seeds alone that learned in every configuration of every arm."""
+    """Return the arms with only the seeds that learned in every configuration of every arm."""
     learned = [arm.learned.groupby(level="seed").all() for arm in arms]
     every = pd.concat(learned, axis=1, join="inner").all(axis=1)
     good = every.index[every]
@@ -57,8 +57,8 @@ def _keep_learned(arms: list[ArmValues]) -> list[ArmValues]:
 def _difference(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
     """The first arm minus the second, seed by seed: the median over seeds, and the sign test.
 
-    An interval within the negligible differences has the p-value of an equivalence: of the two hypotheses that are
-    tested, no difference and one that is not negligible, at most one is true.
+    An interval within the negligible differences has the p-value of an equivalence test: at most one of the two
+    hypotheses, no difference and a difference that is not negligible, is true.
     """
     first, second = pair(claim, arms)
     seeds = by_seed(first - second)
@@ -69,9 +69,9 @@ def _difference(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer
 
 
 def _equivalence(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
-    """The same of two arms, or of one against `around`.
+    """The difference of two arms, or of one arm from `around`, against the allowed range.
 
-    An interval beyond what is allowed has the p-value of the sign test against the end that it lies beyond.
+    An interval outside of the range has the p-value of the sign test against the nearer end of the range.
     """
     rows = arms[0].values
     if len(arms) == 2:
@@ -85,7 +85,7 @@ def _equivalence(claim: Claim, members: Members, arms: list[ArmValues]) -> Answe
 
 
 def _equivalence_p(seeds: Values, least: float, most: float) -> float:
-    """The p-value of two one-sided sign tests against the ends of what is allowed."""
+    """Return the p-value of two one-sided sign tests against the ends of the allowed range."""
     if not len(seeds):
         return math.nan
     inside = ((seeds > least).sum(), (seeds < most).sum())
@@ -100,9 +100,9 @@ def _bound(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
 def _ratio(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
     """One arm over the other, seed by seed.
 
-    Steps to a threshold lie between two evaluations, and a seed that never got there needs more than were trained: so a
-    ratio of steps has a smallest and a largest value that it can have. The interval reaches over both, the effect is
-    the median of the largest ones.
+    The steps to a threshold lie between two evaluations, and a seed that never reached it needs more steps than were
+    trained. So a ratio of steps has a smallest and a largest possible value. The interval covers both; the effect is
+    the median of the largest values.
     """
     first, second = pair(claim, arms)
     if not claim.metric[0].startswith("steps_to_"):
@@ -111,17 +111,17 @@ def _ratio(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
     least, most = (
         median_answer(by_seed(rows), null=_null(claim)) for rows in (divide(low_1, high_2), divide(high_1, low_2))
     )
-    got_there = [f"{int(np.isfinite(arm.values).sum())} of {len(arm.values)}" for arm in arms]
+    reached = [f"{int(np.isfinite(arm.values).sum())} of {len(arm.values)}" for arm in arms]
     return replace(
         most,
         low=least.low,
         p=max(least.p, most.p),
-        detail=f"or down to {least.effect:.3g}; seeds that got there: {got_there[0]} and {got_there[1]}",
+        detail=f"or down to {least.effect:.3g}; seeds that got there: {reached[0]} and {reached[1]}",
     )
 
 
 def _step_bounds(steps: "pd.Series[float]", members: Members) -> tuple["pd.Series[float]", "pd.Series[float]"]:
-    """The fewest and the most steps that each seed may have needed."""
+    """Return the fewest and the most steps that each seed may have needed."""
     trained = min(members.steps.values())
     return (steps - members.state.spec["evaluation"]["every"]).where(np.isfinite(steps), trained), steps
 
@@ -171,7 +171,7 @@ def _trend(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
         held = partial_effects(drawn, by_name)[key]
         slopes = [one for one in held.slopes if claim.category in (None, one.value)]
         if held.slopes and len(slopes) != 1:
-            raise UserError(f"sweep {members.name}: {key} has names for values: name one of them as `category`")
+            raise UserError(f"sweep {members.name}: {key} is a category: name one of its values as `category`")
         effect, low, high = (slopes[0].coefficient, slopes[0].low, slopes[0].high) if slopes else (math.nan,) * 3
         n = held.n
     else:
@@ -190,33 +190,33 @@ def _trend(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
 
 
 def _interval_p(effect: float, low: float, high: float) -> float:
-    """The p-value that a normal 95 % interval stands for."""
+    """Return the p-value of a normal 95 % interval."""
     if math.isnan(low) or high <= low:
         return math.nan
     return float(2 * stats.norm.sf(abs(effect) / ((high - low) / (2 * stats.norm.ppf(0.975)))))
 
 
 def _null(claim: Claim) -> float:
-    """What the effect is held against."""
+    """Return the null hypothesis of the effect."""
     return claim.bound if claim.bound is not None else {"share": 0.5, "ratio": 1.0}.get(claim.question, 0.0)
 
 
 def _succeeded(claim: Claim, arm: ArmValues) -> "pd.Series[bool]":
-    """Whether each seed succeeds, in every configuration of an arm."""
+    """Return whether each seed succeeds in every configuration of an arm."""
     assert claim.success is not None
     return passes(claim.success, arm.values).groupby(level="seed").all()
 
 
 def median_answer(seeds: Values, null: float) -> Answer:
     """Return the median over seeds, its interval, and the sign test against `null`, ties left out."""
-    found = median(seeds)
-    low, high = found.ends
-    value = math.nan if found.value is None else found.value
-    return Answer(effect=value, low=low, high=high, p=_sign_p(seeds, null), null=null, n=found.n)
+    estimate = median(seeds)
+    low, high = estimate.ends
+    value = math.nan if estimate.value is None else estimate.value
+    return Answer(effect=value, low=low, high=high, p=_sign_p(seeds, null), null=null, n=estimate.n)
 
 
 def _sign_p(seeds: Values, null: float) -> float:
-    """The two-sided p-value of the sign test, ties left out."""
+    """Return the two-sided p-value of the sign test, ties left out."""
     above, below = int((seeds > null).sum()), int((seeds < null).sum())
     if above + below:
         return float(stats.binomtest(above, above + below).pvalue)

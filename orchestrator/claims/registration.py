@@ -1,6 +1,6 @@
-"""Pre-registration: a ledger keeps the digest of every claim about its sweep before the first step is trained.
+"""Pre-registration: a ledger records the digest of every claim about its sweep before training.
 
-And whether a ledger is that of the sweep file beside its claims.
+It also compares the ledger with the sweep file beside the claims file.
 """
 
 import hashlib
@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from orchestrator.plan.extension import extension_of
 from orchestrator.record.state.state import SweepState
 from search_spaces import SweepFileError, SweepSpec, differences, load_sweep, parse_recorded
 from search_spaces.grammar.claims import Claim, ClaimsFile, load_claims
@@ -22,7 +23,7 @@ KEPT = "claims.yaml"
 
 
 def digest(claim: Claim) -> str:
-    """Return 16 hex characters that name everything about a claim that decides its verdict."""
+    """Return a digest of 16 hex characters of everything in a claim that decides its verdict."""
     deciding = claim.model_dump(mode="json", exclude={"figure", "note"})
     return hashlib.sha256(json.dumps(deciding, sort_keys=True).encode()).hexdigest()[:16]
 
@@ -38,27 +39,34 @@ def register(spec: SweepSpec) -> tuple[dict[str, str], bytes] | None:
     file = load_claims(path)
     about = {claim.id: digest(claim) for claim in file.claims if claim.sweep == spec.name}
     if not about:
-        said = f"no claim of {path} asks sweep {spec.name}"
-        raise SweepFileError([Problem(spec.where("claims"), "claims", said, allowed=", ".join(file.sweeps))])
+        text = f"no claim of {path} is about sweep {spec.name}"
+        raise SweepFileError([Problem(spec.where("claims"), "claims", text, allowed=", ".join(file.sweeps))])
     return about, path.read_bytes()
 
 
 def say_when_registered(claim: Claim, members: "Members", file: ClaimsFile) -> str:
-    """Return whether a claim stood in the sweep's ledger before it ran, as the page says it."""
+    """Return in words whether a claim was registered in the sweep's ledger before it ran."""
     registered: Mapping[str, Any] = members.state.claims
     if claim.id not in registered:
         return "written after the sweep ran, or without being registered"
+    extended = ", which was extended since" if len(members.state.specs) > 1 else ""
     if registered[claim.id] == digest(claim):
-        return "registered before the sweep ran"
-    return "changed since it was registered before the sweep ran"
+        return f"registered before the sweep ran{extended}"
+    return f"changed since it was registered before the sweep ran{extended}"
 
 
 def changes_since(state: SweepState, file: ClaimsFile) -> list[tuple[str, object, object]]:
-    """Return (key, in the ledger, in the file) where a sweep was begun with another specification than its file has.
+    """Return (key, recorded value, value in the file) for every difference of a sweep from its file today.
 
-    Empty without such a file beside the claims. Raises SweepFileError for a sweep file that cannot be read.
+    Empty if there is no such file beside the claims, and for a sweep that has only been extended since. Raises
+    SweepFileError for a sweep file that cannot be read.
     """
     path = file.path.with_name(f"{state.name}.yaml")
     if not path.exists():
         return []
-    return list(differences(parse_recorded(state.spec, "the specification"), load_sweep(path)))
+    recorded, written = parse_recorded(state.spec, "the specification"), load_sweep(path)
+    if written.direction_is_assumed:
+        from orchestrator.plan.soundness import completed  # brings the registries
+
+        written = completed(written)
+    return [] if extension_of(written, recorded) else list(differences(recorded, written))

@@ -16,14 +16,14 @@ from search_spaces.grammar.claims import Claim, Lengths, Names, Threshold
 
 Values = NDArray[np.float64]
 UNIT = ["rest", "seed"]
-"""What makes two rows of two arms a pair: what else was searched (empty for a single configuration), and the seed."""
+"""Rows of two arms with these values in common are a pair: other searched values (may be empty), and the seed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ArmValues:
-    """One arm: `lengths` has (rest, seed) by length, `values` one number a row, `learned` whether that seed counts.
+    """One arm: `lengths` is (rest, seed) by length, `values` one number per row, `learned` whether the seed learned.
 
-    `rests` has, by config_id, what makes its rows pairs with those of another arm beside the seed.
+    `rests` has the other searched values by config_id; rows of two arms with the same rest and seed are pairs.
     """
 
     name: str
@@ -40,19 +40,19 @@ class ArmValues:
 
     @property
     def seeds(self) -> int:
-        """How many seeds there are."""
+        """The number of seeds."""
         return int(self.values.index.get_level_values("seed").nunique())
 
     @property
     def seeds_learned(self) -> int:
-        """How many seeds have learned the task, in every configuration of the arm."""
+        """The number of seeds that learned the task in every configuration of the arm."""
         return int(self.learned.groupby(level="seed").all().sum())
 
 
 def read_arms(claim: Claim, members: Members) -> dict[str, ArmValues]:
     """Return the compared arms of a claim, by name.
 
-    Raises UserError where a value, metric, average or length is not in the sweep.
+    Raises UserError for a value, metric, average or length that the sweep does not have.
     """
     keys = {key for arm in claim.arms.values() for key in arm.where}
     return {name: _read_arm(claim, name, members, keys) for name in claim.compare}
@@ -67,7 +67,7 @@ def _read_arm(claim: Claim, name: str, members: Members, keys: set[str]) -> ArmV
     rests = {one: "" if arm.configurations == "best" else _rest(members, one, keys) for one in config_ids}
     if len(set(rests.values())) < len(rests):
         raise UserError(
-            f"sweep {members.name}: configurations of {name} differ in nothing but the arms' own keys; "
+            f"sweep {members.name}: configurations of {name} differ only in the arms' own keys; "
             "name one value of each key in `where`"
         )
     metrics, lengths = arm.metric or claim.metric, claim.lengths if arm.lengths is None else arm.lengths
@@ -95,14 +95,14 @@ def _read_arm(claim: Claim, name: str, members: Members, keys: set[str]) -> ArmV
 def _read_members(
     members: Members, config_ids: list[str], metrics: Names, average: str, lengths: Lengths, evaluation: str
 ) -> pd.DataFrame:
-    """Members of these configurations by length."""
+    """Return the members of these configurations by length."""
     table = members.table(metrics, average, evaluation)
     wanted = members.resolve_lengths(lengths, metrics, config_ids)
     return table[table.index.get_level_values("config_id").isin(config_ids)][wanted]
 
 
 def _choose_average(averages: tuple[str, ...], members: Members, config_ids: list[str]) -> str:
-    """The average with the best median of the objective's metric at the selection lengths."""
+    """Return the average with the best median of the objective's metric at the selection lengths."""
     if len(averages) == 1:
         return averages[0]
     judged = members.objective
@@ -115,7 +115,7 @@ def _choose_average(averages: tuple[str, ...], members: Members, config_ids: lis
 
 
 def passes(rule: Threshold, values: "pd.Series[float]") -> "pd.Series[bool]":
-    """Whether each value reaches a threshold; NaN does not."""
+    """Return whether each value reaches a threshold; NaN does not."""
     if rule.least is not None:
         return values >= rule.least
     assert rule.most is not None, "the loader asks for one of the two"
@@ -123,37 +123,37 @@ def passes(rule: Threshold, values: "pd.Series[float]") -> "pd.Series[bool]":
 
 
 def _reduce(table: pd.DataFrame, how: str) -> "pd.Series[float]":
-    """One value a member; NaN where any length has none, because the member failed."""
+    """Return one value per member, NaN if any length has none (the member failed)."""
     reduced = {"mean": table.mean, "min": table.min, "max": table.max}[how](axis=1)
     return reduced.where(~table.isna().any(axis=1), np.nan)
 
 
 def _by_unit(table: pd.DataFrame, rests: Mapping[str, str]) -> pd.DataFrame:
-    """The same rows by what they are paired by."""
+    """Return the rows indexed by rest and seed."""
     names, seeds = (table.index.get_level_values(level) for level in ("config_id", "seed"))
-    found = table.copy()
-    found.index = pd.MultiIndex.from_arrays([[rests[str(name)] for name in names], seeds], names=UNIT)
-    return found
+    rows = table.copy()
+    rows.index = pd.MultiIndex.from_arrays([[rests[str(name)] for name in names], seeds], names=UNIT)
+    return rows
 
 
 def _rest(members: Members, config_id: str, keys: set[str]) -> str:
-    """The searched values of a configuration that no arm names, as text."""
+    """Return the searched values of a configuration that no arm names, as text."""
     values: Mapping[str, Any] = members.state.configurations[config_id].values
     rest = {key: value for key, value in values.items() if key not in keys and value is not ABSENT}
     return json.dumps(rest, sort_keys=True, default=str)
 
 
 def pair(claim: Claim, arms: list[ArmValues]) -> tuple["pd.Series[float]", "pd.Series[float]"]:
-    """Return the values of two arms by what makes them pairs, without the seeds of which a member failed.
+    """Return the paired values of two arms, without the seeds of which a member failed.
 
-    Raises UserError where configurations of one arm have none in the other to be paired with.
+    Raises UserError if a configuration of one arm has no partner in the other.
     """
     first, second = (arm.values for arm in arms)
     both = pd.concat([first, second], axis=1, join="inner", keys=["first", "second"])
     rests = [set(arm.rests.values()) for arm in arms]
     if rests[0] != rests[1]:
         raise UserError(
-            f"claim {claim.id}: the configurations of {arms[0].name} and {arms[1].name} are no pairs, their other "
+            f"claim {claim.id}: the configurations of {arms[0].name} and {arms[1].name} cannot be paired: their other "
             f"searched values differ: {' and '.join(sorted(rests[0] ^ rests[1])[:2])}; name them in `where`"
         )
     failed = both.isna().any(axis=1).groupby(level="seed").transform("any")
@@ -161,12 +161,12 @@ def pair(claim: Claim, arms: list[ArmValues]) -> tuple["pd.Series[float]", "pd.S
 
 
 def divide(first: "pd.Series[float]", second: "pd.Series[float]") -> "pd.Series[float]":
-    """Return the quotients; NaN where both are 0 or infinite."""
+    """Return the quotients; NaN if both are 0 or both infinite."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return first / second
 
 
 def by_seed(rows: "pd.Series[float]") -> Values:
-    """Return one value a seed, the median over its configurations; a seed with a failed member is left out."""
+    """Return one value per seed, the median over its configurations; a seed with a failed member is left out."""
     groups = [group.to_numpy(dtype=np.float64) for _, group in rows.groupby(level="seed", sort=True)]
     return np.array([float(np.median(group)) for group in groups if not np.isnan(group).any()])

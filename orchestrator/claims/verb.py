@@ -1,4 +1,4 @@
-"""`lengthwise claims`: read a claims file and its sweeps, say what came of every claim, and write the page."""
+"""`lengthwise claims`: read a claims file and its sweeps, print the verdict of every claim, and write the page."""
 
 import shlex
 import subprocess
@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from orchestrator.claims.packed import pack_sweep, packed_path
 from orchestrator.claims.page import effect_words, write_page
 from orchestrator.claims.registration import changes_since
 from orchestrator.claims.verdicts import judge, read_sweeps
@@ -15,14 +16,15 @@ from orchestrator.record.state.state import SweepState
 from search_spaces.grammar.claims import load_claims
 
 
-def put_claims(path: Path, storage: Path, page: Path | None = None) -> Iterator[str]:
-    """Yield what is printed: two lines a claim, how many were decided, and what was written.
+def judge_claims(path: Path, storage: Path, page: Path | None = None, *, keep: bool = False) -> Iterator[str]:
+    """Yield two lines per claim, the number of decided claims, and the written files.
 
-    Raises SweepFileError for the claims file, UserError for a claim that asks for what its sweep does not have, or a
-    page that cannot be written.
+    With `keep` every finished sweep of the storage folder is packed beside the claims file. Raises SweepFileError for
+    the claims file, UserError for a claim that does not fit its sweep, or a page that cannot be written.
     """
     file = load_claims(path)
-    judgements = judge(file, read_sweeps(file, storage))
+    sweeps = read_sweeps(file, storage)
+    judgements = judge(file, sweeps)
     if page is not None and page.resolve() == path.resolve():
         raise UserError(f"{page} is the claims file; name another file for the page")
     yield f"{file.title}: claims of {file.paper}" if file.paper else file.title
@@ -31,6 +33,11 @@ def put_claims(path: Path, storage: Path, page: Path | None = None) -> Iterator[
         yield f"  {one.claim.says} {effect_words(one.claim, one.answer)}"
     decided = sum(not one.reason for one in judgements)
     yield f"{decided} of {len(judgements)} claims are decided"
+    for members in sweeps.values() if keep else ():
+        if not isinstance(members, str) and members.folder == storage / members.name:
+            packed = packed_path(file, members.name)
+            size = pack_sweep(members, [one for one in file.claims if one.sweep == members.name], packed)
+            yield f"wrote {packed} ({size / 1000:.0f} kB)"
     if page is not None:
         try:
             written = write_page(file, judgements, page)
@@ -40,16 +47,16 @@ def put_claims(path: Path, storage: Path, page: Path | None = None) -> Iterator[
 
 
 def run_missing(path: Path, storage: Path, say: Callable[[str], None]) -> int:
-    """Run or resume every sweep of a claims file that is not finished, one process each; the first exit code but 0.
+    """Run or resume every unfinished sweep of a claims file, one process each; return the first exit code but 0.
 
-    A sweep's file lies beside the claims file and has its name. Raises SweepFileError for the claims file, UserError
-    when a sweep that was never run has no file, SpecChanged when one was begun with another specification.
+    The file of a sweep is beside the claims file and has its name. Raises SweepFileError for the claims file, UserError
+    if a sweep that was never run has no file, SpecChanged if one was begun with another specification.
     """
     file = load_claims(path)
     unfinished = [name for name in file.sweeps if not _is_complete(storage / name)]
     for name in unfinished:
         if not (storage / name / LEDGER_FILE).exists() and not path.with_name(f"{name}.yaml").exists():
-            raise UserError(f"{path}: sweep {name} was not run, and {path.with_name(f'{name}.yaml')} is not there")
+            raise UserError(f"{path}: sweep {name} was not run, and {path.with_name(f'{name}.yaml')} does not exist")
     for name in file.sweeps:
         if (storage / name / LEDGER_FILE).exists():
             state = SweepState.load(storage / name)

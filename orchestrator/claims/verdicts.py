@@ -1,15 +1,17 @@
 """The four verdicts of a claim: held, contradicted, no effect within a bound, or not tested and why."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from statsmodels.stats.multitest import multipletests
-
 from orchestrator.claims.members import Members
+from orchestrator.claims.packed import packed_path, read_packed
 from orchestrator.claims.questions import Answer, ask
 from orchestrator.claims.values import ArmValues, read_arms
+from orchestrator.record.ledger.records import LEDGER_FILE
+from orchestrator.record.state.state import SweepState
+from orchestrator.statistics.exact_tests import holm
 from orchestrator.wording import compact_value, counted
 from search_spaces.grammar.claims import Claim, ClaimsFile
 
@@ -19,10 +21,10 @@ LEVEL = 0.05
 
 @dataclass(frozen=True, kw_only=True)
 class Judgement:
-    """What came of one claim.
+    """The verdict of one claim.
 
-    `answer` is over the seeds that count, `all_seeds` over all of them where some do not; `holm` is the p-value after
-    Holm's correction over the claims of the page that were tested. `members` is None where the sweep is not there.
+    `answer` is over the seeds that learned, `all_seeds` over all of them; `holm` is the p-value after Holm's correction
+    over the tested claims of the page. `members` is None if the sweep is missing.
     """
 
     claim: Claim
@@ -36,38 +38,30 @@ class Judgement:
 
     @property
     def words(self) -> str:
-        """The verdict, with its reason where nothing was tested."""
+        """The verdict, with the reason why nothing was tested."""
         return f"{self.verdict}: {self.reason}" if self.reason else self.verdict
 
 
 def judge(file: ClaimsFile, members: Mapping[str, Members | str]) -> list[Judgement]:
-    """Return what came of every claim; `members` has each sweep by name, or why it cannot be asked.
+    """Return the verdict of every claim; `members` has each sweep by name, or the reason why it cannot be used.
 
-    A claim whose control did not hold is not tested, nor is one of too few seeds or of seeds that did not learn. The
-    others are held, contradicted or without effect where the whole interval says so and the p-value is below .05 after
-    Holm's correction (Holm, 1979); else undecided. The correction is over the claims of the file that could be asked,
-    also those whose control then failed. Raises UserError for a claim that
-    asks for what its sweep does not have.
+    A claim is not tested if its control did not hold, or with too few seeds or seeds that did not learn. The others are
+    held, contradicted or without effect if the whole interval says so and p is below .05 after Holm's correction (Holm,
+    1979); otherwise undecided. The correction is over all claims of the file with a p, also those whose control then
+    failed. Raises UserError for a claim that does not fit its sweep.
     """
     asked = [_ask(claim, members[claim.sweep]) for claim in file.claims]
     open_ones = [one for one in asked if one.answer is not None and not one.reason]
-    corrected = dict(zip((one.claim.id for one in open_ones), correct_by_holm(open_ones), strict=True))
-    found: dict[str, Judgement] = {}
+    p_values = holm([one.answer.p if one.answer is not None else math.nan for one in open_ones])
+    corrected = dict(zip((one.claim.id for one in open_ones), p_values, strict=True))
+    decided: dict[str, Judgement] = {}
     for one in asked:
-        found[one.claim.id] = _decide(one, corrected.get(one.claim.id, math.nan), found)
-    return list(found.values())
-
-
-def correct_by_holm(judgements: Sequence[Judgement]) -> list[float]:
-    """Return the p-values after Holm's correction; NaN stays NaN and is not counted."""
-    values = [one.answer.p if one.answer is not None else math.nan for one in judgements]
-    known = [value for value in values if not math.isnan(value)]
-    corrected = iter(multipletests(known, method="holm")[1] if known else ())
-    return [math.nan if math.isnan(value) else float(next(corrected)) for value in values]
+        decided[one.claim.id] = _decide(one, corrected.get(one.claim.id, math.nan), decided)
+    return list(decided.values())
 
 
 def _ask(claim: Claim, members: Members | str) -> Judgement:
-    """The answer to a claim, or why there is none, before its control and the other claims are looked at."""
+    """Return the answer to a claim, or why there is none, before its control and Holm's correction."""
     if isinstance(members, str):
         return Judgement(claim=claim, verdict=NOT_TESTED, reason=members)
     arms = read_arms(claim, members)
@@ -108,7 +102,7 @@ def _decide(asked: Judgement, holm: float, before: Mapping[str, Judgement]) -> J
 
 
 def read_verdict(claim: Claim, answer: Answer) -> str:
-    """What an interval says of a claim, alone: NOT_TESTED where it decides nothing."""
+    """Return the verdict of an interval alone, NOT_TESTED if it is inconclusive."""
     low, high, null = answer.low, answer.high, answer.null
     if claim.question == "equivalence":
         least, most = null - (claim.within or 0.0), null + (claim.within or 0.0)
@@ -124,13 +118,19 @@ def read_verdict(claim: Claim, answer: Answer) -> str:
 
 
 def read_sweeps(file: ClaimsFile, storage: Path) -> dict[str, Members | str]:
-    """Return the finished sweeps of a claims file from the storage folder; a text says why one cannot be asked."""
+    """Return the finished sweeps of a claims file, from the storage folder or packed beside the file.
+
+    A text says why a sweep cannot be used.
+    """
     found: dict[str, Members | str] = {}
     for name in file.sweeps:
-        folder = storage / name
-        if not (folder / "events.jsonl").exists():
-            found[name] = "the sweep was not run"
-            continue
-        members = Members(folder)
-        found[name] = members if members.state.ended == "complete" else "the sweep is not finished"
+        folder, packed = storage / name, packed_path(file, name)
+        if (folder / LEDGER_FILE).exists():
+            state = SweepState.load(folder)
+            if state.race is not None:
+                found[name] = "the sweep was a race, in which results decided who got seeds"
+            else:
+                found[name] = Members(folder, state) if state.ended == "complete" else "the sweep is not finished"
+        else:
+            found[name] = read_packed(packed) if packed.exists() else "the sweep was not run"
     return found

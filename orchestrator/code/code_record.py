@@ -18,7 +18,7 @@ from orchestrator.code.own_code import OURS, OwnCodeError, Source, is_installed
 from orchestrator.code.provenance import version
 from orchestrator.code.repository import Repository, RepositoryReader, looks_secret
 from orchestrator.errors import LedgerError
-from trainers.files.atomic_file import write_whole
+from trainers.files.atomic_file import write_atomic
 
 HERE = Path(__file__).resolve().parents[2]  # where lengthwise was loaded from
 CODE_FOLDER = "code"
@@ -40,7 +40,7 @@ class CodeRecord:
             try:
                 if not target.exists():
                     target.parent.mkdir(parents=True, exist_ok=True)
-                    write_whole(target, [content])
+                    write_atomic(target, [content])
             except OSError as error:
                 raise LedgerError(f"{target}: cannot be written: {error.strerror}") from error
 

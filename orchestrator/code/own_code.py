@@ -84,7 +84,7 @@ def import_for(spec: SweepSpec) -> tuple[Source, ...]:
     sources, problems = [], []
     for index, module in enumerate(spec.imports):
         try:
-            source = _choose(module, [spec.folder, Path.cwd()] if spec.folder else [])
+            source = _choose(module, [spec.folder, Path.cwd(), *_copies(module, spec.folder)] if spec.folder else [])
             load_module(source)
             sources.append(source)
         except OwnCodeError as error:
@@ -93,6 +93,21 @@ def import_for(spec: SweepSpec) -> tuple[Source, ...]:
     if problems:
         raise SweepFileError(problems)
     return tuple(sources)
+
+
+def _copies(module: str, folder: Path) -> list[Path]:
+    """Return the folder with the copy of a module that a sweep in `folder` has kept, if there is one.
+
+    It is used if the module is neither beside the sweep file nor in the current folder. Raises OwnCodeError if there
+    are several.
+    """
+    top = module.partition(".")[0]
+    found = sorted(path.parent for path in folder.glob(f"code/*/{top}.py"))
+    found += sorted(path.parent.parent for path in folder.glob(f"code/*/{top}/__init__.py"))
+    if len(found) > 1 and not any(_has_module(one, top) for one in (folder, Path.cwd())):
+        listed = ", ".join(map(str, found))
+        raise OwnCodeError(f"{module}: the sweep has kept several versions ({listed}); run it where the module is")
+    return found[:1]
 
 
 def _choose(module: str, folders: list[Path]) -> Source:
@@ -132,7 +147,7 @@ def load_module(source: Source) -> None:
     sys.path.insert(0, str(source.root))
     importlib.invalidate_caches()
     try:
-        with guarded_trial(f"importing {source.module}"), registry.all_or_nothing():
+        with guarded_trial(f"importing {source.module}"), registry.rollback_on_error():
             importlib.import_module(source.module)
     except BaseException as error:
         for name in set(sys.modules) - before:

@@ -1,7 +1,6 @@
-"""What every figure shares: colours, log axes where values ask for them, files that are drawn only when they must be.
+"""Colours, log axes and files of all figures. A file is only drawn again if its data or the drawing code changed.
 
-The colours of Okabe and Ito (2008) are told apart by colour-blind readers. Equal input gives equal bytes, and a figure
-is drawn again when its input has changed or any source that decides what figures show.
+The colours of Okabe and Ito (2008) can be distinguished by colour-blind readers. Equal input gives equal bytes.
 """
 
 import hashlib
@@ -18,61 +17,65 @@ from typing import Any
 
 import matplotlib as mpl
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ft2font import FT2Font
 from PIL import Image, UnidentifiedImageError
 
 from orchestrator.errors import UserError
-from orchestrator.figures.layout import arrange
-from trainers.files.atomic_file import write_whole
+from orchestrator.figures.panels import arrange_panels
+from trainers.errors import nearest
+from trainers.files.atomic_file import write_atomic
 
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D31", "#000000")
 GREY = "#9A9A9A"
 FAILED_COLOUR = "#B00020"
-EDGE = 0.975  # height of crosses for what has no finite value, as a fraction of the axes
+EDGE = 0.975  # height of crosses for values that are not finite, as a fraction of the axes
 DECADES_FOR_LOG = 2.0
+SCALES = ("auto", "linear", "log")
+SHARES = (-0.02, 1.02)  # limits of an axis of shares, on which lines at 0 and 1 can be seen
 PACKAGE = Path(__file__).parents[1]
-DECIDING = ("figures", "results", "statistics", "wording.py")  # of the package: what a figure shows follows from these
+DECIDING = ("figures", "results", "statistics", "wording.py")  # parts of the package that determine what figures show
 
 
 @dataclass(frozen=True)
-class Drawing:
-    """A figure that is to be in a file, and the digest of all that it follows from."""
+class FigureFile:
+    """A figure with its file, and the digest of its data and of the drawing code."""
 
     path: Path
     draw: Callable[[], Figure]
     digest: str
 
-    def is_there(self) -> bool:
-        """Whether the file holds this very figure."""
-        return drawn_digest(self.path) == self.digest
+    def is_current(self) -> bool:
+        """Return whether the file holds this figure already."""
+        return read_figure_digest(self.path) == self.digest
 
     def make(self) -> None:
-        """Draw and write it."""
+        """Draw the figure and write its file."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         content = io.BytesIO()
         figure = self.draw()
         figure.set_dpi(150)
         if figure.axes and figure.get_layout_engine() is None:
-            arrange(figure)
-        # What savefig does but for a pass that draws nothing and costs as much as the one that draws.
+            arrange_panels(figure)
+        # Like savefig, without its additional pass that draws nothing and takes as long as drawing.
         FigureCanvasAgg(figure).print_png(content, metadata={"Software": None, "lengthwise": self.digest})
-        write_whole(self.path, [content.getvalue()])
+        write_atomic(self.path, [content.getvalue()])
 
 
-_put_off: ContextVar[list[Drawing] | None] = ContextVar("_put_off", default=None)
+_put_off: ContextVar[list[FigureFile] | None] = ContextVar("_put_off", default=None)
 
 
 def save(path: Path, draw: Callable[[], Figure], *facts: Any) -> Path:
-    """Draw and write, unless `path` already holds the figure of the same facts drawn by the same code.
+    """Draw a figure and write it, unless `path` already holds the figure of the same facts drawn by the same code.
 
-    `facts` are the data that `draw` shows. The code is all of DECIDING, and the module of `draw` wherever it is.
+    `facts` are the data that `draw` shows. The code is DECIDING and the module of `draw`.
     """
     code = f"{digest_of_sources(PACKAGE, DECIDING)} {digest_of_sources(Path(draw.__code__.co_filename))}"
     written = json.dumps(facts, sort_keys=True, default=repr)
-    drawing = Drawing(path, draw, hashlib.sha256(f"{mpl.__version__}\n{code}\n{written}".encode()).hexdigest())
-    if not drawing.is_there():
+    drawing = FigureFile(path, draw, hashlib.sha256(f"{mpl.__version__}\n{code}\n{written}".encode()).hexdigest())
+    if not drawing.is_current():
         waiting = _put_off.get()
         if waiting is None:
             drawing.make()
@@ -82,9 +85,9 @@ def save(path: Path, draw: Callable[[], Figure], *facts: Any) -> Path:
 
 
 @contextmanager
-def put_off() -> Iterator[list[Drawing]]:
-    """Draw nothing in this block: what `save` is asked for there, and is not in its file yet, is listed instead."""
-    waiting: list[Drawing] = []
+def deferred_figures() -> Iterator[list[FigureFile]]:
+    """Collect the figures that `save` would draw in this block, instead of drawing them."""
+    waiting: list[FigureFile] = []
     before = _put_off.set(waiting)
     try:
         yield waiting
@@ -94,7 +97,7 @@ def put_off() -> Iterator[list[Drawing]]:
 
 @cache
 def digest_of_sources(root: Path, parts: tuple[str, ...] = ("",)) -> str:
-    """The digest of every Python source in these parts of `root`, by name and content; read once in a process."""
+    """Return the digest of every Python source in these parts of `root`, by name and content; cached."""
     found = hashlib.sha256()
     for part in parts:
         path = root / part
@@ -105,7 +108,7 @@ def digest_of_sources(root: Path, parts: tuple[str, ...] = ("",)) -> str:
 
 
 def printable(text: str) -> str:
-    """`text` as matplotlib can draw it: no mathematics mode, and a box for characters its font does not have."""
+    """Return `text` as matplotlib can draw it: without mathematics mode, and with a box for missing characters."""
     font = _font()
     drawable = "".join(c if c == "\n" or font.get_char_index(ord(c)) else "\u25a1" for c in text)
     return drawable.replace("$", r"\$")
@@ -117,7 +120,7 @@ def _font() -> FT2Font:
 
 
 def spans_decades(values: np.ndarray[Any, Any]) -> bool:
-    """Whether `values` ask for a log axis: none negative, and the positive ones spread over two decades or more."""
+    """Return whether a log axis suits `values`: none is negative, and the positive ones span two decades or more."""
     finite = values[np.isfinite(values)]
     positive = finite[finite > 0]
     if len(positive) < 2 or (finite < 0).any() or len(positive) < 0.8 * len(finite):
@@ -125,15 +128,39 @@ def spans_decades(values: np.ndarray[Any, Any]) -> bool:
     return bool(math.log10(positive.max() / positive.min()) >= DECADES_FOR_LOG)
 
 
+def is_logarithmic(scale: str, direction: str, values: np.ndarray[Any, Any]) -> bool:
+    """Return whether an axis of these values is logarithmic: if asked, or for `auto` if they span decades.
+
+    Values to be maximized are not, unless asked: there the good ones would be pressed together, and a share of 0 has no
+    place. Without a positive value no axis is.
+    """
+    if scale == "auto":
+        return direction != "maximize" and spans_decades(values)
+    return scale == "log" and bool((values[np.isfinite(values)] > 0).any())
+
+
+def scale_values(axes: Axes, scale: str, direction: str, values: np.ndarray[Any, Any], *, shares: bool = True) -> None:
+    """Set the scale of the y axis for these values (see `is_logarithmic`).
+
+    With `shares` an axis of values to be maximized that are all between 0 and 1, such as accuracies, goes from 0 to 1.
+    """
+    finite = values[np.isfinite(values)]
+    if is_logarithmic(scale, direction, values):
+        axes.set_yscale("log", nonpositive="mask")
+        axes.set_ylim(bottom=finite[finite > 0].min() / 2)
+    elif shares and direction == "maximize" and len(finite) and finite.min() >= 0 and finite.max() <= 1:
+        axes.set_ylim(*SHARES)
+
+
 def file_name(key: str) -> str:
-    """A dotted key as part of a file name."""
+    """Return a dotted key as part of a file name."""
     return "".join(c if (c.isalnum() and c.isascii()) or c in "._-" else "_" for c in key)
 
 
-def drawn_digest(path: Path) -> str | None:
-    """What `save` wrote into a figure about its facts; None for any other file."""
+def read_figure_digest(path: Path) -> str | None:
+    """Return the digest that `save` wrote into a figure; None for any other file."""
     try:
-        if not path.is_file():  # a pipe would be waited for
+        if not path.is_file():  # opening a pipe would wait
             return None
         with Image.open(path) as image:
             return image.info.get("lengthwise")
@@ -141,11 +168,18 @@ def drawn_digest(path: Path) -> str | None:
         return None
 
 
-def check_target(figure: Path) -> None:
-    """Raise UserError unless --figure can be drawn to this path: a .png that replaces no file but a drawing of ours."""
+def check_scale(scale: str) -> None:
+    """Raise UserError unless --scale is one of SCALES."""
+    if scale not in SCALES:
+        hint = nearest(scale, SCALES)
+        raise UserError(f"--scale {scale}: {f'did you mean {hint}? ' if hint else ''}allowed: {', '.join(SCALES)}")
+
+
+def check_figure_path(figure: Path) -> None:
+    """Raise UserError unless --figure can be drawn to this path: a new .png, or one that lengthwise drew."""
     if figure.suffix != ".png":
-        raise UserError(f"--figure {figure}: is no PNG file; allowed: a name that ends with .png")
-    if figure.exists() and drawn_digest(figure) is None:
-        raise UserError(f"--figure {figure}: is there already and was not drawn by lengthwise; choose another name")
+        raise UserError(f"--figure {figure}: is not a PNG file; allowed: a name that ends with .png")
+    if figure.exists() and read_figure_digest(figure) is None:
+        raise UserError(f"--figure {figure}: exists and was not drawn by lengthwise; choose another name")
     if not figure.parent.is_dir():
-        raise UserError(f"--figure {figure}: there is no folder {figure.parent}")
+        raise UserError(f"--figure {figure}: the folder {figure.parent} does not exist")

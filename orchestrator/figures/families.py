@@ -1,7 +1,6 @@
-"""Families of metrics: a metric against the number in its name, where the task names such a family.
+"""Figures of families of metrics: the values of metrics such as accuracy_carry_3 against the number in their names.
 
-One line for each configuration, median over seeds of the judged weight average, in panels by length. A metric without
-a number at some length (there are no inputs of its kind) has no point there; a failed seed counts as everywhere else.
+One line for each configuration, median over seeds of the judged average, in one panel per length.
 """
 
 import math
@@ -15,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from orchestrator.figures import drawing
-from orchestrator.figures.drawing import GREY, PALETTE, file_name, printable, spans_decades
+from orchestrator.figures.drawing import GREY, PALETTE, file_name, printable, scale_values
 from orchestrator.figures.legend import coloured_and_grey, legend_height, legend_table
 from orchestrator.results.scoring.length_groups import LengthGroups, few_lengths
 from orchestrator.results.summary import Summary
@@ -23,7 +22,7 @@ from orchestrator.results.views.families import FamilyPoint, family_names, famil
 
 
 def family_figures(summary: Summary, folder: Path) -> tuple[Path, ...]:
-    """A figure for every family that the sweep has numbers of."""
+    """Draw a figure for every family that the sweep has numbers of."""
     return tuple(
         family_figure(summary, name, points, folder / f"family-{file_name(name)}.png")
         for name in family_names(summary)
@@ -32,7 +31,7 @@ def family_figures(summary: Summary, folder: Path) -> tuple[Path, ...]:
 
 
 def family_figure(summary: Summary, name: str, points: Sequence[FamilyPoint], path: Path) -> Path:
-    """The metrics of a family against their numbers, one panel per length; the first configuration with its band."""
+    """Draw the metrics of a family against their numbers, one panel per length, the first configuration with a band."""
     families = [one.families[name] for one in summary.measured.values() if name in one.families]
     metrics = {metric for family in families for metric in family.metrics.values()}
     rows = [row for row in summary.rows if (row.config_id, *summary.objective_curve) in summary.bands]
@@ -41,7 +40,8 @@ def family_figure(summary: Summary, name: str, points: Sequence[FamilyPoint], pa
     own = ((row, metric) for row in rows for metric in sorted(metrics))
     groups = next(summary.groups(*one) for one in own if one[1] in summary.measured[one[0].config_id].metrics)
     lengths = few_lengths(groups, {point.length for point in points})
-    higher = all(summary.metrics[metric].direction == "maximize" for metric in metrics)
+    directions = {summary.direction(metric) for metric in metrics}
+    direction = directions.pop() if len(directions) == 1 else "none"
 
     def draw() -> Figure:
         size = (max(6.4, 0.8 + 2.6 * len(lengths)), 3.4 + legend_height(coloured, grey))
@@ -56,10 +56,9 @@ def family_figure(summary: Summary, name: str, points: Sequence[FamilyPoint], pa
             axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8, min_n_ticks=1))
             axes.grid(alpha=0.25, linewidth=0.6)
             axes.spines[["top", "right"]].set_visible(False)
-        if not higher and spans_decades(np.array([point.median for point in points])):
-            panels[0].set_yscale("log")
-        elif all(point.q25 >= 0 for point in points):
+        if all(point.q25 >= 0 for point in points):
             panels[0].set_ylim(bottom=-0.02 * panels[0].get_ylim()[1])
+        scale_values(panels[0], summary.scale, direction, np.array([point.median for point in points]))
         panels[0].set_ylabel(
             printable(f"{_stem(metrics)} ({summary.objective.average}), median over seeds"), fontsize=8
         )
@@ -67,13 +66,13 @@ def family_figure(summary: Summary, name: str, points: Sequence[FamilyPoint], pa
         legend_table(figure, summary, coloured, grey)
         return figure
 
-    about = [summary.name, summary.searched, families[0].label, sorted(metrics), summary.objective_curve, higher]
+    about = [summary.name, summary.searched, families[0].label, sorted(metrics), summary.objective_curve, direction]
     listed = [[row.config_id, row.rank, row.score, row.values] for row in rows]
-    return drawing.save(path, draw, about, groups, listed, points)
+    return drawing.save(path, draw, about, groups, listed, points, summary.scale)
 
 
 def _draw_line(axes: Axes, points: Sequence[FamilyPoint], colour: str | None, *, prominent: bool) -> None:
-    """One configuration in one panel: its median, and for a prominent one the quartiles and every seed."""
+    """Draw one configuration in one panel: its median, and if it is prominent its quartiles and every seed."""
     index = [point.index for point in points]
     median = _finite([point.median for point in points])
     if colour is None:
@@ -90,7 +89,7 @@ def _draw_line(axes: Axes, points: Sequence[FamilyPoint], colour: str | None, *,
 
 
 def _finite(values: Sequence[float]) -> np.ndarray[Any, Any]:
-    """Values with gaps where failed seeds decide them."""
+    """Return the values with NaN instead of infinity."""
     found = np.array(values, dtype=float)
     return np.where(np.isfinite(found), found, np.nan)
 
@@ -101,5 +100,5 @@ def _group(groups: LengthGroups, length: int) -> str:
 
 
 def _stem(metrics: Iterable[str]) -> str:
-    """What the names of the metrics have in common: exact_match_run_2, exact_match_run_7 -> exact_match_run."""
+    """Return the common part of metric names: exact_match_run_2, exact_match_run_7 -> exact_match_run."""
     return min((metric.rpartition("_")[0] for metric in metrics), key=len)

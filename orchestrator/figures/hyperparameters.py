@@ -1,7 +1,7 @@
 """A figure for each searched hyperparameter: the outcome of every configuration against it, and its median trend.
 
-Left the score at the selection lengths, right the same metric at the test lengths, which selection did not use. Numbers
-have binned medians with quartiles, categories boxes.
+The left panel has the score at the selection lengths, the right one the same metric at the test lengths. Numbers have
+binned medians with quartiles, categories have boxes.
 """
 
 import json
@@ -19,7 +19,15 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from orchestrator.figures import drawing
-from orchestrator.figures.drawing import EDGE, FAILED_COLOUR, PALETTE, file_name, printable, spans_decades
+from orchestrator.figures.drawing import (
+    EDGE,
+    FAILED_COLOUR,
+    PALETTE,
+    file_name,
+    is_logarithmic,
+    printable,
+    spans_decades,
+)
 from orchestrator.results.analysis import effects_at_test_lengths, effects_on_score
 from orchestrator.results.effects.hyperparameter_effects import Effect
 from orchestrator.results.effects.outcomes import outcomes_at_test_lengths
@@ -55,7 +63,7 @@ class Panel:
 
 
 def score_figures(summary: Summary, folder: Path) -> dict[str, Path]:
-    """A figure for each searched key, one file per key; empty while no configuration has finished."""
+    """Draw a figure for each searched key; none if no configuration has finished."""
     return {
         key: score_figure(summary, key, folder / f"score-{file_name(key)}.png")
         for key in summary.searched
@@ -64,27 +72,41 @@ def score_figures(summary: Summary, folder: Path) -> dict[str, Path]:
 
 
 def score_figure(summary: Summary, key: str, path: Path) -> Path:
-    """Outcomes (median and quartiles over seeds) of every configuration against one hyperparameter."""
+    """Draw the outcomes (median and quartiles over seeds) of every configuration against one hyperparameter."""
     panels, domain = _panels(summary, key), summary.searched[key]
     none = "no finite outcome" if summary.infinite == "inf" else summary.infinite
-    numeric = domain not in ("choice", "grid") and is_numeric([dot.value for dot in panels[0].dots])
+    numeric = _is_axis_of_numbers(domain, panels[0])
 
     def draw() -> Figure:
         figure = Figure(figsize=(0.6 + 4.6 * len(panels), 4.0))
         for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
-            _scale(axes, panel)
-            if numeric:
-                _against_number(axes, key, panel, domain)
-            else:
-                _against_category(axes, key, panel)
-            _room_for_failed(axes, panel)
-            axes.set_ylabel(printable(panel.label), fontsize=9)
-            axes.set_title(printable(panel.effect.sentence if panel.effect else ""), fontsize=9, loc="left")
+            _draw_panel(axes, key, panel, summary)
         _legend(figure, panels, numeric, none)
         return figure
 
     facts = [[panel.label, panel.dots, panel.effect.sentence if panel.effect else ""] for panel in panels]
-    return drawing.save(path, draw, key, domain, none, facts)
+    return drawing.save(path, draw, key, domain, none, facts, summary.scale, summary.objective.direction)
+
+
+def draw_effect(summary: Summary, key: str, axes: Axes) -> None:
+    """Draw the score of every configuration against one searched key on `axes`: the first panel of `score_figure`."""
+    _draw_panel(axes, key, _panels(summary, key)[0], summary)
+
+
+def _draw_panel(axes: Axes, key: str, panel: Panel, summary: Summary) -> None:
+    domain = summary.searched[key]
+    _scale(axes, panel, summary)
+    if _is_axis_of_numbers(domain, panel):
+        _against_number(axes, key, panel, domain)
+    else:
+        _against_category(axes, key, panel)
+    _room_for_failed(axes, panel)
+    axes.set_ylabel(printable(panel.label), fontsize=9)
+    axes.set_title(printable(panel.effect.sentence if panel.effect else ""), fontsize=9, loc="left")
+
+
+def _is_axis_of_numbers(domain: str, panel: Panel) -> bool:
+    return domain not in ("choice", "grid") and is_numeric([dot.value for dot in panel.dots])
 
 
 def _panels(summary: Summary, key: str) -> list[Panel]:
@@ -113,7 +135,7 @@ def _against_number(axes: Axes, key: str, panel: Panel, domain: str) -> None:
     if domain in ("log_uniform", "one_minus_log_uniform") or (domain == "listed" and spans_decades(np.array(x))):
         axes.set_xscale("log")
         axes.xaxis.set_major_formatter(lambda x, _: f"{x:g}")
-    if complement:  # values grow to the right, as in the correlation, on a log axis of their distance to one
+    if complement:  # a log axis of the distance to one, on which values grow to the right
         axes.invert_xaxis()
         axes.xaxis.set_major_formatter(lambda x, _: f"{1 - x:.10g}")
     if domain == "int_uniform":
@@ -151,7 +173,7 @@ def _against_category(axes: Axes, key: str, panel: Panel) -> None:
 
 
 def _points(axes: Axes, x: Sequence[float], dots: Sequence[Dot]) -> None:
-    """Medians with their quartiles, the first by score as a star; at the upper edge crosses for those without one."""
+    """Draw medians with quartiles, the first by score as a star, and crosses at the upper edge for infinite ones."""
     found = [(at, dot.outcome, dot.first) for at, dot in zip(x, dots, strict=True) if math.isfinite(dot.outcome.median)]
     if failed := [at for at, dot in zip(x, dots, strict=True) if not math.isfinite(dot.outcome.median)]:
         edge = [EDGE] * len(failed)
@@ -166,9 +188,10 @@ def _points(axes: Axes, x: Sequence[float], dots: Sequence[Dot]) -> None:
             axes.plot(places, medians, marker, color=colour, markersize=size, zorder=5 if first else 3)
 
 
-def _scale(axes: Axes, panel: Panel) -> None:
-    if spans_decades(np.array([dot.outcome.median for dot in panel.dots], dtype=float)):
-        axes.set_yscale("log")
+def _scale(axes: Axes, panel: Panel, summary: Summary) -> None:
+    medians = np.array([dot.outcome.median for dot in panel.dots], dtype=float)
+    if is_logarithmic(summary.scale, summary.objective.direction, medians):
+        axes.set_yscale("log", nonpositive="mask")
         axes.yaxis.set_major_formatter(lambda y, _: f"{y:g}")
     axes.grid(alpha=0.25, linewidth=0.6)
     axes.spines[["top", "right"]].set_visible(False)

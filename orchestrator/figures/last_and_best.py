@@ -1,6 +1,7 @@
-"""The judged metric against the training step, at selection and at test lengths, with the chosen evaluations marked."""
+"""Draw the judged metric against the training step, and mark the chosen evaluation of every seed."""
 
 import math
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,18 +13,19 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from orchestrator.figures import drawing
-from orchestrator.figures.drawing import PALETTE, printable, spans_decades
+from orchestrator.figures.drawing import PALETTE, printable
 from orchestrator.results.scoring.last_and_best import LastAndBest
 from orchestrator.results.scoring.objective import judged_over_seeds
 from orchestrator.results.summary import Row, Summary
-from orchestrator.wording import compact_value, short_keys, spans
+from orchestrator.wording import compact_value, label, short_keys, spans
 
 SHOWN = 4
+NAME_WIDTH = 55  # characters above one panel
 MARKED = PALETTE[1]
 
 
 def last_and_best_figure(summary: Summary, path: Path) -> Path | None:
-    """The first configurations by score, one in each row of panels; None where no seed was evaluated twice."""
+    """Draw the first configurations by score, one in each row of panels; None if no seed was evaluated twice."""
     rows = {row.config_id: row for row in summary.rows}
     shown = [one for one in summary.last_and_best if one.steps][:SHOWN]
     if not shown:
@@ -31,7 +33,7 @@ def last_and_best_figure(summary: Summary, path: Path) -> Path | None:
     tested = any(one.test for one in shown)
 
     def draw() -> Figure:
-        figure = Figure(figsize=(9.0 if tested else 5.2, 0.9 + 1.9 * len(shown)))
+        figure = Figure(figsize=(9.0 if tested else 5.2, 0.9 + 2.0 * len(shown)))
         grid = figure.subplots(len(shown), 1 + tested, squeeze=False, sharex=True, sharey="col")
         for line, one in zip(grid, shown, strict=True):
             row = rows[one.config_id]
@@ -39,11 +41,10 @@ def last_and_best_figure(summary: Summary, path: Path) -> Path | None:
             panels += [("test", row.groups.test, one.test)] if tested else []
             for axes, (group, lengths, seeds) in zip(line, panels, strict=True):
                 _draw(axes, one, seeds, summary)
-                axes.set_title(printable(f"{group} lengths {spans(lengths)}"), fontsize=8.5, loc="right")
-            line[0].set_title(printable(f"{row.rank or '-'}. {_values(row, summary)}"), fontsize=8.5, loc="left")
+                name = f"{_name(row, summary, NAME_WIDTH * len(panels))}\n" if group == "selection" else ""
+                axes.set_title(printable(f"{name}{group} lengths {spans(lengths)}"), fontsize=8.5, loc="left")
         for axes, values in zip(grid[0], _by_column(shown, tested), strict=True):
-            if summary.objective.direction == "minimize" and spans_decades(values):  # what is good is at the bottom
-                axes.set_yscale("log")
+            drawing.scale_values(axes, summary.scale, summary.objective.direction, values)
         for axes in grid[-1]:
             axes.set_xlabel("training step")
         figure.supylabel(printable(f"{summary.objective.metric} ({summary.objective.average})"), fontsize=9)
@@ -52,7 +53,8 @@ def last_and_best_figure(summary: Summary, path: Path) -> Path | None:
 
     facts = [[one.config_id, one.evaluated, one.selection, one.test, one.steps] for one in shown]
     about = [summary.objective_curve, summary.objective.lengths, summary.searched, summary.objective.failed_seeds]
-    places = [[rows[one.config_id].rank, rows[one.config_id].values, rows[one.config_id].groups] for one in shown]
+    about += [summary.objective.direction, summary.scale]
+    places = [[row.rank, row.number, row.values, row.groups] for row in (rows[one.config_id] for one in shown)]
     return drawing.save(path, draw, about, places, facts)
 
 
@@ -85,7 +87,8 @@ def _legend(figure: Figure) -> None:
     figure.legend(handles, names, loc="outside lower center", fontsize=8, frameon=False, ncols=3)
 
 
-def _values(row: Row, summary: Summary) -> str:
+def _name(row: Row, summary: Summary, width: int) -> str:
+    """Return rank, label and as many searched values of a configuration as fit into one line above its panels."""
     names = short_keys([key for key in summary.searched if key in row.values])
     values = ", ".join(f"{name} {compact_value(row.values[key])}" for key, name in names.items())
-    return values if 0 < len(values) <= 60 else row.config_id
+    return textwrap.shorten(f"{row.rank or '-'}. {label(row.number)} {values}", width, placeholder=" ...")

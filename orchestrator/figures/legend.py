@@ -1,4 +1,4 @@
-"""The legend of figures that compare configurations: which of them have a colour, and the table of their values."""
+"""The legend of figures that compare configurations: a table of their values, in their colours."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,26 +15,28 @@ MANY, HIGHLIGHTED_OF_MANY = 8, 5
 
 
 def coloured_and_grey(rows: Sequence[Row]) -> tuple[Sequence[Row], Sequence[Row]]:
-    """The first configurations, which have the colours of PALETTE in their order, and the rest."""
+    """Return the first configurations, drawn in the colours of PALETTE in their order, and the others."""
     highlighted = MANY if len(rows) <= MANY else HIGHLIGHTED_OF_MANY
     return rows[:highlighted], rows[highlighted:]
 
 
 def legend_height(coloured: Sequence[Row], grey: Sequence[Row]) -> float:
-    """Height of the table in inches."""
+    """Return the height of the legend in inches."""
     return 0.20 * (len(coloured) + 2 + bool(grey))
 
 
 def legend_table(figure: Figure, summary: Summary, coloured: Sequence[Row], grey: Sequence[Row]) -> None:
-    """The legend as a table below the figure: one line per configuration, one column per searched value."""
+    """Add the legend below the figure: one line per configuration, one column per searched value."""
     keys = [key for key in summary.searched if any(key in row.values for row in coloured)]
     names = short_keys(keys)
-    header = ["rank", "", "score", *(names[key] for key in keys)]
+    seeds = ["seeds"] if summary.has_unequal_seeds else []
+    header = ["rank", "", "score", *seeds, *(names[key] for key in keys)]
     lines = [
         [
             f"{row.rank}." if row.rank else "-",
             label(row.number),
             three_digits(row.score, summary.infinite),
+            *(str(row.seeds_run) for _ in seeds),
             *(compact_value(row.values[key]) if key in row.values else "-" for key in keys),
         ]
         for row in coloured

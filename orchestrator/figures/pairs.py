@@ -1,4 +1,4 @@
-"""Measured against predicted: two metrics of a task against each other, where the task names such a pair.
+"""Figures of pairs of metrics: a measured value against a predicted one, if the task names such a pair.
 
 One point for each configuration and length, median over seeds of the judged weight average.
 """
@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from orchestrator.figures import drawing
-from orchestrator.figures.drawing import file_name, printable, spans_decades
+from orchestrator.figures.drawing import file_name, is_logarithmic, printable
 from orchestrator.results.summary import Summary
 
 MARKERS = {"trained": "o", "beyond": "^"}
@@ -31,7 +31,7 @@ class PairPoint:
 
 
 def pair_figures(summary: Summary, folder: Path) -> tuple[Path, ...]:
-    """A figure for every pair of metrics that the sweep has finite medians of."""
+    """Draw a figure for every pair of metrics with finite medians."""
     return tuple(
         pair_figure(summary, measured, predicted, folder / f"pair-{file_name(measured)}-{file_name(predicted)}.png")
         for measured, predicted in summary.pairs
@@ -40,7 +40,7 @@ def pair_figures(summary: Summary, folder: Path) -> tuple[Path, ...]:
 
 
 def pair_points(summary: Summary, measured: str, predicted: str) -> list[PairPoint]:
-    """The points of a pair; those without a finite median of both metrics are left out."""
+    """Return the points of a pair with a finite median of both metrics."""
     points = []
     for row in summary.rows:
         bands = [
@@ -57,7 +57,7 @@ def pair_points(summary: Summary, measured: str, predicted: str) -> list[PairPoi
 
 
 def pair_figure(summary: Summary, measured: str, predicted: str, path: Path) -> Path:
-    """Measured against predicted with the line of equality, coloured by length."""
+    """Draw measured against predicted values, coloured by length, with the line of equality."""
     points = pair_points(summary, measured, predicted)
 
     def draw() -> Figure:
@@ -65,7 +65,7 @@ def pair_figure(summary: Summary, measured: str, predicted: str, path: Path) -> 
         axes, bar = figure.subplots(1, 2, width_ratios=(24, 1))
         lengths = [point.length for point in points]
         values = np.array([(point.predicted, point.measured) for point in points])
-        both_log = bool((values > 0).all()) and any(spans_decades(side) for side in values.T)
+        both_log = bool((values > 0).all()) and any(is_logarithmic(summary.scale, "none", side) for side in values.T)
         if both_log:
             axes.set_xscale("log")
             axes.set_yscale("log")
@@ -98,7 +98,7 @@ def pair_figure(summary: Summary, measured: str, predicted: str, path: Path) -> 
         axes.spines[["top", "right"]].set_visible(False)
         return figure
 
-    return drawing.save(path, draw, measured, predicted, _title(summary, points), points)
+    return drawing.save(path, draw, measured, predicted, _title(summary, points), points, summary.scale)
 
 
 def _title(summary: Summary, points: list[PairPoint]) -> str:

@@ -1,7 +1,6 @@
-"""Steps until something was reached, against a searched number: the median over seeds with its quartiles, every seed.
+"""Figures of steps until a level was reached against a searched number: median, quartiles and every seed.
 
-A seed that never reached it has no place on the axis of steps. It is a cross at the upper edge, and numbers there say
-how many of how many seeds never did.
+Seeds that never reached the level are crosses at the upper edge, with their number.
 """
 
 import math
@@ -21,7 +20,7 @@ from orchestrator.wording import NOT_REACHED, compact_value, short_keys
 
 
 def steps_figures(summary: Summary, folder: Path) -> tuple[Path, ...]:
-    """A figure for every metric of steps and every numeric key that was searched."""
+    """Draw a figure for every steps metric and every searched number."""
     return tuple(
         steps_figure(summary, one, folder / f"steps-{file_name(one.metric)}-{file_name(one.key)}.png")
         for one in steps_to(summary)
@@ -29,7 +28,7 @@ def steps_figures(summary: Summary, folder: Path) -> tuple[Path, ...]:
 
 
 def steps_figure(summary: Summary, found: StepsTo, path: Path) -> Path:
-    """One metric of steps against one key, on a logarithmic axis."""
+    """Draw one steps metric against one key, on a logarithmic axis."""
     lines: dict[str, list[Reached]] = {}
     for point in found.points:
         lines.setdefault(_name(found, point), []).append(point)

@@ -10,7 +10,7 @@ from math import ceil, floor
 from statistics import NormalDist
 from typing import Any
 
-from orchestrator.plan.search import TAIL, reach
+from orchestrator.plan.domains import TAIL, reach
 from search_spaces.grammar.space.domains import Choice, Domain, Grid, IntUniform, Normal, is_number
 from trainers.config.slots import Slot
 

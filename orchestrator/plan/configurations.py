@@ -54,7 +54,7 @@ def configure(
     problems: dict[tuple[str, str], Problem] = {}
     for number, values in draws:
         try:
-            member = MemberConfig.from_dict({**assigned(spec, values), "seed": 0}).planned()
+            member = MemberConfig.from_dict({**assigned(spec, values), "seed": 0}).pin_data()
         except ConfigError as error:
             for problem in _located(spec, values, error):
                 problems.setdefault((problem.where, problem.key), problem)
@@ -199,11 +199,11 @@ def _objective_problems(spec: SweepSpec, member: MemberConfig) -> list[Problem]:
     return problems
 
 
-def warnings_for(spec: SweepSpec, member: MemberConfig) -> list[str]:
-    """What is allowed in the objective but seldom meant."""
+def warnings_for(spec: SweepSpec, members: Sequence[MemberConfig]) -> list[str]:
+    """Return what is allowed but seldom meant, in the objective (judged by the first member) and in the models."""
     objective = spec.objective
-    found = []
-    judged = member.metrics[objective.metric]
+    found = loop_warnings(spec, members)
+    judged = members[0].metrics[objective.metric]
     trained = [length for length in objective.lengths if length in judged.trained_lengths]
     if trained:
         listed = ", ".join(map(str, trained))
@@ -216,3 +216,17 @@ def warnings_for(spec: SweepSpec, member: MemberConfig) -> list[str]:
             f"and objective.direction is {objective.direction}"
         )
     return found
+
+
+def loop_warnings(spec: SweepSpec, members: Iterable[MemberConfig]) -> list[str]:
+    """Return a warning for each model whose members are trained one after another within a pack, with the reason."""
+    both = dict.fromkeys((member.model, member.task) for member in members)
+    reasons = ((model, model.explain_loop(task)) for model, task in both)
+    return list(
+        dict.fromkeys(
+            f"{spec.where('model')}: model {getattr(model, 'module', model.name)}: {reason}: members of a pack are "
+            "trained one after another, so a pack of N members takes about N times as long as one"
+            for model, reason in reasons
+            if reason is not None
+        )
+    )

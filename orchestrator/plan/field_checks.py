@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from orchestrator.plan.bounds import Misfit, misfits
 from orchestrator.plan.configurations import assigned
-from orchestrator.plan.search import reach
+from orchestrator.plan.domains import reach
 from orchestrator.plan.situations import situations, unconditional
 from search_spaces import ABSENT, SweepSpec
 from search_spaces.grammar.problems.errors import shown
@@ -39,7 +39,7 @@ def check_fields(spec: SweepSpec, findings: Findings) -> set[str]:
 def _check_fixed(spec: SweepSpec, findings: Findings) -> Iterator[str]:
     """The sections as they are written, also what the space draws in its place."""
     fixed = assigned(spec, {})
-    drawn = [key for key in spec.space if lookup(fixed, key) is ABSENT and not findings.doubts(key)]
+    drawn = [key for key in spec.space if lookup(fixed, key) in (ABSENT, {}) and not findings.doubts(key)]
     example = {key: _example(spec.space[key]) for key in drawn}
     names = [key for key in spec.space if key.rpartition(".")[2] in NAMES and not findings.doubts(key)]
     always = list(unconditional(spec))
@@ -68,7 +68,15 @@ def _in_section(spec: SweepSpec, section: str, names: Sequence[str], example: Ma
     ]
     for problem, said in _with_cases(found, cases):
         if within(problem.key, section):
+            if said and problem.message == "unknown key":
+                said += (
+                    f"; values that only one class has belong in its own section: {_example_of_sections(problem.key)}"
+                )
             yield replace(problem, message=problem.message + said)
+
+
+def _example_of_sections(key: str) -> str:
+    return f"space: {{{parent(key)}: {{grid: [{{name: ..., {key.rpartition('.')[2]}: ...}}, {{name: ...}}]}}}}"
 
 
 # Listed configurations ------------------------------------------------------------------------------------------------

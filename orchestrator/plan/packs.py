@@ -25,7 +25,10 @@ STEP_FLOPS_CPU, STEP_FLOPS_GPU = 1.5e7, 4e8
 EVALUATED = 0.1  # what a row of an evaluation costs of one that is trained on: no gradient, and much of it is shared
 MEMORY_SHARE = 0.5  # of what a worker has, for the members of one pack
 
-Packing = Callable[[list[Configuration], set[tuple[str, int]]], "list[Pack]"]
+Waiting = tuple[Configuration, Sequence[int]]
+"""A configuration and the seeds of it that are to be packed."""
+
+Packing = Callable[[Sequence[Waiting]], "list[Pack]"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,11 +80,11 @@ def steps_worth(member: MemberConfig) -> float:
     steps, evaluation = member.training.steps, member.evaluation
     evaluations = math.ceil(steps / evaluation.every) if evaluation.every else 1
     rows = evaluation.samples * len(member.evaluated_lengths) * len(member.training.averages) * evaluations
-    return steps + EVALUATED * member.task.passes_by(member.model) * rows / member.training.batch_size
+    return steps + EVALUATED * member.task.passes_with(member.model) * rows / member.training.batch_size
 
 
 def packing(spec: SweepSpec, cluster: Cluster) -> Packing:
-    """How this sweep cuts configurations into packs on that cluster, leaving out the members it is given as done."""
+    """How this sweep cuts configurations with their seeds into packs on that cluster."""
     costs: dict[str, Cost] = {}
     per_step, largest, least = STEP_FLOPS_CPU, LARGEST_PACK_CPU, 1
     if spec.resources.gpus:
@@ -99,42 +102,38 @@ def packing(spec: SweepSpec, cluster: Cluster) -> Packing:
         return max(1, min(largest, fits))
 
     def work(member: MemberConfig, count: float) -> float:
-        return per_step * member.training.steps + cost(member).flops_per_step * count * steps_worth(member)
+        calls = count if member.model.explain_loop(member.task) else 1
+        return per_step * member.training.steps * calls + cost(member).flops_per_step * count * steps_worth(member)
 
-    def pack(configurations: list[Configuration], done: set[tuple[str, int]]) -> list[Pack]:
+    def pack(waiting: Sequence[Waiting]) -> list[Pack]:
         return make_packs(
-            configurations,
-            spec.seeds,
+            waiting,
             workers=cluster.workers,
             capacity=capacity,
             work=work,
             even=spec.resources.pack == "auto",
-            done=done,
         )
 
     return pack
 
 
 def make_packs(
-    configurations: Iterable[Configuration],
-    seeds: Sequence[int],
+    waiting: Iterable[Waiting],
     *,
     workers: int,
     capacity: Callable[[MemberConfig], int],
     work: Callable[[MemberConfig, float], float],
     even: bool = True,
-    done: Iterable[tuple[str, int]] = (),
 ) -> list[Pack]:
-    """Group every member that is not in `done` into packs of one structural key, the longest pack first.
+    """Group all members into packs of one structural key, the longest pack first.
 
     `capacity` is the most members of that structure a pack holds; `work` is what so many of them cost as one pack. With
     `even`, a structure is cut into more packs than its capacity asks for where `workers` end sooner by it.
     """
-    finished = set(done)
     groups: dict[str, list[tuple[str, int]]] = {}
     examples: dict[str, MemberConfig] = {}
-    for configuration in configurations:
-        members = [(configuration.config_id, seed) for seed in seeds if (configuration.config_id, seed) not in finished]
+    for configuration, seeds in waiting:
+        members = [(configuration.config_id, seed) for seed in seeds]
         if configuration.duplicate_of is None and members:
             example = configuration.member(seeds[0])
             examples.setdefault(example.structural_key, example)

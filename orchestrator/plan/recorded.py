@@ -46,7 +46,7 @@ def refuse_corrected(recorded: Iterable[Configuration], what: str) -> None:
         raise UserError(
             f"{what}: its numbers would be others than those recorded, because a fault was mended since\n  "
             + "\n  ".join(found)
-            + "\nrun the sweep anew under another name, or go on with the version that it was begun with"
+            + "\nrun the sweep anew under another name, or continue with the version that it was begun with"
         )
 
 
@@ -74,7 +74,7 @@ def changed_defaults(spec: SweepSpec, one: Configuration) -> dict[str, Any]:
     """
     then = member_of(one)
     try:
-        now = MemberConfig.from_dict({**assigned(spec, one.values), "seed": 0}, recorded=True).planned()
+        now = MemberConfig.from_dict({**assigned(spec, one.values), "seed": 0}, recorded=True).pin_data()
     except ConfigError as error:
         raise _not_built(one, error) from None
     if now.config_id == then.config_id:
@@ -109,7 +109,7 @@ def refuse_changed(spec: SweepSpec, recorded: Iterable[Configuration], what: str
     if keys:
         raise UserError(
             f"{what}: the default of {', '.join(keys)} has changed since, and its configurations had different values; "
-            "go on with the version that it was begun with"
+            "continue with the version that it was begun with"
         )
 
 
@@ -119,7 +119,15 @@ def listed_as_then(spec: SweepSpec, recorded: Sequence[Configuration]) -> list[d
     for one in recorded:
         more = changed_defaults(spec, one)
         within = tuple(f"{key}." for key in more)
-        listed.append({key: value for key, value in one.values.items() if not key.startswith(within)} | more)
+        values = {key: value for key, value in one.values.items() if not key.startswith(within)}
+        for key, value in more.items():
+            section, _, field = key.partition(".")
+            whole = values.get(section)
+            if whole is None:
+                values[key] = value
+            else:
+                values[section] = {**({"name": whole} if isinstance(whole, str) else whole), field: value}
+        listed.append(values)
     return listed
 
 
@@ -142,7 +150,7 @@ def _not_built(one: Recorded, error: ConfigError) -> UserError:
     return UserError(
         f"configuration {one.number} ({one.config_id}) was recorded by code that took what today's does not:\n  "
         + "\n  ".join(map(str, error.problems))
-        + "\ngo on with the version that its sweep was begun with"
+        + "\ncontinue with the version that its sweep was begun with"
     )
 
 

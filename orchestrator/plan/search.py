@@ -1,48 +1,44 @@
 """Which values to try: Optuna samplers through ask and tell, one configuration number at a time.
 
-Configuration number `n` belongs to draw `n // G` and grid point `n % G`, G being the number of grid points. A draw of
-the samplers random and qmc depends on (search seed, draw) and nothing else. The sampler tpe works in generations: one
-is drawn when the scores of all earlier ones are known, from a study that is rebuilt in memory from those scores, told
-in the order of their numbers. So it depends on results, and never on restarts or on which pack finished first. What it
-is told of a configuration is its score: the median over seeds, failed ones counted as `objective.failed_seeds` says.
+Configuration number `n` belongs to draw `n // G` and grid point `n % G`, G being the number of grid points; only where
+values were added to a grid do the first numbers keep the draws and points that they had. A draw of the samplers random
+and qmc depends on (search seed, draw) and nothing else. The sampler tpe works in generations: one is drawn when the
+scores of all earlier ones are known, from a study that is rebuilt in memory from those scores in the order of their
+numbers. So it depends on results, and never on restarts or on which pack finished first. Its result for a configuration
+is the score: the median over seeds, failed ones counted as `objective.failed_seeds` says.
 """
 
 import hashlib
-import statistics
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from math import inf
 from typing import Any
 
 import optuna
-from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.distributions import BaseDistribution
 from optuna.samplers import BaseSampler, QMCSampler, RandomSampler, TPESampler
 from optuna.trial import TrialState, create_trial
 
+from orchestrator.plan.domains import any_inner, make_distribution, suggest, to_inner, to_value
 from search_spaces import SweepSpec, active_values, grid_points
 from search_spaces.grammar.space.domains import (
-    Choice,
     Grid,
-    IntUniform,
-    LogUniform,
-    Normal,
-    OneMinusLogUniform,
-    Uniform,
     plain,
     value_key,
 )
 
-TAIL = 1e-6  # a normal domain is drawn between these quantiles, 4.75 standard deviations out
-
 
 @dataclass(frozen=True, kw_only=True)
 class Draw:
-    """The values of one configuration: dotted key -> value, domains whose condition fails left out."""
+    """The values of one configuration: dotted key -> value, domains whose condition fails left out.
+
+    `draw` counts the draws of the random domains.
+    """
 
     number: int
     values: dict[str, Any]
+    draw: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,23 +77,48 @@ def draw_sample(spec: SweepSpec, count: int) -> list[Draw]:
     return draw(spec, numbers)
 
 
-def draw(spec: SweepSpec, numbers: range, told: Sequence[Told] = ()) -> list[Draw]:
-    """The configurations of one generation. `told` has every earlier one in the order of numbers; only tpe reads it."""
+def draw(
+    spec: SweepSpec, numbers: range, told: Sequence[Told] = (), known: Mapping[int, Draw] | None = None
+) -> list[Draw]:
+    """The configurations of one generation. `told` has every earlier one in the order of numbers; only tpe reads it.
+
+    `known` are configurations that were drawn before, perhaps when grids had fewer values.
+    """
     if spec.search.sampler == "listed":
         listed = plain(spec.search.listed or ())
-        return [Draw(number=number, values=listed[number]) for number in numbers]
+        return [Draw(number=number, values=listed[number], draw=0) for number in numbers]
     points = grid_points(spec)
     domains = {key: domain for key, domain in spec.space.items() if not isinstance(domain, Grid)}
-    first, last = numbers.start // len(points), -(-numbers.stop // len(points))
+    places = _places(points, total(spec), known or {})
+    used = [places[number][0] for number in numbers]
+    first, last = min(used, default=0), max(used, default=-1) + 1
     if spec.search.sampler == "tpe":
         drawn = _adaptive(spec, domains, len(numbers), told)
     else:
         drawn = _fixed(spec, domains, first, last)
     draws = []
     for number in numbers:
-        values = {**points[number % len(points)], **drawn[number // len(points) - first]}
-        draws.append(Draw(number=number, values=active_values(spec, values)))
+        index, point = places[number]
+        values = {**points[point], **drawn[index - first]}
+        draws.append(Draw(number=number, values=active_values(spec, values), draw=index))
     return draws
+
+
+def _places(points: Sequence[Mapping[str, Any]], count: int, known: Mapping[int, Draw]) -> list[tuple[int, int]]:
+    """The draw and the grid point of each configuration number: `known` ones keep theirs, others follow in order."""
+    taken: dict[tuple[int, int], int] = {}
+    for number, one in sorted(known.items()):
+        usual = number % len(points)
+        near = (point for point in (usual, *range(len(points))) if (one.draw, point) not in taken)
+        taken[one.draw, next((point for point in near if _is_at(one.values, points[point])), usual)] = number
+    places = {number: place for place, number in taken.items()}
+    free = (place for place in (divmod(number, len(points)) for number in range(count)) if place not in taken)
+    return [places[number] if number in places else next(free) for number in range(count)]
+
+
+def _is_at(values: Mapping[str, Any], point: Mapping[str, Any]) -> bool:
+    """Whether a configuration may be at a grid point; keys whose condition fails are not among its values."""
+    return all(value_key(values[key]) == value_key(value) for key, value in point.items() if key in values)
 
 
 def _draws(spec: SweepSpec) -> int:
@@ -108,7 +129,7 @@ def _draws(spec: SweepSpec) -> int:
 def _fixed(spec: SweepSpec, domains: Mapping[str, Any], first: int, last: int) -> list[dict[str, Any]]:
     """Draws `first` up to `last` of a sampler that reads no results. Every domain is drawn, whether its condition holds
     or not, so that the arms of a grid stay paired."""
-    distributions = {key: _distribution(domain) for key, domain in domains.items()}
+    distributions = {key: make_distribution(domain) for key, domain in domains.items()}
     if not distributions:
         return [{} for _ in range(first, last)]
     if spec.search.sampler == "qmc":
@@ -116,7 +137,7 @@ def _fixed(spec: SweepSpec, domains: Mapping[str, Any], first: int, last: int) -
     else:
         seeds = (_seed(spec.search.seed, index) for index in range(first, last))
         asked = [_study(RandomSampler(seed=seed)).ask(dict(distributions)).params for seed in seeds]
-    return [{key: _value(domains[key], inner) for key, inner in params.items()} for params in asked]
+    return [{key: to_value(domains[key], inner) for key, inner in params.items()} for params in asked]
 
 
 def _sobol(seed: int, distributions: dict[str, BaseDistribution], count: int) -> Iterator[dict[str, Any]]:
@@ -125,7 +146,7 @@ def _sobol(seed: int, distributions: dict[str, BaseDistribution], count: int) ->
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         study = _study(QMCSampler(scramble=True, seed=_seed(seed, 0), warn_independent_sampling=False))
-    anywhere = {key: _any_inner(distribution) for key, distribution in distributions.items()}
+    anywhere = {key: any_inner(distribution) for key, distribution in distributions.items()}
     study.add_trial(create_trial(params=anywhere, distributions=distributions, value=0.0))
     for _ in range(count):
         yield study.ask(dict(distributions)).params
@@ -149,8 +170,8 @@ def _adaptive(spec: SweepSpec, domains: Mapping[str, Any], count: int, told: Seq
             create_trial(
                 state=TrialState.FAIL if score is None else TrialState.COMPLETE,
                 value=score,
-                params={key: _inner(domains[key], earlier.values[key]) for key in keys},
-                distributions={key: _distribution(domains[key]) for key in keys},
+                params={key: to_inner(domains[key], earlier.values[key]) for key in keys},
+                distributions={key: make_distribution(domains[key]) for key in keys},
             )
         )
     drawn = []
@@ -159,7 +180,7 @@ def _adaptive(spec: SweepSpec, domains: Mapping[str, Any], count: int, told: Seq
         values: dict[str, Any] = {}
         for key in _dependency_order(spec):
             if key in active_values(spec, {**values, key: None}):
-                values[key] = _value(domains[key], _suggest(trial, key, _distribution(domains[key])))
+                values[key] = to_value(domains[key], suggest(trial, key, make_distribution(domains[key])))
         drawn.append(values)
     return drawn
 
@@ -181,89 +202,6 @@ def _dependency_order(spec: SweepSpec) -> list[str]:
     for key in spec.space:
         place(key)
     return ordered
-
-
-# Domains --------------------------------------------------------------------------------------------------------------
-
-
-def _distribution(domain: Any) -> BaseDistribution:
-    """The Optuna distribution in which a domain is drawn; `_value` and `_inner` go there and back."""
-    match domain:
-        case Choice():
-            return CategoricalDistribution(tuple(range(len(domain.values))))
-        case Uniform():
-            return FloatDistribution(domain.low, domain.high)
-        case LogUniform():
-            return FloatDistribution(domain.low, domain.high, log=True)
-        case OneMinusLogUniform():
-            return FloatDistribution(_one_minus(domain.high), _one_minus(domain.low), log=True)
-        case IntUniform():
-            return IntDistribution(domain.low, domain.high, step=domain.step)
-        case Normal():
-            return FloatDistribution(TAIL, 1.0 - TAIL)
-    raise TypeError(f"no distribution for {domain!r}")
-
-
-def reach(domain: Any) -> tuple[Any, Any]:
-    """The smallest and the largest number that a random domain of numbers can give."""
-    distribution = _distribution(domain)
-    ends = [_value(domain, inner) for inner in (distribution.low, distribution.high)]
-    return min(ends), max(ends)
-
-
-def _value(domain: Any, inner: Any) -> Any:
-    """The hyperparameter for what Optuna drew. Numbers keep six significant digits: readable, and the same on machines
-    whose logarithms differ in the last bit."""
-    match domain:
-        case Choice():
-            return domain.values[inner]
-        case OneMinusLogUniform():
-            return _clamp(_one_minus(_short(inner)), domain.low, domain.high)
-        case Normal():
-            drawn = statistics.NormalDist(domain.mean, domain.std).inv_cdf(inner)
-            return _clamp(_short(drawn), domain.low, domain.high)
-        case IntUniform():
-            return int(inner)
-    return _clamp(_short(inner), domain.low, domain.high)
-
-
-def _inner(domain: Any, value: Any) -> Any:
-    """What Optuna is told for a hyperparameter that was drawn earlier."""
-    match domain:
-        case Choice():
-            return [value_key(choice) for choice in domain.values].index(value_key(value))
-        case OneMinusLogUniform():
-            return _clamp(_one_minus(value), _one_minus(domain.high), _one_minus(domain.low))
-        case Normal():
-            return _clamp(statistics.NormalDist(domain.mean, domain.std).cdf(value), TAIL, 1.0 - TAIL)
-    return value
-
-
-def _suggest(trial: optuna.Trial, key: str, distribution: BaseDistribution) -> Any:
-    match distribution:
-        case CategoricalDistribution():
-            return trial.suggest_categorical(key, distribution.choices)
-        case IntDistribution():
-            return trial.suggest_int(key, distribution.low, distribution.high, step=distribution.step)
-    return trial.suggest_float(key, distribution.low, distribution.high, log=distribution.log)
-
-
-def _any_inner(distribution: BaseDistribution) -> Any:
-    return distribution.choices[0] if isinstance(distribution, CategoricalDistribution) else distribution.low
-
-
-def _one_minus(value: float) -> float:
-    """1 - value in decimal: 1 - 0.9999 is 0.0001 and not 9.999999999998899e-05."""
-    return float(1 - Decimal(repr(value)))
-
-
-def _short(value: float) -> float:
-    return float(f"{value:.6g}")
-
-
-def _clamp(value: float, low: float | None, high: float | None) -> float:
-    value = value if low is None else max(value, low)
-    return value if high is None else min(value, high)
 
 
 # Optuna ---------------------------------------------------------------------------------------------------------------

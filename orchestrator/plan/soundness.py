@@ -20,6 +20,7 @@ from trainers.config.member import EvaluationConfig, TrainingConfig
 from trainers.errors import ConfigError
 from trainers.settings import registry
 from trainers.settings.parts import walk_parts
+from trainers.tasks.metrics import Metric
 
 SAMPLES = 50  # random draws that are built when there are more
 UNIMPORTED = "names and values in task, model, training and evaluation are checked once these modules are imported"
@@ -52,7 +53,37 @@ def checked(reading: Reading) -> SweepSpec:
             check_fields(spec, findings)
             unchecked = UNBUILT
         raise SweepFileError(findings.problems, unchecked)
-    return _plainly_named(reading.sound())
+    return completed(reading.sound())
+
+
+def completed(spec: SweepSpec) -> SweepSpec:
+    """Return the specification with what its task says of the objective: the metric's plain name, its direction.
+
+    The direction stays assumed if the metric has none, or not the same in all tasks; then nothing is built of it.
+    """
+    spec = _plainly_named(spec)
+    if not spec.direction_is_assumed:
+        return spec
+    import_for(spec)
+    found = {one.direction for one in _judged_metrics(spec)}
+    return spec.with_direction(found.pop()) if found in ({"minimize"}, {"maximize"}) else spec
+
+
+def _judged_metrics(spec: SweepSpec) -> list[Metric]:
+    """Return the judged metric of each task that a sample of the sweep has; none of a task that cannot be built."""
+    metrics = []
+    for one in draw_sample(spec, SAMPLES):
+        sections = assigned(spec, one.values)
+        try:
+            task = registry.build("task", sections["task"])
+        except ConfigError:
+            continue
+        metrics.append(task.recorded_metrics(_of_model(sections["model"]), task.lengths).get(spec.objective.metric))
+    return [metric for metric in metrics if metric is not None]
+
+
+def _miss_direction(findings: Findings) -> None:
+    findings.add("objective.direction", "is missing, and the task does not say it", allowed="minimize, maximize")
 
 
 def _plainly_named(spec: SweepSpec) -> SweepSpec:
@@ -100,7 +131,8 @@ def build_sample(spec: SweepSpec) -> Sample:
     built = configurations_of(spec, [(one.number, one.values) for one in draw_sample(spec, SAMPLES)])
     member = built[0].member(spec.seeds[0])
     evaluated = evaluated_sets(member) if further_distributions(member) else None
-    return Sample(built=len(built), warnings=warnings_for(spec, member), evaluated=evaluated)
+    warnings = warnings_for(spec, [one.member(spec.seeds[0]) for one in built])
+    return Sample(built=len(built), warnings=warnings, evaluated=evaluated)
 
 
 def configurations_of(spec: SweepSpec, draws: Iterable[tuple[int, Mapping[str, Any]]]) -> list[Configuration]:
@@ -155,13 +187,17 @@ def _collect(
 ) -> list[Configuration]:
     """The configurations of some draws; problems are recorded, those of single values once and at their source."""
     draws = list(draws)
+    known = {problem.key for problem in findings.problems}  # of the grammar, which has said it first
     wrong = check_fields(spec, findings)
     try:
-        return configure(spec, draws)
+        built = configure(spec, draws)
+        if spec.direction_is_assumed:
+            _miss_direction(findings)
+        return built
     except SweepFileError as error:
         found = [*error.problems, *(_unmeasured(spec, draws) if wrong else ())]
     for problem in found:
-        if not any(within(problem.key, key) or within(key, problem.key) for key in wrong):
+        if problem.key not in known and not any(within(problem.key, key) or within(key, problem.key) for key in wrong):
             findings.add(
                 problem.key,
                 problem.message,

@@ -1,6 +1,6 @@
-"""Preparing the texts that tasks read: from a hub or a folder, in tokens, into one file of the data folder.
+"""Prepare the texts that tasks read: tokenize a data set from a hub or a folder into one file of the data folder.
 
-Needs the libraries of `lengthwise[data]`. Training reads the file and needs none of them.
+Needs the libraries of `lengthwise[data]`. Training reads the file without them.
 """
 
 import tempfile
@@ -21,13 +21,13 @@ from trainers.errors import CorpusError
 from trainers.tasks.language.corpus import SPLITS, data_folder, open_corpus, write_corpus
 
 TOKENIZER = "tokenizer.json"  # of the tokenizers library, in a folder that is given
-LINES = 1000  # of a text that are turned into tokens together
+LINES = 1000  # tokenized at once
 _BUILDERS = {".parquet": "parquet", ".jsonl": "json", ".txt": "text"}
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """What a text is made of: a data set of a hub with a column `text`, its configuration, and a tokenizer."""
+    """The source of a text: a data set of a hub with a column `text`, its configuration, and a tokenizer."""
 
     dataset: str
     configuration: str
@@ -38,14 +38,14 @@ RECIPES = {"wikitext-103": Recipe("Salesforce/wikitext", "wikitext-103-raw-v1", 
 
 
 def fetch_corpora(spec: SweepSpec, source: Path | None = None) -> Iterator[str]:
-    """Prepare each text that the tasks of a sweep read and that is not here; one line is said of each.
+    """Prepare each missing text that the tasks of a sweep read; yield one line for each text.
 
-    `source` is a folder with the data set (files of its splits, named by them) and a tokenizer.json; None: the hub.
-    Raises UserError for a text that nothing is known of and for a folder that lacks something, LengthwiseError where
-    the hub cannot be reached. A text that is there stays as it is.
+    `source` is a folder with the data set (files named by their splits) and a tokenizer.json; None is the hub. Raises
+    UserError for an unknown text and an incomplete folder, LengthwiseError if the hub cannot be reached. Existing texts
+    are unchanged.
     """
     if source is not None and not source.is_dir():
-        raise UserError(f"--source {source}: there is no such folder")
+        raise UserError(f"--source {source}: this folder does not exist")
     built = configurations_of(spec, [(one.number, one.values) for one in draw_sample(spec, SAMPLES)])
     names = list(dict.fromkeys(name for one in built for name in one.member(spec.seeds[0]).task.corpora))
     if not names:
@@ -59,14 +59,14 @@ def fetch_corpora(spec: SweepSpec, source: Path | None = None) -> Iterator[str]:
 
 
 def prepare(name: str, source: Path | None = None) -> str:
-    """Prepare one text, as `fetch_corpora` does, and say so. Raises as it does, and LengthwiseError for a full disk."""
+    """Prepare one text and return a line about it. Raises as `fetch_corpora`, and LengthwiseError for a full disk."""
     recipe, path = RECIPES.get(name), data_folder() / f"{name}.tokens"
     if path.exists():
-        raise UserError(f"{path} is there and cannot be used; move it away first")
+        raise UserError(f"{path} exists and cannot be used; move it away first")
     if recipe is None and source is None:
         known = ", ".join(RECIPES)
         raise UserError(
-            f"corpus {name!r}: it is not known where to fetch it (known: {known}); --source names a folder with its "
+            f"corpus {name!r}: unknown source (known: {known}); --source names a folder with its "
             f"data set and a {TOKENIZER}, or put any text as {path.with_suffix('.txt')}, which is read byte by byte"
         )
     try:
@@ -84,12 +84,12 @@ def prepare(name: str, source: Path | None = None) -> str:
                 assert recipe is not None
                 tokenizer = tokenizers.Tokenizer.from_pretrained(recipe.tokenizer)
                 text = datasets.load_dataset(recipe.dataset, recipe.configuration, cache_dir=scratch)
-        except Exception as error:  # of any kind, from whatever the libraries stand on
-            said = str(error).strip().splitlines() or [type(error).__name__]
-            of = source or recipe
+        except Exception as error:  # the libraries raise errors of any kind
+            first = (str(error).strip().splitlines() or [type(error).__name__])[0]
             raise LengthwiseError(
-                f"corpus {name!r} cannot be had from {of}: {said[0]}\nHF_ENDPOINT names a mirror of the hub; --source "
-                f"a folder with the data set and a {TOKENIZER}, such as one copied from a machine that has a network"
+                f"corpus {name!r} cannot be read from {source or recipe}: {first}\n"
+                "HF_ENDPOINT names a mirror of the hub, --source a folder with the data set and a "
+                f"{TOKENIZER}, such as one copied from a machine with a network"
             ) from error
         if lacking := [split for split in SPLITS if split not in text or "text" not in text[split].column_names]:
             raise UserError(f"corpus {name!r}: its data set has no column `text` in {', '.join(lacking)}")
@@ -106,7 +106,7 @@ def prepare(name: str, source: Path | None = None) -> str:
 
 
 def _files(source: Path) -> dict[str, Any]:
-    """What `load_dataset` takes to read the files of a folder. Raises UserError where it lacks some."""
+    """Return the arguments of `load_dataset` for the files of a folder. Raises UserError if some are missing."""
     if not (source / TOKENIZER).is_file():
         raise UserError(f"--source {source}: it has no {TOKENIZER}")
     for ending, builder in _BUILDERS.items():
@@ -121,7 +121,7 @@ def _files(source: Path) -> dict[str, Any]:
 
 
 def _tokens(tokenizer: Any, lines: Iterable[str]) -> NDArray[np.int32]:
-    """The ids of a text, line after line, with nothing added."""
+    """Return the token ids of a text, line after line, without special tokens."""
     lines, found = iter(lines), [np.zeros(0, np.int32)]
     while some := list(islice(lines, LINES)):
         found += [np.array(one.ids, np.int32) for one in tokenizer.encode_batch(some, add_special_tokens=False)]

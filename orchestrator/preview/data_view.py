@@ -1,4 +1,4 @@
-"""What a sweep file trains and evaluates on, before anything is trained: as text, tables and a figure."""
+"""Show what a sweep trains and evaluates on, before training: as text, tables and a figure."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,11 +13,11 @@ from rich.text import Text
 
 from orchestrator.errors import UserError
 from orchestrator.figures import drawing
-from orchestrator.figures.drawing import PALETTE, check_target, printable, spans_decades
+from orchestrator.figures.drawing import PALETTE, check_figure_path, printable, spans_decades
 from orchestrator.plan import search
 from orchestrator.plan.distributions import evaluated_sets
 from orchestrator.plan.soundness import check_data, configurations_of
-from orchestrator.preview.task_data import Example, Histogram, beside, examples, has_measures, histograms
+from orchestrator.preview.task_data import Example, Histogram, annotations, examples, has_measures, histograms
 from orchestrator.record.state.measured import Measured
 from orchestrator.results.scoring.length_groups import few_lengths, length_groups
 from orchestrator.wording import compact_value, spans, three_digits
@@ -31,10 +31,10 @@ Histograms = dict[str, list[Histogram]]
 def data_view(
     spec: SweepSpec, *, count: int, samples: int, lengths: str | None, figure: Path | None
 ) -> list[str | Table]:
-    """What the verb prints of the first configuration and seed, in order; draws `figure` where one is asked for.
+    """Return the lines and tables about the first configuration and seed; draw `figure` if it is given.
 
     Raises UserError for lengths that do not exist, and for a figure that cannot be drawn or would replace a file that
-    lengthwise did not draw; SweepFileError where the configuration cannot be built.
+    lengthwise did not draw; SweepFileError if the configuration cannot be built.
     """
     first = search.draw_sample(spec, 1)[0]
     built = configurations_of(spec, [(first.number, first.values)])
@@ -44,7 +44,7 @@ def data_view(
     _check(member, lengths, figure)
     lines = [
         *_heading(spec, member, first.values),
-        *example_lines(examples(member, count), beside(member) if count else ()),
+        *example_lines(examples(member, count), annotations(member) if count else ()),
     ]
     if not has_measures(member):
         return [*lines, NO_MEASURES.format(member.task.name)]
@@ -63,9 +63,9 @@ def data_view(
 
 
 def example_lines(found: Sequence[Example], named: Sequence[str] = ()) -> list[str]:
-    """Tokens above their targets and what is `named`, aligned where all have as many words.
+    """Return tokens above their targets and the `named` values, aligned if all have the same number of words.
 
-    Single characters stand without blanks.
+    Single characters have no blanks between them.
     """
     below = " and ".join(", ".join(["their targets", *named]).rsplit(", ", 1))
     lines = [f"the first inputs it trains on, above {below}:", ""] if found else []
@@ -84,7 +84,7 @@ def example_lines(found: Sequence[Example], named: Sequence[str] = ()) -> list[s
 
 
 def histogram_table(measure: str, sets: Sequence[Histogram]) -> Table:
-    """One line per value that occurs, one column per data set with the share of its inputs, and the means."""
+    """Return a table with one line per value, one column per data set with the share of its inputs, and the means."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 0, 0, 1), header_style="bold")
     for heading in (measure, *(one.data for one in sets)):
         table.add_column(Text(heading), justify="right", no_wrap=True)
@@ -97,7 +97,7 @@ def histogram_table(measure: str, sets: Sequence[Histogram]) -> Table:
 
 
 def histogram_figure(title: str, found: Histograms, path: Path) -> Path:
-    """A panel per measure; the data sets side by side at each value."""
+    """Draw one panel per measure, with the data sets side by side at each value."""
 
     def draw() -> Figure:
         figure = Figure(figsize=(1.0 + 5.0 * len(found), 4.2))
@@ -136,7 +136,7 @@ def _heading(spec: SweepSpec, member: MemberConfig, values: dict[str, Any]) -> l
 
 
 def _lengths(member: MemberConfig, asked: str | None) -> tuple[int, ...]:
-    """The lengths of --lengths, ascending; none where none are asked for."""
+    """Return the lengths of --lengths, ascending; empty without the option."""
     if asked is None:
         return ()
     parts = [part.strip() for part in asked.split(",") if part.strip()]
@@ -152,11 +152,11 @@ def _example(member: MemberConfig) -> str:
 
 
 def _check(member: MemberConfig, lengths: str | None, figure: Path | None) -> None:
-    """Raise UserError for options that cannot be met, before anything is drawn."""
+    """Raise UserError for options that cannot be fulfilled, before anything is drawn."""
     for option, given in (("--figure", figure), ("--lengths", lengths)):
         if given is not None and not has_measures(member):
             raise UserError(
-                f"{option} {given}: {member.task.name} does not measure its inputs: there are no histograms"
+                f"{option} {given}: {member.task.name} does not measure its inputs, so there are no histograms"
             )
     if figure is not None:
-        check_target(figure)
+        check_figure_path(figure)

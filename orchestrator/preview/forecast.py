@@ -1,6 +1,8 @@
-"""What a sweep would run and cost, before it runs: configurations, packs, time from a short calibration, memory."""
+"""Forecast what a sweep would run: configurations, packs, memory, and time from a short calibration."""
 
+import sys
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,39 +11,44 @@ import psutil
 from orchestrator.code.own_code import import_for
 from orchestrator.errors import UserError
 from orchestrator.plan import search
+from orchestrator.plan.configurations import loop_warnings
 from orchestrator.plan.distributions import evaluated_sets, further_distributions
 from orchestrator.plan.packs import LARGEST_PACK_CPU, Cluster, Pack, cost_of, makespan, packing, steps_worth
+from orchestrator.plan.rounds import PlannedRound, plan_rounds
 from orchestrator.plan.soundness import check
+from orchestrator.preview.few_seeds import warn_of_few_seeds
 from orchestrator.preview.upload import measure
 from orchestrator.record.kept.weights import bytes_per_member
-from orchestrator.running.pack.gpu_memory import gpus_here, share_of
+from orchestrator.running.pack.gpu_memory import gpus_here, smallest_share
 from orchestrator.running.schedulers import inline, local
-from orchestrator.running.schedulers.choice import chosen
+from orchestrator.running.schedulers.choice import choose_scheduler
 from orchestrator.wording import counted, duration
-from search_spaces import SweepSpec
+from search_spaces import Budget, SweepSpec
 from trainers.config.member import MemberConfig
 from trainers.training import compiling
 from trainers.training.cost import Cost, calibrate
 
-CALIBRATIONS = 3  # structures that are measured; the time of others follows from their operations
-PATIENCE = 1e12  # operations of a step, in all its members, up to which it is measured: a minute on one core
-MEMORY_SHARE = 0.5  # of what is free, up to which a step is measured
+CALIBRATIONS = 3  # structures that are measured; the time of others is estimated from their operations
+PATIENCE = 1e12  # operations of the largest step that is measured: a minute on one core
+MEMORY_SHARE = 0.5  # of the free memory; larger steps are not measured
 _UNITS = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
 START_SECONDS = {"ray": 12.0, "local": 6.0, "inline": 5.0}  # Ray and its workers, and the report at the end
 
 
 @dataclass(frozen=True, kw_only=True)
 class Forecast:
-    """A plan in numbers. `seconds` are of the sweep on so many `workers`, None where this machine cannot tell.
+    """A plan in numbers. `seconds` is the time with so many `workers`, None if this machine cannot measure it.
 
-    `informed` says how many configurations are drawn by results, None where the sampler reads none. `evaluated`: the
-    lengths by distribution, None where there is but one. `stops`: members may stop early, so
-    that time and operations are the most that it takes.
+    `informed` says how many configurations are drawn by results, None for samplers that do not use results. `race` has
+    the rounds of a race, None without one; a test may keep fewer configurations than the plan counts. `evaluated` has
+    the lengths by distribution, None for a single one. `stops`: members may stop early, so that time and operations are
+    upper bounds.
     """
 
     configurations: int
     informed: str | None
     seeds: int
+    race: str | None
     packs: int
     members_per_pack: tuple[int, ...]
     structures: int
@@ -50,6 +57,9 @@ class Forecast:
     workers: int
     seconds: float | None
     operations: float
+    gpu_hours: float | None
+    member_steps: int
+    budget: Budget
     bytes_per_pack: int
     parameters: tuple[int, ...]
     weights_bytes: int
@@ -63,7 +73,7 @@ class Forecast:
     warnings: tuple[str, ...]
 
     def rows(self) -> list[tuple[str, str]]:
-        """Label and text, in order."""
+        """Return the lines of the plan as (label, text)."""
         sizes = sorted(Counter(self.members_per_pack).items(), reverse=True)
         packs = " and ".join(f"{counted(count, 'pack')} of {counted(size, 'member')}" for size, count in sizes)
         later = f" (and {self.later} more configurations, drawn when scores are known)" if self.later else ""
@@ -71,6 +81,7 @@ class Forecast:
             ("configurations", f"{self.configurations}{later}"),
             *([("drawn by results", self.informed)] if self.informed else []),
             ("seeds", str(self.seeds)),
+            *([("race", self.race)] if self.race else []),
             ("packs", f"{packs} ({counted(self.structures, 'structure')})"),
             ("steps", ", ".join(str(step) for step in self.steps)),
             *([("evaluated at", self.evaluated)] if self.evaluated else []),
@@ -81,14 +92,33 @@ class Forecast:
             ("compiled", self._compiled()),
             ("scheduler", self.scheduler),
             ("time", self._time()),
+            ("uses", self._uses()),
         ]
+
+    def _uses(self) -> str:
+        """Return what the sweep uses of each quantity that a budget can limit, and the share beyond the budget."""
+        hours = None if self.seconds is None else self.seconds / 3600
+        used = {
+            "hours": (hours, self.budget.hours),
+            "GPU-hours": (self.gpu_hours, self.budget.gpu_hours),
+            "member-steps": (self.member_steps, self.budget.member_steps),
+        }
+        known = {unit: (value, most) for unit, (value, most) in used.items() if value is not None}
+        text = ", ".join(f"{value:.3g} {unit}" for unit, (value, _) in known.items())
+        passed = [
+            f"{100 * (1 - most / value):.0f} % of the {unit} do not fit into {most:g}"
+            for unit, (value, most) in known.items()
+            if most is not None and value > most
+        ]
+        unknown = [f"the {unit} are not known here" for unit, (value, most) in used.items() if most and value is None]
+        return "; ".join([text, *passed, *unknown])
 
     def _time(self) -> str:
         if self.seconds is None:
             return "not measured: a step is too large for this machine"
         compiled = ", measured uncompiled: compiling takes about 15 s once and then saves time" if self.compiles else ""
         if self.gpus:
-            compiled = ", measured on a CPU core of this machine: a GPU is not looked at"
+            compiled = ", measured on a CPU core of this machine; the GPU is not measured"
         most = "at most " if self.stops else ""
         return f"{most}about {duration(self.seconds)} with {counted(self.workers, 'pack')} at once{compiled}"
 
@@ -105,32 +135,37 @@ class Forecast:
 
 
 def forecast(spec: SweepSpec, workers: int | None, working_dir: Path) -> Forecast:
-    """Build the whole plan without running it and measure a few steps of its costliest structures.
+    """Build the whole plan without running it, and measure a few steps of its most expensive structures.
 
-    Raises SweepFileError with every problem of the sweep file, UserError for more workers than can be.
+    Raises SweepFileError with every problem of the sweep file, UserError for too many workers.
     """
     configurations = check(spec)
+    distinct = [configuration for configuration in configurations if configuration.duplicate_of is None]
     here = _cluster(spec, workers)
-    scheduler, why = chosen(spec, (configuration.member(spec.seeds[0]) for configuration in configurations))
-    packs = packing(spec, here)(configurations, set())
+    scheduler, why = choose_scheduler(spec, (configuration.member(spec.seeds[0]) for configuration in configurations))
+    pack, rounds = packing(spec, here), plan_rounds(spec, len(distinct))
+    by_round = [pack([(one, part.seeds) for one in distinct[: part.configurations]]) for part in rounds]
+    packs = [one for packs_of_round in by_round for one in packs_of_round]
     by_id = {configuration.config_id: configuration for configuration in configurations}
     examples = {pack.structural_key: by_id[pack.members[0][0]].member(pack.members[0][1]) for pack in packs}
     costs = {key: cost_of(member) for key, member in examples.items()}
-    kept = {key: bytes_per_member(member, costs[key]) for key, member in examples.items()}
+    weights = {key: bytes_per_member(member, costs[key]) for key, member in examples.items()}
     work = [costs[pack.structural_key].flops_per_step * len(pack.members) * pack.steps for pack in packs]
     seconds = _seconds(packs, examples, costs)
-    distinct = [configuration for configuration in configurations if configuration.duplicate_of is None]
+    time_of = dict(zip((one.pack_id for one in packs), seconds or (), strict=False))
     later = search.total(spec) - len(configurations)
     upload = measure(working_dir)
     warnings = [upload.describe()] if upload.too_large else []
     warnings += [
-        f"{source.module} lies in {source.root}, outside of {upload.folder}, and would not travel with a job"
+        f"{source.module} lies in {source.root}, outside of {upload.folder}, and would not be uploaded with a job"
         for source in import_for(spec)
         if not source.installed and not source.root.is_relative_to(upload.folder)
     ]
     if len(distinct) < len(configurations):
-        warnings.append(f"{len(configurations) - len(distinct)} configurations repeat earlier ones and are run once")
-    whole = search.total(spec) / len(configurations)
+        warnings.append(f"{len(configurations) - len(distinct)} configurations repeat earlier ones and run once")
+    warnings += loop_warnings(spec, examples.values())
+    warnings += warn_of_few_seeds(spec)
+    growth = search.total(spec) / len(configurations)
     gpus = spec.resources.gpus > 0
     device = "cuda" if gpus else "cpu"
     return Forecast(
@@ -143,20 +178,38 @@ def forecast(spec: SweepSpec, workers: int | None, working_dir: Path) -> Forecas
         steps=tuple(sorted({pack.steps for pack in packs})),
         scheduler=f"{scheduler}: {why}",
         workers=here.workers,
-        seconds=START_SECONDS[scheduler] + whole * makespan(seconds, here.workers) if seconds else None,
-        operations=whole * sum(work),
+        race=_race(spec, rounds),
+        seconds=START_SECONDS[scheduler]
+        + growth * sum(makespan([time_of[one.pack_id] for one in run], here.workers) for run in by_round)
+        if seconds
+        else None,
+        operations=growth * sum(work),
+        gpu_hours=growth * sum(seconds) * spec.resources.gpus / 3600 if seconds and gpus else None if gpus else 0.0,
+        member_steps=round(growth * sum(len(pack.members) * pack.steps for pack in packs)),
+        budget=spec.budget,
         bytes_per_pack=max(costs[pack.structural_key].bytes_per_member * len(pack.members) for pack in packs),
         parameters=tuple(sorted({cost.parameters for cost in costs.values()})),
-        weights_bytes=round(whole * sum(kept[pack.structural_key] * len(pack.members) for pack in packs)),
+        weights_bytes=round(growth * sum(weights[pack.structural_key] * len(pack.members) for pack in packs)),
         keeps_weights=spec.resources.keep_weights,
         later=later,
-        compiles=any(compiling.compiles(member, device) for member in examples.values()),
+        compiles=any(compiling.should_compile(member, device) for member in examples.values()),
         compiled=tuple(dict.fromkeys(compiling.why(member, device) for member in examples.values())),
         evaluated=next((evaluated_sets(one) for one in examples.values() if further_distributions(one)), None),
         stops=any(member.training.stop is not None for member in examples.values()),
         gpus=gpus,
         warnings=tuple(warnings),
     )
+
+
+def _race(spec: SweepSpec, rounds: Sequence[PlannedRound]) -> str | None:
+    """Return the rounds of a race and how many members they have, None without a race."""
+    if spec.search.racing is None:
+        return None
+    parts = [f"{counted(len(one.seeds), 'seed')} of {counted(one.configurations, 'configuration')}" for one in rounds]
+    members, without = sum(one.members for one in rounds), rounds[0].configurations * len(spec.seeds)
+    most, ties = ("at most ", "") if spec.search.racing.test else ("", ", more with ties")
+    share = f"{100 * members / without:.0f} %"
+    return f"{', then '.join(parts)}: {most}{members:,} members of {without:,} ({share}{ties})"
 
 
 def _informed(spec: SweepSpec) -> str | None:
@@ -167,7 +220,7 @@ def _informed(spec: SweepSpec) -> str | None:
 
 
 def _cluster(spec: SweepSpec, workers: int | None) -> Cluster:
-    """What the packs would run on: so many workers, or as many as this machine has room for."""
+    """Return the cluster the packs would run on: so many workers, or as many as fit on this machine."""
     gpus = spec.resources.gpus
     if spec.resources.scheduler == "inline":
         if workers not in (None, 1):
@@ -178,11 +231,11 @@ def _cluster(spec: SweepSpec, workers: int | None) -> Cluster:
     if gpus:
         found = gpus_here()
         return Cluster(
-            workers=workers or max(1, int(len(found) / gpus + 1e-9)),
-            bytes_per_worker=share_of(found, gpus),
+            workers=workers or min(max(1, int(len(found) / gpus + 1e-9)), spec.resources.workers or sys.maxsize),
+            bytes_per_worker=smallest_share(found, gpus),
             description="the GPUs of this machine",
         )
-    return local.this_machine(spec.resources.cpus, workers)
+    return local.this_machine(spec.resources.cpus, workers, spec.resources.workers)
 
 
 def _size(count: int) -> str:
@@ -191,9 +244,9 @@ def _size(count: int) -> str:
 
 
 def _seconds(packs: list[Pack], examples: dict[str, MemberConfig], costs: dict[str, Cost]) -> list[float] | None:
-    """Seconds of every pack: measured for the costliest structures, by their ratio of operations for the rest.
+    """Return the seconds of every pack: measured for the most expensive structures, scaled by operations for others.
 
-    None where a step of one of these is more than this machine should be asked for.
+    None if a step of a measured structure is too large for this machine.
     """
     largest: dict[str, Pack] = {}
     for pack in packs:
@@ -202,18 +255,18 @@ def _seconds(packs: list[Pack], examples: dict[str, MemberConfig], costs: dict[s
     def step(pack: Pack) -> float:
         return costs[pack.structural_key].flops_per_step * len(pack.members)
 
-    def whole(pack: Pack) -> float:
+    def work(pack: Pack) -> float:
         return step(pack) * steps_worth(examples[pack.structural_key])
 
-    costliest = sorted(largest.values(), key=lambda pack: -whole(pack))[:CALIBRATIONS]
+    most_expensive = sorted(largest.values(), key=lambda pack: -work(pack))[:CALIBRATIONS]
     free = MEMORY_SHARE * psutil.virtual_memory().available
-    for pack in costliest:
+    for pack in most_expensive:
         if step(pack) > PATIENCE or costs[pack.structural_key].bytes_per_member * len(pack.members) > free:
             return None
     per_flop = {}
-    for pack in costliest:
+    for pack in most_expensive:
         count = min(len(pack.members), LARGEST_PACK_CPU)
         measured = calibrate(examples[pack.structural_key], count, seconds=0.25)
-        per_flop[pack.structural_key] = pack.steps * measured / (whole(pack) * count / len(pack.members))
+        per_flop[pack.structural_key] = pack.steps * measured / (work(pack) * count / len(pack.members))
     mean = sum(per_flop.values()) / len(per_flop)
-    return [per_flop.get(pack.structural_key, mean) * whole(pack) for pack in packs]
+    return [per_flop.get(pack.structural_key, mean) * work(pack) for pack in packs]

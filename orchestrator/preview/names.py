@@ -1,4 +1,4 @@
-"""The names a sweep file can use, with their fields: what `lengthwise list` prints."""
+"""The names that a sweep file can use, with their fields, as `lengthwise list` prints them."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,14 +11,15 @@ from trainers.settings.descriptions import describe
 
 
 def lines(kind: str | None, imports: Sequence[str] = ()) -> list[str]:
-    """Of one kind or of all, those of `imports` too: a line for each name, one for each of its fields below it.
+    """Return a line for each name of a kind (default: all kinds), followed by a line for each of its fields.
 
-    Raises UserError for a kind that is not there, OwnCodeError for a module that cannot be imported.
+    Names of the modules `imports` are included. Raises UserError for an unknown kind, OwnCodeError for a module that
+    cannot be imported.
     """
     if kind is not None and kind not in registry.KINDS:
-        hint = nearest(kind, registry.KINDS)
-        said = f"there is no kind {kind!r}; allowed: {', '.join(registry.KINDS)}"
-        raise UserError(said + (f"; did you mean {hint}?" if hint else ""))
+        hint = nearest(kind, (*registry.KINDS, "sweeps"))
+        text = f"there is no kind {kind!r}; allowed: {', '.join(registry.KINDS)}, sweeps"
+        raise UserError(text + (f"; did you mean {hint}?" if hint else ""))
     for module in imports:
         load_module(find_module(module, [Path.cwd()]))
     found = []

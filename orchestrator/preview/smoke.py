@@ -1,8 +1,8 @@
-"""A sweep tried in this process: every structure trains one step and is evaluated once. Nothing is written.
+"""Try a sweep in this process: every structure trains one step and is evaluated once. Nothing is written.
 
-What goes wrong shows in seconds, with the lines of the user's own code, and a breakpoint in a task stops there.
+Errors appear in seconds, with the lines of the user's own code, and breakpoints in a task work.
 
-SmokeFailed (a LengthwiseError)    a structure cannot take its step or its evaluation
+SmokeFailed (a LengthwiseError)    a structure cannot be trained or evaluated
 """
 
 import traceback
@@ -13,20 +13,20 @@ from typing import Any
 from orchestrator.code.own_code import import_for
 from orchestrator.errors import LengthwiseError
 from orchestrator.plan.soundness import build_sample, drawn_configurations
-from orchestrator.running.pack.protocol import worded
+from orchestrator.running.pack.protocol import describe_exception
 from orchestrator.wording import counted, label
 from search_spaces import SweepSpec
 from trainers.config.member import MemberConfig
 
-SEEDS = 2  # of a structure, at most
+SEEDS = 2  # per structure, at most
 
 
 class SmokeFailed(LengthwiseError):  # noqa: N818 - reads as the sentence it prints
-    """A structure of a sweep cannot be trained or evaluated; the message ends with the lines of code that led there."""
+    """A structure of a sweep cannot be trained or evaluated; the message ends with the lines of code."""
 
 
-def found_good(spec: SweepSpec, *, smoked: bool) -> list[str]:
-    """What `validate` says of a sweep that is good: warnings, and last how much was tried; `smoked`: by `smoke` too.
+def validate_sweep(spec: SweepSpec, *, smoked: bool) -> list[str]:
+    """Return what `validate` prints for a valid sweep: warnings, then what was tried (`smoked`: by `smoke` too).
 
     Raises SweepFileError with every problem found, and what `smoke` raises.
     """
@@ -40,9 +40,9 @@ def found_good(spec: SweepSpec, *, smoked: bool) -> list[str]:
 
 
 def smoke(spec: SweepSpec) -> int:
-    """Train each structure for one step and evaluate it once, uncompiled, with up to SEEDS seeds; their number.
+    """Train each structure for one step and evaluate it once, uncompiled, with up to SEEDS seeds; return their number.
 
-    The structures are those of every grid point and of draws such as `validate` builds. Raises SweepFileError for a
+    The structures are those of every grid point and of the draws that `validate` builds. Raises SweepFileError for a
     sweep that cannot be built, SmokeFailed for the first structure that fails.
     """
     structures: dict[str, int] = {}
@@ -78,12 +78,12 @@ def _try(members: list[MemberConfig], which: str, own: frozenset[str]) -> None:
 
 @contextmanager
 def _explained(what: str, own: frozenset[str]) -> Iterator[None]:
-    """Raise an exception as SmokeFailed, with its frames in the user's own files, or with all where there are none."""
+    """Raise an exception as SmokeFailed, with its frames in the user's own files if there are any."""
     try:
         yield
     except (Exception, SystemExit) as error:
         frames = traceback.extract_tb(error.__traceback__)
         mine: list[Any] = [frame for frame in frames if frame.filename in own] or list(frames)[1:]
-        said = worded(error, [(frame.filename, frame.lineno) for frame in mine])
+        text = describe_exception(error, [(frame.filename, frame.lineno) for frame in mine])
         lines = "".join(traceback.format_list(mine)).rstrip()
-        raise SmokeFailed(f"configuration {what}: {said}\n{lines}") from error
+        raise SmokeFailed(f"configuration {what}: {text}\n{lines}") from error

@@ -1,6 +1,6 @@
-"""What a member trains and is evaluated on: examples as text, and how often each value of a measure of its task occurs.
+"""Examples that a member trains on, as text, and histograms of how hard its inputs are.
 
-A task says how hard inputs are by `measures(tokens)`, and what a row means by `shown(batch, row)`.
+A task measures how hard inputs are in `measure_difficulty(tokens)` and shows a row as text in `format_row(batch, row)`.
 """
 
 import itertools
@@ -19,24 +19,24 @@ from trainers.tensors.batch import Batch
 
 TRAINING = "training"
 ROWS_AT_ONCE = 10_000
-BESIDE = {"ids": "position ids", "groups": "groups", "weight": "weights"}  # of tokens, where a batch has them
-Example = tuple[list[str], ...]  # tokens, targets, and what `beside` names
+BESIDE = {"ids": "position ids", "groups": "groups", "weight": "weights"}  # values of tokens, if a batch has them
+Example = tuple[list[str], ...]  # tokens, targets, and the values of `annotations`
 
 
 @dataclass(frozen=True)
 class Histogram:
-    """How many of the inputs of a data set (TRAINING, or a length in words) have each value of a measure."""
+    """How many inputs of a data set (TRAINING, or "length 8") have each value of a measure."""
 
     data: str
     counts: dict[int, int]
 
     @property
     def inputs(self) -> int:
-        """How many inputs there are."""
+        """The number of inputs."""
         return sum(self.counts.values())
 
     def share(self, value: int) -> float:
-        """The part of them that has this value."""
+        """Return the share of the inputs that have this value."""
         return self.counts.get(value, 0) / self.inputs
 
     @property
@@ -46,14 +46,14 @@ class Histogram:
 
 
 def has_measures(member: MemberConfig) -> bool:
-    """Whether the task of a member has measures."""
-    return type(member.task).measures is not Task.measures
+    """Return whether the task of a member has measures."""
+    return type(member.task).measure_difficulty is not Task.measure_difficulty
 
 
 def examples(member: MemberConfig, count: int) -> list[Example]:
-    """The first `count` inputs the member trains on, with their targets and all that `beside` names of their tokens.
+    """Return the first `count` training inputs with their targets and the values of `annotations`.
 
-    One where all of them are the same.
+    Only one if all are the same.
     """
     found: list[Example] = []
     rows = member.training.batch_size
@@ -64,17 +64,17 @@ def examples(member: MemberConfig, count: int) -> list[Example]:
     return found[:1] if all(example == found[0] for example in found) else found
 
 
-def beside(member: MemberConfig) -> list[str]:
-    """What is known of each token it trains on, beside its target, in words."""
+def annotations(member: MemberConfig) -> list[str]:
+    """Return the names of the values that training tokens have beside their targets."""
     batch = member.task.training_batches(_stream(member, "data", 1), member.training.batch_size)[0]
     return [words for name, words in BESIDE.items() if getattr(batch, name) is not None]
 
 
 def histograms(member: MemberConfig, lengths: Iterable[int], samples: int) -> dict[str, list[Histogram]]:
-    """Histograms by measure: of the first `samples` training inputs, and of as many of each evaluated length of the
-    distribution that is trained on.
+    """Return histograms by measure, of the first `samples` training inputs and as many inputs of each length.
 
-    Evaluation batches may end with inputs of one kind that are scored apart; those are left out.
+    Lengths are those of the distribution that is trained on. Inputs of one kind at the end of an evaluation batch,
+    which are scored separately, are left out.
     """
     sets = {TRAINING: _counted(member, _training(member, samples))}
     sets |= {f"length {length}": _counted(member, _evaluation(member, length, samples)) for length in lengths}
@@ -85,9 +85,9 @@ def histograms(member: MemberConfig, lengths: Iterable[int], samples: int) -> di
 
 
 def _shown(task: Task, batch: Batch, row: int) -> Example:
-    tokens, targets = task.shown(batch, row)
-    of_tokens = [getattr(batch, name) for name in BESIDE]
-    more = [of[0, row, : len(tokens)].tolist() for of in of_tokens if of is not None]
+    tokens, targets = task.format_row(batch, row)
+    values = [getattr(batch, name) for name in BESIDE]
+    more = [one[0, row, : len(tokens)].tolist() for one in values if one is not None]
     return tokens, targets, *([f"{number:g}" for number in numbers] for numbers in more)
 
 
@@ -108,7 +108,7 @@ def _evaluation(member: MemberConfig, length: int, samples: int) -> Iterator[Ten
 def _counted(member: MemberConfig, pieces: Iterable[Tensor]) -> dict[str, Counter[int]]:
     found: dict[str, Counter[int]] = {}
     for tokens in pieces:
-        for measure, values in member.task.measures(tokens).items():
+        for measure, values in member.task.measure_difficulty(tokens).items():
             found.setdefault(measure, Counter()).update(values.tolist())
     return found
 

@@ -1,4 +1,4 @@
-"""How much `ray job submit --working-dir .` would upload; more than 100 MiB is refused by the cluster."""
+"""How much `ray job submit --working-dir .` would upload; clusters refuse more than 100 MiB."""
 
 import logging
 import os
@@ -13,7 +13,7 @@ PROBE = "any-file"
 
 @dataclass(frozen=True, kw_only=True)
 class Upload:
-    """Size in bytes of what would be uploaded, and its largest entries at the top level, largest first."""
+    """Size of an upload in bytes, and its largest entries at the top level, largest first."""
 
     folder: Path
     size: int
@@ -25,7 +25,7 @@ class Upload:
         return self.size > LIMIT_BYTES
 
     def describe(self) -> str:
-        """One sentence with the sizes that matter."""
+        """Return a sentence with the size and the largest entries."""
         entries = ", ".join(f"{name} {size / 2**20:.0f} MiB" for name, size in self.largest[:4])
         return (
             f"`ray job submit --working-dir {self.folder}` would upload {self.size / 2**20:.0f} MiB, and the limit is "
@@ -34,7 +34,7 @@ class Upload:
 
 
 def measure(folder: Path) -> Upload:
-    """Add up what is not ignored by .gitignore and .rayignore, by the rules Ray itself packs with."""
+    """Return the size of all files that .gitignore and .rayignore do not exclude, by Ray's own rules."""
     from ray._private.runtime_env.packaging import get_excludes_from_ignore_files
 
     folder = folder.resolve()
@@ -42,7 +42,7 @@ def measure(folder: Path) -> Upload:
     sizes: dict[str, int] = {}
     for path, names, files in os.walk(folder):
         here = Path(path)
-        # a rule such as `.venv/` matches what is inside: ask about an imagined file there rather than walk it
+        # a rule such as `.venv/` matches its files: test an imagined file instead of walking the folder
         names[:] = [name for name in names if not any(rule(here / name / PROBE) for rule in rules)]
         for name in files:
             file = here / name

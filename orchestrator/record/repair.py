@@ -13,7 +13,7 @@ from orchestrator.record.ledger.lock import SweepLock
 from orchestrator.record.ledger.records import LEDGER_FILE, Record, decode, ledger_bytes, parsed
 from orchestrator.record.state.state import SweepState
 from orchestrator.wording import command, counted, spans
-from trainers.files.atomic_file import write_whole
+from trainers.files.atomic_file import write_atomic
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +72,7 @@ def repair(folder: Path) -> Repaired:
             return Repaired(folder=folder, records=len(records))
         kept = _keep_aside(path, content)
         try:
-            write_whole(path, [good])
+            write_atomic(path, [good])
         except OSError as error:
             raise LedgerError(f"{path}: cannot be written: {error.strerror}") from error
     finally:

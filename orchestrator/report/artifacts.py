@@ -1,49 +1,52 @@
-"""What of a report goes to MLflow; orchestrator.tracking is handed this module (see its `Artifacts`)."""
+"""The files and sentences of a report for MLflow; orchestrator.tracking is handed this module (see its `Artifacts`)."""
 
 from pathlib import Path
 
 from orchestrator.figures.curves import configuration_figure
 from orchestrator.report import page
 from orchestrator.report.files import Report
-from orchestrator.report.tables.order_sentence import order_sentence
-from orchestrator.report.tables.tables import first_sentence
+from orchestrator.report.tables.sentences import best_sentence, order_sentence
 from orchestrator.results.summary import Row, Summary
+from orchestrator.results.views.race_rounds import race_sentence
 
 
 def sentences(result: Summary) -> list[str]:
-    """Return the sentence that calls a configuration best, if there is one, and how the test lengths order them."""
-    return [*first_sentence(result, code="`"), *order_sentence(result)]
+    """Return the sentence that calls a configuration best, how the test lengths order them, and what a race did."""
+    race = [f"{race_sentence(result.race)}."] if result.race else []
+    return [*best_sentence(result, code="`"), *order_sentence(result), *race]
 
 
-def in_detail(result: Summary) -> list[Row]:
+def detailed_rows(result: Summary) -> list[Row]:
     """Return the configurations that have a figure of their own on the page."""
-    return page.in_detail(result)
+    return page.detailed_rows(result)
 
 
-def of_configuration(result: Summary, row: Row) -> dict[Path, str]:
+def configuration_files(result: Summary, row: Row) -> dict[Path, str]:
     """Draw the figure of one configuration that the page shows: path -> folder among the artifacts."""
-    return {configuration_figure(result, row, page.figure_of(result, row)): "figures"}
+    return {configuration_figure(result, row, page.figure_path(result, row)): "figures"}
 
 
-def of_sweep(result: Summary) -> dict[Path, str]:
+def sweep_files(result: Summary) -> dict[Path, str]:
     """Write the page, the CSV tables and the figures of the sweep: path -> folder among the artifacts."""
-    return ReportArtifacts(Report(result)).of_sweep(result)
+    report = Report(result)
+    report.write()
+    return ReportArtifacts(report).sweep_files(result)
 
 
 class ReportArtifacts:
-    """The same for a report whose figures are being drawn: nothing is drawn or written twice."""
+    """The same for a report that another thread writes: waits for its files instead of making them."""
 
-    sentences, in_detail = staticmethod(sentences), staticmethod(in_detail)
+    sentences, detailed_rows = staticmethod(sentences), staticmethod(detailed_rows)
 
     def __init__(self, report: Report) -> None:
         self._report = report
 
-    def of_configuration(self, result: Summary, row: Row) -> dict[Path, str]:
-        """Wait for the figure of one configuration."""
-        self._report.finish_figures()
+    def configuration_files(self, result: Summary, row: Row) -> dict[Path, str]:
+        """Wait for the report and return the figure of one configuration."""
+        self._report.wait()
         return {self._report.details[row.config_id]: "figures"}
 
-    def of_sweep(self, result: Summary) -> dict[Path, str]:
-        """Write the report, unless it is written."""
-        written = self._report.write()
-        return {**dict.fromkeys(written, ""), **dict.fromkeys(self._report.drawn.all, "figures")}
+    def sweep_files(self, result: Summary) -> dict[Path, str]:
+        """Wait for the report and return its files."""
+        self._report.wait()
+        return {**dict.fromkeys(self._report.files, ""), **dict.fromkeys(self._report.drawn.all, "figures")}

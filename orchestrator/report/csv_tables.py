@@ -1,38 +1,40 @@
-"""The tables of a report as CSV: every number in full, one line per configuration, effect, comparison, confirmation."""
+"""The tables of a report as CSV files, with every number in full; a column is a function of a line."""
 
 import csv
 import io
 import json
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from orchestrator.results.analysis import (
-    compare_weight_averages,
-    effects_at_test_lengths,
-    effects_on_score,
-    read_confirmations,
-    shows_effects,
-)
+from orchestrator.report.tables.columns import Columns, fields, optional_field, quartile_fields
+from orchestrator.report.tables.configurations import read_beside
+from orchestrator.report.tables.effects import effect_lines as lines_of_effects
+from orchestrator.report.tables.later_evaluations import later_lines
+from orchestrator.results.analysis import compare_weight_averages, read_confirmations, shows_effects
 from orchestrator.results.comparing.seed_comparisons import SeedComparison, compare_seeds
-from orchestrator.results.confirmed import Confirmed
-from orchestrator.results.effects.hyperparameter_effects import Effect
+from orchestrator.results.comparing.value_comparisons import compare_values
+from orchestrator.results.scoring.last_and_best import LastAndBest
+from orchestrator.results.scoring.validation_scores import ValidationScore
 from orchestrator.results.summary import Row, Summary
 from orchestrator.results.views.families import family_names, family_points
 from orchestrator.results.views.steps_to import steps_to
-from orchestrator.statistics.partial_effects import Slope
-from orchestrator.statistics.quartiles import Quartiles
-from orchestrator.statistics.within import Difference
 from orchestrator.wording import spans
-from trainers.files.atomic_file import write_whole
+from trainers.files.atomic_file import write_atomic
 
 REPORT_CSV, EFFECTS_CSV, AVERAGES_CSV = "report.csv", "effects.csv", "averages.csv"
 CONFIRMED_CSV, FAMILIES_CSV, EVALUATIONS_CSV = "confirmed.csv", "families.csv", "evaluations.csv"
 SEED_COMPARISONS_CSV, VALIDATION_CSV, STEPS_CSV = "seed_comparisons.csv", "validation.csv", "steps_to.csv"
+VALUES_CSV, RACE_CSV, LATER_CSV = "values.csv", "race.csv", "later_evaluations.csv"
+TABLES = (
+    *(REPORT_CSV, EFFECTS_CSV, AVERAGES_CSV, CONFIRMED_CSV, FAMILIES_CSV, EVALUATIONS_CSV),
+    *(SEED_COMPARISONS_CSV, VALIDATION_CSV, STEPS_CSV, VALUES_CSV, RACE_CSV, LATER_CSV),
+)
 
 Lines = list[dict[str, Any]]
-QUARTILES = ("median", "q25", "q75")
 
 
 def write_csv(path: Path, lines: Lines, columns: Sequence[str]) -> None:
@@ -43,246 +45,237 @@ def write_csv(path: Path, lines: Lines, columns: Sequence[str]) -> None:
     writer.writerows(
         {name: "" if value is None or value != value else value for name, value in line.items()} for line in lines
     )
-    write_whole(path, [text.getvalue().encode()])
+    write_atomic(path, [text.getvalue().encode()])
 
 
 def csv_tables(result: Summary) -> dict[str, Lines]:
-    """Return the lines of the CSV files of a report, by name; apart from report.csv those that have any."""
-    found = {
+    """Return the lines of the CSV files of a report by name: report.csv, and the others that have any."""
+    tables = {
         EFFECTS_CSV: effect_lines(result) if shows_effects(result) else [],
         SEED_COMPARISONS_CSV: seed_comparison_lines(compare_seeds(result)),
+        VALUES_CSV: value_lines(result),
         AVERAGES_CSV: average_lines(result),
-        CONFIRMED_CSV: confirmed_lines(read_confirmations(result)),
+        CONFIRMED_CSV: confirmed_lines(result),
         FAMILIES_CSV: family_lines(result),
-        EVALUATIONS_CSV: last_and_best_lines(result),
+        EVALUATIONS_CSV: evaluation_lines(result),
         VALIDATION_CSV: validation_lines(result),
         STEPS_CSV: steps_lines(result),
+        RACE_CSV: race_lines(result),
+        LATER_CSV: later_lines(result.later_evaluations),
     }
-    return {REPORT_CSV: configuration_lines(result)} | {name: lines for name, lines in found.items() if lines}
+    return {REPORT_CSV: configuration_lines(result)} | {name: lines for name, lines in tables.items() if lines}
 
 
 def configuration_lines(result: Summary) -> Lines:
-    """report.csv: a line for every configuration, by rank."""
-    return [_configuration(result, row) for row in result.rows]
+    """Return a line for every configuration, by rank."""
+    columns: Columns = {"rank": lambda row: row.rank or "", **fields("config_id number")}
+    columns |= {key: partial(_searched_value, key) for key in result.searched}
+    columns |= quartile_fields("score=scored trained_median=trained selection_median=selection test_median=test")
+    for metric, group in dict.fromkeys(one for row in result.rows for one in row.beside):
+        for name in ("median", "q25", "q75"):
+            columns[f"{metric}_{group}_{name}"] = optional_field(read_beside(metric, group), name)
+    columns |= fields("generalization_length area_beyond seeds_planned seeds_run seeds_failed seeds_crashed")
+    if result.may_stop:
+        columns["seeds_stopped"] = lambda row: len(row.stopped_at)
+        columns["stopped_at_median"] = lambda row: statistics.median(row.stopped_at) if row.stopped_at else ""
+    if result.race is not None:
+        columns |= fields("rounds")
+    return _lines(result.rows, columns | fields("complete failed form"))
 
 
 def effect_lines(result: Summary) -> Lines:
-    """effects.csv: a line for every outcome and searched key, for categories one for each value held against the first.
+    """Return a line for every outcome and key, for categories one for each value that is compared with the first.
 
     n counts the unit. correlation: Spearman with its interval; p: of the test; difference, of a key compared within
     units, at value from the first one; partial: with the other drawn keys held fixed.
     """
-    lines: Lines = []
-    for group, lengths, effects in (
-        ("selection", result.objective.lengths, effects_on_score(result)),
-        ("test", result.test_lengths, effects_at_test_lengths(result)),
+    columns: Columns = {
+        **fields("outcome=outcome.group"),
+        "lengths": lambda line: spans(line.outcome.lengths),
+        **fields("hyperparameter=effect.key kind=effect.kind unit=effect.unit n=effect.n"),
+        **fields("configurations=effect.configurations dropped=effect.dropped correlation=effect.correlation"),
+        **fields(
+            "low=effect.low high=effect.high test=effect.test p=effect.p importance=effect.importance.share value"
+        ),
+    }
+    for prefix, part, names in (
+        ("difference", "difference", ("difference", "low", "high", "n")),
+        ("partial", "slope", ("coefficient", "low", "high", "p")),
     ):
-        for effect in effects:
-            reasons = {
-                "correlation" if effect.kind == "numeric" and not effect.differences else "effect": effect.reason,
-                "partial": effect.partial.reason,
-                "importance": effect.importance.reason,
-            }
-            lines += [
-                {
-                    "outcome": group,
-                    "lengths": spans(lengths),
-                    "hyperparameter": effect.key,
-                    **_fields(
-                        effect,
-                        "kind",
-                        "unit",
-                        "n",
-                        "configurations",
-                        "dropped",
-                        "correlation",
-                        "low",
-                        "high",
-                        "test",
-                        "p",
-                    ),
-                    "importance": effect.importance.share,
-                    **of_value,
-                    "missing": "; ".join(f"{what}: {why}" for what, why in reasons.items() if why),
-                }
-                for of_value in _by_value(effect)
-            ]
-    return lines
-
-
-def _by_value(effect: Effect) -> Lines:
-    """What a hyperparameter has for each value but its first, or once for all numbers."""
-    apart = {one.value: one for one in effect.differences}
-    held = {one.value: one for one in effect.partial.slopes}
-    return [
-        {
-            "value": value,
-            **_columns("difference", apart.get(value), ("difference", "low", "high", "n")),
-            **_columns("partial", held.get(value), ("coefficient", "low", "high", "p")),
-            "partial_n": effect.partial.n if value in held else None,
-        }
-        for value in dict.fromkeys([*apart, *held]) or [""]
-    ]
-
-
-def _columns(prefix: str, of_value: Difference | Slope | None, fields: Sequence[str]) -> dict[str, Any]:
-    """Return the fields of one value, the first under the name `prefix` alone; None in each where there are none."""
-    names = [prefix, *(f"{prefix}_{name}" for name in fields[1:])]
-    return {name: getattr(of_value, of_field, None) for name, of_field in zip(names, fields, strict=True)}
+        for name in names:
+            column = prefix if name == names[0] else f"{prefix}_{name}"
+            columns[column] = optional_field(attrgetter(part), name)
+    columns["partial_n"] = lambda line: line.effect.partial.n if line.slope else None
+    return _lines(lines_of_effects(result), columns | fields("missing=reasons"))
 
 
 def average_lines(result: Summary) -> Lines:
-    """averages.csv: a line for every average against the objective's and every group of lengths."""
+    """Return a line for every average against the judged one and every group of lengths."""
     return [
         {"group": one.group, "average": one.average, "against": one.against, **vars(one)}
         for one in compare_weight_averages(result)
     ]
 
 
-def seed_comparison_lines(found: Sequence[SeedComparison]) -> Lines:
-    """seed_comparisons.csv: a line for every comparison and group of lengths; differences are first - second.
+def seed_comparison_lines(comparisons: Sequence[SeedComparison]) -> Lines:
+    """Return a line for every comparison and group of lengths; differences are first - second.
 
     The last columns say in which resolved keys the two differ: JSON, with null for a key that one does not have.
     """
+
+    def if_paired(attribute: str) -> Any:
+        (get,) = fields(attribute).values()
+        return lambda one: get(one) if one.outcome.paired else ""
+
+    def values(place: int) -> Any:
+        return lambda one: _json({key: both[place] for key, both in one.shared.differing.items()})
+
+    columns: Columns = {
+        **fields("family group=question.group"),
+        "lengths": lambda one: spans(one.question.lengths),
+        **fields("metric=question.metric average=question.average first second first_median second_median"),
+        **fields("paired=outcome.paired n=outcome.n"),
+        "n_second": lambda one: one.outcome.n if one.outcome.paired else one.outcome.n_second,
+        **fields("difference=outcome.difference low=outcome.low high=outcome.high level=outcome.level"),
+        **fields("mean_difference=outcome.mean"),
+        "first_better": if_paired("first_better"),
+        "second_better": if_paired("second_better"),
+        "ties": if_paired("outcome.ties"),
+        **fields("p=outcome.p smallest_p=outcome.smallest_p holm_p tests"),
+        **fields("first_seeds second_seeds first_failed second_failed shared=shared.sentence missing=outcome.reason"),
+        "first_values": values(0),
+        "second_values": values(1),
+    }
+    return _lines(comparisons, columns)
+
+
+def value_lines(result: Summary) -> Lines:
+    """Return a line for every pair of values of a categorical key, with the columns of seed_comparisons.csv.
+
+    The difference is first - second, which is the value that is ranked higher.
+    """
     return [
         {
-            "family": one.family,
-            "group": one.question.group,
-            "lengths": spans(one.question.lengths),
-            "metric": one.question.metric,
-            "average": one.question.average,
-            **_fields(one, "first", "second", "first_median", "second_median"),
-            **_fields(one.found, "paired", "n"),
-            "n_second": one.found.n if one.found.paired else one.found.n_second,
-            **_fields(one.found, "difference", "low", "high", "level"),
-            "mean_difference": one.found.mean,
-            "first_better": one.first_better if one.found.paired else "",
-            "second_better": one.second_better if one.found.paired else "",
-            "ties": one.found.ties if one.found.paired else "",
-            **_fields(one.found, "p", "smallest_p"),
-            **_fields(one, "holm_p", "tests", "first_seeds", "second_seeds", "first_failed", "second_failed"),
-            "shared": one.shared.sentence,
-            "missing": one.found.reason,
-            **{
-                f"{side}_values": json.dumps(
-                    {key: values[place] for key, values in one.shared.differing.items()}, ensure_ascii=False
-                )
-                for place, side in enumerate(("first", "second"))
-            },
+            "key": found.key,
+            "first_value": _searched(found.values[later].value),
+            "second_value": _searched(found.values[earlier].value),
+            **seed_comparison_lines([one])[0],
         }
-        for one in found
+        for found in compare_values(result)
+        for earlier, later, one in found.pairs
     ]
 
 
-def confirmed_lines(confirmed: Sequence[Confirmed]) -> Lines:
-    """confirmed.csv: a line for every configuration of every confirmation."""
-    lines: Lines = []
-    for one in confirmed:
-        for row in one.rows:
-            line: dict[str, Any] = {"confirmation": one.name, "search": one.parent, "config_id": row.config_id}
-            line |= {"search_rank": row.search_rank, "values": json.dumps(row.values, ensure_ascii=False)}
-            numbers = {
-                **_fields(row, "search", "confirmed", "search_test", "confirmed_test"),
-            }
-            for what, at in numbers.items():
-                named = what if what.endswith("test") else f"{what}_score"
-                line |= {f"{named}{'' if name == 'median' else f'_{name}'}": value for name, value in _quartiles(at)}
-            line |= {"seeds": spans(one.seeds), "seeds_run": row.seeds_run, "seeds_failed": row.seeds_failed}
-            lines.append(line)
-    return lines
+def confirmed_lines(result: Summary) -> Lines:
+    """Return a line for every configuration of every confirmation."""
+    scores = "search_score=search confirmed_score=confirmed search_test confirmed_test"
+    columns: Columns = {
+        **fields("config_id search_rank"),
+        "values": lambda row: _json(row.values),
+        **quartile_fields(scores),
+    }
+    return [
+        {"confirmation": one.name, "search": one.parent, **line, "seeds": spans(one.seeds), **seeds}
+        for one in read_confirmations(result)
+        for line, seeds in zip(
+            _lines(one.rows, columns), _lines(one.rows, fields("seeds_run seeds_failed")), strict=True
+        )
+    ]
 
 
 def family_lines(result: Summary) -> Lines:
-    """families.csv: a line for every configuration, family, index and length that has a number."""
+    """Return a line for every configuration, family, index and length that has a number."""
+    columns = fields("index length median q25 q75 seeds=counted")
     return [
-        {
-            "config_id": point.config_id,
-            "family": name,
-            **_fields(point, "index", "length", "median", "q25", "q75"),
-            "seeds": point.counted,
-        }
+        {"config_id": point.config_id, "family": name, **_line(point, columns)}
         for name in family_names(result)
         for point in family_points(result, name)
     ]
 
 
-def last_and_best_lines(result: Summary) -> Lines:
-    """evaluations.csv: a line for every configuration that was evaluated more than once; `chosen_steps` by seed."""
+def evaluation_lines(result: Summary) -> Lines:
+    """Return a line for every configuration that was evaluated more than once; `chosen_steps` by seed."""
     ranks = {row.config_id: row.rank or "" for row in result.rows}
-    lines: Lines = []
-    for one in result.last_and_best:
-        line: dict[str, Any] = {"rank": ranks[one.config_id], "config_id": one.config_id}
-        for which, at_step in (("last", one.last), ("chosen", one.best)):
-            for group in ("trained", "selection", "test"):
-                at = getattr(at_step, group)
-                line |= {f"{which}_{group}_{name}": value for name, value in _quartiles(at)}
-        line |= {f"test_difference_{name}": value for name, value in _quartiles(one.difference)}
-        line |= {"test_fluctuation": one.fluctuation, "evaluations": len(one.evaluated)}
-        for name, function in (("median", statistics.median), ("min", min), ("max", max)):
-            line[f"chosen_step_{name}"] = function(one.steps.values()) if one.steps else ""
-        lines.append(line | {"chosen_steps": json.dumps(one.steps)})
-    return lines
+    medians = [
+        f"{which}_{group}_median={attribute}.{group}"
+        for which, attribute in (("last", "last"), ("chosen", "best"))
+        for group in ("trained", "selection", "test")
+    ]
+    columns: Columns = {"rank": lambda one: ranks[one.config_id], **fields("config_id")}
+    columns |= quartile_fields(" ".join([*medians, "test_difference_median=difference"]))
+    columns |= {"test_fluctuation": lambda one: one.fluctuation, "evaluations": lambda one: len(one.evaluated)}
+    for name, function in (("median", statistics.median), ("min", min), ("max", max)):
+        columns[f"chosen_step_{name}"] = partial(_chosen_step, function)
+    return _lines(result.last_and_best, columns | {"chosen_steps": lambda one: _json(one.steps)})
 
 
 def validation_lines(result: Summary) -> Lines:
-    """validation.csv: a line for every evaluation of a seed and every validation score."""
-    lengths = sorted({length for one in result.validation_scores for length in one.lengths})
-    return [
-        {
-            **_fields(one, "config_id", "seed", "step", "stage", "stopped", "metric", "average", "mean"),
-            **{f"at_{length}": dict(zip(one.lengths, one.values, strict=True)).get(length) for length in lengths},
-        }
-        for one in result.validation_scores
-    ]
+    """Return a line for every evaluation of a seed and every validation score."""
+    columns = fields("config_id seed step stage stopped metric average mean")
+    for length in sorted({length for one in result.validation_scores for length in one.lengths}):
+        columns[f"at_{length}"] = partial(_value_at, length)
+    return _lines(result.validation_scores, columns)
 
 
 def steps_lines(result: Summary) -> Lines:
-    """steps_to.csv: steps until something was reached against a searched key; infinite where half never reached it."""
+    """Return steps until something was reached against a searched key; infinite if half never reached it."""
     return [
         {
-            **_fields(one, "metric", "key"),
+            **_line(one, fields("metric key")),
             "value": point.value,
-            "line": json.dumps(dict(zip(one.line_keys, point.line, strict=True))),
-            **dict(_quartiles(point.over_seeds)),
+            "line": _json(dict(zip(one.line_keys, point.line, strict=True))),
+            **_line(point, fields("median=over_seeds.median q25=over_seeds.q25 q75=over_seeds.q75")),
             "seeds": len(point.steps) + point.failed,
-            **_fields(point, "never", "failed"),
+            **_line(point, fields("never failed")),
         }
         for one in steps_to(result)
         for point in one.points
     ]
 
 
-def _configuration(result: Summary, row: Row) -> dict[str, Any]:
-    line: dict[str, Any] = {"rank": row.rank or "", "config_id": row.config_id, "number": row.number}
-    line |= {key: _plain(row.values.get(key, "")) for key in result.searched}
-    line |= {"score": row.score, "score_q25": row.score_q25, "score_q75": row.score_q75}
-    for group, at in (("trained", row.trained), ("selection", row.selection), ("test", row.test)):
-        line |= {f"{group}_{name}": value for name, value in _quartiles(at)}
-    for metric, group in dict.fromkeys(one for other in result.rows for one in other.beside):
-        line |= {f"{metric}_{group}_{name}": value for name, value in _quartiles(row.beside.get((metric, group)))}
-    return line | {
-        **_fields(
-            row, "generalization_length", "area_beyond", "seeds_planned", "seeds_run", "seeds_failed", "seeds_crashed"
-        ),
-        **(_stopped(row) if result.may_stop else {}),
-        **_fields(row, "complete", "failed", "form"),
-    }
+def race_lines(result: Summary) -> Lines:
+    """Return a line for every configuration of every round of a race: its seeds, what decided, whether it stays.
+
+    `value` is its median score or rank sum over all seeds up to the round; `stays` is empty until it is decided.
+    """
+    return [
+        {
+            "round": place,
+            "config_id": name,
+            "new_seeds": spans(one.new_seeds),
+            "decided_by": one.decision.by if one.decision else "",
+            "value": one.decision.values.get(name) if one.decision else None,
+            "p": one.decision.p if one.decision else None,
+            "stays": name in one.decision.survivors if one.decision else "",
+        }
+        for place, one in enumerate(result.race.rounds if result.race else (), start=1)
+        for name in one.contenders
+    ]
 
 
-def _stopped(row: Row) -> dict[str, Any]:
-    median = statistics.median(row.stopped_at) if row.stopped_at else ""
-    return {"seeds_stopped": len(row.stopped_at), "stopped_at_median": median}
+def _lines(lines: Iterable[object], columns: Columns) -> Lines:
+    return [_line(line, columns) for line in lines]
 
 
-def _fields(of: object, *names: str) -> dict[str, Any]:
-    """Return fields whose columns have the same names."""
-    return {name: getattr(of, name) for name in names}
+def _line(line: object, columns: Columns) -> dict[str, Any]:
+    return {name: value(line) for name, value in columns.items()}
 
 
-def _quartiles(at: Quartiles | None) -> Iterator[tuple[str, float | None]]:
-    for name in QUARTILES:
-        yield name, getattr(at, name) if at else None
+def _searched_value(key: str, row: Row) -> Any:
+    return _searched(row.values.get(key, ""))
 
 
-def _plain(value: Any) -> Any:
+def _searched(value: Any) -> Any:
     return value if isinstance(value, str | int | float) and not isinstance(value, bool) else json.dumps(value)
+
+
+def _value_at(length: int, score: ValidationScore) -> float | None:
+    return dict(zip(score.lengths, score.values, strict=True)).get(length)
+
+
+def _chosen_step(function: Callable[[Iterable[int]], float], one: LastAndBest) -> Any:
+    return function(one.steps.values()) if one.steps else ""
+
+
+def _json(values: Mapping[Any, Any]) -> str:
+    return json.dumps(values, ensure_ascii=False)

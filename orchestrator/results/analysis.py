@@ -1,6 +1,7 @@
 """Effects and comparisons of a summary: computed on demand, once for each summary."""
 
 import math
+from collections.abc import Mapping
 from functools import lru_cache, partial
 
 from orchestrator.record.state.lineage import CONFIRMS
@@ -11,21 +12,22 @@ from orchestrator.results.effects.order_agreement import OrderAgreement, order_a
 from orchestrator.results.effects.outcomes import (
     member_scores,
     outcomes_at_test_lengths,
-    outcomes_of_seeds,
+    outcomes_by_seed,
+    outcomes_over_shared_seeds,
     searched_values,
 )
 from orchestrator.results.summary import REMEMBERED, Summary
 
 
 def shows_effects(summary: Summary) -> bool:
-    """Whether effects of hyperparameters mean anything; configurations that were picked by score show none."""
-    return _asks_for_effects(summary) and why_no_effects(summary) is None
+    """Return whether effects of hyperparameters are meaningful; not if configurations were picked by score."""
+    return _has_search(summary) and why_no_effects(summary) is None
 
 
 def why_no_effects(summary: Summary) -> str | None:
     """Return why a sweep that searched shows no effects, in a sentence; None if it shows them, or did not search."""
     scores = [row.score for row in summary.rows if row.complete and row.score is not None]
-    if not _asks_for_effects(summary) or not scores:
+    if not _has_search(summary) or not scores:
         return None
     if not any(map(math.isfinite, scores)):
         return "No configuration has a finite score, so effects of hyperparameters are not shown."
@@ -34,15 +36,17 @@ def why_no_effects(summary: Summary) -> str | None:
     return None
 
 
-def _asks_for_effects(summary: Summary) -> bool:
+def _has_search(summary: Summary) -> bool:
     return bool(summary.searched) and summary.configurations_finished > 1 and CONFIRMS not in summary.provenance
 
 
 @lru_cache(REMEMBERED)
 def effects_on_score(summary: Summary) -> tuple[Effect, ...]:
     """Return the effect of every searched key on the score, at the selection lengths."""
-    scores = {row.config_id: row.score for row in summary.rows if row.complete}
-    members = outcomes_of_seeds(summary, summary.objective.lengths, summary.objective.reduce)
+    scores: Mapping[str, float | None] = {row.config_id: row.score for row in summary.rows if row.complete}
+    if summary.has_unequal_seeds:
+        scores = outcomes_over_shared_seeds(summary, summary.objective.lengths, summary.objective.reduce)
+    members = outcomes_by_seed(summary, summary.objective.lengths, summary.objective.reduce)
     return effects_on(searched_values(summary), scores, summary.design, members)
 
 
@@ -52,7 +56,9 @@ def effects_at_test_lengths(summary: Summary) -> tuple[Effect, ...]:
     if not summary.test_lengths:
         return ()
     outcomes = {config_id: at.median for config_id, at in outcomes_at_test_lengths(summary).items()}
-    members = outcomes_of_seeds(summary, summary.test_lengths, "mean")
+    if summary.has_unequal_seeds:
+        outcomes = outcomes_over_shared_seeds(summary, summary.test_lengths, "mean")
+    members = outcomes_by_seed(summary, summary.test_lengths, "mean")
     return effects_on(searched_values(summary), outcomes, summary.design, members)
 
 

@@ -13,8 +13,7 @@ from orchestrator.wording import first_few, label, spans
 
 @dataclass(frozen=True, kw_only=True)
 class ConfirmedRow:
-    """One configuration: its number and place in the search, its score there and on fresh seeds, at selection and at
-    test lengths."""
+    """One configuration: its rank in the search, its score there and on fresh seeds, at selection and test lengths."""
 
     config_id: str
     number: int | None
@@ -30,9 +29,10 @@ class ConfirmedRow:
 
 @dataclass(frozen=True, kw_only=True)
 class Confirmed:
-    """One confirmation of one sweep; `again_used` are those of its seeds that the search has used since.
+    """One confirmation of a sweep. The search has since used the seeds `again_used`.
 
-    `other_code` has the parts of the code that trained a configuration here and in the search differently.
+    `searched` counts the configurations of the search. `other_code` names the parts of the code that differ between the
+    confirmation and the search.
     """
 
     name: str
@@ -42,12 +42,12 @@ class Confirmed:
     again_used: tuple[int, ...]
     other_code: tuple[str, ...]
     finished: bool
-    of: int
+    searched: int
     rows: tuple[ConfirmedRow, ...]
 
     @property
     def sentence(self) -> str:
-        """What was confirmed on which seeds, and whether they are independent of the selection."""
+        """Which configurations were confirmed on which seeds, and whether these are independent of the selection."""
         state = "" if self.finished else " (UNFINISHED)"
         worth = "which no selection used"
         if self.again_used:
@@ -57,18 +57,17 @@ class Confirmed:
         if self.other_code:
             parts = first_few(self.other_code)
             worth += f", and with other code than the search ({parts}): not a score of the same configurations"
-        count = f"{named} of {self.of} configurations"
+        count = f"{named} of {self.searched} configurations"
         return (
             f"Sweep {self.name}{state} trained {count} of {self.parent} again: the confirmed score is on seeds "
             f"{spans(self.seeds)}, {worth}"
         )
 
 
-def in_search(state: SweepState) -> list[tuple[Mapping[str, Any], str | None]]:
-    """What a confirmation keeps of each configuration of its search, with the config_id that it has here, if drawn.
+def match_search(state: SweepState) -> list[tuple[Mapping[str, Any], str | None]]:
+    """Return the record of each confirmed configuration in its search, with its config_id here (None if not drawn).
 
-    The configurations of a confirmation come in the order of that list. Names are not compared: the search may be older
-    than the rule by which new configurations are named.
+    They are matched by order, not by config_id: an older search may have named its configurations by another rule.
     """
     recorded = state.provenance.get(CONFIRMS, {}).get("configurations", ())
     return [(one, state.draws[i].config_id if i in state.draws else None) for i, one in enumerate(recorded)]

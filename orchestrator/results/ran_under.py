@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from orchestrator.code.code_record import imported_files
 from orchestrator.record.state.state import SweepState
-from orchestrator.wording import counted, differing, first_few
+from orchestrator.wording import counted, differing_keys, first_few
 
 ENGINE, MODULE = "engine", "module "  # keys of an environment: the digest of trainers; prefix of those of own modules
 Code = Mapping[str, str]  # digests of what trains: the engine, each own module and each imported file, by name
@@ -15,9 +15,9 @@ Code = Mapping[str, str]  # digests of what trains: the engine, each own module 
 
 @dataclass(frozen=True, kw_only=True)
 class Group:
-    """Packs that ran with one record of the code (None if there is none) and in one environment.
+    """Packs that ran with the same code (None if not recorded) and in the same environment.
 
-    A pack that was resumed under another one is in both groups.
+    A pack that was resumed elsewhere is in both groups.
     """
 
     code: str | None
@@ -71,10 +71,10 @@ class RanUnder:
 
 def _differing_keys(tables: Iterable[Mapping[str, Any]]) -> list[str]:
     first, *others = [*tables] or [{}]
-    return sorted({key for other in others for key in differing(first, other)})
+    return sorted({key for other in others for key in differing_keys(first, other)})
 
 
-def code_of_packs(state: SweepState) -> dict[str, Code]:
+def read_pack_code(state: SweepState) -> dict[str, Code]:
     """Return the code that each pack was trained with, by pack_id; empty if it is not recorded."""
     files = {code["name"]: imported_files(code) for code in state.codes}
     found: dict[str, Code] = {}
@@ -103,10 +103,31 @@ def differing_code(first: Mapping[int, Code], second: Mapping[int, Code]) -> dic
     found: dict[str, tuple[str | None, str | None]] = {}
     for one, other in pairs:
         instead = one.keys() - other.keys() and other.keys() - one.keys()
-        for key in differing(one, other):
+        for key in differing_keys(one, other):
             if instead or key == ENGINE or (key in one and key in other):
                 found.setdefault(key, (one.get(key), other.get(key)))
     return found
+
+
+def differing_environment(first: RanUnder, second: RanUnder) -> dict[str, tuple[str, str]]:
+    """Return the keys of the environments, other than code, in which the packs of two sweeps differ, with all values.
+
+    Sweeps that record no environments do not differ.
+    """
+    if not first.groups or not second.groups:
+        return {}
+    one, other = (_environment_values(result.groups) for result in (first, second))
+    return {key: (one.get(key, "-"), other.get(key, "-")) for key in differing_keys(one, other)}
+
+
+def _environment_values(groups: Iterable[Group]) -> dict[str, str]:
+    """Return the values of every key over all packs, sorted, as one text."""
+    values: dict[str, set[str]] = {}
+    for group in groups:
+        for key, value in group.environment.items():
+            if key != ENGINE and not key.startswith(MODULE):
+                values.setdefault(key, set()).add(str(value))
+    return {key: " and ".join(sorted(texts)) for key, texts in values.items()}
 
 
 def _unlike(code: Mapping[int, Code]) -> Iterable[Code]:

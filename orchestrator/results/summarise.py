@@ -1,4 +1,4 @@
-"""From the state of a sweep to its summary: scores, ranks, bands, and what confirms it."""
+"""Make the summary of a sweep from its state: scores, ranks, bands, confirmations."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -9,23 +9,24 @@ import pandas as pd
 
 from orchestrator.errors import LedgerError, LengthwiseError
 from orchestrator.record.kept.code import import_recorded
-from orchestrator.record.kept.curves import read_curves
+from orchestrator.record.kept.curves import COLUMNS, read_curves
+from orchestrator.record.kept.searched_values import searched_keys
 from orchestrator.record.kept.weights import kept_weights
 from orchestrator.record.ledger.records import LEDGER_FILE
-from orchestrator.record.state.lineage import CONFIRMS, confirmations_of, planned_seeds, relative, searches_of
+from orchestrator.record.state.lineage import CONFIRMS, confirmations_of, planned_seeds, searches_of
 from orchestrator.record.state.measured import Measured
-from orchestrator.record.state.parts import ConfigurationState
+from orchestrator.record.state.parts import STOPPED, ConfigurationState
 from orchestrator.record.state.state import SweepState
-from orchestrator.results.confirmed import Confirmed, ConfirmedRow, in_search
-from orchestrator.results.ran_under import RanUnder, code_of_packs, differing_code
-from orchestrator.results.scoring.evaluation_choice import Mask, at_steps
+from orchestrator.results.confirmed import Confirmed, ConfirmedRow, match_search
+from orchestrator.results.later_evaluations import read_later_evaluations
+from orchestrator.results.ran_under import RanUnder, differing_code, read_pack_code
+from orchestrator.results.scoring.evaluation_choice import Mask, select_steps
 from orchestrator.results.scoring.last_and_best import compare_last_and_best
 from orchestrator.results.scoring.length_groups import length_groups
-from orchestrator.results.scoring.measured_by import measured_by
-from orchestrator.results.scoring.median_curves import Band, CurveKey, at_lengths, bands_of
+from orchestrator.results.scoring.median_curves import Band, CurveKey, make_bands, quartiles_at
 from orchestrator.results.scoring.objective import (
     area_beyond,
-    choose,
+    choose_evaluations,
     generalization_length,
     is_judged,
     rank,
@@ -33,7 +34,8 @@ from orchestrator.results.scoring.objective import (
     score_configurations,
     score_members,
 )
-from orchestrator.results.scoring.search_design import design_of, domain_kind, grid_size
+from orchestrator.results.scoring.read_measured import read_measured
+from orchestrator.results.scoring.search_design import domain_kind, planned_size, read_design
 from orchestrator.results.scoring.validation_scores import may_stop, read_validation_scores, stopped_at
 from orchestrator.results.summary import RecordedConfiguration, Row, Summary
 from orchestrator.statistics.quartiles import Quartiles
@@ -44,51 +46,59 @@ from search_spaces import Objective, Search
 def summary(
     state: SweepState, curves: pd.DataFrame | None = None, parameters: Mapping[str, str] | None = None
 ) -> Summary:
-    """Summarise a sweep, finished or not; `curves` (all of `read_curves(state)`) spares reading them.
+    """Return the summary of a sweep, finished or not.
 
-    `parameters` (`parameters_by_structure(state)`) spare importing torch where configurations are compared.
-
-    Raises DamagedCurves if a parquet part is not what the ledger names.
+    `curves` (all of `read_curves(state)`) saves reading them; `parameters` (`parameters_by_structure(state)`) save
+    importing torch to compare configurations. Raises DamagedCurves if a parquet part differs from its checksum.
     """
-    objective, measured = recorded_objective(state.spec), measured_by(state)
+    objective, measured = recorded_objective(state.spec), read_measured(state)
     _refuse_unjudged(state, objective, measured)
     directions = {name: metric.direction for one in measured.values() for name, metric in one.metrics.items()}
-    done = {c.config_id for c in state.configurations.values() if _complete(state, c)}
+    race = state.race
+    count_rounds = race.count_rounds if race else lambda name: 0
+    done = {c.config_id for c in state.configurations.values() if state.has_all_seeds(c)}
     needed = partial(_needed, objective)
     curves = read_curves(state, keep=needed) if curves is None else curves[needed(curves)]
-    curves = curves[curves["config_id"].isin(done)]
-    bands = bands_of(curves[at_steps(curves, choose(curves, objective))], objective, directions)
+    curves = curves.loc[curves["config_id"].isin(done), list(COLUMNS)]
+    bands = make_bands(curves[select_steps(curves, choose_evaluations(curves, objective))], objective, directions)
     rows = [
-        replace(_row(c, measured[c.config_id], bands, objective), complete=c.config_id in done)
-        for c in state.configurations.values()
+        replace(
+            _row(c, measured[c.config_id], bands, objective), complete=c.config_id in done, rounds=count_rounds(name)
+        )
+        for name, c in state.configurations.items()
     ]
     rows = _scored(rows, curves, state, objective)
     groups = {row.config_id: row.groups for row in rows if row.complete}
     ran_under = RanUnder.from_state(state)
-    searched = {key: domain_kind(state.spec.get("space", {}).get(key)) for key in _searched(state)}
+    searched = {key: domain_kind(state.spec.get("space", {}).get(key)) for key in searched_keys(state)}
     return Summary(
         name=state.name,
         study=state.study,
         folder=state.folder,
         status=state.ended or "unfinished",
         finished=state.ended in ("complete", "failed"),
-        planned=max(_planned(state.spec), len(state.configurations)) if not state.ended else len(state.configurations),
+        planned=len(state.configurations)
+        if state.ended and state.ended != STOPPED
+        else max(planned_size(state.spec), len(state.configurations)),
         objective=objective,
         measured=measured,
         recorded=_recorded(state, parameters or {}),
         searched=searched,
-        design=design_of(state),
+        design=read_design(state),
         seeds=state.seeds(),
         rows=tuple(rows),
         bands=bands,
         provenance=state.provenance,
-        notes=(*(str(conflict) for conflict in state.conflicts), *ran_under.sentences),
+        notes=(*_extended(state), *(str(conflict) for conflict in state.conflicts), *ran_under.sentences),
         deaths=tuple(error for _, error in state.deaths),
         code=tuple(state.modules),
         ran_under=ran_under,
         informed=_informed(state),
+        race=race if rows else None,
         last_and_best=compare_last_and_best(curves, objective, groups, state.seeds()),
         may_stop=may_stop(state),
+        spec=state.spec,
+        later_evaluations=read_later_evaluations(state, objective),
         validation_scores=read_validation_scores(state),
         weights=kept_weights(state),
         import_code=partial(import_recorded, state),
@@ -96,8 +106,20 @@ def summary(
     )
 
 
+def _extended(state: SweepState) -> list[str]:
+    """Return one sentence that says how a sweep was extended and what that does to intervals; empty if it was not."""
+    if len(state.specs) < 2:
+        return []
+    first, times = state.specs[0], len(state.specs) - 1
+    return [
+        f"Extended {'once' if times == 1 else f'{times} times'}; begun with {planned_size(first)} configurations and "
+        f"seeds {spans(first.get('seeds', ()))}. Intervals and p-values do not allow for an extension that was decided "
+        "by results"
+    ]
+
+
 def _refuse_unjudged(state: SweepState, objective: Objective, measured: Mapping[str, Measured]) -> None:
-    """Raise LedgerError for a configuration that does not measure what the sweep is judged by."""
+    """Raise LedgerError for a configuration that does not measure the objective of the sweep."""
     for name, one in measured.items():
         metric = one.metrics.get(objective.metric)
         if metric is None or not set(objective.lengths) <= set(metric.lengths) or objective.average not in one.averages:
@@ -107,18 +129,12 @@ def _refuse_unjudged(state: SweepState, objective: Objective, measured: Mapping[
 
 
 def _needed(objective: Objective, curves: pd.DataFrame) -> Mask:
-    """What a summary reads of whole packs: all of the step that counts, the judged curve of every step."""
-    return at_steps(curves, choose(curves, objective)) | is_judged(curves, objective)
-
-
-def _complete(state: SweepState, configuration: ConfigurationState) -> bool:
-    """Whether every pack with a seed of the configuration has ended: a seed may fail long before its pack ends."""
-    packs = {member.pack_id for member in configuration.members.values()}
-    return bool(packs) and all(state.packs[pack_id].status in ("complete", "failed") for pack_id in packs)
+    """Return which rows a summary needs: every curve at the chosen step, the judged curve at all steps."""
+    return select_steps(curves, choose_evaluations(curves, objective)) | is_judged(curves, objective)
 
 
 def _recorded(state: SweepState, parameters: Mapping[str, str]) -> dict[str, RecordedConfiguration]:
-    found, code = {}, code_of_packs(state)
+    found, code = {}, read_pack_code(state)
     for name, configuration in state.configurations.items():
         packs = {seed: member.pack_id for seed, member in configuration.members.items()}
         keys = {state.packs[pack_id].structural_key for pack_id in packs.values()} - {""}
@@ -158,9 +174,9 @@ def _row(
         return row
     return replace(
         row,
-        trained=at_lengths(band, groups.trained, objective),
-        selection=at_lengths(band, groups.selection, objective),
-        test=at_lengths(band, groups.test, objective),
+        trained=quartiles_at(band, groups.trained, objective),
+        selection=quartiles_at(band, groups.selection, objective),
+        test=quartiles_at(band, groups.test, objective),
         beside=_beside(configuration.config_id, measured, bands, objective),
         generalization_length=None
         if objective.threshold is None
@@ -174,7 +190,7 @@ def _row(
 def _beside(
     config_id: str, measured: Measured, bands: Mapping[CurveKey, Band], objective: Objective
 ) -> dict[tuple[str, str], Quartiles]:
-    """The judged metric on the other distributions, at their trained and their test lengths."""
+    """Return the judged metric on the other distributions, at their trained and test lengths."""
     base, found = measured.metrics[objective.metric].base, {}
     for name, metric in measured.metrics.items():
         band = bands.get((config_id, name, objective.average))
@@ -182,32 +198,28 @@ def _beside(
             continue
         groups = length_groups(measured, objective, name)
         for group, lengths in (("trained", groups.trained), ("test", groups.test)):
-            if at := at_lengths(band, lengths, objective):
+            if at := quartiles_at(band, lengths, objective):
                 found[name, group] = at
     return found
 
 
 def _scored(rows: Sequence[Row], curves: pd.DataFrame, state: SweepState, objective: Objective) -> list[Row]:
-    """Rows with score and rank, best first; configurations without all their seeds follow in their own order."""
+    """Return the rows with score and rank, best first; incomplete configurations follow in their order.
+
+    A configuration that left a race in an earlier round is ranked behind all that stayed, also incomplete ones.
+    """
     complete = {row.config_id: row for row in rows if row.complete}
     seeds = {name: seeds for name, seeds in state.seeds().items() if name in complete}
     scores = score_configurations(score_members(curves, objective, seeds), objective)
     ranked = []
-    for place, one in enumerate(rank(scores, objective.direction), start=1):
+    best_first = rank(scores, objective.direction)
+    best_first.sort(key=lambda one: (one.failed, -complete[one.config_id].rounds))
+    open_rounds = [row.rounds for row in rows if not row.complete]
+    for place, one in enumerate(best_first, start=1):
         row = replace(complete[one.config_id], score_q25=one.q25, score_q75=one.q75, failed=one.failed)
+        place += sum(rounds > row.rounds for rounds in open_rounds)
         ranked.append(replace(row, score=one.score, rank=None if one.failed else place))
     return [*ranked, *(row for row in rows if not row.complete)]
-
-
-def _searched(state: SweepState) -> list[str]:
-    """Keys that were drawn, in alphabetical order (the ledger keeps no other)."""
-    return sorted({key for configuration in state.configurations.values() for key in configuration.values})
-
-
-def _planned(spec: Mapping[str, Any]) -> int:
-    search = spec.get("search", {})
-    draws = len(search.get("listed") or ()) or search.get("configurations") or 1
-    return int(draws * grid_size(spec))
 
 
 def _informed(state: SweepState) -> tuple[int, int] | None:
@@ -219,9 +231,9 @@ def _informed(state: SweepState) -> tuple[int, int] | None:
 
 
 def _confirmations(state: SweepState, result: Summary) -> tuple[Confirmed, ...]:
-    """What confirms a sweep among those beside it; for a confirmation, first itself against its search.
+    """Return the confirmations of a sweep in its storage folder; for a confirmation, first its own comparison.
 
-    Confirmations whose ledger or curves cannot be read are left out: they say so in their own report.
+    Confirmations whose ledger or curves cannot be read are left out; their own reports raise the error.
     """
     found = []
     if CONFIRMS in result.provenance:
@@ -237,8 +249,8 @@ def _confirmations(state: SweepState, result: Summary) -> tuple[Confirmed, ...]:
 
 
 def _confirmed(state: SweepState, result: Summary, search: SweepState | None) -> Confirmed:
-    """A confirmation from its own summary; `search` tells whether the search was extended onto its seeds since."""
-    confirms, seeds = result.provenance[CONFIRMS], relative(result.folder).seeds
+    """Return a confirmation from its own summary; `search` is the state of its search, if it is found."""
+    confirms, seeds = result.provenance[CONFIRMS], tuple(sorted(planned_seeds(state)))
     rows = {row.config_id: row for row in result.rows}
     return Confirmed(
         name=result.name,
@@ -248,15 +260,15 @@ def _confirmed(state: SweepState, result: Summary, search: SweepState | None) ->
         again_used=tuple(sorted(set(seeds) & planned_seeds(search))) if search else (),
         other_code=_other_code(result, state, search) if search else (),
         finished=result.finished,
-        of=confirms["of"],
-        rows=tuple(_confirmed_row(rows.get(name or ""), recorded) for recorded, name in in_search(state)),
+        searched=confirms["of"],
+        rows=tuple(_confirmed_row(rows.get(name or ""), recorded) for recorded, name in match_search(state)),
     )
 
 
 def _other_code(result: Summary, state: SweepState, search: SweepState) -> tuple[str, ...]:
-    """The parts of the code that trained a configuration differently in a confirmation and in its search."""
+    """Return the parts of the code that differ between a confirmation and its search."""
     then, keys = _recorded(search, {}), dict[str, tuple[str | None, str | None]]()
-    for recorded, name in in_search(state):
+    for recorded, name in match_search(state):
         one, other = then.get(recorded["config_id"]), result.recorded.get(name or "")
         keys |= differing_code(one.code, other.code) if one and other else {}
     return tuple(sorted(keys))
@@ -279,6 +291,6 @@ def _confirmed_row(row: Row | None, recorded: Mapping[str, Any]) -> ConfirmedRow
 
 
 def _quartiles(recorded: Sequence[float]) -> Quartiles:
-    """Quartiles as the ledger of a confirmation has them: the median comes first."""
+    """Return recorded quartiles, in which the median comes first."""
     median, q25, q75 = recorded
     return Quartiles(q25=q25, median=median, q75=q75)

@@ -1,4 +1,4 @@
-"""The results of a sweep as plain data: ranked configurations and curve bands, for tables and figures."""
+"""The results of a sweep as plain data: ranked configurations and bands, for tables and figures."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -9,7 +9,9 @@ from typing import Any
 
 from orchestrator.record.kept.weights import Kept
 from orchestrator.record.state.measured import Measured
+from orchestrator.record.state.race import Race
 from orchestrator.results.confirmed import Confirmed
+from orchestrator.results.later_evaluations import LaterEvaluation
 from orchestrator.results.ran_under import Code, RanUnder
 from orchestrator.results.scoring.evaluation_choice import BEST
 from orchestrator.results.scoring.last_and_best import LastAndBest
@@ -18,7 +20,7 @@ from orchestrator.results.scoring.median_curves import Band, CurveKey
 from orchestrator.results.scoring.validation_scores import ValidationScore
 from orchestrator.statistics.design import Design
 from orchestrator.statistics.quartiles import Quartiles
-from orchestrator.wording import NOT_REACHED, spans
+from orchestrator.wording import NOT_REACHED, counted, spans
 from search_spaces import Objective
 from trainers.tasks.metrics import Metric
 
@@ -27,11 +29,11 @@ REMEMBERED = 4  # summaries whose effects and comparisons are cached: a report r
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One configuration. What needs all its seeds (score, rank, quartiles) is None until they have ended.
+    """One configuration. Score, rank and quartiles are None until all its seeds have ended.
 
-    Of the `seeds_failed` the `seeds_crashed` were lost with a pack that was given up; the others diverged. `beside` has
-    the judged metric on other distributions, at their trained and their test lengths, by metric and group. `seeds` are
-    those that were planned, `stopped_at` the steps at which seeds stopped early because they were good enough.
+    `seeds_crashed` of the `seeds_failed` were lost with a pack that was given up; the others diverged. `beside` has the
+    judged metric on other distributions by metric and group (trained, test). `seeds` are the planned seeds,
+    `stopped_at` the steps at which seeds stopped early. `rounds` counts the rounds of a race that it was in, 0 without.
     """
 
     config_id: str
@@ -55,6 +57,7 @@ class Row:
     seeds_failed: int = 0
     seeds_crashed: int = 0
     stopped_at: tuple[int, ...] = ()
+    rounds: int = 0
     form: str = ""
 
     @property
@@ -72,8 +75,7 @@ class Row:
 class RecordedConfiguration:
     """The record of a configuration in the ledger: its resolved sections, and the structural keys of its packs.
 
-    parameters: what `declared_parameters` gives, if it is known already. code: what `code_of_packs` gives for the pack
-    of each seed.
+    `parameters` is the result of `declared_parameters`, if it is known. `code` has the code of the pack of each seed.
     """
 
     resolved: Mapping[str, Any]
@@ -86,11 +88,11 @@ class RecordedConfiguration:
 class Summary:
     """A sweep's results; `rows` by score, unfinished configurations last.
 
-    `measured` says what each configuration measures, `recorded` what else its ledger has of it, both by config_id;
-    `design` how configurations came about, `seeds` which ones were planned for each; `deaths` has the error of every
-    pack given up; `code` has the modules of the sweep's own; `informed` how many configurations were drawn by results
-    and how many were drawn, None for samplers that read none; `may_stop` whether seeds stop early; `validation_scores`
-    those that early stopping and curricula are decided by.
+    By config_id: `measured` is what a configuration measures, `recorded` the rest of its record, `seeds` its planned
+    seeds. `design` is how configurations were drawn. `deaths` has the error of every pack that was given up, `code` the
+    user's own modules. `informed` counts the configurations drawn by results and all drawn ones, None for samplers that
+    do not use results. `race` has the rounds of a race over seeds. `may_stop` says whether seeds may stop early. `spec`
+    is the recorded specification. `scale` is that of the values in figures: linear, log or auto.
     """
 
     name: str
@@ -113,16 +115,20 @@ class Summary:
     code: tuple[Mapping[str, Any], ...] = ()
     ran_under: RanUnder = field(default_factory=lambda: RanUnder(codes={}))
     informed: tuple[int, int] | None = None
+    race: Race | None = None
     last_and_best: tuple[LastAndBest, ...] = ()
     may_stop: bool = False
+    spec: Mapping[str, Any] = field(default_factory=dict)
+    scale: str = "auto"
+    later_evaluations: tuple[LaterEvaluation, ...] = ()
     validation_scores: tuple[ValidationScore, ...] = ()
     weights: Mapping[tuple[str, int], Kept] = field(default_factory=dict)
     import_code: Callable[[], None] = field(default=lambda: None, repr=False)
-    read_confirmed: Callable[["Summary"], tuple[Confirmed, ...]] = field(default=lambda of: (), repr=False)
+    read_confirmed: Callable[["Summary"], tuple[Confirmed, ...]] = field(default=lambda summary: (), repr=False)
 
     @cached_property
     def metrics(self) -> dict[str, Metric]:
-        """Every recorded metric by name; of one that differs between configurations that of the first which has it."""
+        """Every recorded metric by name; if configurations differ, that of the first one."""
         found: dict[str, Metric] = {}
         for one in self.measured.values():
             for name, metric in one.metrics.items():
@@ -155,7 +161,7 @@ class Summary:
 
     @cached_property
     def unreached(self) -> frozenset[str]:
-        """Metrics that a seed has not reached: smaller is better, and its own value is infinite (steps to a level)."""
+        """Metrics that a seed never reached: smaller is better, and its value is infinite."""
         falling = {name for name, one in self.metrics.items() if one.direction == "minimize"}
         return frozenset(
             metric
@@ -171,6 +177,10 @@ class Summary:
     def groups(self, row: Row, metric: str) -> LengthGroups:
         """The length groups of a metric of a configuration."""
         return length_groups(self.measured[row.config_id], self.objective, metric)
+
+    def direction(self, metric: str) -> str:
+        """The better direction of a metric; of the judged one, that of the objective."""
+        return self.objective.direction if metric == self.objective.metric else self.metrics[metric].direction
 
     @property
     def objective_curve(self) -> tuple[str, str]:
@@ -203,6 +213,27 @@ class Summary:
     def seeds_planned(self) -> int:
         """Seeds of a configuration (the largest number, should they differ)."""
         return max((row.seeds_planned for row in self.rows), default=0)
+
+    @property
+    def seeds_in_words(self) -> str:
+        """How many seeds complete configurations have: "4 seeds", or "2 to 16 seeds" if these differ."""
+        counts = sorted(map(len, self._seeds_of_complete)) or [self.seeds_planned]
+        few, many = counts[0], counts[-1]
+        return counted(many, "seed") if few == many else f"{few} to {many} seeds"
+
+    @cached_property
+    def shared_seeds(self) -> frozenset[int]:
+        """The seeds that all complete configurations have; effects are taken of these."""
+        return frozenset.intersection(*seeds) if (seeds := self._seeds_of_complete) else frozenset()
+
+    @property
+    def has_unequal_seeds(self) -> bool:
+        """Whether complete configurations have different seeds."""
+        return len(set(self._seeds_of_complete)) > 1
+
+    @property
+    def _seeds_of_complete(self) -> list[frozenset[int]]:
+        return [frozenset(row.seeds) for row in self.rows if row.complete]
 
     @property
     def seeds_run(self) -> int:

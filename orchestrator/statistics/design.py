@@ -1,4 +1,4 @@
-"""How configurations came about, as far as statistics must know: which of them are independent of which."""
+"""The design of a sweep: which configurations are independent of each other."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Any, Literal, Self
 
 Kind = Literal["random", "grid_by_random", "fixed", "adaptive"]
 
-ADAPTIVE = "tpe chose later configurations by the scores of earlier ones, which no interval or test here allows for"
+ADAPTIVE = "tpe chose later configurations by the scores of earlier ones, so no interval or test is valid"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Design:
-    """How the configurations of a sweep came about; the unit is what is independent, so what is counted and resampled.
+    """How the configurations of a sweep were drawn. The unit is what is independent; n counts units.
 
-    random          each configuration is one draw of its own: the unit is the configuration
-    grid_by_random  every draw is tried at every grid point: the unit is the draw, grid points are compared within it
-    fixed           grid points of one draw or none, or a list: nothing was drawn, and configurations share data and
-                    initial weights seed by seed. The unit is the seed, and configurations are compared within it
-    adaptive        later draws follow earlier scores: nothing is independent
+    random          each configuration is an independent draw: the unit is the configuration
+    grid_by_random  every draw is combined with every grid point: the unit is the draw, grid points are compared within
+    fixed           grid points of one draw or none, or a list: configurations share data and initial weights seed by
+                    seed. The unit is the seed, configurations are compared within it
+    adaptive        later draws depend on earlier scores: nothing is independent
 
-    `draw` has the draw of each configuration, `grid` the dotted keys that are tried and not drawn.
+    `draw` has the draw of each configuration, `grid` the dotted keys of the grid.
     """
 
     kind: Kind
@@ -30,29 +30,29 @@ class Design:
 
     @classmethod
     def random(cls, configurations: Iterable[str]) -> Self:
-        """Configurations that were drawn one by one."""
+        """Return the design of independent configurations."""
         return cls(kind="random", draw={name: number for number, name in enumerate(configurations)})
 
     @property
     def unit(self) -> str:
-        """What n counts and what intervals are over, in the plural."""
+        """The name of the units, in the plural."""
         return {"grid_by_random": "draws", "fixed": "seeds"}.get(self.kind, "configurations")
 
     @property
     def units_are_independent(self) -> bool:
-        """Whether there can be intervals and tests at all."""
+        """Whether intervals and tests are valid."""
         return self.kind != "adaptive"
 
-    def compared(self, key: str) -> bool:
-        """Whether the values of a key are compared within units; else every unit has one value of it."""
+    def compares_within_units(self, key: str) -> bool:
+        """Return whether the values of a key are compared within units; otherwise each unit has one value."""
         return self.kind == "fixed" or (self.kind == "grid_by_random" and key in self.grid)
 
-    def unit_of(self, config_id: str, seed: int) -> Hashable:
-        """The unit that a member belongs to."""
+    def member_unit(self, config_id: str, seed: int) -> Hashable:
+        """Return the unit of a member."""
         if self.kind == "fixed":
             return seed
         return self.draw.get(config_id, config_id) if self.kind == "grid_by_random" else config_id
 
     def grid_point(self, values: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-        """The grid point of a configuration with these values, to compare and to sort."""
+        """Return the grid point of a configuration as a sortable key."""
         return tuple(sorted((key, repr(value)) for key, value in values.items() if key in self.grid))

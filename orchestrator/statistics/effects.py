@@ -1,7 +1,7 @@
-"""The effect of each hyperparameter on the score, and what a hyperparameter and its values are.
+"""The effect of each hyperparameter on the score.
 
-Everything goes by ranks: scores may be infinite (half the seeds failed) and hyperparameters span decades. What counts
-as one observation is said by the `Design`.
+Everything is based on ranks: scores may be infinite (half the seeds failed) and hyperparameters span decades. The
+`Design` defines what counts as one observation.
 """
 
 from __future__ import annotations
@@ -17,27 +17,30 @@ from scipy import stats
 
 from orchestrator.statistics.design import ADAPTIVE, Design
 from orchestrator.statistics.intervals import LEVEL, Estimate, spearman
-from orchestrator.statistics.quartiles import Floats, middle
+from orchestrator.statistics.quartiles import Floats, fast_median
 from orchestrator.statistics.within import Cells, Difference, compare_within
+from orchestrator.wording import compact_value
 
 Values = Mapping[str, Mapping[str, Any]]
 Scores = Mapping[str, float | None]
 Members = Mapping[str, Mapping[int, float]]
 
-FEW_VALUES = 8  # a hyperparameter with at most so many different values gets a median for each
+FEW_VALUES = 8  # up to which a hyperparameter has a median for each value
 
 
 @dataclass(frozen=True, kw_only=True)
 class KeyEffect:
-    """How an outcome moves with one searched key; NaN where `reason` says why there is no number.
+    """The effect of one searched key on an outcome; a missing number is NaN, and `reason` says why.
 
-    `kind` is "numeric" when every value is a number, else "categorical". `n` counts the `unit` (configurations, draws
-    or seeds: what is independent), which are of so many `configurations` with so many `distinct` values; `dropped`
-    ones failed. A key that was drawn: numbers have Spearman's `correlation` over units with its interval, categories
-    `p` of Kruskal-Wallis, where every value has two units. A key whose values are compared within units (see
-    `compare_within`): `differences` from its first value; the median `correlation` within units where there are three
-    numbers or more; `p` of Wilcoxon's or Friedman's `test`. It was `matched` where all else that is compared was the
-    same. Up to FEW_VALUES values: the median outcome and count of configurations of each.
+    `kind` is "numeric" if every value is a number, else "categorical". `n` counts the `unit` (configurations, draws or
+    seeds: what is independent). They have so many `configurations` with so many `distinct` values; `dropped` ones
+    failed.
+
+    A drawn key has Spearman's `correlation` over units with its interval if it is numeric, else `p` of Kruskal-Wallis
+    if every value has two units. A key whose values are compared within units (see `compare_within`) has `differences`
+    from its first value, `p` of Wilcoxon's or Friedman's `test`, and from three numbers on the median `correlation`
+    within units. It is `matched` if all other compared keys were the same. Up to FEW_VALUES values have their median
+    outcome and their count of configurations.
     """
 
     key: str
@@ -60,20 +63,20 @@ class KeyEffect:
 
     @property
     def count(self) -> str:
-        """Units, and how many values there are when units share them: "8, 2 values"."""
+        """The number of units, and that of values if units share them: "8, 2 values"."""
         if self.distinct >= self.n or self.differences:
             return str(self.n)
         return f"{self.n}, {self.distinct} value{'' if self.distinct == 1 else 's'}"
 
     @property
     def sentence(self) -> str:
-        """The effect in a line, for titles."""
-        of = f"n = {self.n} {self.unit}"
+        """The effect as the title of a figure."""
+        count = f"n = {self.n} {self.unit}"
         if not math.isnan(self.correlation):
             interval = "no interval" if math.isnan(self.low) else f"95 % [{self.low:.2f}, {self.high:.2f}]"
-            return f"rank correlation {self.correlation:+.2f}, {interval}, {of}"
+            return f"rank correlation {self.correlation:+.2f}, {interval}, {count}"
         if not math.isnan(self.p):
-            return f"{self.test} p = {self.p:.2g}, {of}"
+            return f"{self.test} p = {self.p:.2g}, {count}"
         return self.reason or ""
 
 
@@ -88,13 +91,13 @@ def effects(
     """Return the effect of every hyperparameter on the score, in the order the keys come.
 
     `values_by_config` are the searched values by config_id and dotted key, `scores` the scores by config_id (None or
-    NaN: the configuration failed), `design` how the configurations came about (default: drawn one by one). A `fixed`
-    design needs `members`, the score of every seed by config_id (NaN: it is left out). A conditional hyperparameter is
-    judged on the configurations that have it.
+    NaN: the configuration failed). The default `design` is independent draws. A `fixed` design needs `members`, the
+    score of every seed by config_id (NaN: left out). A conditional hyperparameter is judged on the configurations that
+    have it.
 
-    A key that was drawn is judged over the units of the design, each with one value and one score: of the grid points
-    of a draw the mean rank, each among the draws at that grid point. Intervals have `level`. Raises ValueError for a
-    fixed design without members.
+    A drawn key is judged over the units of the design, each with one value and one score; the score of a draw at
+    several grid points is its mean rank, each among the draws at that grid point. Intervals have `level`. Raises
+    ValueError for a fixed design without members.
     """
     design = design or Design.random(values_by_config)
     if design.kind == "fixed" and members is None:
@@ -104,9 +107,9 @@ def effects(
         having = [config for config in values_by_config if name in values_by_config[config] and config in scores]
         used = {config: values_by_config[config] for config in having if not is_failed(scores[config])}
         values = [of_config[name] for of_config in used.values()]
-        groups = groups_of(values, np.array([scores[config] for config in used], dtype=np.float64))
+        groups = group_scores(values, np.array([scores[config] for config in used], dtype=np.float64))
         numeric, few = is_numeric(values), groups if len(groups) <= FEW_VALUES else {}
-        if design.compared(name):
+        if design.compares_within_units(name):
             numbers = _compared(_units(name, used, scores, design, members), list(groups), numeric, level)
         else:
             numbers = _drawn(name, used, scores, design, numeric, level)
@@ -118,7 +121,7 @@ def effects(
                 configurations=len(used),
                 distinct=len(groups),
                 dropped=len(having) - len(used),
-                medians={value: middle(group.tolist()) for value, group in few.items()},
+                medians={value: fast_median(group.tolist()) for value, group in few.items()},
                 counts={value: len(group) for value, group in few.items()},
                 **numbers,
             )
@@ -127,15 +130,15 @@ def effects(
 
 
 def _drawn(name: str, used: Values, scores: Scores, design: Design, numeric: bool, level: float) -> dict[str, Any]:
-    """Return the effect of a drawn key over units; in an adaptive design without interval and test."""
-    sample = per_unit(used, scores, design)
+    """Return the effect of a drawn key over units, without interval and test in an adaptive design."""
+    sample = score_units(used, scores, design)
     values, score = [used[config][name] for config, _ in sample], np.array([mean for _, mean in sample])
     numbers: dict[str, Any] = {"n": len(sample)}
     if numeric:
         numbers |= _correlation(estimate := spearman(values, score, level=level)) | {"reason": estimate.reason}
     else:
         numbers["test"] = "Kruskal-Wallis"
-        numbers["p"], numbers["reason"] = _kruskal(list(groups_of(values, score).values()), design.unit)
+        numbers["p"], numbers["reason"] = _kruskal(list(group_scores(values, score).values()), design.unit)
     if not design.units_are_independent:
         numbers |= dict.fromkeys(("low", "high", "p"), math.nan) | {"reason": ADAPTIVE}
     return numbers
@@ -157,14 +160,14 @@ def _correlation(estimate: Estimate) -> dict[str, float]:
 
 
 def _units(name: str, used: Values, scores: Scores, design: Design, members: Members | None) -> list[Cells]:
-    """The scores of each unit by all that is compared but the key, and by its value, as text.
+    """Return the scores of each unit by context (the values of all other compared keys) and by value of the key.
 
-    Conditional keys, which some of the configurations do not have, do not part contexts.
+    Conditional keys, which some configurations do not have, are not part of a context.
     """
     others = [
         key
         for key in hyperparameters(used)
-        if key != name and design.compared(key) and all(key in values for values in used.values())
+        if key != name and design.compares_within_units(key) and all(key in values for values in used.values())
     ]
     units: dict[Hashable, dict[Hashable, dict[str, list[float]]]] = {}
     for config, values in used.items():
@@ -180,11 +183,11 @@ def _units(name: str, used: Values, scores: Scores, design: Design, members: Mem
     return list(units.values())
 
 
-def per_unit(used: Values, scores: Scores, design: Design) -> list[tuple[str, float]]:
-    """One configuration of each unit, for its drawn values, and the unit's score.
+def score_units(used: Values, scores: Scores, design: Design) -> list[tuple[str, float]]:
+    """Return one configuration of each unit, for its drawn values, and the unit's score.
 
-    Of a draw at several grid points that is the mean of its ranks, scaled to between 0 and 1, each among all draws at
-    that grid point: grid points of a higher level or wider spread weigh no more, and one that failed is left out.
+    The score of a draw at several grid points is its mean rank, scaled to between 0 and 1, each among all draws at that
+    grid point. So grid points with higher or more variable scores have no more weight; failed ones are left out.
     """
     score_of = {config: math.nan if (score := scores[config]) is None else score for config in used}
     if design.kind != "grid_by_random":
@@ -208,12 +211,12 @@ def _kruskal(groups: Sequence[Floats], unit: str) -> tuple[float, str | None]:
     if len(np.unique(np.concatenate(groups))) < 2:
         return math.nan, "the score is the same everywhere"
     if min(map(len, groups)) < 2:
-        return math.nan, f"a value has one of the {unit} only"
+        return math.nan, f"a value has only one of the {unit}"
     ranks = np.split(stats.rankdata(np.concatenate(groups)), np.cumsum([len(group) for group in groups])[:-1])
     return float(stats.kruskal(*ranks).pvalue), None
 
 
-def groups_of(values: Sequence[Any], score: Floats) -> dict[str, Floats]:
+def group_scores(values: Sequence[Any], score: Floats) -> dict[str, Floats]:
     """Return the scores by value, values as text: numbers ascending, then the rest in alphabetical order."""
     labels = [value_label(value) for value in values]
     first = dict(zip(labels, values, strict=True))
@@ -226,24 +229,26 @@ def groups_of(values: Sequence[Any], score: Floats) -> dict[str, Floats]:
 
 
 def hyperparameters(values_by_config: Values) -> list[str]:
-    """The keys of all configurations, in the order they come."""
+    """Return the keys of all configurations, in order of first appearance."""
     return list(dict.fromkeys(name for values in values_by_config.values() for name in values))
 
 
 def is_numeric(values: Sequence[Any]) -> bool:
-    """Whether every value is a number; true and false are none."""
+    """Return whether every value is a number; true and false are not."""
     return all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
 
 
 def value_label(value: Any) -> str:
-    """A value as text; of a number with many zeros the power of ten, where that is the same number.
+    """Return a value as text, a number with many zeros in scientific notation if it is exact.
 
     value_label(0.05), value_label(1e12), value_label(123456789.0) -> "0.05", "1e+12", "123456789.0"
     """
+    if isinstance(value, Mapping):
+        return compact_value(value)
     short = f"{value:g}" if isinstance(value, float) else ""
     return value if isinstance(value, str) else short if "e" in short and float(short) == value else json.dumps(value)
 
 
 def is_failed(score: float | None) -> bool:
-    """Whether there is no score; an infinite one is a score."""
+    """Return whether a score is missing; an infinite score is not."""
     return score is None or math.isnan(score)

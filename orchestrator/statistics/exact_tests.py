@@ -1,7 +1,7 @@
-"""Exact two-sided tests of two samples by ranks, whatever the ties and infinities, and Holm's correction.
+"""Exact two-sided rank tests of two samples, also with ties and infinities, and Holm's correction.
 
-The null distribution is counted in full by dynamic programming over sums of ranks, so no number of seeds needs random
-draws. Ranks are doubled: then those of ties are whole numbers, too.
+The null distribution is counted by dynamic programming over sums of ranks, without random draws. Ranks are doubled, so
+that those of ties are whole numbers.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ALPHA = 0.05
 
 
 class Exact(NamedTuple):
-    """A two-sided p, and the smallest that these samples could have given, had they been as far apart as can be."""
+    """A two-sided p, and the smallest p that samples of these sizes and ties can have."""
 
     p: float
     smallest: float
@@ -30,19 +30,19 @@ def signed_rank_test(differences: Floats) -> Exact:
     """Test whether paired differences (n,), without NaN, are spread alike on both sides of zero.
 
     Wilcoxon's signed-rank statistic over all 2^n assignments of signs (Wilcoxon 1945; Pitman 1937 for the principle).
-    This is no test of the median alone: it also rejects where as many differences are above zero as below it, but those
-    above are larger. Differences of zero say nothing and are left out; without others p is 1.
+    This is not a test of the median alone: it also rejects if as many differences are above zero as below it, but
+    those above are larger. Differences of zero are left out; without others p is 1.
     """
-    moved = differences[differences != 0]
-    ranks = _doubled_ranks(np.abs(moved))
-    total, seen = int(ranks.sum()), int(ranks[moved > 0].sum())
+    nonzero = differences[differences != 0]
+    ranks = _doubled_ranks(np.abs(nonzero))
+    total, observed = int(ranks.sum()), int(ranks[nonzero > 0].sum())
     weights = np.zeros(total + 1)  # by the sum of the positive ranks
     weights[0] = 1.0
     for rank in ranks.tolist():
         weights[rank:] += weights[: total + 1 - rank].copy()
         weights /= 2
     apart = np.abs(2 * np.arange(total + 1) - total)
-    return Exact(p=_at_least(weights, apart, abs(2 * seen - total)), smallest=min(1.0, 2.0 ** (1 - len(moved))))
+    return Exact(p=_at_least(weights, apart, abs(2 * observed - total)), smallest=min(1.0, 2.0 ** (1 - len(nonzero))))
 
 
 def rank_sum_test(first: Floats, second: Floats) -> Exact:
@@ -60,23 +60,23 @@ def rank_sum_test(first: Floats, second: Floats) -> Exact:
     for rank in ranks.tolist():
         ways[1:, rank:] += ways[:-1, : total + 1 - rank].copy()
     apart = np.abs(n * np.arange(total + 1) - count * total)
-    weights, seen = ways[count] / ways[count].sum(), int(ranks[:count].sum())
+    weights, observed = ways[count] / ways[count].sum(), int(ranks[:count].sum())
     largest = int(apart[weights > 0].max())
     return Exact(
-        p=_at_least(weights, apart, abs(n * seen - count * total)), smallest=_at_least(weights, apart, largest)
+        p=_at_least(weights, apart, abs(n * observed - count * total)), smallest=_at_least(weights, apart, largest)
     )
 
 
 def holm(p: Sequence[float]) -> list[float]:
-    """Adjust the p of a family of tests (Holm 1979); NaN, a test that was not made, stays NaN and does not count.
+    """Return the p of a family of tests after Holm's correction (Holm 1979); NaN stays NaN and does not count.
 
     >>> holm([0.01, 0.04, 0.03])
     [0.03, 0.06, 0.06]
     """
-    made = sorted((value, place) for place, value in enumerate(p) if not math.isnan(value))
+    known = sorted((value, place) for place, value in enumerate(p) if not math.isnan(value))
     adjusted, largest = [math.nan] * len(p), 0.0
-    for rank, (value, place) in enumerate(made):
-        largest = max(largest, min(1.0, (len(made) - rank) * value))
+    for rank, (value, place) in enumerate(known):
+        largest = max(largest, min(1.0, (len(known) - rank) * value))
         adjusted[place] = largest
     return adjusted
 
@@ -90,5 +90,5 @@ def _doubled_ranks(values: Floats) -> npt.NDArray[np.int64]:
     return np.asarray(np.rint(2 * stats.rankdata(values)), dtype=np.int64)
 
 
-def _at_least(weights: Floats, apart: npt.NDArray[np.int64], seen: int) -> float:
-    return min(1.0, float(weights[apart >= seen].sum()))
+def _at_least(weights: Floats, apart: npt.NDArray[np.int64], least: int) -> float:
+    return min(1.0, float(weights[apart >= least].sum()))

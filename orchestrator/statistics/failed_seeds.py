@@ -1,11 +1,11 @@
-"""How failed seeds count in a median over seeds: the one policy, `objective.failed_seeds`.
+"""How failed seeds count in a median over seeds: the policies of `objective.failed_seeds`.
 
-A seed failed when it has no number to show (NaN). Policies:
-worst    a failed seed counts as the worst possible value, so the median is finite while fewer than half failed
-exclude  the median is over the survivors
-fail     one failed seed fails the configuration: it has no score, and what else is shown of it is over the survivors
-A metric without a better direction has no worst value, and its medians are over the survivors. Without survivors there
-is no median.
+A failed seed has the value NaN. Policies:
+worst    it counts as the worst possible value, so the median is finite if fewer than half of the seeds failed
+exclude  it is left out
+fail     the whole configuration fails: it has no score, and its other medians are over the remaining seeds
+A metric without a better direction has no worst value, so failed seeds are left out. If all seeds failed there is no
+median. A quantile between a number and infinity is infinite: with `worst`, one failed seed of four makes q75 infinite.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ POLICIES = ("worst", "exclude", "fail")
 
 @dataclass(frozen=True, kw_only=True)
 class OverSeeds:
-    """Quartiles of one value of each seed, NaN without survivors; they rest on `counted` of the `seeds`."""
+    """Quartiles over seeds, NaN if all failed; `counted` of the `seeds` are in them."""
 
     quartiles: Quartiles
     seeds: int
@@ -40,7 +40,7 @@ def over_seeds(values: Iterable[float], policy: str, direction: str) -> OverSeed
     """Return the quartiles of one value of each seed, NaN for failed ones. Raises ValueError for another policy."""
     of_seeds = np.array(list(values), dtype=np.float64)
     alive = of_seeds[~np.isnan(of_seeds)]
-    failed, as_failed = len(of_seeds) - len(alive), stand_in(policy, direction)
+    failed, as_failed = len(of_seeds) - len(alive), failed_seed_value(policy, direction)
     counted = alive if math.isnan(as_failed) else np.append(alive, np.full(failed, as_failed))
     none = Quartiles(math.nan, math.nan, math.nan)
     found = quartiles(counted, worst_value(direction)) if len(alive) else none
@@ -50,7 +50,7 @@ def over_seeds(values: Iterable[float], policy: str, direction: str) -> OverSeed
 def score_over_seeds(values: Iterable[float], policy: str, direction: str) -> tuple[OverSeeds, bool]:
     """Return the score of a configuration from the scores of its seeds, and whether the configuration failed.
 
-    It fails without survivors, under `fail` with one failed seed. Its quartiles are then NaN under `fail` and the worst
+    It fails if all seeds failed, under `fail` if one did. Its quartiles are then NaN under `fail` and the worst
     possible value under the others. Raises ValueError for another policy.
     """
     found = over_seeds(values, policy, direction)
@@ -61,8 +61,8 @@ def score_over_seeds(values: Iterable[float], policy: str, direction: str) -> tu
     return OverSeeds(quartiles=Quartiles(none, none, none), seeds=found.seeds, failed=found.failed, counted=0), True
 
 
-def stand_in(policy: str, direction: str) -> float:
-    """Return what a failed seed counts as: the worst possible value, or NaN where it is left out of the median.
+def failed_seed_value(policy: str, direction: str) -> float:
+    """Return the value of a failed seed: the worst possible one, or NaN if it is left out of the median.
 
     Raises ValueError for another policy.
     """
@@ -72,5 +72,5 @@ def stand_in(policy: str, direction: str) -> float:
 
 
 def worst_value(direction: str) -> float:
-    """Return the worst possible value of a metric: infinite, with the sign that its direction calls worse."""
+    """Return the worst possible value of a metric: infinity with the sign that is worse."""
     return -math.inf if direction == "maximize" else math.inf

@@ -18,7 +18,7 @@ FEWEST_FOR_IMPORTANCE, PER_HYPERPARAMETER = 20, 8
 
 @dataclass(frozen=True, kw_only=True)
 class Importance:
-    """The `share` of one hyperparameter, from `n` configurations or draws; NaN where there is a `reason` for none."""
+    """The `share` of one hyperparameter, from `n` configurations or draws; NaN with a `reason`."""
 
     share: float
     n: int
@@ -30,11 +30,11 @@ def importances(
 ) -> dict[str, Importance]:
     """Return the fANOVA importance of each hyperparameter, from Optuna.
 
-    It is the share of what a random forest makes of the ranks of the scores that goes back to one hyperparameter alone,
-    values as ranks too. Shares add up to 1 whether anything has an effect or not: with 40 configurations and five
-    hyperparameters of no effect, the largest share was 0.26 in the mean of eight samples. With fewer than 20
-    configurations, or 8 per hyperparameter, one of no effect often comes first, and there is a `reason` instead. Where
-    each draw was tried at several grid points (`design`), n counts the draws.
+    A random forest predicts the ranks of the scores from the ranks of the values; the importance is the share of its
+    variance that one hyperparameter causes alone. Shares add up to 1 even if nothing has an effect: with 40
+    configurations and five hyperparameters without effect, the largest share was 0.26 (mean of eight samples). With
+    fewer than 20 configurations, or 8 per hyperparameter, one without effect is often first, and there is a `reason`
+    instead. If each draw was tried at several grid points (`design`), n counts the draws.
     """
     names = hyperparameters(values_by_config)
     scored = [config for config in values_by_config if config in scores and not is_failed(scores[config])]
@@ -67,7 +67,7 @@ def importances(
 
 
 def _ranks(values: Sequence[Any]) -> list[float]:
-    """Ranks as shares of the highest."""
+    """Return ranks divided by the highest."""
     ranks: list[float] = (np.asarray(stats.rankdata(values)) / len(values)).tolist()
     return ranks
 

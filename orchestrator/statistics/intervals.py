@@ -1,7 +1,7 @@
-"""Intervals for rank correlations and medians of independent values, and what to say when there are too few of them.
+"""Confidence intervals for rank correlations and medians of independent values.
 
-What is independent (configurations, draws or seeds) is for `design` to say. An interval is given from the number on at
-which simulations find that it covers as often as it says (tests/orchestrator/statistics/test_coverage.py).
+`design` defines what is independent (configurations, draws or seeds). An interval needs a minimal number of values,
+from which on it has its nominal coverage in simulations (tests/orchestrator/statistics/test_coverage.py).
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
-from orchestrator.statistics.quartiles import Floats, middle
+from orchestrator.statistics.quartiles import Floats, fast_median
 
 LEVEL = 0.95
-FEWEST_FOR_MEDIAN = 6  # of five values all lie on one side of their median more often than in 5 of 100 samples
+FEWEST_FOR_MEDIAN = 6  # all of five values lie on one side of their median in more than 5 % of samples
 FEWEST_FOR_CORRELATION = 8
-PAIRS_AT_ONCE = 4_000_000  # that are held against each other, for memory
+PAIRS_AT_ONCE = 4_000_000  # compared at once, to limit memory
 LEAST_RATIO = 0.8  # of the jackknife's standard error to that of the formula: with few values it is too small by chance
 
 
@@ -29,7 +29,7 @@ Whole = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """A number, its interval, and the `n` independent values it rests on; `reason` says why one of them is missing.
+    """A number with its interval, from `n` independent values; `reason` says why one of them is missing.
 
     The interval of a median covers in at least `level` of all samples, that of a correlation in about `level`.
     """
@@ -42,16 +42,16 @@ class Estimate:
 
     @property
     def ends(self) -> tuple[float, float]:
-        """The interval, NaN at both ends where there is none."""
+        """The ends of the interval, NaN without one."""
         return self.interval or (math.nan, math.nan)
 
 
 def spearman(x: Sequence[float] | Floats, y: Sequence[float] | Floats, *, level: float = LEVEL) -> Estimate:
     """Return the rank correlation of independent pairs with an interval on Fisher's scale.
 
-    Its variance is the mean of two: (1 + r^2 / 2) / (n - 3) of Bonett and Wright (Psychometrika 65, 2000), which counts
-    on a bivariate normal, and that of the jackknife, which counts on nothing and is unsteady for small n. Pairs with a
-    NaN are left out; infinities rank as the largest and smallest values, tied among themselves.
+    Its variance is the mean of two: (1 + r^2 / 2) / (n - 3) of Bonett and Wright (Psychometrika 65, 2000), which
+    assumes a bivariate normal distribution, and that of the jackknife, which assumes nothing and is noisy for small n.
+    Pairs with a NaN are left out; infinities rank as the largest and smallest values, tied among themselves.
     """
     pairs = np.column_stack([np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)])
     pairs = pairs[~np.isnan(pairs).any(axis=1)]
@@ -62,9 +62,9 @@ def spearman(x: Sequence[float] | Floats, y: Sequence[float] | Floats, *, level:
         return Estimate(value=None, interval=None, n=n, level=level, reason="one side is the same everywhere")
     value = float(rank_correlations(pairs[None])[0])
     if n < FEWEST_FOR_CORRELATION:
-        return Estimate(value=value, interval=None, n=n, level=level, reason=too_few(n, FEWEST_FOR_CORRELATION))
+        return Estimate(value=value, interval=None, n=n, level=level, reason=explain_too_few(n, FEWEST_FOR_CORRELATION))
     if abs(value) > 1 - 1e-9:
-        reason = "the order is the same on both sides, so nothing is left over to judge it by"
+        reason = "both sides have the same order, which leaves no error to estimate"
         return Estimate(value=value, interval=None, n=n, level=level, reason=reason)
     (low,), (high,) = correlation_intervals(pairs[None], level)
     return Estimate(value=value, interval=(float(low), float(high)), n=n, level=level)
@@ -97,17 +97,17 @@ def correlation_intervals(samples_RN2: Floats, level: float = LEVEL) -> tuple[Fl
 def _leaving_one_out(samples_RN2: Floats) -> Floats:
     """Return `rank_correlations` of each sample without each of its pairs in turn (samples, pairs), to the bit.
 
-    Without pair i, a rank falls by 1 where it is above that of i and by 1/2 where it is equal. So the sums over all
-    pairs are put right by sums over those above i, in whole numbers: ranks are doubled, and falls are 0, 1 or 2.
+    Without pair i, a rank falls by 1 if it is above that of i and by 1/2 if it is equal. So the sums over all pairs are
+    corrected by sums over those above i, in whole numbers: ranks are doubled, and falls are 0, 1 or 2.
     """
     count_R, n, _ = samples_RN2.shape
     x_RN, y_RN = (np.asarray(2 * stats.rankdata(samples_RN2[..., side], axis=1)).astype(np.int64) for side in (0, 1))
-    both_RN = np.empty((count_R, n), dtype=np.int64)  # over all pairs, what falls of x times what falls of y
+    both_RN = np.empty((count_R, n), dtype=np.int64)  # sum over all pairs of the fall in x times the fall in y
     block = max(1, PAIRS_AT_ONCE // max(1, count_R * n))
     for rows in (slice(first, first + block) for first in range(0, n, block)):
         both_RN[:, rows] = (_falls(x_RN, rows) * _falls(y_RN, rows)).sum(axis=2, dtype=np.int64)
     xy_RN = (x_RN * y_RN).sum(axis=1, keepdims=True) - x_RN * y_RN + both_RN - 1
-    xy_RN -= _fallen(x_RN, y_RN) - y_RN + _fallen(y_RN, x_RN) - x_RN  # pair i falls by 1 as its equals do: left out
+    xy_RN -= _fallen(x_RN, y_RN) - y_RN + _fallen(y_RN, x_RN) - x_RN  # pair i itself is left out
     xx_RN, yy_RN = (
         (rank_RN**2).sum(axis=1, keepdims=True) - rank_RN**2 - 2 * (_fallen(rank_RN, rank_RN) - rank_RN) + fallen_RN - 1
         for rank_RN, fallen_RN in ((x_RN, _falls_squared(x_RN)), (y_RN, _falls_squared(y_RN)))
@@ -124,13 +124,13 @@ def _falls(rank_RN: Whole, rows: slice) -> npt.NDArray[np.int8]:
 
 
 def _falls_squared(rank_RN: Whole) -> Whole:
-    """Return the sum over all pairs of what `_falls` has, squared, for each pair that is left out."""
+    """Return the sum over all pairs of the squared falls (`_falls`), for each pair that is left out."""
     lowest_RN, highest_RN = _places(rank_RN)
     return 4 * (rank_RN.shape[1] - highest_RN) + highest_RN - lowest_RN
 
 
 def _fallen(rank_RN: Whole, value_RN: Whole) -> Whole:
-    """Return the sum over all pairs of a value times what `_falls` has, for each pair that is left out."""
+    """Return the sum over all pairs of a value times its fall (`_falls`), for each pair that is left out."""
     ordered_RN = np.take_along_axis(value_RN, np.argsort(rank_RN, axis=1, kind="stable"), axis=1)
     below_RN = np.concatenate([np.zeros_like(ordered_RN[:, :1]), np.cumsum(ordered_RN, axis=1)], axis=1)
     lowest_RN, highest_RN = _places(rank_RN)
@@ -147,9 +147,8 @@ def _places(rank_RN: Whole) -> tuple[Whole, Whole]:
 def median(values: Iterable[float] | Floats, *, level: float = LEVEL) -> Estimate:
     """Return the median of independent values with the interval between two of them that covers in at least `level`.
 
-    Which two follows from the binomial distribution (David and Nagaraja, Order Statistics, 7.1), so nothing is asked
-    of the values: they may be tied, infinite or all-or-nothing. It excludes 0 when the sign test rejects 0. NaN values
-    are left out.
+    They follow from the binomial distribution (David and Nagaraja, Order Statistics, 7.1), for any distribution of the
+    values: they may be tied or infinite. The interval excludes 0 if the sign test rejects 0. NaN values are left out.
     """
     sample = np.asarray(list(values), dtype=np.float64)
     sample = np.sort(sample[~np.isnan(sample)])
@@ -160,41 +159,50 @@ def median(values: Iterable[float] | Floats, *, level: float = LEVEL) -> Estimat
         value = float(np.median(sample))
     if math.isnan(value):
         return Estimate(value=None, interval=None, n=n, level=level, reason="the middle lies between two infinities")
-    place = order_statistic(n, level)
-    if place is None or n < FEWEST_FOR_MEDIAN:
-        return Estimate(value=value, interval=None, n=n, level=level, reason=too_few(n, FEWEST_FOR_MEDIAN))
+    place, fewest = order_statistic(n, level), max(FEWEST_FOR_MEDIAN, fewest_for_median(level))
+    if place is None or n < fewest:
+        return Estimate(value=value, interval=None, n=n, level=level, reason=explain_too_few(n, fewest))
     ends = float(sample[place]), float(sample[n - 1 - place])
     return Estimate(value=value, interval=ends, n=n, level=level)
 
 
+def fewest_for_median(level: float) -> int:
+    """Return how many values the interval of a median needs to cover in at least `level` of all samples.
+
+    >>> fewest_for_median(0.95), fewest_for_median(1 - 0.05 / 11)
+    (6, 9)
+    """
+    return math.ceil(1 - math.log2(1 - level))
+
+
 @cache
 def order_statistic(n: int, level: float = LEVEL) -> int | None:
-    """Return how many values to leave out at either end of n sorted ones, so that their median is between the others.
+    """Return how many of n sorted values to leave out at either end for an interval of the median.
 
-    The most that leave a coverage of at least `level`; None where all n values cover less than that.
+    The largest number with a coverage of at least `level`; None if all n values cover less than that.
     """
     place = int(stats.binom.ppf((1 - level) / 2, n, 0.5))  # the least with P(fewer values below or here) >= the tail
-    while place >= 0 and covers(n, place) < level:
+    while place >= 0 and coverage(n, place) < level:
         place -= 1
     return place if place >= 0 else None
 
 
-def covers(n: int, place: int) -> float:
-    """Return how often the median of a continuous distribution is between n sorted values without `place` at each end.
+def coverage(n: int, place: int) -> float:
+    """Return the probability that a median lies between n sorted values without `place` at each end.
 
-    With ties it is at least as often.
+    That is for a continuous distribution; with ties the probability is at least as large.
     """
     return float(1 - 2 * stats.binom.cdf(place, n, 0.5))
 
 
-def median_over(units: Iterable[Floats], *, level: float = LEVEL) -> Estimate:
-    """Return the `median` of the medians of units, which are independent of each other: configurations, draws, seeds.
+def median_of_units(units: Iterable[Floats], *, level: float = LEVEL) -> Estimate:
+    """Return the `median` of the medians of independent units: configurations, draws or seeds.
 
-    A unit's values, such as one for each seed, are without NaN and may depend on each other.
+    The values of a unit, such as one for each seed, may depend on each other; none is NaN.
     """
-    return median([middle(unit.tolist()) for unit in units], level=level)
+    return median([fast_median(unit.tolist()) for unit in units], level=level)
 
 
-def too_few(n: int, fewest: int) -> str:
+def explain_too_few(n: int, fewest: int) -> str:
     """Return why there is no interval."""
     return f"n = {n} is too few for an interval (at least {fewest})"

@@ -1,4 +1,4 @@
-"""Median curves over the seeds of configurations, all at once: millions of rows take seconds."""
+"""Median curves over the seeds of all configurations at once: millions of rows take seconds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from orchestrator.statistics.failed_seeds import stand_in, worst_value
+from orchestrator.statistics.failed_seeds import failed_seed_value, worst_value
 from orchestrator.statistics.quartiles import Quartiles, quartiles_of_rows
 
 MEDIAN_CURVE_COLUMNS = (
@@ -24,7 +24,7 @@ def median_curves(
 
     Columns: MEDIAN_CURVE_COLUMNS; `seeds` counts the rows, `failed` those that are NaN. Failed seeds count as `policy`
     says for the metric's direction in `directions` ("minimize" or "maximize"), as in `over_seeds`; a metric that is not
-    there has none. Where every seed failed the median is NaN.
+    in it has none. If every seed failed the median is NaN.
     """
     columns = ["config_id", "average", "metric", "step", "length"]
     if not len(curves):
@@ -42,7 +42,7 @@ def median_curves(
     alive = (~np.isnan(values_GS)).sum(axis=1)
     of_group = [code[order][start] for code in codes]
     ways = [(directions or {}).get(name, "none") for name in labels[2]]
-    as_failed = np.array([stand_in(policy, way) for way in ways])[of_group[2]]
+    as_failed = np.array([failed_seed_value(policy, way) for way in ways])[of_group[2]]
     worst = np.array([worst_value(way) for way in ways])[of_group[2]]
     values_GS = np.where(np.isnan(values_GS), as_failed[:, None], values_GS)
     values_GS[np.arange(values_GS.shape[1]) >= seeds[:, None]] = np.nan

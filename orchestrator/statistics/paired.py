@@ -1,4 +1,4 @@
-"""Two scores of the same members against each other."""
+"""Compare two scores of the same members."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from scipy import stats
 
 from orchestrator.statistics.design import ADAPTIVE, Design
 from orchestrator.statistics.intervals import LEVEL, median
-from orchestrator.statistics.quartiles import middle, quartiles
+from orchestrator.statistics.quartiles import fast_median, quartiles
 from orchestrator.statistics.within import signed_rank_p
 
 
 @dataclass(frozen=True, kw_only=True)
 class Paired:
-    """first - second of the same members; numbers without a value are NaN, and `reason` says why.
+    """first - second of the same members; a missing number is NaN, and `reason` says why.
 
     `difference` is the median over the `n` units (configurations, draws or seeds) of the median over the members of
     each, with its interval over units; the tests are two-sided, over the same medians. `q25` and `q75` are quartiles
-    over `members`, of which the first is `better` on some, worse on others, and some tie; `dropped` have no two scores.
+    over `members`. The first is `better` on some members, `worse` on others, and some tie; `dropped` ones lack a score.
     """
 
     members: int
@@ -42,7 +42,7 @@ class Paired:
     reason: str | None = None
 
 
-def paired(
+def compare_members(
     first: pd.Series[float],
     second: pd.Series[float],
     design: Design | None = None,
@@ -52,9 +52,9 @@ def paired(
 ) -> Paired:
     """Compare two scores of the same members; both are indexed by (config_id, seed), NaN where a member failed.
 
-    Members of a unit of the `design` (default: a configuration) depend on each other, so a unit gives one difference,
-    the median of its members'. The tests are Wilcoxon's signed-rank test and the sign test, which leave out differences
-    of zero; they need two others.
+    Members of one unit of the `design` (default: a configuration) depend on each other, so a unit counts once, with the
+    median difference of its members. The tests are Wilcoxon's signed-rank test and the sign test; both leave out
+    differences of zero and need two others.
     """
     both = pd.DataFrame({"first": first, "second": second})
     kept = both.dropna()
@@ -65,7 +65,7 @@ def paired(
     better, worse = int((difference < 0).sum()), int((difference > 0).sum())
     units: dict[Any, list[float]] = {}
     for (config_id, seed), one in zip(kept.index, difference.tolist(), strict=True):
-        units.setdefault(design.unit_of(str(config_id), seed), []).append(one)
+        units.setdefault(design.member_unit(str(config_id), seed), []).append(one)
     result = Paired(
         members=len(kept),
         unit=design.unit,
@@ -78,7 +78,7 @@ def paired(
     if not len(kept):
         return replace(result, reason="no member has both scores")
     q25, _, q75 = quartiles(difference)
-    medians = np.array([middle(unit) for unit in units.values()])
+    medians = np.array([fast_median(unit) for unit in units.values()])
     estimate = median(medians, level=level)
     value = math.nan if estimate.value is None else estimate.value
     result = replace(result, difference=value, q25=q25, q75=q75, reason=estimate.reason)

@@ -14,17 +14,17 @@ from orchestrator.statistics.design import Design
 from orchestrator.statistics.effects import (
     Scores,
     Values,
-    groups_of,
+    group_scores,
     hyperparameters,
     is_failed,
     is_numeric,
-    per_unit,
+    score_units,
     value_label,
 )
 from orchestrator.statistics.intervals import LEVEL
 from orchestrator.statistics.quartiles import Floats
 
-LEFT_OVER = 4  # observations beyond the effects of a fit: with fewer its intervals cover too seldom
+LEFT_OVER = 4  # observations more than effects of a fit; with fewer its intervals cover too rarely
 
 Column = tuple[str, str]  # a key and one of its values, "" for numbers
 
@@ -46,7 +46,7 @@ class Slope:
 
 @dataclass(frozen=True, kw_only=True)
 class PartialEffect:
-    """The slopes of one key over `n` units: one for numbers, for categories one for each but the first.
+    """The slopes of one key over `n` units: one for numbers, one for each category but the first.
 
     Without any slope `reason` says why.
     """
@@ -65,12 +65,12 @@ def partial_effects(
     """
     design = design or Design.random(values_by_config)
     names = hyperparameters(values_by_config)
-    reasons = {name: f"it is compared within {design.unit}" for name in names if design.compared(name)}
+    reasons = {name: f"it is compared within {design.unit}" for name in names if design.compares_within_units(name)}
     drawn = [name for name in names if name not in reasons]
     scored = {c: v for c, v in values_by_config.items() if c in scores and not is_failed(scores[c])}
     everywhere = [name for name in drawn if all(name in values for values in scored.values())]
     reasons |= {name: "some configurations do not have it" for name in drawn if name not in everywhere}
-    sample = per_unit(scored, scores, design) if drawn else []
+    sample = score_units(scored, scores, design) if drawn else []
     columns: dict[Column, Floats] = {}
     for name in everywhere:
         columns_of_key = _columns([scored[config][name] for config, _ in sample])
@@ -98,12 +98,12 @@ def _fit(response: Floats, columns: Mapping[Column, Floats], level: float) -> tu
         return {}, f"n = {n} is too few for {k} effect{'' if k == 1 else 's'} at once (at least {k + 1 + LEFT_OVER})"
     design = np.column_stack([np.ones(n), *columns.values()])
     if np.linalg.matrix_rank(design) < k + 1:
-        return {}, "the hyperparameters move together and cannot be told apart"
+        return {}, "the hyperparameters vary together, so that their effects cannot be separated"
     from statsmodels.regression.linear_model import OLS  # half a second to import, needed for reports only
 
     fit = OLS(response, design).fit()
     if fit.ssr < 1e-9 * n:
-        return {}, "the fit is exact: nothing is left over to judge it by"
+        return {}, "the fit is exact, which leaves no error to estimate"
     numbers = np.column_stack([fit.params, fit.conf_int(alpha=1 - level), fit.pvalues])[1:].tolist()
     slopes: dict[str, list[Slope]] = {}
     for (key, value), (coefficient, low, high, p) in zip(columns, numbers, strict=True):
@@ -112,13 +112,13 @@ def _fit(response: Floats, columns: Mapping[Column, Floats], level: float) -> tu
 
 
 def _columns(values: Sequence[Any]) -> dict[str, Floats]:
-    """Return what a hyperparameter adds to the design: its ranks, or an indicator of each value but the first."""
+    """Return the columns of a hyperparameter: its ranks, or an indicator of each value but the first."""
     labels = [value_label(value) for value in values]
     if len(set(labels)) < 2:
         return {}
     if is_numeric(values):
         return {"": _standardised(np.array(values, dtype=np.float64))}
-    distinct = list(groups_of(values, np.zeros(len(values))))
+    distinct = list(group_scores(values, np.zeros(len(values))))
     return {value: np.array([label == value for label in labels], dtype=np.float64) for value in distinct[1:]}
 
 

@@ -1,4 +1,4 @@
-"""q25, median and q75 of numbers of which some may be infinite, always in this order."""
+"""q25, median and q75 of numbers, some of which may be infinite; always in this order."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FRACTIONS = (0.25, 0.5, 0.75)
 
 
 class Quartiles(NamedTuple):
-    """Median and quartiles; infinite where failed seeds decide them, NaN where there are no values."""
+    """Median and quartiles; infinite if failed seeds decide them, NaN without values."""
 
     q25: float
     median: float
@@ -24,15 +24,15 @@ class Quartiles(NamedTuple):
 def quartiles(values: Floats, worst: float = math.inf) -> Quartiles:
     """Return q25, median, q75 of values without NaN; needs at least one.
 
-    The usual linear interpolation, `numpy.quantile` to the bit on finite values. Between a finite and an infinite
-    value lies the infinite one, between two opposite infinities the `worst` one, so that NaN never appears.
+    Linear interpolation, equal to `numpy.quantile` to the bit on finite values. A quantile between a finite and an
+    infinite value is infinite, one between two opposite infinities is `worst`, so NaN never appears.
     """
     ordered: list[float] = np.sort(values).tolist()
     return Quartiles(*(_quantile_of_one(ordered, fraction, worst) for fraction in FRACTIONS))
 
 
-def middle(values: Sequence[float]) -> float:
-    """Return the median that `quartiles` gives, of a few values at a tenth of the time; needs at least one."""
+def fast_median(values: Sequence[float]) -> float:
+    """Return the median that `quartiles` gives, ten times faster for a few values; needs at least one."""
     ordered = sorted(values)
     low, high = ordered[(len(ordered) - 1) // 2], ordered[len(ordered) // 2]
     if low == high or math.isinf(high):
@@ -41,7 +41,7 @@ def middle(values: Sequence[float]) -> float:
 
 
 def _quantile_of_one(ordered: Sequence[float], fraction: float, worst: float) -> float:
-    """Return what `_quantile` gives for one row, of a few values at a twentieth of the time."""
+    """Return the result of `_quantile` for one row, twenty times faster for a few values."""
     place = fraction * (len(ordered) - 1)
     low, high = ordered[math.floor(place)], ordered[math.ceil(place)]
     weight = place - math.floor(place)

@@ -1,4 +1,4 @@
-"""The trend of an outcome along a hyperparameter: medians and quartiles in bins of about equal count. Pure."""
+"""The trend of an outcome along a hyperparameter: medians and quartiles in bins of about equal count."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ PER_BIN, MOST_BINS = 5, 8
 
 @dataclass(frozen=True, kw_only=True)
 class Bin:
-    """`n` neighbouring values: their median, and median and quartiles of the outcome (infinite where failures are)."""
+    """`n` neighbouring values: their median, and median and quartiles of the outcome (infinite with many failures)."""
 
     x: float
     q25: float
@@ -22,7 +22,7 @@ class Bin:
 
 
 def binned_medians(x: Sequence[float], y: Sequence[float], worst: float = np.inf) -> list[Bin]:
-    """Bins of at least PER_BIN pairs on average, ascending; none with fewer than two bins' worth of pairs.
+    """Return bins of PER_BIN pairs or more on average, ascending; none if there are not enough pairs for two bins.
 
     Equal values share a bin. NaN outcomes are left out.
     """

@@ -1,7 +1,7 @@
-"""The values of a key compared within units that have several of them: grid points of a draw, configurations of a seed.
+"""Compare the values of a key within units that have several of them: grid points of a draw, configurations of a seed.
 
-A unit's scores depend on each other, its comparisons between values do not depend on those of other units. So a unit
-gives one difference, one order of values or one correlation, and units are what is counted.
+The scores of a unit depend on each other, but its comparisons do not depend on other units. So each unit counts once:
+with one difference, one order of values, or one correlation.
 """
 
 from __future__ import annotations
@@ -14,16 +14,18 @@ import numpy as np
 from scipy import stats
 
 from orchestrator.statistics.intervals import FEWEST_FOR_MEDIAN, LEVEL, Estimate, median, rank_correlations
-from orchestrator.statistics.quartiles import Floats, middle
+from orchestrator.statistics.quartiles import Floats, fast_median
 
-Cells = Mapping[Hashable, Mapping[str, Sequence[float]]]  # context (all else that is compared) -> value -> its scores
+Cells = Mapping[
+    Hashable, Mapping[str, Sequence[float]]
+]  # context (values of all other compared keys) -> value -> its scores
 
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
     """The score at `value` minus that at `against`: the median over `n` units with its interval, NaN ends without one.
 
-    `p` is of the Wilcoxon signed-rank test over the units that differ; NaN with fewer than two of them.
+    `p` is of the Wilcoxon signed-rank test over the units with a difference; NaN with fewer than two.
     """
 
     value: str
@@ -40,9 +42,9 @@ class Difference:
 class Within:
     """A key compared within units: differences from its first value, the order of all values, and their correlation.
 
-    `correlation` is the median over units of the rank correlation of value and score, for numbers with three values or
-    more, else None. `p` is of Friedman's test over the units with all values, for three values or more, else of the one
-    difference. `matched` says whether all else that is compared was the same in the comparisons.
+    `correlation` is the median over units of the rank correlation of value and score, for three numbers or more, else
+    None. `p` is of Friedman's test over the units with all values for three values or more, else of the only
+    difference. `matched` says whether all other compared keys were the same.
     """
 
     differences: tuple[Difference, ...]
@@ -57,8 +59,8 @@ class Within:
 def compare_within(units: Sequence[Cells], labels: Sequence[str], numeric: bool, *, level: float = LEVEL) -> Within:
     """Compare the values `labels`, in this order; `units` have the scores by context and value.
 
-    Values are compared where the context is the same, and the median over contexts is taken; where no context of any
-    unit has all values, contexts count for nothing.
+    Values are compared within a context, and the median over contexts is taken. If no context of any unit has all
+    values, contexts are ignored.
     """
     matched = any(len(by_value) == len(labels) for cells in units for by_value in cells.values())
     if not matched:
@@ -68,7 +70,7 @@ def compare_within(units: Sequence[Cells], labels: Sequence[str], numeric: bool,
     tables = [table for cells in units if (table := _table(cells, labels)) is not None]
     blocks = np.array(tables, dtype=np.float64).reshape(len(tables), len(labels))
     n = max((one.n for one in found), default=len(units))
-    whole = "none of them has a score at every value" if not len(blocks) else None
+    incomplete = "none of them has a score at every value" if not len(blocks) else None
     correlation = None
     if numeric and len(labels) > 2:
         correlation = median(_correlations(blocks), level=level)
@@ -77,7 +79,7 @@ def compare_within(units: Sequence[Cells], labels: Sequence[str], numeric: bool,
         p, test = found[0].p, "Wilcoxon"
     else:
         p, test = _friedman(blocks), "Friedman"
-    reasons = [correlation.reason if correlation and not whole else whole, *(one.reason for one in found)]
+    reasons = [correlation.reason if correlation and not incomplete else incomplete, *(one.reason for one in found)]
     if len(labels) < 2:
         reasons = ["it is the same everywhere"]
     return Within(
@@ -100,16 +102,16 @@ def _pooled(cells: Cells) -> Cells:
 
 
 def _differences(units: Sequence[Cells], value: str, first: str, level: float) -> Difference:
-    each = []
+    differences = []
     for cells in units:
-        here = [
-            apart(middle(by_value[value]), middle(by_value[first]))
+        in_unit = [
+            apart(fast_median(by_value[value]), fast_median(by_value[first]))
             for by_value in cells.values()
             if by_value.get(value) and by_value.get(first)
         ]
-        if here:
-            each.append(middle(here))
-    estimate = median(each, level=level)
+        if in_unit:
+            differences.append(fast_median(in_unit))
+    estimate = median(differences, level=level)
     low, high = estimate.ends
     return Difference(
         value=value,
@@ -118,21 +120,21 @@ def _differences(units: Sequence[Cells], value: str, first: str, level: float) -
         low=low,
         high=high,
         n=estimate.n,
-        p=signed_rank_p(np.array(each)),
+        p=signed_rank_p(np.array(differences)),
         reason=estimate.reason,
     )
 
 
 def _table(cells: Cells, labels: Sequence[str]) -> list[float] | None:
-    """The score at every value, the median over the contexts that have them all; None without any."""
-    whole = [by_value for by_value in cells.values() if all(by_value.get(label) for label in labels)]
-    if not whole:
+    """Return the score at every value: the median over the contexts with all values, None without any."""
+    complete = [by_value for by_value in cells.values() if all(by_value.get(label) for label in labels)]
+    if not complete:
         return None
-    return [middle([middle(by_value[label]) for by_value in whole]) for label in labels]
+    return [fast_median([fast_median(by_value[label]) for by_value in complete]) for label in labels]
 
 
 def _correlations(blocks: Floats) -> Floats:
-    """The rank correlation of value and score in each unit (units, values); 0 where all scores are the same."""
+    """Return the rank correlation of value and score in each unit (units, values); 0 if all scores are the same."""
     if not len(blocks):
         return np.zeros(0)
     places = np.broadcast_to(np.arange(blocks.shape[1], dtype=np.float64), blocks.shape)

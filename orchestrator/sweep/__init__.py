@@ -1,1 +1,1 @@
-"""The story of a sweep: begin, resume, confirm, and how it ends."""
+"""The story of a sweep: begin, resume, confirm."""

@@ -13,6 +13,7 @@ from typing import Any
 
 from rich.console import Console
 
+from orchestrator.ending.ending import Outcome
 from orchestrator.errors import SweepExists, UserError
 from orchestrator.plan.configurations import Configuration
 from orchestrator.plan.recorded import as_then, listed_as_then, refuse_changed, refuse_corrected, refuse_without_data
@@ -27,7 +28,7 @@ from orchestrator.results.summarise import summary
 from orchestrator.results.summary import Row, Summary
 from orchestrator.running.driving.sampler import as_configuration
 from orchestrator.sweep import sweep
-from orchestrator.sweep.ending import Outcome
+from orchestrator.sweep.specification import SPEC_FILE
 from orchestrator.wording import command, label, spans
 from search_spaces import SweepSpec, differences, dump_yaml, parse_sweep
 
@@ -95,40 +96,22 @@ def plan_confirmation(
     override.
     """
     import_recorded(state)
-    name = name or f"{state.name}-confirm"
     result = summary(state)
     if not result.finished and not allow_unfinished:
         raise UserError(
             f"{state.folder}: this sweep is not finished ({result.configurations_finished} of {result.planned} "
-            f"configurations); go on with it by: {command('resume', state.folder)}\n"
+            f"configurations); resume it with: {command('resume', state.folder)}\n"
             "--allow-unfinished confirms the best of those that are"
         )
-    chosen = _named(result, state, configurations) if configurations else _chosen(result, top)
+    chosen = named_rows(result, state, configurations) if configurations else best_rows(result, top)
     used = used_seeds(state)
-    recorded = [as_configuration(state.configurations[row.config_id]) for row in chosen]
-    refuse_corrected(recorded, f"{state.folder} cannot be confirmed")
-    refuse_without_data(recorded, f"{state.folder} cannot be confirmed")
-    listed = {
-        **state.spec,
-        "name": name,
+    named = {
+        "name": name or f"{state.name}-confirm",
         "description": f"Confirmation of {state.name}: {_which(chosen, bool(configurations))} of "
         f"{result.configurations_finished} by {result.score_label}, on fresh seeds.",
-        "space": {},
-        "search": {"sampler": "listed", "listed": [row.values for row in chosen]},
         "seeds": list(fresh_seeds(seeds, used)),
     }
-    source = f"{state.folder / sweep.SPEC_FILE} (to confirm)"
-    resolved = _as_recorded(parse_sweep(dump_yaml(listed), source, name=name), recorded)
-    spec = parse_sweep(dump_yaml(resolved), source, overrides, name)
-    _refuse_changes(resolved, spec, overrides)
-    target = state.folder.resolve().parent / spec.name
-    if (target / LEDGER_FILE).exists():
-        raise SweepExists(
-            f"{target} holds a sweep already; go on with it by: {command('resume', target)}\n"
-            "or confirm once more, on yet other seeds, under another --name"
-        )
-    again = zip(recorded, draw(spec, range(total(spec))), strict=True)
-    refuse_changed(spec, [replace(one, values=now.values) for one, now in again], f"{state.folder} cannot be confirmed")
+    spec = list_again(state, chosen, named, overrides, "confirmed")
     own = relative(state.folder)
     origin = {
         "sweep": state.name,
@@ -140,6 +123,34 @@ def plan_confirmation(
         "configurations": [_recorded(row) for row in chosen],
     }
     return Confirmation(spec=spec, origin={CONFIRMS: origin})
+
+
+def list_again(
+    state: SweepState, chosen: Sequence[Row], named: dict[str, Any], overrides: Sequence[str], done: str
+) -> SweepSpec:
+    """Return the specification of a sweep beside this one that lists chosen configurations of it.
+
+    `named` has its name, description and seeds; `done` is what cannot be done to this sweep if an error is raised.
+    Raises UserError where today's code would train something else, SweepExists when the name is taken.
+    """
+    what, source = f"{state.folder} cannot be {done}", f"{state.folder / SPEC_FILE} (to be {done})"
+    recorded = [as_configuration(state.configurations[row.config_id]) for row in chosen]
+    refuse_corrected(recorded, what)
+    refuse_without_data(recorded, what)
+    search = {"sampler": "listed", "listed": [row.values for row in chosen]}
+    listed = {**state.spec, **named, "space": {}, "search": search}
+    resolved = _as_recorded(parse_sweep(dump_yaml(listed), source, name=named["name"]), recorded)
+    spec = parse_sweep(dump_yaml(resolved), source, overrides, named["name"])
+    _refuse_changes(resolved, spec, overrides)
+    target = state.folder.resolve().parent / spec.name
+    if (target / LEDGER_FILE).exists():
+        raise SweepExists(
+            f"{target} holds a sweep already; resume it with: {command('resume', target)}\n"
+            "or give another --name to the new one"
+        )
+    again = zip(recorded, draw(spec, range(total(spec))), strict=True)
+    refuse_changed(spec, [replace(one, values=now.values) for one, now in again], what)
+    return spec
 
 
 def fresh_seeds(asked: str, used: dict[int, str]) -> tuple[int, ...]:
@@ -166,11 +177,19 @@ def fresh_seeds(asked: str, used: dict[int, str]) -> tuple[int, ...]:
     return tuple(numbers)
 
 
-def _chosen(result: Summary, top: int) -> list[Row]:
-    """The first `top` rows by the objective. Raises UserError when fewer configurations have a finite score."""
+def best_rows(result: Summary, top: int) -> list[Row]:
+    """The first `top` rows by the objective.
+
+    Raises UserError when fewer configurations have a finite score, and while a race is not over.
+    """
+    if result.race is not None and not result.race.is_over:
+        raise UserError(
+            f"--top {top}: the race of {result.name} is not over, so which are first is not known; resume it, "
+            "or name configurations by --configuration"
+        )
     good = [row for row in result.rows if row.rank is not None and row.score is not None and math.isfinite(row.score)]
     if top < 1:
-        raise UserError(f"--top {top} confirms nothing; allowed: a number from 1 to {len(good)}")
+        raise UserError(f"--top {top} is no number of configurations; allowed: a number from 1 to {len(good)}")
     if top > len(good):
         ended = [row for row in result.rows if row.complete and row not in good]
         counts = {
@@ -179,21 +198,21 @@ def _chosen(result: Summary, top: int) -> list[Row]:
             "have not ended": result.planned - result.configurations_finished,
         }
         why = ", ".join(f"{count} {what}" for what, count in counts.items() if count) or "it has no more"
-        allowed = f"a number from 1 to {len(good)}" if good else "nothing: there is none to confirm"
+        allowed = f"a number from 1 to {len(good)}" if good else "nothing: there is none"
         raise UserError(
             f"--top {top}: {len(good)} configurations of {result.name} succeeded ({why}); allowed: {allowed}"
         )
     return good[:top]
 
 
-def _named(result: Summary, state: SweepState, names: Sequence[str]) -> list[Row]:
+def named_rows(result: Summary, state: SweepState, names: Sequence[str]) -> list[Row]:
     """The rows of these configurations, the best first. Raises UserError for one that has no finite score."""
     asked = {find_configuration(state, name).config_id: name for name in names}
     for row in result.rows:
         if row.config_id in asked and (row.rank is None or row.score is None or not math.isfinite(row.score)):
             why = "failed" if row.failed else "has no finite score" if row.complete else "has not ended"
             raise UserError(
-                f"--configuration {asked[row.config_id]}: {label(row.number)} {why}; there is nothing to confirm"
+                f"--configuration {asked[row.config_id]}: {label(row.number)} {why}; allowed: one that succeeded"
             )
     return [row for row in result.rows if row.config_id in asked]
 
@@ -207,7 +226,7 @@ def _refuse_changes(resolved: dict[str, Any], spec: SweepSpec, overrides: Sequen
     if changes := differences(base, spec):
         keys = ", ".join(key for key, _, _ in changes)
         raise UserError(
-            f"--set {' '.join(overrides)}: a confirmation trains what the sweep trained, so {keys} cannot be changed; "
+            f"--set {' '.join(overrides)}: the new sweep trains what this one trained, so {keys} cannot be changed; "
             "allowed: resources and tracking"
         )
 

@@ -1,7 +1,7 @@
 """The story of a sweep: plan it, record where it came from, run its packs, score, publish, draw.
 
-`run_sweep` begins one and `resume_sweep` goes on with one; from then on they are the same, and whatever happens is in
-the ledger before anything else hears of it.
+`run_sweep` begins a sweep and `resume_sweep` continues one; from then on both are the same. Every event is
+in the ledger before anything else uses it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,43 +12,51 @@ from typing import Any
 from rich.console import Console
 
 from orchestrator.claims.registration import KEPT, register
-from orchestrator.code.code_record import begin_reading, record_code, recorded_folders
+from orchestrator.code.code_record import CodeRecord, begin_reading, record_code, recorded_folders
 from orchestrator.code.own_code import import_for
 from orchestrator.code.provenance import provenance
 from orchestrator.consoles import say
-from orchestrator.errors import DamagedLedger, LedgerError, SpecChanged, SweepExists
+from orchestrator.ending.ending import Outcome, drive_to_an_end, finish, interruption_recorded, record_end
+from orchestrator.ending.notice import Notice
 from orchestrator.plan import search
 from orchestrator.plan.configurations import Configuration, warnings_for
 from orchestrator.plan.packs import packing
 from orchestrator.plan.recorded import member_of, refuse_corrected, refuse_too_large, refuse_without_data
 from orchestrator.plan.soundness import check
 from orchestrator.record.kept.code import import_to_resume
-from orchestrator.record.ledger.folders import has_ledger
 from orchestrator.record.ledger.ledger import Ledger
-from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.record.state.state import SweepState
-from orchestrator.redaction import masked_spec
+from orchestrator.redaction import remember
 from orchestrator.results.comparing.shared_streams import parameters_by_structure
-from orchestrator.running.driving.driver import SweepDriver, is_finished
+from orchestrator.running.driving.driver import SweepDriver
 from orchestrator.running.driving.interrupts import Interrupts
-from orchestrator.running.driving.sampler import as_configuration
-from orchestrator.running.hosts.host import end_unused, hosted
-from orchestrator.running.schedulers.choice import chosen, opened, refuse_what_cannot_run
+from orchestrator.running.driving.sampler import as_configuration, is_finished
+from orchestrator.running.schedulers.choice import choose_scheduler, open_scheduler, refuse_unavailable
 from orchestrator.running.watching.meter import Meter
 from orchestrator.running.watching.progress import Progress
-from orchestrator.sweep.closing import closing_for
-from orchestrator.sweep.ending import Outcome, drive_to_an_end, finish, interruption_recorded, publish_with, record_end
-from orchestrator.tracking.publisher import SweepPublishing
-from orchestrator.wording import command, counted
-from search_spaces import SweepFileError, SweepSpec, differences, dump_yaml, load_sweep, parse_recorded
+from orchestrator.sweep.children import SweepChildren
+from orchestrator.sweep.specification import is_earlier, load_spec, refuse_changed, refuse_existing, write_spec
+from orchestrator.wording import counted
+from search_spaces import SweepSpec
+from search_spaces.grammar.text.overrides import quote_text
 from trainers.config.member import MemberConfig
-from trainers.files.atomic_file import write_whole
-
-SPEC_FILE = "sweep.yaml"
+from trainers.files.atomic_file import write_atomic
 
 
-def run_sweep(spec: SweepSpec, storage: Path, console: Console, origin: Mapping[str, Any] | None = None) -> Outcome:
-    """Run a sweep in a new folder of `storage`; `origin` is added to what the ledger keeps of where it came from.
+def run_sweep(
+    spec: SweepSpec,
+    storage: Path,
+    console: Console,
+    origin: Mapping[str, Any] | None = None,
+    children: SweepChildren | None = None,
+    *,
+    max_seconds: float | None = None,
+) -> Outcome:
+    """Run a sweep in a new folder of `storage`; `origin` is added to its provenance in the ledger.
+
+    `children` were started ahead for this sweep, and the caller ends them; by default they are started when needed.
+
+    After `max_seconds` it stops, to be resumed.
 
     Raises SweepFileError for anything in the spec that cannot be built, UserError for resources that are not here,
     SweepExists or SpecChanged when the folder holds a sweep already, LedgerError when it cannot be written. Nothing is
@@ -56,12 +64,12 @@ def run_sweep(spec: SweepSpec, storage: Path, console: Console, origin: Mapping[
     """
     folder = storage / spec.name
     refuse_existing(spec, folder)
-    refuse_what_cannot_run(spec.resources)
+    refuse_unavailable(spec.resources)
     registered = register(spec)
     with begin_reading(spec.folder) as reading:  # git, beside what follows
         sources = import_for(spec)
         configurations = check(spec)
-        for warning in warnings_for(spec, configurations[0].member(spec.seeds[0])):
+        for warning in warnings_for(spec, [one.member(spec.seeds[0]) for one in configurations]):
             say(console, f"warning: {warning}")
         code = record_code(reading.read(), sources)
     first: dict[str, Any] = {
@@ -76,16 +84,18 @@ def run_sweep(spec: SweepSpec, storage: Path, console: Console, origin: Mapping[
         first["claims"] = registered[0]
 
     def drive(ledger: Ledger, interrupts: Interrupts) -> Outcome:
-        _write_spec(spec.resolved(), folder)
+        write_spec(spec.resolved(), folder)
         if registered:
-            write_whole(folder / KEPT, [registered[1]])
+            write_atomic(folder / KEPT, [registered[1]])
             say(console, f"{counted(len(registered[0]), 'claim')} registered")
         code.write_copies(folder)
         say(console, f"sweep {spec.name} in {folder.resolve()}")
         examples = (one.member(spec.seeds[0]) for one in configurations)
-        return _drive(spec, ledger, SweepState.load(folder), console, interrupts, examples, configurations)
+        return drive_packs(
+            spec, ledger, SweepState.load(folder), console, interrupts, examples, configurations, children, max_seconds
+        )
 
-    return drive_to_an_end(lambda: Ledger.create(folder, first), console, drive)
+    return drive_to_an_end(lambda: Ledger.create(folder, first), console, drive, Notice(spec.notify))
 
 
 def resume_sweep(
@@ -95,41 +105,31 @@ def resume_sweep(
     *,
     retry_failed: bool = False,
     accept_code_change: bool = False,
+    max_seconds: float | None = None,
 ) -> Outcome:
-    """Go on with the sweep in `folder`; what is finished is not done again.
+    """Resume the sweep in `folder`; finished packs are not trained again.
 
     With `retry_failed` packs that were given up are tried again, from their newest checkpoints, and their
     configurations are scored anew; seeds that diverged stay failed. A sampler that learns from scores keeps what it
     has drawn.
 
-    Where code that the sweep is trained with is missing or has changed, `accept_code_change` goes on all the same and
-    records what it goes on with.
+    If code that the sweep is trained with is missing or has changed, `accept_code_change` resumes it all the same and
+    records the code as it is now. After `max_seconds` it stops again.
 
     Raises NotASweep, SweepLocked, DamagedLedger, OwnCodeError for such code, and SpecChanged when
-    sweep.yaml or `overrides` change more than resources and tracking.
+    sweep.yaml or `overrides` change more than resources, budget, tracking and notify.
     """
 
     def drive(ledger: Ledger, interrupts: Interrupts) -> Outcome:
         if ledger.notice:
             say(console, ledger.notice)
         state = SweepState.load(folder)
-        if not (folder / SPEC_FILE).exists():
-            _write_spec(state.spec, folder)
-        spec = load_sweep(folder / SPEC_FILE, overrides)
-        _refuse_changed(spec, state)
-        refuse_what_cannot_run(spec.resources)
+        spec = load_spec(state, overrides)
+        notice.set(spec.notify)
+        refuse_unavailable(spec.resources)
         going_on = not is_finished(spec, state) or (retry_failed and bool(state.deaths))
         if going_on:
-            sources, notes = import_to_resume(state, accept_change=accept_code_change)
-            for note in notes:
-                say(console, note)
-            recorded = [as_configuration(one) for one in state.configurations.values()]
-            refuse_corrected(recorded, f"{folder} cannot be resumed")
-            refuse_without_data(recorded, f"{folder} cannot be resumed")
-            refuse_too_large(recorded, f"{folder} cannot be resumed")
-            with begin_reading(*recorded_folders(state.codes)) as reading:
-                code = record_code(reading.read(), sources)
-            code.write_copies(folder)
+            code = code_to_resume(state, console, accept_change=accept_code_change)
         if retry_failed:
             _reopen(ledger, state, console)
         done = sum(found.finished for found in state.configurations.values())
@@ -137,34 +137,59 @@ def resume_sweep(
         say(console, f"sweep {spec.name} in {folder.resolve()}: {share}")
         if going_on:
             state.apply(ledger.append("resume", provenance=provenance(), code=code.fields))
-        return _drive(spec, ledger, state, console, interrupts, _recorded_members(spec, state))
+        return drive_packs(
+            spec, ledger, state, console, interrupts, recorded_members(spec, state), max_seconds=max_seconds
+        )
 
-    return drive_to_an_end(lambda: Ledger.open(folder), console, drive)
+    notice = Notice()
+    return drive_to_an_end(lambda: Ledger.open(folder), console, drive, notice)
 
 
-def _recorded_members(spec: SweepSpec, state: SweepState) -> Iterator[MemberConfig]:
+def code_to_resume(state: SweepState, console: Console, *, accept_change: bool) -> CodeRecord:
+    """Import the code that a sweep is trained with, and return what its ledger keeps of the code as it is now.
+
+    Raises OwnCodeError for code that is missing or changed without `accept_change`, UserError where its configurations
+    cannot be trained here to the same numbers.
+    """
+    sources, notes = import_to_resume(state, accept_change=accept_change)
+    for note in notes:
+        say(console, note)
+    recorded = [as_configuration(one) for one in state.configurations.values()]
+    for refuse in (refuse_corrected, refuse_without_data, refuse_too_large):
+        refuse(recorded, f"{state.folder} cannot be resumed")
+    with begin_reading(*recorded_folders(state.codes)) as reading:
+        code = record_code(reading.read(), sources)
+    code.write_copies(state.folder)
+    return code
+
+
+def resume_same(
+    spec: SweepSpec,
+    storage: Path,
+    console: Console,
+    overrides: Sequence[str] = (),
+    *,
+    max_seconds: float | None = None,
+) -> Outcome:
+    """Resume the sweep that was begun with `spec`, which was read with `overrides`.
+
+    Raises what `resume_sweep` raises, SpecChanged also if the sweep file has changed since.
+    """
+    folder = storage / spec.name
+    state = SweepState.load(folder)
+    if not is_earlier(spec, state):
+        refuse_changed(spec, state)
+    if spec.notify is not None:
+        overrides = [*overrides, f"notify={quote_text(spec.notify)}"]  # of the recorded one only the host is known
+    return resume_sweep(folder, console, overrides, max_seconds=max_seconds)
+
+
+def recorded_members(spec: SweepSpec, state: SweepState) -> Iterator[MemberConfig]:
     """A member of each recorded configuration; where there is none yet, of each that will be drawn first."""
     if state.configurations:
         yield from (member_of(one) for one in state.configurations.values())
     else:
         yield from (one.member(spec.seeds[0]) for one in check(spec))
-
-
-def refuse_existing(spec: SweepSpec, folder: Path) -> None:
-    """Raise SpecChanged with the differences, or SweepExists, when `folder` holds a sweep already."""
-    if has_ledger(folder):
-        _refuse_changed(spec, SweepState.load(folder))
-        raise SweepExists(f"{folder} holds this sweep already; go on with it by: {command('resume', folder)}")
-
-
-def _refuse_changed(spec: SweepSpec, state: SweepState) -> None:
-    """Raise SpecChanged when a sweep was begun with what computes something else."""
-    try:
-        recorded = parse_recorded(state.spec, "the specification")
-    except SweepFileError as error:
-        raise DamagedLedger(state.folder / LEDGER_FILE, 1, f"this version cannot read\n{error}") from None
-    if changes := differences(recorded, spec):
-        raise SpecChanged(state.folder, changes)
 
 
 def _reopen(ledger: Ledger, state: SweepState, console: Console) -> None:
@@ -176,7 +201,7 @@ def _reopen(ledger: Ledger, state: SweepState, console: Console) -> None:
         say(console, "no pack has died; there is nothing to try again")
 
 
-def _drive(
+def drive_packs(
     spec: SweepSpec,
     ledger: Ledger,
     state: SweepState,
@@ -184,14 +209,17 @@ def _drive(
     interrupts: Interrupts,
     examples: Iterator[MemberConfig],
     built: Sequence[Configuration] = (),
+    children: SweepChildren | None = None,
+    max_seconds: float | None = None,
 ) -> Outcome:
-    """From a ledger to the end of its sweep; its members are like `examples`.
+    """Run the sweep of a ledger to its end; its members are like `examples`.
 
-    `built` are its first configurations, where they were just built.
+    `built` are its first configurations, if they were just built; `children` and `max_seconds` are as for `run_sweep`.
     """
     progress, meter = Progress(console, spec.name), Meter(state)
+    remember(spec.tracking.uri)
+    finisher = None
     with ExitStack() as opens:
-        publishing, closing = SweepPublishing(spec, ledger.folder, publish_with(spec, ledger.folder)), None
 
         def tick(driver: SweepDriver) -> None:
             interrupts.check()
@@ -199,13 +227,14 @@ def _drive(
                 progress.show(meter.snapshot(driver))
 
         if not is_finished(spec, state):
-            name, _ = chosen(spec, examples)
-            host = opens.enter_context(hosted()) if name == "local" else None
-            if name != "inline":
-                closing = opens.enter_context(closing_for(spec, ledger.folder))
-                publishing = SweepPublishing(spec, ledger.folder, publish_with(spec, ledger.folder, closing))
-            end_unused()  # the host of workers, where auto came out as Ray
-            with opened(name, spec.resources, host) as scheduler:
+            name, _ = choose_scheduler(spec, examples)
+            if children is None:
+                children = opens.enter_context(SweepChildren(name, tracking=spec.tracking.enabled))
+            children.end_unneeded(name)
+            finisher, host = children.finisher, children.workers
+            if finisher is not None and spec.tracking.enabled:
+                finisher.follow(ledger.folder, spec.tracking)
+            with open_scheduler(name, spec.resources, host.start_worker if host is not None else None) as scheduler:
                 interrupts.install()  # ray.init has put its own handlers in their place
                 cluster = scheduler.cluster
                 progress.say(f"{cluster.description}: up to {counted(cluster.workers, 'pack')} at once")
@@ -214,24 +243,16 @@ def _drive(
                     ledger,
                     state,
                     pack=packing(spec, cluster),
+                    max_seconds=max_seconds,
                     built=built,
                     held=interrupts.held,
-                    seen=publishing.seen,
                     say=progress.say,
                     tick=tick,
                 )
                 with progress.showing(), interruption_recorded(ledger, state, interrupts):
                     scheduler.run(driver)
-                    record_end(ledger, state, interrupts)
-                if closing is not None:
-                    publishing.stop()
-                    closing.begin(console, parameters_by_structure(state))  # while the scheduler ends
-        return finish(ledger, state, console, publishing, interrupts, closing)
-
-
-def _write_spec(spec: dict[str, Any], folder: Path) -> None:
-    path = folder / SPEC_FILE
-    try:
-        write_whole(path, [dump_yaml(masked_spec(spec)).encode()])
-    except OSError as error:
-        raise LedgerError(f"{path}: cannot be written: {error.strerror}") from error
+                    driver.remove_stop_file()
+                    record_end(ledger, state, interrupts, () if is_finished(spec, state) else driver.stopped_by)
+                if finisher is not None:
+                    finisher.begin(ledger.folder, console, parameters_by_structure(state))  # while the scheduler ends
+        return finish(spec, ledger, state, console, interrupts, finisher)

@@ -1,4 +1,4 @@
-"""What the caller hands over for MLflow beside numbers; tracking itself draws nothing and writes no report."""
+"""The interface to files for MLflow; tracking itself draws nothing and writes no report."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -7,24 +7,24 @@ from typing import Protocol
 from orchestrator.results.summary import Row, Summary
 
 Files = Mapping[Path, str]
-"""Local path -> folder among the artifacts of a run; "" is their top."""
+"""Local path -> folder among the artifacts of a run; "" is the top folder."""
 
 
 class Artifacts(Protocol):
-    """Makes what is uploaded when it is wanted.
+    """Makes files for MLflow on request.
 
     The links to a sweep's pages lead to `figures/comparison.png` and `report.html` of the sweep, and to
     `figures/configuration-CONFIG_ID.png` of the first configuration. The module orchestrator.report.artifacts is one.
     """
 
     def sentences(self, result: Summary) -> list[str]:
-        """What the note on the page of the sweep's run says about its results (Markdown)."""
+        """Return sentences about the results for the note of the sweep's run (Markdown)."""
 
-    def in_detail(self, result: Summary) -> Sequence[Row]:
-        """The configurations that have files of their own, the first among them."""
+    def detailed_rows(self, result: Summary) -> Sequence[Row]:
+        """Return the configurations that have their own files, the one ranked first among them."""
 
-    def of_configuration(self, result: Summary, row: Row) -> Files:
-        """The files of one configuration in detail."""
+    def configuration_files(self, result: Summary, row: Row) -> Files:
+        """Return the files of one configuration."""
 
-    def of_sweep(self, result: Summary) -> Files:
-        """The files that are made from all configurations."""
+    def sweep_files(self, result: Summary) -> Files:
+        """Return the files that are made from all configurations."""

@@ -26,10 +26,10 @@ from orchestrator.redaction import PASSWORD_VARIABLE, URI_VARIABLE, mask_address
 from orchestrator.results.summarise import summary
 from orchestrator.results.summary import Row, Summary
 from orchestrator.tracking.artifacts import Artifacts, Files
+from orchestrator.tracking.attempt import Published
 from orchestrator.tracking.contents.contents import ContentsOfSweep
 from orchestrator.tracking.contents.pages import chart_view
-from orchestrator.tracking.published import Published
-from orchestrator.tracking.store.outages import TrackingError, explained
+from orchestrator.tracking.store.outages import TrackingError, raising_tracking_error
 from orchestrator.tracking.store.sqlite_store import default_uri
 from orchestrator.tracking.store.store import DETAIL_TAG, Sent, Store
 from orchestrator.wording import command
@@ -60,17 +60,27 @@ def publish(
     folder = Path(folder)
     records = read_records(folder)
     state = SweepState.replay(folder, records)
-    section = state.spec.get("tracking") or {}
-    uri = uri or _named_address(section.get("uri"), state) or default_uri(folder.resolve().parent)
-    uri = _whole(uri, folder)
-    with explained(uri, folder), _alone(folder):
-        store = Store(uri, experiment or section.get("experiment") or state.study)
+    uri = address_of(state, uri)
+    with raising_tracking_error(uri, folder), _alone(folder):
+        store = Store(uri, experiment or experiment_of(state))
         written = curves is not None
         curves = read_curves(state) if curves is None else curves
         result = summarised or summary(state, curves)
         contents = ContentsOfSweep(state, result, records, curves, artifacts.sentences(result))
         files = partial(_sweep_files, contents, artifacts, written) if sweep_files else None
         return _publish(store, contents, artifacts, files, told)
+
+
+def address_of(state: SweepState, uri: str | None = None) -> str:
+    """Return the address that a sweep is published to, with its password; `uri` if one is given. Raises UserError."""
+    named = (state.spec.get("tracking") or {}).get("uri")
+    uri = uri or _named_address(named, state) or default_uri(state.folder.resolve().parent)
+    return _whole(uri, state.folder)
+
+
+def experiment_of(state: SweepState) -> str:
+    """Return the name of the MLflow experiment of a sweep: its own, or that of its study."""
+    return (state.spec.get("tracking") or {}).get("experiment") or state.study
 
 
 def _named_address(named: str | None, state: SweepState) -> str | None:
@@ -125,18 +135,18 @@ def _publish(
     told: Callable[[int, int], None],
 ) -> Published:
     """The parent first (children point to it), then each configuration, then files, which may still be drawn."""
-    found = store.runs_of(contents.sweep_id)
+    found = store.read_runs(contents.sweep_id)
     sent = Sent()
     parent = contents.parent()
-    run = store.bring_up(parent, found.get(None), sent)
+    run = store.update_run(parent, found.get(None), sent)
     parent_id = str(run.info.run_id)
-    detailed = {row.config_id for row in artifacts.in_detail(contents.summary)} if sweep_files else set()
+    detailed = {row.config_id for row in artifacts.detailed_rows(contents.summary)} if sweep_files else set()
     stamps, uploads = [], []
     completed, best = 0, None
     for row, child in contents.children():
         child = replace(child, tags={**child.tags, "mlflow.parentRunId": parent_id})
         stamps.append(child.digest())
-        child_run = store.bring_up(child, found.get(row.config_id), sent)
+        child_run = store.update_run(child, found.get(row.config_id), sent)
         if row.complete:
             files = partial(_configuration_files, contents, row)
             uploads.append(partial(store.upload, child_run, files, stamps[-1]))
@@ -168,7 +178,7 @@ def _configuration_files(contents: ContentsOfSweep, row: Row, folder: Path) -> F
 
 def _files_in_detail(contents: ContentsOfSweep, artifacts: Artifacts, row: Row, folder: Path) -> Files:
     """What is uploaded beside that of a configuration that is shown in detail."""
-    return artifacts.of_configuration(contents.summary, row)
+    return artifacts.configuration_files(contents.summary, row)
 
 
 def _sweep_files(contents: ContentsOfSweep, artifacts: Artifacts, written: bool, folder: Path) -> Files:
@@ -176,4 +186,4 @@ def _sweep_files(contents: ContentsOfSweep, artifacts: Artifacts, written: bool,
     spec = folder / "sweep.yaml"
     spec.write_text(yaml.safe_dump(contents.state.spec, sort_keys=False, allow_unicode=True), encoding="utf-8")
     curves = contents.state.folder / CURVES_FILE if written else write_curves(contents.state, contents.curves)
-    return {spec: "", curves: "", **artifacts.of_sweep(contents.summary)}
+    return {spec: "", curves: "", **artifacts.sweep_files(contents.summary)}

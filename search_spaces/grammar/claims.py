@@ -1,4 +1,4 @@
-"""Claims files: what a paper says, as questions that sweeps answer. Their grammar and their strict loader."""
+"""Claims files: claims of a paper as questions that sweeps answer. Their grammar and strict loader."""
 
 import hashlib
 from collections.abc import Iterator
@@ -7,13 +7,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, ValidationError, WithJsonSchema
 
-from search_spaces.grammar.checks.validation import report
+from search_spaces.grammar.checks.validation import report_faults
 from search_spaces.grammar.load import read_text
 from search_spaces.grammar.problems.errors import ABSENT, nearest_name
 from search_spaces.grammar.problems.findings import Findings
 from search_spaces.grammar.space.domains import is_number
 from search_spaces.grammar.spec.schema import DRAFT
-from search_spaces.grammar.spec.values import Name, Text, refusal
+from search_spaces.grammar.spec.values import Name, Text, value_error
 from search_spaces.grammar.text.strict_yaml import read_yaml
 
 Question = Literal["difference", "share", "bound", "equivalence", "ratio", "trend", "fisher"]
@@ -26,13 +26,13 @@ def _lengths(value: Any) -> str | tuple[int, ...]:
             return value
     elif isinstance(value, list) and value and all(is_number(one, whole=True) and one >= 1 for one in value):
         return tuple(value)
-    raise refusal("are no lengths", f"{', '.join(GROUPS)}, or a list of whole numbers from 1 on")
+    raise value_error("are not lengths", f"{', '.join(GROUPS)}, or a list of whole numbers from 1 on")
 
 
 def _names(value: Any) -> tuple[str, ...]:
     names = [value] if isinstance(value, str) else value
     if not isinstance(names, list) or not names or not all(isinstance(one, str) and one.strip() for one in names):
-        raise refusal("is no name", "a name, or a list of names")
+        raise value_error("is not a name", "a name, or a list of names")
     return tuple(names)
 
 
@@ -51,7 +51,7 @@ _KEYS: dict[str, tuple[int, set[str], set[str]]] = {
     "trend": (1, {"expect", "key"}, {"hold_others", "category"}),
     "fisher": (2, {"expect", "success"}, set()),
 }
-"""By question: how many arms it compares, the keys it needs, and those it may have."""
+"""By question: the number of compared arms, the required keys, the optional keys."""
 
 
 class _Strict(BaseModel):
@@ -156,7 +156,7 @@ class ClaimsFile(_Strict):
 
     @property
     def sha256(self) -> str:
-        """The digest of the file's bytes: what a ledger keeps of claims that were registered."""
+        """The SHA-256 of the file, which the ledger records when claims are registered."""
         return self._sha256
 
     @property
@@ -166,18 +166,18 @@ class ClaimsFile(_Strict):
 
     @property
     def sweeps(self) -> tuple[str, ...]:
-        """The names of the sweeps that are asked, each once."""
+        """The names of the sweeps that the claims need, without repetitions."""
         return tuple(dict.fromkeys(claim.sweep for claim in self.claims))
 
 
 def claims_schema() -> dict[str, Any]:
-    """JSON Schema (draft 2020-12) of a claims file. It knows the shape; load_claims knows more."""
+    """Return the JSON Schema (draft 2020-12) of a claims file; `load_claims` checks more."""
     about = "Claims of a paper, as questions that sweeps of lengthwise answer."
     return {**DRAFT, **ClaimsFile.model_json_schema(), "title": "lengthwise claims", "description": about}
 
 
 def load_claims(path: str | Path) -> ClaimsFile:
-    """Read and check a claims file. Raises SweepFileError with every problem found."""
+    """Read and check a claims file. Raises SweepFileError with all problems."""
     path = Path(path)
     findings = Findings(str(path))
     text = read_text(path, findings, "claims file")
@@ -189,7 +189,7 @@ def load_claims(path: str | Path) -> ClaimsFile:
     try:
         found = ClaimsFile.model_validate(data)
     except ValidationError as error:
-        report(error.errors(include_url=False), data, findings, ClaimsFile)
+        report_faults(error.errors(include_url=False), data, findings, ClaimsFile)
         findings.raise_any()
         raise AssertionError from error
     for index, claim in enumerate(found.claims):
@@ -208,15 +208,16 @@ def _check_claim(claim: Claim, address: str, file: ClaimsFile, findings: Finding
         findings.add(f"{address}.{key}", f"is not read by a {claim.question} question")
     least = 1 if claim.question == "equivalence" else count
     if not least <= len(claim.compare) <= count:
-        said = f"must name {count} of the arms" if count > 1 else "must name one of the arms"
-        findings.add(f"{address}.compare", said, given=claim.compare)
+        message = f"must name {count} of the arms" if count > 1 else "must name one of the arms"
+        findings.add(f"{address}.compare", message, given=claim.compare)
     for name, key in _arm_references(claim):
         if name not in claim.arms:
             nearest = nearest_name(name, claim.arms)
-            findings.add(f"{address}.{key}", "is no arm", given=name, allowed=", ".join(claim.arms), nearest=nearest)
+            arms = ", ".join(claim.arms)
+            findings.add(f"{address}.{key}", "is not an arm", given=name, allowed=arms, nearest=nearest)
     for name in claim.arms:
-        if name in _arms_behind(claim, name):
-            findings.add(f"{address}.arms.{name}", "leads back to itself by minus and over")
+        if name in _source_arms(claim, name):
+            findings.add(f"{address}.arms.{name}", "depends on itself through minus and over")
     if claim.question == "trend" and any(arm.configurations != "all" for arm in claim.arms.values()):
         findings.add(f"{address}.arms", "must have configurations: all for a trend question")
     if claim.category is not None and not claim.hold_others:
@@ -230,9 +231,9 @@ def _check_claim(claim: Claim, address: str, file: ClaimsFile, findings: Finding
         findings.add(f"{address}.id", "is the id of another claim", given=claim.id)
     if claim.control is not None and (claim.control not in ids or claim.control == claim.id):
         nearest = nearest_name(claim.control, ids)
-        findings.add(f"{address}.control", "is no other claim", given=claim.control, nearest=nearest)
+        findings.add(f"{address}.control", "is not another claim", given=claim.control, nearest=nearest)
     elif claim.control is not None and ids.index(claim.control) > ids.index(claim.id):
-        findings.add(f"{address}.control", "must stand before the claims that rest on it", given=claim.control)
+        findings.add(f"{address}.control", "must come before the claims that depend on it", given=claim.control)
 
 
 def _optional_keys() -> set[str]:
@@ -245,13 +246,13 @@ def _arm_references(claim: Claim) -> Iterator[tuple[str, str]]:
         yield from ((other, f"arms.{name}.{key}") for key in ("minus", "over") if (other := getattr(arm, key)))
 
 
-def _arms_behind(claim: Claim, name: str) -> set[str]:
-    """The arms that one is computed from, by minus and over."""
-    found: set[str] = set()
+def _source_arms(claim: Claim, name: str) -> set[str]:
+    """Return the arms that an arm is computed from, through minus and over."""
+    sources: set[str] = set()
     waiting = [name]
     while waiting:
         if arm := claim.arms.get(waiting.pop()):
-            more = {one for one in (arm.minus, arm.over) if one} - found
-            found |= more
+            more = {one for one in (arm.minus, arm.over) if one} - sources
+            sources |= more
             waiting += more
-    return found
+    return sources

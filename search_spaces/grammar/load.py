@@ -5,26 +5,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from search_spaces.grammar.checks.across_sections import check_across, note_nothing_learned
-from search_spaces.grammar.checks.validation import build
+from search_spaces.grammar.checks.across_sections import check_across, note_random_search
+from search_spaces.grammar.checks.validation import build_spec
 from search_spaces.grammar.problems.errors import ABSENT, nearest_name
 from search_spaces.grammar.problems.findings import SECTIONS, STEP, Findings, Place, child
-from search_spaces.grammar.space.keys import parse_space
+from search_spaces.grammar.space.keys import check_misplaced_domains, drawn_sections, parse_space
+from search_spaces.grammar.spec.left_out import fill_objective
 from search_spaces.grammar.spec.spec import SweepSpec
 from search_spaces.grammar.text.dump import dump_yaml
 from search_spaces.grammar.text.overrides import apply_override
 from search_spaces.grammar.text.strict_yaml import MAX_BYTES, read_yaml
 
-UNREAD = "nothing else in it was checked: it can only be read when this is mended"
+UNREAD = "fix this first; the rest of the file was not checked"
 
 
 @dataclass(frozen=True)
 class Reading:
-    """A sweep file as far as it could be read, for checks that go on after the first problems.
+    """A sweep file as far as it could be read, so that checks continue after the first problems.
 
-    `findings` has the problems so far and takes more. `spec` is None if the text is no sweep file at all; else it has
-    stand-ins where a problem was found, and `findings.doubts` says of an address whether what stands there is one.
-    `unchecked` says in words what was not looked at.
+    findings: the problems so far. spec: None if the text is not a sweep file; otherwise it has placeholders instead of
+    wrong values, for which `findings.doubts` is true. unchecked: what was not checked, as text.
     """
 
     spec: SweepSpec | None
@@ -32,7 +32,7 @@ class Reading:
     unchecked: str = ""
 
     def sound(self) -> SweepSpec:
-        """The spec of a file without problems. Raises SweepFileError with every problem found."""
+        """Return the spec. Raises SweepFileError with all problems, if there are any."""
         self.findings.raise_any(self.unchecked)
         assert self.spec is not None
         return self.spec
@@ -41,29 +41,28 @@ class Reading:
 def load_sweep(
     path: str | Path, overrides: Sequence[str] = (), name: str | None = None, imports: Sequence[str] = ()
 ) -> SweepSpec:
-    """Read and check a sweep file: all that can be known of it without the registries of `trainers`.
+    """Read and check a sweep file, as far as possible without the registries of `trainers`.
 
-    `overrides` are `dotted.key=value` texts with the value in YAML, applied in order; `space.KEY=null` takes a key out
-    of the space. `name` replaces the sweep's name, `imports` are added to its own. Raises
-    SweepFileError with every problem found.
+    overrides: texts `dotted.key=value` with the value in YAML, applied in order; `space.KEY=null` removes a key from
+    the space. name: replaces the sweep's name. imports: added to the sweep's. Raises SweepFileError with all problems.
     """
     return read_sweep(path, overrides, name, imports).sound()
 
 
 def parse_recorded(spec: Mapping[str, Any], source: str, overrides: Sequence[str] = ()) -> SweepSpec:
-    """Check a specification that a ledger has recorded. Else as `parse_sweep`."""
+    """Check a specification recorded in a ledger; see `parse_sweep`."""
     return parse_sweep(dump_yaml(dict(spec)), source, overrides)
 
 
 def parse_sweep(text: str, source: str, overrides: Sequence[str] = (), name: str | None = None) -> SweepSpec:
-    """Check the text of a sweep file that is in no file; `source` is what problems call it. Else as `load_sweep`."""
+    """Check the text of a sweep file; `source` is its name in problems. See `load_sweep`."""
     return _parse(text, Findings(source), overrides, name).sound()
 
 
 def read_sweep(
     path: str | Path, overrides: Sequence[str] = (), name: str | None = None, imports: Sequence[str] = ()
 ) -> Reading:
-    """As `load_sweep`, but problems are handed over with what could be read; raises nothing."""
+    """Read a sweep file like `load_sweep`, but return problems instead of raising them."""
     findings = Findings(str(path))
     text = read_text(Path(path), findings)
     if findings.problems:
@@ -91,7 +90,7 @@ def _parse(
     overridden = [apply_override(text, data, findings) for text in overrides]
     if name is not None:
         if name != data.get("name"):
-            data.pop("claims", None)  # they are about the sweep of the file's own name
+            data.pop("claims", None)  # they are registered for the file's own name
         data["name"] = name
         findings.relocate("name", {"name": Place("--name")})
     written = data.get("imports", [])
@@ -99,24 +98,27 @@ def _parse(
         if isinstance(written, list) and module not in written:
             findings.places[child("imports", len(written))] = Place(f"--import {module}")
             data["imports"] = written = [*written, module]
+    data |= {section: {} for section in sorted(drawn_sections(data)) if section not in data}
     sections = {section: data.get(section, {}) for section in SECTIONS}
+    check_misplaced_domains(sections, findings)
     for section, value in sections.items():
         _check_step_names(value, section, findings)
+    assumed = fill_objective(data)
     written = data.get("space", ABSENT)
     space = parse_space(written, sections, findings)
-    spec, mended = build({**data, "space": space}, findings)
+    spec, mended = build_spec({**data, "space": space}, findings)
     check_across(data, space, [key for key in overridden if key], findings)
-    note_nothing_learned(spec.search, findings)
+    note_random_search(spec.search, findings)
     lost = [key for key in written if key not in space] if isinstance(written, dict) else []
     wholly = ["space"] if written is not ABSENT and not isinstance(written, dict) else []
     for address in [*mended, *wholly, *lost, *(child("space", key) for key in lost)]:
         findings.doubt(address)
-    spec._findings = findings
+    spec._findings, spec._direction_is_assumed = findings, assumed
     return Reading(spec, findings)
 
 
 def read_text(path: Path, findings: Findings, kind: str = "sweep file") -> str:
-    """The text of a file of this kind; "" and a problem where there is none, or none that can be read."""
+    """Return the text of a file of this kind; "" and a problem if it is missing or cannot be read."""
     here = Place(findings.source)
     try:
         if path.is_dir():
@@ -140,13 +142,13 @@ def read_text(path: Path, findings: Findings, kind: str = "sweep file") -> str:
 
 
 def _check_step_names(value: Any, address: str, findings: Findings) -> None:
-    """Keys of the open sections take part in dotted keys, so they must not hold dots themselves."""
+    """Record keys of the open sections that contain dots, because they are parts of dotted keys."""
     if isinstance(value, list):
         for index, item in enumerate(value):
             _check_step_names(item, child(address, index), findings)
     if isinstance(value, dict):
         for key, item in value.items():
             if not STEP.fullmatch(key):
-                said = "is not usable as a key: dots separate levels" if "." in key else "is not usable as a key"
-                findings.add(child(address, key), said, given=key, allowed="letters, digits, '_' and '-'")
+                message = "is not usable as a key: dots separate levels" if "." in key else "is not usable as a key"
+                findings.add(child(address, key), message, given=key, allowed="letters, digits, '_' and '-'")
             _check_step_names(item, child(address, key), findings)

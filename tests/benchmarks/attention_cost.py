@@ -39,7 +39,7 @@ def measure(encoding: str, asked: argparse.Namespace) -> None:
 
     from trainers.config.member import MemberConfig
     from trainers.packs.pack import Pack, State
-    from trainers.training.step import stepper
+    from trainers.training.step import make_stepper
 
     position = {"name": "rope", "base": 500000} if encoding == "rope" else encoding
     model = {"name": "decoder", "layers": 4, "width": 256, "heads": 4, **BLOCK, "position": position, "dropout": 0.0}
@@ -51,7 +51,7 @@ def measure(encoding: str, asked: argparse.Namespace) -> None:
     }
     members = [MemberConfig.from_dict({**settings, "seed": seed}) for seed in range(asked.members)]
     pack = Pack(members, torch.device(asked.device))
-    state, step, fastest = State.initial(pack), stepper(pack), float("inf")
+    state, step, fastest = State.initial(pack), make_stepper(pack), float("inf")
     cuda = asked.device == "cuda"
     step(state)
     for _ in range(asked.turns):

@@ -31,7 +31,7 @@ def measure(compiled: bool) -> None:
     from tests.benchmarks.workloads import W1
     from trainers.config.member import MemberConfig
     from trainers.packs.pack import Pack, State
-    from trainers.training.step import stepper
+    from trainers.training.step import make_stepper
 
     torch.set_num_threads(1)
     for size in SIZES:
@@ -39,7 +39,7 @@ def measure(compiled: bool) -> None:
         pack = Pack([MemberConfig.from_dict(one) for one in settings], torch.device("cpu"))
         state = State.initial(pack)
         wall, cpu = time.monotonic(), spent()
-        step = stepper(pack)
+        step = make_stepper(pack)
         step(state)
         wall, cpu = time.monotonic() - wall, spent() - cpu
         rates = []

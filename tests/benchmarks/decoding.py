@@ -21,7 +21,7 @@ import torch  # noqa: E402
 from torch import Tensor  # noqa: E402
 
 from trainers.evaluation.forward import Forward  # noqa: E402
-from trainers.evaluation.generate import by_state  # noqa: E402
+from trainers.evaluation.generate import generate_states  # noqa: E402
 from trainers.models.decoder import Decoder  # noqa: E402
 from trainers.random import Stream  # noqa: E402
 from trainers.settings import registry  # noqa: E402
@@ -29,7 +29,7 @@ from trainers.tasks.decoding import Decoding  # noqa: E402
 from trainers.tasks.task import Task  # noqa: E402
 from trainers.tensors.batch import Batch  # noqa: E402
 from trainers.tensors.noise import Noise  # noqa: E402
-from trainers.tensors.parameters import Layout  # noqa: E402
+from trainers.tensors.parameters import ParameterLayout  # noqa: E402
 
 SHARED, WIDTH, PAD, MARK, END, OTHERS = 14, 8, 0, 1, 2, 3
 
@@ -37,7 +37,7 @@ SHARED, WIDTH, PAD, MARK, END, OTHERS = 14, 8, 0, 1, 2, 3
 class Anew(Decoder):
     """The same decoder, which keeps nothing."""
 
-    keeps_gaps = False
+    supports_masked_cache = False
 
 
 def task(tokens: int, symbols: int) -> Task:
@@ -80,11 +80,11 @@ def main() -> None:
     seconds = dict[str, float]()
     for name, cls in {"keys are kept": Decoder, "read again for every token": Anew}.items():
         model = cls(**settings)
-        layout = Layout(model.parameters(of))
+        layout = ParameterLayout(model.parameters(of))
         weights = weights or layout.views(torch.randn(1, layout.size, generator=torch.Generator().manual_seed(1)) / 20)
         noise = Noise(Stream(torch.zeros(1, dtype=torch.int64), "dropout", torch.tensor(0)), None, training=False)
         forward = Forward(model, weights, "plain", noise)
-        call = partial(by_state, forward, prompt, Decoding(end=END, pad=PAD), every_state_is_full, **sizes)
+        call = partial(generate_states, forward, prompt, Decoding(end=END, pad=PAD), every_state_is_full, **sizes)
         call()
         seconds[name] = fastest(call, asked.turns)
     ids = torch.arange(SHARED + 2 * WIDTH)

@@ -1,7 +1,9 @@
 """The cluster files, as far as they can be checked without their clusters; each check is shown to find its fault."""
 
 import copy
+import os
 import re
+import subprocess
 import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -211,6 +213,42 @@ def test_commands_of_the_ray_up_file_are_options_of_ray_start() -> None:
     for command in (config["head_start_ray_commands"][-1], config["worker_start_ray_commands"][-1]):
         used = re.findall(r"(--[a-z-]+)", command)
         assert used and set(used) <= known
+
+
+SLURM = (CLUSTER / "slurm.sh").read_text()
+
+
+def test_the_slurm_script_begins_with_five_lines_to_change_and_asks_for_what_it_relies_on() -> None:
+    options = re.findall(r"^#SBATCH (--\S+)$", SLURM, re.M)
+    assert re.match(r"#!/usr/bin/env bash\n(##?SBATCH --.*\n){5}#\n", SLURM)
+    assert {"--requeue", "--ntasks-per-node=1", "--open-mode=append", "--signal=B:USR1@120"} <= set(options)
+    assert "trap interrupt USR1 TERM" in SLURM
+
+
+def test_the_slurm_script_starts_ray_with_options_it_has_and_ends_no_other_ray() -> None:
+    from ray.scripts.scripts import start
+
+    known = {name for option in start.params for name in option.opts}
+    (command,) = re.findall(r"ray start \"\$@\" (.*?)</dev/null", SLURM, re.S)
+    given = re.findall(r"ray_node (--[^<']*)", SLURM)
+    used = set(re.findall(r"(--[a-z-]+)", command + " ".join(given)))
+    assert {"--block", "--head", "--address", "--port"} <= used <= known
+    assert "RAY_AUTH_MODE=token" in SLURM and not re.search(r"\bray\W+stop\b|\bpkill\b|\bkillall\b", commands(SLURM))
+
+
+def commands(script: str) -> str:
+    """A script without its comments."""
+    return re.sub(r"^\s*#.*$|\s#\s.*$", "", script, flags=re.M)
+
+
+def test_the_slurm_script_outside_a_job_says_how_to_submit_it(tmp_path: Path) -> None:
+    outside = {name: value for name, value in os.environ.items() if not name.startswith("SLURM_")}
+    script = str(CLUSTER / "slurm.sh")
+    asked = subprocess.run([script, "x.yaml"], env=outside, cwd=tmp_path, capture_output=True, text=True)
+    assert asked.returncode == 2 and "usage: sbatch cluster/slurm.sh" in asked.stderr
+    inside = {**outside, "SLURM_JOB_ID": "1", "LENGTHWISE_BIN": str(tmp_path)}
+    asked = subprocess.run([script, "x.yaml"], env=inside, cwd=tmp_path, capture_output=True, text=True)
+    assert asked.returncode == 2 and "make install" in asked.stderr and list(tmp_path.iterdir()) == []
 
 
 def test_rayjob_manifest_has_only_known_fields_and_means_what_it_should() -> None:

@@ -18,11 +18,11 @@ from workloads import W1, W2, Workload
 
 from trainers import Checkpoints, MemberConfig
 from trainers.evaluation.evaluate import evaluate
-from trainers.packs.batches import Ahead
-from trainers.packs.pack import Pack, State, weights_of
+from trainers.packs.batches import StepBatches
+from trainers.packs.pack import Pack, State, collect_weights
 from trainers.random import STREAMS, Stream, fused, reference
-from trainers.training.captured import MOST, Captured
-from trainers.training.step import learn, learner
+from trainers.training.cuda_graph import MAX_GRAPHS, CudaGraphStep
+from trainers.training.step import learn, make_learner
 
 Row = dict[str, Any]
 Case = tuple[Row, Callable[[], Row]]  # what it is, and what finds the rest of its row
@@ -67,13 +67,13 @@ def stepped(pack: Pack, state: State, steps: int, plain: bool = False) -> State:
     def refused(text: str) -> None:
         raise AssertionError(text)
 
-    ahead, first = Ahead(pack), int(state.step)
-    learning = partial(learn, pack) if plain else learner(pack, notice=refused)
+    step_batches, first = StepBatches(pack), int(state.step)
+    learning = partial(learn, pack) if plain else make_learner(pack, notice=refused)
     for done in range(first, first + steps):
-        learning(state, ahead.batches(done, first + steps, state.stage))
-    if isinstance(learning, Captured) and steps > 2 * MOST:
-        assert learning.records, "no step was recorded"
-    assert plain or isinstance(learning, Captured) == (pack.device.type == "cuda")
+        learning(state, step_batches.batches(done, first + steps, state.stage))
+    if isinstance(learning, CudaGraphStep) and steps > 2 * MAX_GRAPHS:
+        assert learning.graph_count, "no step was recorded"
+    assert plain or isinstance(learning, CudaGraphStep) == (pack.device.type == "cuda")
     return state
 
 
@@ -88,7 +88,7 @@ def trained(*arguments: Any, plain: bool = False, **training: Any) -> Trained:
 
 def furthest(one: Trained, other: Trained) -> float:
     """How far two trained packs are from each other, in any weight of any average, relative where it is above 1."""
-    pairs = zip(*(weights_of(*side).values() for side in (one, other)), strict=True)
+    pairs = zip(*(collect_weights(*side).values() for side in (one, other)), strict=True)
     both = ((a.cpu().double(), b.cpu().double()) for a, b in pairs)
     return max(float(((a - b).abs() / b.abs().clamp(min=1.0)).max()) for a, b in both)
 
@@ -126,7 +126,10 @@ def random_numbers(device: str, size: Size) -> Iterator[Case]:
         pairs = [
             (fused.words(few, step, 2, site, count), reference.words(few, step, 2, site, count)) for site in (0, 1, 7)
         ] + [(fused.some_words(few, step, 2, 3, count, part), reference.some_words(few, step, 2, 3, count, part))]
-        return {"note": fused.said(), "good": all(torch.equal(*pair) for pair in pairs) and fused.said() is None}
+        return {
+            "note": fused.take_notice(),
+            "good": all(torch.equal(*pair) for pair in pairs) and fused.take_notice() is None,
+        }
 
     draws = ((1001, 4, 1), (2**26, 4, 1), (4000, 1, 1), (1002, 4, 4))
     for count, of, steps in draws if size.cases is None else draws[:1]:
@@ -265,12 +268,12 @@ def _speed(members: list[Member], device: str, form: str, size: Size) -> Row:
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
     pack = packed(members, device, 10**6, form == "compiled")
-    state, ahead, done = State.initial(pack), Ahead(pack), 0
-    learning = partial(learn, pack) if form == "plain" else learner(pack)
+    state, step_batches, done = State.initial(pack), StepBatches(pack), 0
+    learning = partial(learn, pack) if form == "plain" else make_learner(pack)
 
     def step() -> None:
         nonlocal done
-        learning(state, ahead.batches(done, 10**6))
+        learning(state, step_batches.batches(done, 10**6))
         done += 1
 
     for _ in range(3):
@@ -288,7 +291,7 @@ def _speed(members: list[Member], device: str, form: str, size: Size) -> Row:
     evaluate(pack, state)
     _finished(device)
     seconds = time.perf_counter() - began
-    batches = ahead.batches(done, 10**6)
+    batches = step_batches.batches(done, 10**6)
     return {
         "member-steps a second": rate,
         "evaluation, seconds": seconds,

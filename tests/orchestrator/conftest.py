@@ -19,11 +19,12 @@ from orchestrator.figures import drawing
 from orchestrator.record.kept.curves import read_curves, write_part
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.state.state import SweepState
-from orchestrator.report.terminal.full_report import FullReport
-from orchestrator.report.terminal.short_report import render_terminal
+from orchestrator.report.terminal import FullReport, ShortReport
 from orchestrator.results.scoring.objective import recorded_objective, score_configurations, score_members
 from orchestrator.results.summarise import summary
 from orchestrator.results.summary import Summary
+from orchestrator.sweep.sweep import run_sweep
+from search_spaces import dump_yaml, parse_sweep
 from trainers.config.member import MemberConfig
 from trainers.evaluation.results import Evaluation
 
@@ -228,6 +229,45 @@ def small_sweep(_small_sweep: Path, tmp_path: Path) -> SweepState:
     return SweepState.load(Path(shutil.copytree(_small_sweep, tmp_path / "small")))
 
 
+TRAINED: dict[str, Any] = {
+    "name": "trained",
+    "study": "tests",
+    "task": {"name": "set_complement", "vocabulary": 6, "train_length": 3},
+    "model": {"name": "attention_only", "width": 8, "value_width": 8},
+    "training": {
+        "steps": 12,
+        "batch_size": 8,
+        "learning_rate": 0.003,
+        "compile": False,
+        "averages": {"raw": {}, "ema": {"decay": 0.9}},
+    },
+    "space": {"training.learning_rate": {"log_uniform": [0.001, 0.1]}, "model.dropout": {"choice": [0.0, 0.2]}},
+    "search": {"configurations": 3},
+    "seeds": [0, 3],
+    "evaluation": {"every": 6, "samples": 10},
+    "objective": {"metric": "total_variation", "average": "ema", "lengths": [4], "direction": "minimize"},
+    "resources": {"scheduler": "inline", "keep_weights": True},
+    "tracking": {"enabled": False},
+}
+
+
+@pytest.fixture(scope="session")
+def _trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    spec = parse_sweep(dump_yaml(TRAINED), "the tests")
+    said = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("orchestrator.report.files.present", lambda *given, **more: None)
+        outcome = run_sweep(spec, tmp_path_factory.mktemp("trained"), Console(file=said))
+    assert outcome.exit_code == 0, said.getvalue()
+    return outcome.folder
+
+
+@pytest.fixture
+def trained_sweep(_trained: Path, tmp_path: Path) -> Path:
+    """The folder of a sweep that was trained here: three configurations of two seeds, with kept weights."""
+    return Path(shutil.copytree(_trained, tmp_path / "trained"))
+
+
 @pytest.fixture
 def drawn(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """The matplotlib figures that would be saved, by file name, instead of files."""
@@ -309,6 +349,6 @@ def short_text():
 
     def text(result, width=None):
         look = {"width": width or WIDTH_OF_FILES, "force_terminal": width is not None, "color_system": None}
-        return printed(render_terminal(result), WholeConsole(file=io.StringIO(), **look))
+        return printed(ShortReport(result), WholeConsole(file=io.StringIO(), **look))
 
     return text

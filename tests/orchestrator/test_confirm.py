@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
+from orchestrator.ending.ending import Outcome
 from orchestrator.errors import DamagedLedger, SweepExists, UserError
 from orchestrator.plan import search
 from orchestrator.plan.configurations import configure
@@ -18,13 +19,12 @@ from orchestrator.record.ledger.records import LEDGER_FILE, read_first_record, r
 from orchestrator.record.state.lineage import CONFIRMS, relative, used_seeds
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.files import write_report
-from orchestrator.report.terminal.short_report import render_terminal
+from orchestrator.report.terminal import FullReport
 from orchestrator.results import summarise
 from orchestrator.results.analysis import read_confirmations
 from orchestrator.results.summarise import summary
 from orchestrator.sweep import confirm as confirm_module
 from orchestrator.sweep.confirm import fresh_seeds, plan_confirmation
-from orchestrator.sweep.ending import Outcome
 from search_spaces import SweepFileError, parse_sweep
 from trainers.config.member import MemberConfig
 from trainers.optimization.averaging import Ema
@@ -187,7 +187,7 @@ def test_refusals(searched, tmp_path):
     assert "--top 9: 4 configurations of searched succeeded (it has no more); allowed: a number from 1 to 4" in said(
         top=9
     )
-    assert "--top 0 confirms nothing" in said(top=0)
+    assert "--top 0 is no number of configurations" in said(top=0)
     for seeds in ("0", "ten", "", "1.5", "-3", ","):
         assert "allowed: a number of seeds such as 10" in said(seeds=seeds)
     assert "--seeds 2,7: already used by searched: 2" in said(seeds="2,7")
@@ -316,7 +316,7 @@ def test_confirmations_are_read_once_for_everything_that_is_written_and_printed(
     result = summary(searched())
     assert read == []  # what nobody looks at is not read
     write_report(result.folder, result)
-    Console(file=io.StringIO()).print(render_terminal(result, full=True))
+    Console(file=io.StringIO()).print(FullReport(result))
     assert read_confirmations(result) == () and read == ["searched"]
 
 

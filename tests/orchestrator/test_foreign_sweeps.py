@@ -6,7 +6,7 @@ import json
 import os
 import re
 import shutil
-import socket
+import stat
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,7 @@ from rich.console import Console
 
 from orchestrator.code.code_record import changed_code
 from orchestrator.code.own_code import OwnCodeError, find_module
+from orchestrator.ending.ending import Outcome
 from orchestrator.errors import DamagedCurves, DamagedLedger, LedgerError, OddEntry, UserError
 from orchestrator.figures import drawing
 from orchestrator.record.kept.curves import read_curves
@@ -33,6 +34,7 @@ from orchestrator.results.ran_under import RanUnder, code_sentence
 from orchestrator.running.pack.watchdog import LocalWatchdog, Watchdog
 from orchestrator.running.watching.meter import status_rows
 from orchestrator.sweep import sweep
+from orchestrator.sweep.specification import refuse_existing
 from orchestrator.sweep.sweep import run_sweep
 from search_spaces import parse_sweep
 from trainers.errors import WeightsError
@@ -92,7 +94,8 @@ def folder(original: Path, tmp_path: Path) -> Path:
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is drawn, and a sweep is read to be gone on with, but not run."""
     monkeypatch.setattr(drawing, "save", blank)
-    monkeypatch.setattr(sweep, "_drive", lambda *arguments: None)
+    ended = Outcome(folder=Path("tiny"), status="complete", exit_code=0)
+    monkeypatch.setattr(sweep, "drive_packs", lambda *arguments, **more: ended)
 
 
 def rewrite(folder: Path, original: Path, change: Callable[[Record], Any]) -> None:
@@ -265,8 +268,7 @@ def puts_link(path: Path) -> None:
 
 
 def puts_socket(path: Path) -> None:
-    with socket.socket(socket.AF_UNIX) as bound:
-        bound.bind(os.path.relpath(path))  # of an absolute path at most 107 bytes are allowed
+    os.mknod(path, stat.S_IFSOCK | 0o600)  # no bind: it refuses a path of more than 107 bytes
 
 
 ODD: list[Callable[[Path], Any]] = [puts_link, os.mkfifo, puts_socket, Path.mkdir]
@@ -324,7 +326,7 @@ def test_no_pipe_is_waited_for(folder: Path) -> None:
     with pytest.raises(WeightsError, match=f"{kept} are damaged: it is not a regular file"):
         StoredWeights(kept, "0", "raw")
     assert "it is not a regular file" in Checkpoints(folder=saved.parent).load([])[1][0]
-    assert drawing.drawn_digest(drawn) is None
+    assert drawing.read_figure_digest(drawn) is None
     with pytest.raises(OwnCodeError, match="there is no such module"):
         find_module("my_pipe", [folder])
     with Watchdog(60.0, stuck):
@@ -347,7 +349,7 @@ def test_a_folder_without_permission_is_named(folder: Path) -> None:
         for read in reads:
             with pytest.raises(LedgerError, match=rf"^{folder}\S*: cannot .*: Permission denied$"):
                 read()
-        sweep.refuse_existing(spec, folder)
+        refuse_existing(spec, folder)
     finally:
         if root:
             os.seteuid(0)

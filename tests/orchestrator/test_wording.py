@@ -11,6 +11,8 @@ from orchestrator.wording import compact_value, short_keys, three_digits
 def test_words():
     keys = ["training.learning_rate", "training.averages.ema.decay", "training.averages.bema.decay", "model.dropout"]
     assert list(short_keys(keys).values()) == ["lr", "ema.decay", "bema.decay", "dropout"]
+    assert list(short_keys(["model.position.name"]).values()) == ["position"]
+    assert compact_value({"name": "rope", "base": 500.0}) == "rope (base 500)"
     assert list(short_keys(["task.width", "model.width"]).values()) == ["task.width", "model.width"]
     assert [compact_value(v) for v in (0.00316227, 0.99951, 0.99, True, None, 64, 1e-5, [1, 2])] == [
         "0.00316", "0.9995", "0.99", "true", "null", "64", "1e-5", "[1, 2]"

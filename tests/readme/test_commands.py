@@ -19,7 +19,15 @@ from trainers.settings import registry
 
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
-OF_OTHERS = {"--working-dir", "--dashboard-port", "--gcs-port", "--rounds", "--parts", "--long"}  # of ray, our scripts
+OF_OTHERS = {
+    "--working-dir",
+    "--detach",
+    "--dashboard-port",
+    "--gcs-port",
+    "--rounds",
+    "--parts",
+    "--long",
+}  # of ray, our scripts
 
 
 def lines_of_blocks(one: Page) -> list[str]:
@@ -63,7 +71,7 @@ def check_lengthwise(words: list[str], whole: bool) -> None:
             return
         for file in [given["file"]] if "file" in given else given.get("files", ()):
             build(str(file), given.get("overrides") or (), given.get("name"))
-        assert verb != "list" or given["kind"] in (None, *registry.KINDS)
+        assert verb != "list" or given["kind"] in (None, "sweeps", *registry.KINDS)
     for word in rest:
         if verb != "claims" and "/" in word and word.endswith(".yaml"):
             build(word)
@@ -113,6 +121,9 @@ def test_every_command_is_one_that_exists(line: str, whole: bool) -> None:
         check_make(rest)
     elif program == "ray":
         check_ray(rest, settings)
+    elif program == "sbatch":
+        assert rest[0] == "cluster/slurm.sh"
+        check_lengthwise(["run", *rest[1:]], whole)
     elif program in ("python", ".venv/bin/python"):
         check_python(rest)
     elif program == ".venv/bin/pre-commit":

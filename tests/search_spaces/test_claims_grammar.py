@@ -79,7 +79,7 @@ CASES = {
         "[RPE, APEE]",
         22,
         "claims[1].compare[1]",
-        "is no arm; given 'APEE'; allowed: RPE, APE, first; did you mean APE?",
+        "is not an arm; given 'APEE'; allowed: RPE, APE, first; did you mean APE?",
     ),
     "no such arm to subtract": ("minus: first", "minus: frist", 19, "claims[1].arms.RPE.minus", "did you mean first?"),
     "one arm too few": ("[RPE, APE]", "[RPE]", 22, "claims[1].compare", "must name 2 of the arms"),
@@ -95,7 +95,7 @@ CASES = {
         "lengths: [1], over: first}",
         21,
         "claims[1].arms.first",
-        "leads back to itself",
+        "depends on itself",
     ),
     "both thresholds": (
         "{least: 0.9}\n    expect",
@@ -205,7 +205,7 @@ def test_a_control_stands_before_what_rests_on_it(tmp_path: Path) -> None:
     data = yaml.safe_load(VALID)
     data["claims"].reverse()
     (problem,) = problems(tmp_path, yaml.safe_dump(data, sort_keys=False))
-    assert problem.key == "claims[0].control" and "must stand before the claims that rest on it" in str(problem)
+    assert problem.key == "claims[0].control" and "must come before the claims that depend on it" in str(problem)
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:

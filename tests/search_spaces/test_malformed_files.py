@@ -161,10 +161,9 @@ CASES = {
         "  objective.metric:",
         16,
         "space.objective.metric",
-        "starts with one of task.",
+        "is a section (task, model",
     ),
-    "whole section": ("  model.norm:", "  model:", 16, "space.model", "starts with one of task."),
-    "empty step": ("  model.norm:", "  model..norm:", 16, "space.model..norm", "starts with one of task."),
+    "empty step": ("  model.norm:", "  model..norm:", 16, "space.model..norm", "is a section (task, model"),
     "inside text": (
         "  model.norm:",
         "  model.norm.kind:",

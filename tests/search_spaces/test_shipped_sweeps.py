@@ -28,7 +28,7 @@ def test_a_shipped_sweep_is_good(file: Path) -> None:
     configurations = configure(spec, [(draw.number, draw.values) for draw in draw_sample(spec, 50)])
     task = configurations[0].member(spec.seeds[0]).task
     beyond = set(task.lengths) - set(task.trained_lengths)
-    warnings = warnings_for(spec, configurations[0].member(spec.seeds[0]))
+    warnings = warnings_for(spec, [configurations[0].member(spec.seeds[0])])
     assert spec.name == file.stem
     if "chosen in distribution" in file.read_text(encoding="utf-8"):  # as the file says of its objective.lengths
         warnings = [said for said in warnings if "objective.lengths includes trained lengths" not in said]

@@ -32,6 +32,7 @@ def test_defaults(sweep_file: Write, valid_text: str) -> None:
         "keep_weights": False,
         "retries": 2,
         "watchdog_seconds": 600.0,
+        "workers": None,
     }
     assert resolved["tracking"] == {"enabled": True, "uri": None, "experiment": None}
     assert resolved["search"] == {"sampler": "random", "configurations": 6, "seed": 0, "generation": 8}

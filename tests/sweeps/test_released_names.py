@@ -4,6 +4,7 @@ import io
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -13,16 +14,19 @@ from rich.console import Console
 from orchestrator.errors import SpecChanged, SweepExists, UserError
 from orchestrator.plan.configurations import Configuration
 from orchestrator.plan.recorded import names_today
-from orchestrator.record.kept.curves import read_curves
+from orchestrator.record.kept.curves import COLUMNS, read_curves
 from orchestrator.record.kept.weights import kept_weights, load
 from orchestrator.record.ledger.records import LEDGER_FILE, read_first_record
+from orchestrator.record.state.labels import find_configuration
 from orchestrator.record.state.state import SweepState
 from orchestrator.report import artifacts
 from orchestrator.results.analysis import read_confirmations
 from orchestrator.results.summarise import summary
 from orchestrator.running.driving.sampler import as_configuration
 from orchestrator.sweep.confirm import confirm
-from orchestrator.sweep.sweep import refuse_existing, resume_sweep
+from orchestrator.sweep.extend import extend_sweep
+from orchestrator.sweep.specification import refuse_existing
+from orchestrator.sweep.sweep import resume_sweep
 from orchestrator.tracking.publish import publish
 from search_spaces import load_sweep
 from trainers.config.recorded import recorded_member
@@ -59,6 +63,33 @@ def test_the_specification_is_still_the_same_sweep(folder: Path) -> None:
         refuse_existing(load_sweep(folder / "sweep.yaml", ["training.steps=7"]), folder)
 
 
+@pytest.mark.parametrize(
+    ("name", "more", "members"),
+    [
+        ("finished", {"seeds": "+1"}, {"#0": 1}),
+        ("grid", {"seeds": "+1", "only": ["0"]}, {"#0": 1, "#1": 0}),
+        ("interrupted_eager", {"seeds": "+1"}, {"#0": 1}),
+    ],
+)
+def test_one_of_them_is_extended(name: str, more: dict[str, Any], members: dict[str, int], tmp_path: Path) -> None:
+    folder = copied(name, tmp_path)
+    before, spec = SweepState.load(folder), load_sweep(folder / "sweep.yaml")
+    ledger = (folder / LEDGER_FILE).read_bytes()
+    inline = ["resources.scheduler=inline", "tracking.enabled=false"]
+    outcome = extend_sweep(folder, quiet(), overrides=inline, accept_code_change=True, **more)
+    state = SweepState.load(folder)
+    assert outcome.status == state.ended == "complete" and state.conflicts == []
+    assert (folder / LEDGER_FILE).read_bytes().startswith(ledger)
+    assert state.spec_hash == before.spec_hash and state.draws.keys() >= before.draws.keys()
+    for label, added in members.items():
+        one = find_configuration(state, label)
+        assert len(one.members) == len(spec.seeds) + added
+        assert all(member.status in ("complete", "failed") for member in one.members.values())
+    now, then = read_curves(state), read_curves(before)
+    trained = now.merge(then, on=["config_id", "seed", "average", "metric", "length", "step"], suffixes=("", "_then"))
+    assert len(trained) == len(then) and (trained["value"] == trained["value_then"])[trained["value"].notna()].all()
+
+
 @pytest.mark.parametrize("name", ["finished", "judged_at_best"])
 def test_resume_of_one_that_has_ended_changes_nothing(name: str, tmp_path: Path) -> None:
     folder = copied(name, tmp_path)
@@ -66,7 +97,7 @@ def test_resume_of_one_that_has_ended_changes_nothing(name: str, tmp_path: Path)
     assert resume_sweep(folder, quiet()).status == "complete"
     assert (folder / LEDGER_FILE).read_bytes() == before
     now, then = pd.read_parquet(folder / "curves.parquet"), pd.read_parquet(RELEASED / name / "curves.parquet")
-    pd.testing.assert_frame_equal(now, then, check_exact=True)
+    pd.testing.assert_frame_equal(now[list(then.columns)], then, check_exact=True)
     drawn = {path.stem.removeprefix("configuration-") for path in (folder / "figures").glob("configuration-*.png")}
     assert drawn and drawn <= set(SweepState.load(folder).configurations)
 
@@ -88,6 +119,7 @@ def test_a_confirmation_trains_what_it_did_then(tmp_path: Path) -> None:
     assert members[0] == members[1]
     assert list(now.configurations) == list(names_today(recorded(then))), "a new sweep names them by today's rule"
     mine, known = read_curves(now), pd.read_parquet(RELEASED / "finished-confirm" / "curves.parquet")
+    mine, known = mine[list(COLUMNS)], known[list(COLUMNS)]
     known["config_id"] = known["config_id"].map(dict(zip(then.configurations, now.configurations, strict=True)))
     keys = ["config_id", "seed", "average", "metric", "length", "step"]
     both = [curves.astype(dict.fromkeys(keys, str)).sort_values(keys, ignore_index=True) for curves in (mine, known)]
@@ -115,11 +147,11 @@ def test_a_sweep_and_its_confirmation_are_published_under_their_names(tmp_path: 
         )
         by_name = {run.data.tags["lengthwise.config_id"]: run for run in children}
         assert set(by_name) == set(state.configurations)
-        in_detail = {row.config_id for row in artifacts.in_detail(summary(state))}
-        assert in_detail
+        detailed_rows = {row.config_id for row in artifacts.detailed_rows(summary(state))}
+        assert detailed_rows
         for config_id, run in by_name.items():
             files = {file.path for file in client.list_artifacts(run.info.run_id, "figures")}
-            assert files == ({f"figures/configuration-{config_id}.png"} if config_id in in_detail else set())
+            assert files == ({f"figures/configuration-{config_id}.png"} if config_id in detailed_rows else set())
             assert run.data.metrics["score"] == pytest.approx(state.configurations[config_id].score)
         again = publish(folder, uri, artifacts=artifacts)
         assert (again.created, again.points) == (0, 0)

@@ -25,7 +25,7 @@ TOKENS = 7
 
 def scores_of(task: Task, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
     """Return each metric, (M, L), of the logits of a whole batch."""
-    return task.reduce(task.rows(logits_MBTV, batch, lengths), batch, lengths)
+    return task.reduce(task.score_rows(logits_MBTV, batch, lengths), batch, lengths)
 
 
 def mean_loss(task: Task, logits_MBTV: Tensor, batch: Batch) -> Tensor:
@@ -56,7 +56,7 @@ class Last(Task):
         for length in lengths:
             yield EvaluationBatch(self.batch_of(stream.integers(length, (samples, length), TOKENS)), (length,))
 
-    def rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
+    def score_rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
         right = logits_MBTV[:, :, -1].argmax(dim=-1) == batch.targets[:, :, -1]
         return {"accuracy": right.float()[..., None]}
 
@@ -95,17 +95,17 @@ class Sets(Last):
                     yield EvaluationBatch(self.batch_of(drawn), (length,), name)
                     yield EvaluationBatch(Spread(drawn, drawn), (length,), name)
 
-    def rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
+    def score_rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
         if isinstance(batch, Spread):  # a second batch of the same length, with a metric of its own
             return {"tokens": batch.tokens}
-        return super().rows(logits_MBTV, batch, lengths)
+        return super().score_rows(logits_MBTV, batch, lengths)
 
     def reduce(self, rows: Mapping[str, Tensor], batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
         if isinstance(batch, Spread):
             return {"spread": rows["tokens"].amax(dim=(1, 2))[:, None].float()}
         return super().reduce(rows, batch, lengths)
 
-    def derived(self, history: Sequence[Evaluated], lengths: tuple[int, ...]) -> dict[str, NDArray[np.float32]]:
+    def derive_metrics(self, history: Sequence[Evaluated], lengths: tuple[int, ...]) -> dict[str, NDArray[np.float32]]:
         return {"error": 1 - history[-1].curves["accuracy"]}
 
 
@@ -120,7 +120,7 @@ class Timed(Last):
     threshold: float = setting(0.5)
     metrics: ClassVar[Mapping[str, str]] = {"accuracy": "maximize", "steps_to_accuracy": "minimize"}
 
-    def derived(self, history: Sequence[Evaluated], lengths: tuple[int, ...]) -> dict[str, NDArray[np.float32]]:
+    def derive_metrics(self, history: Sequence[Evaluated], lengths: tuple[int, ...]) -> dict[str, NDArray[np.float32]]:
         return {"steps_to_accuracy": steps_to(history, "accuracy", self.threshold)}
 
 
@@ -129,7 +129,7 @@ class Spoken(Last):
 
     metrics: ClassVar[Mapping[str, str]] = {"exact_match": "maximize", "said": "none"}
 
-    def scored(self, forward: Forward, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
+    def score_batch(self, forward: Forward, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
         (length,) = lengths
         prompt = Batch(batch.tokens[..., :2], batch.tokens[..., :2])
         logits, cache = forward.start(prompt, length + 1)
@@ -183,7 +183,7 @@ class Bag(Model):
     shaken: bool = setting(False)
 
     @property
-    def random(self) -> bool:
+    def draws_random_numbers(self) -> bool:
         return self.shaken
 
     def parameters(self, task: Task) -> tuple[Parameter, ...]:

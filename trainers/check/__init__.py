@@ -1,1 +1,1 @@
-"""Classes of your own, checked before a sweep runs: what they declare, and one step with them."""
+"""Checks of user classes before a sweep runs: their declarations, and one training step."""

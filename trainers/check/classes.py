@@ -1,8 +1,8 @@
-"""The contract of tasks, models, positions, averages and schedules, checked on their classes.
+"""Checks of registered tasks, models, positions, averages and schedules.
 
-`python -m trainers.check my_tasks` checks what the module my_tasks (in the current folder, or installed) registers:
-what each class must have, the worked examples of its docstring, and that it does what it declares. Needs torch and
-numpy alone. `check_class` is the same as a function.
+`python -m trainers.check my_tasks` checks the classes that the module my_tasks (in the current folder, or installed)
+registers: their members, the worked examples of their docstrings, and that they do what they declare. `check_class`
+checks one class.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ from trainers.settings.fields import Settings, settings_fields
 
 
 def check_class(kind: str, name: str) -> Iterator[str]:
-    """Yield what is wrong with one registered class, a sentence each."""
+    """Yield the problems of one registered class, one sentence each."""
     try:
         cls = registry.lookup(kind, name)
     except ConfigError as error:
@@ -34,31 +34,30 @@ def check_class(kind: str, name: str) -> Iterator[str]:
     yield from _example_problems(kind, cls)
     if kind == "task":
         try:
-            task = registry.build("task", {"name": name, **cls.tried_with})
+            task = registry.build("task", {"name": name, **cls.trial_settings})
         except ConfigError as error:
-            yield f"needs settings to be built, so it was not tried: {error}"
+            yield f"has required settings without trial_settings, so it was not tested: {error}"
             return
         yield from collect_problems(lambda: check_task(task))
-    elif kind == "model":
+    elif kind in ("model", "position"):
         sizes = {item.name for item in settings_fields(cls)} & SMALL["model"].keys()
-        model = {**{size: SMALL["model"][size] for size in sizes}, "name": name}
-        yield from collect_problems(lambda: check_member({**SMALL, "model": model}))
-    elif kind == "position":
-        model = {**SMALL["model"], "position": name}
-        yield from collect_problems(lambda: check_member({**SMALL, "model": model}))
+        own = {**{size: SMALL["model"][size] for size in sizes}, "name": name}
+        model = own if kind == "model" else {**SMALL["model"], "position": name}
+        task = cls.trial_task or SMALL["task"]
+        yield from collect_problems(lambda: check_member({**SMALL, "task": task, "model": model}))
 
 
 def _description_problems(kind: str, cls: type[Settings]) -> Iterator[str]:
     described = describe_class(cls)
     if not described.summary.endswith("."):
-        yield "its docstring does not begin with a sentence on one line"
+        yield "the first line of its docstring is not one sentence"
     yield from (f"field {field} has no help" for field, text in described.fields.items() if not text.split(" (")[0])
     if kind == "task" and not set(described.metrics.values()) <= set(DIRECTIONS):
         yield f"its metrics have directions other than {', '.join(DIRECTIONS)}"
 
 
 def _example_problems(kind: str, cls: type[Any]) -> Iterator[str]:
-    """Yield which examples of its docstring fail; a task needs two."""
+    """Yield failed examples of its docstring; a task needs two examples."""
     variables = {**vars(sys.modules[cls.__module__]), "torch": torch}
     tests = doctest.DocTestFinder(recurse=False).find(cls, globs=variables)
     count = sum(len(test.examples) for test in tests)
@@ -74,7 +73,7 @@ def _example_problems(kind: str, cls: type[Any]) -> Iterator[str]:
 
 
 def main(modules: list[str]) -> int:
-    """Check the classes that these modules register; return 0 if all are good, 1 if one is not, 2 for bad input."""
+    """Check the classes that these modules register; return 0 if all are good, 1 if not, 2 for bad input."""
     if not modules or any(module.startswith("-") for module in modules):
         print("usage: python -m trainers.check MODULE ...", file=sys.stderr)
         return 2

@@ -1,8 +1,9 @@
-"""Trying tasks, models and encodings before a run: a few batches, one step, one evaluation. Faults are sentences."""
+"""Trials of tasks, models and encodings before a run: a few batches, one step, one evaluation."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -16,11 +17,11 @@ from trainers.random import Stream
 from trainers.settings import registry
 from trainers.tasks.task import EvaluationBatch, Task
 from trainers.tensors.batch import Batch
-from trainers.training.step import gradients, sampled, step_once
+from trainers.training.step import compute_gradients, sample_batches, step_once
 
-ROUNDING = 2**8  # units in the last place, of the norm of a gradient: what the order of its sums may change
+ROUNDING = 2**8  # units in the last place of a gradient's norm, which the order of sums may change
 ROWS = 4
-SMALL: dict[str, Any] = {  # what a task, model or encoding is tried in
+SMALL: dict[str, Any] = {  # the configuration of a trial
     "task": {"name": "set_complement", "vocabulary": 6, "train_length": 4},
     "model": {"name": "decoder", "layers": 2, "width": 8, "heads": 2},
     "training": {"steps": 2, "batch_size": 3, "learning_rate": 0.01, "compile": False},
@@ -29,7 +30,7 @@ SMALL: dict[str, Any] = {  # what a task, model or encoding is tried in
 
 
 def collect_problems(check: Callable[[], Iterable[str]]) -> list[str]:
-    """Return the problems that `check` yields, each once; an exception of the class is one of them, with its place."""
+    """Return the problems that `check` yields, without repetitions; an exception of the class is a problem, too."""
     problems: dict[str, None] = {}
     try:
         for problem in check():
@@ -43,7 +44,7 @@ def collect_problems(check: Callable[[], Iterable[str]]) -> list[str]:
 
 
 def check_task(task: Task) -> Iterator[str]:
-    """Yield the faults of a task; if its batches have none, those of a step and an evaluation of a small model."""
+    """Yield the problems of a task; if its batches have none, those of a step and an evaluation of a small model."""
     first, problems = task.distributions[0].name, list(_declaration_problems(task))
     if not problems:
         stream = Stream(torch.tensor([3]), "eval", torch.tensor(0))
@@ -56,20 +57,21 @@ def check_task(task: Task) -> Iterator[str]:
     if not problems:
         member = MemberConfig.from_dict(SMALL)
         model = registry.build("model", {**SMALL["model"], "name": "decoder" if task.causal else "encoder"})
-        # Writing long texts takes seconds: a task that has models write them is evaluated at its shortest length.
+        # Generating long texts takes seconds, so such a task is evaluated at its shortest length.
         lengths = (min(task.lengths),) if task.passes > 1 else "all"
         member = replace(member, task=task, model=model, evaluation=replace(member.evaluation, lengths=lengths))
         yield from _step_problems([replace(member, seed=seed) for seed in (0, 1)])
 
 
 def check_member(sections: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the faults of the model or encoding in plain sections, in a step and an evaluation.
+    """Yield the problems of the model or encoding in plain sections, in a step and an evaluation.
 
-    Nothing if no member can be built of these sections.
+    A member that cannot be built from these sections is a problem, too.
     """
     try:
         members = [MemberConfig.from_dict({**sections, "seed": seed}) for seed in (0, 1)]
-    except ConfigError:
+    except ConfigError as error:
+        yield from (f"cannot be used with the task {sections['task']['name']}: {problem}" for problem in error.problems)
         return
     yield from _step_problems(members)
 
@@ -81,15 +83,15 @@ def _step_problems(members: Sequence[MemberConfig]) -> Iterator[str]:
     if int(state.failed_at.max()) >= 0:
         yield "its loss or its gradient is not finite in the first step"
     elif _mixes_members(pack, state):
-        yield "what it learns depends on the other members of its pack"
+        yield "its training depends on the other members of its pack"
     evaluate(pack, state)
 
 
 def _mixes_members(pack: Pack, state: State) -> bool:
     """Whether initial weights, loss or gradient of a member alone differ from those in its pack by more than rounding.
 
-    Both are computed in the dtype of the weights, with the weights of `state`. Updates of the optimizer are not
-    compared: AdamW divides a gradient that is nothing but rounding, as that of a bias of keys, by its own size.
+    Both are computed in the dtype of the weights, with the weights of `state`. Optimizer updates are not compared,
+    because AdamW amplifies gradients that are only rounding errors, such as that of the key bias.
     """
     alone = Pack(pack.members[-1:], pack.device)
     results = list[tuple[Tensor, ...]]()
@@ -97,11 +99,23 @@ def _mixes_members(pack: Pack, state: State) -> bool:
         one = copy(one)
         one.training = replace(one.training, compute_dtype="float32")
         theta, stage_M = state.theta[-len(one) :], state.stage[-len(one) :]
-        batches = sampled(one, state.step + 1, one.training.batch_size, stage_M)
-        gradient, loss_M = gradients(one, theta, batches, state.step + 1)
+        batches = sample_batches(one, state.step + 1, one.training.batch_size, stage_M)
+        gradient, loss_M = compute_gradients(one, theta, batches, state.step + 1)
         results.append((State.initial(one).theta[-1], loss_M[-1], gradient[-1]))
     rounding = ROUNDING * torch.finfo(pack.dtype).eps
     return any(bool((mine - both).norm() > rounding * mine.norm()) for mine, both in zip(*results, strict=True))
+
+
+@dataclass(frozen=True)
+class _RecordingStream(Stream):
+    """A stream that records the site of every draw."""
+
+    sites: list[int] = field(default_factory=list)
+
+    def bits(self, site: int, shape: tuple[int, ...], rows: tuple[int, int] | None = None) -> Tensor:
+        """Return the numbers of the stream."""
+        self.sites.append(site)
+        return super().bits(site, shape, rows)
 
 
 def _declaration_problems(task: Task) -> Iterator[str]:
@@ -127,38 +141,45 @@ def _length_problems(task: Task, first: str, tests: Sequence[EvaluationBatch]) -
 
 
 def _draw_problems(task: Task) -> Iterator[str]:
-    """Yield why training batches are not a function of the stream of one seed."""
+    """Yield problems of training batches that are not a function of the stream of one seed."""
+    recording = _RecordingStream(torch.tensor([3]), "data", torch.tensor(1))
+    task.training_batches(recording, ROWS, torch.zeros(1, dtype=torch.int64) if task.stages else None)
+    for site in sorted(site for site, count in Counter(recording.sites).items() if count > 1):
+        yield (
+            f"a training batch is drawn with {recording.sites.count(site)} draws at site {site}, which return the same "
+            "random numbers; give each draw its own site, the first argument"
+        )
     both, alone = _train_batches(task, [3, 5]), _train_batches(task, [5])
     if not _equal(both, _train_batches(task, [3, 5])):
         yield "the same stream gives another batch the second time: random numbers must come from the stream alone"
-    if not _equal([batch.seeds(1, 2) for batch in both], alone):
-        yield "what a seed sees depends on the other seeds of the pack"
+    if not _equal([batch.slice_seeds(1, 2) for batch in both], alone):
+        yield "the batch of a seed depends on the other seeds of the pack"
     if sum(batch.tokens.shape[1] for batch in both) != ROWS or any(len(batch.tokens) != 2 for batch in both):
         shapes = ", ".join(str(tuple(batch.tokens.shape)) for batch in both)
         yield f"asked for {ROWS} rows of 2 seeds, sample gives tokens of shape {shapes}: rows must add up to {ROWS}"
 
 
 def _row_problems(task: Task, kind: str, batches: Sequence[Batch]) -> Iterator[str]:
-    """Yield what of the tokens, width or groups of rows the task does not declare."""
+    """Yield tokens, widths and groups of rows that do not agree with the task's declarations."""
     if any(int(batch.tokens.max()) >= task.inputs or int(batch.tokens.min()) < 0 for batch in batches):
-        yield f"{kind} tokens are not in 0..{task.inputs - 1}, which `inputs` says"
+        yield f"{kind} tokens are not in 0..{task.inputs - 1}, as declared by `inputs`"
     if (widest := max((batch.tokens.shape[2] for batch in batches), default=0)) > task.positions:
-        yield f"{kind} rows have up to {widest} tokens, and `positions` says {task.positions}"
-    if not task.grouped and any(batch.groups is not None for batch in batches):
-        yield f"{kind} rows have groups, and `grouped` says that batches have none"
+        yield f"{kind} rows have up to {widest} tokens, but `positions` is {task.positions}"
+    if not task.has_groups and any(batch.groups is not None for batch in batches):
+        yield f"{kind} rows have groups, but `has_groups` is false"
 
 
 def _stage_problems(task: Task) -> Iterator[str]:
-    """Yield why the stages of a curriculum cannot be batches of one pack."""
+    """Yield problems of the stages of a curriculum in one pack."""
     last = len(task.stages) - 1
     stages = [_train_batches(task, [5], [stage]) for stage in range(last + 1)]
     shapes = [[tuple(batch.tokens.shape) for batch in batches] for batches in stages]
     if any(shape != shapes[0] for shape in shapes) or sum(shape[1] for shape in shapes[0]) != ROWS:
-        yield f"sample_staged gives tokens of shapes {shapes}; allowed: the same at all stages, {ROWS} rows in all"
+        yield f"sample_staged gives tokens of shapes {shapes}; allowed: equal at all stages, with {ROWS} rows in total"
         return
     both = _train_batches(task, [5, 5], [0, last])
-    if any(not _equal([batch.seeds(m, m + 1) for batch in both], stages[k]) for m, k in ((0, 0), (1, last))):
-        yield "what a seed sees at its stage depends on the other seeds and stages of the pack"
+    if any(not _equal([batch.slice_seeds(m, m + 1) for batch in both], stages[k]) for m, k in ((0, 0), (1, last))):
+        yield "the batch of a seed at its stage depends on the other seeds and stages of the pack"
 
 
 def _train_batches(task: Task, seeds: Sequence[int], stages: Sequence[int] | None = None) -> tuple[Batch, ...]:

@@ -1,4 +1,4 @@
-"""Cross checks of `training.stop` and `training.curriculum` against the task, the model and the averages."""
+"""Checks of `training.stop` and `training.curriculum` against the task, the model and the averages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from trainers.optimization.criterion import Criterion
 from trainers.optimization.curricula import Curriculum
 from trainers.settings import registry
 
-if TYPE_CHECKING:  # plan and report read configurations without torch
+if TYPE_CHECKING:  # configurations are read without torch
     from trainers.models.model import Model
     from trainers.tasks.task import Task
 
@@ -25,7 +25,7 @@ def criterion_problems(
     for name, criterion in criteria.items():
         key = f"training.{name}"
         if every is None:
-            message = f"{key} is decided at evaluations, and the only one is after the last step"
+            message = f"{key} needs evaluations during training, but the only one is after the last step"
             yield Problem(key="evaluation.every", given=None, message=message, allowed="a number of steps")
         yield from (problem.under(key) for problem in _name_problems(criterion, task, model, averages))
         if not task.distributions[0].trained_lengths:
@@ -33,7 +33,7 @@ def criterion_problems(
             yield Problem(key=key, message=message, allowed="null")
     if len({criterion.samples for criterion in criteria.values()}) > 1:
         given, other = criteria["curriculum"].samples, criteria["stop"].samples
-        message = f"{given} samples, and training.stop has {other}: both are decided on the same inputs"
+        message = f"{given} samples, but training.stop has {other}, and both use the same inputs"
         yield Problem(key="training.curriculum.samples", given=given, message=message, allowed=str(other))
 
 
@@ -58,7 +58,7 @@ def ineffective_stage_problems(curriculum: Curriculum, task: Task) -> Iterator[P
         message = (
             f"{curriculum.name} has no effect: the task {task.name} has a single stage, of length {task.stages[0]}"
         )
-        allowed = "null, or settings of the task that give it two stages or more"
+        allowed = "null, or task settings with two or more stages"
         yield Problem(key="training.curriculum", given=curriculum.name, message=message, allowed=allowed)
     yield from (problem.under("task") for problem in task.staged_problems())
 
@@ -71,7 +71,7 @@ def _name_problems(criterion: Criterion, task: Task, model: Model, averages: Col
     if criterion.metric not in known:
         message = f"there is no metric {criterion.metric!r}"
         if criterion.metric in metrics:
-            message = f"{criterion.metric} has no better direction, or is derived from several evaluations"
+            message = f"{criterion.metric} has no better direction, or is computed from several evaluations"
         close, allowed = nearest(criterion.metric, known), ", ".join(known)
         yield Problem(key="metric", given=criterion.metric, message=message, allowed=allowed, nearest=close)
     labels = list(dict.fromkeys(["raw", *averages]))

@@ -1,4 +1,4 @@
-"""MemberConfig: everything one trained model depends on, and what members of a pack must share."""
+"""MemberConfig: everything that one trained model depends on."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ class TrainingConfig(Settings):
     clip: float | None = setting(
         None, above=0.0, member=True, variant=lambda clip: clip is not None, help="largest gradient norm of a member"
     )
-    accumulation: int = setting(1, low=1, help="slices of a batch that are computed one after the other, for memory")
+    accumulation: int = setting(1, low=1, help="slices of a batch that are computed one after the other to save memory")
     dtype: str = setting("float32", choices=("float32", "float64"), help="type of weights and arithmetic")
     compute_dtype: str = setting(
         "float32",
         choices=("float32", "bfloat16"),
-        help="type of matrix products in a pass; all that is kept is float32",
+        help="type of matrix products in a forward pass; everything stored is float32",
     )
     compile: bool | str = setting("auto", choices=(True, False, "auto"), help="run the step through torch.compile")
     schedule: Schedule = setting("constant", kind="schedule", help="factor on the learning rate at each step")
@@ -53,29 +53,29 @@ class TrainingConfig(Settings):
     curriculum: Curriculum | None = setting(None, kind="curriculum", help="when a member goes to the next stage")
 
     def cross_checks(self) -> Iterator[Problem]:
-        """Problems of fewer rows than slices, of narrow products of float64, and of the reserved label `raw`."""
+        """Yield problems of too many slices, of bfloat16 products with float64, and of the reserved label `raw`."""
         if self.accumulation > self.batch_size:
             allowed = f"<= batch_size ({self.batch_size})"
-            message = f"a batch of {self.batch_size} has no {self.accumulation} slices"
+            message = f"a batch of {self.batch_size} rows cannot have {self.accumulation} slices"
             yield Problem(key="accumulation", given=self.accumulation, message=message, allowed=allowed)
         if self.dtype == "float64" and self.compute_dtype != "float32":
-            message = "dtype is float64, and all is computed in it"
+            message = "with dtype float64 everything is computed in float64"
             yield Problem(key="compute_dtype", given=self.compute_dtype, message=message, allowed="float32")
         if "raw" in self.averages and (kind := self.averages["raw"].name) != "raw":
-            message = "the label raw is reserved for the training weights, and this is another average"
-            allowed = f"raw; or another label for {kind}"
+            message = "the label raw is reserved for the training weights"
+            allowed = f"raw, or another label for {kind}"
             yield Problem(key="averages.raw.kind", given=kind, message=message, allowed=allowed)
 
 
 class EvaluationConfig(Settings):
-    """When, on how many samples and at which lengths the curves are measured."""
+    """When, with how many samples and at which lengths curves are measured."""
 
     every: int | None = setting(None, low=1, help="steps between evaluations; null: only at the end")
     samples: int = setting(2000, low=1, help="inputs per length")
     lengths: str | tuple[int, ...] = setting("all", help="`all`, or a list of lengths")
 
     def cross_checks(self) -> Iterator[Problem]:
-        """Problems unless the lengths are `all` or distinct."""
+        """Yield problems of lengths that are neither `all` nor a list of distinct lengths."""
         if isinstance(self.lengths, str):
             if self.lengths != "all":
                 yield Problem(
@@ -94,7 +94,7 @@ class EvaluationConfig(Settings):
 
 
 class MemberConfig(Settings):
-    """One member: a configuration and a seed. A member's result depends on these values and on nothing else."""
+    """One member: a configuration and a seed. A member's result depends on these values alone."""
 
     task: Task = setting(kind="task")
     model: Model = setting(kind="model")
@@ -104,10 +104,10 @@ class MemberConfig(Settings):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], *, recorded: bool = False) -> Self:
-        """Build from plain sections `task model training evaluation seed`; `recorded`: they were trained before.
+        """Build from the plain sections `task model training evaluation seed`, as returned by `to_dict`.
 
-        `to_dict` gives them. Raises ConfigError with one problem per fault, its key dotted from the top
-        (`training.learning_rate`).
+        `recorded` sections were trained before, and are checked less strictly. Raises ConfigError with one problem per
+        fault, its key dotted from the top (`training.learning_rate`).
         """
         member = cls.from_mapping(data)
         if problems := list(member._problems_between(recorded)):
@@ -119,24 +119,24 @@ class MemberConfig(Settings):
             yield problem.under("training.schedule")
         for problem in self.model.task_problems(self.task):
             yield problem.under("model")
-        if self.task.grouped and not self.model.keeps_groups:
-            message = f"{self.model.name} cannot tell the groups of tokens that the task {self.task.name} has"
-            allowed = "a model whose tokens can be hidden from each other"
+        if self.task.has_groups and not self.model.supports_groups:
+            message = f"{self.model.name} does not support token groups, which the task {self.task.name} has"
+            allowed = "a model that supports groups"
             yield Problem(key="model.name", given=self.model.name, message=message, allowed=allowed)
         if self.training.compile is True and self.model.compiling == "never":
             message = f"a step of {self.model.name} cannot be compiled"
             yield Problem(key="training.compile", given=True, message=message, allowed="false or auto")
-        if self.training.compute_dtype != "float32" and not self.model.narrow:
-            given, message = self.training.compute_dtype, f"{self.model.name} is computed in float32 alone"
+        if self.training.compute_dtype != "float32" and not self.model.supports_bfloat16:
+            given, message = self.training.compute_dtype, f"{self.model.name} supports only float32"
             yield Problem(key="training.compute_dtype", given=given, message=message, allowed="float32")
         for name, direction in {**self.task.metrics, **self.model.metrics}.items():
             if direction not in DIRECTIONS:
-                message = f"the better direction of {name} is {direction!r}"
+                message = f"the better direction of the metric {name} is {direction!r}"
                 key = "task.name" if name in self.task.metrics else "model.name"
                 yield Problem(key=key, given=direction, message=message, allowed=", ".join(DIRECTIONS))
         if both := sorted(self.task.metrics.keys() & self.model.metrics.keys()):
-            message = f"{self.model.name} measures {', '.join(both)} of itself, and so does the task {self.task.name}"
-            yield Problem(key="model.name", given=self.model.name, message=message, allowed="names of its own")
+            message = f"both {self.model.name} and the task {self.task.name} have metrics named {', '.join(both)}"
+            yield Problem(key="model.name", given=self.model.name, message=message, allowed="other names")
         averages, curriculum = self.training.averages, self.training.curriculum
         yield from criterion_problems(self.criteria, self.task, self.model, averages, self.evaluation.every)
         if curriculum is not None:
@@ -149,33 +149,33 @@ class MemberConfig(Settings):
                 yield Problem(
                     key="evaluation.lengths",
                     given=length,
-                    message=f"length {length} does not exist in this task",
+                    message=f"the task has no length {length}",
                     allowed=allowed,
                 )
 
     @property
     def criteria(self) -> dict[str, Criterion]:
-        """The criteria to validate: `stop` and `curriculum`, without null ones."""
+        """The criteria `stop` and `curriculum` that are not null, by name."""
         both: dict[str, Criterion | None] = {"stop": self.training.stop, "curriculum": self.training.curriculum}
         return {name: criterion for name, criterion in both.items() if criterion is not None}
 
-    def planned(self) -> Self:
-        """This member with the data that its task depends on named by hash, where they are on this machine."""
-        return replace(self, task=self.task.planned())
+    def pin_data(self) -> Self:
+        """Return this member with the hash of its task's data in the settings, if the data are on this machine."""
+        return replace(self, task=self.task.pin_data())
 
     @cached_property
     def config_id(self) -> str:
-        """Hash of every value but the seed that is not `absent`, 12 hexadecimal digits."""
+        """Hash of all values but the seed that are not `absent`, 12 hexadecimal digits."""
         return digest({key: value for key, value in identity(self).items() if key != "seed"})
 
     @cached_property
     def structural_key(self) -> str:
-        """Hash of what the members of a pack must share, 12 hexadecimal digits."""
+        """Hash of the values that members of a pack must share, 12 hexadecimal digits."""
         return digest(structure(self))
 
     @cached_property
     def metrics(self) -> dict[str, Metric]:
-        """Every metric that is recorded, by name."""
+        """Every recorded metric, by name."""
         return self.task.recorded_metrics(self.model.metrics, self.evaluated_lengths)
 
     @property

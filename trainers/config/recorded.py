@@ -1,7 +1,7 @@
-"""Configurations that were resolved and recorded earlier, perhaps by older code.
+"""Recorded configurations, perhaps written by an older version.
 
-Fields that are newer than a record have their `absent` values, whatever their default is today. Only a class with
-another `revision` computes something else today: `corrections` lists those.
+Fields that are newer than a record get their `absent` value, not today's default. Only classes with another `revision`
+compute other results now; `corrections` lists them.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from trainers.settings.parts import Part, walk_parts
 
 
 def recorded_member(resolved: Mapping[str, Any], seed: int) -> MemberConfig:
-    """Return the member of a recorded configuration, all sections but the seed, with a seed.
+    """Build the member of a recorded configuration (all sections but the seed) and a seed.
 
     Raises ConfigError if this version rejects a name or a value.
     """
@@ -26,18 +26,18 @@ def recorded_member(resolved: Mapping[str, Any], seed: int) -> MemberConfig:
 
 
 def corrections(resolved: Mapping[str, Any]) -> list[str]:
-    """Return one sentence for each class of a recorded configuration that has another revision, so other results."""
-    found = []
+    """Return one sentence for each class of a recorded configuration whose revision has changed."""
+    sentences = []
     for part in _complete_parts(resolved):
         then, now = part.values.get("revision", 1), revision_of(part.cls)
         if then != now:
             name = part.cls.name or part.cls.__name__
-            found.append(f"{part.key}: {name} was revision {then} and is revision {now} today")
-    return found
+            sentences.append(f"{part.key}: {name} was revision {then} and is revision {now} today")
+    return sentences
 
 
 def _complete_parts(resolved: Mapping[str, Any]) -> list[Part]:
-    """Return every part of a recorded configuration with the `absent` values of the fields that it does not have."""
+    """Return every part of a recorded configuration, with missing fields set to their `absent` values."""
     parts, problems = list[Part](), list[Problem]()
     for part in walk_parts(MemberConfig, resolved, problems):
         for name, value in absent_values(part.cls).items():

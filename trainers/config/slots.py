@@ -1,7 +1,7 @@
-"""Which field of which class a dotted key fills, and what is wrong with single values: nothing is built.
+"""The field that a dotted key sets, and problems of single values, without building a configuration.
 
-`MemberConfig.from_dict` also refuses values that do not fit together. What is said here of a value holds whatever the
-others are, as long as they name the same classes.
+Only `MemberConfig.from_dict` checks combinations of values. The problems found here do not depend on other values, as
+long as these name the same classes.
 """
 
 from collections.abc import Mapping
@@ -10,46 +10,46 @@ from typing import Any
 
 from trainers.config.member import MemberConfig
 from trainers.errors import Problem
-from trainers.settings.fields import allowed_values, settings_fields, takes_type, value_problems
+from trainers.settings.fields import accepts_type, allowed_values, settings_fields, value_problems
 from trainers.settings.nested import is_nested
 from trainers.settings.parts import walk_parts
 
 
 @dataclass(frozen=True)
 class Slot:
-    """One field of a settings class, as a place for a value."""
+    """One field of a settings class."""
 
     cls: type[Any]
     item: Field[Any]
 
     def problems(self, value: Any) -> list[Problem]:
-        """What is wrong with a value, empty if it can stand here."""
+        """Return the problems of a value for this field."""
         return value_problems(self.cls, self.item, value)
 
     def takes(self, value: Any) -> bool:
-        """Whether values of this type can stand here, whatever bounds and choices."""
-        return takes_type(self.cls, self.item, value)
+        """Whether the field accepts values of this type, ignoring bounds and choices."""
+        return accepts_type(self.cls, self.item, value)
 
     @property
     def allowed(self) -> str:
-        """What can stand here, in words."""
+        """The allowed values, as text."""
         return allowed_values(self.cls, self.item)
 
     @property
     def choices(self) -> tuple[Any, ...] | None:
-        """The values that can stand here, if they are listed."""
+        """The allowed values if they are a fixed set, else None."""
         choices: tuple[Any, ...] | None = self.item.metadata["choices"]
         return choices
 
     @property
     def bounds(self) -> Mapping[str, float | None]:
-        """`low` and `high`, inclusive, `above` and `below`, exclusive; None is no bound."""
+        """`low` and `high`, inclusive, `above` and `below`, exclusive; None means no bound."""
         bounds: Mapping[str, float | None] = self.item.metadata["bounds"]
         return bounds
 
 
 def slot_of(sections: Mapping[str, Any], key: str) -> Slot | None:
-    """The field that a dotted key fills; None if there is none, or if it holds a whole class.
+    """Return the field that a dotted key sets; None if there is none, or if it is nested.
 
     slot_of({"model": {"name": "encoder"}, ...}, "model.heads") -> the field `heads` of Encoder
     """
@@ -63,7 +63,7 @@ def slot_of(sections: Mapping[str, Any], key: str) -> Slot | None:
 
 
 def single_problems(sections: Mapping[str, Any]) -> list[Problem]:
-    """Unknown names and keys, missing keys and wrong values of plain sections, not what is wrong between them."""
+    """Return unknown names and keys, missing keys and wrong values of plain sections; combinations are not checked."""
     problems: list[Problem] = []
     found = [problem for part in walk_parts(MemberConfig, sections, problems) for problem in part.problems()]
     return [*found, *problems]

@@ -1,1 +1,1 @@
-"""What is measured: forward passes, generation, evaluations of curves, attention, kept weights."""
+"""Evaluation: forward passes, text generation, curves, attention maps, stored weights."""

@@ -1,6 +1,6 @@
-"""Passes of some members' models without learning: whole batches, tokens one after the other, or texts they write.
+"""Forward passes in evaluation: whole batches, token by token with a KV cache, or generated texts.
 
-Shapes: M members, B rows, T positions, K positions kept, P tokens of a prompt, G generated ones, V output tokens.
+Shapes: M members, B rows, T positions, K cached positions, P tokens of a prompt, G generated ones, V output tokens.
 """
 
 from collections.abc import Callable, Mapping
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from trainers.evaluation.generate import by_state, chooser, continued
+from trainers.evaluation.generate import generate_states, generate_tokens, make_chooser
 from trainers.models.model import Cache, Model
 from trainers.positions.context import Recorder
 from trainers.tasks.decoding import Decoding
@@ -22,8 +22,8 @@ from trainers.tensors.precision import computing
 class Forward:
     """The models of M members with the weights of one average, (M, *shape) by name.
 
-    noise: what is random in a test of the rows at hand; nothing is dropped. compute_dtype: as in training; logits have
-    the type of the weights. recorded: what the layers recorded of themselves in the last whole pass.
+    noise: random numbers of these rows in evaluation, without dropout. compute_dtype: as in training; logits have the
+    dtype of the weights. recorded: values that the layers recorded in the last call.
     """
 
     model: Model
@@ -35,17 +35,17 @@ class Forward:
     recorded: dict[str, list[Tensor]] = field(default_factory=dict)
 
     def __call__(self, batch: Batch) -> Tensor:
-        """Logits (M, B, T, V)."""
+        """Return logits (M, B, T, V), and record the values of the layers."""
         self.recorded.clear()
         return self.logits(batch, self._record)
 
     def logits(self, batch: Batch, record: Recorder | None = None) -> Tensor:
-        """Logits (M, B, T, V); what the layers record of themselves is told `record` alone."""
+        """Return logits (M, B, T, V); `record` gets the values that the layers record."""
         with self._computing():
             return self._wide(self.model.logits(self.weights, batch, self.noise, self.form, record))
 
     def start(self, batch: Batch, width: int) -> tuple[Tensor, Cache]:
-        """Logits (M, B, T, V), and what is kept to go on up to `width` positions."""
+        """Return logits (M, B, T, V), and a KV cache of up to `width` positions."""
         with self._computing():
             logits, cache = self.model.start(self.weights, batch, width, self.noise, self.form)
         return self._wide(logits), cache
@@ -57,10 +57,10 @@ class Forward:
         ids_MBT: Tensor | None = None,
         visible_MBK: Tensor | None = None,
     ) -> tuple[Tensor, Cache]:
-        """Logits (M, B, T, V) of the tokens that follow, and what is kept of all tokens so far.
+        """Return logits (M, B, T, V) of the following tokens, and the extended KV cache.
 
-        `ids_MBT` are their position ids, where the batch had any. They see the positions that `visible_MBK` (its last
-        dimension the width of the cache) allows, and none that follow; all before them if it is None.
+        ids_MBT: their position ids, if the batch had any. visible_MBK: mask of the positions they see, as wide as the
+        cache; None means all earlier ones. No token sees later ones.
         """
         with self._computing():
             logits, cache = self.model.extend(
@@ -78,30 +78,30 @@ class Forward:
     def _wide(self, logits: Tensor) -> Tensor:
         return logits.to(self._weight.dtype)
 
-    def generated(self, prompt_MBP: Tensor, decoding: Decoding, *, most: int) -> Tensor:
-        """What the models write behind a prompt, int64 (M, B, most): up to the end mark, then pads.
+    def generate(self, prompt_MBP: Tensor, decoding: Decoding, *, max_tokens: int) -> Tensor:
+        """Generate up to `max_tokens` tokens after a prompt, int64 (M, B, max_tokens): up to the end mark, then pads.
 
-        Where tokens are drawn, each has its own number, which depends on the row in its batch and not on how the batch
-        came in pieces; two calls for the same rows have the same numbers. Raises ValueError for a `most` below 1.
+        Random numbers of sampled tokens depend on the row in its batch, not on the pieces in which the batch is
+        evaluated; two calls for the same rows draw the same numbers. Raises ValueError for `max_tokens` below 1.
         """
-        choose = chooser(self, decoding, (prompt_MBP.shape[1], most))
-        return continued(self, prompt_MBP, decoding, choose, most)
+        choose = make_chooser(self, decoding, (prompt_MBP.shape[1], max_tokens))
+        return generate_tokens(self, prompt_MBP, decoding, choose, max_tokens)
 
-    def generated_by_state(
+    def generate_by_state(
         self, prompt_MBP: Tensor, decoding: Decoding, *, shared: int, states: int, width: int, mark: int
     ) -> Tensor:
-        """What they write state by state, int64 (M, B, G), G = shared - P + states * width: up to the end, then pads.
+        """Generate a text state by state, int64 (M, B, G), G = shared - P + states * width: up to the end, then pads.
 
-        The first `shared` tokens, the question, are seen by every state. Those that the prompt lacks are written first,
-        whatever they are; a prompt that goes on behind them is the beginning of the first state. A state goes up to
-        `mark`, or to the end mark, and has `width` tokens at most; a row whose state is longer ends there. Each further
-        state is written by a model that is given the shared tokens and the state before alone, at positions 0, 1, 2...
-        (the inductive scratchpad, arXiv:2406.06467, appendix C.2). Numbers are drawn as in `generated`. Raises
-        ValueError for a prompt that is empty or leaves no room in the first state.
+        The first `shared` tokens, the question, are visible to every state. If the prompt is shorter, they are
+        completed first; if it is longer, it begins the first state. A state ends with `mark` or the end mark and has
+        at most `width` tokens; a row with a longer state ends there. Every later state is generated from the shared
+        tokens and the previous state only, at positions 0, 1, 2... (the inductive scratchpad, arXiv:2406.06467,
+        appendix C.2). Random numbers are drawn as in `generate`. Raises ValueError for a prompt that is empty or fills
+        the first state.
         """
-        most = shared - prompt_MBP.shape[-1] + states * width
-        choose = chooser(self, decoding, (prompt_MBP.shape[1], most))
-        return by_state(self, prompt_MBP, decoding, choose, shared=shared, states=states, width=width, mark=mark)
+        max_tokens = shared - prompt_MBP.shape[-1] + states * width
+        choose = make_chooser(self, decoding, (prompt_MBP.shape[1], max_tokens))
+        return generate_states(self, prompt_MBP, decoding, choose, shared=shared, states=states, width=width, mark=mark)
 
     def _record(self, name: str, value: Tensor) -> None:
         self.recorded.setdefault(name, []).append(value)

@@ -1,8 +1,8 @@
-"""Texts that models write: token by token behind a prompt, or state by state (arXiv:2406.06467, appendix C.2).
+"""Text generation: token by token after a prompt, or state by state (arXiv:2406.06467, appendix C.2).
 
-All rows of all members take every step together. One that has ended stays, and what it says is not kept, so shapes
-follow from the arguments and the host never looks; on a CPU alone it does, and stops when every row has ended.
-Shapes: M members, B rows, P tokens of the prompt, V output tokens, W tokens of a state at most.
+All rows of all members take every step together, and tokens of rows that have ended are discarded. So shapes follow
+from the arguments and the host never waits for a GPU; only on a CPU generation stops when every row has ended.
+Shapes: M members, B rows, P tokens of the prompt, V output tokens, W tokens of the longest state.
 """
 
 from collections.abc import Callable
@@ -18,34 +18,39 @@ from trainers.tensors.batch import Batch
 Choose = Callable[[Tensor, int], Tensor]
 
 
-def chooser(forward: ForwardPass, decoding: Decoding, shape: tuple[int, int]) -> Choose:
-    """What gives the next token (M, B) by its logits (M, B, V) and its number, for so many rows and tokens."""
-    if not decoding.draws:
-        return lambda logits, number: decoding.chosen(logits, None)
+def make_chooser(forward: ForwardPass, decoding: Decoding, shape: tuple[int, int]) -> Choose:
+    """Return a function of logits (M, B, V) and the token's number that chooses the next token (M, B).
+
+    shape: rows and generated tokens.
+    """
+    if not decoding.is_sampled:
+        return lambda logits, number: decoding.choose_token(logits, None)
     uniform = forward.noise.uniform(GENERATION_SITE, shape)
-    drawn = shape[1] if decoding.drawn is None else decoding.drawn
-    return lambda logits, number: decoding.chosen(logits, uniform[..., number] if number < drawn else None)
+    count = shape[1] if decoding.sampled_tokens is None else decoding.sampled_tokens
+    return lambda logits, number: decoding.choose_token(logits, uniform[..., number] if number < count else None)
 
 
-def continued(forward: ForwardPass, prompt_MBP: Tensor, decoding: Decoding, choose: Choose, most: int) -> Tensor:
-    """See `Forward.generated`."""
-    if most < 1:
-        raise ValueError(f"{most} tokens; allowed: 1 or more")
-    logits, cache = forward.start(Batch(prompt_MBP, prompt_MBP), prompt_MBP.shape[-1] + most - 1)
-    found = prompt_MBP.new_full((*prompt_MBP.shape[:2], most), decoding.pad)
-    going = torch.ones_like(prompt_MBP[..., 0], dtype=torch.bool)
-    for number in range(most):
-        token = torch.where(going, choose(logits[:, :, -1], number), decoding.pad)
-        found[..., number] = token
-        going = going & (token != decoding.end)
+def generate_tokens(
+    forward: ForwardPass, prompt_MBP: Tensor, decoding: Decoding, choose: Choose, max_tokens: int
+) -> Tensor:
+    """Generate tokens after a prompt; see `Forward.generate`."""
+    if max_tokens < 1:
+        raise ValueError(f"max_tokens is {max_tokens}; allowed: 1 or more")
+    logits, cache = forward.start(Batch(prompt_MBP, prompt_MBP), prompt_MBP.shape[-1] + max_tokens - 1)
+    text = prompt_MBP.new_full((*prompt_MBP.shape[:2], max_tokens), decoding.pad)
+    active = torch.ones_like(prompt_MBP[..., 0], dtype=torch.bool)
+    for number in range(max_tokens):
+        token = torch.where(active, choose(logits[:, :, -1], number), decoding.pad)
+        text[..., number] = token
+        active = active & (token != decoding.end)
         forward.beat()
-        if number + 1 == most or _nobody(going):
+        if number + 1 == max_tokens or _all_ended(active):
             break
         logits, cache = forward.extend(cache, token[..., None])
-    return found
+    return text
 
 
-def by_state(
+def generate_states(
     forward: ForwardPass,
     prompt_MBP: Tensor,
     decoding: Decoding,
@@ -56,52 +61,52 @@ def by_state(
     width: int,
     mark: int,
 ) -> Tensor:
-    """See `Forward.generated_by_state`."""
+    """Generate a text state by state; see `Forward.generate_by_state`."""
     m, b, given = prompt_MBP.shape
     lead, begun = max(shared - given, 0), max(given - shared, 0)
-    first = lead - begun  # the number of a token that begins the first state
+    first = lead - begun  # number of the first state's first token
     total = shared + min(states, 2) * width - 1
     if not 0 < given < shared + width or min(states, width) < 1 or mark == decoding.end:
         raise ValueError(
-            f"{states} states of {width} tokens behind {shared} shared ones, a prompt of {given} and the mark {mark}; "
-            f"allowed: states and tokens from 1 up, a prompt of 1..{shared + width - 1} and a mark that does not end"
+            f"{states} states of {width} tokens after {shared} shared ones, a prompt of {given}, the mark {mark}; "
+            f"allowed: 1 or more states and tokens, a prompt of 1..{shared + width - 1}, a mark other than the end mark"
         )
-    reader = (_Kept if forward.model.keeps_gaps else _Anew)(forward, shared, width, total)
+    reader = (_CachedReader if forward.model.supports_masked_cache else _UncachedReader)(forward, shared, width, total)
     logits = reader.begin(prompt_MBP)
-    found, counts = list[Tensor](), list[Tensor]()
-    everyone = torch.ones(m, b, dtype=torch.bool, device=prompt_MBP.device)
+    tokens, counts = list[Tensor](), list[Tensor]()
+    all_rows = torch.ones(m, b, dtype=torch.bool, device=prompt_MBP.device)
     for number in range(lead):
-        found.append(choose(logits, number))
-        counts.append(everyone)
-        logits = reader.follow(found[-1])
+        tokens.append(choose(logits, number))
+        counts.append(all_rows)
+        logits = reader.append(tokens[-1])
         forward.beat()
     state = torch.cat([prompt_MBP[..., shared:], prompt_MBP.new_full((m, b, width - begun), decoding.pad)], dim=-1)
-    length, going = torch.full_like(everyone, begun, dtype=torch.int64), everyone
+    length, active = torch.full_like(all_rows, begun, dtype=torch.int64), all_rows
     for number in range(states):
         if number:
-            logits = reader.again(state, length)
+            logits = reader.start_state(state, length)
             state, length, begun = torch.full_like(state, decoding.pad), torch.zeros_like(length), 0
-        closed = torch.zeros_like(going)
+        marked = torch.zeros_like(active)
         for place in range(begun, width):
-            token = torch.where(going, choose(logits, first + number * width + place), decoding.pad)
+            token = torch.where(active, choose(logits, first + number * width + place), decoding.pad)
             state[..., place] = token
-            found.append(token)
-            counts.append(going)
-            length = length + going
-            closed = closed | (going & (token == mark))
-            going = going & (token != mark) & (token != decoding.end)
+            tokens.append(token)
+            counts.append(active)
+            length = length + active
+            marked = marked | (active & (token == mark))
+            active = active & (token != mark) & (token != decoding.end)
             forward.beat()
-            if place + 1 == width or _nobody(going):
+            if place + 1 == width or _all_ended(active):
                 break
-            logits = reader.follow(token)
-        going = closed
-        if _nobody(going):
+            logits = reader.append(token)
+        active = marked
+        if _all_ended(active):
             break
-    return _flat(found, counts, decoding.pad, shared - given + states * width)
+    return _pack_tokens(tokens, counts, decoding.pad, shared - given + states * width)
 
 
-class _Anew:
-    """Reads the shared tokens and a state from the beginning, at every token."""
+class _UncachedReader:
+    """Computes the logits of each token from the shared tokens and the state, without a KV cache."""
 
     def __init__(self, forward: ForwardPass, shared: int, width: int, total: int) -> None:
         self.forward, self.shared, self.width, self.total = forward, shared, width, total
@@ -113,22 +118,22 @@ class _Anew:
         self.length = torch.full_like(prompt_MBP[..., 0], given)
         return self.logits()
 
-    def again(self, state_MBW: Tensor, length_MB: Tensor) -> Tensor:
+    def start_state(self, state_MBW: Tensor, length_MB: Tensor) -> Tensor:
         self.tokens[..., self.shared : self.shared + self.width] = state_MBW
         self.length = self.shared + length_MB.clamp(min=1)
         return self.logits()
 
-    def follow(self, token_MB: Tensor) -> Tensor:
+    def append(self, token_MB: Tensor) -> Tensor:
         self.tokens.scatter_(-1, self.length[..., None], token_MB[..., None])
         self.length = self.length + 1
         return self.logits()
 
     def logits(self) -> Tensor:
-        return _at(self.forward.logits(Batch(self.tokens, self.tokens)), self.length - 1)
+        return _logits_at(self.forward.logits(Batch(self.tokens, self.tokens)), self.length - 1)
 
 
-class _Kept:
-    """Keeps the keys of the shared tokens; behind them those of the state before, filled up, and of the new one."""
+class _CachedReader:
+    """Caches keys and values of the shared tokens, then of the previous state with its pads, then of the new state."""
 
     def __init__(self, forward: ForwardPass, shared: int, width: int, total: int) -> None:
         self.forward, self.shared, self.width, self.total = forward, shared, width, total
@@ -140,35 +145,35 @@ class _Kept:
         self.next_id = ids[..., -1] + 1
         return logits[:, :, -1]
 
-    def again(self, state_MBW: Tensor, length_MB: Tensor) -> Tensor:
+    def start_state(self, state_MBW: Tensor, length_MB: Tensor) -> Tensor:
         ids = torch.arange(self.shared, self.shared + self.width, device=state_MBW.device).expand_as(state_MBW)
-        logits, self.cache = self.forward.extend(self.cache.cut(self.shared), state_MBW, ids)
+        logits, self.cache = self.forward.extend(self.cache.truncate(self.shared), state_MBW, ids)
         length_MB = length_MB.clamp(min=1)
         self.next_id = self.shared + length_MB
         columns = torch.arange(self.total, device=state_MBW.device)
         self.visible = (columns < self.next_id[..., None]) | (columns >= self.shared + self.width)
-        return _at(logits, length_MB - 1)
+        return _logits_at(logits, length_MB - 1)
 
-    def follow(self, token_MB: Tensor) -> Tensor:
+    def append(self, token_MB: Tensor) -> Tensor:
         logits, self.cache = self.forward.extend(self.cache, token_MB[..., None], self.next_id[..., None], self.visible)
         self.next_id = self.next_id + 1
         return logits[:, :, -1]
 
 
-def _at(logits_MBTV: Tensor, place_MB: Tensor) -> Tensor:
-    """The logits (M, B, V) at one place of each row."""
+def _logits_at(logits_MBTV: Tensor, place_MB: Tensor) -> Tensor:
+    """Return the logits (M, B, V) at one place of each row."""
     index = place_MB[..., None, None].expand(-1, -1, 1, logits_MBTV.shape[-1])
     return torch.gather(logits_MBTV, 2, index)[:, :, 0]
 
 
-def _flat(tokens: list[Tensor], counts: list[Tensor], pad: int, width: int) -> Tensor:
-    """The tokens (M, B) that count, one behind the other in each row, (M, B, width)."""
+def _pack_tokens(tokens: list[Tensor], counts: list[Tensor], pad: int, width: int) -> Tensor:
+    """Return the counted tokens of each row without gaps, (M, B, width), from steps of tokens (M, B)."""
     tokens_MBN, counts_MBN = torch.stack(tokens, dim=-1), torch.stack(counts, dim=-1)
     place = torch.where(counts_MBN, counts_MBN.cumsum(dim=-1) - 1, width)
-    found = tokens_MBN.new_full((*tokens_MBN.shape[:2], width + 1), pad)
-    return found.scatter_(-1, place, tokens_MBN)[..., :width]
+    text = tokens_MBN.new_full((*tokens_MBN.shape[:2], width + 1), pad)
+    return text.scatter_(-1, place, tokens_MBN)[..., :width]
 
 
-def _nobody(going_MB: Tensor) -> bool:
-    """Whether no row goes on; on a CPU alone, since the host would wait."""
-    return going_MB.device.type == "cpu" and not bool(going_MB.any())
+def _all_ended(active_MB: Tensor) -> bool:
+    """Whether all rows have ended; False on a GPU, where the host would have to wait."""
+    return active_MB.device.type == "cpu" and not bool(active_MB.any())

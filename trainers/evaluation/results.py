@@ -1,4 +1,4 @@
-"""What training reports: evaluations of a whole pack, progress, and the final result of each member."""
+"""What training reports: evaluations of a pack, progress, and the final result of each member."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -17,7 +17,7 @@ _ARRAYS = ("values_MAKL", "loss_M", "failed_at_M", "stopped_at_M", "stage_M")
 
 @dataclass(frozen=True, kw_only=True)
 class WeightsFile:
-    """A file that was written: its name, the SHA-256 of its header, its size."""
+    """A written weights file: its name, the SHA-256 of its header, its size."""
 
     name: str
     sha256: str
@@ -37,10 +37,10 @@ class Curve:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Validation:
-    """What stopping and the curriculum went by at an evaluation: scores on inputs of the validation stream.
+    """The scores for early stopping and the curriculum at an evaluation, on inputs of the validation stream.
 
-    decided: metric and average of each score, the task's or model's own names. values_MDL: float32 (members, decided,
-    lengths), NaN for failed members and where a metric has no value. lengths: the trained ones.
+    decided: metric and average of each score, by the task's or model's names. values_MDL: float32 (members, decided,
+    lengths), NaN for failed members and missing values. lengths: the trained ones.
     """
 
     decided: tuple[tuple[str, str], ...]
@@ -48,14 +48,14 @@ class Validation:
     values_MDL: NDArray[np.float32]
 
     def mean(self, metric: str, average: str) -> NDArray[np.float32]:
-        """The score of every member over its lengths (M,), where it has values; NaN where it has none."""
+        """Return the mean score of every member over lengths with a value, (M,); NaN if there are none."""
         values = self.values_MDL[:, self.decided.index((metric, average))].astype(np.float64)
-        there = ~np.isnan(values)
-        sums, counts = np.where(there, values, 0.0).sum(axis=1), there.sum(axis=1)
+        valid = ~np.isnan(values)
+        sums, counts = np.where(valid, values, 0.0).sum(axis=1), valid.sum(axis=1)
         return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan).astype(np.float32)
 
     def at(self, metric: str, average: str, lengths: Sequence[int]) -> NDArray[np.float32]:
-        """The score of every member at some lengths, (M, lengths)."""
+        """Return the score of every member at some lengths, (M, lengths)."""
         columns = [self.lengths.index(length) for length in lengths]
         return self.values_MDL[:, self.decided.index((metric, average))][:, columns]
 
@@ -66,11 +66,10 @@ class Evaluation:
 
     values_MAKL: float32 (members, averages, metrics, lengths), NaN for failed members.
     loss_M: float64, mean training loss since the previous evaluation. failed_at_M: int64, the step at which a member
-    became non-finite, -1 while it is alive. seconds: time this pack has trained and evaluated so far. weights: in the
-    final evaluation the file with each member's weights, None for failed ones; empty where weights are not kept.
-    stopped_at_M: int64, the evaluation at which a member stopped early, -1 before; None where none can. Later ones
-    repeat its values and its loss. stage_M: int64, the stage of the curriculum at which a member trained up to here;
-    None without one.
+    became non-finite, -1 if it did not. seconds: time this pack has trained and evaluated so far. weights: in the final
+    evaluation the weights file of each member, None for failed ones; empty if weights are not kept. stopped_at_M:
+    int64, the step at which a member stopped early, -1 if it did not, None without early stopping; later evaluations
+    repeat its values and loss. stage_M: int64, the stage of the curriculum up to this evaluation, None without one.
     """
 
     step: int
@@ -89,19 +88,24 @@ class Evaluation:
     stage_M: NDArray[np.int64] | None = None
     validation: Validation | None = None
 
+    @property
+    def final_loss_M(self) -> NDArray[np.float64]:  # noqa: N802 - a shape suffix
+        """The loss with which members finished, NaN for those that failed."""
+        return np.where(self.failed_at_M >= 0, np.nan, self.loss_M)
+
     def values_of(self, metrics: Sequence[str]) -> NDArray[np.float32]:
-        """`values_MAKL` of these metrics, in this order; NaN of those that an older version has not measured."""
+        """Return `values_MAKL` of these metrics, in this order; NaN for metrics that were not measured."""
         m, a, _, lengths = self.values_MAKL.shape
-        found = np.full((m, a, len(metrics), lengths), np.nan, dtype=np.float32)
+        values = np.full((m, a, len(metrics), lengths), np.nan, dtype=np.float32)
         for place, name in enumerate(metrics):
             if name in self.metrics:
-                found[:, :, place] = self.values_MAKL[:, :, self.metrics.index(name)]
-        return found
+                values[:, :, place] = self.values_MAKL[:, :, self.metrics.index(name)]
+        return values
 
     def to_bytes(self) -> bytes:
         """Return the evaluation as one container (trainers.files.container).
 
-        Reports and every later checkpoint have the same bytes, so they are made once: the arrays must not change.
+        The bytes are cached for reports and later checkpoints, so the arrays must not change.
         """
         return self._encoded
 
@@ -132,9 +136,9 @@ class Evaluation:
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """A heartbeat: where the pack is. `phase` is compile, train or evaluate.
+    """A heartbeat: the progress of a pack.
 
-    Of the `members` some have failed, and some have stopped early.
+    phase: compile, train or evaluate. failed, stopped: how many of the `members` failed or stopped early.
     """
 
     step: int
@@ -149,9 +153,9 @@ class Progress:
 
 @dataclass(frozen=True, kw_only=True)
 class MemberResult:
-    """How one member ended: its status (complete or failed) and its curves after the last step.
+    """The result of one member: its status (complete or failed) and its curves after the last step.
 
-    One that stopped early, after `stopped_at` steps, is complete.
+    A member that stopped early, after `stopped_at` steps, is complete.
     """
 
     member: MemberConfig
@@ -164,7 +168,7 @@ class MemberResult:
 
 
 def member_results(members: Sequence[MemberConfig], last: Evaluation) -> list[MemberResult]:
-    """How each member ended, from the final evaluation of its pack."""
+    """Return the result of each member, from the final evaluation of its pack."""
     return [
         MemberResult(
             member=member,
@@ -194,13 +198,16 @@ def _step(at: np.int64) -> int | None:
 
 
 class Reporter(Protocol):
-    """Where `train` sends what happens. Exceptions raised here end the training of the pack."""
+    """Receives the reports of `train`. An exception raised here ends the training of the pack."""
 
-    def report(self, evaluation: Evaluation) -> None:
-        """Curves of the whole pack; the last one has final=True. Resumed packs report earlier ones again."""
+    def report(self, evaluation: Evaluation) -> bool | None:
+        """Receive the curves of a pack; the last have final=True. A resumed pack reports earlier ones again.
+
+        Return True to stop the pack here: its state is saved in a checkpoint.
+        """
 
     def progress(self, progress: Progress) -> None:
-        """A heartbeat, about once a second."""
+        """Receive a heartbeat, about once a second."""
 
     def notice(self, text: str) -> None:
-        """Something the user should know, for example that a damaged checkpoint was passed over."""
+        """Receive a message for the user, for example that a damaged checkpoint was skipped."""

@@ -1,9 +1,9 @@
-"""The final weights of a member in one .safetensors file: atomic, checksummed tensor by tensor.
+"""The final weights of a member in one .safetensors file, written atomically with a checksum for each tensor.
 
-A tensor is called `<average>/<parameter>`. The metadata of the file has one entry, `lengthwise`, because the order of
+A tensor has the name `<average>/<parameter>`. The file's metadata has one entry, `lengthwise`, because the order of
 several is random: JSON with the schema, the member, the step, and the SHA-256 of every tensor by average and parameter.
-The checksum of the header, which the ledger records, vouches for all of it, so that one tensor can be read and trusted
-without the others. Files are named by member and checksum: none is ever overwritten with other content.
+The ledger records the checksum of the header, so one tensor can be read and verified without the others. Files are
+named by member and checksum, so none is overwritten with other content.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from trainers.config.member import MemberConfig
 from trainers.errors import WeightsError
 from trainers.evaluation.results import WeightsFile
-from trainers.files.atomic_file import write_whole
+from trainers.files.atomic_file import write_atomic
 from trainers.files.container import is_count
 
 Array = NDArray[Any]
@@ -28,7 +28,7 @@ _LENGTH = 8  # bytes of the length of the header, before the header
 
 
 def averages_kept(member: MemberConfig) -> tuple[str, ...]:
-    """The labels that `weights_of` has for the packs of a member."""
+    """Return the labels of the averages in a member's weights file, those of `collect_weights`."""
     return tuple(dict.fromkeys(["raw", *member.training.averages]))
 
 
@@ -60,22 +60,22 @@ def write_weights(
 
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        write_whole(folder / name, [content])
+        write_atomic(folder / name, [content])
     except OSError as error:
         raise WeightsError(f"cannot write weights {folder / name}: {error.strerror or error}") from error
     return WeightsFile(name=name, sha256=sha256, bytes=len(content))
 
 
 def member_prefix(config_id: str, seed: int) -> str:
-    """How the names of a member's files begin."""
+    """Return the prefix of the names of a member's files."""
     return f"{config_id}-{seed}-"
 
 
 class StoredWeights(Mapping[str, Array]):
     """The weights of one average of a member, by parameter name, in the order of `Model.parameters`.
 
-    Each array is read and checked when it is asked for. Raises WeightsError naming the file: when it is not what was
-    written, or has no such average. `member` are the sections of the member, `step` is how long it trained.
+    Each array is read and verified on access. Raises WeightsError naming the file if it is damaged or has no such
+    average. member: the sections of the member. step: the number of training steps.
     """
 
     def __init__(self, path: Path, sha256: str, average: str) -> None:
@@ -116,7 +116,7 @@ class _Metadata(NamedTuple):
 
 
 def _read_metadata(path: Path, sha256: str) -> _Metadata:
-    """Return the metadata of a file whose header has this checksum; the size of the file fits its header."""
+    """Return the metadata of a file whose header has this checksum."""
     from safetensors import SafetensorError, safe_open
 
     if path.exists() and not path.is_file():  # reading a pipe would block
@@ -134,7 +134,7 @@ def _read_metadata(path: Path, sha256: str) -> _Metadata:
         with safe_open(path, framework="np") as opened:
             metadata = json.loads((opened.metadata() or {})["lengthwise"])
     except (SafetensorError, OSError, KeyError, ValueError, RecursionError) as error:
-        raise _damaged(path, f"it is no .safetensors file of this program: {error}") from error
+        raise _damaged(path, f"it is not a .safetensors file of lengthwise: {error}") from error
     schema = metadata.get("schema") if isinstance(metadata, dict) else None
     if is_count(schema) and schema != _SCHEMA:
         raise WeightsError(f"weights {path} have schema {schema}; this version reads {_SCHEMA}")
@@ -144,7 +144,7 @@ def _read_metadata(path: Path, sha256: str) -> _Metadata:
     tables = list(found.sha256s.values()) if isinstance(found.sha256s, dict) else [None]
     good = isinstance(found.member, dict) and is_count(found.step)
     if not good or not all(isinstance(table, dict) for table in tables):
-        raise _damaged(path, "its metadata has no member, no step or no checksums")
+        raise _damaged(path, "its metadata lacks member, step or checksums")
     return found
 
 

@@ -1,1 +1,1 @@
-"""Files of a pack: checkpoints and kept weights, whole or not at all."""
+"""Checkpoints, their container format, atomic writes and cache folders."""

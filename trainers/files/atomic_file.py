@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all. Whatever this project writes by way of a temporary file, it writes here."""
+"""Atomic writes: a file appears complete or not at all."""
 
 import contextlib
 import os
@@ -10,12 +10,11 @@ from pathlib import Path
 _TEMPORARY = re.compile(r"\.(.+)\.\d+-\d+\.tmp")
 
 
-def write_whole(path: Path, pieces: Iterable[bytes | memoryview]) -> None:
-    """Write `pieces` to `path` by way of a file beside it, which is on disk before it takes the name.
+def write_atomic(path: Path, pieces: Iterable[bytes | memoryview]) -> None:
+    """Write `pieces` to a temporary file beside `path`, sync it to disk, and rename it.
 
-    The folder must be there: one that was deleted is not made again. Several processes and threads may write the same
-    file at once, and one of them is last. Raises OSError, and then leaves nothing behind. A process that is killed
-    leaves `.<name>.<pid>-<thread>.tmp`.
+    The folder must exist. Several processes and threads may write the same file at once; the last one wins. Raises
+    OSError and then leaves no temporary file; a killed process leaves `.<name>.<pid>-<thread>.tmp`.
     """
     unique = f"{os.getpid()}-{threading.get_ident()}"
     temporary = path.with_name(f".{path.name.lstrip('.')}.{unique}.tmp")
@@ -27,7 +26,7 @@ def write_whole(path: Path, pieces: Iterable[bytes | memoryview]) -> None:
             os.fsync(file.fileno())
         temporary.replace(path)
     except BaseException as error:
-        if isinstance(error, OSError) and error.filename is None:  # as of a write to a full disk
+        if isinstance(error, OSError) and error.filename is None:  # for example on a full disk
             error.filename = str(path)
         with contextlib.suppress(OSError):
             temporary.unlink()
@@ -40,6 +39,6 @@ def write_whole(path: Path, pieces: Iterable[bytes | memoryview]) -> None:
 
 
 def final_name(name: str) -> str:
-    """The name that a temporary file of `write_whole` was to get; any other name as it is."""
+    """Return the final name of a temporary file of `write_atomic`; any other name unchanged."""
     temporary = _TEMPORARY.fullmatch(name)
     return temporary[1] if temporary else name

@@ -1,14 +1,14 @@
-"""Where this machine keeps what is compiled once: below $XDG_CACHE_HOME/lengthwise (~/.cache without the variable)."""
+"""The cache folders of this machine: $XDG_CACHE_HOME/lengthwise/<name> (default ~/.cache)."""
 
 import os
 from pathlib import Path
 
 
 def cache_folder(name: str) -> Path:
-    """A folder that is there. Raises OSError where there is none, or no home to put it in."""
+    """Return the folder, made if missing. Raises OSError if it cannot be made, or without a home directory."""
     try:
         folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "lengthwise" / name
-    except RuntimeError as error:  # a user without an entry among the users, as in a container, and without HOME
+    except RuntimeError as error:  # no HOME and no entry in the user database, as in some containers
         raise OSError(str(error)) from error
     folder.mkdir(parents=True, exist_ok=True)
     return folder

@@ -1,6 +1,6 @@
-"""Checkpoints of a pack: atomic, checksummed, the last two kept, read without executing code.
+"""Checkpoints of a pack: written atomically with a checksum, the last two kept, read without executing code.
 
-A damaged file is passed over for the previous good one, with a notice that names it.
+A damaged file is skipped in favour of the previous good one, with a notice that names it.
 """
 
 import time
@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainers.errors import CheckpointError
-from trainers.files.atomic_file import final_name, write_whole
+from trainers.files.atomic_file import final_name, write_atomic
 from trainers.files.container import decode, encode, is_count
 
 _SCHEMA = 1
-_KEPT = 2
-_EVALUATIONS = "evaluations"  # the array with the bytes of all evaluations, one after the other
+_KEEP_LAST = 2
+_EVALUATIONS = "evaluations"  # the array with the concatenated bytes of all evaluations
 
 Shapes = Sequence[tuple[str, tuple[int, ...]]]
 """Names and shapes of parameters, in the order of their columns."""
@@ -29,8 +29,8 @@ Shapes = Sequence[tuple[str, tuple[int, ...]]]
 class Snapshot:
     """The state of a pack after `step` steps: named arrays, and the bytes of every evaluation so far.
 
-    `parameters` has the names and shapes of the columns of the weights, `compiled` says whether the step was compiled,
-    `path` is the file it was read from.
+    parameters: names and shapes of the columns of the weights. compiled: whether the step was compiled. path: the file
+    it was read from.
     """
 
     step: int
@@ -43,7 +43,7 @@ class Snapshot:
 
 @dataclass(kw_only=True)
 class Checkpoints:
-    """A folder of checkpoints of one pack, written every so many steps or seconds, whichever comes first."""
+    """A folder of checkpoints of one pack, written after `every_steps` or `every_seconds`, whichever comes first."""
 
     folder: Path
     every_steps: int | None = None
@@ -51,14 +51,19 @@ class Checkpoints:
     _last_step: int = field(default=0, init=False)
     _last_time: float = field(default_factory=time.monotonic, init=False)
 
-    def due(self, step: int) -> bool:
+    @property
+    def enabled(self) -> bool:
+        """Whether any checkpoint is written in the course of a training."""
+        return self.every_steps is not None or self.every_seconds is not None
+
+    def is_due(self, step: int) -> bool:
         """Whether a checkpoint should be written after `step` steps."""
         by_steps = self.every_steps is not None and step - self._last_step >= self.every_steps
         by_time = self.every_seconds is not None and time.monotonic() - self._last_time >= self.every_seconds
         return step > self._last_step and (by_steps or by_time)
 
     def next_step(self, step: int) -> int | None:
-        """The step at which `every_steps` makes the next checkpoint due, or None."""
+        """Return the next step at which `every_steps` makes a checkpoint due, None without `every_steps`."""
         return None if self.every_steps is None else max(self._last_step + self.every_steps, step + 1)
 
     def save(self, snapshot: Snapshot, members: Sequence[tuple[str, int]]) -> Path:
@@ -69,9 +74,9 @@ class Checkpoints:
         path = self.folder / f"step-{snapshot.step:012d}.ckpt"
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            write_whole(path, [_encode(snapshot, members)])
-            mine = [known for known in self._paths() if known.name <= path.name]  # later ones were passed over
-            for old in mine[:-_KEPT]:
+            write_atomic(path, [_encode(snapshot, members)])
+            mine = [known for known in self._paths() if known.name <= path.name]  # later ones were skipped as damaged
+            for old in mine[:-_KEEP_LAST]:
                 old.unlink(missing_ok=True)
         except OSError as error:
             raise CheckpointError(f"cannot write checkpoint {path}: {error.strerror or error}") from error
@@ -79,34 +84,39 @@ class Checkpoints:
         return path
 
     def load(self, members: Sequence[tuple[str, int]]) -> tuple[Snapshot | None, list[str]]:
-        """The newest good checkpoint, and a notice for every damaged one passed over.
+        """Return the newest good checkpoint, and a notice for every damaged one that was skipped.
 
-        Deletes those that a killed process has written half. Raises CheckpointError when a good checkpoint belongs to
-        other members; those of a lone member may be its own twice.
+        Deletes incomplete temporary files of killed processes. Raises CheckpointError if a good checkpoint belongs to
+        other members; a pack of one member may have been trained as two copies of it.
         """
         for half in [path for path in self.folder.glob(".step-*") if final_name(path.name) != path.name]:
             half.unlink(missing_ok=True)
-        notices = []
+        snapshot, found, notices = self.read_newest()
+        if snapshot is not None:
+            names = member_names(members)
+            if found != names and (len(names) != 1 or found != names * 2):
+                raise CheckpointError(f"checkpoint {snapshot.path} belongs to other members than this pack")
+            self._last_step = snapshot.step
+        elif notices:
+            notices.append(f"every checkpoint in {self.folder} is damaged: the pack starts again from step 0")
+        return snapshot, notices
+
+    def read_newest(self) -> tuple[Snapshot | None, list[str], list[str]]:
+        """Return the newest good checkpoint, the names of its members, and a notice for every damaged one."""
+        notices = list[str]()
         for path in reversed(self._paths()):
             try:
-                snapshot, found = _decode(path)
+                return *_decode(path), notices
             except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError, OSError) as error:
-                notices.append(f"checkpoint {path} is damaged ({error}); falling back to the previous one")
-                continue
-            names = _member_names(members)
-            if found != names and (len(names) != 1 or found != names * 2):
-                raise CheckpointError(f"checkpoint {path} belongs to other members than this pack")
-            self._last_step = snapshot.step
-            return snapshot, notices
-        if notices:
-            notices.append(f"no good checkpoint is left in {self.folder}: the pack starts again from step 0")
-        return None, notices
+                notices.append(f"checkpoint {path} is damaged ({error}); using the previous one")
+        return None, [], notices
 
     def _paths(self) -> list[Path]:
         return sorted(self.folder.glob("step-*.ckpt"))
 
 
-def _member_names(members: Sequence[tuple[str, int]]) -> list[str]:
+def member_names(members: Sequence[tuple[str, int]]) -> list[str]:
+    """Return the names of members in a checkpoint."""
     return [f"{config_id}/{seed}" for config_id, seed in members]
 
 
@@ -114,7 +124,7 @@ def _encode(snapshot: Snapshot, members: Sequence[tuple[str, int]]) -> memoryvie
     header = {
         "schema": _SCHEMA,
         "step": snapshot.step,
-        "members": _member_names(members),
+        "members": member_names(members),
         "parameters": [[name, *shape] for name, shape in snapshot.parameters],
         "evaluations": [len(evaluation) for evaluation in snapshot.evaluations],
         "compiled": snapshot.compiled,
@@ -128,21 +138,21 @@ def _decode(path: Path) -> tuple[Snapshot, list[str]]:
         raise ValueError("it is not a regular file")
     header, arrays = decode(path.read_bytes())
     if not is_count(header["schema"]) or header["schema"] != _SCHEMA:
-        raise ValueError(f"it has schema {header['schema']!r}; this version reads {_SCHEMA}")
+        raise ValueError(f"its schema is {header['schema']!r}; this version reads {_SCHEMA}")
     data, ends = arrays.pop(_EVALUATIONS).tobytes(), [0]
     for size in header["evaluations"]:
         if not is_count(size):
-            raise ValueError(f"its header has an evaluation of {size!r} bytes")
+            raise ValueError(f"its header lists an evaluation of {size!r} bytes")
         ends.append(ends[-1] + size)
     if ends[-1] != len(data):
-        raise ValueError(f"its header has evaluations of {ends[-1]} bytes, and the file has {len(data)}")
+        raise ValueError(f"its header lists evaluations of {ends[-1]} bytes, and the file has {len(data)}")
     members, parameters = header["members"], header["parameters"]
     if type(parameters) is not list or not all(
         type(one) is list and type(one[0]) is str and all(map(is_count, one[1:])) for one in parameters
     ):
-        raise ValueError("its header has parameters without a shape")
+        raise ValueError("its header lists parameters without a shape")
     if type(members) is not list or not is_count(header["step"]) or type(header["compiled"]) is not bool:
-        raise ValueError("its header has no members, no step, or does not say whether the step was compiled")
+        raise ValueError("its header lacks members, step or compiled")
     snapshot = Snapshot(
         step=header["step"],
         arrays=arrays,

@@ -1,7 +1,7 @@
 """A header and named arrays as the bytes of one .npz file with a checksum, read without executing code.
 
 The header is the array `header`, JSON in UTF-8. The comment at the end of the archive is the SHA-256 of all bytes
-before it: damage is found before anything is parsed. `numpy.load(path)` opens such a file too.
+before it, checked before anything is parsed. `numpy.load(path)` opens such a file too.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ _SUFFIX = ".npy"
 
 
 def encode(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> memoryview:
-    """Return the bytes of a container; no array may be called `header` or `file`."""
+    """Return the bytes of a container; no array may have the name `header` or `file`."""
     file, text = io.BytesIO(), json.dumps(header).encode()
     np.savez(file, allow_pickle=False, header=np.frombuffer(text, np.uint8), **dict(arrays))
     file.seek(-2, io.SEEK_END)
@@ -32,7 +32,7 @@ def encode(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> mem
 
 
 def decode(data: bytes) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Return header and arrays of a container. Raises ValueError if it is damaged, or claims more than it holds."""
+    """Return header and arrays of a container. Raises ValueError if it is damaged, or smaller than it claims."""
     if hashlib.sha256(data[:-_DIGEST]).hexdigest().encode() != data[-_DIGEST:]:
         raise ValueError("the checksum does not match")
     try:
@@ -40,14 +40,14 @@ def decode(data: bytes) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
             arrays = {entry.filename.removesuffix(_SUFFIX): _read_array(archive, entry) for entry in archive.infolist()}
             header = json.loads(arrays.pop("header").tobytes())
     except (zipfile.BadZipFile, KeyError, EOFError, NotImplementedError, RuntimeError, RecursionError) as error:
-        raise ValueError(f"it is no container of arrays: {error}") from error
+        raise ValueError(f"it is not a container of arrays: {error}") from error
     if not isinstance(header, dict):
         raise ValueError(f"its header is {header!r}")
     return header, arrays
 
 
 def is_count(value: Any) -> bool:
-    """Whether a value of a header is a whole number, not negative, and not larger than any index can be."""
+    """Whether a value of a header is a whole number from 0 to 2^63 - 1."""
     return type(value) is int and 0 <= value < 2**63
 
 
@@ -58,7 +58,7 @@ def _read_array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> NDArray[Any
     content = archive.read(entry)
     stream = io.BytesIO(content)
     if npy.read_magic(stream) != (1, 0):
-        raise ValueError(f"{entry.filename} has another version of the .npy format than 1.0")
+        raise ValueError(f"{entry.filename} is not in version 1.0 of the .npy format")
     shape, fortran_order, dtype = npy.read_array_header_1_0(stream)
     values = memoryview(content)[stream.tell() :]
     if dtype.hasobject or fortran_order or not dtype.itemsize or prod(shape) * dtype.itemsize != len(values):

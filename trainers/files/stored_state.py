@@ -1,7 +1,7 @@
-"""Fit a stored state to the layout of this version, or refuse it by name.
+"""Fit a stored state to the parameter layout of this version, or raise an error that names the difference.
 
-Weights, moments and averages are rows of all parameters, one after the other, so equal shapes do not show the order of
-the columns: names and shapes of the parameters do.
+Weights, moments and averages concatenate all parameters, so their shapes do not show the order of the columns; the
+stored names and shapes of the parameters do.
 """
 
 from collections.abc import Mapping
@@ -19,54 +19,54 @@ Arrays = Mapping[str, NDArray[Any]]
 def fit_state(stored: Snapshot, initial: Arrays, parameters: Shapes) -> dict[str, NDArray[Any]]:
     """Return the arrays of a stored state, with the names and shapes of the `initial` state of the same pack.
 
-    `parameters` are names and shapes in this version's order. Raises CheckpointError that names what does not fit.
+    parameters: names and shapes in the order of this version. Raises CheckpointError that names every difference.
     """
     arrays = dict(stored.arrays)
     if list(stored.parameters) != list(parameters):
         arrays = _reorder_columns(arrays, stored, parameters)
     if lacking := [name for name in initial if name not in arrays]:
-        raise _refused(stored, f"has no {', '.join(lacking)}")
+        raise _layout_error(stored, f"has no {', '.join(lacking)}")
     if unknown := [name for name in arrays if name not in initial]:
-        raise _refused(stored, f"has {', '.join(unknown)}, which this version does not know")
+        raise _layout_error(stored, f"has {', '.join(unknown)}, which this version does not know")
     for name, array in arrays.items():
         if (array.shape, array.dtype) != (initial[name].shape, initial[name].dtype):
-            raise _refused(stored, f"has {name} as {_kind(array)}, not {_kind(initial[name])}")
+            raise _layout_error(stored, f"has {name} as {_describe(array)}, not {_describe(initial[name])}")
     return {name: arrays[name] for name in initial}
 
 
 def _reorder_columns(arrays: Arrays, stored: Snapshot, parameters: Shapes) -> dict[str, NDArray[Any]]:
-    """Return the arrays with their columns in the order of `parameters`; refuse other parameters."""
+    """Return the arrays with columns in the order of `parameters`. Raises CheckpointError for other parameters."""
     before, now = dict(stored.parameters), dict(parameters)
     if before != now:
-        raise _refused(stored, _other_parameters(before, now))
+        raise _layout_error(stored, _compare_parameters(before, now))
     ends = np.cumsum([_size(shape) for shape in before.values()])
     columns = {name: np.arange(end - _size(before[name]), end) for name, end in zip(before, ends, strict=True)}
     order = np.concatenate([columns[name] for name in now])
     weights = arrays["theta"].shape if "theta" in arrays else None
-    # take, not array[:, order]: rows that do not lie in one piece are multiplied in another order, to other last bits
+    # take, not array[:, order]: products of rows that are not contiguous differ in the last bits
     return {name: array.take(order, axis=1) if array.shape == weights else array for name, array in arrays.items()}
 
 
-def _other_parameters(before: Mapping[str, tuple[int, ...]], now: Mapping[str, tuple[int, ...]]) -> str:
+def _compare_parameters(before: Mapping[str, tuple[int, ...]], now: Mapping[str, tuple[int, ...]]) -> str:
     lacking, unknown = [name for name in now if name not in before], [name for name in before if name not in now]
     changed = [
         f"{name} of shape {before[name]}, not {now[name]}" for name in now if before.get(name, now[name]) != now[name]
     ]
-    said = [f"has no parameter {', '.join(lacking)}"] if lacking else []
-    said += [f"has the parameter {', '.join(unknown)}, which the model does not have"] if unknown else []
-    said += [f"has the parameter {', '.join(changed)}"] if changed else []
-    return " and ".join(said)
+    differences = [f"has no parameter {', '.join(lacking)}"] if lacking else []
+    differences += [f"has the parameter {', '.join(unknown)}, which the model does not have"] if unknown else []
+    differences += [f"has the parameter {', '.join(changed)}"] if changed else []
+    return " and ".join(differences)
 
 
-def _refused(stored: Snapshot, why: str) -> CheckpointError:
+def _layout_error(stored: Snapshot, difference: str) -> CheckpointError:
     where = f"checkpoint {stored.path}" if stored.path else "the checkpoint"
     return CheckpointError(
-        f"{where} has another layout than this version writes: it {why}; resume with the version that wrote it, or "
+        f"{where} does not have the layout of this version: it {difference}; resume with the version that wrote it, or "
         "delete it to train the pack again from its start"
     )
 
 
-def _kind(array: NDArray[Any]) -> str:
+def _describe(array: NDArray[Any]) -> str:
     return f"{array.dtype} {array.shape}"
 
 

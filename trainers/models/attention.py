@@ -10,26 +10,26 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from trainers.models.kept import Kept
+from trainers.models.key_value_cache import LayerCache
 from trainers.positions.context import Context, Pass, Recorder, Scores
 from trainers.positions.position import Position
 from trainers.tensors.linear import linear
 from trainers.tensors.precision import product, wide
 
 Drop = Callable[[Tensor, int], Tensor]
-_OF_A_PASS = tuple(field.name for field in fields(Pass))  # torch 2.11 cannot trace vars()
-QUERIES_AT_ONCE = 128  # where there are groups: their mask has an entry for each row, query and key
+_PASS_FIELDS = tuple(field.name for field in fields(Pass))  # torch 2.11 cannot trace vars()
+QUERIES_AT_ONCE = 128  # with groups, whose mask has an entry for each row, query and key
 
 
 class AttentionWeights:
-    """The attention weights of a pass, (M, B, H, T, T) by layer, joined from the chunks that a watcher is shown."""
+    """A watcher that collects the attention weights of a pass, (M, B, H, T, T) per layer, from chunks of queries."""
 
     def __init__(self, positions: int) -> None:
         self.positions = positions
         self.layers: list[Tensor] = []
 
     def __call__(self, context: Context, chunk_MBHTK: Tensor) -> None:
-        """Add the weights of some queries of a layer."""
+        """Store the weights of some queries of a layer."""
         if context.layer == len(self.layers):
             self.layers.append(chunk_MBHTK.new_zeros(*chunk_MBHTK.shape[:3], self.positions, self.positions))
         queries = slice(context.first, context.first + context.count)
@@ -45,65 +45,64 @@ def attention(
     heads: int,
     position: Position,
     drop: Drop | None = None,
-    kept: Kept | None = None,
+    kept: LayerCache | None = None,
 ) -> Tensor:
-    """Self-attention with weights `<name>.qkv` (D, 3HE) and `<name>.output` (HE, D) and biases, if any, (M, B, T, D).
+    """Return self-attention (M, B, T, D) with weights `<name>.qkv` (D, 3HE), `<name>.output` (HE, D) and any biases.
 
-    `drop` acts on the attention weights of a chunk, whose number it is told, or on the scores where the encoding says
-    so. Where it is None and the encoding leaves the scores alone, the fused kernel is used, with the members folded
-    into its batch. `kept` has earlier keys.
+    drop: dropout of the attention weights of a chunk, given its number, or of the scores if the encoding asks for that.
+    Without dropout, scores or `mix` of the encoding, the fused kernel is used. kept: the KV cache of the layer.
     """
     m, b, t, _ = x_MBTD.shape
     weights = seen.weights
     width = weights[f"{name}.output"].shape[-2] // heads
     qkv = linear(x_MBTD, weights[f"{name}.qkv"], weights.get(f"{name}.qkv_bias")).reshape(m, b, t, 3, heads, width)
     q, k, v = (part.transpose(2, 3) for part in qkv.unbind(dim=3))
-    shared = {field: getattr(seen, field) for field in _OF_A_PASS}
+    shared = {field: getattr(seen, field) for field in _PASS_FIELDS}
     context = Context(**shared, name=name, layer=layer, x=x_MBTD, q=q, k=k, v=v, state={})
     q, k = position.rotate(context)
     context = replace(context, q=q, k=k)
     context = replace(context, state=position.key_state(context))
-    context = context if kept is None else kept.with_earlier(context)
+    context = context if kept is None else kept.append(context)
     mixed = _mixed(context, position, drop) if seen.groups is None else _in_chunks(context, position, drop)
     together = mixed.transpose(2, 3).reshape(m, b, t, heads * width)
     return linear(together, weights[f"{name}.output"], weights.get(f"{name}.output_bias"))
 
 
 def attention_weights(context: Context, scores: Scores | None, drop: Drop | None = None) -> Tensor:
-    """Softmax of the scores over the keys that a query may see, (M, B, H, T, K); zero where none is kept.
+    """Return the softmax of the scores over the visible keys, (M, B, H, T, K); zero for queries without a key.
 
-    `drop` acts on the scores. They are float32 at least, however narrow the numbers of the pass are.
+    drop: dropout of the scores. Scores are float32 at least, also in a bfloat16 pass.
     """
     given = scores or Scores()
     if given.logits is None:
-        found = context.products()
-    else:  # whole, since what drops weights and what mixes them goes by rows and heads
-        found = given.logits.expand(*context.q.shape[:-1], context.k.shape[-2])
-    if given.bias is not None:  # found + bias; inductor would take a sum for the mask of its own attention, and fail
-        found = torch.sub(found, given.bias, alpha=-1)
-    found = found.to(wide(found.dtype))
-    found = found if drop is None else drop(found, context.chunk)
+        logits = context.products()
+    else:  # expanded, because dropout and `mix` need all rows and heads
+        logits = given.logits.expand(*context.q.shape[:-1], context.k.shape[-2])
+    if given.bias is not None:  # logits + bias; inductor would take a sum for an attention mask, and fail
+        logits = torch.sub(logits, given.bias, alpha=-1)
+    logits = logits.to(wide(logits.dtype))
+    logits = logits if drop is None else drop(logits, context.chunk)
     allowed = context.allowed
     if given.keep is None:
-        found = found if allowed is None else found.masked_fill(~allowed, -torch.inf)
-        return torch.softmax(found, dim=-1)
+        logits = logits if allowed is None else logits.masked_fill(~allowed, -torch.inf)
+        return torch.softmax(logits, dim=-1)
     dropped = ~given.keep if allowed is None else ~(given.keep & allowed)
-    found = found.masked_fill(dropped, torch.finfo(found.dtype).min)  # not -inf: a row of them alone would be NaN
-    return torch.softmax(found, dim=-1).masked_fill(dropped, 0.0)
+    logits = logits.masked_fill(dropped, torch.finfo(logits.dtype).min)  # not -inf: a row of -inf would be NaN
+    return torch.softmax(logits, dim=-1).masked_fill(dropped, 0.0)
 
 
 def _mixed(context: Context, position: Position, drop: Drop | None) -> Tensor:
-    """The mixed values (M, B, H, T, E)."""
+    """Return the mixed values (M, B, H, T, E)."""
     scores = position.score(context)
-    if scores is None and drop is None and not position.mixes and context.watcher is None:
+    if scores is None and drop is None and not position.has_mix and context.watcher is None:
         return _fused(context)
     before, after = (drop, None) if position.drops_scores else (None, drop)
-    found = attention_weights(context, scores, before).to(context.v.dtype)
+    weights = attention_weights(context, scores, before).to(context.v.dtype)
     if context.watcher is not None:
-        context.watcher(context, found)
-    found = found if after is None else after(found, context.chunk)
-    mixed = product(found, context.v)
-    added = position.mix(context, found)
+        context.watcher(context, weights)
+    weights = weights if after is None else after(weights, context.chunk)
+    mixed = product(weights, context.v)
+    added = position.mix(context, weights)
     return mixed if added is None else mixed + added
 
 
@@ -122,17 +121,17 @@ def _fused(context: Context) -> Tensor:
 
 
 def _in_chunks(context: Context, position: Position, drop: Drop | None) -> Tensor:
-    """`_mixed` of some queries at a time; what they record is joined again."""
+    """Return `_mixed` computed in chunks of queries; recorded values of the chunks are concatenated."""
     recorded: dict[str, list[Tensor]] = {}
 
     def keep(name: str, value: Tensor) -> None:
         recorded.setdefault(name, []).append(value)
 
-    recorder: Recorder | None = keep if context.recording else None
+    recorder: Recorder | None = keep if context.is_recording else None
     mixed = []
     for chunk, start in enumerate(range(0, context.count, QUERIES_AT_ONCE)):
         stop = min(start + QUERIES_AT_ONCE, context.count)
-        mixed.append(_mixed(context.part(start, stop, chunk, recorder, position.looks_ahead), position, drop))
+        mixed.append(_mixed(context.slice_queries(start, stop, chunk, recorder, position.looks_ahead), position, drop))
     for name, values in recorded.items():
         context.record(name, torch.cat(values, dim=-1))
     return torch.cat(mixed, dim=3)

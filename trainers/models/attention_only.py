@@ -1,4 +1,4 @@
-"""Single-layer attention-only transformer (arXiv:2510.08341), in its plain and its exact vocabulary-table form.
+"""Single-layer attention-only transformer (arXiv:2510.08341), in a plain form and an equivalent vocabulary-table form.
 
 One layer, one head, causal, residual stream, no MLP, no positions; logits at position t (E' is E or its layer norm):
 
@@ -9,7 +9,7 @@ A = (E' W_Q)(E' W_K)^T / sqrt(width), B = E U and D = E' W_V W_O U, each (V, V),
 
     logits_t = B[x_t] + sum_{s <= t} softmax_s(A[x_t, x_s]) D[x_s].
 
-This is an identity; gradients flow through the tables to the same matrices. Shapes: M member, B batch, T position,
+This is an identity, and gradients flow through the tables to the same matrices. Shapes: M member, B batch, T position,
 D width, K value width, V vocabulary.
 """
 
@@ -32,7 +32,7 @@ from trainers.tensors.batch import Batch
 from trainers.tensors.device_constants import constant
 from trainers.tensors.embedding import embed
 from trainers.tensors.linear import linear
-from trainers.tensors.masked import below_largest, exponentials_
+from trainers.tensors.masked import subtract_largest, weighted_exp_
 from trainers.tensors.noise import Noise
 from trainers.tensors.norm import layer_norm
 from trainers.tensors.parameters import Parameter
@@ -52,68 +52,68 @@ class AttentionOnly(Model):
     dropout_sites: tuple[str, ...] = dropout_sites(("attention",))
     init_std: float = setting(0.1, above=0.0, help="standard deviation of every initial matrix entry")
     form: str = setting(
-        "auto", choices=("auto", "plain", "table"), help="how logits are computed; auto: table where it is exact"
+        "auto", choices=("auto", "plain", "table"), help="how logits are computed; auto: table if it is exact"
     )
 
     def cross_checks(self) -> Iterator[Problem]:
-        """Problems if a dropout site is named twice, or the table form asked for where it is not exact."""
+        """Yield problems of a dropout site that is named twice, and of a table form that is not exact."""
         yield from repeated_name_problems("dropout_sites", self.dropout_sites)
         if self.form == "table" and (reason := self._table_obstacle()):
             yield Problem(
                 key="form", given="table", message=f"the table form is not exact with {reason}", allowed="auto or plain"
             )
 
-    def form_used(self, task: Task) -> str:
-        """`table` where it is exact (and not declined), else `plain`."""
+    def choose_form(self, task: Task) -> str:
+        """Return `table` if it is exact and not disabled, else `plain`."""
         return "plain" if self.form == "plain" or self._table_obstacle() else "table"
 
     def _table_obstacle(self) -> str | None:
         if self.norm == "post":
             return "norm: post"
-        hindering = [site for site in self.dropout_sites if site != "attention"]
-        return f"dropout at {hindering[0]}" if self.dropout > 0 and hindering else None
+        others = [site for site in self.dropout_sites if site != "attention"]
+        return f"dropout at {others[0]}" if self.dropout > 0 and others else None
 
     @property
-    def narrow(self) -> bool:
-        """No: its table form works in place."""
+    def supports_bfloat16(self) -> bool:
+        """False, because its table form works in place."""
         return False
 
     @property
     def metrics(self) -> Mapping[str, str]:
-        """What it measures of itself, without dropout.
+        """Its own metrics, without dropout.
 
-        attention_uniformity: how many tokens a query sees times the largest of its attention weights, 1 for uniform
-        attention; mean over the queries that are scored: of length s that at position s, in rows of s tokens and in
-        batches of several lengths; elsewhere all whose target counts. From the displacement table D, the same at every
-        length: balance, the standard deviation of the off-diagonal entries, mean over rows; table_displacement, mean
-        off-diagonal minus diagonal, mean over rows.
+        attention_uniformity: the number of tokens a query sees times its largest attention weight, 1 for uniform
+        attention; mean over the scored queries. For length s this is the query at position s in rows of s tokens and in
+        batches of several lengths, otherwise all queries with a counted target. From the displacement table D, equal at
+        every length: balance, the standard deviation of the off-diagonal entries, mean over rows; table_displacement,
+        mean off-diagonal minus diagonal, mean over rows.
         """
         return dict.fromkeys(("attention_uniformity", "balance", "table_displacement"), "none")
 
     def parameters(self, task: Task) -> tuple[Parameter, ...]:
-        """The matrices of the module docstring, untied."""
+        """Return the matrices of the module docstring, untied."""
         v_in, v_out, d, k = task.inputs, task.outputs, self.width, self.value_width or self.width
         std = self.init_std
-        found = [
+        parameters = [
             Parameter(name="embedding", shape=(v_in, d), std=std),
             Parameter(name="unembedding", shape=(d, v_out), std=std),
         ]
         if self.attention == "softmax":
-            found += [Parameter(name="query", shape=(d, d), std=std), Parameter(name="key", shape=(d, d), std=std)]
-        found += [Parameter(name="value", shape=(d, k), std=std), Parameter(name="output", shape=(k, d), std=std)]
+            parameters += [Parameter(name="query", shape=(d, d), std=std), Parameter(name="key", shape=(d, d), std=std)]
+        parameters += [Parameter(name="value", shape=(d, k), std=std), Parameter(name="output", shape=(k, d), std=std)]
         if self.norm != "none":
-            found += [
+            parameters += [
                 Parameter(name="norm_gain", shape=(d,), std=0.0, mean=1.0, decay=False),
                 Parameter(name="norm_bias", shape=(d,), std=0.0, decay=False),
             ]
-        return tuple(found)
+        return tuple(parameters)
 
     def operations(self, task: Task, rows: int, positions: int) -> float:
-        """Operations (twice the multiply-adds) of one forward pass over `rows` rows of `positions` tokens."""
+        """Return the operations (twice the multiply-adds) of a forward pass over `rows` rows of `positions` tokens."""
         v = task.outputs
         d, k = self.width, self.value_width or self.width
         tables = 2.0 * v * (2 * d * d + 2 * d * k + 3 * d * v)
-        if self.form_used(task) == "table":
+        if self.choose_form(task) == "table":
             return tables + 2.0 * rows * positions * (2 * v * v + positions * v)
         return 2.0 * rows * positions * (2 * d * d + 2 * d * k + d * v + positions * (d + k))
 
@@ -125,31 +125,31 @@ class AttentionOnly(Model):
         form: str,
         record: Recorder | None = None,
     ) -> Tensor:
-        """Logits (M, B, T, V) at every position. Raises ValueError for a batch with groups, which it cannot tell."""
+        """Return logits (M, B, T, V) at every position. Raises ValueError for a batch with groups."""
         if batch.groups is not None:
-            raise ValueError(f"{self.name} cannot tell the groups of a batch; use a decoder")
+            raise ValueError(f"{self.name} does not support batches with groups; use a decoder")
         if form != "table":
             return self._plain_logits(weights, batch.tokens, noise, record)
         if noise is None or noise.training:
             return self._table_logits(weights, batch.tokens, noise)
         return self._logits_by_token(weights, batch.tokens, record)
 
-    def attended(self, weights: Mapping[str, Tensor], batch: Batch, noise: Noise | None) -> tuple[Tensor, ...]:
-        """The attention weights (M, B, 1, T, T) of its one head."""
+    def compute_attention(self, weights: Mapping[str, Tensor], batch: Batch, noise: Noise | None) -> tuple[Tensor, ...]:
+        """Return the attention weights (M, B, 1, T, T) of its one head."""
         return (self._attention(self._scores(weights, batch.tokens), None)[:, :, None],)
 
-    def measured(
+    def measure_rows(
         self, weights: Mapping[str, Tensor], batch: Batch, lengths: tuple[int, ...], recorded: Recorded
     ) -> dict[str, Tensor]:
-        """The largest attention weights of the scored queries of each length, each times the keys it sees over s.
+        """Return sum and number of the largest attention weights of the scored queries of each length, (M, B, L) each.
 
-        Their sum and how many they are, (M, B, L) both.
+        Each weight is multiplied by the number of keys that the query sees over s.
         """
         passes = zip(recorded.get("tokens", ()), recorded.get("largest", ()), strict=True)
-        found = [largest for tokens, largest in passes if tokens is batch.tokens]  # not of a pass over other rows
-        largest_MBT = found[0] if found else self._attention(self._scores(weights, batch.tokens), None).amax(dim=-1)
+        largest = [weights for tokens, weights in passes if tokens is batch.tokens]  # not of a pass over other rows
+        largest_MBT = largest[0] if largest else self._attention(self._scores(weights, batch.tokens), None).amax(dim=-1)
         scored_MBT = counted(batch)
-        if len(lengths) > 1 or lengths[0] == batch.tokens.shape[-1]:  # length s is asked at position s, which sees s
+        if len(lengths) > 1 or lengths[0] == batch.tokens.shape[-1]:  # length s is scored at position s, which sees s
             at = constant(tuple(s - 1 for s in lengths), largest_MBT.device)
             largest_MBL, scored_MBL = largest_MBT.index_select(2, at), scored_MBT.index_select(2, at)
             return {"largest": largest_MBL * scored_MBL, "queries": scored_MBL.expand(largest_MBL.shape)}
@@ -160,7 +160,7 @@ class AttentionOnly(Model):
     def reduce(
         self, rows: Mapping[str, Tensor], weights: Mapping[str, Tensor], lengths: tuple[int, ...]
     ) -> dict[str, Tensor]:
-        """Its metrics, (M, L); those of the table are NaN where there are not as many outputs as inputs."""
+        """Return its metrics, (M, L); those of the table are NaN if the numbers of outputs and inputs differ."""
         mean = rows["largest"].sum(dim=1) / rows["queries"].sum(dim=1)
         uniformity = mean * constant(lengths, mean.device)
         table = self._displacement(weights)
@@ -181,7 +181,7 @@ class AttentionOnly(Model):
         return layer_norm(x, weights["norm_gain"], weights["norm_bias"])
 
     def _displacement(self, weights: Mapping[str, Tensor]) -> Tensor:
-        """What each attended token adds to the logits, D = E' W_V W_O U, (M, V, V)."""
+        """Return the contribution of each attended token to the logits, D = E' W_V W_O U, (M, V, V)."""
         e = weights["embedding"]
         seen = self._normed(weights, e) if self.norm == "pre" else e
         return torch.bmm(torch.bmm(torch.bmm(seen, weights["value"]), weights["output"]), weights["unembedding"])
@@ -190,7 +190,7 @@ class AttentionOnly(Model):
         return noise(x, SITES.index(site)) if noise is not None and site in self.dropout_sites else x
 
     def _attention(self, scores_MBTT: Tensor, noise: Noise | None) -> Tensor:
-        """Causal softmax over the scores, then dropout of the weights."""
+        """Return the causal softmax over the scores, with dropout of the weights."""
         positions = scores_MBTT.shape[-1]
         causal = torch.ones(positions, positions, dtype=torch.bool, device=scores_MBTT.device).tril()
         weights = torch.softmax(scores_MBTT.masked_fill(~causal, -torch.inf), dim=-1)
@@ -227,29 +227,29 @@ class AttentionOnly(Model):
         return torch.bmm(both, tables).reshape(m, b, t, -1)
 
     def _logits_by_token(self, weights: Mapping[str, Tensor], tokens_MBT: Tensor, record: Recorder | None) -> Tensor:
-        """The logits of the table form without dropout: attention over token ids, weighted by how often each was seen.
+        """Return the logits of the table form without dropout: attention over token ids, weighted by their counts.
 
-        Rows are the last dimension, and the planes of all ids are added up: on a CPU several times as fast.
+        Rows are the last dimension, and sums run over planes of token ids, several times faster on a CPU.
         """
         e = weights["embedding"]
         (m, vocabulary, _), (_, b, t) = e.shape, tokens_MBT.shape
         scores = self._score_table(weights) if self.attention == "softmax" else e.new_zeros(m, vocabulary, vocabulary)
         last = e.new_zeros(m, vocabulary, t, b).scatter_(1, tokens_MBT.mT[:, None], 1.0)
         times = last.cumsum(dim=2).flatten(2)
-        of_last = torch.cat([scores, torch.bmm(e, weights["unembedding"])], dim=2).mT
-        both = torch.bmm(of_last, last.flatten(2))
-        found, logits = both[:, :vocabulary], both[:, vocabulary:]
-        _, below = below_largest(found, (1.0 - times).clamp_(min=0.0), dim=1)
-        found = exponentials_(below, times)
-        sums = found.sum(dim=1, keepdim=True)
+        tables = torch.cat([scores, torch.bmm(e, weights["unembedding"])], dim=2).mT
+        both = torch.bmm(tables, last.flatten(2))
+        scores, logits = both[:, :vocabulary], both[:, vocabulary:]
+        _, below = subtract_largest(scores, (1.0 - times).clamp_(min=0.0), dim=1)
+        attention = weighted_exp_(below, times)
+        sums = attention.sum(dim=1, keepdim=True)
         if record is not None:
             record("tokens", tokens_MBT)
-            record("largest", sums.reciprocal().reshape(m, t, b).mT)  # the largest one is 1 before it is divided
-        logits = logits.baddbmm(self._displacement(weights).mT, found.div_(sums))
+            record("largest", sums.reciprocal().reshape(m, t, b).mT)  # the largest is 1 before the division
+        logits = logits.baddbmm(self._displacement(weights).mT, attention.div_(sums))
         return logits.reshape(m, -1, t, b).permute(0, 3, 2, 1)
 
     def _scores(self, weights: Mapping[str, Tensor], tokens_MBT: Tensor) -> Tensor:
-        """Attention scores by table look-up, (M, B, T, T)."""
+        """Return attention scores by table look-up, (M, B, T, T)."""
         e = weights["embedding"]
         m, vocabulary, _ = e.shape
         _, b, t = tokens_MBT.shape
@@ -261,11 +261,11 @@ class AttentionOnly(Model):
         return torch.gather(rows.reshape(m, b, t, vocabulary), -1, tokens_MBT[:, :, None, :].expand(m, b, t, t))
 
     def _score_table(self, weights: Mapping[str, Tensor]) -> Tensor:
-        """How each token scores each token it sees, A = (E' W_Q)(E' W_K)^T / sqrt(width), (M, V, V)."""
+        """Return the scores of every pair of tokens, A = (E' W_Q)(E' W_K)^T / sqrt(width), (M, V, V)."""
         seen = self._normed(weights, weights["embedding"]) if self.norm == "pre" else weights["embedding"]
         return torch.bmm(torch.bmm(seen, weights["query"]), torch.bmm(seen, weights["key"]).mT) / math.sqrt(self.width)
 
 
 def _one_hot(tokens: Tensor, vocabulary: int, dtype: torch.dtype) -> Tensor:
-    # Rows of the identity: comparing every token with every id takes seven times as long on a CPU.
+    # Rows of the identity matrix: comparing every token with every id is seven times slower on a CPU.
     return functional.embedding(tokens, torch.eye(vocabulary, dtype=dtype, device=tokens.device))

@@ -1,4 +1,4 @@
-"""Stacked transformer block: attention and MLP on a residual stream, with norms before, after, of the stream itself."""
+"""Stacked transformer block: attention and MLP on a residual stream, with several positions of the norm."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from trainers.models.attention import Drop, attention
-from trainers.models.kept import Kept
+from trainers.models.key_value_cache import LayerCache
 from trainers.positions.context import CHUNK_SITES, HIDDEN_SITE, Pass
 from trainers.positions.position import Position
 from trainers.tensors.mlp import mlp
@@ -15,19 +15,19 @@ from trainers.tensors.norm import layer_norm, rms_norm
 from trainers.tensors.parameters import Parameter, uniform_parameter
 
 Drops = tuple[Drop | None, Drop | None, Drop | None, Drop | None]
-SITES = ("attention", "residual", "residual")  # of the first three masks of a block, in order; then `hidden`
+SITES = ("attention", "residual", "residual")  # of the first three dropout masks of a block; the fourth is `hidden`
 BIASES = ("qkv", "output", "mlp")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Form:
-    """What blocks are made of.
+    """The architecture of blocks.
 
-    norm: none; pre, before each branch; post, after each sum; or residual: the stream itself before each branch, so
-    that what is added to is normalised, too. norm_type: layer; layer_unbiased, with a gain alone; rms; or rms_unscaled,
-    which has no gain. mlp: gelu or gated. biases: of which maps. init: normal, matrices start normal(0, std^2) and
-    biases zero; depth, the same, and maps onto the residual stream normal(0, std^2 / branches); or torch, as torch's.
-    branches: what is added to the stream, two for each block.
+    norm: none; pre, before each branch; post, after each sum; or residual, which normalises the residual stream itself
+    before each branch. norm_type: layer; layer_unbiased, with a gain only; rms; or rms_unscaled, without a gain. mlp:
+    gelu or gated. biases: of which maps. init: normal, matrices start normal(0, std^2) and biases zero; depth, the
+    same, but maps onto the residual stream start normal(0, std^2 / branches); or torch, as torch.nn.Linear. branches:
+    number of branches in the model, two per block.
     """
 
     norm: str
@@ -39,10 +39,10 @@ class Form:
     branches: int = 1
     epsilon: float = 1e-5
 
-    def map(
+    def map_parameters(
         self, name: str, rows: int, columns: int, biased: bool, *, to_stream: bool = False
     ) -> tuple[Parameter, ...]:
-        """A matrix, which decays, and a bias, which does not; `to_stream`: what comes of it is added to the stream."""
+        """Return a matrix with weight decay and a bias without; `to_stream`: it maps onto the residual stream."""
         if self.init == "torch":
             side = rows**-0.5
             matrix = uniform_parameter(name, (rows, columns), -side, side)
@@ -54,13 +54,13 @@ class Form:
         return (matrix, bias) if biased else (matrix,)
 
     def norm_parameters(self, name: str, width: int) -> tuple[Parameter, ...]:
-        """Gain one and bias zero, those that there are, without weight decay."""
+        """Return the gain (initially 1) and bias (initially 0) of a norm, if it has them, without weight decay."""
         gain = Parameter(name=f"{name}_gain", shape=(width,), std=0.0, mean=1.0, decay=False)
         bias = Parameter(name=f"{name}_bias", shape=(width,), std=0.0, decay=False)
         return {"layer": (gain, bias), "rms_unscaled": ()}.get(self.norm_type, (gain,))
 
-    def normed(self, x: Tensor, weights: Mapping[str, Tensor], name: str) -> Tensor:
-        """The norm with the parameters of `norm_parameters`."""
+    def normalize(self, x: Tensor, weights: Mapping[str, Tensor], name: str) -> Tensor:
+        """Apply the norm with the parameters of `norm_parameters`."""
         if self.norm_type in ("layer", "layer_unbiased"):
             return layer_norm(x, weights[f"{name}_gain"], weights.get(f"{name}_bias"), self.epsilon)
         return rms_norm(x, weights.get(f"{name}_gain"))
@@ -69,22 +69,22 @@ class Form:
 def block_parameters(
     name: str, form: Form, width: int, inner: int, hidden: int, extra: tuple[Parameter, ...] = ()
 ) -> tuple[Parameter, ...]:
-    """Parameters of one block.
+    """Return the parameters of one block.
 
-    `inner` is the width of all heads together, `hidden` that of the first map of the MLP, `extra` are the parameters
-    of the positional encoding.
+    inner: width of all heads together. hidden: width of the first map of the MLP. extra: parameters of the positional
+    encoding.
     """
-    of_mlp, out = "mlp" in form.biases, hidden // 2 if form.mlp == "gated" else hidden
-    found = [
-        *form.map(f"{name}.qkv", width, 3 * inner, "qkv" in form.biases),
-        *form.map(f"{name}.output", inner, width, "output" in form.biases, to_stream=True),
-        *form.map(f"{name}.in", width, hidden, of_mlp),
-        *form.map(f"{name}.out", out, width, of_mlp, to_stream=True),
+    mlp_biased, out = "mlp" in form.biases, hidden // 2 if form.mlp == "gated" else hidden
+    parameters = [
+        *form.map_parameters(f"{name}.qkv", width, 3 * inner, "qkv" in form.biases),
+        *form.map_parameters(f"{name}.output", inner, width, "output" in form.biases, to_stream=True),
+        *form.map_parameters(f"{name}.in", width, hidden, mlp_biased),
+        *form.map_parameters(f"{name}.out", out, width, mlp_biased, to_stream=True),
         *extra,
     ]
     for key in ("norm1", "norm2") if form.norm != "none" else ():
-        found += form.norm_parameters(f"{name}.{key}", width)
-    return tuple(found)
+        parameters += form.norm_parameters(f"{name}.{key}", width)
+    return tuple(parameters)
 
 
 def block(
@@ -97,30 +97,30 @@ def block(
     form: Form,
     position: Position,
     drops: Drops,
-    kept: Kept | None = None,
+    kept: LayerCache | None = None,
 ) -> Tensor:
-    """One block on (M, B, T, D) of the queries of a pass. `drops` are those of `block_drops`."""
+    """Apply one block to the queries (M, B, T, D) of a pass; `drops` are those of `block_drops`."""
     on_weights, on_attention, on_mlp, on_hidden = drops
     x, read = _read(x, seen, form, f"{name}.norm1")
     branch = attention(read, seen, name=name, layer=layer, heads=heads, position=position, drop=on_weights, kept=kept)
     x = x + (branch if on_attention is None else on_attention(branch, 0))
-    x = form.normed(x, seen.weights, f"{name}.norm1") if form.norm == "post" else x
+    x = form.normalize(x, seen.weights, f"{name}.norm1") if form.norm == "post" else x
     x, read = _read(x, seen, form, f"{name}.norm2")
     branch = mlp(read, seen.weights, name, form.mlp, on_hidden)
     x = x + (branch if on_mlp is None else on_mlp(branch, 0))
-    return form.normed(x, seen.weights, f"{name}.norm2") if form.norm == "post" else x
+    return form.normalize(x, seen.weights, f"{name}.norm2") if form.norm == "post" else x
 
 
 def _read(x: Tensor, seen: Pass, form: Form, name: str) -> tuple[Tensor, Tensor]:
-    """The residual stream, and what a branch reads of it."""
+    """Return the residual stream, and the input of a branch."""
     if form.norm not in ("pre", "residual"):
         return x, x
-    found = form.normed(x, seen.weights, name)
-    return (found if form.norm == "residual" else x), found
+    normalized = form.normalize(x, seen.weights, name)
+    return (normalized if form.norm == "residual" else x), normalized
 
 
 def block_drops(noise: Noise | None, sites: tuple[str, ...], layer: int) -> Drops:
-    """The masks of block `layer`: of attention, of both branches, inside the MLP; None where dropout does not act."""
+    """Return the dropout of attention, both branches and the inner MLP of block `layer`; None for no dropout."""
     first, second, third = (_mask(noise, site in sites, 1 + len(SITES) * layer + k) for k, site in enumerate(SITES))
     return first, second, third, _mask(noise, "hidden" in sites, HIDDEN_SITE + layer)
 

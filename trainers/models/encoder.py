@@ -1,6 +1,7 @@
 """Bidirectional transformer encoder in the style of BERT (Devlin et al., arXiv:1810.04805)."""
 
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from trainers.models.dropout import dropout_rate
 from trainers.models.transformer import NORM_HELP, NORMS, Transformer
@@ -14,6 +15,8 @@ class Encoder(Transformer):
 
     Post-norm, a layer norm after the embedding, epsilon 1e-12 and dropout 0.1 as in BERT; no token types and no mask.
     """
+
+    trial_task: ClassVar[Mapping[str, Any]] = {"name": "padded_addition", "width": 4, "train_digits": 2}
 
     causal: ClassVar[bool] = False
     embedding_norm: ClassVar[bool] = True

@@ -8,6 +8,7 @@ Shapes: M member, N ring positions, D width.
 """
 
 from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -28,26 +29,27 @@ from trainers.tensors.position_maps import Map, Weights, gram
 
 @register("model", "linear_attention")
 class LinearAttention(Model):
-    """One layer of linear attention for ring regression: a Gram matrix of positions, or one number per difference."""
+    """Linear attention for ring regression: a Gram matrix of positions, or one coefficient per difference."""
+
+    trial_task: ClassVar[Mapping[str, Any]] = {"name": "ring_regression", "ring": 9, "window": 3}
 
     width: int = setting(200, low=2, help="width d of inputs and positional vectors")
     encoding: str = setting("rpe", choices=("ape", "rpe"), help="absolute or relative positional vectors")
-    free_value: bool = setting(False, help="train v of the relative form too, from a random start")
+    free_value: bool = setting(False, help="also train v of the relative form, from random initial values")
 
     def task_problems(self, task: Task) -> Iterator[Problem]:
-        """A problem unless the task is ring regression: no other reads coefficients."""
+        """Yield a problem unless the task is ring regression."""
         if not isinstance(task, RingRegression):
-            yield Problem(
-                key="name", given=self.name, message="gives coefficients, not logits", allowed="task ring_regression"
-            )
+            message = "returns coefficients, not logits"
+            yield Problem(key="name", given=self.name, message=message, allowed="task ring_regression")
 
     @property
-    def narrow(self) -> bool:
-        """No: its losses are exact."""
+    def supports_bfloat16(self) -> bool:
+        """False, because its losses are exact."""
         return False
 
     def parameters(self, task: Task) -> tuple[Parameter, ...]:
-        """Positional vectors with squared norm about 1, decayed; for RPE also the fixed u, and v where it is free."""
+        """Return positional vectors of squared norm about 1, with weight decay; for RPE also u, fixed, and a free v."""
         n = task.inputs
         std = self.width**-0.5
         vectors = Parameter(name="positions", shape=(n, self.width), std=std)
@@ -57,7 +59,7 @@ class LinearAttention(Model):
         return (vectors, *(Parameter(name=name, shape=(self.width,), std=std, decay=False) for name in names))
 
     def operations(self, task: Task, rows: int, positions: int) -> float:
-        """Operations of one forward pass: twice its multiply-adds."""
+        """Return the operations (twice the multiply-adds) of a forward pass."""
         return 2.0 * positions * self.width * (positions if self.encoding == "ape" else 1)
 
     def logits(
@@ -68,7 +70,7 @@ class LinearAttention(Model):
         form: str,
         record: Recorder | None = None,
     ) -> Tensor:
-        """Coefficients of <e_1, x_r> and length of the rest, (M, 1, N, 2N)."""
+        """Return coefficients of <e_1, x_r> and the norm of the rest, (M, 1, N, 2N)."""
         p = weights["positions"]
         if self.encoding == "ape":
             along = torch.bmm(p, p.mT)
@@ -83,7 +85,7 @@ class LinearAttention(Model):
         return torch.cat([a * along, a * beside], dim=-1)[:, None]
 
     def maps(self, weights: Weights, task: Task) -> Mapping[str, Map]:
-        """Its coefficients of <theta, x_r> beside those of the task: of each pair, or of each offset on the ring."""
+        """Return its coefficients of <theta, x_r> beside those of the task, for each pair or each offset."""
         assert isinstance(task, RingRegression)
         target, asked = task.target(torch.float64).numpy(), task.weight(torch.float64).numpy() > 0
         p, n = weights["positions"], task.ring

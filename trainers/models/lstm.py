@@ -1,4 +1,4 @@
-"""One layer of LSTM (Hochreiter and Schmidhuber, 1997) from stacked linear maps: torch's own cannot be vmapped.
+"""One LSTM layer (Hochreiter and Schmidhuber, 1997) of stacked linear maps, because torch's cannot be vmapped.
 
     i, f, g, o = W x_t + b + U h_(t-1) + b'
     c_t = sigmoid(f) c_(t-1) + sigmoid(i) tanh(g),   h_t = sigmoid(o) tanh(c_t)
@@ -28,10 +28,10 @@ from trainers.tensors.precision import product
 
 @register("model", "lstm")
 class Lstm(Model):
-    """Embedding, one layer of LSTM and a head: inputs of any length, and no positions.
+    """Embedding, one LSTM layer and a head, without positional encoding.
 
     Initial values and both biases are those of torch.nn.Embedding, LSTM and Linear. Dropout acts on the embedding and
-    on what the head reads (`residual`).
+    on the input of the head (`residual`).
     """
 
     width: int = setting(128, low=1, help="embedding width")
@@ -40,7 +40,7 @@ class Lstm(Model):
     dropout_sites: tuple[str, ...] = dropout_sites(("embedding", "residual"))
 
     def cross_checks(self) -> Iterator[Problem]:
-        """Problems with dropout at attention, which there is none of, and with sites that are named twice."""
+        """Yield problems of the dropout site attention, and of sites that are named twice."""
         if "attention" in self.dropout_sites:
             given, message = list(self.dropout_sites), "an LSTM has no attention"
             yield Problem(key="dropout_sites", given=given, message=message, allowed="embedding, residual")
@@ -48,11 +48,11 @@ class Lstm(Model):
 
     @property
     def compiling(self) -> str:
-        """Where it is asked for: a program has every position apart, and takes long to make."""
+        """Only on request: a program unrolls all positions and takes long to compile."""
         return "asked"
 
     def parameters(self, task: Task) -> tuple[Parameter, ...]:
-        """Embedding, the maps of input and state to the four gates, and the head; biases do not decay."""
+        """Return embedding, maps of input and state to the four gates, and head; biases have no weight decay."""
         d, h = self.width, self.hidden or self.width
         side = h**-0.5
         return (
@@ -66,7 +66,7 @@ class Lstm(Model):
         )
 
     def operations(self, task: Task, rows: int, positions: int) -> float:
-        """Operations (twice the multiply-adds) of one forward pass over `rows` rows of `positions` tokens."""
+        """Return the operations (twice the multiply-adds) of a forward pass over `rows` rows of `positions` tokens."""
         h = self.hidden or self.width
         return 2.0 * rows * positions * (4 * h * (self.width + h) + h * task.outputs)
 
@@ -78,9 +78,9 @@ class Lstm(Model):
         form: str,
         record: Recorder | None = None,
     ) -> Tensor:
-        """Logits (M, B, T, V) at every position. Raises ValueError for a batch with groups, which it cannot tell."""
+        """Return logits (M, B, T, V) at every position. Raises ValueError for a batch with groups."""
         if batch.groups is not None:
-            raise ValueError(f"{self.name} cannot tell the groups of a batch; use a decoder")
+            raise ValueError(f"{self.name} does not support batches with groups; use a decoder")
         x = self._dropped(embed(weights["embedding"], batch.tokens), 0, noise)
         given = linear(x, weights["input"], weights["input_bias"] + weights["state_bias"])
         h = c = x.new_zeros(*x.shape[:2], weights["state"].shape[1])

@@ -1,4 +1,4 @@
-"""The base of every model: its parameters, one pass over a batch, and what it measures of itself.
+"""The base class of every model: its parameters, a forward pass, and its own metrics.
 
 Shapes: M members, B rows, T positions, V output tokens, L lengths.
 """
@@ -6,7 +6,7 @@ Shapes: M members, B rows, T positions, V output tokens, L lengths.
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -26,13 +26,15 @@ Recorded = Mapping[str, Sequence[Tensor]]
 class Model(Settings, ABC):
     """Base of every model. Its weights arrive by name, (M, *shape). A field `dropout` may differ between members."""
 
+    trial_task: ClassVar[Mapping[str, Any]] = {}  # a small task for checks of the class, if set_complement does not fit
+
     @abstractmethod
     def parameters(self, task: Task) -> tuple[Parameter, ...]:
-        """What is trained, for this task."""
+        """Return the trained parameters for this task."""
 
     @abstractmethod
     def operations(self, task: Task, rows: int, positions: int) -> float:
-        """Operations (twice the multiply-adds) of one forward pass over `rows` rows of `positions` tokens."""
+        """Return the operations (twice the multiply-adds) of a forward pass over `rows` rows of `positions` tokens."""
 
     @abstractmethod
     def logits(
@@ -43,62 +45,66 @@ class Model(Settings, ABC):
         form: str,
         record: Recorder | None = None,
     ) -> Tensor:
-        """Logits (M, B, T, V) at every position; `noise` is None where nothing is random.
+        """Return logits (M, B, T, V) at every position.
 
-        Layers tell `record` what they measure of themselves, if there is one.
+        noise: None if nothing is random. form: what `choose_form` returned. record: gets values that layers record.
         """
 
     @property
-    def random(self) -> bool:
-        """Whether training draws random numbers besides dropout."""
+    def draws_random_numbers(self) -> bool:
+        """Whether training draws random numbers other than dropout."""
         return False
 
     @property
-    def keeps_groups(self) -> bool:
-        """Whether tokens of different groups of a batch do not see each other; else its batches may have none."""
+    def supports_groups(self) -> bool:
+        """Whether it supports batches with groups, whose tokens do not see other groups."""
         return False
 
     @property
-    def keeps_gaps(self) -> bool:
-        """Whether it goes on from kept keys, also where some of them, between others, are hidden."""
+    def supports_masked_cache(self) -> bool:
+        """Whether its KV cache works with masked positions."""
         return False
 
     @property
-    def kept_numbers(self) -> int:
-        """How many numbers are kept of each token, beside the token, where a pass is to be gone on with."""
+    def cache_size_per_token(self) -> int:
+        """Numbers in its KV cache per token; 0 without a cache."""
         return 0
 
     @property
     def compiling(self) -> str:
-        """When its steps are compiled: auto, where it is worth it; asked, where `compile: true` says so; or never."""
+        """When its steps are compiled: `auto`, if it saves time; `asked`, only with `compile: true`; or `never`."""
         return "auto"
 
     @property
-    def narrow(self) -> bool:
-        """Whether it can be computed in narrow numbers: whether `training.compute_dtype` may be bfloat16."""
+    def supports_bfloat16(self) -> bool:
+        """Whether `training.compute_dtype` may be bfloat16."""
         return True
 
     @property
     def metrics(self) -> Mapping[str, str]:
-        """What it measures of itself, and which way is better: minimize, maximize or none."""
+        """Its own metrics and their better direction: minimize, maximize or none."""
         return {}
 
     def task_problems(self, task: Task) -> Iterator[Problem]:
-        """Why this model cannot serve that task."""
+        """Yield why this model cannot be used for a task."""
         return iter(())
 
-    def form_used(self, task: Task) -> str:
-        """Which of the forms in which it can be computed; one unless overridden."""
+    def choose_form(self, task: Task) -> str:
+        """Return which of several equivalent computations `logits` uses."""
         return "plain"
 
+    def explain_loop(self, task: Task) -> str | None:
+        """Return why members of a pack are trained one after another, such as an operator; None if all at once."""
+        return None
+
     def initial(self, task: Task, seeds_S: Tensor) -> Mapping[str, Tensor]:
-        """Initial values (S, *shape) of parameters that are not drawn as they declare, by name; see `Parameter`."""
+        """Return initial values (S, *shape) by name, of parameters that are not drawn as their `Parameter` declares."""
         return {}
 
     def start(
         self, weights: Mapping[str, Tensor], batch: Batch, width: int, noise: Noise | None, form: str
     ) -> tuple[Tensor, "Cache"]:
-        """The logits of a batch, and what is kept of it to go on up to `width` positions; here, its tokens."""
+        """Return the logits of a batch, and a cache of up to `width` positions; by default a cache of tokens only."""
         return self.logits(weights, batch, noise, form), Cache(batch=batch, width=width)
 
     def extend(
@@ -111,71 +117,71 @@ class Model(Settings, ABC):
         noise: Noise | None,
         form: str,
     ) -> tuple[Tensor, "Cache"]:
-        """The logits of the tokens that follow, and what is kept of all; here, of a pass over all of them.
+        """Return the logits of the following tokens, and the extended cache; by default all tokens pass again.
 
-        `ids_MBT` are their position ids, if the batch had any; `visible_MBK` says which positions they see, themselves
-        among them; `cache` is not to be used again. Where nothing is kept but tokens, raises ValueError for
-        `visible_MBK`, and after a batch with groups: the tokens that follow have none.
+        ids_MBT: their position ids, if the batch had any. visible_MBK: mask of the positions they see, including
+        themselves. The old `cache` must not be used again. A cache of tokens only raises ValueError for `visible_MBK`,
+        and after a batch with groups.
         """
         if visible_MBK is not None:
-            raise ValueError(f"{self.name} keeps tokens alone: it cannot hide some of them")
+            raise ValueError(f"{self.name} has no KV cache and cannot mask positions")
         if cache.batch.groups is not None:
-            raise ValueError(f"{self.name} keeps tokens alone: it cannot tell the groups of those that follow")
-        whole = cache.grown(tokens_MBT, ids_MBT)
-        return self.logits(weights, whole.batch, noise, form)[:, :, -tokens_MBT.shape[-1] :], whole
+            raise ValueError(f"{self.name} has no KV cache and cannot continue a batch with groups")
+        extended = cache.append(tokens_MBT, ids_MBT)
+        return self.logits(weights, extended.batch, noise, form)[:, :, -tokens_MBT.shape[-1] :], extended
 
-    def attended(self, weights: Mapping[str, Tensor], batch: Batch, noise: Noise | None) -> tuple[Tensor, ...]:
-        """How much each query of a batch attends to each key, (M, B, H, T, T) of every layer; none unless overridden.
+    def compute_attention(self, weights: Mapping[str, Tensor], batch: Batch, noise: Noise | None) -> tuple[Tensor, ...]:
+        """Return the attention weights (M, B, H, T, T) of every layer, queries by keys; none unless overridden.
 
-        The weights of a query sum to one, or are all zero where it attends to nothing.
+        The weights of a query sum to one, or are all zero if it attends to nothing.
         """
         return ()
 
-    def measured(
+    def measure_rows(
         self, weights: Mapping[str, Tensor], batch: Batch, lengths: tuple[int, ...], recorded: Recorded
     ) -> dict[str, Tensor]:
-        """What each row tells of the model's own metrics, (M, B, ...); `recorded` by its layers in the last pass."""
+        """Return values of each row for its own metrics, (M, B, ...); `recorded` by its layers in the last pass."""
         return {}
 
     def reduce(
         self, rows: Mapping[str, Tensor], weights: Mapping[str, Tensor], lengths: tuple[int, ...]
     ) -> dict[str, Tensor]:
-        """Its own metrics, (M, L), of what `measured` gave of the whole batch; means over rows unless overridden."""
+        """Return its own metrics, (M, L), from `measure_rows` of the whole batch: means over rows unless overridden."""
         return {name: value.mean(dim=1) for name, value in rows.items()}
 
     def maps(self, weights: Weights, task: Task) -> Mapping[str, Map]:
-        """What can be drawn of its trained parameters, of one member; see `trainers.tensors.position_maps`."""
+        """Return maps of the trained parameters of one member; see `trainers.tensors.position_maps`."""
         return {}
 
 
 @dataclass(frozen=True)
 class Cache:
-    """What is kept of the tokens so far, in order to go on with them, `width` at most.
+    """A cache of the tokens so far, at most `width`.
 
-    batch: the tokens, and their ids if they have any. kept: what else a model has of them, its own affair.
+    batch: the tokens, and their ids if they have any. state: the model's KV cache, if it has one.
     """
 
     batch: Batch
     width: int
-    kept: Any = None
+    state: Any = None
 
     @property
     def length(self) -> int:
-        """How many tokens there are."""
+        """Number of cached tokens."""
         return self.batch.tokens.shape[-1]
 
-    def cut(self, length: int) -> "Cache":
-        """The first tokens alone; those that follow are written over the others."""
+    def truncate(self, length: int) -> "Cache":
+        """Return the cache of the first `length` tokens; the others will be overwritten."""
         ids = None if self.batch.ids is None else self.batch.ids[..., :length]
         tokens = self.batch.tokens[..., :length]
         return replace(self, batch=replace(self.batch, tokens=tokens, targets=tokens, ids=ids))
 
-    def grown(self, tokens_MBT: Tensor, ids_MBT: Tensor | None) -> "Cache":
-        """With more tokens. Raises ValueError beyond its width, and where only some tokens have position ids."""
+    def append(self, tokens_MBT: Tensor, ids_MBT: Tensor | None) -> "Cache":
+        """Return the cache with more tokens. Raises ValueError beyond its width, or if only some tokens have ids."""
         if self.length + tokens_MBT.shape[-1] > self.width:
-            raise ValueError(f"{self.length} + {tokens_MBT.shape[-1]} tokens are more than the {self.width} to keep")
+            raise ValueError(f"{self.length} + {tokens_MBT.shape[-1]} tokens do not fit into a cache of {self.width}")
         if (ids_MBT is None) != (self.batch.ids is None):
-            raise ValueError("either all tokens have position ids or none")
+            raise ValueError("only some tokens have position ids; allowed: all or none")
         tokens = torch.cat([self.batch.tokens, tokens_MBT], dim=-1)
         ids = None if ids_MBT is None else torch.cat([self.batch.ids, ids_MBT], dim=-1)  # type: ignore[list-item]
         return replace(self, batch=replace(self.batch, tokens=tokens, targets=tokens, ids=ids))

@@ -1,4 +1,4 @@
-"""What the causal decoder and the bidirectional encoder share: embedding, positions, blocks, head.
+"""The base of the causal decoder and the bidirectional encoder: embedding, positions, blocks, head.
 
 Shapes: M member, B batch, T position, D width, V vocabulary.
 """
@@ -13,7 +13,7 @@ from trainers.errors import Problem
 from trainers.models.attention import AttentionWeights
 from trainers.models.block import BIASES, Form, block, block_drops, block_parameters
 from trainers.models.dropout import SITES, dropout_rate, dropout_sites, repeated_name_problems
-from trainers.models.kept import Kept, KeptTokens
+from trainers.models.key_value_cache import LayerCache, TokenCache
 from trainers.models.model import Cache, Model, Recorded
 from trainers.positions.context import Pass, Recorder
 from trainers.positions.position import Position, Sizes
@@ -31,7 +31,7 @@ NORM_HELP = "norm before each branch, after each sum, of the residual stream bef
 
 
 class Transformer(Model):
-    """Embedding, blocks of attention and MLP, and a head without bias, of its own or tied to the embedding."""
+    """Embedding, blocks of attention and MLP, and a head without bias, which may be tied to the embedding."""
 
     causal: ClassVar[bool]
     embedding_norm: ClassVar[bool] = False
@@ -63,52 +63,52 @@ class Transformer(Model):
     embedding_range: float | None = setting(
         None, above=0.0, help="embeddings start uniform up to this size; null: normal with init_std"
     )
-
     tied: bool = setting(False, help="the head is the transposed embedding")
     decay_embeddings: bool = setting(
         False, help="weight decay acts on all parameters of two dimensions: embeddings and position vectors, too"
     )
 
     def cross_checks(self) -> Iterator[Problem]:
-        """Problems with the number of heads, the position for them, halves of an odd width, and what is named twice."""
+        """Yield problems of the number of heads, of the encoding for them, of an odd gated width, of repeated names."""
         if self.head_width is None and self.width % self.heads:
             message = f"{self.heads} does not divide width {self.width}"
             yield Problem(key="heads", given=self.heads, message=message, allowed="a divisor of width, or a head_width")
         else:
-            yield from self.position.head_problems(self.heads, self.width_of_head)
+            yield from self.position.head_problems(self.heads, self.head_width_used)
         if self.mlp == "gated" and self.hidden is not None and self.hidden % 2:
-            yield Problem(
-                key="hidden", given=self.hidden, message="has no halves", allowed="an even number, for a gate"
-            )
+            message = "is odd, but mlp: gated halves it"
+            yield Problem(key="hidden", given=self.hidden, message=message, allowed="an even number")
         yield from repeated_name_problems("biases", self.biases)
         yield from repeated_name_problems("dropout_sites", self.dropout_sites)
 
     def task_problems(self, task: Task) -> Iterator[Problem]:
-        """Problems with a task that needs a causal model, writes texts or has other outputs, and of the encoding."""
+        """Yield problems of a task that needs a causal model, generates texts or has other outputs."""
         if task.causal and not self.causal:
-            message = "sees the tokens it should predict: this task is scored after every prefix"
+            message = "is not causal: it sees the tokens it should predict, since this task scores every prefix"
             yield Problem(key="name", given=self.name, message=message, allowed="a causal model")
         elif task.passes > 1 and self.position.looks_ahead:
-            message = f"looks at later tokens, and {task.name} asks for texts, whose later tokens are not there yet"
-            yield Problem(key="position", given=self.position.name, message=message, allowed="one that does not")
+            message = f"looks at later tokens, which do not exist yet when {task.name} generates texts"
+            yield Problem(
+                key="position", given=self.position.name, message=message, allowed="an encoding that does not"
+            )
         if self.tied and task.inputs != task.outputs:
             message = f"the task has {task.inputs} input tokens and {task.outputs} output tokens"
             yield Problem(key="tied", given=True, message=message, allowed="false")
         yield from self.position.task_problems(task)
 
     @property
-    def width_of_head(self) -> int:
+    def head_width_used(self) -> int:
         """Width of each head."""
         return self.head_width or self.width // self.heads
 
     @property
-    def width_inside(self) -> int:
+    def mlp_width(self) -> int:
         """Width inside the MLP."""
         return self.hidden or 4 * self.width
 
     @property
-    def form_of_blocks(self) -> Form:
-        """What its blocks are made of."""
+    def block_form(self) -> Form:
+        """The architecture of its blocks."""
         return Form(
             norm=self.norm,
             norm_type=self.norm_type,
@@ -121,29 +121,29 @@ class Transformer(Model):
         )
 
     @property
-    def random(self) -> bool:
+    def draws_random_numbers(self) -> bool:
         """Whether training draws random numbers besides dropout."""
-        return self.position.random
+        return self.position.draws_random_numbers
 
     @property
     def metrics(self) -> Mapping[str, str]:
-        """What the positional encoding records of itself."""
+        """The metrics of the positional encoding."""
         return self.position.metrics
 
     def parameters(self, task: Task) -> tuple[Parameter, ...]:
-        """Embedding, positions, blocks, final norm (where branches or the stream are normed before), untied head."""
+        """Return embedding, positions, blocks, final norm and untied head, as far as it has them."""
         declared = self._declared(task)
         return tuple(replace(p, decay=p.decay or (self.decay_embeddings and len(p.shape) > 1)) for p in declared)
 
     def _declared(self, task: Task) -> Iterator[Parameter]:
-        width, std, form = self.width, self.init_std, self.form_of_blocks
-        inner = self.heads * self.width_of_head
+        width, std, form = self.width, self.init_std, self.block_form
+        inner = self.heads * self.head_width_used
         sizes = Sizes(
             longest=task.positions,
             ids=task.position_ids,
             width=width,
             heads=self.heads,
-            head_width=self.width_of_head,
+            head_width=self.head_width_used,
             std=std,
         )
         yield embedding_parameter(task.inputs, width, std, self.embedding_range)
@@ -151,15 +151,15 @@ class Transformer(Model):
         yield from form.norm_parameters("embedded", width) if self.embedding_norm else ()
         for layer in range(self.layers):
             extra = self.position.layer_parameters(f"block{layer}", sizes)
-            yield from block_parameters(f"block{layer}", form, width, inner, self.width_inside, extra)
-        yield from form.norm_parameters("final", width) if self.norm_at_end else ()
+            yield from block_parameters(f"block{layer}", form, width, inner, self.mlp_width, extra)
+        yield from form.norm_parameters("final", width) if self.has_final_norm else ()
         if not self.tied:
             yield Parameter(name="head", shape=(width, task.outputs), std=std)
 
     def operations(self, task: Task, rows: int, positions: int) -> float:
-        """Operations (twice the multiply-adds) of one forward pass over `rows` rows of `positions` tokens."""
-        width, inner, mlp_maps = self.width, self.heads * self.width_of_head, 1.5 if self.mlp == "gated" else 2
-        per_block = 4 * width * inner + mlp_maps * width * self.width_inside + 2 * positions * inner
+        """Return the operations (twice the multiply-adds) of a forward pass over `rows` rows of `positions` tokens."""
+        width, inner, mlp_maps = self.width, self.heads * self.head_width_used, 1.5 if self.mlp == "gated" else 2
+        per_block = 4 * width * inner + mlp_maps * width * self.mlp_width + 2 * positions * inner
         return 2.0 * rows * positions * (self.layers * per_block + width * task.outputs)
 
     def logits(
@@ -170,28 +170,28 @@ class Transformer(Model):
         form: str,
         record: Recorder | None = None,
     ) -> Tensor:
-        """Logits (M, B, T, V) at every position."""
-        return self._logits(self._whole(weights, batch, noise, recorder=record))
+        """Return logits (M, B, T, V) at every position."""
+        return self._logits(self._full_pass(weights, batch, noise, recorder=record))
 
-    def attended(self, weights: Mapping[str, Tensor], batch: Batch, noise: Noise | None) -> tuple[Tensor, ...]:
-        """The attention weights (M, B, H, T, T) of every block."""
-        seen = AttentionWeights(batch.tokens.shape[-1])
-        self._logits(self._whole(weights, batch, noise, watcher=seen))
-        return tuple(seen.layers)
+    def compute_attention(self, weights: Mapping[str, Tensor], batch: Batch, noise: Noise | None) -> tuple[Tensor, ...]:
+        """Return the attention weights (M, B, H, T, T) of every block."""
+        watcher = AttentionWeights(batch.tokens.shape[-1])
+        self._logits(self._full_pass(weights, batch, noise, watcher=watcher))
+        return tuple(watcher.layers)
 
     def start(
         self, weights: Mapping[str, Tensor], batch: Batch, width: int, noise: Noise | None, form: str
     ) -> tuple[Tensor, Cache]:
-        """Logits and cache of a batch. Raises ValueError for more tokens than `width`."""
-        if not self._keeps:
+        """Return logits and KV cache of a batch. Raises ValueError for more tokens than `width`."""
+        if not self._caches:
             return super().start(weights, batch, width, noise, form)
         m, b, t = batch.tokens.shape
         if t > width:
-            raise ValueError(f"{t} tokens are more than the {width} to keep")
-        kept = KeptTokens.empty(self.layers, width, self.position.place(batch.ids, (m, b, width), noise))
-        ids = None if kept.ids is None else kept.ids[..., :t]
+            raise ValueError(f"{t} tokens do not fit into a cache of {width}")
+        state = TokenCache.empty(self.layers, width, self.position.assign_ids(batch.ids, (m, b, width), noise))
+        ids = None if state.ids is None else state.ids[..., :t]
         seen = self._pass(weights, batch.tokens, 0, ids, noise, groups=batch.groups)
-        return self._logits(seen, kept.layers), Cache(batch=batch, width=width, kept=kept)
+        return self._logits(seen, state.layers), Cache(batch=batch, width=width, state=state)
 
     def extend(
         self,
@@ -203,43 +203,43 @@ class Transformer(Model):
         noise: Noise | None,
         form: str,
     ) -> tuple[Tensor, Cache]:
-        """Logits of the tokens that follow, and the cache of all. A cache is used up: what it has is written over."""
-        if not self._keeps:
+        """Return logits of the following tokens, and the extended KV cache; the old one is overwritten."""
+        if not self._caches:
             return super().extend(weights, cache, tokens_MBT, ids_MBT, visible_MBK, noise, form)
-        grown, kept = cache.grown(tokens_MBT, ids_MBT), cache.kept
-        first, last = cache.length, grown.length
-        if ids_MBT is not None and kept.ids is not None:
+        extended, state = cache.append(tokens_MBT, ids_MBT), cache.state
+        first, last = cache.length, extended.length
+        if ids_MBT is not None and state.ids is not None:
             shape = (*tokens_MBT.shape[:2], cache.width)
-            kept.ids[..., first:last] = self.position.place(ids_MBT, shape, noise)
-        ids = None if kept.ids is None else kept.ids[..., :last]
+            state.ids[..., first:last] = self.position.assign_ids(ids_MBT, shape, noise)
+        ids = None if state.ids is None else state.ids[..., :last]
         visible = None if visible_MBK is None else visible_MBK[..., :last]
-        seen = self._pass(weights, grown.batch.tokens, first, ids, noise, visible=visible)
-        return self._logits(seen, kept.layers), grown
+        seen = self._pass(weights, extended.batch.tokens, first, ids, noise, visible=visible)
+        return self._logits(seen, state.layers), extended
 
     @property
-    def keeps_groups(self) -> bool:
-        """Its attention goes by the groups of a batch."""
+    def supports_groups(self) -> bool:
+        """True: its attention masks other groups."""
         return True
 
     @property
-    def keeps_gaps(self) -> bool:
-        """Where keys are kept, and the encoding does not go by the columns they stand in."""
-        return self._keeps and not self.position.by_columns
+    def supports_masked_cache(self) -> bool:
+        """Whether it has a KV cache and its encoding does not depend on adjacent tokens."""
+        return self._caches and not self.position.depends_on_adjacency
 
     @property
-    def kept_numbers(self) -> int:
-        """Keys and values of every layer."""
-        return 2 * self.layers * self.heads * self.width_of_head if self._keeps else 0
+    def cache_size_per_token(self) -> int:
+        """Size of keys and values of every layer; 0 without a KV cache."""
+        return 2 * self.layers * self.heads * self.head_width_used if self._caches else 0
 
     @property
-    def _keeps(self) -> bool:
-        """Whether what it has of a token stays what it is when others follow."""
+    def _caches(self) -> bool:
+        """Whether it has a KV cache: no token depends on later ones."""
         return self.causal and not self.position.looks_ahead
 
-    def _whole(self, weights: Mapping[str, Tensor], batch: Batch, noise: Noise | None, **more: Any) -> Pass:
-        """One pass over all tokens of a batch."""
+    def _full_pass(self, weights: Mapping[str, Tensor], batch: Batch, noise: Noise | None, **more: Any) -> Pass:
+        """Return a pass over all tokens of a batch."""
         m, b, t = batch.tokens.shape
-        ids = self.position.place(batch.ids, (m, b, t), noise)
+        ids = self.position.assign_ids(batch.ids, (m, b, t), noise)
         return self._pass(weights, batch.tokens, 0, ids, noise, groups=batch.groups, **more)
 
     def _pass(
@@ -256,11 +256,11 @@ class Transformer(Model):
             tokens=tokens, weights=weights, causal=causal, first=first, count=count, ids=ids, noise=noise, **more
         )
 
-    def _logits(self, seen: Pass, kept: tuple[Kept, ...] | None = None) -> Tensor:
-        """The logits (M, B, T, V) of the queries of a pass."""
-        weights, noise, form = seen.weights, seen.noise, self.form_of_blocks
-        x = self.position.embed(embed(weights["embedding"], seen.of_queries(seen.tokens)), seen)
-        x = form.normed(x, weights, "embedded") if self.embedding_norm else x
+    def _logits(self, seen: Pass, kept: tuple[LayerCache, ...] | None = None) -> Tensor:
+        """Return the logits (M, B, T, V) of the queries of a pass."""
+        weights, noise, form = seen.weights, seen.noise, self.block_form
+        x = self.position.embed(embed(weights["embedding"], seen.select_queries(seen.tokens)), seen)
+        x = form.normalize(x, weights, "embedded") if self.embedding_norm else x
         if noise is not None and "embedding" in self.dropout_sites:
             x = noise(x, 0)
         for layer in range(self.layers):
@@ -276,18 +276,18 @@ class Transformer(Model):
                 kept=kept[layer] if kept else None,
             )
         head = weights["embedding"].mT if self.tied else weights["head"]
-        return linear(form.normed(x, weights, "final") if self.norm_at_end else x, head)
+        return linear(form.normalize(x, weights, "final") if self.has_final_norm else x, head)
 
     @property
-    def norm_at_end(self) -> bool:
-        """Whether what the blocks leave is normed once more."""
+    def has_final_norm(self) -> bool:
+        """Whether there is a norm before the head."""
         return self.norm in ("pre", "residual")
 
-    def measured(
+    def measure_rows(
         self, weights: Mapping[str, Tensor], batch: Batch, lengths: tuple[int, ...], recorded: Recorded
     ) -> dict[str, Tensor]:
-        """Return what each row says of the metrics of the positional encoding."""
-        return self.position.measured(lengths, recorded)
+        """Return values of each row for the metrics of the positional encoding."""
+        return self.position.measure_rows(lengths, recorded)
 
     def reduce(
         self, rows: Mapping[str, Tensor], weights: Mapping[str, Tensor], lengths: tuple[int, ...]
@@ -296,5 +296,5 @@ class Transformer(Model):
         return self.position.reduce(rows)
 
     def maps(self, weights: Weights, task: Task) -> Mapping[str, Map]:
-        """The maps of the positional encoding."""
+        """Return the maps of the positional encoding."""
         return self.position.maps(weights, task)

@@ -1,4 +1,7 @@
-"""Calling a torch module with the weights of all members at once, and its faults, found before training.
+"""Calls of a torch module with the weights of all members, and a trial of the module before training.
+
+The trial decides whether vmap runs all members at once. A module that vmap cannot run, such as nn.GRU, is called for
+one member after another.
 
 Shapes: M members, B rows, T positions, V output tokens.
 """
@@ -6,7 +9,7 @@ Shapes: M members, B rows, T positions, V output tokens.
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -14,75 +17,129 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from trainers.errors import place_in_user_code
 
-_FEW = 8  # positions of a trial, or fewer if the task has fewer
+_MEMBERS, _FEW = 2, 8  # members of a trial, and positions, or fewer if the task has fewer
+_DRAWS = "draws random numbers, which all members would share; remove dropout and noise"
+
+
+class Trial(NamedTuple):
+    """What a trial of a module found: why it cannot be trained, and why vmap cannot run it (None if it can)."""
+
+    problems: tuple[str, ...]
+    gap: str | None = None
 
 
 def call_members(
-    module: nn.Module, weights: Mapping[str, Tensor], buffers: Mapping[str, Tensor], tokens_MBT: Tensor
+    module: nn.Module,
+    weights: Mapping[str, Tensor],
+    buffers: Mapping[str, Tensor],
+    tokens_MBT: Tensor,
+    *,
+    stacked: bool = True,
 ) -> Tensor:
-    """Return the logits (M, B, T, V) of a module with the weights of each member, and buffers that all share."""
-    from torch.func import functional_call, vmap  # it imports symbolic algebra, for more than a second
+    """Return the logits (M, B, T, V) of a module with the weights of each member; all members share the buffers.
 
-    def one(own: dict[str, Tensor], tokens_BT: Tensor) -> Any:
+    stacked: whether torch.func.vmap computes all members at once; otherwise one is computed after another.
+    """
+    from torch.func import functional_call, vmap  # importing it takes more than a second
+
+    def call_one(own: dict[str, Tensor], tokens_BT: Tensor) -> Any:
         return functional_call(module, (own, dict(buffers)), (tokens_BT,))
 
     with sdpa_kernel(SDPBackend.MATH):  # the only backend that vmap can batch
-        logits: Tensor = vmap(one, randomness="error")(dict(weights), tokens_MBT)
-    return logits
+        if stacked:
+            logits: Tensor = vmap(call_one, randomness="error")(dict(weights), tokens_MBT)
+            return logits
+        # Copies, because the bits of a product may depend on the alignment of its factors in memory.
+        members = [{name: own_M[m].clone() for name, own_M in weights.items()} for m in range(len(tokens_MBT))]
+        return torch.stack([call_one(own, tokens_BT) for own, tokens_BT in zip(members, tokens_MBT, strict=True)])
 
 
-def check_module(module: nn.Module, other: nn.Module, sizes: tuple[int, int, int], causal: bool) -> Iterator[str]:
-    """Yield why members cannot train as this module; `other` is the same one built with another seed.
+def try_module(module: nn.Module, other: nn.Module, sizes: tuple[int, int, int], causal: bool) -> Trial:
+    """Call a module on a few random tokens with the weights of two members, by vmap and otherwise one after another.
 
-    It is called on a few random tokens. sizes: input tokens, output tokens, positions.
+    `other` is the same module built with another seed. sizes: input tokens, output tokens, positions.
     """
+    if problems := tuple(_declaration_problems(module, other)):
+        return Trial(problems)
+    inputs, _, positions = sizes
+    rows, length = 3, min(positions, _FEW)
+    tokens = torch.randint(0, inputs, (_MEMBERS, rows, length), generator=torch.Generator().manual_seed(0))
+    gap, before = None, torch.random.get_rng_state()
+    try:
+        with _without_fallback():
+            logits = _differentiated(module, tokens, stacked=True)
+    except (Exception, SystemExit) as error:  # any error of the user's code
+        if "randomness error mode" in str(error):
+            return Trial((_DRAWS + place_in_user_code(error),))
+        gap = _describe_gap(error)
+    try:
+        logits = logits if gap is None else _differentiated(module, tokens, stacked=False)
+    except (Exception, SystemExit) as error:
+        text = (str(error).strip().splitlines() or [""])[0]
+        return Trial((f"fails with {type(error).__name__}: {text}{place_in_user_code(error)}",))
+    if not torch.equal(before, torch.random.get_rng_state()):
+        torch.random.set_rng_state(before)
+        return Trial((_DRAWS,))
+    stacked = gap is None
+    problems = tuple(_state_problems(module, tokens, logits, stacked=stacked))
+    return Trial(problems or tuple(_output_problems(module, tokens, logits, sizes, causal, stacked=stacked)), gap)
+
+
+def _declaration_problems(module: nn.Module, other: nn.Module) -> Iterator[str]:
     frozen = [name for name, own in module.named_parameters() if not (own.requires_grad and own.is_floating_point())]
     yield from (f"the parameter {name} is not trained; make it a buffer" for name in frozen)
     buffers, others = dict(module.named_buffers()), dict(other.named_buffers())
     drawn = [name for name, buffer in buffers.items() if not torch.equal(buffer, others[name])]
-    yield from (
-        f"the buffer {name} is drawn at random, and members share buffers; make it a parameter" for name in drawn
-    )
-    if frozen or drawn:
-        return
-    inputs, outputs, positions = sizes
-    members, rows, length = 2, 3, min(positions, _FEW)
-    tokens = torch.randint(0, inputs, (members, rows, length), generator=torch.Generator().manual_seed(0))
-    weights = {name: torch.stack([own.detach()] * members).requires_grad_() for name, own in module.named_parameters()}
-    try:
-        with _without_fallback():
-            logits = call_members(module, weights, buffers, tokens)
-            torch.autograd.grad(logits.sum(), list(weights.values()), allow_unused=True)
-    except (Exception, SystemExit) as error:  # of the user's own code, or of torch in it
-        yield _describe_failure(error)
-        return
-    if logits.shape != (members, rows, length, outputs):
+    yield from (f"the buffer {name} is random, but all members share buffers; make it a parameter" for name in drawn)
+
+
+def _differentiated(module: nn.Module, tokens: Tensor, *, stacked: bool) -> Tensor:
+    """Return the logits of members that have the weights of the module, after computing a gradient."""
+    weights = {name: torch.stack([own.detach()] * _MEMBERS).requires_grad_() for name, own in module.named_parameters()}
+    logits = call_members(module, weights, dict(module.named_buffers()), tokens, stacked=stacked)
+    torch.autograd.grad(logits.sum(), list(weights.values()), allow_unused=True)
+    return logits.detach()
+
+
+def _state_problems(module: nn.Module, tokens: Tensor, logits: Tensor, *, stacked: bool) -> Iterator[str]:
+    """Yield state that a call changes, which later calls and other members would see."""
+    before = {name: buffer.clone() for name, buffer in module.named_buffers()}
+    again = _differentiated(module, tokens, stacked=stacked)
+    changed = [name for name, buffer in module.named_buffers() if not torch.equal(before[name], buffer)]
+    if changed:
+        yield f"changes its buffer {', '.join(changed)} in each call, but all members share buffers"
+    elif not torch.equal(again.nan_to_num(), logits.nan_to_num()):
+        yield "returns other logits for the same tokens and weights in a second call; a call must not change the module"
+
+
+def _output_problems(
+    module: nn.Module, tokens: Tensor, logits: Tensor, sizes: tuple[int, int, int], causal: bool, *, stacked: bool
+) -> Iterator[str]:
+    _, rows, length = tokens.shape
+    inputs, outputs, _ = sizes
+    if logits.shape != (_MEMBERS, rows, length, outputs):
         given, wanted = tuple(logits.shape[1:]), (rows, length, outputs)
-        yield f"gives {given} for tokens ({rows}, {length}); wanted are logits {wanted}"
+        yield f"returns the shape {given} for tokens ({rows}, {length}); allowed: logits {wanted}"
     elif not torch.isfinite(logits).all():
-        yield "gives logits that are not finite, with its initial weights"
+        yield "returns logits that are not finite with its initial weights"
     elif causal and length > 1:
         changed = tokens.clone()
         changed[..., -1] = (changed[..., -1] + 1) % inputs
-        moved = call_members(module, weights, buffers, changed)
+        moved = _differentiated(module, changed, stacked=stacked)
         if not torch.allclose(moved[..., :-1, :], logits[..., :-1, :], rtol=1e-4, atol=1e-5):
-            yield "sees the tokens it should predict: logits of this task are scored after every prefix"
+            yield "is not causal: it sees the tokens it should predict, since this task scores every prefix"
 
 
-def _describe_failure(error: BaseException) -> str:
-    text = str(error).strip().splitlines()[0] if str(error).strip() else ""
-    if "randomness error mode" in text:
-        problem = "draws random numbers, which members would share; leave out dropout and noise"
-    elif operator := re.search(r"aten::\w+(\.\w+)?", text):
-        problem = f"torch.vmap has no batching rule for {operator[0]}"
-    else:
-        problem = f"fails when it is called for all members at once: {type(error).__name__}: {text}"
-    return problem + place_in_user_code(error)
+def _describe_gap(error: BaseException) -> str:
+    text = (str(error).strip().splitlines() or [""])[0]
+    if operator := re.search(r"aten::\w+", text):
+        return f"no vmap rule for {operator[0]}{place_in_user_code(error)}"
+    return f"torch.func.vmap cannot run it, {type(error).__name__}: {text}{place_in_user_code(error)}"
 
 
 @contextmanager
 def _without_fallback() -> Iterator[None]:
-    """Make operators without a batching rule raise; torch would run them member by member and warn."""
+    """Make operators without a batching rule raise an error instead of running member by member with a warning."""
     functorch: Any = torch._C._functorch
     before = functorch._is_vmap_fallback_enabled()
     functorch._set_vmap_fallback_enabled(False)

@@ -1,7 +1,7 @@
-"""Models of your own as plain torch modules, called for all members at once by torch.func.vmap.
+"""Models of your own as plain torch modules, called for all members at once by torch.func.vmap where it can.
 
-A module takes tokens (B, T) and returns logits (B, T, V); it knows of no members. Operators without a batching rule,
-and random numbers of the library, which members would share, are refused before anything is trained.
+A module takes tokens (B, T) and returns logits (B, T, V) of one member. A module that vmap cannot run, such as nn.GRU,
+is called for one member after another. Torch's random numbers, which members would share, are an error before training.
 Shapes: S seeds, M members, B rows, T positions, V output tokens.
 """
 
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from trainers.errors import Problem
 from trainers.models.model import Model
-from trainers.models.vmap_trial import call_members, check_module
+from trainers.models.vmap_trial import Trial, call_members, try_module
 from trainers.positions.context import Recorder
 from trainers.settings.fields import setting
 from trainers.settings.registry import register
@@ -25,13 +25,14 @@ from trainers.tensors.noise import Noise
 from trainers.tensors.parameters import Parameter
 
 Sizes = tuple[int, int, int]
+_STACKED, _LOOPED = "vmapped", "looped"
 
 
 class Vmapped(Model):
-    """Base of models that are a torch module; a subclass has settings of its own, and `build` makes the module.
+    """Base of models that are a torch module; a subclass declares settings, and `build` makes the module.
 
-    A member starts with the weights that the module has when it is built after `torch.manual_seed(seed)`. Weight decay
-    acts on matrices, but for those of torch.nn.Embedding.
+    A member starts with the weights of the module built after `torch.manual_seed(seed)`. Weight decay acts on matrices
+    except those of torch.nn.Embedding.
     """
 
     @abstractmethod
@@ -44,35 +45,39 @@ class Vmapped(Model):
         return "never"
 
     @property
-    def narrow(self) -> bool:
+    def supports_bfloat16(self) -> bool:
         """No: the module chooses its dtypes itself."""
         return False
 
-    def form_used(self, task: Task) -> str:
-        """Return the sizes of the module, for `logits`, which has no task."""
-        return f"vmapped {task.inputs} {task.outputs} {task.positions}"
+    def choose_form(self, task: Task) -> str:
+        """Return how members are computed, and the sizes of the module, because `logits` does not have the task."""
+        return " ".join(map(str, (_STACKED if self.explain_loop(task) is None else _LOOPED, *_sizes(task))))
+
+    def explain_loop(self, task: Task) -> str | None:
+        """Return why vmap cannot run the module, None if it can."""
+        return _tried(self, _sizes(task), task.causal).gap
 
     def task_problems(self, task: Task) -> Iterator[Problem]:
-        """Yield problems with the module for this task, which is called on a few tokens."""
+        """Yield problems of the module for this task, found by calling it on a few tokens."""
         key = "module" if "module" in type(self).__dataclass_fields__ else "name"
         if "dropout" in type(self).__dataclass_fields__:
-            message = "dropout of members does not reach a torch module"
+            message = "a dropout rate per member does not reach a torch module"
             yield Problem(key="dropout", given=getattr(self, "dropout", None), message=message, allowed="no such field")
-        for message in _problems(self, _sizes(self.form_used(task)), task.causal):
+        for message in _tried(self, _sizes(task), task.causal).problems:
             yield Problem(key=key, given=getattr(self, key, None), message=message)
 
     def parameters(self, task: Task) -> tuple[Parameter, ...]:
-        """The parameters of the module, by their names in it."""
-        module = _built(self, _sizes(self.form_used(task)))
+        """Return the parameters of the module, by their names in it."""
+        module = _built(self, _sizes(task))
         tables = {id(one.weight) for one in module.modules() if isinstance(one, nn.Embedding)}
         return tuple(
-            Parameter(name=name, shape=tuple(of.shape), std=0.0, decay=of.dim() > 1 and id(of) not in tables)
-            for name, of in module.named_parameters()
+            Parameter(name=name, shape=tuple(value.shape), std=0.0, decay=value.dim() > 1 and id(value) not in tables)
+            for name, value in module.named_parameters()
         )
 
     def initial(self, task: Task, seeds_S: Tensor) -> Mapping[str, Tensor]:
         """Return the initial weights of the module built after `torch.manual_seed(seed)`, for every seed."""
-        sizes = _sizes(self.form_used(task))
+        sizes = _sizes(task)
         each = [dict(_seeded(self, sizes, seed).named_parameters()) for seed in seeds_S.tolist()]
         return {name: torch.stack([one[name].detach() for one in each]).to(seeds_S.device) for name in each[0]}
 
@@ -88,34 +93,35 @@ class Vmapped(Model):
         form: str,
         record: Recorder | None = None,
     ) -> Tensor:
-        """Logits (M, B, T, V) at every position. Raises ValueError for a batch with groups, which it cannot tell."""
+        """Return logits (M, B, T, V) at every position. Raises ValueError for a batch with groups."""
         if batch.groups is not None:
-            raise ValueError(f"{self.name} cannot tell the groups of a batch; use a decoder")
+            raise ValueError(f"{self.name} does not support batches with groups; use a decoder")
         one = next(iter(weights.values()))
-        module, buffers = _built(self, _sizes(form)), _buffers(self, _sizes(form), one.device, one.dtype)
-        return call_members(module, weights, buffers, batch.tokens)
+        inputs, outputs, positions = map(int, form.split()[1:])
+        sizes = (inputs, outputs, positions)
+        module, buffers = _built(self, sizes), _buffers(self, sizes, one.device, one.dtype)
+        return call_members(module, weights, buffers, batch.tokens, stacked=form.startswith(_STACKED))
 
 
 @register("model", "vmapped")
 class NamedModule(Vmapped):
     """A torch module of your own, by the name of its class, which is called with inputs, outputs and positions."""
 
-    module: str = setting(help="the class, as my_models.Net; my_models stands under `imports`")
+    module: str = setting(help="the class, such as my_models.Net; list my_models under `imports`")
 
     def build(self, inputs: int, outputs: int, positions: int) -> nn.Module:
         """Return Net(inputs, outputs, positions). Raises LookupError or TypeError if the name is no such class."""
         where, _, name = self.module.rpartition(".")
         if where not in sys.modules:
-            raise LookupError(f"{where or self.module!r} is not imported: name the module under `imports`")
+            raise LookupError(f"{where or self.module!r} is not imported; list the module under `imports`")
         cls = getattr(sys.modules[where], name, None)
         if not (isinstance(cls, type) and issubclass(cls, nn.Module)):
             raise TypeError(f"{where} has no class {name} that derives from torch.nn.Module")
         return cls(inputs, outputs, positions)
 
 
-def _sizes(form: str) -> Sizes:
-    inputs, outputs, positions = map(int, form.split()[1:])
-    return inputs, outputs, positions
+def _sizes(task: Task) -> Sizes:
+    return task.inputs, task.outputs, task.positions
 
 
 def _seeded(model: Vmapped, sizes: Sizes, seed: int) -> nn.Module:
@@ -131,15 +137,16 @@ def _built(model: Vmapped, sizes: Sizes) -> nn.Module:
 
 @lru_cache(maxsize=32)
 def _buffers(model: Vmapped, sizes: Sizes, device: torch.device, dtype: torch.dtype) -> dict[str, Tensor]:
-    """Return the buffers, which all members share; real numbers in the dtype of the weights."""
-    found = dict(_built(model, sizes).named_buffers())
-    return {name: of.to(device, dtype if of.is_floating_point() else of.dtype) for name, of in found.items()}
+    """Return the buffers, which all members share; floating-point ones in the dtype of the weights."""
+    buffers = _built(model, sizes).named_buffers()
+    return {name: buffer.to(device, dtype if buffer.is_floating_point() else buffer.dtype) for name, buffer in buffers}
 
 
 @lru_cache(maxsize=256)
-def _problems(model: Vmapped, sizes: Sizes, causal: bool) -> tuple[str, ...]:
+def _tried(model: Vmapped, sizes: Sizes, causal: bool) -> Trial:
     try:
         module, other = _built(model, sizes), _seeded(model, sizes, 1)
-    except (Exception, SystemExit) as error:  # of the user's own code
-        return (f"the module cannot be built: {type(error).__name__}: {error}",)
-    return tuple(f"{type(module).__name__}: {one}" for one in check_module(module, other, sizes, causal))
+    except (Exception, SystemExit) as error:  # any error of the user's code
+        return Trial((f"the module cannot be built: {type(error).__name__}: {error}",))
+    trial = try_module(module, other, sizes, causal)
+    return trial._replace(problems=tuple(f"{type(module).__name__}: {one}" for one in trial.problems))

@@ -1,1 +1,1 @@
-"""What moves the weights: the optimizer, schedules, weight averages, curricula, and when to stop."""
+"""The optimizer, learning-rate schedules, weight averages, curricula and early stopping."""

@@ -1,13 +1,13 @@
 """Weight averages of one training trajectory. They never feed back into training.
 
-An average keeps `buffers` tensors of shape (M, P), updates them after every optimiser step and names the weights to
-evaluate. Its numbers are member hyperparameters: they arrive as tensors of shape (M, 1).
+An average has `buffers` of shape (M, P), updates them after every optimiser step and computes the weights to evaluate.
+Its hyperparameters may differ between members: they arrive as tensors of shape (M, 1).
 
 - EMA:  ema <- decay * ema + (1 - decay) * theta.
 - BEMA: bias-corrected EMA, "EMA Without the Lag: Bias-Corrected Iterate Averaging Schemes", arXiv:2508.00180, eq. for
   beta_t = (rho + gamma t)^-kappa and alpha_t = (rho + gamma t)^-eta:
       ema <- (1 - beta_t) ema + beta_t theta_t,   bema = ema + alpha_t (theta_t - theta_0).
-- norm_matched: the control of BEMA, which lengthens the weights: raw weights with BEMA's norms.
+- norm_matched: the control for BEMA, which increases weight norms: raw weights with BEMA's norms.
 """
 
 from abc import ABC, abstractmethod
@@ -19,45 +19,44 @@ from torch import Tensor
 
 from trainers.settings.fields import Settings, setting, settings_fields
 from trainers.settings.registry import register
-from trainers.tensors.parameters import Layout
+from trainers.tensors.parameters import ParameterLayout
 
 
 class Average(Settings, ABC):
     """Base of every weight average. Shapes: weights (M, P), member hyperparameters in `h` (M, 1).
 
-    `idle` are values of member hyperparameters that change nothing: `h` lacks those that no member of a pack has
-    otherwise.
+    `neutral` values of hyperparameters have no effect; one that is neutral in every member is left out of `h`.
     """
 
-    idle: ClassVar[Mapping[str, float]] = {}
+    neutral: ClassVar[Mapping[str, float]] = {}
 
     @property
     def source(self) -> "Average":
-        """The average whose buffers it reads; averages of one source share them. Itself unless overridden."""
+        """The average whose buffers it uses, by default itself; averages with the same source share buffers."""
         return self
 
     @abstractmethod
     def start(self, theta: Tensor) -> tuple[Tensor, ...]:
-        """The buffers before the first step."""
+        """Return the buffers before the first step."""
 
     @abstractmethod
     def update(
         self, buffers: tuple[Tensor, ...], theta: Tensor, step: Tensor, h: Mapping[str, Tensor]
     ) -> tuple[Tensor, ...]:
-        """The buffers after optimiser step `step` (1, 2, ...) arrived at `theta`; itself where one stays as it was."""
+        """Return the buffers after optimiser step `step` (1, 2, ...), at `theta`; the same tensor if unchanged."""
 
     @abstractmethod
-    def weights(self, buffers: tuple[Tensor, ...], theta: Tensor, layout: Layout) -> Tensor:
-        """The weights to evaluate; `layout` says which columns belong to which parameter."""
+    def weights(self, buffers: tuple[Tensor, ...], theta: Tensor, layout: ParameterLayout) -> Tensor:
+        """Return the weights to evaluate; `layout` has the columns of every parameter."""
 
 
-def _mixed(past: Tensor, theta: Tensor, old: Tensor, new: Tensor) -> Tensor:
-    """old * past + new * theta."""
+def _interpolate(past: Tensor, theta: Tensor, old: Tensor, new: Tensor) -> Tensor:
+    """Return old * past + new * theta."""
     return (past * old.to(past.dtype)).add_(theta * new.to(past.dtype))
 
 
-def _when(moved: Tensor, past: Tensor, theta: Tensor, step: Tensor, h: Mapping[str, Tensor]) -> Tensor:
-    """`moved` where an update is due, `theta` during the burn-in, else `past`."""
+def _apply_due(moved: Tensor, past: Tensor, theta: Tensor, step: Tensor, h: Mapping[str, Tensor]) -> Tensor:
+    """Return `moved` if an update is due, `theta` during the burn-in, else `past`."""
     after = step - h["burn_in"] if "burn_in" in h else step
     if "update_period" in h:
         moved = torch.where(after % h["update_period"] == 0, moved, past)
@@ -69,17 +68,17 @@ class Raw(Average):
     """The training weights themselves."""
 
     def start(self, theta: Tensor) -> tuple[Tensor, ...]:
-        """No buffers."""
+        """Return no buffers."""
         return ()
 
     def update(
         self, buffers: tuple[Tensor, ...], theta: Tensor, step: Tensor, h: Mapping[str, Tensor]
     ) -> tuple[Tensor, ...]:
-        """Nothing to update."""
+        """Return no buffers."""
         return ()
 
-    def weights(self, buffers: tuple[Tensor, ...], theta: Tensor, layout: Layout) -> Tensor:
-        """The training weights."""
+    def weights(self, buffers: tuple[Tensor, ...], theta: Tensor, layout: ParameterLayout) -> Tensor:
+        """Return the training weights."""
         return theta
 
 
@@ -91,21 +90,21 @@ class Ema(Average):
     burn_in: int = setting(0, low=0, member=True, help="steps during which the average follows the training weights")
     update_period: int = setting(1, low=1, member=True, help="steps between updates")
 
-    idle: ClassVar[Mapping[str, float]] = {"burn_in": 0, "update_period": 1}
+    neutral: ClassVar[Mapping[str, float]] = {"burn_in": 0, "update_period": 1}
 
     def start(self, theta: Tensor) -> tuple[Tensor, ...]:
-        """The average itself."""
+        """Return the average as the one buffer."""
         return (theta.clone(),)
 
     def update(
         self, buffers: tuple[Tensor, ...], theta: Tensor, step: Tensor, h: Mapping[str, Tensor]
     ) -> tuple[Tensor, ...]:
-        """One update where it is due."""
+        """Update the average of every member whose update is due."""
         (ema,) = buffers
-        return (_when(_mixed(ema, theta, h["decay"], 1.0 - h["decay"]), ema, theta, step, h),)
+        return (_apply_due(_interpolate(ema, theta, h["decay"], 1.0 - h["decay"]), ema, theta, step, h),)
 
-    def weights(self, buffers: tuple[Tensor, ...], theta: Tensor, layout: Layout) -> Tensor:
-        """The average."""
+    def weights(self, buffers: tuple[Tensor, ...], theta: Tensor, layout: ParameterLayout) -> Tensor:
+        """Return the average."""
         return buffers[0]
 
 
@@ -126,53 +125,53 @@ class Bema(Average):
     )
     update_period: int = setting(1, low=1, member=True, help="steps between updates")
 
-    idle: ClassVar[Mapping[str, float]] = {"burn_in": 0, "update_period": 1}
+    neutral: ClassVar[Mapping[str, float]] = {"burn_in": 0, "update_period": 1}
 
     def start(self, theta: Tensor) -> tuple[Tensor, ...]:
-        """The EMA, the anchor theta_0 and the bias-corrected average."""
+        """Return the EMA, the anchor theta_0 and the bias-corrected average."""
         return theta.clone(), theta.clone(), theta.clone()
 
     def update(
         self, buffers: tuple[Tensor, ...], theta: Tensor, step: Tensor, h: Mapping[str, Tensor]
     ) -> tuple[Tensor, ...]:
-        """One update where it is due; during the burn-in all three follow the training weights."""
+        """Update the buffers of members whose update is due; during the burn-in they equal the training weights."""
         ema, anchor, average = buffers
         after = step - h["burn_in"] if "burn_in" in h else step
         count = h["rho"] + h["gamma"] * torch.clamp(after, min=1)
         beta = torch.where(h["kappa"] < 0, torch.ones_like(count), count ** -h["kappa"])
         alpha = torch.where(h["eta"] < 0, torch.zeros_like(count), count ** -h["eta"])
-        moved = _mixed(ema, theta, 1.0 - beta, beta)
+        moved = _interpolate(ema, theta, 1.0 - beta, beta)
         corrected = (theta - anchor).mul_(alpha.to(ema.dtype)).add_(moved)
         return (
-            _when(moved, ema, theta, step, h),
+            _apply_due(moved, ema, theta, step, h),
             torch.where(after <= 0, theta, anchor) if "burn_in" in h else anchor,
-            _when(corrected, average, theta, step, h),
+            _apply_due(corrected, average, theta, step, h),
         )
 
-    def weights(self, buffers: tuple[Tensor, ...], theta: Tensor, layout: Layout) -> Tensor:
-        """The bias-corrected average of the last update."""
+    def weights(self, buffers: tuple[Tensor, ...], theta: Tensor, layout: ParameterLayout) -> Tensor:
+        """Return the bias-corrected average of the last update."""
         return buffers[2]
 
 
 @register("average", "norm_matched")
 class NormMatched(Bema):
-    """The training weights with each parameter rescaled to the norm that BEMA gives it.
+    """The training weights with each parameter rescaled to its norm under BEMA.
 
-    BEMA extrapolates away from the start and so lengthens the weights; this control has its scale and not its
-    direction. `parameters` names those rescaled; null: all.
+    BEMA extrapolates away from the initial weights and so increases their norms; this control has its scale without
+    its direction. `parameters` names the rescaled parameters; null means all.
     """
 
     parameters: tuple[str, ...] | None = setting(None, help="names of the parameters to rescale; null: all")
 
     @property
     def source(self) -> Average:
-        """BEMA with the same numbers, unless a subclass keeps something else."""
+        """BEMA with the same hyperparameters; a subclass is its own source."""
         if type(self) is not NormMatched:
             return self
         return Bema(**{item.name: getattr(self, item.name) for item in settings_fields(Bema)})
 
-    def weights(self, buffers: tuple[Tensor, ...], theta: Tensor, layout: Layout) -> Tensor:
-        """Raw weights with BEMA's norm for each parameter; parameters of norm zero stay as they are."""
+    def weights(self, buffers: tuple[Tensor, ...], theta: Tensor, layout: ParameterLayout) -> Tensor:
+        """Return the raw weights with BEMA's norm for each parameter; parameters of norm zero are unchanged."""
         own, wanted = layout.views(theta), layout.views(buffers[2])
         for name, value in own.items():
             if self.parameters is None or name in self.parameters:

@@ -1,4 +1,4 @@
-"""Curricula: when a member goes on to the next stage of its task. What is trained at a stage is the task's to say.
+"""Curricula: rules that move members to the next stage of their task. The task defines what a stage trains on.
 
 Shapes: M members, N stages.
 """
@@ -19,20 +19,20 @@ class Curriculum(Criterion, ABC):
     """Base of every curriculum."""
 
     @abstractmethod
-    def advanced(self, stage_M: Stages, scores_MN: Scores, direction: str) -> Stages:
-        """The stages to go on at, int64 (M,), from 0 to N - 1, decided at an evaluation.
+    def advance_stages(self, stage_M: Stages, scores_MN: Scores, direction: str) -> Stages:
+        """Return the stages after an evaluation, int64 (M,), from 0 to N - 1.
 
         scores_MN: the metric at the length of each stage on inputs of the validation stream; NaN for failed members.
-        direction: which way the metric is better, minimize or maximize.
+        direction: minimize or maximize.
         """
 
 
 @register("curriculum", "threshold")
 class Threshold(Curriculum):
-    """One stage further when the metric at the length of the member's own stage is at the threshold or better."""
+    """Move to the next stage when the metric at the length of the member's stage reaches the threshold."""
 
-    def advanced(self, stage_M: Stages, scores_MN: Scores, direction: str) -> Stages:
-        """The stages to go on at: at most one further at an evaluation."""
+    def advance_stages(self, stage_M: Stages, scores_MN: Scores, direction: str) -> Stages:
+        """Return the stages after an evaluation: each advances by at most one."""
         own_M = np.take_along_axis(scores_MN, stage_M[:, None], axis=1)[:, 0]
         further = is_reached(own_M, self.threshold, direction)
         return np.where(further, np.minimum(stage_M + 1, scores_MN.shape[1] - 1), stage_M)

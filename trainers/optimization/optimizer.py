@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 
-def clipped(gradient: Tensor, limit: Tensor) -> Tensor:
+def clip_gradient(gradient: Tensor, limit: Tensor) -> Tensor:
     """Scale each member's gradient to a norm of at most `limit` (M, 1), as `clip_grad_norm_` does."""
     norm = torch.linalg.vector_norm(gradient, dim=1, keepdim=True)
     return gradient * torch.clamp(limit.to(gradient.dtype) / (norm + 1e-6), max=1.0)
@@ -19,8 +19,8 @@ def clipped(gradient: Tensor, limit: Tensor) -> Tensor:
 def gradient_descent(
     theta: Tensor, gradient: Tensor, rate: Tensor, decay_mask: Tensor | None, h: Mapping[str, Tensor]
 ) -> Tensor:
-    """theta - rate (gradient + weight_decay theta), the new weights; shapes as in `adamw`."""
-    return _shrunk(theta, rate, decay_mask, h).sub_(rate.to(theta.dtype) * gradient)
+    """Return the new weights theta - rate (gradient + weight_decay theta); shapes as in `adamw`."""
+    return _decay_weights(theta, rate, decay_mask, h).sub_(rate.to(theta.dtype) * gradient)
 
 
 def adamw(
@@ -33,25 +33,24 @@ def adamw(
     decay_mask: Tensor | None,
     h: Mapping[str, Tensor],
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """One update: the new weights and the new first and second moments.
+    """Return the new weights and the new first and second moments.
 
-    step: () int64, 1 for the first update. rate: (M, 1) learning rate after its schedule. decay_mask: (P,),
-    see `Layout.decay_mask`.
-    h: weight_decay, beta1, beta2, epsilon, each (M, 1) float64.
+    step: int64 (), 1 for the first update. rate: learning rate after its schedule, (M, 1). decay_mask: (P,), see
+    `ParameterLayout.decay_mask`. h: weight_decay, beta1, beta2, epsilon, float64 (M, 1) each.
     """
     dtype = theta.dtype
     beta1, beta2, t = h["beta1"], h["beta2"], step.double()
     correction1 = 1.0 - beta1**t
     correction2 = torch.sqrt(1.0 - beta2**t)
-    # Written into what is new in here: the bits of m + (1 - beta1) (gradient - m) and so on, in less memory.
+    # In-place operations on new tensors: the same bits as m + (1 - beta1) (gradient - m) etc. with less memory.
     m = (gradient - m).mul_((1.0 - beta1).to(dtype)).add_(m)
     v = (v * beta2.to(dtype)).add_(((1.0 - beta2).to(dtype) * gradient).mul_(gradient))
     scale = torch.sqrt(v).div_(correction2.to(dtype)).add_(h["epsilon"].to(dtype))
     change = (m / scale).mul_((rate / correction1).to(dtype))
-    return _shrunk(theta, rate, decay_mask, h).sub_(change), m, v
+    return _decay_weights(theta, rate, decay_mask, h).sub_(change), m, v
 
 
-def _shrunk(theta: Tensor, rate: Tensor, decay_mask: Tensor | None, h: Mapping[str, Tensor]) -> Tensor:
-    """The weights after their decay."""
+def _decay_weights(theta: Tensor, rate: Tensor, decay_mask: Tensor | None, h: Mapping[str, Tensor]) -> Tensor:
+    """Return the weights after weight decay."""
     lost = (rate * h["weight_decay"]).to(theta.dtype)
     return theta * (1.0 - (lost if decay_mask is None else lost * decay_mask.to(theta.dtype)))

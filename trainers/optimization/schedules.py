@@ -1,6 +1,6 @@
-"""Learning-rate schedules: a factor on the member's learning rate as a function of the training step.
+"""Learning-rate schedules: a factor on the learning rate as a function of the training step.
 
-Every schedule may begin with a linear warm-up over its first `warmup` steps, or over a share of all steps.
+Every schedule may begin with a linear warm-up, given in steps or as a share of all steps.
 """
 
 import math
@@ -22,27 +22,27 @@ class Schedule(Settings, ABC):
     warmup_share: float = setting(0.0, low=0.0, high=1.0, help="the same as a share of all steps, such as 0.05")
 
     def cross_checks(self) -> Iterator[Problem]:
-        """A problem where the warm-up is given twice."""
+        """Yield a problem if the warm-up is given twice."""
         if self.warmup and self.warmup_share:
-            message = "the warm-up is given in steps, too"
+            message = "the warm-up is also given in steps"
             yield Problem(key="warmup_share", given=self.warmup_share, message=message, allowed="one of the two")
 
     def warmup_steps(self, steps: int) -> int:
-        """Steps of warm-up in a training of so many steps."""
+        """Return the number of warm-up steps of a training of `steps` steps."""
         return self.warmup or round(self.warmup_share * steps)
 
     @abstractmethod
     def factor(self, step: Tensor, steps: int) -> Tensor:
-        """Factor at `step` (1 for the first update) of `steps`, a float64 scalar."""
+        """Return the factor at `step` (1 for the first update) of `steps`, a float64 scalar."""
 
     def step_problems(self, steps: int) -> Iterator[Problem]:
-        """Why this schedule does not fit a training of so many steps."""
+        """Yield why this schedule does not fit a training of `steps` steps."""
         if self.warmup > steps:
-            message = f"{self.warmup} is more than steps"
+            message = f"{self.warmup} is more than training.steps"
             yield Problem(key="warmup", given=self.warmup, message=message, allowed=f"<= {steps}")
 
 
-def _warmed(step: Tensor, warmup: int, factor: Tensor) -> Tensor:
+def _apply_warmup(step: Tensor, warmup: int, factor: Tensor) -> Tensor:
     return factor * torch.clamp(step.double() / warmup, max=1.0) if warmup else factor
 
 
@@ -51,12 +51,12 @@ class Constant(Schedule):
     """The full learning rate at every step, after an optional linear warm-up."""
 
     def factor(self, step: Tensor, steps: int) -> Tensor:
-        """Factor at `step` (1 for the first update) of `steps`, a float64 scalar."""
-        return _warmed(step, self.warmup_steps(steps), torch.ones((), dtype=torch.float64, device=step.device))
+        """Return the factor at `step` (1 for the first update) of `steps`, a float64 scalar."""
+        return _apply_warmup(step, self.warmup_steps(steps), torch.ones((), dtype=torch.float64, device=step.device))
 
 
 class Decaying(Schedule):
-    """A schedule that falls from 1 after the warm-up to `final` at the end of the decay, and stays there."""
+    """A schedule that decays from 1 after the warm-up to `final`, and then stays constant."""
 
     final: float = setting(0.0, low=0.0, high=1.0, help="factor at the end of the decay")
     decay_steps: int | None = setting(
@@ -64,15 +64,15 @@ class Decaying(Schedule):
     )
 
     def step_problems(self, steps: int) -> Iterator[Problem]:
-        """A problem of the warm-up, or if the decay ends before it begins."""
+        """Yield a problem if the warm-up is too long, or the decay ends before the warm-up."""
         yield from super().step_problems(steps)
         warmup = self.warmup_steps(steps)
         if self.decay_steps is not None and 0 < self.decay_steps <= warmup <= steps:
             message = f"ends before the warm-up of {warmup} steps does"
             yield Problem(key="decay_steps", given=self.decay_steps, message=message, allowed=f"> {warmup}")
 
-    def decayed(self, step: Tensor, steps: int) -> Tensor:
-        """How far the decay has come at `step`: 0 at the end of the warm-up, 1 at the end of the decay."""
+    def decay_progress(self, step: Tensor, steps: int) -> Tensor:
+        """Return the progress of the decay at `step`: 0 at the end of the warm-up, 1 at the end of the decay."""
         warmup = self.warmup_steps(steps)
         length = max((self.decay_steps or steps) - warmup, 1)
         return torch.clamp((step.double() - warmup) / length, min=0.0, max=1.0)
@@ -83,9 +83,9 @@ class Linear(Decaying):
     """Linear decay from 1 after the warm-up to `final` at the last step, or at `decay_steps`."""
 
     def factor(self, step: Tensor, steps: int) -> Tensor:
-        """Factor at `step` (1 for the first update) of `steps`, a float64 scalar."""
+        """Return the factor at `step` (1 for the first update) of `steps`, a float64 scalar."""
         warmup = self.warmup_steps(steps)
-        return _warmed(step, warmup, 1.0 + (self.final - 1.0) * self.decayed(step, steps))
+        return _apply_warmup(step, warmup, 1.0 + (self.final - 1.0) * self.decay_progress(step, steps))
 
 
 @register("schedule", "cosine")
@@ -96,7 +96,7 @@ class Cosine(Decaying):
     """
 
     def factor(self, step: Tensor, steps: int) -> Tensor:
-        """Factor at `step` (1 for the first update) of `steps`, a float64 scalar."""
+        """Return the factor at `step` (1 for the first update) of `steps`, a float64 scalar."""
         warmup = self.warmup_steps(steps)
-        wave = 0.5 * (1.0 + torch.cos(math.pi * self.decayed(step, steps)))
-        return _warmed(step, warmup, self.final + (1.0 - self.final) * wave)
+        wave = 0.5 * (1.0 + torch.cos(math.pi * self.decay_progress(step, steps)))
+        return _apply_warmup(step, warmup, self.final + (1.0 - self.final) * wave)

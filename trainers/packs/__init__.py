@@ -1,1 +1,1 @@
-"""Members of a pack as tensors: active and finished ones, their batches, what they are evaluated on."""
+"""A pack as tensors: its active and finished members, their training batches and evaluation inputs."""

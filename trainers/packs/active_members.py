@@ -1,7 +1,7 @@
-"""Which members of a pack are still trained, and what those that left it were when they left.
+"""The active members of a pack, and the final states of the finished ones.
 
-A member's bits do not depend on its pack, so the others go on in a smaller one.
-Shapes: M members of the whole pack, G of those that go on.
+A member's bits do not depend on its pack, so active members continue in a smaller pack when others finish.
+Shapes: M members of the full pack, A active members.
 """
 
 from collections.abc import Sequence
@@ -13,63 +13,64 @@ from numpy.typing import NDArray
 from trainers.packs.pack import Pack, State
 
 
-class Going:
-    """The members of a `whole` pack that go on: their `pack` and `state`. Those that left are kept on the host.
+class ActiveMembers:
+    """The `pack` and `state` of the active members of a full pack; finished members are on the host.
 
-    A compiled program of one member reduces in another order than one of several: a last one goes on with a twin.
+    A compiled program for one member sums in another order than one for several, so a single active member is trained
+    as two copies of itself.
     """
 
-    def __init__(self, whole: Pack, state: State, compiled: bool) -> None:
-        self.whole, self.pack, self.state, self.compiled = whole, whole, state, compiled
-        self.places = list(range(len(whole)))  # of the members that go on, in the whole pack
-        self._left_places: list[int] = []
-        self._left: State | None = None
-        self._numbers = {name: getattr(state, name).cpu().numpy().copy() for name in ("failed_at", "stopped_at")}
+    def __init__(self, full_pack: Pack, state: State, compiled: bool) -> None:
+        self.pack, self.state, self.compiled = full_pack, state, compiled
+        self.places = list(range(len(full_pack)))  # of the active members, in the full pack
+        self._finished_places: list[int] = []
+        self._finished: State | None = None
+        self._steps = {name: getattr(state, name).cpu().numpy().copy() for name in ("failed_at", "stopped_at")}
 
     def __len__(self) -> int:
         return len(self.places)
 
     @property
-    def rows(self) -> list[int]:
-        """The place in the whole pack of every member of `pack`, a twin among them."""
+    def pack_rows(self) -> list[int]:
+        """The place in the full pack of every row of `pack`, including a second copy."""
         return self.places + self.places[-1:] * (len(self.pack) - len(self.places))
 
-    def number(self, name: str) -> NDArray[np.int64]:
-        """`failed_at` or `stopped_at` of every member, (M,)."""
-        found: NDArray[np.int64] = self._numbers[name].copy()
-        found[self.places] = self.of_going(getattr(self.state, name).cpu().numpy())
-        return found
+    def member_steps(self, name: str) -> NDArray[np.int64]:
+        """Return `failed_at` or `stopped_at` of every member, (M,)."""
+        steps: NDArray[np.int64] = self._steps[name].copy()
+        steps[self.places] = self.drop_copy(getattr(self.state, name).cpu().numpy())
+        return steps
 
-    def of_going(self, values: NDArray[np.generic]) -> NDArray[np.generic]:
-        """What members of `pack` have, (G, ...): without that of a twin."""
+    def drop_copy(self, values: NDArray[np.generic]) -> NDArray[np.generic]:
+        """Return values of `pack` without those of a second copy, (A, ...)."""
         return values[: len(self.places)]
 
-    def leave(self, places: Sequence[int]) -> None:
-        """Let the members at these places of the whole pack go on no more; those who left before do not count."""
-        leaving = [place for place in self.places if place in set(places)]
-        if not leaving:
+    def remove(self, places: Sequence[int]) -> None:
+        """Finish the active members at these places of the full pack; others are ignored."""
+        finishing = [place for place in self.places if place in set(places)]
+        if not finishing:
             return
-        self._numbers = {name: self.number(name) for name in self._numbers}
-        left = self.state.of([self.places.index(place) for place in leaving]).to("cpu")
-        self._left = left if self._left is None else self._left.joined(left)
-        self._left_places += leaving
-        staying = [at for at, place in enumerate(self.places) if place not in set(leaving)]
-        self.places = [self.places[at] for at in staying]
-        if len(staying) == 1 and self.compiled:
-            staying = staying * 2
-        self.state = self.state.of(staying)
-        if staying:
-            self.pack = self.pack.of(staying)
+        self._steps = {name: self.member_steps(name) for name in self._steps}
+        state = self.state.select([self.places.index(place) for place in finishing]).to("cpu")
+        self._finished = state if self._finished is None else self._finished.concatenate(state)
+        self._finished_places += finishing
+        active = [at for at, place in enumerate(self.places) if place not in set(finishing)]
+        self.places = [self.places[at] for at in active]
+        if len(active) == 1 and self.compiled:
+            active = active * 2
+        self.state = self.state.select(active)
+        if active:
+            self.pack = self.pack.select(active)
 
-    def whole_state(self) -> State:
-        """The state of every member, of the whole pack in its order; on the host once some have left."""
-        if self._left is None:
+    def full_state(self) -> State:
+        """Return the state of every member in the order of the full pack; on the host once some have finished."""
+        if self._finished is None:
             return self.state
-        both = self._left.joined(self.state.of(range(len(self.places))).to("cpu"))
-        order = np.argsort([*self._left_places, *self.places])
-        return both.of(order.tolist())
+        both = self._finished.concatenate(self.state.select(range(len(self.places))).to("cpu"))
+        order = np.argsort([*self._finished_places, *self.places])
+        return both.select(order.tolist())
 
-    def decide(self, name: str, values_G: NDArray[np.int64]) -> None:
-        """Write `stopped_at` or `stage` of the members that go on."""
+    def assign(self, name: str, values_A: NDArray[np.int64]) -> None:
+        """Write `stopped_at` or `stage` of the active members."""
         tensor: torch.Tensor = getattr(self.state, name)
-        tensor.copy_(torch.from_numpy(values_G))
+        tensor.copy_(torch.from_numpy(values_A))

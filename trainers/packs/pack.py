@@ -1,4 +1,4 @@
-"""A pack: its members' hyperparameters as tensors, and the state that training changes.
+"""A pack: the hyperparameters of its members as tensors, and the state that training changes.
 
 Shapes: M members, S distinct seeds, P parameters of one member.
 """
@@ -20,7 +20,7 @@ from trainers.files.stored_state import fit_state
 from trainers.optimization.averaging import Average
 from trainers.settings.fields import Settings, settings_fields
 from trainers.tasks.task import EvaluationBatch
-from trainers.tensors.parameters import Layout
+from trainers.tensors.parameters import ParameterLayout
 
 
 class Pack:
@@ -39,8 +39,8 @@ class Pack:
         self.criteria = tuple(first.criteria.values())
         self.lengths, self.metrics = first.evaluated_lengths, first.metrics
         self.dtype = torch.float64 if first.training.dtype == "float64" else torch.float32
-        self.form: str = self.model.form_used(self.task)
-        self.layout = Layout(self.model.parameters(self.task))
+        self.form: str = self.model.choose_form(self.task)
+        self.layout = ParameterLayout(self.model.parameters(self.task))
         self.decay_mask = self.layout.decay_mask(device)
         self.least = self.layout.least(device, self.dtype)
         self._seed(members)
@@ -56,45 +56,45 @@ class Pack:
         self.buffers_at = tuple(distinct.index(source) for source in sources)  # by label, its place among the sources
         self.sources = tuple(of[0] for of in distinct)
         self.average_h = tuple(self._average_columns(of) for of in distinct)
-        self.kept_inputs: dict[str, tuple[EvaluationBatch, ...]] = {}  # see trainers.packs.evaluation_inputs
+        self.cached_inputs: dict[str, tuple[EvaluationBatch, ...]] = {}  # see trainers.packs.evaluation_inputs
 
     def __len__(self) -> int:
         return len(self.members)
 
     def _seed(self, members: Sequence[MemberConfig]) -> None:
-        """Name the streams of these members."""
+        """Set the members and their seeds."""
         seeds = sorted({member.seed for member in members})
         self.members = tuple(members)
         self.seeds_S = torch.tensor(seeds, dtype=torch.int64, device=self.device)
         self.seeds_M = torch.tensor([member.seed for member in members], dtype=torch.int64, device=self.device)
         order = [seeds.index(member.seed) for member in members]
         self.index_M = None if order == list(range(len(seeds))) else torch.tensor(order, device=self.device)
-        # The same as a compiled program has it that serves all packs: never one seed alone, never without an index.
+        # For a compiled program that serves all packs: at least two seeds, and always an index.
         index = torch.tensor(order, device=self.device)
         self.indexed = (self.seeds_S.repeat(2) if len(seeds) == 1 else self.seeds_S, index)
 
-    def of(self, places: Sequence[int]) -> "Pack":
-        """A pack of the members at these places, some perhaps several times: one program serves it and this one."""
+    def select(self, places: Sequence[int]) -> "Pack":
+        """Return a pack of the members at these places, which may repeat; the same program serves both packs."""
         few, index = copy(self), torch.tensor(places, dtype=torch.int64, device=self.device)
         few._seed([self.members[place] for place in places])
         few.h = {name: column[index] for name, column in self.h.items()}
         few.average_h = tuple({name: column[index] for name, column in h.items()} for h in self.average_h)
         few.drops = None if self.drops is None else self.drops[index]
-        few.kept_inputs = {}
+        few.cached_inputs = {}
         return few
 
     @property
     def directions(self) -> dict[str, str]:
-        """Which way the metrics of a task and of a model are better, by their own names."""
+        """The better direction of the metrics of task and model, by their own names."""
         return {**self.task.metrics, **self.model.metrics}
 
     def tensors(self) -> list[Tensor]:
-        """What differs between its members, and their seeds: tensors whose first dimension is M or S."""
+        """Return the member hyperparameters and seeds: tensors whose first dimension is M or S."""
         columns = [column for h in (self.h, *self.average_h) for column in h.values()]
         return [*columns, *self.indexed, *([] if self.drops is None else [self.drops])]
 
     def _columns(self, settings: Sequence[Settings]) -> dict[str, Tensor]:
-        """Every scalar member hyperparameter as a column (M, 1): float64, or int64 where all values are integers."""
+        """Return every scalar member hyperparameter as a column (M, 1): float64, or int64 if all are integers."""
         columns = {}
         for item in settings_fields(type(settings[0])):
             values = [getattr(one, item.name) for one in settings]
@@ -104,31 +104,31 @@ class Pack:
         return columns
 
     def _average_columns(self, members: Sequence[Average]) -> dict[str, Tensor]:
-        """The columns of an average, without those that are idle in all members."""
-        written_by = next(cls for cls in type(members[0]).__mro__ if "update" in vars(cls))
-        idle = vars(written_by).get("idle", {})  # what an `update` can do without, not one that overrides it
-        resting = {name for name, value in idle.items() if all(getattr(one, name) == value for one in members)}
-        return {name: column for name, column in self._columns(members).items() if name not in resting}
+        """Return the columns of an average, without those that are neutral in all members."""
+        defined_in = next(cls for cls in type(members[0]).__mro__ if "update" in vars(cls))
+        neutral = vars(defined_in).get("neutral", {})  # of the class with `update`: an override may need the columns
+        unused = {name for name, value in neutral.items() if all(getattr(one, name) == value for one in members)}
+        return {name: column for name, column in self._columns(members).items() if name not in unused}
 
 
 @dataclass(kw_only=True)
 class State:
-    """What training changes, all tensors: weights, moments, averages, who failed, recent loss."""
+    """The tensors that training changes: weights, moments, averages, failures and stops, loss since an evaluation."""
 
     step: Tensor  # () int64, optimiser steps done
     theta: Tensor  # (M, P)
     m: Tensor  # (M, P)
     v: Tensor  # (M, P)
     averages: tuple[tuple[Tensor, ...], ...]  # per source of an average, (M, P) each
-    failed_at: Tensor  # (M,) int64, -1 while alive
-    stopped_at: Tensor  # (M,) int64, the evaluation at which it was good enough, -1 before
+    failed_at: Tensor  # (M,) int64, step at which it became non-finite, -1 before
+    stopped_at: Tensor  # (M,) int64, step of the evaluation at which it stopped early, -1 before
     stage: Tensor  # (M,) int64, of the curriculum
     loss_sum: Tensor  # (M,) float64
     loss_steps: Tensor  # (M,) int64
 
     @classmethod
     def initial(cls, pack: Pack) -> "State":
-        """The state before the first step: weights from each member's own init stream."""
+        """Return the state before the first step, with weights from each member's init stream."""
         theta = pack.layout.initial(pack.seeds_S, pack.dtype, pack.model.initial(pack.task, pack.seeds_S))
         theta = theta if pack.index_M is None else theta[pack.index_M]
         count = len(pack)
@@ -145,33 +145,33 @@ class State:
             loss_steps=torch.zeros(count, dtype=torch.int64, device=pack.device),
         )
 
-    def of(self, places: Sequence[int]) -> "State":
-        """A copy of the state of the members at these places."""
+    def select(self, places: Sequence[int]) -> "State":
+        """Return a copy of the state of the members at these places."""
         index = torch.tensor(places, dtype=torch.int64, device=self.theta.device)
-        return self._each(lambda tensor: tensor[index])
+        return self._map_rows(lambda tensor: tensor[index])
 
     def to(self, device: torch.device | str) -> "State":
-        """The same on a device."""
-        return self._each(lambda tensor: tensor.to(device), self.step.to(device))
+        """Return the state on a device."""
+        return self._map_rows(lambda tensor: tensor.to(device), self.step.to(device))
 
-    def joined(self, other: "State") -> "State":
-        """The members of this state, then those of another, at the step of the other."""
+    def concatenate(self, other: "State") -> "State":
+        """Return the members of this state, then those of another, at the step of the other."""
         mine = iter([tensor for tensor in self.tensors() if tensor.dim()])
-        return other._each(lambda tensor: torch.cat([next(mine), tensor]))
+        return other._map_rows(lambda tensor: torch.cat([next(mine), tensor]))
 
-    def _each(self, change: Callable[[Tensor], Tensor], step: Tensor | None = None) -> "State":
-        """This state with its rows changed, in the order of `tensors`."""
+    def _map_rows(self, change: Callable[[Tensor], Tensor], step: Tensor | None = None) -> "State":
+        """Return the state with a function applied to every tensor (M, ...), in the order of `tensors`."""
         plain = {name: change(value) for name, value in vars(self).items() if isinstance(value, Tensor) and value.dim()}
         averages = tuple(tuple(change(buffer) for buffer in buffers) for buffers in self.averages)
         return replace(self, **plain, averages=averages, step=self.step.clone() if step is None else step)
 
     def tensors(self) -> list[Tensor]:
-        """Every tensor; the first dimension of all but `step` is M."""
+        """Return every tensor; the first dimension of all but `step` is M."""
         plain = [value for value in vars(self).values() if isinstance(value, Tensor)]
         return [*plain, *(buffer for buffers in self.averages for buffer in buffers)]
 
     def snapshot(self, pack: Pack, evaluations: Sequence[bytes], compiled: bool) -> Snapshot:
-        """What a checkpoint keeps of a pack in this state, of its evaluations so far and of how it is computed."""
+        """Return the content of a checkpoint of a pack in this state."""
         return Snapshot(
             step=int(self.step),
             arrays=self._arrays(pack),
@@ -181,9 +181,9 @@ class State:
         )
 
     def restored(self, stored: Snapshot, pack: Pack) -> "State":
-        """The state that `snapshot` kept of this pack, of which this is the initial one.
+        """Return the state stored by `snapshot`; this state is the initial one of the same pack.
 
-        Raises CheckpointError that says what of it does not fit the pack as it is today.
+        Raises CheckpointError that names what does not fit the pack.
         """
         arrays = fit_state(stored, self._arrays(pack), pack.layout.shapes)
         tensors = {name: torch.from_numpy(np.array(value)).to(pack.device) for name, value in arrays.items()}
@@ -196,7 +196,7 @@ class State:
         return type(self)(averages=averages, **rest)
 
     def _arrays(self, pack: Pack) -> dict[str, NDArray[Any]]:
-        """Every tensor as a named array; buffers that several averages read, under the name of each."""
+        """Return every tensor as a named array; buffers shared by several averages under each of their names."""
         named = {name: value for name, value in vars(self).items() if name != "averages"}
         for label, at in zip(pack.labels, pack.buffers_at, strict=True):
             named.update({_buffer(label, j): buffer for j, buffer in enumerate(self.averages[at])})
@@ -204,18 +204,18 @@ class State:
 
 
 def _buffer(label: str, index: int) -> str:
-    """The name of a buffer of the weight average called `label`."""
+    """Return the name of a buffer of the weight average `label`."""
     return f"averages.{label}.{index}"
 
 
-def averaged(pack: Pack, state: State) -> dict[str, Tensor]:
-    """The weights (M, P) of every weight average of the pack, by label."""
+def average_weights(pack: Pack, state: State) -> dict[str, Tensor]:
+    """Return the weights (M, P) of every weight average of the pack, by label."""
     return {
         label: average.weights(state.averages[at], state.theta, pack.layout)
         for label, average, at in zip(pack.labels, pack.averages, pack.buffers_at, strict=True)
     }
 
 
-def weights_of(pack: Pack, state: State) -> Mapping[str, Tensor]:
-    """The weights (M, P) by label: every weight average of the pack, and the training weights as `raw`."""
-    return {"raw": state.theta, **averaged(pack, state)}
+def collect_weights(pack: Pack, state: State) -> Mapping[str, Tensor]:
+    """Return weights (M, P) by label: every weight average of the pack, and the training weights as `raw`."""
+    return {"raw": state.theta, **average_weights(pack, state)}

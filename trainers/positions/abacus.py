@@ -1,6 +1,7 @@
-"""Abacus embeddings: a trained vector for the place within a run of digits (McLeish et al., arXiv:2405.17399)."""
+"""Abacus embeddings: a trained vector for each place in a run of digits (McLeish et al., arXiv:2405.17399)."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -17,39 +18,42 @@ from trainers.tensors.parameters import Parameter
 
 @register("position", "abacus")
 class Abacus(Position):
-    """One trained vector for each place within a run of digits, units = 1, and one (0) for all other tokens.
+    """One trained vector for each place in a run of digits, units = 1, and one (0) for all other tokens.
 
-    A bidirectional model counts from the right. A causal one must not see how many digits follow and counts from the
-    left as the paper does, whose numbers are written units first. In training one random offset 0..max_offset for the
-    whole batch is added to the places, so that later vectors are trained too. Tokens outside of runs all look
-    alike: where answers stand on pads, the pads need places as well (`pads`), which the paper has no use for.
+    A bidirectional model counts from the right. A causal one must not depend on later digits and counts from the left,
+    as in the paper, whose numbers are written units first. In training a random offset 0..max_offset, one per batch, is
+    added to the places, so that later vectors are trained too. All tokens outside of runs have the same vector: if
+    answers are predicted at pads, the pads need places as well (`pads`), which the paper does not need.
     """
+
+    trial_task: ClassVar[Mapping[str, Any]] = {"name": "padded_addition", "width": 4, "train_digits": 2}
 
     max_offset: int = setting(99, low=0, help="largest random shift of the places of a training batch")
     digits: int = setting(10, low=1, help="input ids below this are digits")
     pads: bool = setting(False, help="count the pads left of a number as its digits")
 
     @property
-    def random(self) -> bool:
+    def draws_random_numbers(self) -> bool:
         """Whether training draws random offsets."""
         return self.max_offset > 0
 
     @property
-    def by_columns(self) -> bool:
-        """It does: a run of digits ends at a hidden token."""
+    def depends_on_adjacency(self) -> bool:
+        """True: a run of digits ends at a masked token."""
         return True
 
     def task_problems(self, task: Settings) -> Iterator[Problem]:
-        """Problems if the task has other digits than these, or no pad where pads are counted."""
+        """Yield problems if the task has other digits, or no pad to count."""
         digits, pad = getattr(task, "digits", None), getattr(task, "pad", None)
         if digits != self.digits:
-            message = f"input ids below {self.digits} as digits, and the task has {digits or 'no'} digits"
+            message = f"takes input ids below {self.digits} as digits, but the task has {digits or 'no'} digits"
             yield Problem(key="position.digits", given=self.digits, message=message)
         elif self.pads and pad != digits:
-            yield Problem(key="position.pads", given=True, message="the task has no pad next to its digits")
+            message = "the task has no pad with the id after its digits"
+            yield Problem(key="position.pads", given=True, message=message, allowed="false")
 
     def parameters(self, sizes: Sizes) -> tuple[Parameter, ...]:
-        """Vector 0, and enough for the longest run shifted by the greatest offset."""
+        """Return vector 0, and those for the longest run plus the largest offset."""
         return (
             Parameter(
                 name="places", shape=(1 + sizes.longest + self.max_offset, sizes.width), std=sizes.std, decay=False
@@ -57,8 +61,8 @@ class Abacus(Position):
         )
 
     def embed(self, x_MBTD: Tensor, seen: Pass) -> Tensor:
-        """Adds the vector of each token's place."""
-        place = seen.of_queries(self.places(seen.tokens, seen.causal, seen.visible, seen.groups))
+        """Add the vector of each token's place."""
+        place = seen.select_queries(self.places(seen.tokens, seen.causal, seen.visible, seen.groups))
         if seen.noise is not None and seen.training and self.max_offset:
             offset = seen.noise.integers(EMBED_SITE, (1, 1), self.max_offset + 1, shared=True)
             place = torch.where(place > 0, place + offset, 0)
@@ -67,9 +71,9 @@ class Abacus(Position):
     def places(
         self, tokens: Tensor, causal: bool, visible: Tensor | None = None, groups: Tensor | None = None
     ) -> Tensor:
-        """The place of each of the tokens (..., T) in its run of digits, 0 outside, int64.
+        """Return the place of each token in its run of digits, 0 outside, int64 (..., T).
 
-        A run has visible tokens alone, and ends where those of two groups meet that do not see each other.
+        A run consists of visible tokens, and ends between two groups that do not see each other.
 
         >>> Abacus().places(torch.tensor([10, 8, 7, 11, 4, 0, 5]), causal=False).tolist()
         [0, 2, 1, 0, 3, 2, 1]

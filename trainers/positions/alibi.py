@@ -12,12 +12,12 @@ from trainers.tensors.precision import wide
 class Alibi(Position):
     """Scores fall by m_h |i - j| with the fixed slopes m_h = 2^(-8 h / H), h = 1..H; nothing is trained.
 
-    The paper's models are causal. A bidirectional model sees how far a key is, and not on which side. For H that
-    are no powers of two the authors' code interleaves the slopes of two powers; here the formula holds for all.
+    The paper's models are causal. In a bidirectional model the bias has no sign of direction. For H that is not a power
+    of two the authors' code interleaves the slopes of two powers; here the formula is used for all H.
     """
 
     def score(self, context: Context) -> Scores:
-        """A bias of -m_h |i - j|."""
+        """Return the bias -m_h |i - j|."""
         q, heads = context.q, context.q.shape[2]
         slopes = 2.0 ** (-8.0 * torch.arange(1, heads + 1, device=q.device, dtype=torch.float64) / heads)
         return Scores(bias=(-slopes[:, None, None] * context.differences().abs()).to(wide(q.dtype)))

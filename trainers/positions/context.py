@@ -1,4 +1,4 @@
-"""What one pass over tokens, and one attention layer in it, hand to a positional encoding.
+"""The arguments of a positional encoding's hooks: a forward pass, and one attention layer in it.
 
 Shapes: M members, B rows, T queries, K keys, H heads, E head width, D model width.
 """
@@ -16,26 +16,26 @@ from trainers.tensors.precision import product, wide
 Recorder = Callable[[str, Tensor], None]
 Watcher = Callable[["Context", Tensor], None]
 
-# Random sites of a pass. A model has 0 for its embedding, 1 + 3 layer + place for its blocks, and from HIDDEN_SITE on
-# one for each MLP; those between are for encodings, and from _OF_LAYERS on each layer has _EACH of its own. A chunk of
-# queries has all of them anew; `Noise` keeps those of many chunks apart from other batches of the step.
+# Random sites of a pass: 0 for the embedding of the model, 1 + 3 layer + place for its blocks, from HIDDEN_SITE on one
+# for each MLP. The sites between are for encodings, from _LAYER_SITES on _SITES_PER_LAYER per layer. A chunk of queries
+# has its own copy of all sites, CHUNK_SITES further.
 EMBED_SITE, PLACE_SITE, GENERATION_SITE = 1000, 1001, 1002
-_OF_LAYERS, _EACH = 1024, 16
+_LAYER_SITES, _SITES_PER_LAYER = 1024, 16
 HIDDEN_SITE = 7168
 CHUNK_SITES = 2**13
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pass:
-    """One pass over tokens: what its layers share.
+    """A forward pass over tokens: what its layers share.
 
-    The queries are the tokens from `first` on, `count` of them; the keys are all tokens. In a whole pass both are the
-    same, when a pass goes on the queries are the last of the keys, and a chunk has some of the queries.
+    The keys are all tokens, the queries `count` tokens from `first` on: all tokens, the last ones with a KV cache, or a
+    chunk.
 
-    tokens: int64 (M, B, K). ids: int64 (M, B, K), the position id of each; None: 0..K-1. groups: int64 (M, B, K); a
-    query sees keys of its own group, those of group 0, and all if its own is 0. visible: bool (M, B, K), keys that the
-    queries may see; None: all. causal: no query sees later keys. noise: None where nothing is random. watcher: is shown
-    the attention weights (M, B, H, T, K) of every layer, or of each chunk of its queries; None: nobody looks.
+    tokens: int64 (M, B, K). ids: position ids, int64 (M, B, K); None means 0..K-1. groups: int64 (M, B, K); a query of
+    group 0 sees every group, any other query its own group and group 0. visible: mask of the keys, bool (M, B, K); None
+    means all. causal: whether queries do not see later keys. noise: None if nothing is random. recorder: gets recorded
+    values. watcher: gets the attention weights (M, B, H, T, K) of every layer or chunk. chunk: number of the chunk.
     """
 
     tokens: Tensor
@@ -53,52 +53,52 @@ class Pass:
 
     @property
     def training(self) -> bool:
-        """Whether the pass learns: dropout and what is random in training alone act."""
+        """Whether this is a training pass, with dropout and random numbers that only training has."""
         return self.noise is not None and self.noise.training
 
     @property
     def key_ids(self) -> Tensor:
-        """Position ids of the keys, int64 (K,), or (M, B, K) where they were given."""
+        """Position ids of the keys, int64 (K,), or (M, B, K) if the batch has ids."""
         return torch.arange(self.tokens.shape[-1], device=self.tokens.device) if self.ids is None else self.ids
 
     @property
     def query_ids(self) -> Tensor:
-        """Position ids of the queries, int64 (T,), or (M, B, T) where they were given."""
+        """Position ids of the queries, int64 (T,), or (M, B, T) if the batch has ids."""
         if self.ids is None:
             return torch.arange(self.first, self.first + self.count, device=self.tokens.device)
-        return self.of_queries(self.ids)
+        return self.select_queries(self.ids)
 
-    def of_queries(self, of_keys: Tensor) -> Tensor:
-        """The queries' part of what there is of every key, (..., K) -> (..., T)."""
+    def select_queries(self, of_keys: Tensor) -> Tensor:
+        """Select the queries from values of all keys, (..., K) -> (..., T)."""
         return of_keys[..., self.first : self.first + self.count]
 
     def differences(self) -> Tensor:
-        """i - j of the ids of query i and key j, int64 (T, K), or (M, B, 1, T, K) where ids were given."""
-        found = self.query_ids[..., :, None] - self.key_ids[..., None, :]
-        return found if self.ids is None else found[:, :, None]
+        """Return i - j of the ids of query i and key j, int64 (T, K), or (M, B, 1, T, K) if the batch has ids."""
+        differences = self.query_ids[..., :, None] - self.key_ids[..., None, :]
+        return differences if self.ids is None else differences[:, :, None]
 
     @property
     def allowed(self) -> Tensor | None:
-        """Whether query i may see key j, bool (T, K) or (M, B, 1, T, K); None where each sees all."""
-        found, total = None, self.tokens.shape[-1]
+        """The attention mask: whether query i may see key j, bool (T, K) or (M, B, 1, T, K); None if all may."""
+        mask, total = None, self.tokens.shape[-1]
         if self.causal and (self.count > 1 or self.first + 1 < total):
-            found = torch.ones(self.count, total, dtype=torch.bool, device=self.tokens.device).tril(self.first)
+            mask = torch.ones(self.count, total, dtype=torch.bool, device=self.tokens.device).tril(self.first)
         if self.visible is not None:
             seen = self.visible[:, :, None, None, :]
-            found = seen.expand(-1, -1, -1, self.count, -1) if found is None else found & seen
+            mask = seen.expand(-1, -1, -1, self.count, -1) if mask is None else mask & seen
         if self.groups is not None:
-            own, other = self.of_queries(self.groups)[..., :, None], self.groups[..., None, :]
+            own, other = self.select_queries(self.groups)[..., :, None], self.groups[..., None, :]
             same = ((own == other) | (other == 0) | (own == 0))[:, :, None]
-            found = same if found is None else found & same
-        return found
+            mask = same if mask is None else mask & same
+        return mask
 
     @property
-    def recording(self) -> bool:
-        """Whether anything comes of `record`."""
+    def is_recording(self) -> bool:
+        """Whether recorded values are used."""
         return self.recorder is not None
 
     def record(self, name: str, value: Tensor) -> None:
-        """Tell what this layer measures of itself at each query, (M, B, H, T); without effect in training."""
+        """Record a value of each query of this layer, (M, B, H, T), for a metric; no effect in training."""
         if self.recorder is not None:
             self.recorder(name, value)
 
@@ -107,9 +107,9 @@ class Pass:
 class Context(Pass):
     """One attention layer in a pass.
 
-    name: the prefix of its parameters; layer: its number, from 0. x: what it reads, (M, B, T, D). q: (M, B, H, T, E);
-    k and v: (M, B, H, K, E), and `state` what `key_state` gave of every key, (M, B, H, K) by name; in `rotate` and
-    `key_state` of the queries alone.
+    name: prefix of its parameters. layer: its number, from 0. x: its input, (M, B, T, D). q: (M, B, H, T, E). k, v:
+    (M, B, H, K, E). state: the `key_state` of every key, (M, B, H, K) by name. In `rotate` and `key_state`, k, v and
+    state are those of the queries only.
     """
 
     name: str
@@ -121,23 +121,23 @@ class Context(Pass):
     state: Mapping[str, Tensor]
 
     def products(self) -> Tensor:
-        """q . k / sqrt(E), (M, B, H, T, K)."""
+        """Return q . k / sqrt(E), (M, B, H, T, K)."""
         return product(self.q, self.k.mT) / math.sqrt(self.q.shape[-1])
 
     def exact_products(self) -> Tensor:
-        """The same in float32 at least, however narrow the numbers of the pass are."""
+        """Return q . k / sqrt(E) in float32 at least, also in a bfloat16 pass."""
         q, k = (part.to(wide(part.dtype)) for part in (self.q, self.k))
         with torch.autocast(self.q.device.type, enabled=False):
             return torch.matmul(q / math.sqrt(q.shape[-1]), k.mT)
 
     def site(self, place: int) -> int:
-        """The random site of a named place of this layer, 0..15. Raises ValueError for others."""
-        if not 0 <= place < _EACH:
-            raise ValueError(f"site {place} of {self.name}; allowed: 0..{_EACH - 1}")
-        return _OF_LAYERS + _EACH * self.layer + place + CHUNK_SITES * self.chunk
+        """Return the random site number `place`, 0..15, of this layer. Raises ValueError for other numbers."""
+        if not 0 <= place < _SITES_PER_LAYER:
+            raise ValueError(f"site {place} of {self.name}; allowed: 0..{_SITES_PER_LAYER - 1}")
+        return _LAYER_SITES + _SITES_PER_LAYER * self.layer + place + CHUNK_SITES * self.chunk
 
-    def part(self, start: int, stop: int, chunk: int, recorder: Recorder | None, ahead: bool) -> "Context":
-        """The queries start..stop-1 of a whole pass, with the keys that they may see at all; `ahead`: with all."""
+    def slice_queries(self, start: int, stop: int, chunk: int, recorder: Recorder | None, ahead: bool) -> "Context":
+        """Return the queries start..stop-1 of a full pass; a causal pass without `ahead` drops the later keys."""
         own = replace(
             self,
             first=start,
@@ -162,10 +162,10 @@ class Context(Pass):
 
 @dataclass(frozen=True, kw_only=True)
 class Scores:
-    """What a layer's attention scores are; each broadcastable to (M, B, H, T, K).
+    """Changes to the attention scores of a layer, each broadcastable to (M, B, H, T, K).
 
-    bias is added to q . k / sqrt(E), or logits replace it. keep: bool, the keys that remain of those allowed; a query
-    that none remain for attends to nothing and mixes zero. Raises ValueError for a bias beside logits.
+    bias: added to q . k / sqrt(E). logits: replace it. keep: bool mask of keys in addition to the attention mask; a
+    query without any key has output zero. Raises ValueError for both a bias and logits.
     """
 
     bias: Tensor | None = None
@@ -174,4 +174,4 @@ class Scores:
 
     def __post_init__(self) -> None:
         if self.bias is not None and self.logits is not None:
-            raise ValueError("Scores takes a bias or logits, not both: logits replace the scores")
+            raise ValueError("Scores has both a bias and logits; allowed: one of the two")

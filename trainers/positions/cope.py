@@ -1,4 +1,4 @@
-"""Contextual positions (CoPE, Golovneva et al., arXiv:2405.18719): gates decide which keys are counted.
+"""Contextual positions (CoPE, Golovneva et al., arXiv:2405.18719): positions count the keys with open gates.
 
 g_ij = sigmoid(q_i . k_j / sqrt(E)),   p_ij = min(sum of g_il over l = j..i, npos_max - 1)
 A_ij = softmax_j((q_i . k_j + q_i . e[p_ij]) / sqrt(E)),   e between two places by linear interpolation
@@ -9,7 +9,7 @@ import math
 import torch
 
 from trainers.positions.context import Context, Scores
-from trainers.positions.gates import running
+from trainers.positions.gates import cumulative_sums
 from trainers.positions.position import Position, Sizes
 from trainers.settings.fields import setting
 from trainers.settings.registry import register
@@ -19,26 +19,26 @@ from trainers.tensors.precision import product, wide
 
 @register("position", "cope")
 class Cope(Position):
-    """A trained vector for each count of the keys whose gates are open, `npos_max` of them for each layer.
+    """A trained vector for each count of keys with open gates, `npos_max` vectors per layer.
 
     Vectors start at zero and are shared by the heads, as in the authors' code (facebookresearch/RAM, projects/cope).
-    The paper's models are causal; in a bidirectional one, keys on the other side are counted likewise.
+    The paper's models are causal; in a bidirectional one, keys on both sides are counted in the same way.
     """
 
-    npos_max: int = setting(64, low=2, help="counts 0..npos_max - 1 have vectors; larger ones have the last")
-    scaled: bool = setting(True, help="divide q . e by sqrt(head width) too, the default of the authors' code")
+    npos_max: int = setting(64, low=2, help="counts 0..npos_max - 1 have vectors; larger counts use the last one")
+    scaled: bool = setting(True, help="also divide q . e by sqrt(head width), the default of the authors' code")
 
     def layer_parameters(self, name: str, sizes: Sizes) -> tuple[Parameter, ...]:
-        """npos_max vectors."""
+        """Return npos_max vectors."""
         return (Parameter(name=f"{name}.cope", shape=(self.npos_max, sizes.head_width), std=0.0),)
 
     def score(self, context: Context) -> Scores:
-        """The logits, with the term of the contextual position."""
+        """Return the logits with the term of the contextual position."""
         scores, allowed, table = context.products(), context.allowed, context.weights[f"{context.name}.cope"]
         scores = scores.to(wide(scores.dtype))  # counts are sums of many gates
         gates = torch.sigmoid(scores)
         gates = gates if allowed is None else gates.masked_fill(~allowed, 0.0)
-        sums, own = running(gates, context)
+        sums, own = cumulative_sums(gates, context)
         places = own - sums if context.causal else (own - sums).abs()
         places = (places + gates).clamp(0.0, self.npos_max - 1.0)
         below = places.detach().floor()
@@ -47,6 +47,4 @@ class Cope(Position):
         at = below.to(torch.int64)
         term = torch.addcmul(of_places.gather(-1, at), places - below, rises.gather(-1, at))
         term = term / math.sqrt(context.q.shape[-1]) if self.scaled else term
-        return Scores(
-            logits=torch.sub(scores, term, alpha=-1)
-        )  # a sum would be taken for a mask; see attention_weights
+        return Scores(logits=torch.sub(scores, term, alpha=-1))  # not a sum; see `attention_weights`

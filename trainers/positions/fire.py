@@ -15,20 +15,20 @@ _EPSILON = 1e-6
 
 @register("position", "fire")
 class Fire(Position):
-    """A trained function of the distance relative to the position, another in each layer.
+    """A trained function of the distance relative to the position, separate in each layer.
 
-    MLP(psi(i - j) / psi(max(i, L)))_h with psi(x) = log(|c x| + 1), positions counted from 0. The MLP goes from 1 to
-    `hidden` to one number for each head, with ReLU; c and L are trained: L is `threshold` times a trained factor. The
-    paper starts L at 512, for contexts of 2048; short inputs need one near the trained length. Its models are causal.
-    In a bidirectional one the greater of i and j stands for i, so that ratios stay between 0 and 1; it sees how far a
-    key is, and not on which side.
+    MLP(psi(i - j) / psi(max(i, L)))_h with psi(x) = log(|c x| + 1), positions counted from 0. The MLP maps 1 to
+    `hidden` to one number per head, with ReLU; c and L are trained, L as `threshold` times a trained factor. The paper
+    starts with L = 512 for contexts of 2048; short inputs need an L near the trained length. Its models are causal. In
+    a bidirectional model the larger of i and j replaces i, so that ratios are between 0 and 1, and the bias has no sign
+    of direction.
     """
 
     threshold: float = setting(512.0, above=0.0, help="initial L: up to this position distances are not normalised")
     hidden: int = setting(32, low=1, help="hidden width of the MLP")
 
     def layer_parameters(self, name: str, sizes: Sizes) -> tuple[Parameter, ...]:
-        """MLP with uniform initial values as of torch.nn.Linear, c = 0.1, and the factor of L; only matrices decay."""
+        """Return an MLP initialised as torch.nn.Linear, c = 0.1 and the factor of L; only matrices have decay."""
         side = self.hidden**-0.5
         return (
             uniform_parameter(f"{name}.fire_in", (1, self.hidden), -1.0, 1.0),
@@ -40,7 +40,7 @@ class Fire(Position):
         )
 
     def score(self, context: Context) -> Scores:
-        """A bias of the MLP's value for each head."""
+        """Return the MLP's value for each head as a bias."""
         keys, dtype = ("in", "in_bias", "out", "out_bias", "c", "factor"), wide(context.q.dtype)
         own = {key: context.weights[f"{context.name}.fire_{key}"] for key in keys}
         c, limit = own["c"][:, :, None], (self.threshold * own["factor"]).abs()[:, :, None]
@@ -50,7 +50,7 @@ class Fire(Position):
         if context.ids is not None:
             distance, last = distance.flatten(1, 3), last.flatten(1, 2)  # rows and queries together
         ratio = _psi(c, distance) / (_psi(c, torch.maximum(last, limit)) + _EPSILON)
-        # Written out: the bits of a product with one column depend on how many members there are.
+        # Not a matrix product: the bits of one with a single column depend on the number of members.
         hidden = torch.relu(ratio[:, None] * own["in"][:, 0, :, None, None] + own["in_bias"][:, :, None, None])
         out = product(own["out"].mT, hidden.flatten(2)) + own["out_bias"][:, :, None]
         return Scores(bias=out.reshape(*out.shape[:2], -1, context.count, distance.shape[-1]).transpose(1, 2))

@@ -1,4 +1,4 @@
-"""Forgetting attention (FoX, Lin et al., arXiv:2503.02130): every token lets a part of what is before it through."""
+"""Forgetting attention (FoX, Lin et al., arXiv:2503.02130): a forget gate of every token reduces earlier scores."""
 
 from collections.abc import Mapping
 
@@ -6,8 +6,10 @@ import torch
 from torch import Tensor
 
 from trainers.positions.context import Context, Scores
-from trainers.positions.gates import gate_parameters, log_gates, running
+from trainers.positions.gates import cumulative_sums, gate_parameters, log_gates
 from trainers.positions.position import Position, Sizes
+from trainers.positions.qk_norm import normalize
+from trainers.settings.fields import setting
 from trainers.settings.registry import register
 from trainers.tensors.parameters import Parameter
 
@@ -16,27 +18,36 @@ from trainers.tensors.parameters import Parameter
 class Fox(Position):
     """Scores of key j fall by the log forget gates of the tokens after it, sum over l = j+1..i of log f_l.
 
-    f_t = sigmoid(w_h . x_t + b_h) of each token and head. A query that does not see a token is not kept from others by
-    it. The paper's models are causal; in a bidirectional one, the tokens between count, i or j among them.
+    f_t = sigmoid(w_h . x_t + b_h) of each token and head; only gates of visible tokens count. The paper's models are
+    causal; a bidirectional model sums the gates of the tokens between i and j, including one of the two. Their "Pro"
+    block normalises queries and keys, too, with a gain.
     """
 
+    qk_norm: bool = setting(False, help="normalise queries and keys, without a gain")
+
     def layer_parameters(self, name: str, sizes: Sizes) -> tuple[Parameter, ...]:
-        """The gate, as of torch.nn.Linear: the paper names no initial values."""
+        """Return the gate, with initial values as in torch.nn.Linear; the paper does not state them."""
         return gate_parameters(name, sizes)
 
+    def rotate(self, context: Context) -> tuple[Tensor, Tensor]:
+        """Return queries and keys, normalised if `qk_norm` is set."""
+        return normalize(context) if self.qk_norm else (context.q, context.k)
+
     def key_state(self, context: Context) -> Mapping[str, Tensor]:
-        """log f of each token."""
+        """Return log f of each token."""
         return {"log_forget": log_gates(context)}
 
     def score(self, context: Context) -> Scores:
-        """The sums of log f between query and key."""
+        """Return the sums of log f between query and key as a bias."""
         logs = context.state["log_forget"]
         if context.groups is None and context.visible is None:
             sums = logs.cumsum(dim=-1)
-            bias = context.of_queries(sums)[..., :, None] - sums[..., None, :]
+            bias = context.select_queries(sums)[..., :, None] - sums[..., None, :]
         else:
             seen, logs = context.allowed, logs[..., None, :]
             seen = torch.ones((), dtype=torch.bool, device=logs.device) if seen is None else seen
-            sums, own = running(torch.where(seen, logs, 0.0).expand(*logs.shape[:3], context.count, -1), context)
+            sums, own = cumulative_sums(
+                torch.where(seen, logs, 0.0).expand(*logs.shape[:3], context.count, -1), context
+            )
             bias = own - sums
         return Scores(bias=bias if context.causal else -bias.abs())

@@ -1,4 +1,4 @@
-"""A gate of each token and head, 0 < f < 1, as its logarithm; and running sums over the keys. TRA, FoX and CoPE.
+"""Log gates of tokens and heads, and cumulative sums over keys, for TRA, FoX and CoPE.
 
 Shapes: M members, B rows, T queries, K keys, H heads, D model width.
 """
@@ -15,7 +15,7 @@ from trainers.tensors.precision import wide
 
 
 def gate_parameters(name: str, sizes: Sizes) -> tuple[Parameter, Parameter]:
-    """A linear map from D to H for layer `name`, with initial values as of torch.nn.Linear; its bias does not decay."""
+    """Return a linear map D -> H for layer `name`, initialised as torch.nn.Linear; its bias has no weight decay."""
     side = sizes.width**-0.5
     return (
         uniform_parameter(f"{name}.gate", (sizes.width, sizes.heads), -side, side),
@@ -24,24 +24,24 @@ def gate_parameters(name: str, sizes: Sizes) -> tuple[Parameter, Parameter]:
 
 
 def log_gates(context: Context) -> Tensor:
-    """log sigmoid(W x + b) of what the layer reads, (M, B, H, T), float32 at least."""
+    """Return log sigmoid(W x + b) of the layer's input, (M, B, H, T), float32 at least."""
     x, matrix = context.x, context.weights[f"{context.name}.gate"]
     bias = context.weights[f"{context.name}.gate_bias"]
-    if matrix.shape[-1] == 1:  # written out: the bits of a product with one column depend on how many members there are
-        found = (x * matrix[:, None, None, :, 0]).sum(dim=-1, keepdim=True) + bias[:, None, None]
+    if matrix.shape[-1] == 1:  # the bits of a matrix product with one column depend on the number of members
+        logits = (x * matrix[:, None, None, :, 0]).sum(dim=-1, keepdim=True) + bias[:, None, None]
     else:
-        found = linear(x, matrix, bias)
-    return functional.logsigmoid(found.to(wide(found.dtype))).transpose(2, 3)
+        logits = linear(x, matrix, bias)
+    return functional.logsigmoid(logits.to(wide(logits.dtype))).transpose(2, 3)
 
 
-def running(values: Tensor, context: Context, dtype: torch.dtype | None = None) -> tuple[Tensor, Tensor]:
-    """Sums of `values` (..., T, K) over the keys up to each key, and up to the query's own, (..., T, 1).
+def cumulative_sums(values: Tensor, context: Context, dtype: torch.dtype | None = None) -> tuple[Tensor, Tensor]:
+    """Return sums of `values` (..., T, K) over the keys up to each key, and up to the query's own, (..., T, 1).
 
-    The second less the first is the sum over the keys after key j up to query i, and for later keys less than zero.
-    Of keys that a query does not see the values must be zero.
+    The second minus the first is the sum over the keys after key j up to query i, negative for later keys. Values of
+    masked keys must be zero.
     """
     sums = values.cumsum(dim=-1, dtype=dtype)
-    if context.causal:  # what is after the query's own key is zero
+    if context.causal:  # values after the query's own key are zero
         return sums, sums[..., -1:]
     own = torch.arange(context.first, context.first + context.count, device=sums.device)[:, None]
     return sums, sums.gather(-1, own.expand(*sums.shape[:-1], 1))

@@ -17,24 +17,23 @@ _LEAST = 0.01  # of both parameters
 class Kerple(Position):
     """Scores fall by r1 log(1 + r2 |i - j|), r1 and r2 trained for each head and shared by all layers.
 
-    Initially r1 ~ U(0, 2) and r2 ~ U(0, 1). As in the authors' code values below 0.01 are set to 0.01, at the start and
-    after every update, so that every head goes on learning. Revision 1 bounded them where they are used instead: heads
-    below 0.01 had no gradient and stayed as they were. The paper's models are causal. A bidirectional model sees how
-    far a key is, and not on which side.
+    Initially r1 ~ U(0, 2) and r2 ~ U(0, 1). As in the authors' code, values are clamped to at least 0.01 at the start
+    and after every update, so that every head keeps learning. Revision 1 clamped them on use instead, so heads below
+    0.01 had no gradient. The paper's models are causal. In a bidirectional model the bias has no sign of direction.
     """
 
     revision: ClassVar[int] = 2
 
     def parameters(self, sizes: Sizes) -> tuple[Parameter, ...]:
-        """Two numbers for each head, without weight decay."""
+        """Return two numbers per head, without weight decay."""
         return (
             uniform_parameter("kerple.r1", (sizes.heads,), 0.0, 2.0, decay=False, least=_LEAST),
             uniform_parameter("kerple.r2", (sizes.heads,), 0.0, 1.0, decay=False, least=_LEAST),
         )
 
     def score(self, context: Context) -> Scores:
-        """A bias of -r1 log(1 + r2 |i - j|)."""
-        # Trained weights are bounded already, and one at its bound has a gradient; averages may extrapolate below it.
+        """Return the bias -r1 log(1 + r2 |i - j|)."""
+        # Trained weights are clamped already, and keep a gradient at the bound; averages may extrapolate below it.
         r1, r2 = (context.weights[f"kerple.{key}"].clamp(min=_LEAST)[:, None, :, None, None] for key in ("r1", "r2"))
         distance = context.differences().abs().to(wide(context.q.dtype))
         return Scores(bias=-r1 * torch.log1p(r2 * distance))

@@ -18,42 +18,42 @@ from trainers.tensors.position_maps import Map, Weights, gram
 class Learned(Position):
     """One trained vector for each position.
 
-    Positions never trained on fail by construction: `max_offset` shifts the positions of each training row by a random
-    0..max_offset, so that later vectors are trained too.
+    Vectors of positions that never occur in training stay untrained: `max_offset` shifts the positions of each training
+    row by a random 0..max_offset, so that later vectors are trained too.
     """
 
     max_offset: int = setting(0, low=0, help="largest random shift of a training row")
     init_std: float | None = setting(None, low=0.0, help="initial standard deviation; null: the model's; minGPT's is 0")
 
     @property
-    def random(self) -> bool:
+    def draws_random_numbers(self) -> bool:
         """Whether training draws random offsets."""
         return self.max_offset > 0
 
     def parameters(self, sizes: Sizes) -> tuple[Parameter, ...]:
-        """The table; enough rows for the largest position id, shifted."""
+        """Return the table, with a row for the largest position id plus the largest offset."""
         size = self.init_std if self.init_std is not None else sizes.std
         return (Parameter(name="positions", shape=(sizes.ids + self.max_offset, sizes.width), std=size, decay=False),)
 
     def embed(self, x_MBTD: Tensor, seen: Pass) -> Tensor:
-        """Adds the vector of each position."""
+        """Add the vector of each position."""
         offset = None
         if seen.noise is not None and seen.training and self.max_offset:
             offset = seen.noise.integers(EMBED_SITE, (x_MBTD.shape[1],), self.max_offset + 1)
-        return x_MBTD + of_positions(seen.weights["positions"], seen, offset)
+        return x_MBTD + look_up_positions(seen.weights["positions"], seen, offset)
 
     def maps(self, weights: Weights, task: Settings) -> Mapping[str, Map]:
-        """The products of the vectors, and which pairs of them training has seen."""
+        """Return the products of the vectors, and which pairs occur in training."""
         table = weights["positions"]
         seen = np.arange(len(table)) < task.train_positions + self.max_offset  # type: ignore[attr-defined]
         trained = np.outer(seen, seen)
         return {"gram": gram(table, group="products of the position vectors", label="position", trained=trained)}
 
 
-def of_positions(table_MPD: Tensor, seen: Pass, offset_MB: Tensor | None = None) -> Tensor:
-    """The vector of each query's position id, plus its row's offset if there is one, (M, B or 1, T, D)."""
-    if seen.ids is None and offset_MB is None:
-        return table_MPD[:, None, seen.first : seen.first + seen.count]  # the gradient of a look-up has other bits
+def look_up_positions(table_MPD: Tensor, seen: Pass, offset_MB: Tensor | None = None) -> Tensor:
+    """Return the vector of each query's position id, plus the offset of its row if any, (M, B or 1, T, D)."""
+    if seen.ids is None and offset_MB is None:  # a look-up would change the bits of the gradient
+        return table_MPD[:, None, seen.first : seen.first + seen.count]
     at = seen.query_ids if offset_MB is None else offset_MB[:, :, None] + seen.query_ids
     members, width = len(table_MPD), table_MPD.shape[-1]
     index = at.expand(members, -1, -1).reshape(members, -1, 1).expand(-1, -1, width)

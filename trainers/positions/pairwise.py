@@ -1,4 +1,4 @@
-"""Pairwise vectors on the keys: what RPE, UPE and significance share (Sabbaghi et al., arXiv:2406.01895, eq. 2.1).
+"""Pairwise vectors on the keys, for RPE, UPE and significance (Sabbaghi et al., arXiv:2406.01895, eq. 2.1).
 
     A_ij = softmax_j((W_Q z_i) . (W_K z_j + p_ij) / sqrt(K)),
 
@@ -21,29 +21,29 @@ from trainers.tensors.precision import product
 
 
 def pairwise_table(name: str, rows: int, sizes: Sizes) -> tuple[Parameter, ...]:
-    """The table of layer `name`; weight decay acts on it."""
+    """Return the table of layer `name`, with weight decay."""
     return (Parameter(name=f"{name}.pairs", shape=(rows, sizes.head_width), std=sizes.std),)
 
 
 def pairwise_scores(q_MBHTK: Tensor, table_MRK: Tensor, rows: Tensor) -> Tensor:
-    """q_i . table[rows_ij] / sqrt(K) for each query i and key j; `rows` (T, J), or broadcastable to (M, B, H, T, J)."""
+    """Return q_i . table[rows_ij] / sqrt(K) for query i and key j; rows: (T, J) or broadcastable to (M, B, H, T, J)."""
     m, b, h, t, k = q_MBHTK.shape
     against = product(q_MBHTK.reshape(m, b * h * t, k), table_MRK.mT).reshape(m, b, h, t, -1)
     return torch.gather(against, -1, rows.expand(m, b, h, t, rows.shape[-1])) / math.sqrt(k)
 
 
 def multiplier_problems(uniform: int, task: Settings) -> Iterator[Problem]:
-    """A problem unless there are as many uniform positions as the task has multiplier digits."""
+    """Yield a problem if the number of uniform positions is not that of the task's multiplier digits."""
     digits = getattr(task, "multiplier_digits", None)
     if digits != uniform:
-        message = f"{uniform} uniform positions, and the task has {digits or 'no'} multiplier digits"
+        message = f"{uniform} uniform positions, but the task has {digits or 'no'} multiplier digits"
         yield Problem(key="position.uniform", given=uniform, message=message)
 
 
 def pairwise_maps(weights: Weights, uniform: int = 0) -> dict[str, Map]:
-    """Of every layer the relative vectors p_k, k = i - j, and their norms; then those of `uniform` vectors c_s.
+    """Return maps of relative vectors p_k, k = i - j, and their norms, per layer; then of `uniform` vectors c_s.
 
-    As drawn in Figs. 11 and 12 of the paper.
+    As in Figs. 11 and 12 of the paper.
     """
     tables = [weights[name] for name in weights if name.endswith(".pairs")]
     relative, own = [table[: len(table) - uniform] for table in tables], [table[-uniform:] for table in tables]

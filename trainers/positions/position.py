@@ -1,11 +1,11 @@
-"""The hooks of a positional encoding, each doing nothing until overridden.
+"""The base class of positional encodings: its hooks do nothing unless overridden.
 
 Shapes: M members, B rows, T queries, K keys, H heads, E head width, D model width.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -20,10 +20,10 @@ from trainers.tensors.position_maps import Map, Weights
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
-    """What parameters are declared for: inputs of up to `longest` positions, a model of width D, H heads of width E.
+    """Sizes for declaring parameters: inputs of up to `longest` positions, a model of width D, H heads of width E.
 
-    ids: position ids are below it; as many as positions unless a task gives ids of its own.
-    std: the standard deviation of the model's initial matrix entries.
+    ids: upper bound of position ids, equal to `longest` unless a task has its own ids. std: standard deviation of the
+    model's initial matrix entries.
     """
 
     longest: int
@@ -37,98 +37,99 @@ class Sizes:
 class Position(Settings):
     """Base of every positional encoding.
 
-    In a forward pass `place` and `embed` are called once; then in every layer `rotate` and `key_state`, whose results
-    may be cached, `score`, and `mix`.
+    A forward pass calls `assign_ids` and `embed` once; then in every layer `rotate` and `key_state`, whose results may
+    be cached, `score`, and `mix`.
     """
 
+    trial_task: ClassVar[Mapping[str, Any]] = {}  # a small task for checks of the class, if set_complement does not fit
+
     @property
-    def random(self) -> bool:
-        """Whether training draws random numbers for it."""
+    def draws_random_numbers(self) -> bool:
+        """Whether training draws random numbers for the encoding."""
         return False
 
     @property
     def looks_ahead(self) -> bool:
-        """Whether what it does to a token depends on later tokens, so that nothing of earlier ones can be cached."""
+        """Whether a token's encoding depends on later tokens, so that no KV cache is possible."""
         return False
 
     @property
-    def by_columns(self) -> bool:
-        """Whether it goes by which tokens are next to each other, so that hidden ones between others change it.
+    def depends_on_adjacency(self) -> bool:
+        """Whether it depends on which tokens are adjacent, so that masked tokens between them change it.
 
-        Position ids, and counts of the tokens that a query sees, do not depend on hidden ones; an encoding whose
-        `place` leaves ids that are given goes by columns.
+        False for encodings by position ids, or by counts of visible tokens.
         """
         return False
 
     @property
-    def mixes(self) -> bool:
-        """Whether `mix` adds anything: whether it is overridden, unless a class that wraps another says more."""
+    def has_mix(self) -> bool:
+        """Whether `mix` adds anything: by default, whether it is overridden."""
         return type(self).mix is not Position.mix
 
     @property
     def drops_scores(self) -> bool:
-        """Whether dropout of attention acts on the scores, before keys are dropped, and not on the weights."""
+        """Whether dropout of attention acts on the scores rather than on the weights."""
         return False
 
     @property
     def metrics(self) -> Mapping[str, str]:
-        """What it records of itself, and which way is better: minimize, maximize or none."""
+        """The metrics it records, and their better direction: minimize, maximize or none."""
         return {}
 
     @property
-    def largest(self) -> frozenset[str]:
-        """The metrics of which the greatest value is told; of others the mean is."""
+    def max_metrics(self) -> frozenset[str]:
+        """The metrics that are the maximum of the recorded values; the others are their mean."""
         return frozenset()
 
     def head_problems(self, heads: int, head_width: int) -> Iterator[Problem]:
-        """Why this encoding cannot serve so many heads of that width."""
+        """Yield why this encoding cannot be used with so many heads of that width."""
         return iter(())
 
     def task_problems(self, task: Settings) -> Iterator[Problem]:
-        """Why this encoding cannot serve that task."""
+        """Yield why this encoding cannot be used for a task."""
         return iter(())
 
     def parameters(self, sizes: Sizes) -> tuple[Parameter, ...]:
-        """Trained parameters that all layers share."""
+        """Return trained parameters shared by all layers."""
         return ()
 
     def layer_parameters(self, name: str, sizes: Sizes) -> tuple[Parameter, ...]:
-        """Trained parameters of the attention layer `name` alone."""
+        """Return trained parameters of the attention layer `name`."""
         return ()
 
-    def place(self, ids_MBT: Tensor | None, shape: tuple[int, int, int], noise: Noise | None) -> Tensor | None:
-        """The position ids to go by, int64 (M, B, T) in place of those given; None means 0, 1, 2...
+    def assign_ids(self, ids_MBT: Tensor | None, shape: tuple[int, int, int], noise: Noise | None) -> Tensor | None:
+        """Return the position ids to use, int64 (M, B, T), instead of those of the batch; None means 0, 1, 2...
 
-        `shape` is (M, B, positions), of all positions there will be: more than T where a pass is to be gone on with.
-        For ids of None the result has that shape, or is None. `noise` is there in evaluation, too.
+        shape: (M, B, positions), with the width of the KV cache if there is one; the result for `ids_MBT` None has this
+        shape, or is None. noise: also given in evaluation.
         """
         return ids_MBT
 
     def embed(self, x_MBTD: Tensor, seen: Pass) -> Tensor:
-        """Token embeddings with positions added."""
+        """Return the token embeddings with positions added."""
         return x_MBTD
 
     def rotate(self, context: Context) -> tuple[Tensor, Tensor]:
-        """Queries and keys (M, B, H, T, E) of the queries' tokens with positions worked in."""
+        """Return queries and keys (M, B, H, T, E) of the queries' tokens with positions applied."""
         return context.q, context.k
 
     def key_state(self, context: Context) -> Mapping[str, Tensor]:
-        """Numbers of the queries' tokens as keys, (M, B, H, T) by name; they come back in `context.state`."""
+        """Return values of the queries' tokens as keys, (M, B, H, T) by name; `context.state` has those of all keys."""
         return {}
 
     def score(self, context: Context) -> Scores | None:
-        """What becomes of this layer's attention scores; None: nothing."""
+        """Return changes to this layer's attention scores; None for no change."""
         return None
 
     def mix(self, context: Context, attention_MBHTK: Tensor) -> Tensor | None:
-        """What is added to the mixed values of each query, (M, B, H, T, E), by its attention weights; None: nothing."""
+        """Return what is added to the mixed values of each query, (M, B, H, T, E); None for nothing."""
         return None
 
-    def measured(self, lengths: tuple[int, ...], recorded: Mapping[str, Sequence[Tensor]]) -> dict[str, Tensor]:
+    def measure_rows(self, lengths: tuple[int, ...], recorded: Mapping[str, Sequence[Tensor]]) -> dict[str, Tensor]:
         """Return its metrics of every row, (M, B, L), from what each layer recorded, (M, B, H, T), by name.
 
-        Layers and heads count by their mean, or their largest value (`largest`). Each length has the value at its last
-        position; a single length the mean or largest value of all positions.
+        Layers and heads are reduced by their mean, or their maximum (`max_metrics`). Each of several lengths has the
+        value at its last position; a single length has the mean or maximum over all positions.
         """
         found = {}
         for name in (name for name in self.metrics if name in recorded):
@@ -139,12 +140,12 @@ class Position(Settings):
         return found
 
     def reduce(self, rows: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return its metrics, (M, L), from what `measured` gave of all rows, (M, B, L)."""
+        """Return its metrics, (M, L), from what `measure_rows` gave of all rows, (M, B, L)."""
         return {name: self._reduction(name)(value, dim=1) for name, value in rows.items()}
 
     def _reduction(self, name: str) -> Callable[..., Any]:
-        return torch.amax if name in self.largest else torch.mean
+        return torch.amax if name in self.max_metrics else torch.mean
 
     def maps(self, weights: Weights, task: Settings) -> Mapping[str, Map]:
-        """What can be drawn of its trained parameters, of one member; see `trainers.tensors.position_maps`."""
+        """Return maps of the trained parameters of one member; see `trainers.tensors.position_maps`."""
         return {}

@@ -17,19 +17,19 @@ from trainers.tensors.parameters import Parameter
 
 @register("position", "randomized")
 class Randomized(Position):
-    """Another encoding at distinct random positions below `longest`, ascending; they are drawn in tests, too.
+    """Another encoding at distinct random ascending positions below `longest`, in training and evaluation.
 
-    So positions of long tests are trained on. A batch has one draw, as in the authors' code, or each row its own.
-    Encodings that do not go by position ids stay as they are.
+    So the positions of long inputs occur in training. A batch has one draw, as in the authors' code, or each row its
+    own. Encodings that do not use position ids are unchanged.
     """
 
     base: Position = setting("rope", kind="position", help="the encoding, by name or as {name: ...}")
     longest: int = setting(2048, low=1, help="positions are drawn from 0..longest - 1; at least the longest input")
-    draw: str = setting("batch", choices=("batch", "row"), help="what has a draw of its own")
+    draw: str = setting("batch", choices=("batch", "row"), help="whether each batch or each row has its own draw")
 
     @property
-    def random(self) -> bool:
-        """Positions are drawn."""
+    def draws_random_numbers(self) -> bool:
+        """True: positions are drawn."""
         return True
 
     @property
@@ -38,14 +38,14 @@ class Randomized(Position):
         return self.base.looks_ahead
 
     @property
-    def by_columns(self) -> bool:
+    def depends_on_adjacency(self) -> bool:
         """As the base does."""
-        return self.base.by_columns
+        return self.base.depends_on_adjacency
 
     @property
-    def mixes(self) -> bool:
+    def has_mix(self) -> bool:
         """As the base does."""
-        return self.base.mixes
+        return self.base.has_mix
 
     @property
     def drops_scores(self) -> bool:
@@ -58,24 +58,24 @@ class Randomized(Position):
         return self.base.metrics
 
     @property
-    def largest(self) -> frozenset[str]:
+    def max_metrics(self) -> frozenset[str]:
         """Those of the base."""
-        return self.base.largest
+        return self.base.max_metrics
 
     def head_problems(self, heads: int, head_width: int) -> Iterator[Problem]:
         """Those of the base."""
-        yield from map(_within, self.base.head_problems(heads, head_width))
+        yield from map(_under_base, self.base.head_problems(heads, head_width))
 
     def task_problems(self, task: Settings) -> Iterator[Problem]:
-        """A problem if inputs are longer than there are positions; and those of the base."""
+        """Yield a problem if inputs are longer than `longest`, and the problems of the base."""
         positions, ids = getattr(task, "positions", 0), getattr(task, "position_ids", 0)
         if positions > self.longest:
-            message = f"inputs have up to {positions} positions, which cannot all differ"
+            message = f"inputs have up to {positions} positions, so they cannot all be distinct"
             yield Problem(key="position.longest", given=self.longest, message=message, allowed=f">= {positions}")
         elif ids > positions:
-            message = f"draws a position for each of up to {positions} tokens, and the task has {ids} position ids"
+            message = f"draws positions for up to {positions} tokens, but the task has {ids} position ids"
             yield Problem(key="position", given=self.name, message=message)
-        yield from map(_within, self.base.task_problems(task))
+        yield from map(_under_base, self.base.task_problems(task))
 
     def parameters(self, sizes: Sizes) -> tuple[Parameter, ...]:
         """Those of the base for inputs of `longest` positions."""
@@ -85,10 +85,10 @@ class Randomized(Position):
         """Those of the base for inputs of `longest` positions."""
         return self.base.layer_parameters(name, replace(sizes, longest=self.longest, ids=self.longest))
 
-    def place(self, ids_MBT: Tensor | None, shape: tuple[int, int, int], noise: Noise | None) -> Tensor:
-        """The draw; id t of a batch that has ids is the t-th of the positions drawn."""
+    def assign_ids(self, ids_MBT: Tensor | None, shape: tuple[int, int, int], noise: Noise | None) -> Tensor:
+        """Draw the positions; id t of a batch with ids becomes the t-th drawn position."""
         if noise is None:
-            raise ValueError("randomized positions are drawn in every pass, and there is no noise to draw them from")
+            raise ValueError("randomized positions need noise in every pass, and noise is None")
         shared = self.draw == "batch"
         order = (self.longest,) if shared else (shape[1], self.longest)
         drawn = noise.integers(PLACE_SITE, order, 2**31, shared=shared).argsort(dim=-1, stable=True)
@@ -117,6 +117,6 @@ class Randomized(Position):
         return self.base.mix(context, attention_MBHTK)
 
 
-def _within(problem: Problem) -> Problem:
-    """A problem of the base, under its own key."""
+def _under_base(problem: Problem) -> Problem:
+    """Return a problem of the base with the key of the base."""
     return replace(problem, key=problem.key.replace("position", "position.base", 1))

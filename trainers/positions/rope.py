@@ -8,6 +8,7 @@ from torch import Tensor
 from trainers.errors import Problem
 from trainers.positions.context import Context
 from trainers.positions.position import Position
+from trainers.positions.qk_norm import normalize
 from trainers.settings.fields import setting
 from trainers.settings.registry import register
 from trainers.tensors.precision import wide
@@ -18,22 +19,24 @@ class Rope(Position):
     """Queries and keys rotated by angles proportional to their position; scores depend on distance alone."""
 
     base: float = setting(10000.0, above=1.0, help="base of the geometric series of wavelengths")
+    qk_norm: bool = setting(False, help="normalise queries and keys first, without a gain")
 
     def head_problems(self, heads: int, head_width: int) -> Iterator[Problem]:
-        """A problem if the head width is odd: coordinates are rotated in pairs."""
+        """Yield a problem if the head width is odd, because coordinates are rotated in pairs."""
         if head_width % 2:
             yield Problem(key="position", given="rope", message=f"rope needs an even head width, not {head_width}")
 
     def rotate(self, context: Context) -> tuple[Tensor, Tensor]:
-        """Coordinates i and i + K/2 turn by position * base^(-2i/K)."""
-        q, width = context.q, context.q.shape[-1]
+        """Rotate coordinates i and i + K/2 by the angle position * base^(-2i/K)."""
+        q, k = normalize(context) if self.qk_norm else (context.q, context.k)
+        width = q.shape[-1]
         turns = self.base ** (-torch.arange(0, width, 2, device=q.device, dtype=torch.float64) / width)
         angle = context.query_ids.to(torch.float64)[..., None] * turns
         angle = angle if context.ids is None else angle[:, :, None]
         cos, sin = (wave.to(wide(q.dtype)) for wave in (torch.cos(angle), torch.sin(angle)))
-        return _turned(q, cos, sin), _turned(context.k, cos, sin)
+        return _rotate(q, cos, sin), _rotate(k, cos, sin)
 
 
-def _turned(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     one, two = x.chunk(2, dim=-1)
     return torch.cat([one * cos - two * sin, one * sin + two * cos], dim=-1).to(x.dtype)

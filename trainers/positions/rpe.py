@@ -20,15 +20,15 @@ class Rpe(Position):
     """
 
     def layer_parameters(self, name: str, sizes: Sizes) -> tuple[Parameter, ...]:
-        """2 ids - 1 vectors."""
+        """Return 2 ids - 1 vectors."""
         return pairwise_table(name, 2 * sizes.ids - 1, sizes)
 
     def score(self, context: Context) -> Scores:
-        """A bias of q_i . p_(i-j) / sqrt(K)."""
+        """Return the bias q_i . p_(i-j) / sqrt(K)."""
         table = context.weights[f"{context.name}.pairs"]
         rows = context.differences() + table.shape[1] // 2  # none is clipped
         return Scores(bias=pairwise_scores(context.q, table, rows))
 
     def maps(self, weights: Weights, task: Settings) -> Mapping[str, Map]:
-        """The vectors of every layer by difference, and their norms."""
+        """Return the vectors of every layer by difference, and their norms."""
         return pairwise_maps(weights)

@@ -16,42 +16,42 @@ from trainers.tensors.precision import product, wide
 
 @register("position", "shaw")
 class Shaw(Position):
-    """Scores are q_i . (k_j + a_(i-j)) / sqrt(E), differences beyond `clip` counting as `clip`; one table a layer.
+    """Scores are q_i . (k_j + a_(i-j)) / sqrt(E), with differences clipped to `clip`; one table per layer.
 
-    The clip and the initial values, uniform as of Xavier, are chosen here: the paper does not state the latter.
+    The default clip and the initial values (uniform Xavier), which the paper does not state, are chosen here.
     """
 
     clip: int = setting(16, low=1, help="largest difference with a vector of its own, to either side")
-    values: bool = setting(False, help="add a vector by difference to the values, too")
+    values: bool = setting(False, help="also add a vector by difference to the values")
 
     @property
-    def mixes(self) -> bool:
+    def has_mix(self) -> bool:
         """Whether values have vectors."""
         return self.values
 
     def layer_parameters(self, name: str, sizes: Sizes) -> tuple[Parameter, ...]:
-        """2 clip + 1 vectors for the keys, and as many for the values."""
+        """Return 2 clip + 1 vectors for the keys, and as many for the values if they have any."""
         shape = (2 * self.clip + 1, sizes.head_width)
         side = (6.0 / sum(shape)) ** 0.5
         names = ("pairs", "pair_values") if self.values else ("pairs",)
         return tuple(uniform_parameter(f"{name}.{key}", shape, -side, side) for key in names)
 
     def score(self, context: Context) -> Scores:
-        """A bias of q_i . a_(i-j) / sqrt(E)."""
+        """Return the bias q_i . a_(i-j) / sqrt(E)."""
         return Scores(bias=pairwise_scores(context.q, context.weights[f"{context.name}.pairs"], self._rows(context)))
 
     def mix(self, context: Context, attention_MBHTK: Tensor) -> Tensor | None:
-        """The vectors of the values, by the attention that each difference has."""
+        """Return the vectors of the values, weighted by the attention to each difference."""
         if not self.values:
             return None
-        found = attention_MBHTK.to(wide(attention_MBHTK.dtype))  # sums of many small numbers
-        by_row = found.new_zeros(*found.shape[:-1], 2 * self.clip + 1)
-        by_row = by_row.scatter_add(-1, self._rows(context).expand_as(found), found)
+        attention = attention_MBHTK.to(wide(attention_MBHTK.dtype))  # sums of many small numbers
+        by_row = attention.new_zeros(*attention.shape[:-1], 2 * self.clip + 1)
+        by_row = by_row.scatter_add(-1, self._rows(context).expand_as(attention), attention)
         return product(by_row, context.weights[f"{context.name}.pair_values"][:, None, None])
 
     def _rows(self, context: Context) -> Tensor:
         return context.differences().clamp(-self.clip, self.clip) + self.clip
 
     def maps(self, weights: Weights, task: Settings) -> Mapping[str, Map]:
-        """The vectors of the keys by difference, and their norms."""
+        """Return the vectors of the keys by difference, and their norms."""
         return pairwise_maps(weights)

@@ -1,6 +1,7 @@
-"""Added heads that see two numbers by digit significance, wherever they stand (Sabbaghi et al., arXiv:2406.01895)."""
+"""Extra heads that compare two numbers by digit significance at any position (Sabbaghi et al., arXiv:2406.01895)."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -8,44 +9,46 @@ from torch.nn import functional
 
 from trainers.errors import Problem
 from trainers.positions.context import Context, Pass, Scores
-from trainers.positions.learned import of_positions
+from trainers.positions.learned import look_up_positions
 from trainers.positions.pairwise import multiplier_problems, pairwise_scores, pairwise_table
 from trainers.positions.position import Position, Sizes
 from trainers.settings.fields import Settings, setting
 from trainers.settings.registry import register
-from trainers.tensors.numerals import FIRST, SECOND, places
+from trainers.tensors.numerals import FIRST, SECOND, find_places
 from trainers.tensors.parameters import Parameter
 
 
 @register("position", "significance")
 class Significance(Position):
-    """Learned absolute positions for all heads, and in the added heads pairwise vectors by digit significance.
+    """Learned absolute positions for all heads, and pairwise vectors by digit significance in the extra heads.
 
     The first heads are ordinary. In the others, pairs of number tokens have a trained vector, added to the key as in
-    `rpe`: the second number's token of significance s has the virtual index v = s, the first's v = s + l + 1 with l
-    the width of the second, and the pair (i, j) has the vector of v_i - v_j. The table's rows are in the order of
-    v_j - v_i, so that without text they are those of `rpe`: -1 is the next lower significance. If `uniform` is not 0,
-    keys that are digits of the first number have a vector of their own for all number queries, as in `upe`. Pairs with
-    an operator or text have none, and nothing is masked. The indices v, the number of heads, and that text queries see
-    no vectors of multiplier digits are chosen here; the paper does not state them.
+    `rpe`: the second number's token of significance s has the virtual index v = s, the first number's v = s + l + 1
+    with l the width of the second, and the pair (i, j) has the vector of v_i - v_j. The rows of the table are in the
+    order of v_j - v_i, so without text they are those of `rpe`: -1 is the next lower significance. If `uniform` is not
+    0, keys that are digits of the first number have one vector for all number queries, as in `upe`. Pairs with an
+    operator or text have no vector, and nothing is masked. The indices v, the number of heads, and the absence of
+    multiplier vectors for text queries are chosen here; the paper does not state them.
     """
+
+    trial_task: ClassVar[Mapping[str, Any]] = {"name": "padded_addition", "width": 4, "train_digits": 2}
 
     ordinary: int | None = setting(None, low=0, help="first heads, without pairwise vectors; null: half of the heads")
     uniform: int = setting(0, low=0, help="multiplier digits with a vector for all queries; 0: significance alone")
 
     @property
     def looks_ahead(self) -> bool:
-        """It does: significance counts from the right."""
+        """True: significance counts from the right."""
         return True
 
     def head_problems(self, heads: int, head_width: int) -> Iterator[Problem]:
-        """A problem if no head is left to see significance."""
+        """Yield a problem if no head is left for significance."""
         if self.ordinary is not None and self.ordinary >= heads:
-            message = f"{self.ordinary} ordinary heads leave none of {heads} to see significance"
+            message = f"{self.ordinary} ordinary heads of {heads} leave none for significance"
             yield Problem(key="position.ordinary", given=self.ordinary, message=message, allowed=f"< heads ({heads})")
 
     def task_problems(self, task: Settings) -> Iterator[Problem]:
-        """Problems unless the task has two numbers around an operator, and the multiplier `uniform` digits."""
+        """Yield problems unless the task has two numbers around an operator, and a multiplier of `uniform` digits."""
         if not hasattr(task, "places"):
             message = "needs a task of two numbers around an operator"
             yield Problem(key="position", given=self.name, message=message)
@@ -57,15 +60,15 @@ class Significance(Position):
         return (Parameter(name="positions", shape=(sizes.ids, sizes.width), std=sizes.std, decay=False),)
 
     def layer_parameters(self, name: str, sizes: Sizes) -> tuple[Parameter, ...]:
-        """2 longest - 1 vectors of differences (with text the outermost are never used), then the uniform ones."""
+        """Return 2 longest - 1 vectors of differences (with text the outermost are unused), then the uniform ones."""
         return pairwise_table(name, 2 * sizes.longest - 1 + self.uniform, sizes)
 
     def embed(self, x_MBTD: Tensor, seen: Pass) -> Tensor:
-        """Adds the vector of each absolute position."""
-        return x_MBTD + of_positions(seen.weights["positions"], seen)
+        """Add the vector of each absolute position."""
+        return x_MBTD + look_up_positions(seen.weights["positions"], seen)
 
     def score(self, context: Context) -> Scores:
-        """A bias of q_i . p_ij / sqrt(K) for pairs of number tokens in the added heads, else of 0."""
+        """Return the bias q_i . p_ij / sqrt(K) for pairs of number tokens in the extra heads, else 0."""
         table = context.weights[f"{context.name}.pairs"]
         ordinary = context.q.shape[2] // 2 if self.ordinary is None else self.ordinary
         rows, paired = self._rows(context, table.shape[1] - self.uniform)
@@ -74,13 +77,13 @@ class Significance(Position):
         return Scores(bias=functional.pad(scores, (0, 0, 0, 0, ordinary, 0)))
 
     def _rows(self, context: Context, relative: int) -> tuple[Tensor, Tensor]:
-        """The row of each pair in a table of `relative` differences, and whether it has one, of queries and keys."""
-        at = places(context.tokens)
+        """Return the row of each pair in a table of `relative` differences, and whether the pair has one."""
+        at = find_places(context.tokens)
         first, second = at.role == FIRST, at.role == SECOND
         virtual = torch.where(first, at.significance + second.sum(dim=-1, keepdim=True) + 1, at.significance)
-        rows = virtual[..., None, :] - context.of_queries(virtual)[..., :, None] + relative // 2
+        rows = virtual[..., None, :] - context.select_queries(virtual)[..., :, None] + relative // 2
         if self.uniform:
             rows = torch.where(first[..., None, :], relative + at.significance[..., None, :] - 1, rows)
         number = first | second
-        paired = context.of_queries(number)[..., :, None] & number[..., None, :]
+        paired = context.select_queries(number)[..., :, None] & number[..., None, :]
         return torch.where(paired, rows, 0), paired

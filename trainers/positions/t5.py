@@ -18,42 +18,42 @@ from trainers.tensors.parameters import Parameter
 class T5(Position):
     """A trained bias for each head and bucket of i - j, one table for all layers as in T5.
 
-    Near distances have buckets of their own, farther ones share buckets that widen with the logarithm, and everything
-    from `max_distance` on has one. A causal model uses all buckets for earlier keys; a bidirectional one half of them,
-    and the other half for later keys. T5 does not divide q . k by sqrt(K); here it is divided as in every encoding.
+    Small distances have one bucket each, larger ones share buckets of logarithmic width, and all from `max_distance` on
+    share one. A causal model uses all buckets for earlier keys; a bidirectional one half of them for earlier and half
+    for later keys. T5 does not divide q . k by sqrt(K); here it is divided as in every encoding.
     """
 
     buckets: int = setting(32, low=4, help="number of buckets; a multiple of 4")
     max_distance: int = setting(128, low=2, help="distances from here on share one bucket; more than buckets / 2")
 
     def cross_checks(self) -> Iterator[Problem]:
-        """Problems if buckets cannot be halved twice, or `max_distance` leaves none for the wide ones."""
+        """Yield problems of buckets that cannot be halved twice, and of a `max_distance` within the narrow buckets."""
         if self.buckets % 4:
             yield Problem(
                 key="buckets", given=self.buckets, message="cannot be halved twice", allowed="a multiple of 4"
             )
         elif self.max_distance <= self.buckets // 2:
-            message = "is reached before the wide buckets begin"
+            message = "leaves no distances for the wide buckets"
             allowed = f"> buckets / 2 ({self.buckets // 2})"
             yield Problem(key="max_distance", given=self.max_distance, message=message, allowed=allowed)
 
     def parameters(self, sizes: Sizes) -> tuple[Parameter, ...]:
-        """One number for each head and bucket, without weight decay."""
+        """Return one number per head and bucket, without weight decay."""
         return (Parameter(name="buckets", shape=(sizes.heads, self.buckets), std=sizes.std, decay=False),)
 
     def score(self, context: Context) -> Scores:
-        """The bias of the bucket of i - j."""
+        """Return the bias of the bucket of i - j."""
         table, rows = context.weights["buckets"], self.bucket(context.differences(), context.causal)
         index = rows.reshape(1 if context.ids is None else len(rows), 1, -1).expand(*table.shape[:2], -1)
         bias = torch.gather(table, -1, index).reshape(*table.shape[:2], -1, *rows.shape[-2:])
         return Scores(bias=bias.transpose(1, 2))
 
     def bucket(self, difference: Tensor, causal: bool) -> Tensor:
-        """The bucket of each i - j, int64; later keys share bucket 0 in a causal model, which masks them."""
+        """Return the bucket of each i - j, int64; a causal model masks later keys, which have bucket 0."""
         count = self.buckets if causal else self.buckets // 2
         distance = difference.clamp(min=0) if causal else difference.abs()
         exact = count // 2
         ratio = torch.log(distance.clamp(min=1).double() / exact) / math.log(self.max_distance / exact)
-        wide = exact + (ratio * (count - exact) + 1e-9).floor().long()  # logarithms may miss the edges by a bit
+        wide = exact + (ratio * (count - exact) + 1e-9).floor().long()  # rounding of logarithms at the edges
         one_side = torch.where(distance < exact, distance, wide.clamp(max=count - 1))
         return one_side if causal else one_side + count * (difference < 0)

@@ -3,8 +3,8 @@
 With q and k normalised (RMS norm without a gain):
 
     S_ij = q_i . k_j / sqrt(E),   delta_i = log sigmoid(w_h . x_i + b_h)
-    the keys of query i are those it may see with S_ij > 0; without any it mixes nothing
-    D_ij = delta_i * (how many of them there are from j up to i, j among them)
+    the keys of query i are the visible ones with S_ij > 0; without any its output is zero
+    D_ij = delta_i * (the number of these keys from j to i, including j)
     A_ij = softmax_j(S_ij + D_ij)
 
 The notebook is TRA_FFL.ipynb of "Understanding Attention Glitches with Threshold Relative Attention" (ICML 2025
@@ -18,26 +18,25 @@ from torch import Tensor
 from torch.nn import functional
 
 from trainers.positions.context import Context, Scores
-from trainers.positions.gates import gate_parameters, log_gates, running
+from trainers.positions.gates import cumulative_sums, gate_parameters, log_gates
 from trainers.positions.position import Position, Sizes
+from trainers.positions.qk_norm import normalize
 from trainers.settings.fields import setting
 from trainers.settings.registry import register
-from trainers.tensors.norm import rms_norm
 from trainers.tensors.parameters import Parameter
-from trainers.tensors.precision import wide
 
 
 @register("position", "tra")
 class ThresholdRelative(Position):
-    """Keys of no positive score are dropped, and distance counts the keys that remain, times a trained gate.
+    """Keys without a positive score are dropped, and distance is the number of remaining keys times a trained gate.
 
-    The count is hard: it gives the scores no gradient. Scores are float32 at least, so that none falls to zero by
-    rounding. The paper's models are causal; in a bidirectional one, keys on the other side are counted likewise.
+    The count has no gradient. Scores are float32 at least, so that rounding sets none to zero. The paper's models are
+    causal; in a bidirectional one, keys on both sides are counted in the same way.
     """
 
-    threshold: bool = setting(True, help="drop keys of no positive score; else all keys count")
-    distance: str = setting("contextual", choices=("contextual", "absolute"), help="keys that remain, or positions")
-    gate: str = setting("query", choices=("query", "head", "off"), help="of each query and head, of each head, or none")
+    threshold: bool = setting(True, help="drop keys without a positive score; otherwise all keys count")
+    distance: str = setting("contextual", choices=("contextual", "absolute"), help="in remaining keys, or in positions")
+    gate: str = setting("query", choices=("query", "head", "off"), help="per query and head, per head, or none")
     qk_norm: bool = setting(True, help="normalise queries and keys, without a gain")
     dropout_on: str = setting(
         "logits", choices=("logits", "weights"), help="where dropout of attention acts; logits: the notebook's"
@@ -50,34 +49,31 @@ class ThresholdRelative(Position):
 
     @property
     def metrics(self) -> Mapping[str, str]:
-        """What it records at each query, of what is not switched off.
+        """The metrics of the enabled parts, recorded at each query.
 
-        surviving_keys: the share of the keys it may see that remain. dead_rows: 1 where none does. gate: |delta|.
-        contextual_distance: the greatest count.
+        surviving_keys: the share of visible keys that remain. dead_rows: 1 for a query without remaining keys. gate:
+        |delta|. contextual_distance: the largest count.
         """
-        found = ["surviving_keys", "dead_rows"] if self.threshold else []
-        found += ["gate"] if self.gate != "off" else []
-        found += ["contextual_distance"] if self.distance == "contextual" else []
-        return dict.fromkeys(found, "none")
+        names = ["surviving_keys", "dead_rows"] if self.threshold else []
+        names += ["gate"] if self.gate != "off" else []
+        names += ["contextual_distance"] if self.distance == "contextual" else []
+        return dict.fromkeys(names, "none")
 
     @property
-    def largest(self) -> frozenset[str]:
-        """The greatest distance is the greatest of all."""
+    def max_metrics(self) -> frozenset[str]:
+        """The metric that is a maximum."""
         return frozenset({"contextual_distance"})
 
     def layer_parameters(self, name: str, sizes: Sizes) -> tuple[Parameter, ...]:
-        """The gate: D H + H numbers, or H where it is one for each head."""
+        """Return the gate: D H + H numbers, or H for one per head."""
         return {"query": gate_parameters(name, sizes), "head": gate_parameters(name, sizes)[1:], "off": ()}[self.gate]
 
     def rotate(self, context: Context) -> tuple[Tensor, Tensor]:
-        """Queries and keys of length sqrt(E)."""
-        if not self.qk_norm:
-            return context.q, context.k
-        numbers = wide(context.q.dtype)  # rounded once more, a score might change its sign
-        return rms_norm(context.q.to(numbers)), rms_norm(context.k.to(numbers))
+        """Return queries and keys of norm sqrt(E)."""
+        return normalize(context) if self.qk_norm else (context.q, context.k)
 
     def score(self, context: Context) -> Scores:
-        """The logits S + D, and the keys that remain."""
+        """Return the logits S + D, and the remaining keys."""
         scores, allowed = context.exact_products(), context.allowed
         keep = None
         if self.threshold:
@@ -86,19 +82,19 @@ class ThresholdRelative(Position):
         if counted is None:
             counted = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device)
         distance, gate = self._distance(context, counted, scores.dtype), self._gate(context, scores.dtype)
-        if context.recording:
-            self._tell(context, scores, counted, distance, gate)
+        if context.is_recording:
+            self._record_metrics(context, scores, counted, distance, gate)
         return Scores(logits=scores if gate is None else torch.addcmul(scores, gate, distance), keep=keep)
 
     def _distance(self, context: Context, counted: Tensor, dtype: torch.dtype) -> Tensor:
-        """How far each key is, 1 for the nearest one; what it says of keys that are not counted is of no use."""
+        """Return the distance of each key, 1 for the nearest one; meaningless for dropped keys."""
         if self.distance == "absolute":
             return context.differences().abs().to(dtype) + 1
-        sums, own = running(counted, context, dtype)
+        sums, own = cumulative_sums(counted, context, dtype)
         return own + 1 - sums if context.causal else (own - sums).abs() + 1
 
     def _gate(self, context: Context, dtype: torch.dtype) -> Tensor | None:
-        """delta <= 0, broadcastable to (M, B, H, T, K)."""
+        """Return delta <= 0, broadcastable to (M, B, H, T, K)."""
         if self.gate == "off":
             return None
         if self.gate == "query":
@@ -106,9 +102,11 @@ class ThresholdRelative(Position):
         bias = context.weights[f"{context.name}.gate_bias"].to(dtype)
         return functional.logsigmoid(bias)[:, None, :, None, None]
 
-    def _tell(self, context: Context, scores: Tensor, counted: Tensor, distance: Tensor, gate: Tensor | None) -> None:
+    def _record_metrics(
+        self, context: Context, scores: Tensor, counted: Tensor, distance: Tensor, gate: Tensor | None
+    ) -> None:
         shape, allowed = scores.shape[:-1], context.allowed
-        counts = self.distance == "contextual" and context.causal  # the first key is then as far as there are keys left
+        counts = self.distance == "contextual" and context.causal  # then the first key's distance counts all keys
         kept = distance[..., 0] - 1 + counted[..., 0] if counts else counted.sum(dim=-1)
         found = dict[str, Tensor]()
         if self.threshold:

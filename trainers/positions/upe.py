@@ -1,6 +1,7 @@
 """Uniform positions for the multiplier, relative ones elsewhere (UPE of Sabbaghi et al., arXiv:2406.01895, eq. 3.3)."""
 
 from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
 
 import torch
 
@@ -18,23 +19,25 @@ from trainers.tensors.position_maps import Map, Weights
 class Upe(Position):
     """The key of each multiplier digit has one vector for all queries; every other pair uses its difference.
 
-    The multiplier stands at the first `uniform` positions, most significant digit first; its vectors are indexed by
-    significance. A multiplier digit looking at itself uses its own vector; a multiplier digit looking elsewhere and the
-    operator use differences (these cases are chosen here; the paper does not state them).
+    The multiplier is at the first `uniform` positions, most significant digit first; its vectors are indexed by
+    significance. A multiplier digit uses its own vector for itself; for other keys it uses differences, like the
+    operator (these cases are chosen here; the paper does not state them).
     """
+
+    trial_task: ClassVar[Mapping[str, Any]] = {"name": "padded_multiplication", "number_digits": 4, "train_digits": 2}
 
     uniform: int = setting(1, low=1, help="digits of the multiplier")
 
     def task_problems(self, task: Settings) -> Iterator[Problem]:
-        """A problem unless there are as many uniform positions as the task has multiplier digits."""
+        """Yield a problem if the number of uniform positions is not that of the task's multiplier digits."""
         return multiplier_problems(self.uniform, task)
 
     def layer_parameters(self, name: str, sizes: Sizes) -> tuple[Parameter, ...]:
-        """2 ids - 1 relative vectors, then one for each multiplier digit, units first."""
+        """Return 2 ids - 1 relative vectors, then one for each multiplier digit, units first."""
         return pairwise_table(name, 2 * sizes.ids - 1 + self.uniform, sizes)
 
     def score(self, context: Context) -> Scores:
-        """A bias of q_i . c_j / sqrt(K) for keys j of the multiplier, else of q_i . p_(i-j) / sqrt(K)."""
+        """Return the bias q_i . c_j / sqrt(K) for keys j of the multiplier, else q_i . p_(i-j) / sqrt(K)."""
         table = context.weights[f"{context.name}.pairs"]
         relative = table.shape[1] - self.uniform
         rows = context.differences() + relative // 2
@@ -44,5 +47,5 @@ class Upe(Position):
         return Scores(bias=pairwise_scores(context.q, table, rows))
 
     def maps(self, weights: Weights, task: Settings) -> Mapping[str, Map]:
-        """The vectors of every layer by difference, those of the multiplier digits, and their norms."""
+        """Return the vectors of every layer by difference, those of the multiplier digits, and their norms."""
         return pairwise_maps(weights, self.uniform)

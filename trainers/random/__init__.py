@@ -5,9 +5,9 @@ from trainers.random.fused import fuse
 from trainers.random.reference import philox4x32
 from trainers.random.stream import STREAMS, Stream
 
-__all__ = ["STREAMS", "Stream", "fuse", "philox4x32", "said"]
+__all__ = ["STREAMS", "Stream", "fuse", "philox4x32", "take_notice"]
 
 
-def said() -> str | None:
-    """What a person should know of how numbers are drawn here, once in a process."""
-    return library.said() or fused.said()
+def take_notice() -> str | None:
+    """Return why random numbers are drawn slowly in this process, once; None if they are not, or after that."""
+    return library.take_notice() or fused.take_notice()

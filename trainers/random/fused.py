@@ -1,9 +1,8 @@
-"""Draws on a GPU as one kernel each, which torch's compiler makes of the reference; to the same bits.
+"""Draws on a GPU as one kernel each, compiled from the reference by torch; to the same bits.
 
-The reference takes more than a hundred kernels for a draw, each of which reads and writes as many numbers as are drawn.
-A kernel serves draws of any size. It takes seconds to make, so it is used where training takes long (see `fuse`), and
-from then on in the whole process. The first draw with each kernel is compared with the reference, which draws instead
-where no kernel can be made or one is wrong.
+The reference launches more than a hundred kernels for a draw. A fused kernel serves draws of any size. It takes seconds
+to compile, so `fuse` enables it for the whole process only where training takes long. The first draw of each kernel is
+compared with the reference, which is used instead if a kernel cannot be compiled or is wrong.
 """
 
 import sys
@@ -22,70 +21,70 @@ from trainers.random import reference
 class _Outcome:
     """Whether draws are fused, and why they cannot be."""
 
-    wanted: bool = False
-    why: str | None = None
-    told: bool = False
+    enabled: bool = False
+    failure: str | None = None
+    reported: bool = False
 
 
 _outcome = _Outcome()
 
 
 def fuse(draws: bool = True) -> None:
-    """Fuse the draws of this process, where they can be, or no longer."""
-    _outcome.wanted = draws and _outcome.why is None
+    """Enable or disable fused draws in this process; they stay disabled after a failure."""
+    _outcome.enabled = draws and _outcome.failure is None
 
 
-def wanted(given: Tensor) -> bool:
-    """Whether draws with these seeds are fused: on a GPU, once that was asked for; a compiled program fuses its own."""
-    return _outcome.wanted and given.device.type == "cuda" and not torch.compiler.is_compiling()
+def is_enabled(seeds: Tensor) -> bool:
+    """Whether draws with these seeds are fused: only on a GPU; a compiled program fuses its own draws."""
+    return _outcome.enabled and seeds.device.type == "cuda" and not torch.compiler.is_compiling()
 
 
 def words(*arguments: Any) -> Tensor:
-    """As the reference has it."""
-    return _called(reference.words, arguments)
+    """Return what `reference.words` returns."""
+    return _call(reference.words, arguments)
 
 
 def some_words(*arguments: Any) -> Tensor:
-    """As the reference has it."""
-    return _called(reference.some_words, arguments)
+    """Return what `reference.some_words` returns."""
+    return _call(reference.some_words, arguments)
 
 
-def said() -> str | None:
-    """What a person should know, once in a process: that draws cannot be fused, and why."""
-    if _outcome.why is None or _outcome.told:
+def take_notice() -> str | None:
+    """Return why draws cannot be fused, once in a process; None if they can, or after that."""
+    if _outcome.failure is None or _outcome.reported:
         return None
-    _outcome.told = True
-    return f"random numbers are drawn in many kernels, slower and to the same bits: {_outcome.why}"
+    _outcome.reported = True
+    return f"random numbers are drawn by many kernels instead of one, slower but the same: {_outcome.failure}"
 
 
-def _called(function: Callable[..., Tensor], arguments: tuple[Any, ...]) -> Tensor:
-    with torch.no_grad():  # a kernel of its own else for draws inside of a gradient
-        made = _kernels_made()
+def _call(function: Callable[..., Tensor], arguments: tuple[Any, ...]) -> Tensor:
+    with torch.no_grad():  # otherwise draws inside a gradient would need a second kernel
+        before = _count_programs()
         try:
-            found = _program(function)(*arguments)
+            drawn = _program(function)(*arguments)
         except torch.OutOfMemoryError:
             raise
-        except Exception as error:  # of any kind: a compiler calls others
-            return _given_up(function, arguments, f"{type(error).__name__}: {error}".splitlines()[0])
-        if _kernels_made() != made and not torch.equal(found, function(*arguments)):
-            return _given_up(function, arguments, "the kernels of torch's compiler draw others")
-        return found
+        except Exception as error:  # any type: torch's compiler calls other compilers
+            return _disable(function, arguments, f"{type(error).__name__}: {error}".splitlines()[0])
+        if _count_programs() != before and not torch.equal(drawn, function(*arguments)):
+            return _disable(function, arguments, "the kernels of torch's compiler draw other numbers")
+        return drawn
 
 
-def _kernels_made() -> int:
-    """How many programs torch's compiler has made in this process; each serves draws of some sizes."""
-    compiler: Any = sys.modules.get("torch._dynamo.utils")  # not imported here, which takes a second
+def _count_programs() -> int:
+    """Return how many programs torch's compiler has made in this process."""
+    compiler: Any = sys.modules.get("torch._dynamo.utils")  # importing it here would take a second
     return 0 if compiler is None else int(compiler.counters["stats"]["unique_graphs"])
 
 
-def _given_up(function: Callable[..., Tensor], arguments: tuple[Any, ...], why: str) -> Tensor:
-    _outcome.wanted, _outcome.why = False, why
+def _disable(function: Callable[..., Tensor], arguments: tuple[Any, ...], failure: str) -> Tensor:
+    _outcome.enabled, _outcome.failure = False, failure
     return function(*arguments)
 
 
 @cache
 def _program(function: Callable[..., Tensor], backend: str = "inductor") -> Callable[..., Tensor]:
-    torch._dynamo.config.recompile_limit = 1024  # sizes of one, or multiples of four, may each have their own
+    torch._dynamo.config.recompile_limit = 1024  # sizes of one, and multiples of four, may be compiled separately
     torch._dynamo.config.accumulated_recompile_limit = 1024
     compiled: Callable[..., Tensor] = torch.compile(function, dynamic=True, fullgraph=True, backend=backend)
     return compiled

@@ -1,8 +1,8 @@
-"""The library made of draws.c: compiled once on a machine, kept, loaded and checked when the first number is drawn.
+"""The library compiled from draws.c: cached on the machine, loaded and checked when the first number is drawn.
 
-It lies in $XDG_CACHE_HOME/lengthwise/native (~/.cache without the variable) under a name made of its source, the
-compiler and the CPU, and takes that name when it is whole: several processes may make it at once. Where the folder
-cannot be written each process makes its own. Without a compiler that works the torch code draws the same numbers.
+It is in $XDG_CACHE_HOME/lengthwise/native (default ~/.cache), named by a hash of its source, the compiler and the CPU,
+and written atomically, so several processes may compile it at once. If the folder cannot be written, each process
+compiles its own. Without a working compiler the torch code draws the same numbers.
 """
 
 import ctypes
@@ -22,7 +22,7 @@ import torch
 from trainers.files.cache_folder import cache_folder
 
 _SOURCE = Path(__file__).with_name("draws.c")
-_FLAGS = (("-O3", "-march=native", "-shared", "-fPIC"), ("-O3", "-shared", "-fPIC"))  # the second: where native is none
+_FLAGS = (("-O3", "-march=native", "-shared", "-fPIC"), ("-O3", "-shared", "-fPIC"))  # tried in order
 _COMPILERS = ("cc", "gcc", "clang")
 _SECONDS = 120  # a compiler that takes longer hangs
 # Known-answer vectors of Random123: block, site, step, stream, seed, and the four words.
@@ -38,58 +38,58 @@ _KNOWN = (
 
 
 class _UnusableError(Exception):
-    """Why there is no library, in words."""
+    """The library cannot be used; the message says why."""
 
 
 @dataclass
 class _Outcome:
-    """What came of looking for the library: nothing yet, the library, or why there is none."""
+    """The library, or why it cannot be used; neither before the first draw."""
 
     tried: bool = False
     library: ctypes.CDLL | None = None
-    why: str | None = None
-    told: bool = False
+    failure: str | None = None
+    reported: bool = False
 
 
-_outcome = _Outcome()  # a plain object, of which a compiler that reads `available` need only look at the fields
+_outcome = _Outcome()  # a plain object, because torch's compiler traces `is_available`
 
 
-def available() -> bool:
-    """Whether numbers are drawn in C here; the first call makes or loads the library, or finds that it cannot.
+def is_available() -> bool:
+    """Whether numbers are drawn in C; the first call compiles or loads the library.
 
-    While a program is compiled nothing is looked for, which no compiler could follow: what is known by then holds.
+    Nothing is loaded while torch compiles a program, because its compiler could not trace that.
     """
     if not _outcome.tried and not torch.compiler.is_compiling():
-        _look()
+        _load()
     return _outcome.library is not None
 
 
-def loaded() -> ctypes.CDLL:
-    """The library. Call only where it is `available`."""
+def get_library() -> ctypes.CDLL:
+    """Return the library. Call only if `is_available()`."""
     assert _outcome.library is not None
     return _outcome.library
 
 
-def said() -> str | None:
-    """What a person should know of the library, once in a process: that there is none, and what that costs."""
-    if _outcome.why is None or _outcome.told:
+def take_notice() -> str | None:
+    """Return why the library cannot be used, once in a process; None if it can, or after that."""
+    if _outcome.failure is None or _outcome.reported:
         return None
-    _outcome.told = True
+    _outcome.reported = True
     return (
-        f"random numbers are drawn by torch, ten times slower and to the same bits: {_outcome.why}; with a C compiler "
-        "(cc, gcc, clang or $CC) a small library would be made"
+        f"random numbers are drawn by torch, ten times slower but the same: {_outcome.failure}; install a C compiler "
+        "(cc, gcc or clang), or name one in $CC, to draw them in C"
     )
 
 
-def _look() -> None:
+def _load() -> None:
     try:
-        _outcome.library = _opened()
+        _outcome.library = _open_library()
     except (_UnusableError, OSError) as error:
-        _outcome.why = str(error)
+        _outcome.failure = str(error)
     _outcome.tried = True
 
 
-def _opened() -> ctypes.CDLL:
+def _open_library() -> ctypes.CDLL:
     compiler = _compiler()
     source = _SOURCE.read_bytes()
     try:
@@ -97,27 +97,27 @@ def _opened() -> ctypes.CDLL:
         path = folder / f"draws-{_key(source, compiler)}.so"
         if not path.exists():
             with tempfile.TemporaryDirectory(dir=folder) as temporary:
-                _made(compiler, Path(temporary)).replace(path)
-        return _checked(path)
-    except OSError:  # a folder that cannot be written, or libraries that may not be loaded from there
+                _compile(compiler, Path(temporary)).replace(path)
+        return _load_checked(path)
+    except OSError:  # the folder cannot be written, or libraries must not be loaded from it
         with tempfile.TemporaryDirectory() as temporary:
-            return _checked(_made(compiler, Path(temporary)))
+            return _load_checked(_compile(compiler, Path(temporary)))
 
 
 def _compiler() -> list[str]:
-    """The command of the C compiler."""
+    """Return the command of the C compiler."""
     try:
         wanted = shlex.split(os.environ.get("CC", ""))
     except ValueError as error:
-        raise _UnusableError(f"CC={os.environ['CC']} is no command ({error})") from error
+        raise _UnusableError(f"CC={os.environ['CC']} is not a command ({error})") from error
     for command in [wanted] if wanted else [[name] for name in _COMPILERS]:
-        if found := shutil.which(command[0]):
-            return [found, *command[1:]]
-    raise _UnusableError(f"no C compiler is found ({' '.join(wanted) or ', '.join(_COMPILERS)})")
+        if program := shutil.which(command[0]):
+            return [program, *command[1:]]
+    raise _UnusableError(f"no C compiler was found ({' '.join(wanted) or ', '.join(_COMPILERS)})")
 
 
 def _key(source: bytes, compiler: Sequence[str]) -> str:
-    """A name for this source, this compiler (its size and time stand for its version) and this CPU."""
+    """Return a hash of the source, the compiler (size and time instead of its version) and the CPU."""
     program = Path(compiler[0]).resolve()
     about = program.stat()
     parts = (_FLAGS, compiler, str(program), about.st_size, about.st_mtime_ns, platform.machine(), _cpu())
@@ -125,7 +125,7 @@ def _key(source: bytes, compiler: Sequence[str]) -> str:
 
 
 def _cpu() -> str:
-    """What this CPU can do, as Linux says it; nothing elsewhere, where one machine's cache serves one CPU."""
+    """Return the CPU features that Linux reports; "" on other systems, where a cache is not shared between CPUs."""
     try:
         with Path("/proc/cpuinfo").open() as file:
             return next((line for line in file if line.startswith(("flags", "Features"))), "")
@@ -133,9 +133,9 @@ def _cpu() -> str:
         return ""
 
 
-def _made(compiler: Sequence[str], folder: Path) -> Path:
-    """The library, compiled in a folder."""
-    path, why = folder / "draws.so", ""
+def _compile(compiler: Sequence[str], folder: Path) -> Path:
+    """Compile the library in a folder; return its path."""
+    path, failure = folder / "draws.so", ""
     for flags in _FLAGS:
         command = [*compiler, *flags, "-o", str(path), str(_SOURCE)]
         try:
@@ -144,13 +144,13 @@ def _made(compiler: Sequence[str], folder: Path) -> Path:
             raise _UnusableError(f"{shlex.join(compiler)} cannot be run ({error})") from error
         if done.returncode == 0 and path.exists():
             return path
-        said = done.stderr.decode(errors="replace").strip().splitlines()
-        why = why or next(iter(said), f"exit status {done.returncode}")
-    raise _UnusableError(f"{shlex.join(compiler)} cannot compile {_SOURCE.name} ({why})")
+        messages = done.stderr.decode(errors="replace").strip().splitlines()
+        failure = failure or next(iter(messages), f"exit status {done.returncode}")
+    raise _UnusableError(f"{shlex.join(compiler)} cannot compile {_SOURCE.name} ({failure})")
 
 
-def _checked(path: Path) -> ctypes.CDLL:
-    """The library loaded, with the known words found."""
+def _load_checked(path: Path) -> ctypes.CDLL:
+    """Load the library and check that it computes the known answers."""
     library = ctypes.CDLL(str(path))
     pointer, integer = ctypes.c_void_p, ctypes.c_int64
     given = {"words": (3, 7), "sequential": (2, 4), "order": (3, 3)}  # pointers, then integers
@@ -159,13 +159,13 @@ def _checked(path: Path) -> ctypes.CDLL:
         if function is None:
             raise _UnusableError(f"{path} has no function lengthwise_{name}")
         function.argtypes, function.restype = [pointer] * pointers + [integer] * integers, None
-    if not _right(library):
-        raise _UnusableError(f"{path} computes other numbers than it should")
+    if not _computes_known_answers(library):
+        raise _UnusableError(f"{path} computes wrong numbers")
     return library
 
 
-def _right(library: ctypes.CDLL) -> bool:
-    """Whether the library finds the known words, a permutation and an order."""
+def _computes_known_answers(library: ctypes.CDLL) -> bool:
+    """Whether the library computes the known words, a known permutation and a known order."""
     out, scratch = (ctypes.c_int64 * 4)(), (ctypes.c_int64 * 32)()
     for block, site, step, stream, seed, expected in _KNOWN:
         key, at = (ctypes.c_int64 * 1)(seed), (ctypes.c_int64 * 1)(step)

@@ -1,1 +1,1 @@
-"""Typed settings: fields with bounds, registered classes, and what names a configuration."""
+"""Typed settings: fields with bounds, registered classes, and the identity of a configuration."""

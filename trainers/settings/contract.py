@@ -1,17 +1,17 @@
-"""What a registered class must have, read off the base class of its kind, so that faults are named before a run."""
+"""Checks of a registered class against the base class of its kind, so that errors are found before a run."""
 
 from collections.abc import Iterator
 from dataclasses import Field, fields
 from inspect import Parameter, Signature, getattr_static, isroutine, signature
 from typing import Any
 
-HANDED_ON = {("model", "dropout")}  # member hyperparameters that reach the code as tensors, beside those of averages
-_DRAWING = ("draw_rows", "sample", "evaluation_batches")  # the first is needed unless the others are overridden
+MEMBER_FIELDS = {("model", "dropout")}  # may differ between members, besides those of averages
+_DRAWING = ("draw_rows", "sample", "evaluation_batches")  # the first is required unless both others are overridden
 COLUMNS = (int, float)  # types of a member hyperparameter of an average: it becomes a column of numbers
 
 
-def missing(kind: str, cls: type[Any], base: type[Any], hints: dict[str, Any]) -> Iterator[str]:
-    """Yield what keeps `cls` from being of its kind, a sentence each; `hints` are the types of its fields."""
+def contract_problems(kind: str, cls: type[Any], base: type[Any], hints: dict[str, Any]) -> Iterator[str]:
+    """Yield why `cls` is not a valid class of its kind, one sentence each; `hints` are the types of its fields."""
     if not issubclass(cls, base):
         yield f"{cls.__name__} does not derive from {base.__module__}.{base.__name__}"
         return
@@ -34,23 +34,23 @@ def missing(kind: str, cls: type[Any], base: type[Any], hints: dict[str, Any]) -
 
 
 def _field_problem(kind: str, item: Field[Any], type_hint: Any) -> str | None:
-    """Return why a field would be no option of the YAML file, or would not reach the code with its members' values."""
+    """Return why a field would not be an option in YAML, or its members' values would not reach the code."""
     if "bounds" not in item.metadata:
-        return "is declared without setting(...): it would be no option of the YAML file"
+        return "is declared without setting(...), so it would not be an option in the YAML file"
     is_member = bool(item.metadata.get("member"))
-    if (kind, item.name) in HANDED_ON:
+    if (kind, item.name) in MEMBER_FIELDS:
         if is_member and item.metadata.get("variant") is not None:
             return None
-        return f"is not declared with trainers.models.{item.name}.{item.name}_rate(): it would not reach the {kind}"
+        return f"is not declared with trainers.models.{item.name}.{item.name}_rate(), so it would not reach the {kind}"
     if is_member and kind != "average":
-        return f"is declared with member=True, but a {kind} has one value for a whole pack; declare it without"
+        return f"is declared with member=True, but a {kind} has one value for the whole pack; remove member=True"
     if is_member and type_hint not in COLUMNS:
-        return "is declared with member=True, which only integers and real numbers can be"
+        return "is declared with member=True, which is only allowed for int and float fields"
     return None
 
 
 def _override_problem(meant: Any, own: Any) -> str | None:
-    """Return what is wrong with an attribute that overrides one of the base, if anything."""
+    """Return what is wrong with an attribute that overrides one of the base class, None if nothing."""
     if isroutine(meant) != isroutine(own):
         return "is not a method" if isroutine(meant) else "is a method; write @property above it"
     if not isroutine(meant) or isinstance(meant, classmethod | staticmethod):
@@ -59,12 +59,12 @@ def _override_problem(meant: Any, own: Any) -> str | None:
     try:
         signature(own).bind(*call.parameters)
     except TypeError:
-        return f"takes {_names(signature(own))}, and it is called with {_names(call)}"
+        return f"takes {_argument_names(signature(own))}, but is called with {_argument_names(call)}"
     return None
 
 
-def _names(of_method: Signature) -> str:
+def _argument_names(method: Signature) -> str:
     """Return the names of the arguments without self, as in a call."""
     empty = Parameter.empty
-    bare = [one.replace(annotation=empty, default=empty) for one in [*of_method.parameters.values()][1:]]
+    bare = [one.replace(annotation=empty, default=empty) for one in [*method.parameters.values()][1:]]
     return str(Signature(bare))

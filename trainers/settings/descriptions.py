@@ -1,4 +1,4 @@
-"""Registered names in words: what `lengthwise list` prints."""
+"""Descriptions of registered classes, which `lengthwise list` prints."""
 
 from collections.abc import Mapping
 from dataclasses import MISSING
@@ -9,9 +9,9 @@ from trainers.settings.fields import Settings, allowed_values, settings_fields
 
 
 class Description(NamedTuple):
-    """A registered name: the first line of its docstring, each field in words, a task's metrics and their directions.
+    """A registered name: the first line of its docstring, a description of each field, a task's metrics and directions.
 
-    `metrics` are those with default settings; more settings may add some.
+    `metrics` are those of the default settings; other settings may add some.
     """
 
     name: str
@@ -21,12 +21,12 @@ class Description(NamedTuple):
 
 
 def describe(kind: str) -> list[Description]:
-    """Every registered name of a kind, in alphabetical order."""
+    """Describe every registered class of a kind, in alphabetical order."""
     return [describe_class(cls) for _, cls in sorted(registry.classes(kind).items())]
 
 
 def describe_class(cls: type[Settings]) -> Description:
-    """A registered class; fields with their meaning, what they may be, and their default."""
+    """Describe a registered class: each field with its meaning, allowed values and default."""
     described = {}
     for item in settings_fields(cls):
         default = "required" if item.default is MISSING else f"default {as_yaml(item.default)}"
@@ -39,7 +39,7 @@ def describe_class(cls: type[Settings]) -> Description:
 
 
 def as_yaml(value: Any) -> str:
-    """A value of a field as a sweep file has it.
+    """Return a value of a field as YAML text.
 
     >>> as_yaml({"name": "rope", "scales": (0.5, 2.0), "bias": None, "shared": True})
     '{name: rope, scales: [0.5, 2.0], bias: null, shared: true}'

@@ -1,12 +1,11 @@
-"""Frozen keyword-only settings: typed, bounded fields that say which of them may differ inside a pack.
+"""Frozen keyword-only settings with typed, bounded fields.
 
 Every task, model, average and schedule is a `Settings` dataclass whose fields are declared with `setting`:
 
     rate: float = setting(0.0, low=0.0, below=1.0, member=True, help="dropout probability")
 
-`member=True` marks a member hyperparameter (HFTA's fusible hyperparameter): its values become a tensor of shape (M,).
-
-`trainers.settings.identity` says how values and revisions name a configuration, and what `absent` is.
+`member=True` marks a member hyperparameter (HFTA's fusible hyperparameter), which may differ inside a pack: its values
+become a tensor of shape (M,). `trainers.settings.identity` explains `absent` and `revision`.
 """
 
 import typing
@@ -20,7 +19,7 @@ from trainers.settings.values import check_bounds, convert_value, describe_value
 
 
 class Nothing:
-    """No value, as opposed to None, which is one."""
+    """The type of NOTHING: no value, as opposed to the value None."""
 
 
 NOTHING: Final = Nothing()
@@ -41,24 +40,26 @@ def setting(
     labelled: bool = False,
     help: str = "",
 ) -> Any:
-    """A settings field. `low`/`high` are inclusive bounds, `above`/`below` exclusive ones, per element for tuples.
+    """Declare a settings field.
 
-    `variant` of a member hyperparameter names what of its value changes the program (for example whether a dropout
-    rate is zero); members of a pack share it.
+    low, high: inclusive bounds; above, below: exclusive bounds; per element for tuples. variant: a function of a member
+    hyperparameter's value that members of a pack must share, because it changes the program, for example whether a
+    dropout rate is zero.
 
-    A field with a `kind` is nested: it holds settings, of a registered kind (`kind="position"`), given by name or as
-    `{name: ..., field: ...}`, or of one class (`kind=Stop`), given as `{field: ...}`. With the default None it is
-    optional. A `labelled` one holds several, `{label: {kind: ..., field: ...}}`; the kind is the label if left out, and
-    a name alone stands for that class under its own name.
+    kind: makes the field nested. It holds settings of a registered kind (`kind="position"`), written as a name or
+    `{name: ..., field: ...}`, or of one class (`kind=Stop`), written `{field: ...}`. With the default None it is
+    optional. A `labelled` field holds several, `{label: {kind: ..., field: ...}}`; the kind defaults to the label, and
+    a plain name means that class under its own name.
 
-    `absent` is the first default the field ever had, for good: a configuration with this value is named as one without
-    the field. Left out it is `default`; give it when the default changes, and `NOTHING` when a field that was required
-    gets a default. For a nested field it is a name, {} or None; the nested settings then have their `absent` values.
+    absent: the first default the field ever had, which never changes: a configuration with this value has the same
+    `config_id` as one without the field. By default it is `default`. Give it when the default changes, and `NOTHING`
+    when a required field gets a default. For a nested field it is a name, {} or None, meaning settings with their own
+    `absent` values.
     """
     absent = default if absent is MISSING else absent
     absent = NOTHING if absent is MISSING else absent
     if kind is not None and absent not in (NOTHING, None, {}) and not isinstance(absent, str):
-        raise TypeError(f"`absent` of a {kind} is {absent!r}; allowed: the name of one, {{}}, None or NOTHING")
+        raise TypeError(f"`absent` of a {kind} field is {absent!r}; allowed: a registered name, {{}}, None or NOTHING")
     return field(
         default=default,
         metadata={
@@ -76,10 +77,10 @@ def setting(
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(setting, field))
 class Settings:
-    """Base of every settings class; subclasses become frozen keyword-only dataclasses that check themselves.
+    """Base of every settings class; subclasses become frozen keyword-only dataclasses that check their values.
 
-    A class whose numbers change, because a fault in it is mended, raises its `revision` by one: what it computes from
-    then on has other names than what it computed before.
+    When a bug fix changes the numbers that a class computes, raise its `revision` by one: configurations then get a new
+    `config_id`.
     """
 
     name: ClassVar[str] = ""
@@ -89,7 +90,7 @@ class Settings:
         super().__init_subclass__(**kwargs)
         dataclass(frozen=True, kw_only=True)(cls)
         if taken := {"name", "revision"} & {item.name for item in settings_fields(cls)}:
-            raise TypeError(f"{cls.__name__} cannot have a field called {', '.join(sorted(taken))}")
+            raise TypeError(f"{cls.__name__} cannot have a field named {', '.join(sorted(taken))}")
         if type(cls.revision) is not int or cls.revision < 1:
             raise TypeError(f"{cls.__name__}.revision is {cls.revision!r}; allowed: a whole number from 1")
 
@@ -105,21 +106,21 @@ class Settings:
             raise ConfigError(problems)
 
     def cross_checks(self) -> Iterator[Problem]:
-        """Problems with fields that are right alone but do not go together."""
+        """Yield problems of combinations of fields that are each valid alone."""
         return iter(())
 
     @classmethod
     def from_mapping(cls, data: Mapping[str, Any]) -> Self:
-        """Build from plain values. Raises ConfigError naming unknown keys, missing keys and wrong values at once."""
+        """Build from plain values. Raises ConfigError with all unknown keys, missing keys and wrong values."""
         if "revision" in data and data["revision"] == revision_of(cls) != 1:  # as `to_dict` writes it
             data = {key: value for key, value in data.items() if key != "revision"}
         named = {item.name: item.default is MISSING for item in settings_fields(cls)}
         if not data.keys() <= named.keys() or any(required and name not in data for name, required in named.items()):
             raise ConfigError(field_problems(cls, data))
-        return cls(**data)  # looks at each value
+        return cls(**data)  # checks each value
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values: the registered name, the revision if it is not 1, every field but nested ones of None."""
+        """Return plain JSON values: the name, the revision if it is not 1, every field except nested ones of None."""
         plain: dict[str, Any] = {"name": self.name} if self.name else {}
         if (revision := revision_of(type(self))) != 1:
             plain["revision"] = revision
@@ -131,25 +132,25 @@ class Settings:
 
 
 def settings_fields(cls: type) -> tuple[Field[Any], ...]:
-    """The fields of a settings class that were declared with `setting`."""
-    found: tuple[Field[Any], ...] = _once(
+    """Return the fields of a settings class that were declared with `setting`."""
+    declared: tuple[Field[Any], ...] = _cached_on_class(
         cls, "_settings", lambda: tuple(item for item in fields(cls) if "bounds" in item.metadata)
     )
-    return found
+    return declared
 
 
 def revision_of(cls: type[Settings]) -> int:
-    """1, and one more for each time that this class or one it derives from was revised."""
+    """Return 1 plus the number of revisions of this class and its base classes."""
     revised: list[int] = [base.__dict__.get("revision", 1) - 1 for base in cls.__mro__]
     return 1 + sum(revised)
 
 
 def absent_value(cls: type, item: Field[Any]) -> Any:
-    """The `absent` value of a field in its declared type, or NOTHING."""
+    """Return the `absent` value of a field in its declared type, or NOTHING."""
     absent = item.metadata["absent"]
     if absent is NOTHING or is_nested(item):
         return absent
-    return _once(cls, f"_absent_{item.name}", lambda: convert_value(_hints(cls)[item.name], absent))
+    return _cached_on_class(cls, f"_absent_{item.name}", lambda: convert_value(_hints(cls)[item.name], absent))
 
 
 def plain_value(value: Any, of_settings: Callable[[Settings], dict[str, Any]] = Settings.to_dict) -> Any:
@@ -183,12 +184,12 @@ def field_problems(cls: type, data: Mapping[str, Any], *, nested: bool = True) -
 
 
 def value_problems(cls: type, item: Field[Any], value: Any) -> list[Problem]:
-    """What is wrong with a value for one field of a settings class."""
+    """Return the problems of a value for one field of a settings class."""
     return _check_value(cls, item, value)[1]
 
 
-def takes_type(cls: type, item: Field[Any], value: Any) -> bool:
-    """Whether a field takes values of this type, whatever its bounds and choices."""
+def accepts_type(cls: type, item: Field[Any], value: Any) -> bool:
+    """Whether a field accepts values of this type, ignoring its bounds and choices."""
     try:
         convert_value(_hints(cls)[item.name], value)
     except ValueError:
@@ -197,16 +198,16 @@ def takes_type(cls: type, item: Field[Any], value: Any) -> bool:
 
 
 def allowed_values(cls: type, item: Field[Any]) -> str:
-    """What a field of a settings class may be, in words: its choices, or its type and bounds."""
+    """Return the allowed values of a field as text: its choices, or its type and bounds."""
     return describe_values(item, _hints(cls).get(item.name))
 
 
 def _hints(cls: type) -> dict[str, Any]:
-    return _once(cls, "_resolved_hints", lambda: _resolve_hints(cls))  # type: ignore[no-any-return]
+    return _cached_on_class(cls, "_resolved_hints", lambda: _resolve_hints(cls))  # type: ignore[no-any-return]
 
 
 def _resolve_hints(cls: type) -> dict[str, Any]:
-    """Return the types of the plain fields. Those of nested ones may be names that are imported for types alone."""
+    """Return the types of the plain fields; types of nested fields may be names imported only for type checking."""
     nested = {item.name for item in settings_fields(cls) if is_nested(item)}
     hints: dict[str, Any] = {}
     for base in reversed(cls.__mro__):
@@ -215,15 +216,15 @@ def _resolve_hints(cls: type) -> dict[str, Any]:
     return hints
 
 
-def _once(cls: type, name: str, make: Callable[[], Any]) -> Any:
-    """What `make` gives, kept in the class under a name: thousands of configurations ask for it."""
+def _cached_on_class(cls: type, name: str, make: Callable[[], Any]) -> Any:
+    """Return `make()`, cached as a class attribute, because thousands of configurations use it."""
     if name not in cls.__dict__:
         setattr(cls, name, make())
     return cls.__dict__[name]
 
 
 def _check_value(cls: type, item: Field[Any], value: Any) -> tuple[Any, list[Problem]]:
-    """Return the value in its declared type, and problems that say what is allowed."""
+    """Return the value in its declared type, and its problems."""
     if isinstance(value, Settings):
         return value, []
     if is_nested(item):

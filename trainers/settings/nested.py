@@ -1,4 +1,4 @@
-"""Fields that hold settings: a registered class by its name, one class, or several registered ones by labels."""
+"""Nested fields: settings of a registered class, of one class, or several registered ones by label."""
 
 from collections.abc import Mapping
 from dataclasses import Field
@@ -9,7 +9,7 @@ from trainers.settings import registry
 
 
 class Named(NamedTuple):
-    """A settings class and plain values of its fields; `name_key` is the key that names the class, if there is one."""
+    """A settings class and plain values of its fields; `name_key` is the key that names the class, or None."""
 
     cls: type[Any]
     values: dict[str, Any]
@@ -17,12 +17,12 @@ class Named(NamedTuple):
 
 
 def is_nested(item: Field[Any]) -> bool:
-    """Whether a field holds settings, not a plain value."""
+    """Whether a field holds settings rather than a plain value."""
     return item.metadata["kind"] is not None
 
 
 def build_nested(item: Field[Any], value: Any) -> tuple[Any, list[Problem]]:
-    """Return the settings that plain values of a nested field stand for, and problems."""
+    """Build the settings of a nested field from plain values; return them and their problems."""
     entries, problems = read_nested(item, value)
     built: dict[str, Any] = {}
     for label, (cls, values, _) in entries.items():
@@ -34,7 +34,7 @@ def build_nested(item: Field[Any], value: Any) -> tuple[Any, list[Problem]]:
 
 
 def read_nested(item: Field[Any], value: Any) -> tuple[dict[str, Named], list[Problem]]:
-    """Return the classes and values that a value of a nested field names, by label, "" without; and problems."""
+    """Return the classes and values of a nested field by label ("" if it has none), and problems."""
     kind, labelled = item.metadata["kind"], item.metadata["labelled"]
     if value is None and item.default is None:
         return {}, []

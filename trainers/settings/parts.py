@@ -1,4 +1,4 @@
-"""The classes that plain values of a configuration name, one after the other, without building any."""
+"""The settings classes named in the plain values of a configuration, visited without building any."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from trainers.settings.nested import is_nested, read_nested
 
 @dataclass(frozen=True)
 class Part:
-    """One settings class of a configuration: its dotted key, and its values, the name of the class among them."""
+    """One settings class of a configuration: its dotted key and its values, including the name of the class."""
 
     key: str
     cls: type[Settings]
@@ -19,16 +19,16 @@ class Part:
     name_key: str | None = None
 
     def problems(self) -> list[Problem]:
-        """Return what is wrong with single values of this class, keys dotted from the top; nested ones left out."""
+        """Return problems of the plain values of this class, with keys dotted from the top."""
         values = {key: value for key, value in self.values.items() if key != self.name_key}
         return [problem.under(self.key) for problem in field_problems(self.cls, values, nested=False)]
 
 
 def walk_parts(cls: type[Settings], values: Mapping[str, Any], problems: list[Problem]) -> Iterator[Part]:
-    """Yield the part of `cls` and those of its nested fields, outermost first; `problems` gets what names no class.
+    """Yield the part of `cls` and those of its nested fields, outermost first; append unknown names to `problems`.
 
-    The values are copies, a part's inside those of the part around it, and nested ones are read after their part was
-    yielded: what the caller changes in a part is walked and kept.
+    The values are copies, nested inside those of the enclosing part, and nested fields are read after their part is
+    yielded, so the caller may change a part's values during the walk.
     """
     return _walk(Part("", cls, dict(values)), problems)
 

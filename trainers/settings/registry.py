@@ -1,4 +1,4 @@
-"""Names to classes: tasks, models, averages, schedules and curricula register beside their implementation."""
+"""Registry of tasks, models, positions, averages, schedules and curricula by name."""
 
 import importlib
 import pkgutil
@@ -8,11 +8,11 @@ from functools import cache
 from typing import Any, TypeVar, cast, get_type_hints
 
 from trainers.errors import ConfigError, Problem, nearest
-from trainers.settings.contract import missing
+from trainers.settings.contract import contract_problems
 
 KINDS = ("task", "model", "position", "average", "schedule", "curriculum")
 _classes: dict[str, dict[str, type[Any]]] = {kind: {} for kind in KINDS}
-_homes = {  # of the classes of each kind, and of their base
+_homes = {  # of each kind: where its classes are, and module and name of their base class
     "task": ("trainers.tasks", "trainers.tasks.task", "Task"),
     "model": ("trainers.models", "trainers.models.model", "Model"),
     "position": ("trainers.positions", "trainers.positions.position", "Position"),
@@ -25,14 +25,14 @@ S = TypeVar("S", bound=type[Any])
 
 
 def register(kind: str, name: str) -> Callable[[S], S]:
-    """Class decorator: `@register("task", "set_complement")`. A second class of that name is a ValueError."""
+    """Return a class decorator: `@register("task", "set_complement")`. A second class of that name is a ValueError."""
 
     if kind not in _classes:
-        raise ValueError(f"nothing is registered as {kind!r}; allowed: {', '.join(KINDS)}")
+        raise ValueError(f"cannot register a class of kind {kind!r}; allowed: {', '.join(KINDS)}")
 
     def add(cls: S) -> S:
         if (known := _classes[kind].get(name)) is not None:
-            raise ValueError(f"{kind} {name!r} is registered twice: {known.__module__} has one of this name")
+            raise ValueError(f"{kind} {name!r} is registered twice: {known.__module__} has registered it already")
         _classes[kind][name] = cls
         cls.name = name
         return cls
@@ -41,8 +41,8 @@ def register(kind: str, name: str) -> Callable[[S], S]:
 
 
 @contextmanager
-def all_or_nothing() -> Iterator[None]:
-    """What is registered inside stays registered unless an exception ends it; every shipped class is there before."""
+def rollback_on_error() -> Iterator[None]:
+    """Undo all registrations inside the context if it raises."""
     before = {kind: dict(classes(kind)) for kind in KINDS}
     try:
         yield
@@ -54,12 +54,12 @@ def all_or_nothing() -> Iterator[None]:
 
 
 def names(kind: str) -> tuple[str, ...]:
-    """The registered names of a kind, in alphabetical order."""
+    """Return the registered names of a kind, in alphabetical order."""
     return tuple(sorted(classes(kind)))
 
 
 def lookup(kind: str, name: Any, key: str = "name") -> type[Any]:
-    """The class registered under `name`. Raises ConfigError with the nearest name, or with what the class lacks."""
+    """Return the class registered under `name`. Raises ConfigError for an unknown name or an invalid class."""
     known = classes(kind)
     if not isinstance(name, str) or name not in known:
         allowed = ", ".join(sorted(known))
@@ -74,20 +74,20 @@ def lookup(kind: str, name: Any, key: str = "name") -> type[Any]:
                 )
             ]
         )
-    if lacking := lacking_of(kind, cast(Hashable, known[name])):
+    if problems := class_problems(kind, cast(Hashable, known[name])):
         module = known[name].__module__
         raise ConfigError(
-            Problem(key=key, given=name, message=f"{kind} {name!r} of {module}: {one}") for one in lacking
+            Problem(key=key, given=name, message=f"{kind} {name!r} of {module}: {one}") for one in problems
         )
     return known[name]
 
 
 @cache
-def lacking_of(kind: str, cls: type[Any]) -> tuple[str, ...]:
-    """What keeps a class from being of a kind, one sentence each."""
+def class_problems(kind: str, cls: type[Any]) -> tuple[str, ...]:
+    """Return why a class is not a valid class of a kind, one sentence each."""
     _, module, name = _homes[kind]
     base: type[Any] = getattr(importlib.import_module(module), name)
-    return tuple(missing(kind, cls, base, get_type_hints(cls)))
+    return tuple(contract_problems(kind, cls, base, get_type_hints(cls)))
 
 
 def build(kind: str, data: Any, *, default_name: str | None = None, name_key: str = "name") -> Any:
@@ -99,7 +99,7 @@ def build(kind: str, data: Any, *, default_name: str | None = None, name_key: st
 def resolve(
     kind: str, data: Any, *, default_name: str | None = None, name_key: str = "name"
 ) -> tuple[type[Any], dict[str, Any]]:
-    """The class that `{name: ..., field: ...}` names, and the values of its fields. Raises as `build` does."""
+    """Return the class named by `{name: ..., field: ...}` and its field values. Raises the errors of `build`."""
     if not isinstance(data, Mapping):
         raise ConfigError([Problem(key="", given=data, message=f"{data!r} is not a mapping of keys to values")])
     values = dict(data)
@@ -110,7 +110,7 @@ def resolve(
 
 
 def classes(kind: str) -> dict[str, type[Any]]:
-    """The classes of a kind, importing every module of its home and of the folders in it once."""
+    """Return the classes of a kind by name; imports every module of its folder on first use."""
     _import_home(_homes[kind][0])
     return _classes[kind]
 

@@ -1,4 +1,4 @@
-"""Plain values checked against the type, the bounds and the choices of a field."""
+"""Checks of plain values against the type, bounds and choices of a field."""
 
 import math
 import types
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def convert_value(hint: Any, value: Any) -> Any:
-    """Return a plain value in the type `hint`. Raises ValueError that says what the value is not."""
+    """Return a plain value converted to the type `hint`. Raises ValueError with the reason if it does not fit."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (types.UnionType, typing.Union):
         for option in arguments:
@@ -58,7 +58,7 @@ def check_bounds(metadata: Mapping[str, Any], value: Any) -> None:
 
 
 def describe_values(item: Field[Any], hint: Any) -> str:
-    """Return the allowed values of a field in words: its choices, or its type and bounds."""
+    """Return the allowed values of a field as text: its choices, or its type and bounds."""
     if (kind := item.metadata["kind"]) is not None:
         return f"a {kind}" if isinstance(kind, str) else "a mapping of keys to values"
     if item.metadata["choices"] is not None:

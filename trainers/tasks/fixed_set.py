@@ -1,8 +1,8 @@
 """A fixed training set that is never stored: sample i is a function of (seed, i), its order a keyed permutation.
 
 The random words of sample i are those of a data stream at step i, at sites that no stream uses (the top bit is set).
-Every epoch visits each sample once, in the order of a swap-or-not shuffle (Hoang,
-Morris, Rogaway, CRYPTO'12), a bijection of any N that is computed forwards for single elements.
+Every epoch visits each sample once, in the order of a swap-or-not shuffle (Hoang, Morris, Rogaway, CRYPTO'12), a
+bijection of any N that can be computed for single elements.
 Shapes: S seeds, B rows.
 """
 
@@ -21,10 +21,10 @@ _TURNS = 24
 
 
 class Draws(Protocol):
-    """Where the random words of a batch come from: a Stream, or a fixed set."""
+    """The source of a batch's random words: a Stream, or a fixed set."""
 
     def bits(self, site: int, shape: tuple[int, ...]) -> Tensor:
-        """Uniform integers in [0, 2^32), int64 (S, *shape); the first dimension of shape is B."""
+        """Return uniform integers in [0, 2^32), int64 (S, *shape); the first dimension of shape is B."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class FixedSet:
     index_SB: Tensor
 
     def bits(self, site: int, shape: tuple[int, ...]) -> Tensor:
-        """Uniform integers in [0, 2^32), int64 (S, B, *rest); those of a row depend on its seed and index only."""
+        """Return uniform integers in [0, 2^32), int64 (S, B, *rest); those of a row follow from seed and index."""
         count = 1
         for size in shape[1:]:
             count *= size
@@ -44,12 +44,12 @@ class FixedSet:
 
 
 def training_draws(stream: Stream, batch: int, size: int | None) -> Draws:
-    """The random words of a training batch: those of the next samples of a fixed set of `size`; None: fresh ones."""
-    return stream if size is None else FixedSet(stream.seeds_S, visited(stream, batch, size))
+    """Return the random words of a training batch: of the next samples of a fixed set, or fresh if `size` is None."""
+    return stream if size is None else FixedSet(stream.seeds_S, visited_samples(stream, batch, size))
 
 
-def visited(stream: Stream, batch: int, size: int) -> Tensor:
-    """The indices of the samples that each step of the stream (from 1) trains on, int64 (S, batch)."""
+def visited_samples(stream: Stream, batch: int, size: int) -> Tensor:
+    """Return the indices of the training samples at the step of the stream (from 1), int64 (S, batch)."""
     row = torch.arange(batch, device=stream.seeds_S.device)
     step = stream.step[:, None] if stream.step.dim() else stream.step
     visit = ((step - 1) * batch + row).expand(len(stream.seeds_S), batch)
@@ -58,7 +58,7 @@ def visited(stream: Stream, batch: int, size: int) -> Tensor:
 
 
 def _shuffled(seeds_S: Tensor, epoch_SB: Tensor, place_SB: Tensor, size: int) -> Tensor:
-    """The sample at each place of an epoch's order, by a swap-or-not shuffle of 0..size-1."""
+    """Return the sample at each place of an epoch, by a swap-or-not shuffle of 0..size-1."""
     keys = _words(seeds_S, epoch_SB, _ORDER, -(-2 * _TURNS // 4))
     x = place_SB
     for turn in range(_TURNS):
@@ -70,12 +70,12 @@ def _shuffled(seeds_S: Tensor, epoch_SB: Tensor, place_SB: Tensor, size: int) ->
 
 
 def _scaled(word: Tensor, size: int) -> Tensor:
-    """floor(word * size / 2^32) of a 32-bit word and a size up to 2^32, whose product would overflow int64."""
+    """Return floor(word * size / 2^32) of a 32-bit word and a size up to 2^32, without overflow of int64."""
     return ((word >> 16) * size + (((word & 0xFFFF) * size) >> 16)) >> 16
 
 
 def _mixed(x: Tensor, key: Tensor) -> Tensor:
-    """32 well-mixed bits of x and key (the finaliser of MurmurHash3, with the key added before each multiplication)."""
+    """Return 32 mixed bits of x and key (the finaliser of MurmurHash3, with the key added to its multiplications)."""
     x = ((x + key) * 0x9E3779B1) & _MASK
     x = ((x ^ (x >> 16)) * 0x85EBCA6B + key) & _MASK
     x = ((x ^ (x >> 13)) * 0xC2B2AE35) & _MASK
@@ -83,7 +83,7 @@ def _mixed(x: Tensor, key: Tensor) -> Tensor:
 
 
 def _words(seeds_S: Tensor, index_SB: Tensor, site: int, blocks: int) -> Tensor:
-    """4 * blocks random words for every row, (S, B, 4 * blocks)."""
+    """Return 4 * blocks random words for every row, (S, B, 4 * blocks)."""
     block = torch.arange(blocks, dtype=torch.int64, device=index_SB.device)
     block = block + torch.zeros_like(index_SB)[..., None]
     one, seeds = torch.ones_like(block), seeds_S[:, None, None]

@@ -17,11 +17,11 @@ class EvaluatedModel(Protocol):
     """What generation costs with a model depends on: its KV cache and its operations."""
 
     @property
-    def keeps_gaps(self) -> bool:
+    def supports_masked_cache(self) -> bool:
         """Whether its KV cache works with masked positions."""
 
     @property
-    def kept_numbers(self) -> int:
+    def cache_size_per_token(self) -> int:
         """Numbers that its KV cache has per token; 0 without a cache."""
 
     def operations(self, task: Any, rows: int, positions: int) -> float:
@@ -57,10 +57,10 @@ class ForwardPass(Protocol):
     ) -> tuple[Tensor, Any]:
         """Return the logits (M, B, T, V) of the tokens that follow, and the extended KV cache."""
 
-    def generated(self, prompt_MBP: Tensor, decoding: Decoding, *, most: int) -> Tensor:
-        """Return the text that follows a prompt, int64 (M, B, most)."""
+    def generate(self, prompt_MBP: Tensor, decoding: Decoding, *, max_tokens: int) -> Tensor:
+        """Return the text that follows a prompt, int64 (M, B, max_tokens)."""
 
-    def generated_by_state(
+    def generate_by_state(
         self, prompt_MBP: Tensor, decoding: Decoding, *, shared: int, states: int, width: int, mark: int
     ) -> Tensor:
         """Return the text that follows a prompt, generated state by state, int64 (M, B, G)."""

@@ -1,4 +1,4 @@
-"""What the metrics of a task say of themselves, and those that follow from earlier evaluations.
+"""Descriptions of metrics, and metrics computed from earlier evaluations.
 
 Shapes: M members, L lengths.
 """
@@ -16,9 +16,9 @@ Curves = Mapping[str, NDArray[np.float32]]
 
 @dataclass(frozen=True)
 class Metric:
-    """What a recorded metric is: the task's or model's own name for it, the distribution, which way is better.
+    """A recorded metric: its name in the task or model, its distribution and its better direction.
 
-    direction: minimize, maximize or none. lengths: those it is evaluated at; trained_lengths: those it is trained on.
+    direction: minimize, maximize or none. lengths: the evaluated ones. trained_lengths: those of them trained on.
     """
 
     base: str
@@ -30,7 +30,7 @@ class Metric:
 
 @dataclass(frozen=True)
 class Evaluated:
-    """The curves of an earlier or the present evaluation, (M, averages, L) by metric, after `step` steps."""
+    """The curves of one evaluation, (M, averages, L) by metric, after `step` steps."""
 
     step: int
     curves: Curves
@@ -38,7 +38,7 @@ class Evaluated:
 
 @dataclass(frozen=True)
 class Family:
-    """Metrics that differ in one number: the number in words, and by each of its values the metric that has it."""
+    """Metrics that differ in one number: a label of the number, and the metric of each number."""
 
     label: str
     metrics: Mapping[int, str]
@@ -47,9 +47,9 @@ class Family:
 def steps_to(
     history: Sequence[Evaluated], metric: str, threshold: float, direction: str = "maximize"
 ) -> NDArray[np.float32]:
-    """The step of the first evaluation at which `metric` was at its threshold or better; infinite until then."""
+    """Return the step of the first evaluation at which `metric` reached its threshold; infinite until then."""
     if metric not in history[-1].curves:
-        raise ValueError(f"steps to {metric}, which is no metric; allowed: {', '.join(history[-1].curves)}")
+        raise ValueError(f"steps_to: there is no metric {metric!r}; allowed: {', '.join(history[-1].curves)}")
     curves = history[-1].curves[metric]
     first = np.full(curves.shape, np.inf, np.float32)
     for past in reversed(history):
@@ -58,7 +58,7 @@ def steps_to(
 
 
 def families(**members: tuple[str, str, Iterable[int]]) -> dict[str, Family]:
-    """Families by name from (label, stem, numbers), the metrics being called stem_number; without those that are empty.
+    """Return families by name from (label, stem, numbers), with metrics named stem_number; empty ones are left out.
 
     >>> families(cascade=("cascade length", "exact_match_cascade", (0, 2)), run=("run", "exact_match_run", ()))
     {'cascade': Family(label='cascade length', metrics={0: 'exact_match_cascade_0', 2: 'exact_match_cascade_2'})}

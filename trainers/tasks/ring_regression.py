@@ -40,7 +40,7 @@ class RingRegression(Task):
     augmented: bool = setting(False, help="train on every circular shift of the window, averaged")
 
     def cross_checks(self) -> Iterator[Problem]:
-        """Problems if a neighbourhood or window meets itself around the ring, or the target is no Gram matrix."""
+        """Yield problems of a neighbourhood or window that overlaps itself, and of a target that is no Gram matrix."""
         half = (self.ring - 1) // 2
         if self.window > half + 1:
             yield Problem(
@@ -64,12 +64,12 @@ class RingRegression(Task):
 
     @property
     def inputs(self) -> int:
-        """Positions of the ring: the vectors themselves are never drawn."""
+        """Positions of the ring; the vectors themselves are never drawn."""
         return self.ring
 
     @property
     def outputs(self) -> int:
-        """Numbers a model gives for each position: n coefficients along theta, n beside it."""
+        """Values per position: n coefficients along theta, n orthogonal to it."""
         return 2 * self.ring
 
     @property
@@ -94,20 +94,20 @@ class RingRegression(Task):
         return {"test_loss": "minimize", "train_loss": "minimize"}
 
     def target(self, dtype: torch.dtype, device: torch.device = _CPU) -> Tensor:
-        """T_ir, the coefficient of <theta, x_r> in y_i, (n, n)."""
+        """Return T_ir, the coefficient of <theta, x_r> in y_i, (n, n)."""
         far = (0.0,) * (self.ring - 1 - len(self.betas))
         return constant((self.alpha, *self.betas, *far), device, dtype)[self._distance(device)]
 
     def weight(self, dtype: torch.dtype, device: torch.device = _CPU) -> Tensor:
-        """How much each pair of positions counts in the training loss, (n, n)."""
+        """Return the weight of each pair of positions in the training loss, (n, n)."""
         if self.augmented:
             return (self.window - self._distance(device)).clamp(min=0).to(dtype) / self.ring
         inside = torch.zeros(self.ring, dtype=dtype, device=device)
         inside[self.trained_lengths[0] - 1 : self.trained_lengths[-1]] = 1.0
         return inside[:, None] * inside[None, :]
 
-    def shown(self, batch: Batch, row: int) -> tuple[list[str], list[str]]:
-        """Inputs and targets in words: nothing is drawn."""
+    def format_row(self, batch: Batch, row: int) -> tuple[list[str], list[str]]:
+        """Return inputs and targets as text; nothing is drawn."""
         first, last = self.trained_lengths[0], self.trained_lengths[-1]
         where = f"any {self.window} neighbours" if self.augmented else f"positions {first} to {last}"
         sums = [f"{beta:g} <theta, x(i-{k}) + x(i+{k})>" for k, beta in enumerate(self.betas, start=1)]
@@ -115,34 +115,34 @@ class RingRegression(Task):
         return [f"x ~ N(0, I) at {where}, 0 at the other {self.ring - self.window}"], [f"there y(i) = {target}"]
 
     def sample(self, stream: Stream, batch: int) -> Batch:
-        """Nothing is drawn: empty rows."""
+        """Return empty rows, because nothing is drawn."""
         empty = torch.zeros(len(stream.seeds_S), batch, self.ring, dtype=torch.int64, device=stream.seeds_S.device)
         return Batch(empty, empty)
 
     def loss(self, logits_MBTV: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Expected squared error summed over the window, and 1, (M,)."""
+        """Return the expected squared error summed over the window, and 1, (M,)."""
         errors = self._errors(logits_MBTV)
         loss_M = (errors * self.weight(errors.dtype, errors.device)).sum(dim=(1, 2))
         return loss_M, torch.ones_like(loss_M)
 
     def evaluation_batches(self, stream: Stream, samples: int, lengths: tuple[int, ...]) -> Iterator[EvaluationBatch]:
-        """One empty batch: the expectations are exact."""
+        """Yield one empty batch, because the expectations are exact."""
         yield EvaluationBatch(self.sample(stream, 1), lengths)
 
-    def rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
-        """Expected squared error at each position, (M, 1, L): there is one row."""
+    def score_rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
+        """Return the expected squared error at each position, (M, 1, L)."""
         errors = self._errors(logits_MBTV)
         at = constant(tuple(length - 1 for length in lengths), errors.device)
         trained = errors * self.weight(errors.dtype, errors.device)
         return {"test_loss": errors.sum(dim=2)[:, None, at], "train_loss": trained.sum(dim=2)[:, None, at]}
 
     def _distance(self, device: torch.device) -> Tensor:
-        """Distance on the ring of every pair of positions, int64 (n, n)."""
+        """Return the distance on the ring of every pair of positions, int64 (n, n)."""
         at = torch.arange(self.ring, device=device)
         apart = (at[:, None] - at[None, :]).abs()
         return torch.minimum(apart, self.ring - apart)
 
     def _errors(self, logits_MBTV: Tensor) -> Tensor:
-        """E of the squared error that x_r contributes to y_i, (M, n, n): off along theta, all of it beside theta."""
-        along, beside = logits_MBTV[:, 0].chunk(2, dim=-1)
-        return (along - self.target(along.dtype, along.device)) ** 2 + beside**2
+        """Return the expected squared error that x_r contributes to y_i, (M, n, n)."""
+        along, orthogonal = logits_MBTV[:, 0].chunk(2, dim=-1)
+        return (along - self.target(along.dtype, along.device)) ** 2 + orthogonal**2

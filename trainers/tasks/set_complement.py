@@ -38,7 +38,7 @@ class SetComplement(Task):
     target: str = setting("sampled", choices=("sampled", "soft"), help="next token, or the whole distribution")
 
     def cross_checks(self) -> Iterator[Problem]:
-        """A problem if a training row leaves no token absent."""
+        """Yield a problem if a training row can contain every token."""
         if self.train_length >= self.vocabulary:
             yield Problem(
                 key="train_length",
@@ -81,29 +81,29 @@ class SetComplement(Task):
 
     @property
     def headline(self) -> tuple[str, ...]:
-        """The metrics worth a chart."""
+        """Metrics that are charted."""
         return ("total_variation", "invalid_mass", "margin")
 
     @property
     def paired_metrics(self) -> tuple[tuple[str, str], ...]:
-        """Pairs of metrics worth a chart of the first, measured, against the second, predicted."""
+        """Pairs of a measured and a predicted metric that are charted against each other."""
         return (("margin_min", "margin_bound"),)
 
     def targets_of(self, tokens_SBT: Tensor) -> Tensor:
-        """The uniform distribution over absent tokens after each position, float32 (S, B, T, V)."""
+        """Return the uniform distribution over absent tokens after each position, float32 (S, B, T, V)."""
         return uniform.uniform_over(~self._present(tokens_SBT))
 
     def sample(self, stream: Stream, batch: int) -> Batch:
-        """A training batch for every seed of the stream."""
+        """Return a training batch for every seed of the stream."""
         take = self.train_length + (self.target == "sampled")
         rows = stream.permutations(0, batch, self.vocabulary, take)
         tokens = rows[..., : self.train_length]
         return Batch(tokens, rows[..., 1:] if self.target == "sampled" else self.targets_of(tokens))
 
     def evaluation_batches(self, stream: Stream, samples: int, lengths: tuple[int, ...]) -> Iterator[EvaluationBatch]:
-        """Batches and the lengths each one measures: every input where there are at most `samples`, else random rows.
+        """Yield all inputs of a length if there are at most `samples`, otherwise random rows of several lengths.
 
-        Only the set and its last token matter to a model without positions, but the order is drawn at random too.
+        Two inputs are the same if they have the same set and last token, but sampled rows have a random order.
         """
         counts = {s: s * math.comb(self.vocabulary, s) for s in lengths}
         sampled = tuple(s for s in lengths if counts[s] > samples)
@@ -115,14 +115,14 @@ class SetComplement(Task):
                 rows = constant(_every_input(self.vocabulary, s), stream.seeds_S.device)
                 yield EvaluationBatch(self._evaluation(rows.expand(len(stream.seeds_S), -1, -1)), (s,))
 
-    def rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
-        """The scores of every row, and the logarithms of what it gives to absent and to other tokens, (M, B, L)."""
+    def score_rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
+        """Return the scores of every row, and the log mass on absent and on other tokens, (M, B, L)."""
         absent = torch.ceil(uniform.classes_first(batch.targets, lengths))
         rows, log_valid, log_invalid = uniform.row_scores(uniform.classes_first(logits_MBTV, lengths), absent)
         return {**rows, "log_valid": log_valid, "log_invalid": log_invalid}
 
     def reduce(self, rows: Mapping[str, Tensor], batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
-        """Means over rows and the extremes, (M, L)."""
+        """Return means over rows and the extremes, (M, L)."""
         s = constant(lengths, batch.tokens.device) + 0.0
         worst = math.ceil(0.99 * batch.tokens.shape[1])
         odds = torch.logsumexp(rows["log_valid"], dim=1) - torch.logsumexp(rows["log_invalid"], dim=1)
@@ -133,8 +133,8 @@ class SetComplement(Task):
             "displacement": s * (torch.log(s) - torch.log(self.vocabulary - s) + odds),
         }
 
-    def derived(self, history: Sequence[Evaluated], lengths: tuple[int, ...]) -> dict[str, NDArray[np.float32]]:
-        """Metrics that follow from other lengths; NaN where lengths 1 and 2 are missing."""
+    def derive_metrics(self, history: Sequence[Evaluated], lengths: tuple[int, ...]) -> dict[str, NDArray[np.float32]]:
+        """Return margin_bound, computed from lengths 1 and 2; NaN without both."""
         worst, s = history[-1].curves["margin_min"], np.array(lengths)
         known = [lengths.index(length) for length in (1, 2) if length in lengths]
         c = worst[..., known].min(axis=-1, keepdims=True) if len(known) == 2 else np.full_like(worst[..., :1], np.nan)
@@ -144,7 +144,7 @@ class SetComplement(Task):
         return Batch(rows, self.targets_of(rows))
 
     def _present(self, tokens: Tensor) -> Tensor:
-        """Whether each token has occurred up to each position, bool (S, B, T, V)."""
+        """Return whether each token has occurred up to each position, bool (S, B, T, V)."""
         place = torch.arange(tokens.shape[-1], device=tokens.device)
         never = place.new_full((*tokens.shape[:-1], self.vocabulary), tokens.shape[-1])
         first = never.scatter_reduce(-1, tokens, place.expand_as(tokens), "amin")
@@ -152,7 +152,7 @@ class SetComplement(Task):
 
 
 def _every_input(vocabulary: int, length: int) -> tuple[tuple[int, ...], ...]:
-    """Every set of `length` tokens with every choice of its last one."""
+    """Return every set of `length` tokens with every choice of its last one."""
     rows = list[tuple[int, ...]]()
     for chosen in itertools.combinations(range(vocabulary), length):
         rows += [chosen[:i] + chosen[i + 1 :] + (chosen[i],) for i in range(length)]

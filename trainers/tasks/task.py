@@ -53,8 +53,8 @@ class Task(Settings, ABC):
     `trained_lengths` and `draw_rows`; what it does not override is cross-entropy, accuracy and exact match.
     """
 
-    causal: ClassVar[bool] = True  # scored after every prefix: a model must not see ahead
-    tried_with: ClassVar[Mapping[str, Any]] = {}  # settings to try it with, where its defaults need data of the user's
+    causal: ClassVar[bool] = True  # scored after every prefix, so models must be causal
+    trial_settings: ClassVar[Mapping[str, Any]] = {}  # settings for tests of the class, if its defaults need user data
 
     @property
     @abstractmethod
@@ -149,7 +149,7 @@ class Task(Settings, ABC):
             if batch.distribution in ("", first.name):
                 yield batch
 
-    def rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
+    def score_rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
         """Return the scores of each row, (M, B, L) by metric, from logits at the positions of `batch`.
 
         A large batch is evaluated in pieces of some rows. A task with its own `reduce` may use other names and trailing
@@ -158,23 +158,23 @@ class Task(Settings, ABC):
         """
         if len(lengths) > 1:
             raise ValueError(
-                f"{self.name}: a batch measures lengths {list(lengths)}, and the default `rows` scores whole rows; "
-                "allowed: one length a batch, or a `rows` that gives (M, B, lengths)"
+                f"{self.name}: a batch measures lengths {list(lengths)}, but the default `score_rows` scores whole "
+                "rows; allowed: one length per batch, or a `score_rows` that returns (M, B, lengths)"
             )
         scores = supervised.row_scores(logits_MBTV, batch)
         return {name: scores[name] for name in self.metrics if name in scores}
 
     def reduce(self, rows: Mapping[str, Tensor], batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
-        """Return each metric, (M, L), from the `rows` of the whole batch: their means over rows unless overridden."""
+        """Return each metric, (M, L), from `score_rows` of the whole batch: means over rows unless overridden."""
         return {
             name: (value if value.is_floating_point() else value.float()).mean(dim=1) for name, value in rows.items()
         }
 
-    def scored(self, forward: ForwardPass, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
-        """Return `rows` of one pass over the batch, unless overridden: a task may have a model generate tokens."""
-        return self.rows(forward(batch), batch, lengths)
+    def score_batch(self, forward: ForwardPass, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
+        """Return `score_rows` of one pass over the batch; a task that has the model generate tokens overrides it."""
+        return self.score_rows(forward(batch), batch, lengths)
 
-    def derived(self, history: Sequence[Evaluated], lengths: tuple[int, ...]) -> dict[str, NDArray[np.float32]]:
+    def derive_metrics(self, history: Sequence[Evaluated], lengths: tuple[int, ...]) -> dict[str, NDArray[np.float32]]:
         """Return metrics computed from the evaluations so far, (M, averages, L); the last of `history` is the newest.
 
         It is called for each distribution with the curves at its lengths, by the task's own names.
@@ -183,12 +183,12 @@ class Task(Settings, ABC):
 
     @property
     def derived_metrics(self) -> frozenset[str]:
-        """Names of the metrics that `derived` returns."""
-        if type(self).derived is Task.derived:
+        """Names of the metrics that `derive_metrics` returns."""
+        if type(self).derive_metrics is Task.derive_metrics:
             return frozenset()
         lengths = self.distributions[0].lengths
         curves = {name: np.zeros((1, 1, len(lengths)), np.float32) for name in self.metrics}
-        return frozenset(self.derived([Evaluated(0, curves)], lengths))
+        return frozenset(self.derive_metrics([Evaluated(0, curves)], lengths))
 
     @property
     def positions(self) -> int:
@@ -201,7 +201,7 @@ class Task(Settings, ABC):
         return self.positions
 
     @property
-    def grouped(self) -> bool:
+    def has_groups(self) -> bool:
         """Whether batches have groups, in training or evaluation; then models that do not support them are refused."""
         return False
 
@@ -218,13 +218,13 @@ class Task(Settings, ABC):
         """
         return 1.0
 
-    def passes_by(self, model: EvaluatedModel) -> float:
+    def passes_with(self, model: EvaluatedModel) -> float:
         """Return `passes` for one model: with a KV cache, earlier tokens of a text need no second pass."""
         return self.passes
 
     @property
     def headline(self) -> tuple[str, ...]:
-        """The metrics worth a chart; the first one unless overridden."""
+        """Metrics that are charted; the first one unless overridden."""
         return tuple(self.metrics)[:1]
 
     @property
@@ -234,12 +234,12 @@ class Task(Settings, ABC):
 
     @property
     def families(self) -> Mapping[str, Family]:
-        """Metrics worth a chart against the number in their name."""
+        """Metrics that are charted against the number in their name."""
         return {}
 
     @property
     def paired_metrics(self) -> tuple[tuple[str, str], ...]:
-        """Pairs of a measured and a predicted metric worth a chart against each other."""
+        """Pairs of a measured and a predicted metric that are charted against each other."""
         return ()
 
     def recorded_name(self, metric: str, distribution: str) -> str:
@@ -268,10 +268,10 @@ class Task(Settings, ABC):
 
     @property
     def corpora(self) -> tuple[str, ...]:
-        """Names of the texts that it reads."""
+        """Names of the text corpora it reads."""
         return ()
 
-    def planned(self) -> Self:
+    def pin_data(self) -> Self:
         """Return this task with the hash of its data in its settings, or unchanged if the data are missing."""
         return self
 
@@ -279,7 +279,7 @@ class Task(Settings, ABC):
         """Yield why its data cannot be used on this machine."""
         return iter(())
 
-    def shown(self, batch: Batch, row: int) -> tuple[list[str], list[str]]:
+    def format_row(self, batch: Batch, row: int) -> tuple[list[str], list[str]]:
         """Return tokens and targets of a row of the first seed as text: ids, or {ids} of possible targets."""
         targets = batch.targets[0, row]
         tokens = [str(token) for token in batch.tokens[0, row].tolist()]
@@ -288,6 +288,6 @@ class Task(Settings, ABC):
         possible = [(position > 0).nonzero()[:, 0].tolist() for position in targets]
         return tokens, ["{" + " ".join(map(str, ids)) + "}" for ids in possible]
 
-    def measures(self, tokens: Tensor) -> dict[str, Tensor]:
+    def measure_difficulty(self, tokens: Tensor) -> dict[str, Tensor]:
         """Return the difficulty of each sequence (..., T), int64 (...), by measure; for histograms."""
         return {}

@@ -1,4 +1,4 @@
-"""Numbers that are needed as a tensor, copied to their device once: with a copy in each call the host would wait."""
+"""Constant tensors, copied to their device once: a copy in every call would make the host wait for the GPU."""
 
 from functools import cache
 from typing import Any
@@ -8,15 +8,15 @@ from torch import Tensor
 
 
 def constant(values: tuple[Any, ...], device: torch.device, dtype: torch.dtype = torch.int64) -> Tensor:
-    """A tensor of nested tuples of numbers, which is not to be changed; a compiled program has it as its own.
+    """Return a cached tensor of nested tuples of numbers; it must not be changed. A compiled program has its own copy.
 
-    The type does not follow from the values: 1 and 1.0 are one key of what is kept.
+    `dtype` is explicit because 1 and 1.0 are the same key of the cache.
     """
     if torch.compiler.is_compiling():
         return torch.tensor(values, dtype=dtype, device=device)
-    return _kept(values, device, dtype)
+    return _cached(values, device, dtype)
 
 
-@cache  # without a limit: a recorded step reads what it was recorded with
-def _kept(values: tuple[Any, ...], device: torch.device, dtype: torch.dtype) -> Tensor:
+@cache  # without a limit: a CUDA graph reads the tensors it was captured with
+def _cached(values: tuple[Any, ...], device: torch.device, dtype: torch.dtype) -> Tensor:
     return torch.tensor(values, dtype=dtype, device=device)

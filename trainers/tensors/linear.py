@@ -6,7 +6,7 @@ from trainers.tensors.precision import product
 
 
 def linear(x: Tensor, weight_MDE: Tensor, bias_ME: Tensor | None = None) -> Tensor:
-    """Each member's own map over the last dimension: (M, ..., D) -> (M, ..., E)."""
+    """Apply each member's linear map to the last dimension: (M, ..., D) -> (M, ..., E)."""
     members = len(weight_MDE)
     y = product(x.reshape(members, -1, x.shape[-1]), weight_MDE)
     if bias_ME is not None:

@@ -11,9 +11,9 @@ Drop = Callable[[Tensor, int], Tensor]
 
 
 def mlp(x: Tensor, weights: Mapping[str, Tensor], name: str, kind: str = "gelu", drop: Drop | None = None) -> Tensor:
-    """`<name>.in` (D, F), `drop` after what is between, `<name>.out`, with biases where there are any.
+    """Apply `<name>.in` (D, F), the activation, `drop` and `<name>.out`, with their biases if they have any.
 
-    gelu: exact GELU, and `out` is (F, D). gated: the first half of F times SiLU of the second, and `out` is (F / 2, D).
+    gelu: exact GELU, `out` is (F, D). gated: the first half of F times SiLU of the second half, `out` is (F / 2, D).
     """
     hidden = linear(x, weights[f"{name}.in"], weights.get(f"{name}.in_bias"))
     if kind == "gated":

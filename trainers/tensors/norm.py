@@ -7,16 +7,16 @@ from trainers.tensors.precision import wide
 
 
 def layer_norm(x: Tensor, gain_MD: Tensor, bias_MD: Tensor | None, epsilon: float = 1e-5) -> Tensor:
-    """Normalise the last dimension of (M, ..., D), then each member's own gain, and bias if there is one."""
+    """Normalise the last dimension of (M, ..., D), then apply each member's gain, and bias if there is one."""
     between = [1] * (x.dim() - 2)
     centred = x - x.mean(dim=-1, keepdim=True)
     scale = torch.rsqrt((centred * centred).mean(dim=-1, keepdim=True) + epsilon)
-    found = centred * scale * gain_MD.reshape(len(gain_MD), *between, -1)
-    return found if bias_MD is None else found + bias_MD.reshape(len(bias_MD), *between, -1)
+    y = centred * scale * gain_MD.reshape(len(gain_MD), *between, -1)
+    return y if bias_MD is None else y + bias_MD.reshape(len(bias_MD), *between, -1)
 
 
 def rms_norm(x: Tensor, gain_MD: Tensor | None = None, epsilon: float = 1e-6) -> Tensor:
-    """Divide the last dimension of (M, ..., D) by its root mean square, in float32 at least; then a gain, if any."""
+    """Divide the last dimension of (M, ..., D) by its root mean square, in float32 at least; then apply any gain."""
     exact = x.to(wide(x.dtype))
-    found = (exact * torch.rsqrt((exact * exact).mean(dim=-1, keepdim=True) + epsilon)).to(x.dtype)
-    return found if gain_MD is None else found * gain_MD.reshape(len(gain_MD), *[1] * (x.dim() - 2), -1)
+    y = (exact * torch.rsqrt((exact * exact).mean(dim=-1, keepdim=True) + epsilon)).to(x.dtype)
+    return y if gain_MD is None else y * gain_MD.reshape(len(gain_MD), *[1] * (x.dim() - 2), -1)

@@ -1,7 +1,6 @@
-"""Two numbers around an operator, among text or not: token ids, and what stands where, read off the tokens.
+"""Token ids of sequences with two numbers around an operator, and the role of every token in them.
 
-The ids that tasks with such sequences share: 0..9 are digits, PAD stands where a number has no digit, PLUS and TIMES
-are operators, and text has ids from TEXT up.
+Ids 0..9 are digits, PAD fills a number to its width, PLUS and TIMES are operators, and text has ids from TEXT up.
 """
 
 from dataclasses import dataclass
@@ -16,22 +15,22 @@ NO_ROLE, FIRST, SECOND, OPERATOR = range(4)
 
 @dataclass(frozen=True)
 class Places:
-    """What stands at each position, (T,) or (S, B, T) int64.
+    """The role and significance of each position, int64 (T,) or (S, B, T).
 
-    role: NO_ROLE (text), FIRST or SECOND (a number's block, its pads included) or OPERATOR. significance: 1 for the
-    units of a number, 2 for the tens and so on, on pads too; 0 outside numbers.
+    role: NO_ROLE (text), FIRST or SECOND (a number with its pads) or OPERATOR. significance: 1 for the units of a
+    number, 2 for the tens and so on, pads included; 0 outside numbers.
     """
 
     role: Tensor
     significance: Tensor
 
 
-def places(tokens: Tensor) -> Places:
-    """The places (..., T) of sequences (..., T): digits and pads before the operator are the first number.
+def find_places(tokens: Tensor) -> Places:
+    """Return the places (..., T) of sequences (..., T): digits and pads before the operator are the first number.
 
     Here 7 + P 6 among text:
 
-    >>> at = places(torch.tensor([13, 7, 14, PLUS, PAD, 6, 13]))
+    >>> at = find_places(torch.tensor([13, 7, 14, PLUS, PAD, 6, 13]))
     >>> at.role.tolist(), at.significance.tolist()
     ([0, 1, 0, 3, 2, 2, 0], [0, 1, 0, 0, 2, 1, 0])
     """

@@ -1,4 +1,4 @@
-"""The weights of a pack: one flat (M, P) buffer, with a view for every named parameter."""
+"""The weights of a pack: one flat (M, P) buffer, with a view of every named parameter."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -12,10 +12,10 @@ from trainers.random import Stream
 
 @dataclass(frozen=True, kw_only=True)
 class Parameter:
-    """A named parameter of one member; `decay`: whether weight decay acts on it.
+    """A named parameter of one member; `decay` says whether weight decay acts on it.
 
-    Its entries start as normal(mean, std^2), or `uniform` with that mean and standard deviation. None of them is ever
-    below `least`: what would be is set to it, at the start and after every update.
+    Its entries start normal(mean, std^2), or `uniform` with that mean and standard deviation. They are clamped to at
+    least `least`, at the start and after every update.
     """
 
     name: str
@@ -32,7 +32,7 @@ class Parameter:
         return math.prod(self.shape)
 
     def initial(self, stream: Stream, site: int) -> Tensor:
-        """Initial entries (S, size), float32."""
+        """Draw the initial entries (S, size), float32."""
         if self.uniform:
             return self.mean + math.sqrt(12.0) * self.std * (stream.uniform(site, (self.size,)) - 0.5)
         return self.mean + self.std * stream.normal(site, (self.size,))
@@ -41,13 +41,13 @@ class Parameter:
 def uniform_parameter(
     name: str, shape: tuple[int, ...], low: float, high: float, *, decay: bool = True, least: float = -math.inf
 ) -> Parameter:
-    """A parameter whose entries start uniform in [low, high)."""
+    """Return a parameter whose entries start uniform in [low, high)."""
     std = (high - low) / math.sqrt(12.0)
     return Parameter(name=name, shape=shape, std=std, mean=(low + high) / 2, uniform=True, decay=decay, least=least)
 
 
-class Layout:
-    """Where each parameter lies in the flat buffer."""
+class ParameterLayout:
+    """The columns of each parameter in the flat buffer."""
 
     def __init__(self, parameters: Sequence[Parameter]) -> None:
         names = [parameter.name for parameter in parameters]
@@ -59,29 +59,29 @@ class Layout:
 
     @property
     def shapes(self) -> list[tuple[str, tuple[int, ...]]]:
-        """Names and shapes of the parameters, in the order of their columns."""
+        """The names and shapes of the parameters, in the order of their columns."""
         return [(parameter.name, parameter.shape) for parameter in self.parameters]
 
     def views(self, theta_MP: Tensor) -> dict[str, Tensor]:
-        """Each parameter as (M, *shape)."""
+        """Return each parameter as a view (M, *shape)."""
         pieces = torch.split(theta_MP, self.sizes, dim=1)
         return {p.name: piece.reshape(-1, *p.shape) for p, piece in zip(self.parameters, pieces, strict=True)}
 
     def flat(self, views: dict[str, Tensor]) -> Tensor:
-        """The inverse of `views`: (M, P)."""
+        """Return the buffer (M, P) of the given views."""
         return torch.cat([views[p.name].reshape(len(views[p.name]), -1) for p in self.parameters], dim=1)
 
     def initial(self, seeds_S: Tensor, dtype: torch.dtype, given: Mapping[str, Tensor] | None = None) -> Tensor:
-        """Initial weights (S, P): `given` (S, *shape) by name, else from the init stream, a site for each parameter.
+        """Return the initial weights (S, P): `given` (S, *shape) by name, the others drawn from the init stream.
 
-        Raises ValueError where what is given is no parameter, or has another shape.
+        Each parameter has its own site. Raises ValueError for a given name that is no parameter, or a wrong shape.
         """
         given, wanted = given or {}, {name: (len(seeds_S), *shape) for name, shape in self.shapes}
         for name, value in given.items():
             if name not in wanted:
-                raise ValueError(f"initial values of {name}, which is no parameter; allowed: {', '.join(wanted)}")
+                raise ValueError(f"initial values are given for {name}, not a parameter; allowed: {', '.join(wanted)}")
             if tuple(value.shape) != wanted[name]:
-                raise ValueError(f"initial values of {name} of shape {tuple(value.shape)}; allowed: {wanted[name]}")
+                raise ValueError(f"initial values of {name} have shape {tuple(value.shape)}; allowed: {wanted[name]}")
         stream = Stream(seeds_S, "init", torch.zeros((), dtype=torch.int64, device=seeds_S.device))
         pieces = [
             given[p.name].reshape(len(seeds_S), -1) if p.name in given else p.initial(stream, site)
@@ -94,13 +94,13 @@ class Layout:
         return torch.cat(pieces, dim=1).to(dtype)
 
     def decay_mask(self, device: torch.device) -> Tensor | None:
-        """1 where weight decay acts, else 0; float32 (P,). None: it acts everywhere."""
+        """Return 1 where weight decay acts, else 0, float32 (P,); None if it acts everywhere."""
         if all(p.decay for p in self.parameters):
             return None
         return torch.cat([torch.full((p.size,), float(p.decay)) for p in self.parameters]).to(device)
 
     def least(self, device: torch.device, dtype: torch.dtype) -> Tensor | None:
-        """The least value of every entry, (P,). None: none has one."""
+        """Return the least value of every entry, (P,); None if no parameter has one."""
         if all(math.isinf(p.least) for p in self.parameters):
             return None
         return torch.cat([torch.full((p.size,), p.least, dtype=dtype) for p in self.parameters]).to(device)

@@ -1,7 +1,7 @@
-"""Maps: numbers of one trained member laid out for a figure. Models and positional encodings may offer some.
+"""Maps: parameters of one trained member arranged for a figure, from models and positional encodings.
 
-The optional hook of both is `maps(weights, task) -> {name: Map}`: pure, `weights` being the arrays of one member by
-parameter name. They may be read from a file one by one, so a hook asks only for those it draws.
+Both may have the hook `maps(weights, task) -> {name: Map}`, a pure function of the arrays of one member by parameter
+name. Arrays are read from a file on access, so a hook should access only those it draws.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,11 +19,10 @@ Weights = Mapping[str, Array]
 class Map:
     """Values (rows, columns), drawn as a heat map, or (rows,), drawn as bars, at integer coordinates.
 
-    group: what they are; maps of one group share a scale and stand side by side. title: which of the group it is.
-    wanted: what the task asks for there, of the same shape. trained: where training has asked, of the same shape.
-    words: of a heat map whose rows and columns are the same things, what stands in the place of their coordinates.
-    ends: the least and the greatest value there can be, where values have no sign.
-    Raises ValueError for shapes that disagree.
+    group: title of all maps that share a scale and are drawn side by side. title: of this one in its group. wanted: the
+    values the task asks for, same shape. trained: which entries training has used, bool, same shape. words: labels
+    instead of coordinates, for a heat map with equal rows and columns. ends: smallest and largest possible value, for
+    values without a sign. Raises ValueError for shapes that disagree.
     """
 
     values: Array
@@ -48,7 +47,7 @@ class Map:
 
 
 def gram(vectors_ND: Array, *, group: str, label: str, **details: Any) -> Map:
-    """The products of every pair of vectors, counted from 1, (N, N)."""
+    """Return the map of the products of every pair of vectors, (N, N), with coordinates from 1."""
     at = range(1, len(vectors_ND) + 1)
     return Map(
         values=np.asarray(vectors_ND @ vectors_ND.T),

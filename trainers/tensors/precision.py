@@ -1,6 +1,6 @@
-"""How wide numbers are in a pass of a model: as the member asks, and never narrower than float32 where it matters.
+"""Precision of a forward pass: bfloat16 products if asked for, float32 at least wherever rounding matters.
 
-And whether MKL adds them up in one order, whatever the pack.
+Also checks that MKL sums in an order that does not depend on the pack.
 """
 
 import ctypes
@@ -12,13 +12,13 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-_OFF = 1  # what MKL says of itself where it has read no MKL_CBWR
+_OFF = 1  # MKL's branch if it has not read MKL_CBWR
 
 
 def computing(compute_dtype: str, device: str) -> AbstractContextManager[object]:
-    """A context in which products of matrices are computed in `compute_dtype`, float32 or bfloat16; float32: as given.
+    """Return a context in which matrix products are computed in `compute_dtype`; float32 changes nothing.
 
-    In bfloat16 the weights, what is summed along a residual stream and normalised there stay float32.
+    With bfloat16 the weights, the residual stream and its norms stay float32.
     """
     if compute_dtype == "float32":
         return nullcontext()
@@ -26,15 +26,15 @@ def computing(compute_dtype: str, device: str) -> AbstractContextManager[object]
 
 
 def wide(dtype: torch.dtype) -> torch.dtype:
-    """The type itself, float32 at least: for sums, positions, thresholds and the softmax."""
+    """Return the dtype, or float32 if it is narrower: for sums, positions, thresholds and the softmax."""
     return torch.promote_types(dtype, torch.float32)
 
 
 def product(one: Tensor, other: Tensor) -> Tensor:
-    """`torch.matmul`, in the numbers of the pass.
+    """Return `torch.matmul` in the precision of the pass.
 
-    On a CPU narrow factors are multiplied and summed in float32, and the sums rounded, as a GPU does: torch chooses its
-    CPU kernels for bfloat16 by how many matrices there are, so that bits would depend on the pack.
+    On a CPU bfloat16 factors are multiplied and summed in float32 and the sums rounded, as on a GPU: torch chooses its
+    bfloat16 kernels on a CPU by the number of matrices, so the bits would depend on the pack.
     """
     multiply = torch.bmm if one.dim() == other.dim() == 3 else torch.matmul
     device = one.device.type
@@ -46,8 +46,8 @@ def product(one: Tensor, other: Tensor) -> Tensor:
 
 
 @cache
-def unordered() -> str | None:
-    """Why MKL does not compute as MKL_CBWR says, which it reads at its first product; None: it does, or is absent."""
+def mkl_order_problem() -> str | None:
+    """Return why MKL ignores MKL_CBWR, which it reads at its first product; None if it does not, or is absent."""
     wanted = os.environ.get("MKL_CBWR", "")
     try:
         branch = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so")).mkl_serv_cbwr_get(-1)
@@ -56,6 +56,6 @@ def unordered() -> str | None:
     if not wanted or "OFF" in wanted.upper() or branch != _OFF:
         return None
     return (
-        f"MKL_CBWR={wanted} was set too late: torch had computed before lengthwise was imported, so that results may "
+        f"MKL_CBWR={wanted} was set too late, because torch had computed before lengthwise was imported: results may "
         "differ in the last bits with the pack; import lengthwise first, or set the variable before Python starts"
     )

@@ -1,1 +1,1 @@
-"""How a pack is trained: the loop, one step, compiled or recorded as a graph, and what it costs."""
+"""Training of a pack: the loop, one step, compiled or captured as a CUDA graph, and its cost."""

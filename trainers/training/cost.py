@@ -1,4 +1,4 @@
-"""What a member costs: parameters, memory and operations from its configuration, time by a short measurement."""
+"""The cost of a member: parameters, memory and operations from its configuration, time by a short measurement."""
 
 import time
 from dataclasses import dataclass, replace
@@ -8,20 +8,22 @@ import torch
 from torch import Tensor
 
 from trainers.config.member import MemberConfig
-from trainers.evaluation.evaluate import CELLS_OF_A_ROW_PIECE, evaluate, validate
-from trainers.packs.batches import Ahead
+from trainers.evaluation.evaluate import LOGITS_PER_MEMBER, evaluate, validate
+from trainers.packs.batches import StepBatches
 from trainers.packs.evaluation_inputs import evaluation_inputs, validation_inputs
 from trainers.packs.pack import Pack, State
-from trainers.training.step import learn, losses, noise_of, sampled
+from trainers.training.step import compute_losses, learn, sample_batches, training_noise
 
-_TRIED = 1e11  # operations of an evaluation with texts, up to which it is tried with all its rows: half a minute
-_PEAK = 3  # bytes at the peak of a step over bytes kept for the gradient: 2.7 to 3.3 measured, uncompiled encoders
+_MEASURED_OPERATIONS = 1e11  # at most, of an evaluation that generates texts: about half a minute
+_PEAK = 3  # peak bytes of a step over bytes saved for the gradient: 2.7 to 3.3 measured, uncompiled encoders
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """parameters: of one member. bytes_per_member: weights, moments, gradient, averages and activations in a pack.
-    flops_per_step: forward and backward of one training step."""
+    """The cost of one member.
+
+    bytes_per_member: weights, moments, gradient, averages and activations. flops_per_step: forward and backward pass.
+    """
 
     parameters: int
     bytes_per_member: int
@@ -29,31 +31,33 @@ class Cost:
 
 
 def estimate(member: MemberConfig) -> Cost:
-    """What a member costs; memory is counted on one row and on two, without training."""
+    """Estimate the cost of a member without training; memory is counted with one row and with two."""
     pack = Pack([member], torch.device("cpu"))
     width = 8 if member.training.dtype == "float64" else 4
     buffers = sum(len(average.start(torch.zeros(1, 1))) for average in pack.sources)
     rows = -(-member.training.batch_size // member.training.accumulation)
-    one, two = (kept_for_backward(pack, few) for few in (1, 2))
+    one, two = (saved_for_backward(pack, few) for few in (1, 2))
     positions = member.evaluation.samples * member.task.positions
-    evaluated = 6 * min(CELLS_OF_A_ROW_PIECE, positions * member.task.outputs)
-    kept = width * min(CELLS_OF_A_ROW_PIECE, positions * member.model.kept_numbers) if member.task.passes > 1 else 0
+    evaluated = 6 * min(LOGITS_PER_MEMBER, positions * member.task.outputs)
+    kept = (
+        width * min(LOGITS_PER_MEMBER, positions * member.model.cache_size_per_token) if member.task.passes > 1 else 0
+    )
     forward = sum(
         member.model.operations(member.task, *batch.tokens.shape[1:])
-        for batch in sampled(pack, torch.tensor(1), member.training.batch_size)
+        for batch in sample_batches(pack, torch.tensor(1), member.training.batch_size)
     )
     return Cost(
         parameters=pack.layout.size,
         bytes_per_member=width * pack.layout.size * (4 + buffers)
-        + _PEAK * (one + (rows - 1) * (two - one))  # a line in rows: in table form most of it does not depend on them
+        + _PEAK * (one + (rows - 1) * (two - one))  # linear in rows, with a constant part in table form
         + evaluated // 2
         + kept,
         flops_per_step=3.0 * forward,
     )
 
 
-def kept_for_backward(pack: Pack, rows: int) -> int:
-    """Bytes that the forward pass of so many rows keeps for the gradient, counted by running a one-member pack."""
+def saved_for_backward(pack: Pack, rows: int) -> int:
+    """Return the bytes that a forward pass of `rows` rows of a one-member pack saves for the gradient."""
     step = torch.tensor(1)
     theta = torch.zeros(1, pack.layout.size, dtype=getattr(torch, pack.training.dtype), requires_grad=True)
     kept: dict[int, int] = {}
@@ -64,17 +68,18 @@ def kept_for_backward(pack: Pack, rows: int) -> int:
         return saved
 
     with torch.autograd.graph.saved_tensors_hooks(count, lambda saved: saved):
-        found = [losses(pack, theta, batch, noise_of(pack, step)) for batch in sampled(pack, step, rows)]
+        found = [
+            compute_losses(pack, theta, batch, training_noise(pack, step)) for batch in sample_batches(pack, step, rows)
+        ]
     kept.pop(theta.untyped_storage().data_ptr(), None)
     del found
     return sum(kept.values())
 
 
 def calibrate(member: MemberConfig, members: int, seconds: float = 2.0) -> float:
-    """Measured seconds per step of a pack of `members` members like this one, its share of the evaluations included.
+    """Measure the seconds per step of a pack of `members` members like this one, including its share of evaluations.
 
-    On one thread, as packs run, and always uncompiled, since compiling would take longer than the answer is worth: an
-    upper bound where the real run compiles (`compiling.compiles`).
+    On one thread, as packs run, and always uncompiled to save time: an upper bound if the real run compiles.
     """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -82,7 +87,7 @@ def calibrate(member: MemberConfig, members: int, seconds: float = 2.0) -> float
         step = _seconds_per_step(_pack(member, members), seconds)
         lone, share = _with_some_rows(member)
         for _ in (*evaluation_inputs(lone), *(validation_inputs(lone) if lone.criteria else ())):
-            pass  # drawn once in a run, however many members and evaluations
+            pass  # inputs are drawn once per run, so outside of the measurement
         began = time.monotonic()
         evaluate(lone, State.initial(lone))
         validate(lone, State.initial(lone))
@@ -94,12 +99,12 @@ def calibrate(member: MemberConfig, members: int, seconds: float = 2.0) -> float
 
 
 def _with_some_rows(member: MemberConfig) -> tuple[Pack, float]:
-    """A pack of it alone, where texts are written with as many rows as can be tried; and their share of all."""
+    """Return a pack of this member alone, with fewer rows if it generates texts, and their share of all rows."""
     task, evaluation, criteria = member.task, member.evaluation, member.criteria
     validated = [one.samples for one in criteria.values()][:1] * len(task.distributions[0].trained_lengths)
     rows = evaluation.samples * len(member.evaluated_lengths) * len(member.training.averages) + sum(validated)
-    operations = task.passes_by(member.model) * member.model.operations(task, rows, task.positions)
-    share = min(1.0, _TRIED / operations) if task.passes > 1 else 1.0
+    operations = task.passes_with(member.model) * member.model.operations(task, rows, task.positions)
+    share = min(1.0, _MEASURED_OPERATIONS / operations) if task.passes > 1 else 1.0
     fewer: dict[str, Any] = {
         name: replace(one, samples=max(1, int(one.samples * share))) for name, one in criteria.items()
     }
@@ -115,11 +120,11 @@ def _pack(member: MemberConfig, members: int) -> Pack:
 
 
 def _seconds_per_step(pack: Pack, seconds: float) -> float:
-    state, ahead = State.initial(pack), Ahead(pack)
-    learn(pack, state, ahead.batches(0, 1))
+    state, step_batches = State.initial(pack), StepBatches(pack)
+    learn(pack, state, step_batches.batches(0, 1))
     began = time.monotonic()
-    batches = ahead.batches(1, 1 + ahead.most)
-    drawing = (time.monotonic() - began) / ahead.most
+    batches = step_batches.batches(1, 1 + step_batches.steps_at_once)
+    drawing = (time.monotonic() - began) / step_batches.steps_at_once
     began, count = time.monotonic(), 0
     while count == 0 or time.monotonic() - began < seconds:
         learn(pack, state, batches)

@@ -22,17 +22,18 @@ from trainers.evaluation.results import (
     WeightsFile,
     member_results,
 )
-from trainers.evaluation.weights import write_weights
 from trainers.files.checkpoint import Checkpoints, Snapshot
-from trainers.packs.active_members import Going
-from trainers.packs.batches import Ahead
-from trainers.packs.pack import Pack, State, weights_of
-from trainers.random import fuse, said
+from trainers.packs.active_members import ActiveMembers
+from trainers.packs.batches import StepBatches
+from trainers.packs.pack import Pack, State
+from trainers.random import fuse, take_notice
 from trainers.tasks.metrics import Evaluated
-from trainers.tensors.precision import unordered
-from trainers.training.compiling import compiles, fuses_draws
-from trainers.training.decisions import good_enough, next_stages
-from trainers.training.step import learner
+from trainers.tensors.precision import mkl_order_problem
+from trainers.training.compiling import should_compile, should_fuse_draws
+from trainers.training.earlier import Earlier, join_earlier
+from trainers.training.final_weights import write_pack_weights
+from trainers.training.step import make_learner
+from trainers.training.stopping import members_to_stop, next_stages
 
 _HEARTBEAT_SECONDS = 1.0
 
@@ -45,35 +46,39 @@ def train(
     checkpoints: Checkpoints | None = None,
     weights: Path | None = None,
     device: str = "cpu",
+    earlier: Earlier | None = None,
 ) -> list[MemberResult]:
-    """Train members of one structural key as one stacked program; results in the order of `members`.
+    """Train members of one structural key as one stacked program; return results in the order of `members`.
 
-    `ids` are the names of the members, (config_id, seed) each, which checkpoints and files of weights carry; without
-    them each has the name that today's code gives its values.
+    The list is empty if the reporter stopped the pack early. `ids` are the (config_id, seed) of the members in
+    checkpoints and weights files, by default computed from their values.
 
-    Resumes from the newest good checkpoint, and then first reports every earlier evaluation again. The final weights
-    are kept in the folder `weights`, if one is given, before the last evaluation is reported, which names their files.
-    Raises PackError for members of unequal structure or names that do not fit them, CheckpointError for a checkpoint
-    of other members or of another layout, WeightsError for weights that cannot be written.
+    Resumes from the newest good checkpoint, and then first reports every earlier evaluation again; without one it
+    starts from the states of `earlier`, the same members after fewer steps. The final weights are written to the folder
+    `weights`, if one is given, before the last evaluation, which names the files, is reported. Raises PackError for
+    members of unequal structure or ids with other seeds, CheckpointError for a checkpoint of other members or with
+    another layout, WeightsError for weights that cannot be written.
     """
     names = [(member.config_id, member.seed) for member in members] if ids is None else list(ids)
     if [seed for _, seed in names] != [member.seed for member in members]:
-        raise PackError(f"the names {names} do not fit the seeds {[member.seed for member in members]} of the members")
+        raise PackError(f"the ids {names} do not have the seeds {[member.seed for member in members]} of the members")
     pack = Pack(members, torch.device(device))
     stored, notices = checkpoints.load(names) if checkpoints else (None, [])
-    compiled = stored.compiled if stored else compiles(members[0], pack.device.type)
-    if fuses_draws(members[0], pack.device.type):
+    compiled = stored.compiled if stored else should_compile(members[0], pack.device.type)
+    if stored is None and earlier is not None:
+        stored, notices = join_earlier(earlier, notices, compiled=compiled, most=members[0].training.steps)
+    if should_fuse_draws(members[0], pack.device.type):
         fuse()
     if len(members) == 1 and compiled:
-        # A compiled program of one member reduces in another order than one of several: a twin keeps the bits the same.
+        # A compiled program for one member sums in another order than one for several: train two copies of it.
         pack, names = Pack([*members, *members], torch.device(device)), [*names, *names]
     run = _Run(pack, names, len(members), compiled, reporter, checkpoints, weights)
-    for notice in (*notices, *filter(None, [unordered()])):
+    for notice in (*notices, *filter(None, [mkl_order_problem()])):
         reporter.notice(notice)
     if stored:
         run.resume(stored)
         del stored  # it is as large as the state
-    return run.to_the_end()
+    return run.run()
 
 
 class _Run:
@@ -89,48 +94,60 @@ class _Run:
     ) -> None:
         self.pack, self.names, self.count = pack, names, count
         self.reporter, self.checkpoints, self.weights = reporter, checkpoints, weights
-        self.compiled, self.going, self.done = compiled, Going(pack, State.initial(pack), compiled), 0
-        self.evaluations, self.past = list[Evaluation](), list[Evaluated]()
+        self.compiled, self.active, self.done = compiled, ActiveMembers(pack, State.initial(pack), compiled), 0
+        self.evaluations, self.past, self.stopped = list[Evaluation](), list[Evaluated](), False
         self.started, self.spent, self.last_beat, self.rate = time.monotonic(), 0.0, 0.0, 0.0
 
-    def to_the_end(self) -> list[MemberResult]:
+    def run(self) -> list[MemberResult]:
         steps = self.pack.training.steps
-        if lost := said():
+        if lost := take_notice():
             self.reporter.notice(lost)
         self.prepare()
-        while self.done < steps and len(self.going):
+        self.evaluate_if_due()
+        while self.done < steps and len(self.active):
             self.run_until(self.next_stop())
-            if self.done == steps or (self.pack.evaluation.every and self.done % self.pack.evaluation.every == 0):
-                self.evaluate()
-                if self.remove_finished():
-                    self.prepare()
-            if self.checkpoints and self.done < steps and self.checkpoints.due(self.done):
+            if self.checkpoints and self.checkpoints.enabled and self.done == steps:
+                self.save()  # before the last evaluation, so that a longer training can start from here
+            self.evaluate_if_due()
+            if self.checkpoints and self.done < steps and (self.stopped or self.checkpoints.is_due(self.done)):
                 self.save()
+            if self.stopped and self.done < steps:
+                return []
         if not self.evaluations[-1].final:
-            self.repeat()
+            self.report_final()
         return member_results(self.pack.members[: self.count], self.evaluations[-1])
+
+    def evaluate_if_due(self) -> None:
+        """Evaluate at a step at which an evaluation is due and lacking, and remove members that finished by it."""
+        every, last = self.pack.evaluation.every, self.evaluations[-1].step if self.evaluations else 0
+        if self.done > last and (self.done == self.pack.training.steps or (every and self.done % every == 0)):
+            self.evaluate()
+            if self.remove_finished():
+                self.prepare()
 
     def prepare(self) -> None:
         """Prepare to train the active members, if there are any."""
-        if not len(self.going):
+        if not len(self.active):
             return
         self.beat("compile" if self.compiled else "train")
-        self.ahead = Ahead(self.going.pack)
-        self.learn = learner(self.going.pack, self.compiled, lambda: self.beat_if_due("compile"), self.reporter.notice)
+        self.step_batches = StepBatches(self.active.pack)
+        self.learn = make_learner(
+            self.active.pack, self.compiled, lambda: self.beat_if_due("compile"), self.reporter.notice
+        )
 
     def remove_finished(self) -> bool:
         """Remove members that stopped or failed by the last evaluation, with early stopping; return whether any did."""
         if self.pack.stop is None or not self.evaluations or self.evaluations[-1].final:
             return False
-        last, before = self.evaluations[-1], len(self.going)
+        last, before = self.evaluations[-1], len(self.active)
         ended = (self.select_members(last.stopped_at_M) >= 0) | (self.select_members(last.failed_at_M) >= 0)
-        self.going.leave(np.flatnonzero(ended).tolist())
-        if left := len(self.going) < before:
+        self.active.remove(np.flatnonzero(ended).tolist())
+        if left := len(self.active) < before:
             self.past.clear()
         return left
 
     def resume(self, snapshot: Snapshot) -> None:
-        self.going = Going(self.pack, self.going.state.restored(snapshot, self.pack), self.compiled)
+        self.active = ActiveMembers(self.pack, self.active.state.restored(snapshot, self.pack), self.compiled)
         self.done = snapshot.step
         self.evaluations = [Evaluation.from_bytes(data) for data in snapshot.evaluations]
         self.spent = max((evaluation.seconds for evaluation in self.evaluations), default=0.0)
@@ -149,27 +166,27 @@ class _Run:
 
     def run_until(self, stop: int) -> None:
         """Train up to step `stop`, with a heartbeat every second; return early if a checkpoint is due by time."""
-        burst = 1  # steps between looks at the clock
+        burst = 1  # steps between readings of the clock
         while self.done < stop:
             began = time.monotonic()
             count = min(burst, stop - self.done)
             for done in range(self.done, self.done + count):
-                self.learn(self.going.state, self.ahead.batches(done, stop, self.going.state.stage))
+                self.learn(self.active.state, self.step_batches.batches(done, stop, self.active.state.stage))
             if self.pack.device.type != "cpu":
                 torch.accelerator.synchronize()
             self.done += count
             elapsed = time.monotonic() - began
-            self.rate = count * min(self.count, len(self.going)) / elapsed
+            self.rate = count * min(self.count, len(self.active)) / elapsed
             burst = max(1, min(1000, round(0.25 * count / elapsed)))
             self.beat_if_due("train")
-            if self.checkpoints and self.checkpoints.due(self.done):
+            if self.checkpoints and self.checkpoints.is_due(self.done):
                 return
 
     def evaluate(self) -> None:
         self.beat("evaluate")
-        if lost := said():
+        if lost := take_notice():
             self.reporter.notice(lost)
-        going, pack, state = self.going, self.going.pack, self.going.state
+        active, pack, state = self.active, self.active.pack, self.active.state
         validation = validate(pack, state, self.beat_if_due)
         metrics, values = evaluate(pack, state, self.history(), self.beat_if_due)
         steps = state.loss_steps.cpu().numpy()
@@ -178,9 +195,9 @@ class _Run:
         state.loss_steps.zero_()
         stage = state.stage.cpu().numpy().copy()
         if validation is not None:
-            stops = good_enough(pack, validation, stage)
-            going.decide("stopped_at", np.where(stops, self.done, state.stopped_at.cpu().numpy()))
-            going.decide("stage", next_stages(pack, validation, stage))
+            stops = members_to_stop(pack, validation, stage)
+            active.assign("stopped_at", np.where(stops, self.done, state.stopped_at.cpu().numpy()))
+            active.assign("stage", next_stages(pack, validation, stage))
         final = self.done == pack.training.steps
         self.report(
             Evaluation(
@@ -190,40 +207,39 @@ class _Run:
                 metrics=metrics,
                 lengths=pack.lengths,
                 values_MAKL=self.merge_finished(values, lambda last: last.values_of(metrics)),
-                loss_M=self.merge_finished(loss, _final_loss),
-                failed_at_M=going.number("failed_at")[: self.count],
+                loss_M=self.merge_finished(loss, lambda last: last.final_loss_M),
+                failed_at_M=active.member_steps("failed_at")[: self.count],
                 seconds=self.seconds(),
                 form=pack.form,
                 compiled=self.compiled,
-                weights=self.keep_weights(self.weights) if final and self.weights else (),
-                stopped_at_M=None if pack.stop is None else going.number("stopped_at")[: self.count],
+                weights=self.write_weights_files() if final else (),
+                stopped_at_M=None if pack.stop is None else active.member_steps("stopped_at")[: self.count],
                 stage_M=None if pack.curriculum is None else self.merge_finished(stage, lambda last: last.stage_M),
                 validation=validation and self.merge_validation(validation),
             )
         )
 
-    def repeat(self) -> None:
-        """Report the final evaluation of a pack without active members: the values with which they finished."""
-        kept = self.keep_weights(self.weights) if self.weights else ()
-        steps, last = self.pack.training.steps, self.evaluations[-1]
+    def report_final(self) -> None:
+        """Report the final evaluation of a pack without active members: their last values."""
+        kept, last, steps = self.write_weights_files(), self.evaluations[-1], self.pack.training.steps
         self.report(
-            replace(last, step=steps, final=True, loss_M=_final_loss(last), seconds=self.seconds(), weights=kept)
+            replace(last, step=steps, final=True, loss_M=last.final_loss_M, seconds=self.seconds(), weights=kept)
         )
 
     def report(self, evaluation: Evaluation) -> None:
         self.evaluations.append(evaluation)
-        self.reporter.report(evaluation)
+        self.stopped = bool(self.reporter.report(evaluation))
 
     def merge_finished(
         self, active: NDArray[Any], last_values: Callable[[Evaluation], NDArray[Any] | None]
     ) -> NDArray[Any]:
-        """Return new values of active members, and values of finished ones from the last evaluation."""
-        if len(self.going) == len(self.pack):
+        """Return new values of active members, last values of finished ones."""
+        if len(self.active) == len(self.pack):
             return active[: self.count]
         last = last_values(self.evaluations[-1])
         assert last is not None
         merged = last.copy()
-        merged[self.going.places] = self.going.of_going(active)
+        merged[self.active.places] = self.active.drop_copy(active)
         return merged
 
     def merge_validation(self, active: Validation) -> Validation:
@@ -233,40 +249,30 @@ class _Run:
         return replace(active, values_MDL=values)
 
     def select_members(self, values: NDArray[Any] | None, rows: Sequence[int] | None = None) -> NDArray[Any]:
-        """Return the values of the members at these indices of the pack, by default of all.
-
-        The twin of a lone member has its values.
-        """
+        """Return the values of the members at these places, by default of all; a second copy has those of the first."""
         assert values is not None
         places = [min(place, self.count - 1) for place in (range(len(self.pack)) if rows is None else rows)]
         return values if places == list(range(len(values))) else values[places]
 
     def history(self) -> list[Evaluated]:
-        """Return the earlier evaluations of active members; each is sliced once, and again when members finish."""
-        rows = self.going.rows
+        """Return the earlier evaluations of active members, sliced once and again when members finish."""
+        rows = self.active.pack_rows
         for one in self.evaluations[len(self.past) :]:
             values = self.select_members(one.values_MAKL, rows)
             self.past.append(Evaluated(one.step, {name: values[:, :, k] for k, name in enumerate(one.metrics)}))
         return self.past
 
-    def keep_weights(self, folder: Path) -> tuple[WeightsFile | None, ...]:
-        """Write the weights of every member that has not failed: its last ones, or those with which it stopped."""
-        found, kept = weights_of(self.pack, self.going.whole_state()), list[WeightsFile | None]()
-        failed_at, stopped_at = self.going.number("failed_at"), self.going.number("stopped_at")
-        for i, member in enumerate(self.pack.members[: self.count]):
-            self.beat("evaluate")
-            mine = {label: self.pack.layout.views(theta[i : i + 1].cpu()) for label, theta in found.items()}
-            arrays = {label: {name: value[0].numpy() for name, value in of.items()} for label, of in mine.items()}
-            step = int(stopped_at[i]) if stopped_at[i] >= 0 else self.done
-            failed = failed_at[i] >= 0
-            kept.append(None if failed else write_weights(folder, self.names[i], member, step, arrays))
-        return tuple(kept)
+    def write_weights_files(self) -> tuple[WeightsFile | None, ...]:
+        """Write the final weights of every member, if they are kept; return the files, None for failed members."""
+        if self.weights is None:
+            return ()
+        names, beat = self.names[: self.count], lambda: self.beat("evaluate")
+        return write_pack_weights(self.weights, names, self.pack, self.active, self.done, beat)
 
     def save(self) -> None:
         assert self.checkpoints is not None
         evaluations = [evaluation.to_bytes() for evaluation in self.evaluations]
-        whole = self.going.whole_state()
-        self.checkpoints.save(whole.snapshot(self.pack, evaluations, self.compiled), self.names)
+        self.checkpoints.save(self.active.full_state().snapshot(self.pack, evaluations, self.compiled), self.names)
 
     def beat_if_due(self, phase: str = "evaluate") -> None:
         if time.monotonic() - self.last_beat > _HEARTBEAT_SECONDS:
@@ -275,7 +281,7 @@ class _Run:
     def beat(self, phase: str) -> None:
         self.last_beat = time.monotonic()
         failed, stopped = (
-            int((self.going.number(name)[: self.count] >= 0).sum()) for name in ("failed_at", "stopped_at")
+            int((self.active.member_steps(name)[: self.count] >= 0).sum()) for name in ("failed_at", "stopped_at")
         )
         self.reporter.progress(
             Progress(
@@ -292,8 +298,3 @@ class _Run:
 
     def seconds(self) -> float:
         return self.spent + time.monotonic() - self.started
-
-
-def _final_loss(last: Evaluation) -> NDArray[np.float64]:
-    """Return the loss with which members finished, NaN for those that failed."""
-    return np.where(last.failed_at_M >= 0, np.nan, last.loss_M)

@@ -7,69 +7,71 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from trainers.optimization.optimizer import adamw, clipped, gradient_descent
+from trainers.optimization.optimizer import adamw, clip_gradient, gradient_descent
 from trainers.packs.pack import Pack, State
 from trainers.random import Stream
 from trainers.tensors.batch import Batch
 from trainers.tensors.noise import Noise
 from trainers.tensors.precision import computing
-from trainers.training.captured import Captured, Learn
-from trainers.training.compiling import any_size, compiles, first_call, once, program
+from trainers.training.compiling import call_first, compile_once, compile_program, mark_dynamic, should_compile
+from trainers.training.cuda_graph import CudaGraphStep, Learn
 
 
-def sampled(pack: Pack, step: Tensor, rows: int, stage_M: Tensor | None = None) -> tuple[Batch, ...]:
-    """So many rows that every member trains on at step `step` (counted from 1), drawn once for each seed.
+def sample_batches(pack: Pack, step: Tensor, rows: int, stage_M: Tensor | None = None) -> tuple[Batch, ...]:
+    """Draw `rows` training rows for every member at step `step` (counted from 1), once for each seed.
 
-    With a curriculum they are drawn for each member at its stage, the first one where `stage_M` is None.
+    With a curriculum they are drawn for each member at its stage; `stage_M` None means the first stage.
     """
     if pack.curriculum is not None:
         stage_M = torch.zeros_like(pack.seeds_M) if stage_M is None else stage_M
         return pack.task.training_batches(Stream(pack.seeds_M, "data", step), rows, stage_M)
     stream = Stream(pack.seeds_S, "data", step)
-    return tuple(batch.of(pack.index_M) for batch in pack.task.training_batches(stream, rows))
+    return tuple(batch.for_members(pack.index_M) for batch in pack.task.training_batches(stream, rows))
 
 
-def losses(pack: Pack, theta: Tensor, batch: Batch, noise: Noise | None) -> tuple[Tensor, Tensor]:
-    """Sum and weight of the training loss of every member, (M,) each. Raises ValueError if the task gives others."""
+def compute_losses(pack: Pack, theta: Tensor, batch: Batch, noise: Noise | None) -> tuple[Tensor, Tensor]:
+    """Return sum and weight of the training loss of every member, (M,) each. Raises ValueError for other shapes."""
     with computing(pack.training.compute_dtype, theta.device.type):
         logits = pack.model.logits(pack.layout.views(theta), batch, noise, pack.form)
-    found = pack.task.loss(logits.to(theta.dtype), batch)
-    if not isinstance(found, tuple) or any(one.shape != theta.shape[:1] for one in found):  # two losses unpack, too
-        raise ValueError(f"{pack.task.name}: loss gives no tuple of a sum and its weight, each of shape (members,)")
-    return found
+    loss = pack.task.loss(logits.to(theta.dtype), batch)
+    if not isinstance(loss, tuple) or any(one.shape != theta.shape[:1] for one in loss):  # a tensor (2,) unpacks, too
+        raise ValueError(
+            f"{pack.task.name}: loss must return a tuple of a sum and its weight, each of shape (members,)"
+        )
+    return loss
 
 
-def noise_of(pack: Pack, step: Tensor) -> Noise | None:
-    """What is random in a training step, if anything is."""
-    if pack.drops is None and not pack.model.random:
+def training_noise(pack: Pack, step: Tensor) -> Noise | None:
+    """Return the noise of a training step, None if nothing is random."""
+    if pack.drops is None and not pack.model.draws_random_numbers:
         return None
     seeds_S, index_M = pack.indexed if torch.compiler.is_compiling() else (pack.seeds_S, pack.index_M)
     return Noise(Stream(seeds_S, "dropout", step), index_M, pack.drops)
 
 
 def step_once(pack: Pack, state: State) -> None:
-    """Sample a batch and learn from it."""
-    learn(pack, state, sampled(pack, state.step + 1, pack.training.batch_size, state.stage))
+    """Draw a batch and learn from it."""
+    learn(pack, state, sample_batches(pack, state.step + 1, pack.training.batch_size, state.stage))
 
 
-def gradients(pack: Pack, theta: Tensor, batches: Sequence[Batch], step: Tensor) -> tuple[Tensor, Tensor]:
-    """The gradient (M, P) and the loss (M,) of all rows of `batches`: the sum of their losses over that of weights."""
-    noise = noise_of(pack, step)
+def compute_gradients(pack: Pack, theta: Tensor, batches: Sequence[Batch], step: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the gradient (M, P) and the loss (M,) of all rows of `batches`: sum of losses over sum of weights."""
+    noise = training_noise(pack, step)
     slices = [
         (rows, noise and replace(noise, first=first, total=None if rows is batch else count, part=part))
         for part, batch in enumerate(batches)
         for count in (batch.tokens.shape[1],)
-        for first, rows in _divided(batch, pack.training.accumulation)
+        for first, rows in _split_rows(batch, pack.training.accumulation)
     ]
     if len(slices) == 1:
         rows, noise = slices[0]
 
         def mean(theta: Tensor) -> tuple[Tensor, Tensor]:
-            loss_M, weight_M = losses(pack, theta, rows, noise)
+            loss_M, weight_M = compute_losses(pack, theta, rows, noise)
             loss_M = loss_M / weight_M
             return loss_M.sum(), loss_M.detach()
 
-        return _differentiated(mean, theta)
+        return _differentiate(mean, theta)
 
     gradient, loss_M, weight_M = (
         torch.zeros_like(theta),
@@ -79,33 +81,33 @@ def gradients(pack: Pack, theta: Tensor, batches: Sequence[Batch], step: Tensor)
     for rows, noise in slices:
 
         def summed(theta: Tensor, rows: Batch = rows, noise: Noise | None = noise) -> tuple[Tensor, Tensor]:
-            loss_M, weight_M = losses(pack, theta, rows, noise)
+            loss_M, weight_M = compute_losses(pack, theta, rows, noise)
             return loss_M.sum(), torch.stack([loss_M.detach(), weight_M.detach()])
 
-        more, both = _differentiated(summed, theta)
+        more, both = _differentiate(summed, theta)
         gradient, loss_M, weight_M = gradient + more, loss_M + both[0], weight_M + both[1]
     return gradient / weight_M[:, None], loss_M / weight_M
 
 
-def _differentiated(function: Callable[[Tensor], tuple[Tensor, Tensor]], theta: Tensor) -> tuple[Tensor, Tensor]:
-    """The gradient of the first of what `function` gives, and the second."""
+def _differentiate(function: Callable[[Tensor], tuple[Tensor, Tensor]], theta: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the gradient of the first result of `function`, and its second result."""
     if torch.compiler.is_compiling():
-        found: tuple[Tensor, Tensor] = torch.func.grad(function, has_aux=True)(theta)
-        return found
-    # The same bits without torch.func, which imports symbolic algebra for more than a second.
+        both: tuple[Tensor, Tensor] = torch.func.grad(function, has_aux=True)(theta)
+        return both
+    # The same bits without torch.func, whose import takes more than a second.
     with torch.enable_grad():
         at = theta.detach().requires_grad_()
         value, beside = function(at)
         return torch.autograd.grad(value, at)[0], beside
 
 
-def _divided(batch: Batch, count: int) -> list[tuple[int, Batch]]:
-    """The batch in at most `count` slices of rows, each with the number of its first row."""
+def _split_rows(batch: Batch, count: int) -> list[tuple[int, Batch]]:
+    """Split a batch into at most `count` slices of rows; return each with the index of its first row."""
     total = batch.tokens.shape[1]
     if count == 1:
         return [(0, batch)]
     edges = sorted({total * part // count for part in range(count + 1)})
-    return [(first, batch.rows(first, last)) for first, last in pairwise(edges)]
+    return [(first, batch.slice_rows(first, last)) for first, last in pairwise(edges)]
 
 
 def learn(pack: Pack, state: State, batches: Sequence[Batch]) -> None:
@@ -114,9 +116,9 @@ def learn(pack: Pack, state: State, batches: Sequence[Batch]) -> None:
     A member that has stopped, or whose loss, weights or moments become non-finite, is frozen.
     """
     step = state.step + 1
-    gradient, loss_M = gradients(pack, state.theta, batches, step)
+    gradient, loss_M = compute_gradients(pack, state.theta, batches, step)
     if "clip" in pack.h:
-        gradient = clipped(gradient, pack.h["clip"])
+        gradient = clip_gradient(gradient, pack.h["clip"])
     rate = pack.h["learning_rate"] * pack.schedule.factor(step, pack.training.steps)
     if pack.training.optimizer == "adamw":
         theta, m, v = adamw(state.theta, gradient, state.m, state.v, step, rate, pack.decay_mask, pack.h)
@@ -128,32 +130,34 @@ def learn(pack: Pack, state: State, batches: Sequence[Batch]) -> None:
     if pack.stop is not None:
         going_M = going_M & (state.stopped_at < 0)
     alive = going_M & torch.isfinite(loss_M + theta.abs().add_(v).sum(dim=1))
-    on = None if _everyone(alive) else alive[:, None]
-    _take(on, state.theta, theta)
-    _take(on, state.m, m)
-    _take(on, state.v, v)
+    on = None if _all_known_alive(alive) else alive[:, None]
+    _write_active(on, state.theta, theta)
+    _write_active(on, state.m, m)
+    _write_active(on, state.v, v)
     for source, buffers, h in zip(pack.sources, state.averages, pack.average_h, strict=True):
-        updates = [_apart(new, own, buffers) for own, new in enumerate(source.update(buffers, state.theta, step, h))]
+        updates = [
+            _clone_alias(new, own, buffers) for own, new in enumerate(source.update(buffers, state.theta, step, h))
+        ]
         for buffer, updated in zip(buffers, updates, strict=True):
-            _take(on, buffer, updated)
+            _write_active(on, buffer, updated)
     state.loss_sum.add_(torch.where(alive, loss_M, 0.0))
     state.loss_steps.add_(alive)
     state.failed_at.copy_(torch.where(going_M ^ alive, step, state.failed_at))
     state.step.copy_(step)
 
 
-def _everyone(alive_M: Tensor) -> bool:
-    """Whether it is known that no member has failed; to look would make a GPU's host wait."""
+def _all_known_alive(alive_M: Tensor) -> bool:
+    """Whether it is known without waiting for a GPU that all members are alive."""
     return not torch.compiler.is_compiling() and alive_M.device.type == "cpu" and bool(alive_M.all())
 
 
-def _apart(new: Tensor, own: int, buffers: Sequence[Tensor]) -> Tensor:
-    """What is new of the buffer `own`; a copy where it is another buffer, which is written over first."""
+def _clone_alias(new: Tensor, own: int, buffers: Sequence[Tensor]) -> Tensor:
+    """Return the update of buffer `own`, cloned if it is another buffer, which would be overwritten first."""
     return new.clone() if any(new is other for place, other in enumerate(buffers) if place != own) else new
 
 
-def _take(on: Tensor | None, kept: Tensor, new: Tensor) -> None:
-    """Write what is new over what was kept, where a member is `on` (M, 1); None: in all members."""
+def _write_active(on: Tensor | None, kept: Tensor, new: Tensor) -> None:
+    """Overwrite `kept` with `new` for members that are `on` (M, 1); None means all members."""
     if new is kept:
         return
     if on is None:
@@ -162,45 +166,45 @@ def _take(on: Tensor | None, kept: Tensor, new: Tensor) -> None:
         torch.where(on, new, kept, out=kept)
 
 
-def learner(
+def make_learner(
     pack: Pack,
     compiled: bool | None = None,
     waiting: Callable[[], None] = lambda: None,
     notice: Callable[[str], None] = lambda text: None,
 ) -> Learn:
-    """`learn` as it is called in the loop, compiled or not; None: as the members want it. On a GPU one launch a step.
+    """Return `learn` for a pack: compiled or not (None: as configured), and captured as a CUDA graph on a GPU.
 
-    A program is compiled here, for packs of any size, unless it is there; `waiting` is called while others compile it.
-    `notice` is told what is slower than it could be.
+    The program is compiled here for packs of any size, or loaded from the cache; `waiting` is called while another
+    process compiles it. `notice` gets reasons why steps are slow.
     """
     if compiled is None:
-        compiled = compiles(pack.members[0], pack.device.type)
-    learning = _learner(pack, compiled, waiting)
-    if pack.device.type != "cuda" or pack.model.compiling == "never":  # what a module does may not be kernels alone
+        compiled = should_compile(pack.members[0], pack.device.type)
+    learning = _make_learner(pack, compiled, waiting)
+    if pack.device.type != "cuda" or pack.model.compiling == "never":  # a user's module may compute on the host
         return learning
-    return Captured(learning, notice)
+    return CudaGraphStep(learning, notice)
 
 
-def _learner(pack: Pack, compiled: bool, waiting: Callable[[], None]) -> Learn:
+def _make_learner(pack: Pack, compiled: bool, waiting: Callable[[], None]) -> Learn:
     if not compiled:
         return lambda state, batches: learn(pack, state, batches)
-    run = program(learn, pack.device.type)
-    few = pack.of([0, 0, 0])
+    run = compile_program(learn, pack.device.type)
+    few = pack.select([0, 0, 0])
     state, step = State.initial(few), torch.ones((), dtype=torch.int64, device=pack.device)
-    batches = for_program(few, sampled(few, step, few.training.batch_size))
-    any_size([*few.tensors(), *state.tensors(), *(tensor for batch in batches for tensor in batch.tensors())])
-    with once(f"{pack.members[0].structural_key} {pack.device.type} {torch.get_num_threads()}", waiting):
-        first_call(run, few, state, batches)
-    return lambda state, batches: run(pack, state, for_program(pack, batches))
+    batches = separate_tensors(few, sample_batches(few, step, few.training.batch_size))
+    mark_dynamic([*few.tensors(), *state.tensors(), *(tensor for batch in batches for tensor in batch.tensors())])
+    with compile_once(f"{pack.members[0].structural_key} {pack.device.type} {torch.get_num_threads()}", waiting):
+        call_first(run, few, state, batches)
+    return lambda state, batches: run(pack, state, separate_tensors(pack, batches))
 
 
-def for_program(pack: Pack, batches: Sequence[Batch]) -> list[Batch]:
-    """The batches of a pack as one program has them that serves all packs: each tensor one of its own."""
+def separate_tensors(pack: Pack, batches: Sequence[Batch]) -> list[Batch]:
+    """Return the batches with separate contiguous tensors per member, as the program for all packs needs them."""
     index_M = None if pack.index_M is not None else pack.indexed[1]
-    return [batch.of(index_M).in_one_piece() for batch in batches]
+    return [batch.for_members(index_M).contiguous() for batch in batches]
 
 
-def stepper(pack: Pack) -> Callable[[State], None]:
-    """One whole step, compiled or not, on a batch that is drawn for it alone."""
-    learning = learner(pack)
-    return lambda state: learning(state, sampled(pack, state.step + 1, pack.training.batch_size, state.stage))
+def make_stepper(pack: Pack) -> Callable[[State], None]:
+    """Return a function that draws a batch and trains one step."""
+    learning = make_learner(pack)
+    return lambda state: learning(state, sample_batches(pack, state.step + 1, pack.training.batch_size, state.stage))

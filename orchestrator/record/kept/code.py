@@ -12,7 +12,7 @@ from typing import Any
 from orchestrator.code.code_record import changed_code, copy_folder, version_change
 from orchestrator.code.own_code import OwnCodeError, Source, find_module, load_module, loaded_module
 from orchestrator.record.state.state import SweepState
-from orchestrator.wording import differing, first_few
+from orchestrator.wording import differing_keys, first_few
 
 ACCEPT = "resume with --accept-code-change, which is recorded"
 
@@ -46,7 +46,7 @@ def import_to_resume(state: SweepState, *, accept_change: bool) -> tuple[tuple[S
                 now = _find_copy(state.folder, then)
                 change = f"{then.module} is no longer in {then.root}; the copy in {now.root} is used"
         if now.sha256 != then.sha256:
-            files = first_few(differing(then.files, now.files))
+            files = first_few(differing_keys(then.files, now.files))
             change = f"{then.module} in {now.root} has changed since this sweep was last trained ({files})"
         if change:
             undo = "" if then.installed else f"undo the change (copies: {_copy_path(state.folder, then)}), or "
@@ -106,7 +106,7 @@ def _find_copy(folder: Path, source: Source) -> Source:
 
 def _check_same(found: Source, wanted: Source) -> Source:
     if found.sha256 != wanted.sha256:
-        changed = first_few(differing(wanted.files, found.files))
+        changed = first_few(differing_keys(wanted.files, found.files))
         raise OwnCodeError(f"{wanted.module} in {found.root} is not the one recorded by this sweep ({changed})")
     return found
 

@@ -1,7 +1,8 @@
 """Curves in bulk: one parquet part per evaluation of a pack, named in the ledger by checksum, and curves.parquet.
 
-Columns: config_id, seed, average, metric, length, step, value (float32). A part's name carries the start of its own
-checksum, so a pack that reports a step again never overwrites what the ledger already names.
+Columns of a part: config_id, seed, average, metric, length, step, value (float32); curves.parquet also has the number
+and the searched values of each configuration. A part's name carries the start of its own checksum, so a pack that
+reports a step again never overwrites what the ledger already names.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from orchestrator.errors import DamagedCurves, LedgerError
+from orchestrator.record.kept.searched_values import add_searched_values
 from orchestrator.record.state.measured import measured_lengths
 from orchestrator.record.state.parts import PackState
 from orchestrator.record.state.state import SweepState
@@ -82,15 +84,16 @@ def write_curves(state: SweepState, curves: pd.DataFrame | None = None) -> Path:
     """
     path = state.folder / CURVES_FILE
     curves = read_curves(state) if curves is None else curves
-    _write(path, _parquet(pa.Table.from_pandas(curves, _schema(), preserve_index=False)))
+    _write(path, _parquet(pa.Table.from_pandas(curves, _schema_of(curves), preserve_index=False)))
     return path
 
 
 def read_curves(
     state: SweepState, final_only: bool = False, *, packs: Container[str] | None = None, keep: Keep | None = None
 ) -> pd.DataFrame:
-    """Return every curve of the sweep, tidy: config_id, seed, average, metric, length, step, value.
+    """Return every curve of the sweep, tidy: config_id, number, searched values, and from `seed` on those of a part.
 
+    A searched value has the column of its dotted key, such as `training.learning_rate` (see `searched_columns`).
     Rows of failed members are NaN. A pack that died before its end has NaN rows at its last step, so that its members
     are not mistaken for ones that never were. A metric has no rows at lengths that it does not have. `final_only` keeps
     each pack's last step alone, `packs` those of these pack_ids; `keep` says which rows are kept of so many packs at a
@@ -106,11 +109,11 @@ def read_curves(
     rows = 0
     for pack in chosen:
         parts = [
-            _read_part(state.folder, fields["file"], fields["sha256"])
+            read_part(state.folder, fields["file"], fields["sha256"])
             for _, fields in sorted(pack.evaluations.items())
             if fields["final"] or not final_only
         ]
-        if pack.status == "failed" and not _has_final(pack):
+        if pack.status == "failed" and not pack.is_final:
             parts.append(_lost(state, pack))
         parts = [_measured(state, pack, part) for part in parts]
         waiting += parts
@@ -125,7 +128,7 @@ def read_curves(
     there = set(frame["config_id"].cat.categories)
     frame["config_id"] = frame["config_id"].cat.set_categories([name for name in order if name in there])
     keys = (frame["step"].to_numpy(), frame["seed"].to_numpy(), frame["config_id"].cat.codes.to_numpy())
-    return frame.take(np.lexsort(keys)).reset_index(drop=True)
+    return add_searched_values(frame.take(np.lexsort(keys)).reset_index(drop=True), state)
 
 
 def _kept(tables: list[Any], keep: Keep | None) -> list[Any]:
@@ -151,16 +154,12 @@ def _measured(state: SweepState, pack: PackState, table: Any) -> Any:
     return table.filter(pa.array(kept))
 
 
-def _has_final(pack: PackState) -> bool:
-    return any(fields["final"] for fields in pack.evaluations.values())
-
-
 def _lost(state: SweepState, pack: PackState) -> Any:
     """Return NaN rows at the last step of a pack that never reached it, shaped like an evaluation of its sweep."""
     own = [pack, *(other for other in state.packs.values() if other.structural_key == pack.structural_key)]
     for source in [*own, *state.packs.values()]:
         for fields in source.evaluations.values():
-            table = _read_part(state.folder, fields["file"], fields["sha256"])
+            table = read_part(state.folder, fields["file"], fields["sha256"])
             names = [tuple(table.column(name).unique().to_pylist()) for name in ("average", "metric", "length")]
             values = np.full(len(pack.members) * len(names[0]) * len(names[1]) * len(names[2]), np.nan, np.float32)
             return _table(pack.members, names[0], names[1], names[2], pack.steps, values)
@@ -216,15 +215,23 @@ def _schema() -> Any:
     return pa.schema([(column, kinds.get(column, pa.int64())) for column in COLUMNS])
 
 
+def _schema_of(curves: pd.DataFrame) -> Any:
+    """Return the schema of a table of `read_curves`: that of a part, and columns of numbers, truth values or texts."""
+    known = {field.name: field.type for field in _schema()}
+    kinds = {"i": pa.int64(), "f": pa.float64(), "b": pa.bool_(), "O": pa.dictionary(pa.int32(), pa.string())}
+    return pa.schema([(name, known.get(name, kinds[dtype.kind])) for name, dtype in curves.dtypes.items()])
+
+
 def _parquet(table: Any) -> bytes:
     table = table.replace_schema_metadata(None)
     sink = io.BytesIO()
-    encoded = [column for column in COLUMNS if column != "value"]
+    encoded = [column for column in table.column_names if column != "value"]
     pq.write_table(table, sink, compression="zstd", use_dictionary=encoded, store_schema=True)
     return sink.getvalue()
 
 
-def _read_part(folder: Path, relative: str, sha256: str) -> Any:
+def read_part(folder: Path, relative: str, sha256: str) -> Any:
+    """Return one part as an Arrow table; raises DamagedCurves naming a file that is missing or damaged."""
     path = Path(folder) / relative
     try:
         if path.exists() and not path.is_file():  # a pipe would be waited for
@@ -244,10 +251,10 @@ def _read_part(folder: Path, relative: str, sha256: str) -> Any:
 
 
 def _write(path: Path, content: bytes) -> None:
-    from trainers.files.atomic_file import write_whole  # brings torch, which reading curves does without
+    from trainers.files.atomic_file import write_atomic  # brings torch, which reading curves does without
 
     try:
         path.parent.mkdir(exist_ok=True)  # not its parents: a sweep folder that is gone is not made again
-        write_whole(path, [content])
+        write_atomic(path, [content])
     except OSError as error:
         raise LedgerError(f"{path}: cannot be written: {error.strerror}") from error

@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orchestrator.errors import DamagedWeights, UserError
-from orchestrator.plan.recorded import member_of
-from orchestrator.record.kept.code import import_recorded
+from orchestrator.record.ledger.paths import WEIGHTS_FOLDER
 from orchestrator.record.state.labels import find_configuration
 from orchestrator.record.state.parts import ConfigurationState, PackState
-from orchestrator.record.state.state import WEIGHTS_FOLDER, SweepState
+from orchestrator.record.state.state import SweepState
 from orchestrator.wording import label
 from trainers.config.member import MemberConfig
 from trainers.errors import WeightsError
@@ -59,11 +58,9 @@ def stored_weights(state: SweepState, found: ConfigurationState, seed: int, aver
     kept = kept_weights(state).get((found.config_id, seed))
     if kept is None:
         raise UserError(_why_not(state, found, seed))
-    import_recorded(state)
-    labels = averages_kept(member_of(found))
-    if average not in labels:
-        raise UserError(f"there is no average {average!r}; allowed: {', '.join(labels)}")
     try:
+        if average not in (labels := kept.weights("raw").averages):
+            raise UserError(f"there is no average {average!r}; allowed: {', '.join(labels)}")
         return kept.weights(average)
     except WeightsError as error:
         raise DamagedWeights(str(error)) from error

@@ -10,6 +10,7 @@ Flag = StrictBool
 Number = StrictFloat | Annotated[int, Field(strict=True)]
 Count = Annotated[int, Field(strict=True, ge=0, le=2**62)]
 Name = Annotated[str, Field(strict=True, pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,99}$")]
+Folder = Annotated[str, Field(strict=True, pattern=r"^[^.\s/\\][^/\\\x00]*$")]
 Path = Annotated[str, Field(strict=True, pattern=r"^[^\x00]*$")]
 
 

@@ -14,76 +14,18 @@ from pydantic import Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from orchestrator.record.ledger.code_fields import Code, Count, Flag, Name, Number, RanUnder, Text
+from orchestrator.record.ledger.paths import path_outside
+from orchestrator.record.ledger.sweep_fields import Provenance, Spec, Tree
 
 _SHOWN = 60
-
-Tree = dict[str, Any]
-Quartiles = tuple[Number, Number, Number]
-
-
-class _Identity(TypedDict):
-    sweep: Text
-    spec_hash: Text
-
-
-class _Confirmed(TypedDict):
-    config_id: Text
-    values: Tree
-    rank: Count
-    score: Quartiles
-    test: Quartiles | None
-
-
-class _Confirms(_Identity):
-    root: _Identity
-    of: Count
-    used_seeds: NotRequired[list[Count]]
-    configurations: NotRequired[list[_Confirmed]]
-
-
-class _Provenance(TypedDict, total=False):
-    versions: Tree
-    confirms: _Confirms
-
-
-class _Domain(TypedDict, total=False):
-    grid: list[Any]
-
-
-class _Search(TypedDict, total=False):
-    listed: list[Any] | None
-    configurations: Count | None
-
-
-class _Objective(TypedDict, total=False):
-    direction: Literal["minimize", "maximize"]
-
-
-class _Tracking(TypedDict, total=False):
-    uri: Text | None
-    experiment: Text | None
-
-
-class _Spec(TypedDict, total=False):
-    """What is read of a specification without parsing it."""
-
-    task: Tree
-    model: Tree
-    training: Tree
-    evaluation: Tree
-    space: dict[str, _Domain | list[Any]]
-    search: _Search
-    seeds: list[Count]
-    objective: _Objective
-    tracking: _Tracking | None
 
 
 class _Sweep(TypedDict):
     name: Text
     study: Text
-    spec: _Spec
+    spec: Spec
     spec_hash: Text
-    provenance: _Provenance
+    provenance: Provenance
     claims: NotRequired[dict[str, Text]]
     code: NotRequired[Code]
 
@@ -128,6 +70,7 @@ class _Configuration(TypedDict):
     values: Tree
     resolved: _Resolved
     duplicate_of: Text | None
+    draw: NotRequired[Count]
     measured: NotRequired[Text | None]
     measured_in_full: NotRequired[dict[str, _Measured]]
 
@@ -172,6 +115,22 @@ class _Evaluation(RanUnder):
     validation: NotRequired[list[_Validation]]
 
 
+class _LaterEvaluation(TypedDict):
+    """Curves of kept weights: `task` has the replaced settings, `weights` a checksum by seed, None for a failed one."""
+
+    config_id: Name
+    seeds: list[Count]
+    weights: list[Text | None]
+    task: Tree
+    samples: Count
+    step: Count
+    averages: list[Text]
+    measured: _Measured
+    file: Text
+    sha256: Text
+    environment: NotRequired[Tree]
+
+
 class _Attempt(RanUnder):
     pack_id: Name
     error: Text
@@ -198,8 +157,24 @@ class _End(TypedDict):
 
 
 class _Resume(TypedDict):
-    provenance: _Provenance
+    provenance: Provenance
     code: NotRequired[Code]
+
+
+class _Extend(_Resume):
+    spec: Spec
+    spec_hash: Text
+    seeds: NotRequired[dict[Name, list[Count]]]
+
+
+class _Race(TypedDict):
+    round: Count
+    seeds: list[Count]
+    survivors: list[Name]
+    next: list[Count]
+    by: Literal["median", "rank sum"]
+    values: dict[Name, Number | None]
+    p: NotRequired[Number | None]
 
 
 class _Retry(TypedDict):
@@ -217,11 +192,14 @@ _KINDS: Mapping[str, Any] = {
     "configuration": _Configuration,
     "pack": _Pack,
     "evaluation": _Evaluation,
+    "later_evaluation": _LaterEvaluation,
     "attempt": _Attempt,
     "pack_end": _PackEnd,
     "score": _Score,
     "end": _End,
     "resume": _Resume,
+    "extend": _Extend,
+    "race": _Race,
     "retry": _Retry,
     "publish": _Publish,
 }
@@ -235,7 +213,7 @@ def wrong_field(kind: str, fields: Mapping[str, Any]) -> str | None:
         _adapter(kind).validate_python(fields)
     except ValidationError as error:
         return _in_words(kind, error)
-    return None
+    return path_outside(kind, fields) if kind in ("evaluation", "later_evaluation") else None
 
 
 @cache
@@ -252,5 +230,5 @@ def _in_words(kind: str, error: ValidationError) -> str:
     given = repr(fault["input"])
     given = given if len(given) <= _SHOWN else f"{given[: _SHOWN - 3]}..."
     place = ".".join(str(part) for part in fault["loc"])
-    said = fault["msg"].removeprefix("Input ").removeprefix("should be ")
-    return f"{place} of a record of kind {kind} is {given}; it should be {said[:1].lower()}{said[1:]}"
+    wanted = fault["msg"].removeprefix("Input ").removeprefix("should be ")
+    return f"{place} of a record of kind {kind} is {given}; it should be {wanted[:1].lower()}{wanted[1:]}"

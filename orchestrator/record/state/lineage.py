@@ -1,10 +1,12 @@
-"""Which sweeps of a storage folder confirm which, and which seeds they have used: read from the ledgers' first records.
+"""Which sweeps of a storage folder confirm which, and which seeds they have used.
 
 A confirmation keeps in its provenance, under `confirms`, the sweep it took its configurations from, by name and
-specification hash, and the root: the sweep at which a chain of confirmations began.
+specification hash, and the root: the sweep at which a chain of confirmations began. A sweep that trains another one's
+members for more steps keeps, under `continues`, the folder of that sweep and the pack of each member there.
 """
 
 from collections.abc import Iterable, Iterator
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ from orchestrator.record.ledger.fields import wrong_field
 from orchestrator.record.ledger.records import LEDGER_FILE, Record, read_first_record
 from orchestrator.record.state.state import SweepState
 
-CONFIRMS = "confirms"
+CONFIRMS, CONTINUES = "confirms", "continues"
 
 
 @dataclass(frozen=True)
@@ -27,12 +29,11 @@ class Identity:
 
 @dataclass(frozen=True, kw_only=True)
 class Relative:
-    """A sweep beside another one: what its first record says of its origin and its seeds."""
+    """A sweep beside another one: what its first record says of its origin."""
 
     folder: Path
     identity: Identity
     confirms: dict[str, Any] | None
-    seeds: tuple[int, ...]
 
     @property
     def parent(self) -> Identity | None:
@@ -73,8 +74,8 @@ def searches_of(state: SweepState) -> list[Relative]:
 
 
 def planned_seeds(state: SweepState) -> set[int]:
-    """The seeds of a sweep: those of its specification and of every member."""
-    return {*state.spec.get("seeds", ()), *(seed for seeds in state.seeds().values() for seed in seeds)}
+    """The seeds of a sweep: those of its specification, and further ones of single configurations."""
+    return {*state.spec.get("seeds", ()), *(seed for name in state.more_seeds for seed in state.planned_seeds(name))}
 
 
 def used_seeds(state: SweepState) -> dict[int, str]:
@@ -82,19 +83,44 @@ def used_seeds(state: SweepState) -> dict[int, str]:
 
     A ledger in the storage folder that cannot be read is an error: whether its seeds are used cannot be known.
     """
+    return seeds_of_others(state, damaged=True) | dict.fromkeys(sorted(planned_seeds(state)), state.name)
+
+
+def seeds_of_others(state: SweepState, *, damaged: bool) -> dict[int, str]:
+    """Every seed that another sweep of its chain of confirmations has used, and by which sweep.
+
+    Ledgers in the storage folder that cannot be read are an error with `damaged`, else left out.
+    """
     used: dict[int, str] = {}
 
     def note(seeds: Iterable[int], name: str) -> None:
         used.update((seed, name) for seed in sorted(seeds) if seed not in used)
 
-    own = relative(state.folder)
-    note(planned_seeds(state), state.name)
-    for one in relatives(state.folder.resolve().parent, damaged=True):
-        if one.root == own.root:
-            note(one.seeds, one.identity.sweep)
+    own, here = relative(state.folder), state.folder.resolve()
+    for one in relatives(here.parent, damaged=damaged):
+        if one.root == own.root and one.folder.resolve() != here:
+            with nullcontext() if damaged else suppress(LedgerError):
+                note(planned_seeds(SweepState.load(one.folder)), one.identity.sweep)
     for earlier in (own.confirms or {}).get("used_seeds", ()):  # also of sweeps that are no longer there
         note([earlier], own.root.sweep)
     return used
+
+
+def earlier_states(state: SweepState, ids: Iterable[tuple[str, int]]) -> list[tuple[str, str, int]] | None:
+    """Return the checkpoint folder, config_id and seed that members had in the sweep that this one continues.
+
+    None if it continues none, or one in which a member was in no pack.
+    """
+    if (continues := state.provenance.get(CONTINUES)) is None:
+        return None
+    folder, found = state.folder.resolve().parent / continues["folder"] / "checkpoints", []
+    for config_id, seed in ids:
+        before = continues["configurations"].get(config_id)
+        pack_id = before["packs"].get(str(seed)) if before else None
+        if pack_id is None:
+            return None
+        found.append((str(folder / pack_id), before["config_id"], seed))
+    return found
 
 
 def _relative(folder: Path, first: Record) -> Relative:
@@ -105,7 +131,6 @@ def _relative(folder: Path, first: Record) -> Relative:
         folder=folder,
         identity=Identity(fields["name"], fields["spec_hash"]),
         confirms=fields["provenance"].get(CONFIRMS),
-        seeds=tuple(fields["spec"].get("seeds", ())),
     )
 
 

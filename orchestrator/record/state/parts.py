@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from orchestrator.record.ledger.records import LEDGER_FILE
+
+STOPPED = "stopped by its budget"  # how a sweep may end, beside complete, failed and interrupted
 
 Status = Literal["planned", "running", "complete", "failed"]
 
@@ -60,12 +63,17 @@ class ConfigurationState:
 
 @dataclass
 class Draw:
-    """One numbered draw of the search; draws that resolve alike share a configuration, `duplicate_of` names it."""
+    """One numbered draw of the search; draws that resolve alike share a configuration, `duplicate_of` names it.
+
+    `draw` counts the draws of the random domains, each of which is tried at every grid point; None in ledgers that do
+    not say it, where it follows from the number.
+    """
 
     number: int
     config_id: str
     values: dict[str, Any]
     duplicate_of: str | None
+    draw: int | None = None
     scored: bool = False
     score: float | None = None
 
@@ -90,6 +98,55 @@ class PackState:
     traces: list[str | None] = field(default_factory=list)
     evaluations: dict[int, dict[str, Any]] = field(default_factory=dict)
     ran_under: list[tuple[str | None, str]] = field(default_factory=list)
+
+    @property
+    def is_final(self) -> bool:
+        """Whether its last evaluation is recorded."""
+        return any(fields["final"] for fields in self.evaluations.values())
+
+    def take_evaluation(self, step: int, fields: dict[str, Any], members: Sequence[MemberState]) -> None:
+        """Take the fields of an evaluation at a step; `members` are those of the pack, in its order."""
+        self.evaluations[step] = fields
+        self.seconds = max(self.seconds, fields["seconds"])
+        self.step = max(self.step, step)
+        running = self.status in ("planned", "running")
+        if running:
+            self.status = "running"
+        stopped = fields.get("stopped_at", [-1] * len(members))
+        for member, failed_at, stopped_at in zip(members, fields["failed_at"], stopped, strict=True):
+            member.stopped_at = stopped_at if stopped_at >= 0 else member.stopped_at
+            member.step = max(member.step, step)
+            member.form, member.compiled = fields["form"], fields["compiled"]
+            if failed_at >= 0:
+                member.failed_at, member.status = failed_at, "failed"
+            elif running and member.status == "planned":
+                member.status = "running"
+
+    def end(self, status: Status, error: str | None, seconds: float, members: Sequence[MemberState]) -> None:
+        """Take the end of the pack: complete, or failed with an error."""
+        self.status, self.error = status, error
+        self.seconds = max(self.seconds, seconds)
+        for member in members:
+            member.error = error
+            member.status = "failed" if status == "failed" or member.failed_at is not None else "complete"
+
+    def reopen(self, members: Sequence[MemberState]) -> None:
+        """Take back that the pack was given up."""
+        self.status, self.error = "running" if self.evaluations else "planned", None
+        self.attempts, self.traces = [], []
+        for member in members:
+            member.error, member.status = None, self.status if member.failed_at is None else "failed"
+
+
+def drop_scores(
+    names: Collection[str], configurations: Mapping[str, ConfigurationState], draws: Mapping[int, Draw]
+) -> None:
+    """Drop the scores of these configurations: they are scored again."""
+    for name in names:
+        configurations[name].finished, configurations[name].score = False, None
+    for draw in draws.values():
+        if draw.config_id in names:
+            draw.scored, draw.score = False, None
 
 
 @dataclass(frozen=True)

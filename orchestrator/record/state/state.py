@@ -1,23 +1,22 @@
 """What a sweep has come to so far: a view replayed from its ledger, and nothing but a view.
 
 Replaying is idempotent: a record that says again what is known changes nothing, so a resumed sweep counts nothing
-twice. The one exception is `retry`, which opens packs that were given up: what was said of their end before no longer
-counts.
+twice. Three records take back what was said before: `retry` reopens packs that were given up, `extend` and `race`
+configurations that get more seeds. Their scores no longer count.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
 from orchestrator.errors import DamagedLedger
 from orchestrator.record.ledger.fields import wrong_field
-from orchestrator.record.ledger.folders import refuse_outside
 from orchestrator.record.ledger.records import LEDGER_FILE, Record, read_records
-from orchestrator.record.state.parts import ConfigurationState, Conflict, Draw, MemberState, PackState
-
-WEIGHTS_FOLDER = "weights"
+from orchestrator.record.state.parts import ConfigurationState, Conflict, Draw, MemberState, PackState, drop_scores
+from orchestrator.record.state.race import Decision, Race, add_decision, is_race, read_common_seeds
+from orchestrator.record.state.sessions import Sessions
 
 # Records that later ones refer to are replayed first, whatever order they were written in.
 _FIRST = {"sweep": 0, "configuration": 1, "pack": 2}
@@ -29,7 +28,9 @@ class SweepState:
     def __init__(self, folder: Path) -> None:
         self.folder = Path(folder)
         self.name = self.study = self.spec_hash = ""
-        self.spec: dict[str, Any] = {}
+        self.specs: list[dict[str, Any]] = []  # the one it was begun with, then that of every extension
+        self.more_seeds: dict[str, frozenset[int]] = {}  # by config_id, beside the seeds that every configuration has
+        self.decisions: list[Decision] = []  # those of a race over seeds, one for each round that has ended
         self.provenance: dict[str, Any] = {}
         self.claims: dict[str, str] = {}  # digests of the claims that were registered before the sweep ran, by id
         self.codes: list[dict[str, Any]] = []  # every record of the code once, the latest last
@@ -37,6 +38,7 @@ class SweepState:
         self.resumes: list[dict[str, Any]] = []
         self.started: float | None = None
         self.updated: float | None = None
+        self.sessions = Sessions()
         self.ended: str | None = None
         self.message: str | None = None
         self.configurations: dict[str, ConfigurationState] = {}
@@ -45,6 +47,7 @@ class SweepState:
         self.packs: dict[str, PackState] = {}
         self.conflicts: list[Conflict] = []
         self.publishes: list[dict[str, Any]] = []
+        self.later_evaluations: list[dict[str, Any]] = []  # of kept weights, after training
 
     @classmethod
     def load(cls, folder: Path | str) -> Self:
@@ -70,6 +73,7 @@ class SweepState:
         if problem := wrong_field(record.kind, record.fields):
             raise self._damage(record, problem)
         self._apply(record)
+        self.sessions.take(record)
         self.updated = record.time if self.updated is None else max(self.updated, record.time)
 
     def _apply(self, record: Record) -> None:
@@ -97,10 +101,21 @@ class SweepState:
                 self.ended = self.message = None
                 self.resumes.append(record.fields["provenance"])
                 self._code(record)
+            case "extend":
+                self._extend(record)
+            case "race":
+                self._race(record)
             case "retry":
                 self._retry(record)
+            case "later_evaluation":
+                self.later_evaluations.append(record.fields)
             case "publish":
                 self.publishes.append(record.fields)
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """The specification as it was last extended."""
+        return self.specs[-1] if self.specs else {}
 
     @property
     def deaths(self) -> list[tuple[str, str]]:
@@ -113,13 +128,32 @@ class SweepState:
         return self.codes[-1]["modules"] if self.codes else []
 
     def seeds(self) -> dict[str, tuple[int, ...]]:
-        """Return the seeds that were planned for each configuration, sorted."""
+        """Return the seeds of each configuration that are in a pack, sorted."""
         return {name: tuple(sorted(configuration.members)) for name, configuration in self.configurations.items()}
+
+    @property
+    def race(self) -> Race | None:
+        """The race over seeds that the sweep is, if it is one."""
+        return Race(self.specs, self.configurations, self.decisions) if is_race(self.specs) else None
+
+    def planned_seeds(self, config_id: str) -> tuple[int, ...]:
+        """Return the seeds that a configuration is to be trained with: those of all, then its own further ones."""
+        shared = read_common_seeds(self.specs)
+        return (*shared, *sorted(self.more_seeds.get(config_id, frozenset()).difference(shared)))
+
+    def has_all_seeds(self, configuration: ConfigurationState) -> bool:
+        """Whether the packs with all seeds that are planned for a configuration have ended.
+
+        A seed may fail long before its pack ends.
+        """
+        packs = {member.pack_id for member in configuration.members.values()}
+        planned = set(self.planned_seeds(configuration.config_id)) <= configuration.members.keys()
+        return planned and bool(packs) and {self.packs[pack_id].status for pack_id in packs} <= {"complete", "failed"}
 
     def _sweep(self, record: Record) -> None:
         fields = record.fields
         self.name, self.study = fields["name"], fields["study"]
-        self.spec, self.spec_hash = fields["spec"], fields["spec_hash"]
+        self.specs, self.spec_hash = [fields["spec"]], fields["spec_hash"]
         self.provenance = fields["provenance"]
         self.claims = fields.get("claims", {})
         self.started = record.time
@@ -153,7 +187,7 @@ class SweepState:
             if known.config_id != name:
                 raise self._damage(record, f"configuration {number} is {known.config_id} and {name}")
             return
-        self.draws[number] = Draw(number, name, fields["values"], fields["duplicate_of"])
+        self.draws[number] = Draw(number, name, fields["values"], fields["duplicate_of"], fields.get("draw"))
         first = self.configurations.get(name)
         if first is None:
             self.configurations[name] = ConfigurationState(name, number, fields["values"], fields["resolved"], measured)
@@ -189,70 +223,55 @@ class SweepState:
             if known["sha256"] != fields["sha256"]:
                 self.conflicts.append(Conflict(pack.pack_id, step, known["sha256"], fields["sha256"], record.seq + 1))
             return
-        of_members = [fields["failed_at"], fields.get("stopped_at"), fields.get("stages")]
-        of_members += [one["values"] for one in fields.get("validation", ())]
-        for found in of_members:
-            if found is not None and len(found) != len(pack.members):
-                raise self._damage(
-                    record, f"{len(found)} members reported for the {len(pack.members)} of {pack.pack_id}"
-                )
-        self._hold_inside(record)
-        pack.evaluations[step] = fields
-        pack.seconds = max(pack.seconds, fields["seconds"])
-        pack.step = max(pack.step, step)
-        running = pack.status in ("planned", "running")
-        if running:
-            pack.status = "running"
-        stopped = fields.get("stopped_at", [-1] * len(pack.members))
-        for member, failed_at, stopped_at in zip(self._members(pack), fields["failed_at"], stopped, strict=True):
-            member.stopped_at = stopped_at if stopped_at >= 0 else member.stopped_at
-            member.step = max(member.step, step)
-            member.form, member.compiled = fields["form"], fields["compiled"]
-            if failed_at >= 0:
-                member.failed_at, member.status = failed_at, "failed"
-            elif running and member.status == "planned":
-                member.status = "running"
-
-    def _hold_inside(self, record: Record) -> None:
-        named = [("file", record.fields["file"])]
-        for file in record.fields.get("weights", ()):
-            if file is not None:
-                named.append(("weights.name", f"{WEIGHTS_FOLDER}/{file['name']}"))
-        for field, path in named:
-            try:
-                refuse_outside(path)
-            except ValueError as error:
-                raise self._damage(record, f"{field} of a record of kind {record.kind} {error}: {path!r}") from None
+        reported = [fields["failed_at"], fields.get("stopped_at"), fields.get("stages")]
+        reported += [one["values"] for one in fields.get("validation", ())]
+        if wrong := [len(values) for values in reported if values is not None and len(values) != len(pack.members)]:
+            raise self._damage(record, f"{wrong[0]} members reported for the {len(pack.members)} of {pack.pack_id}")
+        pack.take_evaluation(step, fields, self._members(pack))
 
     def _pack_end(self, record: Record) -> None:
         pack, status = self._pack_of(record), record.fields["status"]
         if pack.status == "complete":  # the first good end counts
             return
-        pack.status, pack.error = status, record.fields["error"]
-        pack.seconds = max(pack.seconds, record.fields["seconds"])
-        for member in self._members(pack):
-            member.error = pack.error
-            member.status = "failed" if status == "failed" or member.failed_at is not None else "complete"
+        pack.end(status, record.fields["error"], record.fields["seconds"], self._members(pack))
 
     def _retry(self, record: Record) -> None:
-        """Reopen packs that were given up, and drop the scores of their configurations: they are scored again."""
+        """Reopen packs that were given up; their configurations are scored again."""
         for pack_id in record.fields["pack_ids"]:
             pack = self.packs.get(pack_id)
             if pack is None:
                 raise self._damage(record, f"retry of unknown pack {pack_id}")
-            if pack.status != "failed":
-                continue
-            pack.status, pack.error = "running" if pack.evaluations else "planned", None
-            pack.attempts, pack.traces = [], []
-            for member in self._members(pack):
-                member.error, member.status = None, pack.status if member.failed_at is None else "failed"
-            reopened = {name for name, _ in pack.members}
-            for name in reopened:
-                self.configurations[name].finished, self.configurations[name].score = False, None
-            for draw in self.draws.values():
-                if draw.config_id in reopened:
-                    draw.scored, draw.score = False, None
+            if pack.status == "failed":
+                pack.reopen(self._members(pack))
+                drop_scores({name for name, _ in pack.members}, self.configurations, self.draws)
         self.ended = self.message = None
+
+    def _extend(self, record: Record) -> None:
+        """Take the new specification; configurations that get more seeds are scored again."""
+        fields = record.fields
+        self._add_seeds(record, fields.get("seeds", {}), fields["spec"])
+        self.ended = self.message = None
+        self.resumes.append(fields["provenance"])
+        self._code(record)
+
+    def _race(self, record: Record) -> None:
+        """Take the decision of a round; its survivors are scored again with their next seeds."""
+        try:
+            decision = add_decision(self.decisions, self.specs, record.fields)
+        except ValueError as error:
+            raise self._damage(record, str(error)) from None
+        self._add_seeds(record, dict.fromkeys(decision.survivors, decision.next))
+
+    def _add_seeds(self, record: Record, added: Mapping[str, Iterable[int]], *specs: dict[str, Any]) -> None:
+        """Add seeds to single configurations, and those of new specifications to all; drop scores that lack them."""
+        before = {name: set(self.planned_seeds(name)) for name in self.configurations}
+        self.specs.extend(specs)
+        for name, seeds in added.items():
+            if name not in self.configurations:
+                raise self._damage(record, f"more seeds of unknown configuration {name}")
+            self.more_seeds[name] = self.more_seeds.get(name, frozenset()).union(seeds)
+        more = {name for name, seeds in before.items() if set(self.planned_seeds(name)) > seeds}
+        drop_scores(more, self.configurations, self.draws)
 
     def _score(self, record: Record) -> None:
         number, name, score = record.fields["number"], record.fields["config_id"], record.fields["score"]

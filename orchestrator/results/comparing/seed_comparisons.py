@@ -1,4 +1,4 @@
-"""Two configurations over their seeds, at trained, selection and test lengths, and which ones a report compares."""
+"""Compare configurations over their seeds, at trained, selection and test lengths."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -8,21 +8,22 @@ from itertools import combinations
 import numpy as np
 
 from orchestrator.results.comparing.shared_streams import Shared, shared_streams
-from orchestrator.results.scoring.objective import reduced
+from orchestrator.results.scoring.objective import reduce_values
 from orchestrator.results.summary import REMEMBERED, Row, Summary
 from orchestrator.statistics.exact_tests import holm
-from orchestrator.statistics.failed_seeds import over_seeds, stand_in
+from orchestrator.statistics.failed_seeds import failed_seed_value, over_seeds
 from orchestrator.statistics.quartiles import Floats
 from orchestrator.statistics.two_samples import TwoSamples, compare_groups, compare_pairs
 
-GROUPS = ("test", "selection", "trained")  # what no choice depends on comes first
-MOST, OTHERS = 6, 20  # configurations that are compared pair by pair; others that the first is held against
+GROUPS = ("test", "selection", "trained")  # the lengths that no choice depends on come first
+MOST, OTHERS = 6, 20  # all pairs of up to MOST configurations; else the first against OTHERS
+FAILED = "a seed failed, and with it the configuration (objective.failed_seeds: fail)"
 FIRST_TWO, PAIRS, AGAINST_FIRST = "first and second", "every pair", "each against the first"
 
 
 @dataclass(frozen=True)
 class Side:
-    """One configuration of a comparison and the sweep it is of."""
+    """One configuration of a comparison, with its sweep."""
 
     result: Summary
     row: Row
@@ -30,7 +31,7 @@ class Side:
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """What of two configurations is compared: values of a metric of an average, each seed reduced over lengths."""
+    """Which values of two configurations are compared: one number per seed, a metric reduced over lengths."""
 
     group: str
     lengths: tuple[int, ...]
@@ -43,9 +44,9 @@ class Question:
 
 @dataclass(frozen=True, kw_only=True)
 class SeedComparison:
-    """Two configurations at one group of lengths; `found` is first - second.
+    """Two configurations at one group of lengths; `outcome` is first - second.
 
-    `unmatched` counts the seeds of both that are in no pair. `family` names the comparisons at the same lengths that
+    `unmatched` counts the seeds of both that have no partner. `family` names the comparisons at the same lengths that
     `holm_p` corrects for, `tests` is how many of them have a p. Medians are over seeds, as everywhere.
     """
 
@@ -60,29 +61,29 @@ class SeedComparison:
     second_failed: int
     unmatched: int
     shared: Shared
-    found: TwoSamples
+    outcome: TwoSamples
     family: str
     tests: int
     holm_p: float
 
     @property
     def first_better(self) -> int:
-        """On how many pairs the first is better."""
+        """The number of pairs in which the first is better."""
         smaller = self.question.direction != "maximize"
-        return self.found.first_smaller if smaller else self.found.second_smaller
+        return self.outcome.first_smaller if smaller else self.outcome.second_smaller
 
     @property
     def second_better(self) -> int:
-        """On how many pairs the second is better."""
-        return self.found.n - self.first_better - self.found.ties if self.found.paired else 0
+        """The number of pairs in which the second is better."""
+        return self.outcome.n - self.first_better - self.outcome.ties if self.outcome.paired else 0
 
 
 @lru_cache(REMEMBERED)
 def compare_seeds(result: Summary) -> tuple[SeedComparison, ...]:
     """Compare values of grids and listed configurations with each other, and the first configuration with the second.
 
-    Grid points that saw other draws are not compared: of these the ones with the draw of the first. More than MOST
-    configurations are held against the first alone, the OTHERS that follow it by rank.
+    Only grid points with the same draw as the first are compared. If there are more than MOST, the first is compared
+    with the OTHERS that follow it by rank.
     """
     rows = [row for row in result.rows if row.complete and row.rank is not None]
     if len(rows) < 2:
@@ -97,18 +98,18 @@ def compare_seeds(result: Summary) -> tuple[SeedComparison, ...]:
     for family, of_family in families.items():
         for group in GROUPS:
             compared = [
-                compare(Side(result, first), Side(result, second), question, family)
+                compare_sides(Side(result, first), Side(result, second), question, family)
                 for first, second in of_family
-                if (question := question_at(Side(result, first), Side(result, second), group)).lengths
+                if (question := make_question(Side(result, first), Side(result, second), group)).lengths
             ]
-            found += corrected(compared)
+            found += correct_family(compared)
     return tuple(found)
 
 
-def question_at(
+def make_question(
     first: Side, second: Side, group: str, metric: str | None = None, average: str | None = None
 ) -> Question:
-    """The question at the lengths of a group that both have; by default the judged metric of the judged average."""
+    """Return the question at the lengths of a group that both have; the default is the judged metric and average."""
     objective = first.result.objective
     metric, average = metric or objective.metric, average or objective.average
     lengths = [set(getattr(side.result.groups(side.row, metric), group)) for side in (first, second)]
@@ -124,18 +125,17 @@ def question_at(
     )
 
 
-def compare(first: Side, second: Side, question: Question, family: str) -> SeedComparison:
-    """Compare two configurations: by pairs of seeds where these share anything random, else as two samples.
+def compare_sides(
+    first: Side, second: Side, question: Question, family: str, shared: Shared | None = None
+) -> SeedComparison:
+    """Compare two configurations: by pairs of seeds if these share anything random, else as two samples.
 
-    They are pairs where the seeds of the one are among the seeds of the other. A failed seed counts as the policy says:
-    as the worst value, or it is left out with its pair, or nothing is compared.
+    Seeds are paired if those of one configuration are among those of the other. A failed seed counts as the worst
+    value, or its pair is left out, or nothing is compared: see `statistics.failed_seeds`. `shared` saves finding out
+    again what the two share.
     """
-    shared = shared_streams(
-        first.result.recorded[first.row.config_id],
-        second.result.recorded[second.row.config_id],
-        first.result.import_code,
-    )
-    one, other = (_by_seed(side, question) for side in (first, second))
+    shared = shared or find_shared(first, second)
+    one, other = (values_by_seed(side, question) for side in (first, second))
     common = sorted(one.keys() & other.keys())
     paired = bool(shared.same) and bool(common) and len(common) == min(len(one), len(other))
     x, y = ([values[seed] for seed in (common if paired else values)] for values in (one, other))
@@ -151,25 +151,31 @@ def compare(first: Side, second: Side, question: Question, family: str) -> SeedC
         second_failed=_failed(other),
         unmatched=len(one) + len(other) - 2 * len(common) if paired else 0,
         shared=shared,
-        found=_compared(np.array(x), np.array(y), paired, question),
+        outcome=_compared(np.array(x), np.array(y), paired, question),
         family=family,
         tests=1,
         holm_p=np.nan,
     )
 
 
-def corrected(family: Sequence[SeedComparison]) -> list[SeedComparison]:
-    """The comparisons of a family with their p after Holm's correction."""
-    adjusted = holm([one.found.p for one in family])
-    tests = sum(not np.isnan(one.found.p) for one in family)
+def find_shared(first: Side, second: Side) -> Shared:
+    """Return what members of one seed of two configurations share."""
+    one, other = (side.result.recorded[side.row.config_id] for side in (first, second))
+    return shared_streams(one, other, first.result.import_code)
+
+
+def correct_family(family: Sequence[SeedComparison]) -> list[SeedComparison]:
+    """Return the comparisons of a family with their p after Holm's correction."""
+    adjusted = holm([one.outcome.p for one in family])
+    tests = sum(not np.isnan(one.outcome.p) for one in family)
     return [replace(one, holm_p=p, tests=tests) for one, p in zip(family, adjusted, strict=True)]
 
 
 def _compared(x: Floats, y: Floats, paired: bool, question: Question) -> TwoSamples:
     lost = np.isnan(x).any() or np.isnan(y).any()
     if question.policy == "fail" and lost:
-        return TwoSamples(n=0, reason="a seed failed, and with it the configuration (objective.failed_seeds: fail)")
-    as_failed = stand_in(question.policy, question.direction)
+        return TwoSamples(n=0, reason=FAILED)
+    as_failed = failed_seed_value(question.policy, question.direction)
     x, y = (np.where(np.isnan(values), as_failed, values) for values in (x, y))
     if not paired:
         return compare_groups(x[~np.isnan(x)], y[~np.isnan(y)])
@@ -177,14 +183,14 @@ def _compared(x: Floats, y: Floats, paired: bool, question: Question) -> TwoSamp
     return compare_pairs(x[kept], y[kept])
 
 
-def _by_seed(side: Side, question: Question) -> dict[int, float]:
-    """The value of every seed that was planned, NaN for one that failed."""
+def values_by_seed(side: Side, question: Question) -> dict[int, float]:
+    """Return the value of every planned seed, NaN for one that failed."""
     band = side.result.bands.get((side.row.config_id, question.metric, question.average))
     if band is None:
         return {}
     places = [i for i, length in enumerate(band.lengths) if length in question.lengths]
     return {
-        seed: reduced(np.array([band.seeds[seed][i] for i in places]), question.reduce)
+        seed: reduce_values(np.array([band.seeds[seed][i] for i in places]), question.reduce)
         if seed in band.seeds
         else np.nan
         for seed in sorted({*side.row.seeds, *band.seeds})
@@ -196,6 +202,6 @@ def _failed(values: Mapping[int, float]) -> int:
 
 
 def _same_draw(result: Summary, first: Row, other: Row) -> bool:
-    """Whether two configurations agree in what was drawn: in every key of both that is neither a grid's nor listed."""
+    """Return whether two configurations have the same drawn values: keys that are neither of a grid nor listed."""
     drawn = [key for key, kind in result.searched.items() if kind not in ("grid", "listed")]
     return all(first.values[key] == other.values[key] for key in drawn if key in first.values and key in other.values)

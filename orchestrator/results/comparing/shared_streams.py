@@ -1,14 +1,13 @@
-"""What chance two configurations share, seed by seed: training data, test inputs, initial weights.
+"""Which random draws two configurations share, seed by seed: training data, test inputs, initial weights.
 
-Random numbers are named by seed, stream and step (trainers.random), so members of one seed draw the same ones. They get
-the same data and weights from them only where the same code asks for these in the same shapes: what the ledger recorded
-of both says where that is so.
+Random numbers depend on seed, stream and step (trainers.random), so members of one seed draw the same numbers. Data and
+weights are the same only if the same code asks for them in the same shapes; the records of both configurations show it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from orchestrator.code.own_code import OwnCodeError
@@ -19,21 +18,22 @@ from trainers.config.recorded import corrections, recorded_member
 from trainers.errors import ConfigError
 
 DATA, INPUTS, WEIGHTS = "training data", "test inputs", "initial weights"
-TOLD_STRUCTURES = 64
+MOST_STRUCTURES = 64
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shared:
-    """`same`: what members of one seed have in common. `apart`: what else, with the keys that make it differ.
+    """What members of one seed have in common (`same`), and what differs (`apart`), with the keys that cause it.
 
-    Of the latter `unsure` may differ or not. `differing`: every resolved key and every part of the code in which the
-    two differ, with both values (None where one does not have it).
+    Names in `unsure` may be the same after all. `differing` has every resolved key and every part of the code in which
+    the two differ, with both values (None for a missing one); `code` has only the parts of the code.
     """
 
     same: tuple[str, ...]
     apart: Mapping[str, tuple[str, ...]]
     unsure: frozenset[str]
     differing: Mapping[str, tuple[Any, Any]]
+    code: Mapping[str, tuple[str | None, str | None]] = field(default_factory=dict)
 
     @property
     def sentence(self) -> str:
@@ -49,13 +49,13 @@ class Shared:
 def shared_streams(
     first: RecordedConfiguration, second: RecordedConfiguration, import_code: Callable[[], None] = lambda: None
 ) -> Shared:
-    """What members of one seed of two configurations share.
+    """Return what members of one seed of two configurations share.
 
-    Where tasks or models differ, the classes of today are asked, after `import_code`, whether the parameters are the
-    same (those of another rate of dropout are). Data of other tasks are not looked at: they may differ. So may all that
-    was drawn by other code.
+    If tasks or models differ, today's classes tell, after `import_code`, whether the parameters are the same (as for
+    another dropout rate). Data of different tasks are not compared: they may differ, and so may everything that was
+    drawn by different code.
     """
-    differing = dict(_differing(first.resolved, second.resolved))
+    differing = dict(differing_values(first.resolved, second.resolved))
     code = differing_code(first.code, second.code)
     task = [key for key in differing if key.partition(".")[0] == "task"]
     model = [key for key in differing if key.partition(".")[0] == "model"]
@@ -76,15 +76,16 @@ def shared_streams(
         apart={what: keys for what, keys in apart.items() if keys},
         unsure=frozenset(asked) - ({WEIGHTS} if known else frozenset()),
         differing=differing | code,
+        code=code,
     )
 
 
-def _differing(first: Mapping[str, Any], second: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
-    """Every dotted key in which two trees differ, with both values."""
+def differing_values(first: Mapping[str, Any], second: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield every dotted key in which two trees differ, with both values."""
     for key in dict.fromkeys([*first, *second]):
         one, other = first.get(key), second.get(key)
         if isinstance(one, Mapping) and isinstance(other, Mapping):
-            yield from _differing(one, other, f"{path}{key}.")
+            yield from differing_values(one, other, f"{path}{key}.")
         elif one != other:
             yield f"{path}{key}", (one, other)
 
@@ -92,7 +93,7 @@ def _differing(first: Mapping[str, Any], second: Mapping[str, Any], path: str = 
 def _same_parameters(
     first: RecordedConfiguration, second: RecordedConfiguration, import_code: Callable[[], None]
 ) -> bool | None:
-    """Whether both models declare the same parameters with the same start; None where that cannot be said."""
+    """Return whether both models declare the same parameters and initial values; None if unknown."""
     if first.parameters is None or second.parameters is None:
         try:
             import_code()
@@ -103,7 +104,7 @@ def _same_parameters(
 
 
 def declared_parameters(resolved: Mapping[str, Any]) -> str | None:
-    """The parameters that a configuration's model declares and how they start, as text; None without its classes."""
+    """Return the declared parameters of a model and their initial values as text; None without its classes."""
     try:
         if corrections(resolved):
             return None
@@ -118,11 +119,11 @@ def declared_parameters(resolved: Mapping[str, Any]) -> str | None:
 
 
 def parameters_by_structure(state: SweepState) -> dict[str, str]:
-    """What the first structures of a sweep declare, by their keys: a driver, which has torch, tells its report."""
+    """Return the declared parameters by structural key, so that a report need not import torch."""
     found: dict[str, str | None] = {}
     for configuration in state.configurations.values():
         for member in configuration.members.values():
             key = state.packs[member.pack_id].structural_key
-            if key and key not in found and len(found) < TOLD_STRUCTURES:
+            if key and key not in found and len(found) < MOST_STRUCTURES:
                 found[key] = declared_parameters(configuration.resolved)
     return {key: declared for key, declared in found.items() if declared is not None}

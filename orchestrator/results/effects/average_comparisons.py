@@ -1,4 +1,4 @@
-"""Weight averages of the same trajectories against the one that is judged, at trained, selection and test lengths."""
+"""Compare weight averages of the same trained members, at trained, selection and test lengths."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -6,14 +6,14 @@ from dataclasses import dataclass
 import pandas as pd
 
 from orchestrator.statistics.design import Design
-from orchestrator.statistics.paired import Paired, paired
+from orchestrator.statistics.paired import Paired, compare_members
 
 GROUPS = ("trained", "selection", "test")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison(Paired):
-    """An average minus the objective's, member by member, at one group of lengths."""
+    """An average minus the judged one, member by member, at one group of lengths."""
 
     group: str
     average: str
@@ -36,6 +36,6 @@ def compare_averages(
         judged = scores(against, group)
         for average in averages:
             if average != against and len(judged):
-                result = paired(scores(average, group), judged, design, direction)
+                result = compare_members(scores(average, group), judged, design, direction)
                 comparisons.append(Comparison(group=group, average=average, against=against, **vars(result)))
     return tuple(comparisons)

@@ -1,4 +1,4 @@
-"""The effects of the searched hyperparameters on one outcome, gathered from every statistic that says something."""
+"""The effects of the searched hyperparameters on one outcome, from all statistics."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from orchestrator.statistics.partial_effects import PartialEffect, partial_effec
 
 @dataclass(frozen=True, kw_only=True)
 class Effect(KeyEffect):
-    """How an outcome moves with one searched key: by itself, with the other drawn keys held fixed, and by fANOVA."""
+    """The effect of one searched key: by itself, with the other drawn keys held fixed, and its fANOVA importance."""
 
     partial: PartialEffect
     importance: Importance

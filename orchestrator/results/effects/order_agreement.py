@@ -1,4 +1,4 @@
-"""Whether the order that selected configurations is their order at the test lengths, without choosing by the second."""
+"""Whether configurations have the same order at the test lengths as by score. Nothing is chosen by it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -10,15 +10,15 @@ DEPENDENT = {
     "grid_by_random": "configurations that share a draw are not independent",
     "fixed": "the configurations were not drawn",
     "adaptive": "later configurations follow earlier scores",
-}  # why configurations are no independent sample, by the kind of a design
+}  # why configurations are not independent, by the kind of a design
 
 
 @dataclass(frozen=True, kw_only=True)
 class OrderAgreement:
-    """The rank `correlation` of both orders, and what is better than the first at the test lengths, the most first.
+    """The rank `correlation` of both orders, and which configurations are better than the first at the test lengths.
 
-    `better` has the config_id of each of the `others` with a better median there, and by how much (infinite where the
-    first has no finite median).
+    `better` has the config_id and the gain of each of the `others` with a better median there, the largest gain first
+    (infinite if the first has no finite median).
     """
 
     correlation: Estimate
@@ -29,10 +29,10 @@ class OrderAgreement:
 def order_agreement(
     scores: Mapping[str, float], test: Mapping[str, float], direction: str, design: Design
 ) -> OrderAgreement:
-    """Hold the test medians of configurations against their scores, by config_id; the first of `scores` is the first.
+    """Compare test medians with scores, by config_id; the first key of `scores` is the configuration ranked first.
 
     Configurations without a test median are left out. The correlation is over configurations, so it has an interval
-    only where each of them is a draw of its own.
+    only if they were drawn independently.
     """
     names = [name for name in scores if name in test]
     first, sign = test[names[0]], 1.0 if direction == "minimize" else -1.0

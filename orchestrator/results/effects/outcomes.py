@@ -1,4 +1,4 @@
-"""What effects and comparisons are taken of: the searched values of configurations, the scores of their members."""
+"""The inputs of effects and comparisons: searched values of configurations, outcomes of their seeds."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from orchestrator.results.scoring.median_curves import at_lengths
-from orchestrator.results.scoring.objective import reduced
+from orchestrator.results.scoring.median_curves import quartiles_at
+from orchestrator.results.scoring.objective import reduce_values
 from orchestrator.results.summary import REMEMBERED, Row, Summary
-from orchestrator.statistics.failed_seeds import stand_in
+from orchestrator.statistics.failed_seeds import failed_seed_value, score_over_seeds
 from orchestrator.statistics.quartiles import Quartiles
 from search_spaces import ABSENT
 from search_spaces.grammar.problems.findings import lookup
 
 
 def searched_values(result: Summary) -> dict[str, dict[str, Any]]:
-    """What was searched of every complete configuration; in a list a key that is left out has its fixed value."""
+    """Return the searched values of every complete configuration; in a list a missing key has its fixed value."""
     found = {}
     listed = [key for key, kind in result.searched.items() if kind == "listed" and result.design.kind == "fixed"]
     for row in (row for row in result.rows if row.complete):
@@ -39,41 +39,56 @@ def outcomes_at_test_lengths(result: Summary) -> dict[str, Quartiles]:
     found: dict[str, Quartiles] = {}
     for row in result.rows if result.test_lengths else ():
         band = result.bands.get((row.config_id, *result.objective_curve))
-        at = at_lengths(band, result.test_lengths, result.objective) if band and not row.failed else None
+        at = quartiles_at(band, result.test_lengths, result.objective) if band and not row.failed else None
         if row.complete and row.scored is not None:
             found[row.config_id] = at or row.scored
     return found
 
 
-def outcomes_of_seeds(result: Summary, lengths: Sequence[int], how: str) -> dict[str, dict[int, float]]:
-    """The objective of every seed of the complete configurations at some lengths; failed seeds count as it says."""
-    as_failed = stand_in(result.objective.failed_seeds, result.objective.direction)
-    found: dict[str, dict[int, float]] = {}
-    for row in result.rows:
-        if row.complete:
-            known = _of_seeds(result, row, result.objective.average, lengths, how)
-            found[row.config_id] = {seed: known.get(seed, math.nan) for seed in result.seeds[row.config_id]}
+def outcomes_by_seed(result: Summary, lengths: Sequence[int], how: str) -> dict[str, dict[int, float]]:
+    """Return the judged metric of every shared seed by config_id; failed seeds count as the objective says."""
+    as_failed = failed_seed_value(result.objective.failed_seeds, result.objective.direction)
     return {
         name: {seed: as_failed if math.isnan(one) else one for seed, one in of_seeds.items()}
-        for name, of_seeds in found.items()
+        for name, of_seeds in _shared_seed_values(result, lengths, how).items()
     }
 
 
+def outcomes_over_shared_seeds(result: Summary, lengths: Sequence[int], how: str) -> dict[str, float]:
+    """Return the median over the shared seeds at some lengths, by config_id of complete configurations.
+
+    A configuration that failed has the worst possible value, or NaN, as its score would.
+    """
+    policy, direction = result.objective.failed_seeds, result.objective.direction
+    found = _shared_seed_values(result, lengths, how)
+    return {name: score_over_seeds(seeds.values(), policy, direction)[0].median for name, seeds in found.items()}
+
+
+def _shared_seed_values(result: Summary, lengths: Sequence[int], how: str) -> dict[str, dict[int, float]]:
+    """Return the judged metric of every shared seed at some lengths by config_id, NaN for a failed seed."""
+    scores = {}
+    for row in (row for row in result.rows if row.complete):
+        known = _seed_values(result, row, result.objective.average, lengths, how)
+        scores[row.config_id] = {seed: known.get(seed, math.nan) for seed in sorted(result.shared_seeds)}
+    return scores
+
+
 def member_scores(result: Summary, average: str, group: str) -> pd.Series[float]:
-    """The objective's metric of every member at its own lengths of a group; reduced as the objective says."""
+    """Return the judged metric of every shared seed at its own lengths of a group, by (config_id, seed)."""
     scores: dict[tuple[str, int], float] = {}
     for row in result.rows:
         how = result.objective.reduce if group == "selection" else "mean"
-        for seed, score in _of_seeds(result, row, average, getattr(row.groups, group), how).items():
-            scores[row.config_id, seed] = score
+        for seed, score in _seed_values(result, row, average, getattr(row.groups, group), how).items():
+            if seed in result.shared_seeds:
+                scores[row.config_id, seed] = score
     names = ["config_id", "seed"]
     return pd.Series(list(scores.values()), pd.MultiIndex.from_tuples(list(scores), names=names), dtype=float)
 
 
-def _of_seeds(result: Summary, row: Row, average: str, lengths: Sequence[int], how: str) -> dict[int, float]:
-    """The objective's metric of the seeds of a configuration at some lengths, NaN where a seed failed."""
+def _seed_values(result: Summary, row: Row, average: str, lengths: Sequence[int], how: str) -> dict[int, float]:
+    """Return the judged metric of the seeds of a configuration at some lengths, NaN for a failed seed."""
     band = result.bands.get((row.config_id, result.objective.metric, average))
     places = [i for i, length in enumerate(band.lengths) if length in lengths] if band else []
     if band is None or not places:
         return {}
-    return {seed: reduced(np.array([values[i] for i in places]), how) for seed, values in band.seeds.items()}
+    return {seed: reduce_values(np.array([values[i] for i in places]), how) for seed, values in band.seeds.items()}

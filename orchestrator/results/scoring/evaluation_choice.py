@@ -1,12 +1,11 @@
-"""Which evaluation of a member counts: its last, or the one whose judged value is best. One step for each member.
+"""The chosen evaluation of each member: its last one, or the one with the best judged value.
 
-The judged value (`objective.judged_values`) is taken at the selection lengths alone, so no other length has a say. The
-step that is chosen holds for every metric, average and length of the member: pairs stay pairs.
+The judged value (`objective.judged_values`) is taken at the selection lengths alone, so other lengths have no
+influence. The chosen step holds for every metric, average and length of the member, so that comparisons stay paired.
 
-A member without a number at its last evaluation has failed, and an earlier one does not rescue it: how often training
-diverges is part of a result, and a median over what seeds were before they diverged would hide it. Of equal values the
-latest counts, so that the choice leaves the last evaluation only for a better one; where a metric saturates at the
-selection lengths, training that goes on can still matter beyond them.
+A member without a number at its last evaluation has failed, whatever its earlier evaluations were: how often training
+diverges is part of the result. Of equal values the latest is chosen: if a metric saturates at the selection lengths,
+further training can still matter beyond them.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ def chosen_steps(judged: pd.DataFrame, direction: str, evaluation: str) -> pd.Da
     )
 
 
-def at_steps(curves: pd.DataFrame, steps: pd.DataFrame) -> Mask:
+def select_steps(curves: pd.DataFrame, steps: pd.DataFrame) -> Mask:
     """Return which rows of `curves` are at the step that `steps` (config_id, seed, step) names for their member."""
     rows = steps[["config_id", "seed", "step"]].itertuples(index=False, name=None)
     wanted = {(str(name), int(seed)): step for name, seed, step in rows}

@@ -1,4 +1,4 @@
-"""Each configuration at the last evaluation of its seeds and at the best one, and how its judged metric fluctuates."""
+"""Compare the last and the best evaluation of each configuration, and measure how its judged metric fluctuates."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -11,7 +11,7 @@ import pandas as pd
 from orchestrator.results.scoring.evaluation_choice import BEST, LAST
 from orchestrator.results.scoring.length_groups import LengthGroups
 from orchestrator.results.scoring.objective import (
-    choose,
+    choose_evaluations,
     is_judged,
     judged_over_seeds,
     judged_values,
@@ -35,9 +35,9 @@ class AtEvaluation:
 class LastAndBest:
     """One configuration. `steps` has the best step of every seed that did not fail.
 
-    Of these seeds too: `difference` is best minus last at the test lengths (None without any), `fluctuation` the median
-    of largest minus smallest value there in the last half of the evaluations, two at least. `selection` and `test` are
-    the judged metric of each seed at the steps `evaluated`, NaN from where it failed.
+    Over the same seeds, `difference` is best minus last at the test lengths (None without any), and `fluctuation` the
+    median of largest minus smallest value there in the last half of the evaluations (at least two). `selection` and
+    `test` are the judged metric of each seed at the steps `evaluated`, NaN once it has failed.
     """
 
     config_id: str
@@ -57,7 +57,7 @@ def compare_last_and_best(
     groups: Mapping[str, LengthGroups],
     seeds: Mapping[str, Iterable[int]],
 ) -> tuple[LastAndBest, ...]:
-    """Compare the configurations of `groups`, in its order; those that were evaluated once are left out.
+    """Compare the configurations of `groups`, in their order; those that were evaluated only once are left out.
 
     `curves` has their judged metric at every evaluation, `seeds` the seeds that were planned.
     """
@@ -68,7 +68,7 @@ def compare_last_and_best(
         rule = objective.model_copy(update={"evaluation": evaluation})
         found = score_configurations(score_members(curves, rule, seeds), rule)
         scores[evaluation] = {one.config_id: one.quartiles for one in found}
-        steps[evaluation] = _by_configuration(choose(curves, rule))
+        steps[evaluation] = _by_configuration(choose_evaluations(curves, rule))
     tables, values = _by_configuration(curves), _by_configuration(judged)
     return tuple(
         _compared(
@@ -126,7 +126,7 @@ def _compared(
 
 
 def _means(curves: pd.DataFrame, seeds: Any, evaluated: Any, lengths: tuple[int, ...]) -> Floats:
-    """The mean over `lengths` of every seed at every evaluation (S, E), NaN where a value is missing or NaN."""
+    """Return the mean over `lengths` of every seed at every evaluation (S, E), NaN if a value is missing or NaN."""
     rows, lengths = curves[curves["length"].isin(lengths)], tuple(sorted(lengths))
     values_SEL = np.full((len(seeds), len(evaluated), len(lengths)), np.nan)
     places = (np.searchsorted(seeds, rows["seed"]), np.searchsorted(evaluated, rows["step"]))
@@ -144,6 +144,6 @@ def _by_seed(seeds: Any, values: Floats) -> dict[int, tuple[float, ...]]:
 
 
 def _known(values: Floats) -> Quartiles | None:
-    """Quartiles of the values that are numbers, None when there are none."""
+    """Return the quartiles of the values that are not NaN, None without any."""
     values = values[~np.isnan(values)]
     return quartiles(values) if len(values) else None

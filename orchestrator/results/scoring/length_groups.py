@@ -1,8 +1,8 @@
-"""Which lengths of a metric were trained on, which were used to select configurations, and which test them.
+"""The trained, selection and test lengths of a metric.
 
-Every metric has lengths of its own. Trained are those that its distribution is trained on, selection those of the
-objective, for metrics of the distribution that the objective is on. Test lengths are the others beyond the longest
-trained one; of a distribution that is not trained on, all others.
+Every metric has its own lengths. Trained lengths occur in training on its distribution. Selection lengths are those of
+the objective, for metrics on the distribution that is judged. Test lengths are all others beyond the longest trained
+one; if the distribution is not trained on, all others.
 """
 
 from collections.abc import Iterable
@@ -27,26 +27,26 @@ class LengthGroups:
 
 
 def length_groups(measured: Measured, objective: Objective, metric: str | None = None) -> LengthGroups:
-    """The groups of a metric of a configuration, by default of the one that is judged."""
-    judged, of = measured.metrics[objective.metric], measured.metrics[metric or objective.metric]
-    selection = tuple(sorted(objective.lengths)) if of.distribution == judged.distribution else ()
-    longest = measured.longest_trained.get(of.distribution)
+    """Return the length groups of a metric of a configuration, by default of the judged metric."""
+    judged, described = measured.metrics[objective.metric], measured.metrics[metric or objective.metric]
+    selection = tuple(sorted(objective.lengths)) if described.distribution == judged.distribution else ()
+    longest = measured.longest_trained.get(described.distribution)
     return LengthGroups(
-        every=of.lengths,
-        trained=of.trained_lengths,
+        every=described.lengths,
+        trained=described.trained_lengths,
         selection=selection,
-        test=tuple(s for s in of.lengths if (longest is None or s > longest) and s not in selection),
+        test=tuple(s for s in described.lengths if (longest is None or s > longest) and s not in selection),
     )
 
 
 def common_test_lengths(groups: Iterable[LengthGroups]) -> tuple[int, ...]:
-    """The test lengths that all configurations share, on which alone they can be compared."""
+    """Return the test lengths that all configurations share; only there can they be compared."""
     shared = [set(one.test) for one in groups]
     return tuple(sorted(set.intersection(*shared))) if shared else ()
 
 
 def few_lengths(groups: LengthGroups, present: Iterable[int]) -> tuple[int, ...]:
-    """Up to FEW of the lengths `present`: the longest trained one, others evenly, the longest test length always."""
+    """Return up to FEW of the lengths `present`: the longest trained one, the longest test length, others between."""
     known = set(present)
     trained = [length for length in groups.trained if length in known and length not in groups.selection][-1:]
     others = sorted(known & {*groups.selection, *groups.test})

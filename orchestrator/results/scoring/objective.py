@@ -1,7 +1,7 @@
-"""From the seeds of a configuration to its score: reduce each seed's curve, then take the median over seeds.
+"""The score of a configuration: each seed's curve is reduced to one number, the score is their median.
 
-How a failed seed counts, one whose value is NaN or that has none at the last step, is in `statistics.failed_seeds`.
-Whatever the policy, failed seeds are reported, and a configuration without survivors is failed and never best.
+A seed failed if its value is NaN or missing at the last step; `statistics.failed_seeds` says how it counts. Failed
+seeds are always reported, and a configuration whose seeds all failed is failed and never ranked.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class ConfigurationScore:
     """The score of a configuration: median and quartiles over its seeds under the failed-seed policy.
 
     `seeds_run` counts every seed, failed ones too. The score of a `failed` configuration is NaN under the policy `fail`
-    and the worst possible one (infinite) under the others; an infinite score without `failed` says that half of the
-    seeds or more failed under the policy `worst`.
+    and the worst possible one (infinite) under the others; an infinite score without `failed` means that at
+    least half of the seeds failed under the policy `worst`.
     """
 
     config_id: str
@@ -63,7 +63,7 @@ class ConfigurationScore:
 
 
 def is_judged(curves: pd.DataFrame, objective: Objective) -> npt.NDArray[np.bool_]:
-    """Return which rows are of the metric and average that is judged, at any length."""
+    """Return which rows have the judged metric and average, at any length."""
     return np.asarray((curves["metric"] == objective.metric) & (curves["average"] == objective.average))
 
 
@@ -87,10 +87,10 @@ def judged_values(curves: pd.DataFrame, objective: Objective) -> pd.DataFrame:
     table = rows[rows["length"].isin(objective.lengths)].pivot(index=keys, columns="length", values="value")
     table = table.reindex(index=evaluations, columns=sorted(objective.lengths))
     values = table.index.to_frame(index=False).astype({"config_id": "str", "seed": np.int64, "step": np.int64})
-    return values.assign(value=reduced_rows(table.to_numpy(dtype=np.float64), objective.reduce))
+    return values.assign(value=reduce_rows(table.to_numpy(dtype=np.float64), objective.reduce))
 
 
-def choose(curves: pd.DataFrame, objective: Objective) -> pd.DataFrame:
+def choose_evaluations(curves: pd.DataFrame, objective: Objective) -> pd.DataFrame:
     """Return the step of each seed that `objective.evaluation` names, with its judged value; see `chosen_steps`."""
     return chosen_steps(judged_values(curves, objective), objective.direction, objective.evaluation)
 
@@ -103,11 +103,11 @@ def score_members(
     """Return one row per seed (config_id, seed, score): its curve reduced over the objective's lengths.
 
     The step is that of `objective.evaluation`, so `curves` must have every evaluation if that is `best`. The last step
-    of a configuration in `curves` is its final one: give it finished configurations or members. The score is NaN for a
-    seed that failed: any of its values at the last step is NaN, or `seeds` (configuration -> seeds planned, as from
-    `state.seeds()`) names it and it has no row there. Raises what `judged_values` raises.
+    of a configuration in `curves` is taken as its final one, so pass finished configurations or members. The score is
+    NaN for a seed that failed: any of its values at the last step is NaN, or `seeds` (configuration -> seeds planned,
+    as from `state.seeds()`) names it and it has no row there. Raises what `judged_values` raises.
     """
-    scores = choose(curves, objective).drop(columns="step").rename(columns={"value": "score"})
+    scores = choose_evaluations(curves, objective).drop(columns="step").rename(columns={"value": "score"})
     if seeds is None:
         return scores
     import pandas as pd
@@ -172,12 +172,12 @@ def area_beyond(lengths: Sequence[int], median_values: Sequence[float], used: It
     return float(np.mean(beyond)) if beyond else math.nan
 
 
-def reduced(values: Floats, how: str) -> float:
+def reduce_values(values: Floats, how: str) -> float:
     """Return one seed's values, lengths ascending, as one number: their "mean", "max" or "last"; NaN if one is NaN."""
-    return float(reduced_rows(values[None], how)[0])
+    return float(reduce_rows(values[None], how)[0])
 
 
-def reduced_rows(values_ML: Floats, how: str) -> Floats:
+def reduce_rows(values_ML: Floats, how: str) -> Floats:
     """Return one number per row of (members, lengths ascending), NaN where any of its values is NaN."""
     if not values_ML.size:
         return np.full(len(values_ML), np.nan)

@@ -1,4 +1,4 @@
-"""How a sweep's configurations came about, from its recorded specification and their numbers."""
+"""The design of a sweep (how its configurations were drawn), from its recorded specification."""
 
 import math
 from collections.abc import Mapping
@@ -10,13 +10,13 @@ from orchestrator.statistics.design import Design
 KINDS = ("choice", "grid", "uniform", "log_uniform", "one_minus_log_uniform", "int_uniform", "normal")
 
 
-def design_of(state: SweepState) -> Design:
-    """The design of a sweep of any version: configuration number n is draw n // G at grid point n % G of G."""
+def read_design(state: SweepState) -> Design:
+    """Return the design of a sweep."""
     search = state.spec.get("search", {})
     domains = {key: domain_kind(one) for key, one in state.spec.get("space", {}).items()}
     grid = frozenset(key for key, kind in domains.items() if kind == "grid")
-    points = grid_size(state.spec)
-    draw = {name: one.number // points for name, one in state.configurations.items()}
+    points, draws = grid_size(state.spec), draws_by_number(state)
+    draw = {name: draws[one.number] for name, one in state.configurations.items()}
     one_draw = len(grid) == len(domains) or (search.get("configurations") or 1) == 1
     if search.get("sampler") == "listed" or (grid and one_draw):
         return Design(kind="fixed", draw=draw, grid=grid)
@@ -25,10 +25,20 @@ def design_of(state: SweepState) -> Design:
     return Design(kind="grid_by_random" if points > 1 else "random", draw=draw, grid=grid)
 
 
-def domain_kind(domain: Any) -> str:
-    """The kind of a domain in a resolved specification: the key of its mapping that is not an option.
+def draws_by_number(state: SweepState) -> dict[int, int]:
+    """Return the draw of the random domains that each configuration number has.
 
-    A key without a domain has its values from search.listed.
+    Where the ledger does not say it, configuration number n is draw n // G at grid point n % G, of the G grid points
+    that the sweep began with.
+    """
+    points = grid_size(state.specs[0]) if state.specs else 1
+    return {one.number: one.number // points if one.draw is None else one.draw for one in state.draws.values()}
+
+
+def domain_kind(domain: Any) -> str:
+    """Return the kind of a domain in a resolved specification: the key of its mapping that is not an option.
+
+    A key without a domain is "listed": its values are in search.listed.
     """
     if domain is None:
         return "listed"
@@ -36,5 +46,12 @@ def domain_kind(domain: Any) -> str:
 
 
 def grid_size(spec: Mapping[str, Any]) -> int:
-    """The number of grid points of a resolved specification, 1 without a grid."""
+    """Return the number of grid points of a resolved specification, 1 without a grid."""
     return math.prod(len(domain["grid"]) for domain in spec.get("space", {}).values() if domain_kind(domain) == "grid")
+
+
+def planned_size(spec: Mapping[str, Any]) -> int:
+    """Return the number of configurations that a resolved specification asks for, duplicates included."""
+    search = spec.get("search", {})
+    draws = len(search.get("listed") or ()) or search.get("configurations") or 1
+    return int(draws * grid_size(spec))

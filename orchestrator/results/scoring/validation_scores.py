@@ -1,4 +1,4 @@
-"""The validation scores in a ledger, with the decisions they led to: stages of curricula, and early stopping."""
+"""The validation scores of members, which decide on early stopping and on the stages of curricula."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,10 +11,10 @@ from orchestrator.record.state.state import SweepState
 
 @dataclass(frozen=True, kw_only=True)
 class ValidationScore:
-    """A score of a member at an evaluation, on inputs of its validation stream: at each trained length, and their mean.
+    """A score of a member at an evaluation, on validation inputs of each trained length.
 
-    The mean is over the lengths with a value, NaN if there is none. `stage`: the stage trained before the evaluation,
-    None without a curriculum. `stopped`: whether the member had stopped by then.
+    `stage` is the stage trained before the evaluation, None without a curriculum. `stopped` says whether the member had
+    stopped by then.
     """
 
     config_id: str
@@ -29,9 +29,9 @@ class ValidationScore:
 
     @property
     def mean(self) -> float:
-        """The mean over the lengths."""
-        there = [value for value in self.values if not np.isnan(value)]
-        return float(np.mean(there)) if there else float("nan")
+        """The mean over the lengths with a value; NaN without any."""
+        known = [value for value in self.values if not np.isnan(value)]
+        return float(np.mean(known)) if known else float("nan")
 
 
 def read_validation_scores(state: SweepState) -> tuple[ValidationScore, ...]:
@@ -45,12 +45,12 @@ def read_validation_scores(state: SweepState) -> tuple[ValidationScore, ...]:
 
 
 def stopped_at(configuration: ConfigurationState) -> tuple[int, ...]:
-    """The steps at which members of a configuration stopped early, ascending."""
+    """Return the steps at which members of a configuration stopped early, ascending."""
     return tuple(sorted(one.stopped_at for one in configuration.members.values() if one.stopped_at is not None))
 
 
 def may_stop(state: SweepState) -> bool:
-    """Whether members of the sweep stop early when they are good enough."""
+    """Return whether members of the sweep may stop early, when they are good enough."""
     first = (next(iter(pack.evaluations.values()), {}) for pack in state.packs.values())  # as all others of its pack
     return any("stopped_at" in fields for fields in first)
 

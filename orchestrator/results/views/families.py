@@ -1,7 +1,6 @@
-"""Families of metrics as data: a metric against the number in its name, by configuration and length.
+"""Families of metrics: the values of metrics such as accuracy_carry_3 against the number in their names.
 
-Medians are over seeds, of the judged weight average. A metric without a number at some length (there are no inputs of
-its kind) has no point there; a failed seed counts as everywhere else.
+Medians are over seeds, of the judged average. A metric has no point at lengths without inputs of its kind.
 """
 
 import math
@@ -27,12 +26,12 @@ class FamilyPoint:
 
 
 def family_names(summary: Summary) -> tuple[str, ...]:
-    """The families of all configurations, in the order of the first that has them."""
+    """Return the names of the families of all configurations."""
     return tuple(dict.fromkeys(name for one in summary.measured.values() for name in one.families))
 
 
 def family_points(summary: Summary, name: str) -> list[FamilyPoint]:
-    """The points of a family by configuration, length and index."""
+    """Return the points of a family, sorted by configuration, length and index."""
     points = (point for row in summary.rows for point in _points(summary, row, name))
     place = {row.config_id: i for i, row in enumerate(summary.rows)}
     return sorted(points, key=lambda point: (place[point.config_id], point.length, point.index))
@@ -64,6 +63,6 @@ def _points(summary: Summary, row: Row, name: str) -> Iterator[FamilyPoint]:
 
 
 def _failed_seeds(summary: Summary, row: Row) -> list[int]:
-    """The seeds without any number of the objective's curve."""
+    """Return the seeds whose judged curve has no number."""
     band = summary.bands.get((row.config_id, *summary.objective_curve))
     return [seed for seed, values in band.seeds.items() if all(map(math.isnan, values))] if band else []

@@ -1,6 +1,6 @@
-"""How many steps it took to reach something: metrics called steps_to_..., against the numeric keys that were searched.
+"""Metrics named steps_to_... against the searched numbers: after how many steps a level was reached.
 
-A seed has one number, the step by which it had reached it at every trained length; infinite where it never did.
+A seed has one number, the step by which it had reached the level at all trained lengths; infinite if it never did.
 """
 
 import math
@@ -19,10 +19,10 @@ MOST_LINES = 8  # of a figure
 
 @dataclass(frozen=True)
 class Reached:
-    """Steps at one value of a searched key: median and quartiles over seeds, and every seed's own, ascending.
+    """Steps at one value of a searched key: quartiles over seeds, and the `steps` of every seed, ascending.
 
-    `line` has the values of the keys that make lines. Of the `steps` infinite ones never reached it; seeds that failed
-    are not among them and counted in `failed`.
+    `line` has the values of the keys that separate lines. Seeds that never reached the level have infinite steps; those
+    that failed are only counted in `failed`.
     """
 
     line: tuple[Any, ...]
@@ -33,7 +33,7 @@ class Reached:
 
     @property
     def never(self) -> int:
-        """How many seeds never reached it."""
+        """How many seeds never reached the level."""
         return sum(map(math.isinf, self.steps))
 
 
@@ -48,7 +48,7 @@ class StepsTo:
 
 
 def steps_to(summary: Summary) -> tuple[StepsTo, ...]:
-    """Every metric of steps against every numeric key of which there are several values; complete configurations."""
+    """Return every steps metric against every searched number with several values, over complete configurations."""
     rows = [row for row in summary.rows if row.complete]
     found = []
     for metric, described in summary.metrics.items():
@@ -63,9 +63,9 @@ def steps_to(summary: Summary) -> tuple[StepsTo, ...]:
 
 
 def seed_steps(summary: Summary, row: Row, metric: str) -> dict[int, float]:
-    """The step by which each seed of a configuration had reached it at all trained lengths, NaN where it failed.
+    """Return the step by which each seed had reached the level at all trained lengths, NaN if it failed.
 
-    At all lengths where the metric has no trained one; empty where it was not recorded.
+    A metric without trained lengths counts at all lengths. Empty if the metric was not recorded.
     """
     band = summary.bands.get((row.config_id, metric, summary.objective.average))
     described = summary.measured[row.config_id].metrics.get(metric)
@@ -81,7 +81,7 @@ def seed_steps(summary: Summary, row: Row, metric: str) -> dict[int, float]:
 
 
 def _line_keys(rows: Sequence[Row], summary: Summary, key: str) -> tuple[str, ...]:
-    """Other searched keys, as many as give few lines together."""
+    """Return other searched keys, as many as together make at most MOST_LINES lines."""
     chosen: tuple[str, ...] = ()
     for other in summary.searched:
         if other == key or len({str(row.values.get(other)) for row in rows}) < 2:
@@ -95,7 +95,7 @@ def _line_keys(rows: Sequence[Row], summary: Summary, key: str) -> tuple[str, ..
 def _points(
     summary: Summary, rows: Sequence[Row], metric: str, key: str, line_keys: Sequence[str]
 ) -> tuple[Reached, ...]:
-    """Seeds of the configurations that share a line and a value, together."""
+    """Return a point for each line and value, over the seeds of all its configurations."""
     together: dict[tuple[str, float], tuple[tuple[Any, ...], list[float]]] = {}
     for row in rows:
         line = tuple(row.values.get(other) for other in line_keys)

@@ -1,12 +1,11 @@
 """The driver of one sweep: hands out its packs and records what comes back, always in the ledger first.
 
-It holds nothing that the ledger cannot give back: a `SweepDriver` begins from a replayed `SweepState`, be it of a sweep
-that was created a moment ago or of one that was killed.
+It holds nothing that the ledger cannot give back: a `SweepDriver` begins from a replayed `SweepState`.
 """
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,17 +14,19 @@ from orchestrator.plan.configurations import Configuration
 from orchestrator.plan.packs import Packing
 from orchestrator.record.kept import curves as curve_store
 from orchestrator.record.kept import weights
-from orchestrator.record.kept.code import modules_for_worker
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import Record
 from orchestrator.record.state.measured import measured_fields
-from orchestrator.record.state.state import WEIGHTS_FOLDER, SweepState
+from orchestrator.record.state.state import SweepState
+from orchestrator.running.driving.budget import Limit, SweepBudget
+from orchestrator.running.driving.racing import is_race_over, race_fields
 from orchestrator.running.driving.sampler import ConfigurationSampler, as_configuration
 from orchestrator.running.driving.scores import Scores
 from orchestrator.running.driving.validation_record import decision_fields
+from orchestrator.running.driving.work import describe_work
 from orchestrator.running.pack.environment import Environments
 from orchestrator.running.pack.protocol import LONGEST_TRACE
-from orchestrator.running.pack.train_pack import encode_work, stuck_file
+from orchestrator.running.pack.train_pack import stop_file, stuck_file
 from orchestrator.wording import counted
 from search_spaces import SweepSpec
 from trainers.evaluation.results import Evaluation
@@ -44,10 +45,10 @@ class Running:
 class SweepDriver:
     """What `orchestrator.running.pack.protocol.Driver` asks for, over a ledger and the state replayed from it.
 
-    `pack` cuts configurations into packs, leaving out the members it is given; `built` are those of the first
-    generation where `spec` has just been held against today's code, which spares building them again; `held` keeps
-    signals away while a record is written; `seen` is called with every record, `say` with every sentence for the user,
-    `tick` ten times a second.
+    `pack` cuts configurations with the seeds they lack into packs; `max_seconds` is how long this driver may run,
+    within the sweep's budget; `built` are the configurations of the first generation where `spec` has just been held
+    against today's code, which spares building them again; `held` keeps signals away while a record is written; `seen`
+    is called with every record, `say` with every sentence for the user, `tick` ten times a second.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class SweepDriver:
         state: SweepState,
         *,
         pack: Packing,
+        max_seconds: float | None = None,
         built: Iterable[Configuration] = (),
         held: Callable[[], AbstractContextManager[None]] = nullcontext,
         seen: Callable[[Record], None] = lambda record: None,
@@ -69,6 +71,10 @@ class SweepDriver:
         self._environments = Environments()
         self._pack, self._held, self._seen, self._say, self._tick = pack, held, seen, say, tick
         self._queue: deque[str] = deque()
+        self.stopped_by: list[Limit] = []  # the limits of the budget because of which no more packs are handed out
+        self._budget = SweepBudget(spec, state, max_seconds)
+        self._stop_file = stop_file(state.folder)
+        self.remove_stop_file()  # of a driver that was killed
         self._generations = deque(search.generations(spec))
         self._scores = Scores(spec.objective, state)
         self._sampler = ConfigurationSampler(spec, state, built)
@@ -77,19 +83,32 @@ class SweepDriver:
     # What the scheduler asks ------------------------------------------------------------------------------------------
 
     def next_pack(self) -> tuple[str, str] | None:
-        """The next pack; tpe draws a generation when every earlier configuration has its score."""
-        while not self._queue and self._generations:
+        """The next pack that fits into the budget; without one the sweep stops.
+
+        tpe draws a generation when every earlier configuration has its score, and a round of a race is decided when
+        all of its configurations have theirs.
+        """
+        while not self.stopped_by and not self._queue and self._generations:
             if any(not found.finished for found in self.state.configurations.values() if found.number < self._next()):
                 return None
             self._plan(self._generations.popleft())
-        if not self._queue:
+        while not self.stopped_by and not self._queue and (fields := race_fields(self.spec, self.state, self._scores)):
+            self.record("race", **fields)
+            self._plan_packs(set(fields["survivors"]), queue=True)
+            self._score(set(fields["survivors"]))  # that had these seeds already
+        if self.stopped_by or not self._queue:
             return None
-        pack_id = self._queue.popleft()
-        return pack_id, self._work(pack_id)
+        pack_id, blocking = self._budget.first_fitting(self._queue, self.running)
+        if pack_id is None:
+            self.stopped_by = [] if self.running else blocking  # one that runs may end sooner than it is thought to
+            return None
+        self._queue.remove(pack_id)
+        return pack_id, describe_work(self.spec.resources, self.state, pack_id)
 
     def all_handed_out(self) -> bool:
-        """Whether nothing is left to plan or to queue."""
-        return not self._queue and not self._generations
+        """Whether nothing is left to plan or to queue, or nothing more fits into the budget."""
+        more = self._queue or self._generations or not is_race_over(self.state)
+        return bool(self.stopped_by) or not more
 
     def tick(self) -> None:
         """Give the display a chance to be redrawn."""
@@ -132,6 +151,10 @@ class SweepDriver:
         if found.weights:
             weights.discard_unnamed(self.state, pack_id)
         self._seconds[pack_id] = found.seconds
+        if used_up := self._budget.used_up():
+            self.stopped_by = used_up
+            self._stop_file.parent.mkdir(parents=True, exist_ok=True)
+            self._stop_file.touch()
 
     def progressed(self, pack_id: str, progress: dict[str, Any]) -> None:
         """Remember the heartbeat for the display."""
@@ -154,9 +177,11 @@ class SweepDriver:
         self._say(f"pack {pack_id}: {error}; it is tried again from its newest checkpoint")
 
     def completed(self, pack_id: str) -> None:
-        """Close the pack and score the configurations that are finished by it."""
-        if _final(self.state.packs[pack_id]):
+        """Close the pack and score the configurations that are finished by it; one that was stopped stays open."""
+        if self.state.packs[pack_id].is_final:
             self._end(pack_id, "complete", None)
+        elif self.stopped_by:
+            self.running.pop(pack_id, None)
         else:
             self.failed(pack_id, "the worker stopped before the last evaluation")
 
@@ -176,19 +201,26 @@ class SweepDriver:
             self.state.apply(record)
         self._seen(record)
 
+    def remove_stop_file(self) -> None:
+        """Remove what stops packs, once none is running."""
+        with suppress(NotADirectoryError):  # every pack will say so
+            self._stop_file.unlink(missing_ok=True)
+
     # Within -----------------------------------------------------------------------------------------------------------
 
     def _take_up(self) -> None:
         """Close what only lacks its last record, queue what is unfinished, plan what was drawn and not packed."""
         unscored = [name for name, found in self.state.configurations.items() if not found.finished]
-        packs = {member.pack_id for name in unscored for member in self.state.configurations[name].members.values()}
-        self._scores.take_recorded({pack_id for pack_id in packs if _final(self.state.packs[pack_id])})
+        racing = [] if self.state.race is None or is_race_over(self.state) else self.state.race.contenders
+        needed = {*unscored, *racing}
+        packs = {member.pack_id for name in needed for member in self.state.configurations[name].members.values()}
+        self._scores.take_recorded({pack_id for pack_id in packs if self.state.packs[pack_id].is_final})
         while self._generations and all(number in self.state.draws for number in self._generations[0]):
             numbers = self._generations.popleft()
             self._plan_packs({self.state.draws[number].config_id for number in numbers}, queue=False)
         for pack in list(self.state.packs.values()):
             if pack.status in ("planned", "running"):
-                if _final(pack):
+                if pack.is_final:
                     self._end(pack.pack_id, "complete", None)
                 else:
                     self._queue.append(pack.pack_id)
@@ -209,6 +241,7 @@ class SweepDriver:
                 values=configuration.values,
                 resolved=configuration.resolved,
                 duplicate_of=configuration.duplicate_of,
+                **self._sampler.draw_field(configuration.number),
                 **measured_fields(configuration.member(self.spec.seeds[0]), self.state.measured),
             )
         names = {self.state.draws[number].config_id for number in numbers}
@@ -216,11 +249,12 @@ class SweepDriver:
 
     def _plan_packs(self, names: set[str], queue: bool, built: Mapping[str, Configuration] | None = None) -> None:
         """Record packs for every member of these configurations that is in none; `built` spares building them."""
-        chosen = [self.state.configurations[name] for name in self.state.configurations if name in names]
-        placed = {(found.config_id, seed) for found in chosen for seed in found.members}
-        unpacked = [found for found in chosen if len(found.members) < len(self.spec.seeds)]
-        waiting = [(built or {}).get(found.config_id) or as_configuration(found) for found in unpacked]
-        for pack in self._pack(waiting, placed):
+        waiting = []
+        for found in (one for name, one in self.state.configurations.items() if name in names):
+            lacking = [seed for seed in self.state.planned_seeds(found.config_id) if seed not in found.members]
+            if lacking:
+                waiting.append(((built or {}).get(found.config_id) or as_configuration(found), lacking))
+        for pack in self._pack(waiting):
             self.record(
                 "pack",
                 pack_id=pack.pack_id,
@@ -230,23 +264,6 @@ class SweepDriver:
             )
             if queue:
                 self._queue.append(pack.pack_id)
-
-    def _work(self, pack_id: str) -> str:
-        resources = self.spec.resources
-        ids = self.state.packs[pack_id].members
-        return encode_work(
-            [self.state.configurations[config_id].resolved for config_id, _ in ids],
-            ids,
-            pack_id=pack_id,
-            folder=str(self.state.folder.resolve()),
-            weights=str(self.state.folder.resolve() / WEIGHTS_FOLDER) if resources.keep_weights else None,
-            code=modules_for_worker(self.state.folder, self.state.modules),
-            cpus=resources.cpus,
-            gpus=resources.gpus,
-            checkpoint_steps=resources.checkpoint_steps,
-            checkpoint_seconds=resources.checkpoint_seconds,
-            watchdog_seconds=resources.watchdog_seconds,
-        )
 
     def _attempt(self, pack_id: str, error: str, trace: str | None) -> str:
         """Record that the pack died; what the watchdog wrote says more than that its process is gone."""
@@ -270,17 +287,5 @@ class SweepDriver:
     def _score(self, names: set[str]) -> None:
         """Record the score of every one of these configurations whose members have all ended."""
         for configuration in sorted(map(self.state.configurations.__getitem__, names), key=lambda found: found.number):
-            packs = {self.state.packs[member.pack_id].status for member in configuration.members.values()}
-            whole = len(configuration.members) == len(self.spec.seeds) and packs <= {"complete", "failed"}
-            if whole and not configuration.finished:
-                self.record("score", **self._scores.of(configuration))
-
-
-def is_finished(spec: SweepSpec, state: SweepState) -> bool:
-    """Whether every configuration of the sweep is drawn and has its score."""
-    drawn = len(state.draws) == search.total(spec)
-    return drawn and all(configuration.finished for configuration in state.configurations.values())
-
-
-def _final(pack: Any) -> bool:
-    return any(fields["final"] for fields in pack.evaluations.values())
+            if self.state.has_all_seeds(configuration) and not configuration.finished:
+                self.record("score", **self._scores.score_fields(configuration))

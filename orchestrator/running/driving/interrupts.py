@@ -12,7 +12,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupts:
-    """Turns the first of SIGNALS into KeyboardInterrupt, put off while `held`; a second SIGINT ends the process.
+    """Turns the first of SIGNALS into KeyboardInterrupt, delayed while `held`; a second SIGINT ends the process.
 
     SIGHUP stays ignored where it is, as under nohup. `ray job stop` sends SIGTERM and three seconds later SIGKILL, so
     nothing is waited for. Blocks may be nested: a signal that came within the inner one counts in the outer one.

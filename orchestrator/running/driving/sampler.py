@@ -7,6 +7,8 @@ from orchestrator.plan.configurations import Configuration, configure
 from orchestrator.plan.recorded import as_then, names_today, refuse_changed
 from orchestrator.record.state.parts import ConfigurationState
 from orchestrator.record.state.state import SweepState
+from orchestrator.results.scoring.search_design import draws_by_number, grid_size
+from orchestrator.running.driving.racing import is_race_over
 from search_spaces import SweepSpec
 
 
@@ -21,27 +23,36 @@ class ConfigurationSampler:
         self._spec, self._state = spec, state
         self._built = {one.number: one for one in built}  # until a generation is drawn
         self._as_then: SweepSpec | None = None
+        self._draws: dict[int, int] = {}
         self._names: dict[str, str] = {}  # the config_id in the ledger, by the one that today's code gives
 
     def new(self, numbers: range) -> list[Configuration]:
-        """The configurations of a generation that are not recorded."""
+        """Return the configurations of a generation that are not recorded."""
         built, self._built = self._built, {}
         if not self._state.draws and built.keys() == set(numbers):
             self._as_then = self._spec
             found = [built[number] for number in numbers]
         else:
-            found = self._drawn(numbers)
+            found = self._draw(numbers)
         for one in found:
             self._names.setdefault(one.config_id, one.config_id)
         return found
 
-    def _drawn(self, numbers: range) -> list[Configuration]:
-        told = []
+    def draw_field(self, number: int) -> dict[str, int]:
+        """The field `draw` of the record of a new configuration, where it does not follow from the number."""
+        usual = number // grid_size(self._state.specs[0])
+        return {} if self._draws.get(number, usual) == usual else {"draw": self._draws[number]}
+
+    def _draw(self, numbers: range) -> list[Configuration]:
+        scored = []
         for number in range(numbers.start):
             earlier = self._state.configurations[self._state.draws[number].config_id]
-            told.append(search.Told(values=self._state.draws[number].values, score=earlier.score))
-        draws = search.draw(self._spec, numbers, told)
-        new = [(draw.number, draw.values) for draw in draws if draw.number not in self._state.draws]
+            scored.append(search.Told(values=self._state.draws[number].values, score=earlier.score))
+        index, drawn = draws_by_number(self._state), self._state.draws
+        known = {n: search.Draw(number=n, values=one.values, draw=index[n]) for n, one in drawn.items()}
+        draws = search.draw(self._spec, numbers, scored, known)
+        new = [(draw.number, draw.values) for draw in draws if draw.number not in drawn]
+        self._draws |= {draw.number: draw.draw for draw in draws}
         if self._as_then is None:
             recorded = [as_configuration(found) for found in self._state.configurations.values()]
             self._as_then, self._names = as_then(self._spec, recorded), names_today(recorded)
@@ -50,5 +61,12 @@ class ConfigurationSampler:
 
 
 def as_configuration(found: ConfigurationState) -> Configuration:
-    """A recorded configuration as the plan knows it."""
+    """Return a recorded configuration as one of the plan."""
     return Configuration(number=found.number, config_id=found.config_id, values=found.values, resolved=found.resolved)
+
+
+def is_finished(spec: SweepSpec, state: SweepState) -> bool:
+    """Whether every configuration of the sweep is drawn and has its score, and no round of a race follows."""
+    drawn = len(state.draws) == search.total(spec)
+    scored = all(configuration.finished for configuration in state.configurations.values())
+    return drawn and scored and is_race_over(state)

@@ -1,6 +1,6 @@
 """Scores while a sweep runs: of members once their pack has its last evaluation, of configurations from theirs."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -8,15 +8,19 @@ import numpy as np
 
 from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.state.parts import ConfigurationState
+from orchestrator.record.state.race import is_race
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.scoring.evaluation_choice import LAST
-from orchestrator.results.scoring.objective import is_judged, reduced_rows, score_configuration, score_members
+from orchestrator.results.scoring.objective import is_judged, reduce_rows, score_configuration, score_members
 from search_spaces import Objective
 from trainers.evaluation.results import Evaluation
 
 
 class Scores:
-    """The scores of members that have reached their last evaluation, until their configuration takes them."""
+    """The scores of members that have reached their last evaluation, until their configuration takes them.
+
+    In a race they are kept, because rounds are decided by them and survivors are scored again.
+    """
 
     def __init__(self, objective: Objective, state: SweepState) -> None:
         self._objective, self._state = objective, state
@@ -36,10 +40,11 @@ class Scores:
         if packs and len(curves := read_curves(self._state, only_last, packs=packs, keep=keep)):
             self._take(score_members(curves, self._objective).itertuples(index=False, name=None))
 
-    def of(self, configuration: ConfigurationState) -> dict[str, Any]:
-        """The fields of the score record of a configuration; a member that never got so far counts as failed."""
-        known = self._members.pop(configuration.config_id, {})
-        scores = [known.get(seed, np.nan) for seed in sorted(configuration.members)]
+    def score_fields(self, configuration: ConfigurationState) -> dict[str, Any]:
+        """Return the fields of a configuration's score record; a member without a last evaluation counts as failed."""
+        scores = self.read_seed_scores(configuration.config_id, sorted(configuration.members))
+        if not is_race(self._state.specs):
+            self._members.pop(configuration.config_id, None)
         scored = score_configuration(configuration.config_id, scores, self._objective)
         return {
             "config_id": configuration.config_id,
@@ -51,6 +56,11 @@ class Scores:
             "seeds_failed": scored.seeds_failed,
         }
 
+    def read_seed_scores(self, config_id: str, seeds: Sequence[int]) -> list[float]:
+        """Return the scores of these seeds of a configuration, NaN for a member without a last evaluation."""
+        known = self._members.get(config_id, {})
+        return [known.get(seed, np.nan) for seed in seeds]
+
     def _take(self, scores: Iterable[tuple[str, int, float]]) -> None:
         for name, seed, score in scores:
             self._members.setdefault(name, {})[int(seed)] = float(score)
@@ -61,6 +71,6 @@ class Scores:
         a, k = final.averages.index(objective.average), final.metrics.index(objective.metric)
         places = [final.lengths.index(length) for length in sorted(objective.lengths)]
         values_ML = final.values_MAKL[:, a, k][:, places].astype(np.float64, order="C")
-        scores = reduced_rows(values_ML, objective.reduce).tolist()
+        scores = reduce_rows(values_ML, objective.reduce).tolist()
         members = self._state.packs[pack_id].members
         return [(name, seed, score) for (name, seed), score in zip(members, scores, strict=True)]

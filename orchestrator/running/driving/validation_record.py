@@ -1,4 +1,4 @@
-"""What the ledger keeps of decisions at an evaluation: who stopped, at which stage each is, on what scores."""
+"""The fields of an evaluation record about early stopping and curriculum stages, with the scores behind them."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from trainers.evaluation.results import Evaluation
 
 
 def decision_fields(evaluation: Evaluation) -> dict[str, Any]:
-    """Fields of its record, by member in the order of the pack; none where nobody may stop and nothing has stages.
+    """Fields of its record, by member in the order of the pack; empty without early stopping and stages.
 
     stopped_at: the step, -1 before. stages: those trained at up to here. validation: by metric and average the score at
     each trained length.

@@ -32,7 +32,7 @@ def environment(code: Iterable[Mapping[str, Any]], *, gpus: float) -> dict[str, 
     """
     import torch
 
-    from trainers.tensors.precision import unordered
+    from trainers.tensors.precision import mkl_order_problem
 
     found: dict[str, str | int | bool | None] = {"python": platform.python_version(), **_versions()}
     cuda = bool(gpus) and torch.cuda.is_available()
@@ -50,7 +50,7 @@ def environment(code: Iterable[Mapping[str, Any]], *, gpus: float) -> dict[str, 
         ENGINE: trainers_digest(),
         **{f"{MODULE}{fields['module']}": fields["sha256"][:16] for fields in code},
     }
-    if unordered():
+    if mkl_order_problem():
         found["MKL_CBWR"] = f"{found['MKL_CBWR']}, too late"
     return {name: value for name, value in found.items() if value is not None}
 

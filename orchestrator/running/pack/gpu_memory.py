@@ -1,10 +1,10 @@
-"""How much memory GPUs have, asked on the machine that has them and without using one."""
+"""Reads the memory of this machine's GPUs without using one."""
 
 import os
 import subprocess
 import sys
 
-UNKNOWN = 16 * 2**30  # of a GPU that cannot be asked, such as that of a machine yet to be started: that of smaller ones
+UNKNOWN = 16 * 2**30  # assumed for a GPU that cannot be queried, such as on a machine that is yet to start
 ASK_SECONDS = 30.0
 _COMMAND = ("nvidia-smi", "--query-gpu=memory.total,mig.mode.current", "--format=csv,noheader,nounits")
 _BY_TORCH = (
@@ -13,13 +13,13 @@ _BY_TORCH = (
 
 
 def gpus_here(every: bool = False) -> list[float]:
-    """Memory in bytes of the GPUs of this machine: of those that CUDA_VISIBLE_DEVICES lets a process see, or of all."""
+    """Return the memory in bytes of this machine's GPUs: those in CUDA_VISIBLE_DEVICES, or with `every` all."""
     visible = None if every else os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None and visible.strip() in ("", "-1"):
         return []
     chosen = () if visible is None else (f"--id={visible}",)
     try:
-        lines = _said((*_COMMAND, *chosen)).splitlines()
+        lines = _run_command((*_COMMAND, *chosen)).splitlines()
         found = [line.split(",") for line in lines]
         if not any(mode.strip() == "Enabled" for _, mode in found):  # a part of a card is not the card
             return [float(memory) * 2**20 for memory, _ in found]
@@ -28,22 +28,22 @@ def gpus_here(every: bool = False) -> list[float]:
     return _by_torch()
 
 
-def share_of(found: list[float], gpus: float) -> float:
-    """What a pack that is given so many GPUs, or a part of one, has of the smallest of those found."""
+def smallest_share(found: list[float], gpus: float) -> float:
+    """Return the memory of the smallest of these GPUs that a pack with `gpus` GPUs, or a part of one, may use."""
     return min(found, default=UNKNOWN) * min(1.0, gpus)
 
 
 def _by_torch() -> list[float]:
-    """What a process says that ends then: this one would keep memory on the GPU."""
+    """Ask torch in another process, because this one would keep memory on the GPU."""
     import torch
 
     if not torch.cuda.is_available():
         return []
     try:
-        return [float(memory) for memory in _said((sys.executable, "-c", _BY_TORCH)).split()]
+        return [float(memory) for memory in _run_command((sys.executable, "-c", _BY_TORCH)).split()]
     except (OSError, ValueError, subprocess.SubprocessError):
         return []
 
 
-def _said(command: tuple[str, ...]) -> str:
+def _run_command(command: tuple[str, ...]) -> str:
     return subprocess.run(command, capture_output=True, text=True, timeout=ASK_SECONDS, check=True).stdout

@@ -1,4 +1,4 @@
-"""One pack, trained: what both schedulers do with it, and the Ray trainable that does it in a worker process.
+"""Trains one pack, under every scheduler, and the Ray trainable that does so in a worker process.
 
 Everything a worker needs comes as one string (`encode_work`), because Ray Tune copies and keeps every value of a
 configuration separately. The worker writes nothing but checkpoints and, where they are kept, final weights; what it
@@ -19,7 +19,7 @@ from typing import Any, Protocol
 from orchestrator.record.kept.code import own_files
 from orchestrator.running.pack.protocol import Death, explain
 from orchestrator.running.pack.watchdog import Watchdog
-from orchestrator.shortages import out_of_space, space_told_apart
+from orchestrator.shortages import out_of_space, raising_out_of_space
 from trainers.evaluation.results import Evaluation, Progress, Reporter
 
 CACHE_VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
@@ -34,7 +34,7 @@ class PackReporter(Reporter, Protocol):
 
 
 def encode_work(members: Sequence[Mapping[str, Any]], ids: Sequence[tuple[str, int]], **settings: Any) -> str:
-    """Everything `run_pack` needs, as one short string: members of a pack share most of their text.
+    """Return everything `run_pack` needs as one string, compressed because members share most of their text.
 
     `members` are their resolved sections and `ids` their names in the ledger, (config_id, seed).
     """
@@ -43,7 +43,7 @@ def encode_work(members: Sequence[Mapping[str, Any]], ids: Sequence[tuple[str, i
 
 
 def decode_work(work: str) -> dict[str, Any]:
-    """Read back what `encode_work` wrote."""
+    """Return what `encode_work` was given."""
     return dict(json.loads(zlib.decompress(base64.b85decode(work))))
 
 
@@ -59,7 +59,7 @@ def run_pack(config: Mapping[str, Any]) -> None:
 
     torch.set_num_threads(max(1, int(work["cpus"])))
     folder = Path(work["folder"])
-    with space_told_apart(folder), Watchdog(work["watchdog_seconds"], make_stuck_file(work)) as watchdog:
+    with raising_out_of_space(folder), Watchdog(work["watchdog_seconds"], make_stuck_file(work)) as watchdog:
         reporter = TuneReporter(watchdog)
         try:
             train_pack(work, reporter)
@@ -70,16 +70,16 @@ def run_pack(config: Mapping[str, Any]) -> None:
             if out_of_space(error, folder) is not None:
                 raise
             if death.again:
-                raise PackRaised(death.said, death.trace) from None
+                raise PackRaised(death.message, death.trace) from None
             reporter.death(death)
 
 
 class PackRaised(Exception):  # noqa: N818 - what it says of the pack
-    """An exception of a pack in words and its traceback: text reaches the driver, whatever class it was of."""
+    """An exception of a pack as text: text reaches the driver, whatever the class of the exception."""
 
-    def __init__(self, said: str, trace: str | None) -> None:
-        self.said, self.trace = said, trace
-        super().__init__(said, trace)
+    def __init__(self, message: str, trace: str | None) -> None:
+        self.message, self.trace = message, trace
+        super().__init__(message, trace)
 
 
 def train_pack(work: Mapping[str, Any], reporter: PackReporter) -> None:
@@ -102,11 +102,19 @@ def train_pack(work: Mapping[str, Any], reporter: PackReporter) -> None:
     )
     device = "cuda" if work["gpus"] else "cpu"
     weights = Path(work["weights"]) if work["weights"] else None
-    train(members, reporter, ids=ids, checkpoints=checkpoints, weights=weights, device=device)
+    train(
+        members,
+        _Stoppable(reporter, stop_file(Path(work["folder"]))),
+        ids=ids,
+        checkpoints=checkpoints,
+        weights=weights,
+        device=device,
+        earlier=work.get("earlier") and [(Path(folder), (name, seed)) for folder, name, seed in work["earlier"]],
+    )
 
 
 def use_inductor_cache() -> None:
-    """Keep what torch compiles where it outlives the temporary folder, if it can, unless the user has said where."""
+    """Use a persistent cache for compiled programs if it is writable, unless the user has chosen a cache folder."""
     from trainers.files.cache_folder import cache_folder
 
     with suppress(OSError):
@@ -115,20 +123,38 @@ def use_inductor_cache() -> None:
             os.environ.setdefault(CACHE_VARIABLE, str(cache))
 
 
+def stop_file(folder: Path) -> Path:
+    """The file by which a driver stops all packs at their next evaluation: workers elsewhere share the folder."""
+    return folder / "checkpoints" / "stop"
+
+
+class _Stoppable:
+    """Passes reports on, and stops the pack where the stop file is there when an evaluation has been recorded."""
+
+    def __init__(self, reporter: PackReporter, file: Path) -> None:
+        self.progress, self.notice = reporter.progress, reporter.notice
+        self._report, self._file = reporter.report, file
+
+    def report(self, evaluation: Evaluation) -> bool:
+        """Report an evaluation, and return whether the pack is to stop."""
+        self._report(evaluation)
+        return self._file.exists()
+
+
 def stuck_file(folder: Path, pack_id: str) -> Path:
-    """Where the watchdog of a pack writes what hung; empty while the pack is running."""
+    """Return the file to which the watchdog of a pack writes stacks; it is empty while the pack runs."""
     return folder / "checkpoints" / f"{pack_id}.stuck.txt"
 
 
 def make_stuck_file(work: Mapping[str, Any]) -> Path:
-    """The path of the pack's stuck file, in a folder that is there."""
+    """Return the path of the pack's stuck file; makes its folder."""
     path = stuck_file(Path(work["folder"]), work["pack_id"])
     path.parent.mkdir(parents=True, exist_ok=True)
     return path
 
 
 class TuneReporter:
-    """Carries what `trainers.training.loop` reports to the driver."""
+    """Sends what `trainers.training.loop` reports to the driver through Tune."""
 
     def __init__(self, watchdog: Watchdog) -> None:
         self._watchdog = watchdog
@@ -145,7 +171,7 @@ class TuneReporter:
         self._send({"evaluation": evaluation.to_bytes()})
 
     def progress(self, progress: Progress) -> None:
-        """Feed the watchdog, and send where the pack is when a second has passed."""
+        """Reset the watchdog, and send the progress at most once a second."""
         self._watchdog.heard()
         if time.monotonic() - self._last >= HEARTBEAT_SECONDS:
             self._send({"progress": asdict(progress)})
@@ -155,7 +181,7 @@ class TuneReporter:
         self._notices.append(text)
 
     def death(self, death: Death) -> None:
-        """Say what ended the pack for good."""
+        """Send a death that is not to be retried."""
         self._send({"death": asdict(death)})
 
     def _send(self, message: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Watchdogs: what happens to a pack of which nothing has been heard for too long."""
+"""Watchdogs end a pack without a heartbeat for too long."""
 
 import faulthandler
 import math
@@ -16,9 +16,9 @@ from orchestrator.code.trial_guard import in_debugger
 
 
 class Watchdog:
-    """Ends the process when nothing is heard for `seconds`, after writing where every thread stood to `path`.
+    """Ends the process after `seconds` without a heartbeat; first writes the stack of every thread to `path`.
 
-    Ray then sees a dead worker and the pack is tried again; a thread that hangs in a library can be ended no other way.
+    The scheduler then sees a dead worker and retries the pack. Nothing else ends a thread that hangs in a library.
     """
 
     def __init__(self, seconds: float, path: Path) -> None:
@@ -32,7 +32,7 @@ class Watchdog:
         return self
 
     def heard(self) -> None:
-        """Begin the wait again: the process is alive."""
+        """Restart the timeout: the process is alive."""
         faulthandler.dump_traceback_later(self._seconds, exit=True, file=self._file or 2)
 
     @contextmanager
@@ -56,7 +56,7 @@ class PackSilent(BaseException):
 
 
 class LocalWatchdog:
-    """Raises PackSilent in the main thread when nothing is heard for `seconds`, after writing where every thread stood.
+    """Raises PackSilent in the main thread after `seconds` without a heartbeat; first writes the stack of every thread.
 
     For packs that share the process of their driver, which must live on. So it reaches a pack whenever Python code
     runs, and never one that hangs inside a library. The file at `path` is left only where it says what hung. While a
@@ -79,7 +79,7 @@ class LocalWatchdog:
         return self
 
     def heard(self) -> None:
-        """Begin the wait again: the pack is alive. Raises PackSilent if it was silent for too long already."""
+        """Restart the timeout: the pack is alive. Raises PackSilent if the timeout has passed already."""
         if self._silent:
             raise PackSilent(f"nothing was heard for {self._seconds:g} s")
         self._deadline = time.monotonic() + self._seconds

@@ -1,15 +1,16 @@
-"""Which scheduler runs the packs of a sweep. Ray is imported only where `resources.scheduler` asks for it."""
+"""Chooses and starts the scheduler of a sweep. Ray is imported only if it is chosen."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from statistics import mean
 
 from orchestrator.plan import search
 from orchestrator.plan.packs import Cluster
-from orchestrator.running.hosts.host import Host, may_be_local
+from orchestrator.plan.rounds import plan_rounds
 from orchestrator.running.pack.protocol import Driver
 from orchestrator.running.schedulers import inline, local
 from orchestrator.wording import duration
@@ -20,19 +21,19 @@ from trainers.training.compiling import rough_seconds
 
 @dataclass(frozen=True, kw_only=True)
 class Scheduler:
-    """What packs run on, and how they are run there: `run(driver)` returns when the driver has none left."""
+    """A started scheduler: its `cluster`, and `run(driver)`, which returns when the driver has no packs left."""
 
     cluster: Cluster
     run: Callable[[Driver], None]
 
 
-EXAMPLES = 50  # members that stand for a sweep
-LOCAL_UP_TO_SECONDS = 120.0  # of training by a rough estimate; from there on the start of Ray is hardly felt
+EXAMPLES = 50  # members whose estimated time is averaged
+LOCAL_UP_TO_SECONDS = 120.0  # of estimated training; beyond that the start of Ray matters little
 _LIMIT = f"{LOCAL_UP_TO_SECONDS / 60:g} min"
 
 
-def chosen(spec: SweepSpec, examples: Iterable[MemberConfig]) -> tuple[str, str]:
-    """Which scheduler runs a sweep whose members are like the first EXAMPLES of `examples`, and why, in words."""
+def choose_scheduler(spec: SweepSpec, examples: Iterable[MemberConfig]) -> tuple[str, str]:
+    """Return the scheduler for a sweep whose members are like the first EXAMPLES of `examples`, and the reason."""
     resources = spec.resources
     if resources.scheduler != "auto":
         return resources.scheduler, "as resources.scheduler says"
@@ -40,50 +41,58 @@ def chosen(spec: SweepSpec, examples: Iterable[MemberConfig]) -> tuple[str, str]
         return "ray", f"RAY_ADDRESS is {address}"
     if resources.gpus:
         return "ray", "packs need a GPU"
-    workers = local.this_machine(resources.cpus).workers
-    seconds = mean(map(rough_seconds, islice(examples, EXAMPLES))) * search.total(spec) * len(spec.seeds) / workers
+    workers = local.this_machine(resources.cpus, most=resources.workers).workers
+    members = sum(one.members for one in plan_rounds(spec, search.total(spec)))
+    seconds = mean(map(rough_seconds, islice(examples, EXAMPLES))) * members / workers
     if seconds > LOCAL_UP_TO_SECONDS:
-        return "ray", f"training is reckoned at {duration(seconds)} by its operations, more than {_LIMIT}"
-    return "local", f"training is reckoned at less than {_LIMIT} by its operations"
+        return "ray", f"estimated training time: {duration(seconds)}, more than {_LIMIT}"
+    return "local", f"estimated training time: under {_LIMIT}"
 
 
-def refuse_what_cannot_run(resources: Resources) -> None:
-    """Raise UserError for resources that are known not to be there, before anything is written or started."""
+def refuse_unavailable(resources: Resources) -> None:
+    """Raise UserError if this machine lacks what a pack needs, before anything is written or started."""
     if resources.scheduler == "inline":
-        inline.refuse_what_is_not_here(resources.cpus, resources.gpus)
-    elif resources.scheduler == "local" or may_be_local(resources):
-        local.refuse_what_is_not_here(resources.cpus, resources.gpus)
+        inline.refuse_missing_resources(resources.cpus, resources.gpus)
+    elif resources.scheduler == "local" or _may_be_local(resources):
+        local.refuse_missing_resources(resources.cpus, resources.gpus)
+
+
+def _may_be_local(resources: Resources) -> bool:
+    """Return whether `auto` may choose local: there is no cluster to join, and no GPU is needed."""
+    return resources.scheduler == "auto" and not resources.gpus and not os.environ.get("RAY_ADDRESS")
 
 
 @contextmanager
-def opened(name: str, resources: Resources, host: Host | None) -> Iterator[Scheduler]:
-    """The scheduler of that name, started, and ended afterwards; `local` has its workers forked by `host`.
+def open_scheduler(name: str, resources: Resources, start_worker: local.StartWorker | None) -> Iterator[Scheduler]:
+    """Start the scheduler of that name for the block; `start_worker`, for `local`, connects to a new worker.
 
-    Raises UserError where it cannot be.
+    Raises UserError if it cannot be started.
     """
     if name == "inline":
         here = inline.this_process(resources.gpus)
         yield Scheduler(cluster=here, run=lambda driver: inline.run_packs(driver, retries=resources.retries))
         return
     if name == "local":
-        assert host is not None
-        machine, workers_host = local.this_machine(resources.cpus), host
-        yield Scheduler(
-            cluster=machine,
-            run=lambda driver: local.run_packs(
-                driver, workers_host, workers=machine.workers, retries=resources.retries
-            ),
-        )
+        assert start_worker is not None
+        machine = local.this_machine(resources.cpus, most=resources.workers)
+        run_packs = partial(local.run_packs, start_worker=start_worker, workers=machine.workers)
+        yield Scheduler(cluster=machine, run=partial(run_packs, retries=resources.retries))
         return
     from orchestrator.running.with_ray import session as ray_session
     from orchestrator.running.with_ray import tune as scheduler
 
-    with ray_session.connected(resources.cpus, resources.gpus) as cluster:
+    with ray_session.connected(resources.cpus, resources.gpus) as whole:
+        cluster = replace(whole, workers=min(whole.workers, resources.workers or whole.workers))
         slots = min(cluster.workers + 1, 256)
 
         def run(driver: Driver) -> None:
             scheduler.run_packs(
-                driver, cpus=resources.cpus, gpus=resources.gpus, retries=resources.retries, slots=slots
+                driver,
+                cpus=resources.cpus,
+                gpus=resources.gpus,
+                retries=resources.retries,
+                slots=slots,
+                most=resources.workers,
             )
 
         yield Scheduler(cluster=cluster, run=run)

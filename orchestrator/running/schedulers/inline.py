@@ -14,11 +14,12 @@ from typing import Any
 import psutil
 from threadpoolctl import threadpool_limits
 
+from orchestrator.cpus import count_cores
 from orchestrator.errors import OutOfSpace, UserError
 from orchestrator.plan.packs import Cluster
 from orchestrator.record.kept.code import own_files
-from orchestrator.running.pack.gpu_memory import gpus_here, share_of
-from orchestrator.running.pack.protocol import Driver, DriverStopped, explain, guarded
+from orchestrator.running.pack.gpu_memory import gpus_here, smallest_share
+from orchestrator.running.pack.protocol import Driver, DriverStopped, call_driver, explain
 from orchestrator.running.pack.train_pack import (
     CACHE_VARIABLE,
     decode_work,
@@ -27,21 +28,21 @@ from orchestrator.running.pack.train_pack import (
     use_inductor_cache,
 )
 from orchestrator.running.pack.watchdog import LocalWatchdog, PackSilent
-from orchestrator.shortages import space_told_apart
+from orchestrator.shortages import raising_out_of_space
 from trainers.evaluation.results import Evaluation, Progress
 
 
 def this_process(gpus: float = 0.0) -> Cluster:
-    """One worker with the memory of this machine, or of its GPU where packs need one."""
-    memory = share_of(gpus_here(), gpus) if gpus else float(psutil.virtual_memory().total)
+    """Return this process as a cluster of one worker, with the memory of the machine or of the GPU that packs need."""
+    memory = smallest_share(gpus_here(), gpus) if gpus else float(psutil.virtual_memory().total)
     return Cluster(workers=1, bytes_per_worker=memory, description="this process")
 
 
-def refuse_what_is_not_here(cpus: int, gpus: float) -> None:
+def refuse_missing_resources(cpus: int, gpus: float) -> None:
     """Raise UserError when a pack needs more than this machine has."""
     import torch
 
-    have_cpus, have_gpus = psutil.cpu_count() or 1, torch.cuda.device_count()
+    have_cpus, have_gpus = count_cores(), torch.cuda.device_count()
     if cpus > have_cpus or gpus > have_gpus:
         raise UserError(
             f"resources: a pack needs {cpus} CPUs and {gpus:g} GPUs; this machine has {have_cpus} and {have_gpus}"
@@ -51,19 +52,19 @@ def refuse_what_is_not_here(cpus: int, gpus: float) -> None:
 def run_packs(driver: Driver, *, retries: int) -> None:
     """Run packs until the driver has none left. Raises what the driver raises, and OutOfSpace."""
     try:
-        while (pack := guarded(driver.next_pack)) is not None:
-            _bring_to_its_end(driver, *pack, retries=retries)
+        while (pack := call_driver(driver.next_pack)) is not None:
+            _run_pack(driver, *pack, retries=retries)
     except DriverStopped as stopped:
         raise stopped.args[0] from stopped.args[0].__cause__
     if not driver.all_handed_out():
-        raise RuntimeError("no pack is running and none is handed out, though there will be another")
+        raise RuntimeError("no pack is running and the driver hands none out, though it has more")
 
 
-def _bring_to_its_end(driver: Driver, pack_id: str, work: str, *, retries: int) -> None:
-    """Train a pack, and again where it dies: `retries` times, but after an exception once, or never (`Death.again`)."""
+def _run_pack(driver: Driver, pack_id: str, work: str, *, retries: int) -> None:
+    """Train a pack; retry it `retries` times if it dies, after an exception only once or never (`Death.again`)."""
     deaths = 0
     while True:
-        guarded(driver.started, pack_id)
+        call_driver(driver.started, pack_id)
         try:
             _train(driver, pack_id, work)
         except OutOfSpace as error:
@@ -76,28 +77,28 @@ def _bring_to_its_end(driver: Driver, pack_id: str, work: str, *, retries: int) 
             if not isinstance(error, PackSilent):
                 retries = min(retries, deaths if death.again else 0)
         else:
-            guarded(driver.completed, pack_id)
+            call_driver(driver.completed, pack_id)
             return
-        guarded(driver.tick)  # raises for a signal that came when a library was not listening
+        call_driver(driver.tick)  # raises KeyboardInterrupt for a signal that a library swallowed
         if deaths > retries:
-            guarded(driver.failed, pack_id, death.said, death.trace)
+            call_driver(driver.failed, pack_id, death.message, death.trace)
             return
-        guarded(driver.retried, pack_id, death.said, death.trace)
+        call_driver(driver.retried, pack_id, death.message, death.trace)
 
 
 def _train(driver: Driver, pack_id: str, text: str) -> None:
     work = decode_work(text)
     with (
-        space_told_apart(Path(work["folder"])),
+        raising_out_of_space(Path(work["folder"])),
         LocalWatchdog(work["watchdog_seconds"], make_stuck_file(work)) as watchdog,
-        _as_in_a_worker(max(1, int(work["cpus"]))),
+        as_in_a_worker(max(1, int(work["cpus"]))),
     ):
         watchdog.heard()
         train_pack(work, _Reporter(driver, pack_id, watchdog))
 
 
 @contextmanager
-def _as_in_a_worker(cpus: int) -> Iterator[None]:
+def as_in_a_worker(cpus: int) -> Iterator[None]:
     """Use `cpus` threads, and the compile cache where a worker has it; restore both afterwards."""
     import torch
 
@@ -114,29 +115,29 @@ def _as_in_a_worker(cpus: int) -> Iterator[None]:
 
 
 class _Reporter:
-    """Tells the driver at once what `trainers.training.loop` reports."""
+    """Passes what `trainers.training.loop` reports to the driver at once."""
 
     def __init__(self, driver: Driver, pack_id: str, watchdog: LocalWatchdog) -> None:
         self._driver, self._pack_id, self._watchdog = driver, pack_id, watchdog
 
     def began(self, environment: dict[str, Any]) -> None:
-        """Tell the driver the environment of the worker."""
-        self._tell(self._driver.began, environment)
+        """Pass on the environment of the worker."""
+        self._call(self._driver.began, environment)
 
     def report(self, evaluation: Evaluation) -> None:
-        """Returns when the driver has recorded it."""
-        self._tell(self._driver.evaluated, evaluation.to_bytes())
+        """Pass on an evaluation; returns when the driver has recorded it."""
+        self._call(self._driver.evaluated, evaluation.to_bytes())
 
     def progress(self, progress: Progress) -> None:
-        """Where the pack is."""
-        self._tell(self._driver.progressed, asdict(progress))
+        """Pass on the progress of the pack."""
+        self._call(self._driver.progressed, asdict(progress))
 
     def notice(self, text: str) -> None:
-        """A sentence for the user."""
-        self._tell(self._driver.noticed, text)
+        """Pass on a sentence for the user."""
+        self._call(self._driver.noticed, text)
 
-    def _tell(self, call: Callable[..., None], what: Any) -> None:
+    def _call(self, call: Callable[..., None], what: Any) -> None:
         self._watchdog.heard()
         with self._watchdog.asleep():
-            guarded(call, self._pack_id, what)
-            guarded(self._driver.tick)
+            call_driver(call, self._pack_id, what)
+            call_driver(self._driver.tick)

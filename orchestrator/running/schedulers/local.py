@@ -1,107 +1,118 @@
 """The scheduler of one machine without Ray: worker processes of its own, as many as there is room for.
 
-Workers are forked from a host that has imported the engine (`worker_host`), so that the second costs nothing, and they
-run side by side, each with its own connection. A connection that ends is a worker that died.
+Workers are forked from a host that has imported the engine (`children.worker_host`), so a second worker costs nothing.
+Each has its own connection; a connection that closes is a worker that died.
 """
 
 import json
+import sys
+import time
 from collections import Counter, deque
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 
 import psutil
 
+from orchestrator.cpus import count_cores
 from orchestrator.errors import OutOfSpace, UserError
 from orchestrator.plan.packs import Cluster
-from orchestrator.running.hosts.host import Host
-from orchestrator.running.pack.protocol import Death, Driver, DriverStopped, guarded
+from orchestrator.running.pack.protocol import Death, Driver, DriverStopped, call_driver
 
 DIED = "the worker process died: it was killed, or memory ran out"
 _TICK_SECONDS = 0.1
+_MOST_LOST, _LOST_SECONDS = 3, 0.1  # workers that die before they begin a pack, and the pause after each
+
+StartWorker = Callable[[], "Connection[bytes, bytes]"]
 
 
-def refuse_what_is_not_here(cpus: int, gpus: float) -> None:
+def refuse_missing_resources(cpus: int, gpus: float) -> None:
     """Raise UserError when a pack needs more cores than this machine has, or a GPU."""
-    have = psutil.cpu_count() or 1
+    have = count_cores()
     if gpus:
-        raise UserError("resources.scheduler: local has no GPUs to share out; allowed with gpus: ray, inline")
+        raise UserError("resources.scheduler: local cannot share GPUs between packs; allowed with gpus: ray, inline")
     if cpus > have:
         raise UserError(f"resources: a pack needs {cpus} CPUs; this machine has {have}")
 
 
-def this_machine(cpus: int, workers: int | None = None) -> Cluster:
-    """So many workers, or one for every `cpus` cores, and an equal share of the memory for each."""
-    workers = workers or max(1, (psutil.cpu_count() or 1) // cpus)
+def this_machine(cpus: int, workers: int | None = None, most: int | None = None) -> Cluster:
+    """Return this machine as a cluster of `workers`, or one for every `cpus` cores, with equal shares of its memory.
+
+    `most` limits the latter.
+    """
+    workers = workers or min(max(1, count_cores() // cpus), most or sys.maxsize)
     memory = psutil.virtual_memory().total
     return Cluster(
         workers=workers,
         bytes_per_worker=memory / workers,
-        description=f"this machine with {psutil.cpu_count()} CPUs",
+        description=f"this machine with {count_cores()} CPUs",
     )
 
 
 @dataclass(eq=False)
 class _Worker:
-    """One worker process by its connection, and the pack it trains."""
+    """The connection to a worker process, and the pack it trains."""
 
     connection: "Connection[bytes, bytes]"
     pack_id: str | None = None
     work: str = ""
+    began: bool = False
 
 
-def run_packs(driver: Driver, host: Host, *, workers: int, retries: int) -> None:
+def run_packs(driver: Driver, start_worker: StartWorker, *, workers: int, retries: int) -> None:
     """Run packs, `workers` at once, until the driver has none left. Raises what the driver raises, and OutOfSpace."""
     try:
-        _Run(driver, host, workers, retries).to_the_end()
+        _Run(driver, start_worker, workers, retries).run()
     except DriverStopped as stopped:
         raise stopped.args[0] from stopped.args[0].__cause__
 
 
 class _Run:
-    def __init__(self, driver: Driver, host: Host, room: int, retries: int) -> None:
-        self.driver, self.host, self.room, self.retries = driver, host, room, retries
+    def __init__(self, driver: Driver, start_worker: StartWorker, max_workers: int, retries: int) -> None:
+        self.driver, self.start_worker, self.max_workers, self.retries = driver, start_worker, max_workers, retries
         self.workers: list[_Worker] = []
-        self.again: deque[tuple[str, str]] = deque()
+        self.retry_queue: deque[tuple[str, str]] = deque()
         self.deaths: Counter[str] = Counter()
+        self.lost: Counter[str] = Counter()
         self.limits: dict[str, int] = {}
 
-    def to_the_end(self) -> None:
+    def run(self) -> None:
         while True:
             self.hand_out()
             busy = {worker.connection: worker for worker in self.workers if worker.pack_id is not None}
             if not busy:
-                if guarded(self.driver.all_handed_out):
+                if call_driver(self.driver.all_handed_out):
                     return
-                raise RuntimeError("no pack is running and none is handed out, though there will be another")
+                raise RuntimeError("no pack is running and the driver hands none out, though it has more")
             for connection in wait(list(busy), _TICK_SECONDS):
-                self.hear(busy[connection])  # type: ignore[index]
-            guarded(self.driver.tick)
+                self.receive(busy[connection])  # type: ignore[index]
+            call_driver(self.driver.tick)
 
     def hand_out(self) -> None:
-        """Give a pack to every worker that has none, as long as there are any."""
-        while sum(worker.pack_id is not None for worker in self.workers) < self.room:
-            pack = self.again.popleft() if self.again else guarded(self.driver.next_pack)
+        """Give packs to idle workers while there are packs."""
+        while sum(worker.pack_id is not None for worker in self.workers) < self.max_workers:
+            pack = self.retry_queue.popleft() if self.retry_queue else call_driver(self.driver.next_pack)
             if pack is None:
                 return
             idle = self.idle_worker()
-            idle.pack_id, idle.work = pack
-            guarded(self.driver.started, idle.pack_id)
-            with suppress(OSError):  # a worker that has died is heard of at once
+            (idle.pack_id, idle.work), idle.began = pack, False
+            call_driver(self.driver.started, idle.pack_id)
+            with suppress(OSError):  # a dead worker is noticed by the next wait
                 idle.connection.send_bytes(idle.work.encode())
 
     def idle_worker(self) -> _Worker:
-        """A living worker without a pack; a new one where there is none."""
+        """Return a living worker without a pack, a new one if there is none."""
         for worker in [one for one in self.workers if one.pack_id is None]:
-            if not worker.connection.poll():  # it says nothing: what can be read is its end
+            if not worker.connection.poll():  # an idle worker sends nothing: readable means closed
                 return worker
             worker.connection.close()
             self.workers.remove(worker)
-        self.workers.append(_Worker(self.host.worker()))
+        self.workers.append(_Worker(self.start_worker()))
         return self.workers[-1]
 
-    def hear(self, worker: _Worker) -> None:
-        """One message of a worker, or its end."""
+    def receive(self, worker: _Worker) -> None:
+        """Handle one message of a worker, or its death."""
         pack_id = worker.pack_id
         assert pack_id is not None
         try:
@@ -109,35 +120,41 @@ class _Run:
         except (EOFError, OSError):
             worker.connection.close()
             self.workers.remove(worker)
-            self.died(pack_id, worker.work, Death(said=DIED), self.retries)
+            if not worker.began and self.lost[pack_id] < _MOST_LOST:  # no fault of the pack, such as a killed host
+                self.lost[pack_id] += 1
+                time.sleep(_LOST_SECONDS)
+                self.retry_queue.append((pack_id, worker.work))
+            else:
+                self.handle_death(pack_id, worker.work, Death(message=DIED), self.retries)
             return
         kind, content = message[:1], message[1:]
         if kind == b"E":
-            guarded(self.driver.evaluated, pack_id, content)
+            call_driver(self.driver.evaluated, pack_id, content)
             with suppress(OSError):
                 worker.connection.send_bytes(b"!")
         elif kind == b"B":
-            guarded(self.driver.began, pack_id, json.loads(content))
+            worker.began = True
+            call_driver(self.driver.began, pack_id, json.loads(content))
         elif kind == b"P":
-            guarded(self.driver.progressed, pack_id, json.loads(content))
+            call_driver(self.driver.progressed, pack_id, json.loads(content))
         elif kind == b"N":
-            guarded(self.driver.noticed, pack_id, content.decode())
+            call_driver(self.driver.noticed, pack_id, content.decode())
         else:
             worker.pack_id = None
             if kind == b"D":
-                guarded(self.driver.completed, pack_id)
+                call_driver(self.driver.completed, pack_id)
             elif kind == b"F":
                 raise OutOfSpace(content.decode())
-            else:  # an exception will most likely come again: once more is enough
+            else:  # retried only once, because the same error is likely
                 death = Death(**json.loads(content))
-                self.died(pack_id, worker.work, death, self.deaths[pack_id] + 1 if death.again else 0)
+                self.handle_death(pack_id, worker.work, death, self.deaths[pack_id] + 1 if death.again else 0)
 
-    def died(self, pack_id: str, work: str, death: Death, most: int) -> None:
-        """Try a pack again unless it has died too often: `retries` times, or `most` if that is less."""
+    def handle_death(self, pack_id: str, work: str, death: Death, limit: int) -> None:
+        """Try a pack again unless it has died too often: `retries` times, or `limit` if that is less."""
         self.deaths[pack_id] += 1
-        self.limits[pack_id] = min(self.limits.get(pack_id, self.retries), most)
+        self.limits[pack_id] = min(self.limits.get(pack_id, self.retries), limit)
         if self.deaths[pack_id] > self.limits[pack_id]:
-            guarded(self.driver.failed, pack_id, death.said, death.trace)
+            call_driver(self.driver.failed, pack_id, death.message, death.trace)
             return
-        guarded(self.driver.retried, pack_id, death.said, death.trace)
-        self.again.append((pack_id, work))
+        call_driver(self.driver.retried, pack_id, death.message, death.trace)
+        self.retry_queue.append((pack_id, work))

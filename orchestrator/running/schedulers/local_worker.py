@@ -1,8 +1,8 @@
-"""A local worker: trains one pack after the other and sends what is found over its connection.
+"""A local worker: trains one pack after the other and sends the results over its connection.
 
-A message is a kind (one byte) and its content: B what the pack is trained with, E an evaluation (bytes), P progress,
-N a notice, D the pack is done, X an exception as `Death` has it, F that there is no space left (all but E are JSON or
-text in UTF-8). The answer to E is one byte, sent when the driver has recorded it.
+A message is a kind (one byte) and its content: B the worker's environment, E an evaluation (bytes), P progress,
+N a notice, D the pack is done, X a `Death` by an exception, F the disk is full (all but E are JSON or text in UTF-8).
+The answer to E is one byte, sent when the driver has recorded it.
 """
 
 import json
@@ -20,12 +20,12 @@ from orchestrator.record.kept.code import own_files
 from orchestrator.running.pack.protocol import explain
 from orchestrator.running.pack.train_pack import HEARTBEAT_SECONDS, decode_work, make_stuck_file, train_pack
 from orchestrator.running.pack.watchdog import Watchdog
-from orchestrator.shortages import space_told_apart
+from orchestrator.shortages import raising_out_of_space
 from trainers.evaluation.results import Evaluation, Progress
 
 
 def serve(descriptor: int) -> None:
-    """Train what comes, until the other end is closed."""
+    """Train the packs that the driver sends until it closes the connection."""
     import torch
 
     connection: Connection[bytes, bytes] = Connection(descriptor)
@@ -35,7 +35,7 @@ def serve(descriptor: int) -> None:
             torch.set_num_threads(max(1, int(work["cpus"])))
             try:
                 with (
-                    space_told_apart(Path(work["folder"])),
+                    raising_out_of_space(Path(work["folder"])),
                     Watchdog(work["watchdog_seconds"], make_stuck_file(work)) as watchdog,
                 ):
                     train_pack(work, PipeReporter(connection, watchdog))
@@ -49,11 +49,11 @@ def serve(descriptor: int) -> None:
             else:
                 connection.send_bytes(b"D")
     except (DriverGone, EOFError, OSError):
-        os._exit(0)  # nobody is left to tell
+        os._exit(0)  # the driver is gone
 
 
 class DriverGone(BaseException):
-    """The other end of the connection is closed. No exception of a pack, which may meet ends of files of its own."""
+    """The driver has closed the connection. Differs from EOFError, which a pack may raise by itself."""
 
 
 class PipeReporter:
@@ -75,7 +75,7 @@ class PipeReporter:
             self._connection.recv_bytes()
 
     def progress(self, progress: Progress) -> None:
-        """Feed the watchdog, and send where the pack is when a second has passed."""
+        """Reset the watchdog, and send the progress at most once a second."""
         self._watchdog.heard()
         if time.monotonic() - self._last >= HEARTBEAT_SECONDS:
             with _other_end():
@@ -83,14 +83,14 @@ class PipeReporter:
             self._last = time.monotonic()
 
     def notice(self, text: str) -> None:
-        """A sentence for the user."""
+        """Send a sentence for the user."""
         with _other_end():
             self._connection.send_bytes(b"N" + text.encode())
 
 
 @contextmanager
 def _other_end() -> Iterator[None]:
-    """Raise DriverGone where the connection has ended."""
+    """Raise DriverGone if the connection is closed."""
     try:
         yield
     except (EOFError, OSError) as error:

@@ -1,1 +1,1 @@
-"""How far a sweep is, in numbers and on the screen."""
+"""The progress of a sweep, in numbers and on the screen."""

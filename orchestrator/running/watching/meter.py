@@ -1,17 +1,21 @@
-"""Measures a running sweep: from a driver to what a person wants to know about it."""
+"""Measures the progress of a running sweep from its driver, and of a recorded one from its ledger."""
 
 import math
 import statistics
 import time
 from collections import Counter
+from collections.abc import Mapping
+from types import MappingProxyType
 
-from orchestrator.plan import search
 from orchestrator.record.ledger.lock import running
 from orchestrator.record.state.parts import ConfigurationState
+from orchestrator.record.state.race import read_common_seeds
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.ran_under import RanUnder, code_sentence
+from orchestrator.results.scoring.search_design import planned_size
 from orchestrator.results.scoring.validation_scores import may_stop, stopped_at
-from orchestrator.running.driving.driver import SweepDriver
+from orchestrator.results.views.race_rounds import describe_round
+from orchestrator.running.driving.driver import Running, SweepDriver
 from orchestrator.running.watching.progress import Snapshot
 from orchestrator.wording import command, counted, label
 
@@ -20,88 +24,101 @@ PHASES = {"starting": "starting workers", "compile": "compiling", "train": "trai
 
 
 class Meter:
-    """Counts from the moment it is made: what an earlier driver did does not enter the rates."""
+    """Measures from its creation on: the work of an earlier driver does not count in the rates."""
 
     def __init__(self, state: SweepState) -> None:
         self._began = time.monotonic()
-        self._before = sum(_steps_done(state).values())
+        self._before = sum(steps_done(state).values())
         self._moving: float | None = None  # when the first step of this driver was seen
 
     def snapshot(self, driver: SweepDriver) -> Snapshot:
-        """Where the sweep stands now."""
-        state, spec, now = driver.state, driver.spec, time.monotonic()
-        steps = _steps_done(state)
-        for pack_id, at in driver.running.items():
-            pack = state.packs[pack_id]
-            steps[pack_id] = max(steps[pack_id], at.step * len(pack.members))
-        done, total = sum(steps.values()), self._total(driver)
+        """Return the current progress."""
+        now, done = time.monotonic(), sum(steps_done(driver.state, driver.running).values())
         if self._moving is None and done > self._before:
             self._moving = now
         speed = (done - self._before) / (now - self._moving) if self._moving and now - self._moving > 1.0 else 0.0
-        members = [member for found in state.configurations.values() for member in found.members.values()]
-        ended = Counter(member.status for member in members)
-        best = best_configuration(state)
         phases = Counter(PHASES.get(at.phase, at.phase) for at in driver.running.values())
-        planned = search.total(spec)
-        duplicates = len(state.draws) - len(state.configurations)
-        return Snapshot(
-            phase=", ".join(sorted(phases)) or "starting workers",
-            configurations_done=sum(found.finished for found in state.configurations.values()),
-            configurations_total=planned - duplicates,
-            packs_running=len(driver.running),
-            packs_done=sum(pack.status in ("complete", "failed") for pack in state.packs.values()),
-            packs_total=len(state.packs),
-            seeds_done=ended["complete"] + ended["failed"],
-            seeds_total=(planned - duplicates) * len(spec.seeds),
-            seeds_failed=ended["failed"],
-            best_score=best.score if best else None,
-            best_number=best.number if best else None,
-            member_steps=done,
-            member_steps_total=total,
-            rate=sum(at.rate for at in driver.running.values()),
-            elapsed=now - self._began,
-            time_left=(total - done) / speed if speed else None,
-            seeds_stopped=sum(one.stopped_at is not None for one in members) if may_stop(state) else None,
-        )
+        phase = ", ".join(sorted(phases)) or "starting workers"
+        return take_snapshot(driver.state, driver.running, elapsed=now - self._began, speed=speed, phase=phase)
 
-    def _total(self, driver: SweepDriver) -> int:
-        """Member-steps of the whole sweep; configurations not drawn yet count as the mean of those that are."""
-        state, planned = driver.state, search.total(driver.spec)
-        known = sum(pack.steps * len(pack.members) for pack in state.packs.values())
-        drawn = len(state.draws)
-        return round(known * planned / drawn) if drawn else 0
+
+def take_snapshot(
+    state: SweepState, running: Mapping[str, Running], *, elapsed: float, speed: float, phase: str
+) -> Snapshot:
+    """Return the progress of a sweep with these running packs, of which at least the state is known.
+
+    `speed` is in member-steps per second; it is shown while no pack has measured its own.
+    """
+    done, total = sum(steps_done(state, running).values()), _total(state)
+    members = [member for found in state.configurations.values() for member in found.members.values()]
+    ended = Counter(member.status for member in members)
+    best, planned = best_configuration(state), planned_size(state.spec)
+    duplicates = len(state.draws) - len(state.configurations)
+    return Snapshot(
+        phase=phase,
+        configurations_done=sum(found.finished for found in state.configurations.values()),
+        configurations_total=planned - duplicates,
+        packs_running=len(running),
+        packs_done=sum(pack.status in ("complete", "failed") for pack in state.packs.values()),
+        packs_total=len(state.packs),
+        seeds_done=ended["complete"] + ended["failed"],
+        seeds_total=sum(len(state.planned_seeds(name)) for name in state.configurations)
+        + (planned - len(state.draws)) * len(read_common_seeds(state.specs)),
+        seeds_failed=ended["failed"],
+        best_score=best.score if best else None,
+        best_number=best.number if best else None,
+        member_steps=done,
+        member_steps_total=total,
+        rate=sum(at.rate for at in running.values()) or speed,
+        elapsed=elapsed,
+        time_left=(total - done) / speed if speed else None,
+        seeds_stopped=sum(one.stopped_at is not None for one in members) if may_stop(state) else None,
+        race_round=len(state.race.rounds) if state.race else None,
+    )
+
+
+def _total(state: SweepState) -> int:
+    """Return the member-steps of the sweep; configurations not drawn yet count as the mean of the drawn ones."""
+    known = sum(pack.steps * len(pack.members) for pack in state.packs.values())
+    drawn = len(state.draws)
+    return round(known * planned_size(state.spec) / drawn) if drawn else 0
 
 
 def best_configuration(state: SweepState) -> ConfigurationState | None:
-    """The finished configuration with the best finite score, None while there is none."""
+    """Return the finished configuration with the best finite score, in a race of its last round; None without one."""
     sign = 1.0 if state.spec.get("objective", {}).get("direction") != "maximize" else -1.0
+    candidates = [
+        state.configurations[name] for name in (state.race.contenders if state.race else state.configurations)
+    ]
     ranked = [
         (sign * found.score, found.number, found)
-        for found in state.configurations.values()
+        for found in candidates
         if found.score is not None and math.isfinite(found.score)
     ]
     return min(ranked)[2] if ranked else None  # numbers are distinct: configurations themselves are never compared
 
 
 def status_rows(state: SweepState) -> list[tuple[str, str]]:
-    """Label and text of where a recorded sweep stands, for somebody who is not its driver."""
+    """Return the status of a recorded sweep as rows of label and text."""
     members = [member for found in state.configurations.values() for member in found.members.values()]
     ended = Counter(member.status for member in members)
     crashed = sum(member.status == "failed" and member.failed_at is None for member in members)
     best, owner = best_configuration(state), running(state.folder)
-    steps = _steps_done(state)
+    steps = steps_done(state)
     total = sum(pack.steps * len(pack.members) for pack in state.packs.values())
     standing = f"running, by {owner}" if owner else state.ended or "not running"
+    is_over = owner or state.ended in ("complete", "failed")
     attempts = [text for pack in state.packs.values() for text in pack.attempts]
     finished = sum(found.finished for found in state.configurations.values())
     rows = [
         ("sweep", f"{state.name} (study {state.study}) in {state.folder}"),
         ("state", f"{standing}: {state.message}" if state.message else standing),
-        *([] if owner or state.ended in ("complete", "failed") else [("go on with", command("resume", state.folder))]),
+        *([] if is_over else [("continue with", command("resume", state.folder))]),
         ("configurations", f"{finished}/{len(state.configurations)}"),
         ("seeds", f"{ended['complete'] + ended['failed']}/{len(members)}"),
         ("seeds failed", f"{ended['failed']} ({crashed} crashed, {ended['failed'] - crashed} diverged)"),
         *_stopped_row(state, len(members)),
+        *_race_rows(state),
         ("packs", f"{sum(pack.status in ('complete', 'failed') for pack in state.packs.values())}/{len(state.packs)}"),
         ("member-steps", f"{100 * sum(steps.values()) / total:.0f} %" if total else "none yet"),
         ("best so far", f"{best.score:.4g} ({label(best.number)})" if best else "none yet"),
@@ -117,8 +134,26 @@ def status_rows(state: SweepState) -> list[tuple[str, str]]:
     return rows
 
 
+def steps_done(state: SweepState, running: Mapping[str, Running] = MappingProxyType({})) -> dict[str, int]:
+    """Return the member-steps of every pack, as recorded or as it runs; an ended pack counts as whole."""
+    steps = {}
+    for pack in state.packs.values():
+        step = pack.steps if pack.status in ("complete", "failed") else pack.step
+        if pack.pack_id in running:
+            step = max(step, running[pack.pack_id].step)
+        steps[pack.pack_id] = step * len(pack.members)
+    return steps
+
+
+def _race_rows(state: SweepState) -> list[tuple[str, str]]:
+    """Return a row for every round of a race."""
+    race = state.race
+    rounds = enumerate(race.rounds if race else (), start=1)
+    return [(f"round {place}", describe_round(one, race is not None and race.is_over)) for place, one in rounds]
+
+
 def _stopped_row(state: SweepState, members: int) -> list[tuple[str, str]]:
-    """How many seeds stopped early and when, where they may."""
+    """Return the row of seeds that stopped early, if early stopping is on."""
     if not may_stop(state):
         return []
     steps = [step for found in state.configurations.values() for step in stopped_at(found)]
@@ -127,7 +162,7 @@ def _stopped_row(state: SweepState, members: int) -> list[tuple[str, str]]:
 
 
 def trace_lines(state: SweepState) -> list[str]:
-    """Every error that ended a pack with its traceback, each once, and the packs that it ended."""
+    """Return lines with every error that ended a pack, once, its traceback and its packs."""
     packs: dict[tuple[str, str | None], list[str]] = {}
     for pack in state.packs.values():
         for error, trace in zip(pack.attempts, pack.traces, strict=True):
@@ -140,14 +175,3 @@ def trace_lines(state: SweepState) -> list[str]:
         lines += ["", f"{counted(len(of), 'attempt')} of {counted(len(names), 'pack')} ({', '.join(names)}): {error}"]
         lines += (trace or NO_TRACE).rstrip().splitlines()
     return lines
-
-
-def _steps_done(state: SweepState) -> Counter[str]:
-    """Member-steps of every pack as the ledger has them; an ended pack has nothing left to do."""
-    ended = ("complete", "failed")
-    return Counter(
-        {
-            pack.pack_id: (pack.steps if pack.status in ended else pack.step) * len(pack.members)
-            for pack in state.packs.values()
-        }
-    )

@@ -1,4 +1,4 @@
-"""What a person sees while a sweep runs: a live table on a terminal, a plain line every few seconds otherwise."""
+"""Shows the progress of a running sweep: a live table on a terminal, otherwise a line every few seconds."""
 
 import time
 from collections.abc import Iterator
@@ -17,9 +17,10 @@ LIVE_SECONDS = 0.25
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
-    """Where a sweep stands. `member_steps` counts optimiser steps of single members; rates are per second.
+    """The progress of a sweep. `member_steps` counts optimiser steps of single members; rates are per second.
 
-    `seeds_stopped` are those that stopped early, None where none can.
+    `seeds_stopped` are those that stopped early, None where none can. `race_round` is the round of a race, to whose end
+    totals and time left go; None without a race.
     """
 
     phase: str
@@ -39,16 +40,19 @@ class Snapshot:
     elapsed: float
     time_left: float | None
     seeds_stopped: int | None = None
+    race_round: int | None = None
 
     def pairs(self) -> list[tuple[str, str]]:
-        """Label and text of everything shown, in order."""
+        """Return rows of label and text, in the order shown."""
         best = "none yet"
         if self.best_score is not None:
             best = f"{self.best_score:.4g} ({label(self.best_number)})"
         share = 100 * self.member_steps / self.member_steps_total if self.member_steps_total else 0.0
         stopped = [] if self.seeds_stopped is None else [("seeds stopped early", str(self.seeds_stopped))]
+        race = [] if self.race_round is None else [("round of the race", str(self.race_round))]
         packs = f"{self.packs_done}/{self.packs_total}, {self.packs_running} running"
         return [
+            *race,
             ("configurations", f"{self.configurations_done}/{self.configurations_total}"),
             ("seeds", f"{self.seeds_done}/{self.seeds_total}"),
             ("seeds failed", str(self.seeds_failed)),
@@ -63,7 +67,7 @@ class Snapshot:
 
 
 class Progress:
-    """Shows snapshots and sentences on a console; knows nothing of where they come from."""
+    """Shows snapshots and sentences on a console."""
 
     def __init__(self, console: Console, name: str) -> None:
         self._console, self._name = console, name
@@ -86,7 +90,7 @@ class Progress:
 
     @property
     def due(self) -> bool:
-        """Whether it is time for another snapshot; making one costs something."""
+        """Whether it is time for another snapshot, which takes a few milliseconds."""
         return time.monotonic() - self._shown >= (LIVE_SECONDS if self._live else PLAIN_SECONDS)
 
     def show(self, snapshot: Snapshot) -> None:

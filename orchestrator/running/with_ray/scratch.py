@@ -1,4 +1,4 @@
-"""A folder in a temp directory for as long as a driver lives; those of drivers that were killed are taken away."""
+"""A temporary folder that ends with its driver; removes those of drivers that were killed."""
 
 import shutil
 import tempfile
@@ -16,7 +16,7 @@ LOCK = "in-use.lock"  # held by the owner of the folder, and freed by the system
 def scratch_folder(
     prefix: str = PREFIX, parent: Path | None = None, release: Callable[[Path], None] = lambda folder: None
 ) -> Iterator[Path]:
-    """A new empty folder but for its lock, removed at the end. First removes those whose owner is dead.
+    """Make a folder, empty but for its lock, and remove it at the end. First removes folders whose owner is dead.
 
     `release` ends what the dead owner of a folder has left running in it. `parent` is the temp directory by default.
     """

@@ -1,4 +1,4 @@
-"""Ray for one sweep: the cluster it was told to join, or a local one that ends with it."""
+"""Ray for one sweep: the cluster in RAY_ADDRESS, or a local Ray that ends with the sweep."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 from orchestrator.errors import UserError
 from orchestrator.plan.packs import Cluster
-from orchestrator.running.pack.gpu_memory import ASK_SECONDS, UNKNOWN, gpus_here, share_of
+from orchestrator.running.pack.gpu_memory import ASK_SECONDS, UNKNOWN, gpus_here, smallest_share
 from orchestrator.running.with_ray.start import QUIET, begun, set_environment
 
 
@@ -18,7 +18,7 @@ def connected(cpus: float, gpus: float) -> Iterator[Cluster]:
     local Ray could hold a single pack.
     """
     address = os.environ.get("RAY_ADDRESS") or None
-    leave = _joined(address)
+    leave = _join(address)
     import ray
 
     try:
@@ -36,8 +36,8 @@ def connected(cpus: float, gpus: float) -> Iterator[Cluster]:
         where = f"Ray at {address}" if address else "a local Ray"
         assumed = ""
         if gpus:
-            found = _asked(gpus) if address else gpus_here()
-            share = share_of(found, gpus)
+            found = _ask_cluster(gpus) if address else gpus_here()
+            share = smallest_share(found, gpus)
             assumed = "" if found else f"; no GPU says how much memory it has, {UNKNOWN / 2**30:.0f} GiB are assumed"
         yield Cluster(
             workers=max(1, workers),
@@ -48,10 +48,10 @@ def connected(cpus: float, gpus: float) -> Iterator[Cluster]:
         leave()
 
 
-def _asked(gpus: float) -> list[float]:
-    """What the machines of the cluster that can hold a pack say of their GPUs; nothing where none is up or answers.
+def _ask_cluster(gpus: float) -> list[float]:
+    """Return the memory of the GPUs of all cluster machines that can hold a pack; empty if none is up or answers.
 
-    They need not have a GPU to spare for that.
+    No GPU needs to be free for that.
     """
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -72,8 +72,8 @@ def _asked(gpus: float) -> list[float]:
     return [memory for of_machine in found for memory in of_machine]
 
 
-def _joined(address: str | None) -> Callable[[], None]:
-    """Connect this process; returns how to leave."""
+def _join(address: str | None) -> Callable[[], None]:
+    """Connect this process to Ray; return the function that disconnects it."""
     try:
         if address is None:
             local = begun()

@@ -13,6 +13,7 @@ import threading
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
+from orchestrator.cpus import count_cores
 from orchestrator.running.driving.interrupts import EXIT_CODE
 from orchestrator.running.with_ray.processes import guarded, kill_processes, marked
 from orchestrator.running.with_ray.scratch import scratch_folder
@@ -45,7 +46,7 @@ class LocalRay:
             logging.getLogger("ray").setLevel(logging.ERROR)  # it warns of being started by a thread
             settings = {"include_dashboard": False, "object_store_memory": OBJECT_STORE_BYTES, **QUIET}
             with marked(folder):
-                ray.init(address="local", _temp_dir=str(folder), **settings)
+                ray.init(address="local", _temp_dir=str(folder), num_cpus=count_cores(), **settings)
         except BaseException as error:
             self._problem = error
         self._started.set()

@@ -18,15 +18,15 @@ from ray.tune.progress_reporter import TrialProgressCallback
 from ray.tune.search import Searcher
 
 from orchestrator.errors import OutOfSpace
-from orchestrator.running.pack.protocol import Death, Driver, DriverStopped, guarded, worded
+from orchestrator.running.pack.protocol import Death, Driver, DriverStopped, call_driver, describe_exception
 from orchestrator.running.pack.train_pack import PackRaised, run_pack
 from orchestrator.running.with_ray.scratch import scratch_folder
 
 PASSED_ON = {"RAY_CHDIR_TO_TRIAL_DIR"}  # variables; Tune's own list has keys of AWS, and Ray logs what is passed on
 
 
-def run_packs(driver: Driver, *, cpus: float, gpus: float, retries: int, slots: int) -> None:
-    """Run packs until the driver has none left; `slots` of them may be starting at once.
+def run_packs(driver: Driver, *, cpus: float, gpus: float, retries: int, slots: int, most: int | None = None) -> None:
+    """Run packs, at most `most` at once, until the driver has none left; `slots` of them may be starting at once.
 
     Raises what the driver raises, and OutOfSpace.
     """
@@ -48,7 +48,7 @@ def run_packs(driver: Driver, *, cpus: float, gpus: float, retries: int, slots: 
         tuner = tune.Tuner(
             tune.with_resources(run_pack, {"cpu": cpus, "gpu": gpus}),
             tune_config=tune.TuneConfig(
-                search_alg=PackSearcher(driver),
+                search_alg=PackSearcher(driver, most),
                 num_samples=-1,
                 reuse_actors=True,
                 trial_name_creator=lambda trial: trial.config["pack_id"],
@@ -80,17 +80,25 @@ class _Unsaved:
 
 
 class PackSearcher(_Unsaved, Searcher):
-    """Hands out packs in the driver's order; Tune asks again when it is told to wait."""
+    """Suggests packs in the driver's order, at most `most` at once; while there are as many, Tune has to ask again."""
+
+    def __init__(self, driver: Driver, most: int | None = None) -> None:
+        super().__init__(driver)
+        self._most, self._running = most, set[str]()
 
     def suggest(self, trial_id: str) -> Any:
         """The next pack as the configuration of a trial."""
-        pack = guarded(self.driver.next_pack)
+        if self._most is not None and len(self._running) >= self._most:
+            return None
+        pack = call_driver(self.driver.next_pack)
         if pack is None:
-            return Searcher.FINISHED if guarded(self.driver.all_handed_out) else None
+            return Searcher.FINISHED if call_driver(self.driver.all_handed_out) else None
+        self._running.add(trial_id)
         return {"pack_id": pack[0], "work": pack[1]}
 
     def on_trial_complete(self, trial_id: str, result: Any = None, error: bool = False) -> None:
-        """Nothing to do: the callback below tells the driver."""
+        """Make room for another pack; the callback below tells the driver."""
+        self._running.discard(trial_id)
 
     def save(self, checkpoint_path: str) -> None:
         """Write the file that Tune insists on; nothing is ever restored from it."""
@@ -112,23 +120,23 @@ class Recorder(_Unsaved, TrialProgressCallback):
 
     def on_step_begin(self, iteration: int, trials: Any, **info: Any) -> None:
         """Tell the driver, about ten times a second."""
-        guarded(self.driver.tick)
+        call_driver(self.driver.tick)
 
     def on_trial_start(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
         """Tell the driver that an actor has begun with the pack."""
-        guarded(self.driver.started, trial.config["pack_id"])
+        call_driver(self.driver.started, trial.config["pack_id"])
 
     def on_trial_result(self, iteration: int, trials: Any, trial: Any, result: Any, **info: Any) -> None:
         """Pass on one `tune.report` of `orchestrator.running.pack.train_pack`."""
         pack_id = trial.config["pack_id"]
         if "began" in result:
-            guarded(self.driver.began, pack_id, result.pop("began"))
+            call_driver(self.driver.began, pack_id, result.pop("began"))
         for text in result.pop("notices", ()):
-            guarded(self.driver.noticed, pack_id, text)
+            call_driver(self.driver.noticed, pack_id, text)
         if "evaluation" in result:
-            guarded(self.driver.evaluated, pack_id, result.pop("evaluation"))
+            call_driver(self.driver.evaluated, pack_id, result.pop("evaluation"))
         if "progress" in result:
-            guarded(self.driver.progressed, pack_id, result.pop("progress"))
+            call_driver(self.driver.progressed, pack_id, result.pop("progress"))
         if "death" in result:
             self._ended[pack_id] = Death(**result.pop("death"))
 
@@ -139,15 +147,15 @@ class Recorder(_Unsaved, TrialProgressCallback):
         if isinstance(error, RayTaskError):
             trial.max_failures = min(trial.max_failures, trial.run_metadata.num_failures)
         death = explain(error)
-        guarded(self.driver.retried, trial.config["pack_id"], death.said, death.trace)
+        call_driver(self.driver.retried, trial.config["pack_id"], death.message, death.trace)
 
     def on_trial_complete(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
         """The pack is done. Tune keeps every trial, so what it was made of is taken away."""
         pack_id = trial.config["pack_id"]
         if death := self._ended.pop(pack_id, None):
-            guarded(self.driver.failed, pack_id, death.said, death.trace)
+            call_driver(self.driver.failed, pack_id, death.message, death.trace)
         else:
-            guarded(self.driver.completed, pack_id)
+            call_driver(self.driver.completed, pack_id)
         trial.config["work"] = ""
 
     def on_trial_error(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
@@ -155,7 +163,7 @@ class Recorder(_Unsaved, TrialProgressCallback):
         error = _error_of(trial)
         _refuse_full(error)
         death = explain(error)
-        guarded(self.driver.failed, trial.config["pack_id"], death.said, death.trace)
+        call_driver(self.driver.failed, trial.config["pack_id"], death.message, death.trace)
 
 
 def _refuse_full(error: BaseException | None) -> None:
@@ -181,14 +189,14 @@ _PLACE = re.compile(r'File "([^"]+)", line (\d+)')
 def explain(error: BaseException | None) -> Death:
     """What ended a worker, in one line, and the line of code where an exception was raised."""
     if isinstance(error, RayActorError):
-        return Death(said="the worker process died: it was killed, or memory ran out")
+        return Death(message="the worker process died: it was killed, or memory ran out")
     places: list[tuple[str, str]] = []  # of every frame of the innermost exception
     trace = None
     while isinstance(error, RayTaskError) and isinstance(error.cause, BaseException):
         trace, places = str(error), _PLACE.findall(str(error)) or places
         error = error.cause
     if isinstance(error, PackRaised):
-        return Death(said=error.said, trace=error.trace)
+        return Death(message=error.message, trace=error.trace)
     if error is None:
-        return Death(said="the worker gave no reason")
-    return Death(said=worded(error, places), trace=trace)
+        return Death(message="the worker gave no reason")
+    return Death(message=describe_exception(error, places), trace=trace)

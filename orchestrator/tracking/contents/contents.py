@@ -1,8 +1,8 @@
-"""What MLflow should hold of a sweep, as plain data: one run for the sweep and one for each configuration.
+"""The contents of a sweep's MLflow runs as plain data: one run for the sweep and one for each configuration.
 
-Only what can no longer change is a point: MLflow cannot replace one, and a second value at the same step would draw a
-zigzag. So a seed's curve is there when that seed has ended, a median when all seeds of its configuration have, a rank
-when the sweep has. Times come from the ledger, so that sending a point twice adds nothing.
+MLflow cannot replace a point, and a second value at the same step would draw a zigzag. So only final values are sent:
+the curve of a seed when that seed has ended, a median when all seeds of the configuration have ended, a rank at the end
+of the sweep. Times come from the ledger, so that sending a point twice adds nothing.
 """
 
 import json
@@ -14,17 +14,17 @@ import pandas as pd
 
 from orchestrator.record.ledger.records import Record
 from orchestrator.record.state.lineage import CONFIRMS
-from orchestrator.record.state.parts import ConfigurationState
+from orchestrator.record.state.parts import STOPPED, ConfigurationState
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.analysis import read_confirmations
-from orchestrator.results.confirmed import Confirmed, in_search
-from orchestrator.results.scoring.evaluation_choice import at_steps
-from orchestrator.results.scoring.objective import choose, is_judged
+from orchestrator.results.confirmed import Confirmed, match_search
+from orchestrator.results.scoring.evaluation_choice import select_steps
+from orchestrator.results.scoring.objective import choose_evaluations, is_judged
 from orchestrator.results.summary import Row, Summary
 from orchestrator.statistics.failed_seeds import over_seeds
 from orchestrator.tracking.contents.names import (
     EvaluationTimes,
-    flat,
+    flatten,
     milliseconds,
     name,
     run_name,
@@ -36,7 +36,7 @@ from orchestrator.tracking.contents.run_contents import RunContents
 
 
 class ContentsOfSweep:
-    """Works out the runs of one sweep from its ledger and summary; `sentences` go into the note on its page."""
+    """The runs of one sweep, from its ledger and summary; `sentences` are part of the note on its page."""
 
     def __init__(
         self,
@@ -52,16 +52,16 @@ class ContentsOfSweep:
         self.times = EvaluationTimes(records)
         self.curves = curves
         judged = curves[is_judged(curves, summary.objective)]
-        self.chosen = judged[at_steps(judged, choose(judged, summary.objective))]
+        self.chosen = judged[select_steps(judged, choose_evaluations(judged, summary.objective))]
         self.last_and_best = {one.config_id: one for one in summary.last_and_best}
 
     def parent(self) -> RunContents:
-        """The run of the sweep itself."""
+        """Return the run of the sweep itself."""
         summary, provenance = self.summary, self.state.provenance
         started = self.state.codes[0]["folders"] if self.state.codes else []
         git = next((folder for folder in started if folder["commit"]), dict[str, str]())
         confirmed = read_confirmations(summary) if summary.finished else ()
-        end = next((r for r in reversed(self.records) if r.kind in ("end", "resume")), None)
+        end = next((r for r in reversed(self.records) if r.kind in ("end", "resume", "extend", "retry")), None)
         ended = end is not None and end.kind == "end"
         tags = self._tags("sweep") | {
             "lengthwise.study": summary.study,
@@ -94,15 +94,15 @@ class ContentsOfSweep:
                 numbers |= {"first_score": first.score, "first_test": first.test.median if first.test else math.nan}
             points = [(key, 0, float(value), end_ms) for key, value in numbers.items()]
         sections = ("task", "model", "training", "space", "search", "evaluation", "objective")
-        params = {key: text for section in sections for key, text in flat(self.state.spec.get(section), section)}
-        status = {"complete": "FINISHED", "failed": "FAILED", "interrupted": "KILLED"}.get(
+        params = {key: text for section in sections for key, text in flatten(self.state.spec.get(section), section)}
+        status = {"complete": "FINISHED", "failed": "FAILED", "interrupted": "KILLED", STOPPED: "KILLED"}.get(
             self.state.ended or "", "RUNNING"
         )
         start_ms = milliseconds(self.records[0].time)
         return RunContents.within_limits(None, summary.name, status, start_ms, end_ms, params, tags, points)
 
     def children(self) -> Iterator[tuple[Row, RunContents]]:
-        """The runs of the configurations, by number."""
+        """Yield the runs of the configurations, by number."""
         begun = {r.fields["config_id"]: r.time for r in reversed(self.records) if r.kind == "configuration"}
         by_configuration = dict(tuple(self.curves.groupby("config_id", observed=True)))
         for row in sorted(self.summary.rows, key=lambda row: row.number):
@@ -111,7 +111,7 @@ class ContentsOfSweep:
             yield row, self._child(row, configuration, curves, begun[row.config_id])
 
     def charts(self) -> Charts:
-        """The charts of the sweep's page: the objective first, then the other headline metrics."""
+        """Return the charts of the sweep's page: the objective first, then the other headline metrics."""
         metric, average = self.summary.objective_curve
         first = [(metric, a) for a in dict.fromkeys((average, *self.summary.averages))]
         others = [(m, average) for m in self.summary.headline if m != metric]
@@ -127,8 +127,8 @@ class ContentsOfSweep:
         points = [*self._seed_points(row, configuration), *self._progress_points(configuration, curves)]
         if row.complete:
             points += [*self._band_points(row, ended_ms), *self._summary_points(row, ended_ms)]
-        values = {name(key): text for key, value in row.values.items() for _, text in flat(value, key)}
-        params = dict(flat({k: v for k, v in configuration.resolved.items() if k != "seed"})) | values
+        values = {name(key): text for key, value in row.values.items() for _, text in flatten(value, key)}
+        params = dict(flatten({k: v for k, v in configuration.resolved.items() if k != "seed"})) | values
         failed = {s: m.failed_at for s, m in sorted(configuration.members.items()) if m.status == "failed"}
         tags = self._tags("configuration") | {
             "lengthwise.config_id": row.config_id,
@@ -159,7 +159,7 @@ class ContentsOfSweep:
                         yield self._key(metric, average, statistic), length, value, time_ms
 
     def _summary_points(self, row: Row, time_ms: int) -> Iterator[tuple[str, int, float, int]]:
-        searched = {name: one["score"][0] for one, name in in_search(self.state)}
+        searched = {name: one["score"][0] for one, name in match_search(self.state)}
         both = self.last_and_best.get(row.config_id)
         values = {
             "score": row.score,
@@ -170,6 +170,7 @@ class ContentsOfSweep:
             "area_beyond": row.area_beyond,
             "seeds_run": row.seeds_run,
             "seeds_failed": row.seeds_failed,
+            "rounds": row.rounds or None,
             "rank": row.rank if self.summary.finished else None,
             "seeds_stopped": len(row.stopped_at) if self.summary.may_stop else None,
             "stopped_at_median": statistics.median(row.stopped_at) if row.stopped_at else None,
@@ -189,7 +190,7 @@ class ContentsOfSweep:
     def _progress_points(
         self, configuration: ConfigurationState, curves: pd.DataFrame
     ) -> Iterator[tuple[str, int, float, int]]:
-        """Medians over seeds at the training steps that every seed of the configuration has reached."""
+        """Yield medians over seeds at the training steps that every seed of the configuration has reached."""
         packs = {member.pack_id: self.state.packs[member.pack_id] for member in configuration.members.values()}
         if not packs:
             return
@@ -212,7 +213,7 @@ class ContentsOfSweep:
             yield self._progress_key(), step, self._median(seeds, self.summary.objective.direction), time_ms
 
     def _median(self, values: Iterable[float], direction: str) -> float:
-        """The median over seeds, NaN for failed ones, by the policy of the objective."""
+        """Return the median over seeds (NaN for failed ones) by the objective's policy."""
         return over_seeds(values, self.summary.objective.failed_seeds, direction).median
 
     def _key(self, metric: str, average: str, statistic: str) -> str:
@@ -231,7 +232,7 @@ class ContentsOfSweep:
         }
 
     def _confirmation_tags(self, confirmed: Sequence[Confirmed]) -> dict[str, str]:
-        """What the sweep confirms, and what confirms it."""
+        """Return the tags with the sweep that this one confirms, and with its confirmations."""
         tags = {}
         if confirms := self.state.provenance.get(CONFIRMS):
             tags["lengthwise.confirms"] = str(confirms["sweep"])

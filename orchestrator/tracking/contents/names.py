@@ -1,4 +1,4 @@
-"""What things are called in MLflow, and when they happened: names that it takes, and times from the ledger."""
+"""Names that MLflow accepts, and times from the ledger."""
 
 import hashlib
 import json
@@ -15,19 +15,19 @@ MAX_LABEL = 80
 
 
 def sweep_id(records: Sequence[Record]) -> str:
-    """Tells this sweep from any other of the same name: a hash of the ledger's first record."""
+    """Return the identity of a sweep among others of the same name: a hash of its first record."""
     first = records[0]
     facts = [first.time, first.fields["name"], first.fields["spec_hash"]]
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
 
 
 def milliseconds(seconds: float) -> int:
-    """Unix milliseconds."""
+    """Return Unix seconds as milliseconds."""
     return round(seconds * 1000)
 
 
 def name(text: str) -> str:
-    """`text` as one part of an MLflow key: letters of any script, digits, `_`, `-`, `.` and spaces.
+    """Return `text` as one part of an MLflow key: letters of any script, digits, `_`, `-`, `.` and spaces.
 
     name("ema/0.99 (β)") -> "ema_0.99 _β_"; a part that would be empty or mean a folder becomes `_`.
     """
@@ -36,7 +36,7 @@ def name(text: str) -> str:
 
 
 def unique_names(texts: Iterable[str]) -> dict[str, str]:
-    """`name` of each text; a number is added where two texts would share one."""
+    """Return the `name` of each text, with a number if two texts would have the same."""
     names: dict[str, str] = {}
     for text in dict.fromkeys(texts):
         candidate, count = name(text), 2
@@ -46,12 +46,12 @@ def unique_names(texts: Iterable[str]) -> dict[str, str]:
     return names
 
 
-def flat(value: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
-    """The leaves of nested mappings as (dotted key, text): flat({"a": {"b": 1}}) -> ("a.b", "1")."""
+def flatten(value: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the leaves of nested mappings as (dotted key, text): flatten({"a": {"b": 1}}) -> ("a.b", "1")."""
     if isinstance(value, Mapping) and value:
         for key, inner in value.items():
             part = name(str(key))
-            yield from flat(inner, f"{prefix}.{part}" if prefix else part)
+            yield from flatten(inner, f"{prefix}.{part}" if prefix else part)
     elif not isinstance(value, Mapping):
         yield (
             name(prefix) if len(prefix) <= MAX_LABEL else prefix,
@@ -60,14 +60,14 @@ def flat(value: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
 
 
 def run_name(row: Row) -> str:
-    """A configuration, by its number and not its rank, which may change: `#3: lr 0.00316, dropout 0.3`."""
+    """Return the name of a configuration's run, without its rank, which may change: `#3: lr 0.00316, dropout 0.3`."""
     short = short_keys(list(row.values))
     values = ", ".join(f"{short[key]} {compact_value(value)}" for key, value in row.values.items())
     return f"{label(row.number)}: {values or row.config_id}"
 
 
 class EvaluationTimes:
-    """When the ledger took each evaluation and the end of each pack, in milliseconds; the first report counts."""
+    """The times of evaluations and ends of packs in the ledger, in milliseconds; of repeated ones the first."""
 
     def __init__(self, records: Iterable[Record]) -> None:
         self.evaluations: dict[tuple[str, int], int] = {}
@@ -80,14 +80,14 @@ class EvaluationTimes:
                 self.ends[record.fields["pack_id"]] = milliseconds(record.time)
 
     def evaluation_ms(self, pack_id: str, step: int) -> int:
-        """When the pack's evaluation at `step` was recorded."""
+        """Return when the pack's evaluation at `step` was recorded."""
         return self.evaluations[pack_id, step]
 
     def pack_end_ms(self, pack_id: str) -> int:
-        """When the pack's end was recorded, or its last evaluation while it has no end; 0 if it has neither."""
+        """Return when the pack's end was recorded, else its last evaluation; 0 without either."""
         last = max((ms for (pack, _), ms in self.evaluations.items() if pack == pack_id), default=0)
         return self.ends.get(pack_id, last)
 
     def end_ms(self, configuration: ConfigurationState) -> int:
-        """When the last pack of a configuration ended."""
+        """Return when the last pack of a configuration ended."""
         return max((self.pack_end_ms(member.pack_id) for member in configuration.members.values()), default=0)

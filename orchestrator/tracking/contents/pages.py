@@ -1,10 +1,10 @@
-"""What the MLflow pages show: links straight to a sweep's charts, the charts on them, and the note of its run.
+"""The MLflow pages of a sweep: links to its charts, the charts themselves, and the note of its run.
 
-MLflow opens an experiment in its GenAI workflow on an empty page, folds child runs under their parent (where they draw
-nothing) and makes one chart of every metric, in alphabetical order. Two things mend that. Links carry the workflow, the
-view and a filter; a filter or an order by score also unfolds the children, and the ten best are drawn. And MLflow keeps
-"shared views" as experiment tags: `chart_view` writes one per sweep that puts the median curves first and large.
-Seen in MLflow 3.17; a version that does not know the tag shows its usual charts instead.
+MLflow opens an experiment on an empty GenAI page, folds child runs under their parent (where they draw nothing) and
+makes one chart per metric, in alphabetical order. Two things correct that. Links contain the workflow, the view and a
+filter; filtering or sorting unfolds the children, and the ten best are drawn. And MLflow stores "shared views" as
+experiment tags: `chart_view` writes one per sweep, with large median curves first. This was tested with MLflow 3.17;
+versions without this tag show their usual charts.
 """
 
 import base64
@@ -34,22 +34,22 @@ class Charts:
 
 
 def children_filter(parent_run_id: str) -> str:
-    """The filter that finds the configurations of one sweep and nothing else."""
+    """Return the filter for the configurations of one sweep."""
     return f"tags.mlflow.parentRunId = '{parent_run_id}'"
 
 
 def charts_link(server: str, experiment_id: str, view_key: str) -> str:
-    """The sweep's own charts page, best configurations first."""
+    """Return the link to the sweep's charts, best configurations first."""
     return _runs_page(server, experiment_id, {"viewStateShareKey": view_key, "compareRunsMode": "CHART"})
 
 
 def table_link(server: str, experiment_id: str, view_key: str) -> str:
-    """The same configurations as a table of scores and searched values."""
+    """Return the link to the table of scores and searched values."""
     return _runs_page(server, experiment_id, {"viewStateShareKey": view_key})
 
 
 def artifact_link(server: str, experiment_id: str, run_id: str, path: str) -> str:
-    """One artifact of a run, opened in the page's preview."""
+    """Return the link to one artifact of a run."""
     page = f"{server.rstrip('/')}/#/experiments/{experiment_id}/runs/{run_id}/artifacts/{quote(path)}"
     return f"{page}?workflowType={TRAINING_WORKFLOW}"
 
@@ -57,7 +57,7 @@ def artifact_link(server: str, experiment_id: str, run_id: str, path: str) -> st
 def sweep_links(
     server: str, experiment_id: str, view_key: str, parent_id: str, best: tuple[str, str] | None
 ) -> tuple[tuple[str, str], ...]:
-    """(what, link) of each page of a sweep; `best` is run_id and config_id of the configuration ranked first."""
+    """Return (title, link) of each page of a sweep; `best` is run_id and config_id of the one ranked first."""
     links = [
         ("curves of the configurations ranked first", charts_link(server, experiment_id, view_key)),
         ("table of configurations", table_link(server, experiment_id, view_key)),
@@ -77,7 +77,7 @@ def _runs_page(server: str, experiment_id: str, query: dict[str, str]) -> str:
 
 
 def chart_view(charts: Charts, parent_run_id: str) -> str:
-    """The value of the shared-view tag: MLflow's page state as compressed JSON, deterministic."""
+    """Return the value of the shared-view tag: MLflow's page state as compressed JSON, deterministic."""
     sections = (
         ("curves", "Median against length", [_line(k, t) for k, t in charts.curves], 2, 480),
         ("score", "Score and hyperparameters", _score_charts(charts.params), 2, 480),
@@ -170,7 +170,7 @@ def _score_charts(params: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def description(summary: Summary, sentences: Sequence[str] = (), confirmed: Sequence[Confirmed] = ()) -> str:
-    """The note on the page of the sweep's run (Markdown), with the report's own `sentences` about its results."""
+    """Return the note on the page of the sweep's run (Markdown), with the report's `sentences` about its results."""
     state = "finished" if summary.finished else f"**{summary.status}**"
     lines = [
         f"Sweep `{summary.name}`, {state}: {summary.configurations_finished} of {summary.planned} configurations, "

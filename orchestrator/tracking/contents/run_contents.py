@@ -1,4 +1,4 @@
-"""What one MLflow run holds, as plain data that MLflow can take."""
+"""The contents of one MLflow run as plain data, within MLflow's limits."""
 
 import hashlib
 import json
@@ -21,7 +21,7 @@ class Point:
 
 @dataclass(frozen=True, kw_only=True)
 class RunContents:
-    """Everything one MLflow run should hold, except its artifacts."""
+    """Everything in one MLflow run except its artifacts."""
 
     config_id: str | None
     name: str
@@ -33,7 +33,7 @@ class RunContents:
     points: tuple[Point, ...]
 
     def digest(self, *more: str) -> str:
-        """Changes when anything that is published changes."""
+        """Return a digest of everything that is published."""
         facts = [
             self.status,
             self.end_ms,
@@ -56,7 +56,7 @@ class RunContents:
         tags: Mapping[str, str],
         points: Iterable[tuple[str, int, float, int]],
     ) -> "RunContents":
-        """Drop and count values MLflow cannot hold (it would store infinity as 1.8e308), cut texts to its limits."""
+        """Return contents within MLflow's limits: without infinity (it would become 1.8e308), with texts cut."""
         every = list(points)
         finite = sorted(Point(key, step, value, ms) for key, step, value, ms in every if math.isfinite(value))
         left_out = len(every) - len(finite)

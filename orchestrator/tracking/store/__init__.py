@@ -1,1 +1,1 @@
-"""The store that is published to."""
+"""The MLflow store."""

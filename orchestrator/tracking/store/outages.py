@@ -1,6 +1,6 @@
-"""MLflow that is down, busy or hangs: how long it is waited for, and the one sentence that says so.
+"""Timeouts and error messages for an MLflow that is down, busy or hangs.
 
-TrackingError (a LengthwiseError)    MLflow cannot be reached, or refuses what is sent; the sweep itself is unharmed
+TrackingError (a LengthwiseError)    MLflow cannot be reached, or rejects a request; the sweep itself is unharmed
 """
 
 import logging
@@ -20,9 +20,9 @@ from sqlalchemy.exc import SQLAlchemyError
 from orchestrator.errors import LengthwiseError
 from orchestrator.wording import command
 
-LONGEST_REQUEST = 30.0  # seconds for one request to a server, with every attempt at it
-SLOWEST_UPLOAD = 100_000  # bytes in a second, which an upload has beside
-OUTAGE = {  # MLflow's own settings let one call block for four minutes; these notice an outage in seconds
+LONGEST_REQUEST = 30.0  # seconds for one request to a server, including retries
+SLOWEST_UPLOAD = 100_000  # bytes per second, additional time for an upload
+OUTAGE = {  # with MLflow's defaults one call blocks for four minutes; these detect an outage in seconds
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
     "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "20",
@@ -31,51 +31,51 @@ OUTAGE = {  # MLflow's own settings let one call block for four minutes; these n
 
 for _noisy in ("mlflow", "alembic"):
     logging.getLogger(_noisy).setLevel(logging.WARNING)
-logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)  # it prints the traceback of what it raises
+logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)  # it prints the traceback of every error
 
 
 class TrackingError(LengthwiseError):
-    """MLflow cannot be reached or refuses what is sent; names the address and how to complete it later."""
+    """MLflow cannot be reached or rejects a request; the message has the address and how to complete it later."""
 
 
 @contextmanager
-def explained(uri: str, folder: Path) -> Iterator[None]:
-    """Raise what MLflow and the network raise as TrackingError, with the command that completes the publishing."""
+def raising_tracking_error(uri: str, folder: Path) -> Iterator[None]:
+    """Raise errors of MLflow and the network as TrackingError, with the command that completes the publishing."""
     try:
         yield
     except (OSError, MlflowException, SQLAlchemyError, ImportError) as error:  # requests' errors are OSErrors
-        said = f"MLflow at {uri}: {_in_a_line(error)}\ncomplete it later with: {command('publish', folder)}"
-        raise TrackingError(said) from error
+        later = command("publish", folder)
+        raise TrackingError(f"MLflow at {uri}: {_first_line(error)}\ncomplete it later with: {later}") from error
 
 
-def _in_a_line(error: Exception) -> str:
+def _first_line(error: Exception) -> str:
     text = str(error).strip()
     if isinstance(error, ImportError) and error.name:
         return f"this kind of address needs the package {error.name}, which is not installed"
     if "database is locked" in text:
-        return "another process has locked this database; end what writes to it"
+        return "another process has locked this database; end the process that writes to it"
     return (text.splitlines() or [type(error).__name__])[0][:300]
 
 
 class LimitedClient:
-    """An MLflow client that raises TimeoutError where a request is not answered within LONGEST_REQUEST seconds.
+    """An MLflow client that raises TimeoutError if a request is not answered within LONGEST_REQUEST seconds.
 
-    MLflow's own time limit is one for the next byte, and begins anew with each attempt; where it is set to more, that
-    holds. A request that timed out continues in a thread of its own, which ends with the process.
+    MLflow's own timeout is for the next byte and restarts with each retry; if it is set to more, it replaces the limit.
+    A request that timed out continues in its own thread, which ends with the process.
     """
 
     def __init__(self, client: MlflowClient) -> None:
         self._client = client
 
     def __getattr__(self, name: str) -> Any:
-        return partial(_answered, getattr(self._client, name), 0.0)
+        return partial(_call_with_timeout, getattr(self._client, name), 0.0)
 
     def log_artifact(self, run_id: str, path: str, place: str | None) -> None:
         """Upload a file; a large one has more time."""
-        _answered(self._client.log_artifact, Path(path).stat().st_size / SLOWEST_UPLOAD, run_id, path, place)
+        _call_with_timeout(self._client.log_artifact, Path(path).stat().st_size / SLOWEST_UPLOAD, run_id, path, place)
 
 
-def _answered(request: Callable[..., Any], more_seconds: float, *arguments: Any, **named: Any) -> Any:
+def _call_with_timeout(request: Callable[..., Any], more_seconds: float, *arguments: Any, **named: Any) -> Any:
     answer: Future[Any] = Future()
 
     def ask() -> None:

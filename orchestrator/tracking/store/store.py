@@ -1,4 +1,4 @@
-"""One experiment of one MLflow store: what is there, and what is sent to it, in batches and where it is missing."""
+"""One experiment of one MLflow store: read its runs, and send missing parts in batches."""
 
 import hashlib
 import json
@@ -36,53 +36,67 @@ IDENTITY = (
 
 @dataclass
 class Sent:
-    """How many runs and points were new."""
+    """How many runs and points were sent."""
 
     created: int = 0
     points: int = 0
 
 
-class Store:
-    """One experiment of the MLflow store at `uri`; it is made if it is not there.
+def open_client(uri: str) -> MlflowClient:
+    """Return a client of the store at `uri`; that of a server notices an outage in seconds (`LimitedClient`)."""
+    for key, value in OUTAGE.items():
+        os.environ.setdefault(key, value)
+    os.environ["MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"] = "true"  # it prints the address with its password
+    client = MlflowClient(uri)
+    return cast(MlflowClient, LimitedClient(client)) if _is_server(uri) else client
 
-    Raises TrackingError where it is deleted, or keeps its artifacts on another machine; otherwise what MLflow raises.
+
+def search_sweep(client: MlflowClient, experiment_id: str, sweep_id: str) -> Iterator[Run]:
+    """Yield the runs of a sweep in an experiment, in pages."""
+    token = None
+    while True:
+        page = client.search_runs(
+            [experiment_id], f"tags.`lengthwise.sweep_id` = '{sweep_id}'", max_results=1000, page_token=token
+        )
+        yield from page
+        token = page.token
+        if not token:
+            return
+
+
+def _is_server(uri: str) -> bool:
+    return uri.startswith(("http://", "https://"))
+
+
+class Store:
+    """One experiment of the MLflow store at `uri`; created if it is missing.
+
+    Raises TrackingError if it is deleted or keeps its artifacts on another machine, and errors of MLflow.
     """
 
     def __init__(self, uri: str, experiment: str) -> None:
-        for key, value in OUTAGE.items():
-            os.environ.setdefault(key, value)
-        os.environ["MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"] = "true"  # it prints the address with its password
         self.uri = uri
-        self.server = uri.rstrip("/") if uri.startswith(("http://", "https://")) else None
+        self.server = uri.rstrip("/") if _is_server(uri) else None
         initialise(uri)
-        client = MlflowClient(uri)
-        self.client = cast(MlflowClient, LimitedClient(client)) if self.server else client
+        self.client = open_client(uri)
         self.experiment_id = self._experiment(experiment)
 
-    def runs_of(self, sweep_id: str) -> dict[str | None, Run]:
-        """The runs of a sweep by config_id (None: the parent); a second one, left by a lost answer, is deleted."""
+    def read_runs(self, sweep_id: str) -> dict[str | None, Run]:
+        """Return the runs of a sweep by config_id (None: the parent); delete duplicates left by a lost answer."""
         runs: dict[str | None, list[Run]] = defaultdict(list)
-        token = None
-        while True:
-            page = self.client.search_runs(
-                [self.experiment_id], f"tags.`lengthwise.sweep_id` = '{sweep_id}'", max_results=1000, page_token=token
-            )
-            for run in page:
-                runs[run.data.tags.get("lengthwise.config_id")].append(run)
-            token = page.token
-            if not token:
-                break
+        for run in search_sweep(self.client, self.experiment_id, sweep_id):
+            runs[run.data.tags.get("lengthwise.config_id")].append(run)
         for twins in runs.values():
             twins.sort(key=lambda run: (-len(run.data.metrics), run.info.run_id))
             for twin in twins[1:]:
                 self.client.delete_run(twin.info.run_id)
         return {config_id: twins[0] for config_id, twins in runs.items()}
 
-    def bring_up(self, contents: RunContents, run: Run | None, sent: Sent) -> Run:
-        """Send what is missing of one run and return it, with the tags that it had before.
+    def update_run(self, contents: RunContents, run: Run | None, sent: Sent) -> Run:
+        """Send the missing parts of one run and return it, with the tags that it had before.
 
-        A run that says otherwise than the ledger is deleted and made anew, since MLflow can correct neither parameters
-        nor points.
+        A run that contradicts the ledger is deleted and created again, since MLflow cannot correct parameters and
+        points.
         """
         if run is not None and run.data.tags.get(DIGEST_TAG) != contents.digest() and self._contradicts(run, contents):
             self.client.delete_run(run.info.run_id)
@@ -96,9 +110,9 @@ class Store:
         return run
 
     def upload(self, run: Run, files: Callable[[Path], Files], stamp: str, tag: str = FILES_TAG) -> None:
-        """Send files of a run unless this tag of it, as `bring_up` has returned them, is the stamp.
+        """Send files of a run unless its tag, as `update_run` has returned it, equals the stamp.
 
-        `files` may write into the folder that it is given, which is gone after the upload.
+        `files` may write into the given folder, which is deleted after the upload.
         """
         if run.data.tags.get(tag) != stamp:
             run_id = str(run.info.run_id)
@@ -108,7 +122,7 @@ class Store:
             self.client.set_tag(run_id, tag, stamp)
 
     def _send(self, run: Run, contents: RunContents, sent: Sent) -> None:
-        """Parameters, points and tags that are not there yet; the digest last, when all of them are."""
+        """Send missing parameters, points and tags, and the digest last."""
         run_id, known = run.info.run_id, run.data
         params = [Param(key, text) for key, text in contents.params.items() if key not in known.params]
         missing = self._missing(run_id, set(known.metrics), contents.points)
@@ -127,13 +141,13 @@ class Store:
         self.client.set_tag(run_id, DIGEST_TAG, contents.digest())
 
     def set_view(self, key: str, view: str) -> None:
-        """Store the charts of the sweep's page, unless they are there."""
+        """Store the charts of the sweep's page, unless they are stored already."""
         tag = VIEW_TAG + key
         if self.client.get_experiment(self.experiment_id).tags.get(tag) != view:
             self.client.set_experiment_tag(self.experiment_id, tag, view)
 
     def links(self, view_key: str, parent_id: str, best: tuple[str, str] | None) -> tuple[tuple[str, str], ...]:
-        """Where to look: pages of the server, or the command that starts one."""
+        """Return links to pages of the server, or the command that starts one."""
         if self.server is None:
             return (("MLflow pages of this sweep", f"lengthwise ui --tracking-uri {shlex.quote(self.uri)}"),)
         return sweep_links(without_userinfo(self.server), self.experiment_id, view_key, parent_id, best)
@@ -145,7 +159,7 @@ class Store:
                 tags = {"mlflow.experimentKind": "custom_model_development"}
                 return str(self.client.create_experiment(name, artifact_location=self._location(name), tags=tags))
             except MlflowException as error:
-                found = self.client.get_experiment_by_name(name)  # another sweep of the study was quicker
+                found = self.client.get_experiment_by_name(name)  # another sweep of the study created it
                 if found is None:
                     raise error
         if found.lifecycle_stage == "deleted":
@@ -162,7 +176,7 @@ class Store:
         return str(found.experiment_id)
 
     def _location(self, name: str) -> str | None:
-        """Artifacts of a SQLite store lie beside it; a server, also one on the same file, reads them there."""
+        """Return the folder of artifacts beside a SQLite store, where servers read them; None for a server."""
         database = sqlite_file(self.uri)
         if database is None:
             return None
@@ -171,7 +185,7 @@ class Store:
         return folder.as_uri()
 
     def _contradicts(self, run: Run, contents: RunContents) -> bool:
-        """Whether the run holds another parameter or another value at the same step: neither can be corrected."""
+        """Return whether the run has another parameter or another value at the same step: MLflow corrects neither."""
         params = run.data.params
         if any(params[key] != text for key, text in contents.params.items() if key in params):
             return True
@@ -194,7 +208,7 @@ class Store:
 
 
 def _batches(items: Sequence[Any], count: int) -> Iterator[list[Any]]:
-    """At most `count` items and about BYTES_PER_BATCH of JSON at a time: MLflow refuses more than 1 MB."""
+    """Yield batches of at most `count` items and about BYTES_PER_BATCH of JSON: MLflow rejects more than 1 MB."""
     batch: list[Any] = []
     size = 0
     for item in items:

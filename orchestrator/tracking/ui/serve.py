@@ -1,4 +1,4 @@
-"""The verb `ui`: MLflow's server on the store of a storage folder, what is in it, and what it lacks."""
+"""The verb `ui`: MLflow's server on the store of a storage folder, with links to its sweeps."""
 
 import shlex
 from collections.abc import Callable, Iterable
@@ -27,8 +27,9 @@ def serve(
     uri: str | None = None,
     say: Callable[[str], None] = print,
 ) -> None:
-    """Run MLflow's server on the store of `storage` until SIGINT or SIGTERM; prints links to every sweep in it,
-    and how to publish those that it lacks.
+    """Run MLflow's server on the store of `storage` until SIGINT or SIGTERM.
+
+    Prints links to every sweep in it, and the command that publishes each missing one.
 
     `uri` names another `sqlite:///` store. `allowed_hosts` is MLflow's list of Host headers it answers (needed behind
     another name than localhost). Raises UiServerError if the server cannot start, TrackingError for other kinds of URI.
@@ -36,9 +37,7 @@ def serve(
     uri = uri or default_uri(storage)
     database = sqlite_file(uri)
     if database is None:
-        raise TrackingError(
-            f"{uri} is not a SQLite store (sqlite:///FILE); a server for it runs elsewhere: open that one"
-        )
+        raise TrackingError(f"{uri} is not a SQLite store (sqlite:///FILE); open the server of this address instead")
     initialise(uri)
     server = UiServer(
         database=database,
@@ -61,7 +60,7 @@ def serve(
 
 
 def sweeps_in(uri: str, server: str) -> list[tuple[str, tuple[tuple[str, str], ...]]]:
-    """The sweeps published at `uri`, newest first, as (study / sweep, links to their pages on `server`)."""
+    """Return the sweeps published at `uri`, newest first, as (study / sweep, links to their pages on `server`)."""
     client = MlflowClient(uri)
     experiments = {experiment.experiment_id: experiment.name for experiment in client.search_experiments()}
     runs = client.search_runs(
@@ -77,7 +76,7 @@ def sweeps_in(uri: str, server: str) -> list[tuple[str, tuple[tuple[str, str], .
 
 
 def unpublished(storage: Path, uri: str) -> list[tuple[str, str]]:
-    """The sweeps of `storage` that the store at `uri` does not hold, as (name and standing, the command for it).
+    """Return the sweeps of `storage` that the store at `uri` lacks, as (name and state, command to publish it).
 
     Sweeps whose file names another store are left out.
     """
@@ -93,12 +92,12 @@ def unpublished(storage: Path, uri: str) -> list[tuple[str, str]]:
     for folder in sweep_folders(storage):
         try:
             records = read_records(folder)
-        except LengthwiseError:  # `lengthwise status` says what is wrong with it
+        except LengthwiseError:  # `lengthwise status` shows the error
             continue
         own = (records[0].fields["spec"].get("tracking") or {}).get("uri")
         if sweep_id(records) in known or own not in (None, uri):
             continue
-        ends = [record for record in records if record.kind in ("end", "resume", "retry")][-1:]
+        ends = [record for record in records if record.kind in ("end", "resume", "extend", "retry")][-1:]
         ended = ends[0].fields["status"] if ends and ends[0].kind == "end" else "not finished"
         there = "" if uri == default_uri(storage) else f" --tracking-uri {shlex.quote(uri)}"
         found.append((f"{folder.name}, {'running' if running(folder) else ended}", command("publish", folder) + there))

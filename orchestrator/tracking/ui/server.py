@@ -1,5 +1,6 @@
-"""The MLflow server behind `lengthwise ui`: one process group, started on a free port and ended as a whole."""
+"""The MLflow server behind `lengthwise ui`: one process group on a free port."""
 
+import hashlib
 import os
 import signal
 import socket
@@ -14,16 +15,28 @@ from typing import IO, Self
 
 from orchestrator.errors import LengthwiseError
 
+USUAL_PORTS = range(20_000, 30_000)  # below those that systems hand out
+
 
 class UiServerError(LengthwiseError):
-    """The MLflow server did not start: the port is taken, or it ended at once (its last output is in the message)."""
+    """The MLflow server did not start: the port is taken, or it ended at once (the message has its last output)."""
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """A port nobody listens on at this moment."""
+    """Return a port that is free at this moment."""
     with socket.socket() as probe:
         probe.bind((host, 0))
         return int(probe.getsockname()[1])
+
+
+def usual_port(folder: Path, host: str = "127.0.0.1") -> int:
+    """Return the port of a folder, the same every time if it is free.
+
+    A browser remembers what was closed in MLflow, such as the pane of its assistant, by host and port.
+    """
+    digest = hashlib.sha256(str(folder.resolve()).encode()).digest()
+    port = USUAL_PORTS.start + int.from_bytes(digest[:4]) % len(USUAL_PORTS)
+    return port if _is_free(host, port) else free_port(host)
 
 
 def _is_free(host: str, port: int) -> bool:
@@ -55,7 +68,7 @@ class UiServer:
         log: Path | None = None,
     ) -> None:
         self.host = host
-        self.port = free_port(host) if port is None else port
+        self.port = usual_port(database, host) if port is None else port
         self.log = log
         self.command = [
             *(sys.executable, "-m", "mlflow", "server", "--host", host, "--port", str(self.port)),
@@ -71,7 +84,7 @@ class UiServer:
         return f"http://{'127.0.0.1' if self.host == '0.0.0.0' else self.host}:{self.port}"
 
     def start(self, patience: float = 60.0, stopped: Callable[[], bool] = lambda: False) -> Self:
-        """Start the server and wait until it answers, or until `stopped`, after which it is for `close`."""
+        """Start the server and wait until it answers or `stopped` is true; `close` must follow."""
         if not _is_free(self.host, self.port):
             raise UiServerError(
                 f"port {self.port} on {self.host} is taken; give another one or none (a free one is found)"
@@ -79,7 +92,7 @@ class UiServer:
         environment = {
             **os.environ,
             "MLFLOW_DISABLE_TELEMETRY": "true",
-            "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",  # it would start four more processes that nothing here uses
+            "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",  # it would start four more processes that are not needed
         }
         sink: IO[bytes] | int = self.log.open("ab") if self.log else subprocess.DEVNULL
         try:
@@ -104,12 +117,12 @@ class UiServer:
                     if ended
                     else f"did not answer in {patience:.0f} s"
                 )
-                raise UiServerError(f"the MLflow server {what}{self._last_words()}; command: {' '.join(self.command)}")
+                raise UiServerError(f"the MLflow server {what}{self._last_output()}; command: {' '.join(self.command)}")
             time.sleep(0.1)
         return self
 
     def close(self, grace: float = 5.0) -> None:
-        """End the whole process group: SIGTERM, then SIGKILL for what is left after `grace` seconds."""
+        """End the whole process group: SIGTERM, then SIGKILL after `grace` seconds."""
         if self.process is None:
             return
         group = self.process.pid
@@ -122,7 +135,7 @@ class UiServer:
         self.process.wait()
 
     def kill(self) -> None:
-        """End the whole process group at once, as a crash would."""
+        """End the whole process group at once, like a crash."""
         if self.process is not None:
             _signal_group(self.process.pid, signal.SIGKILL)
             self.process.wait()
@@ -142,7 +155,7 @@ class UiServer:
         except OSError:
             return False
 
-    def _last_words(self) -> str:
+    def _last_output(self) -> str:
         if self.log is None or not self.log.exists():
             return ""
         return "; its last output: " + " | ".join(self.log.read_text(errors="replace").splitlines()[-3:])
@@ -151,24 +164,23 @@ class UiServer:
 def serve_until_stopped(server: UiServer, ready: Callable[[UiServer], None]) -> None:
     """Start `server`, call `ready`, wait for a signal or the server's end, and leave no process behind.
 
-    Signals (SIGINT, SIGTERM, a SIGHUP that is not ignored) are only noted, so that none comes between beginning a
-    process and knowing of it, or while they are ended. Raises KeyboardInterrupt for one that came
-    before the server answered.
+    Signals (SIGINT, SIGTERM, and SIGHUP unless ignored) are only recorded, so that none interrupts the start or the end
+    of a process. Raises KeyboardInterrupt for a signal before the server answered.
     """
-    came: list[int] = []
+    received: list[int] = []
     numbers = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # nohup
         numbers.remove(signal.SIGHUP)
-    previous = {number: signal.signal(number, lambda number, frame: came.append(number)) for number in numbers}
+    previous = {number: signal.signal(number, lambda number, frame: received.append(number)) for number in numbers}
     try:
-        server.start(stopped=lambda: bool(came))
-        if came:
+        server.start(stopped=lambda: bool(received))
+        if received:
             raise KeyboardInterrupt
         ready(server)
         assert server.process is not None
-        while not came:
+        while not received:
             if (code := server.process.poll()) is not None:
-                raise UiServerError(f"the MLflow server ended by itself with exit code {code}{server._last_words()}")
+                raise UiServerError(f"the MLflow server ended by itself with exit code {code}{server._last_output()}")
             time.sleep(0.1)
     finally:
         server.close()

@@ -1,1 +1,1 @@
-"""What must hold between the sections of a file."""
+"""Checks of a whole sweep file."""

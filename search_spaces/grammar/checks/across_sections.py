@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from search_spaces.grammar.checks.racing import check_racing
 from search_spaces.grammar.problems.errors import ABSENT, nearest_name
 from search_spaces.grammar.problems.findings import SECTIONS, Findings, child, lookup, within
 from search_spaces.grammar.space.domains import Domain, Grid, is_number
@@ -10,10 +11,11 @@ from search_spaces.grammar.spec.spec import Search
 
 
 def check_across(data: dict[str, Any], space: dict[str, Domain], overridden: list[str], findings: Findings) -> None:
-    """Record what does not fit together. Sections may be damaged: only what is readable is looked at."""
+    """Record problems between sections; parts of sections that could not be read are ignored."""
     listed = _check_listed(data, findings)
     _check_search(data, space, findings)
     _check_objective(data, space, listed, findings)
+    check_racing(data, findings)
     for key in overridden:
         drawn = next((name for name, domain in space.items() if within(key, name) and not domain.when), None)
         if drawn:
@@ -26,8 +28,8 @@ def check_across(data: dict[str, Any], space: dict[str, Domain], overridden: lis
             findings.add(key, "every configuration of search.listed gives it, so this value would never be used")
 
 
-def note_nothing_learned(search: Search, findings: Findings) -> None:
-    """Note a budget of tpe that is used up before any result is known: it is then a random search."""
+def note_random_search(search: Search, findings: Findings) -> None:
+    """Note a budget of tpe that is too small to use any result, so that the search is random."""
     budget = search.configurations
     if search.sampler == "tpe" and budget is not None and not search.informed(budget):
         findings.note(
@@ -48,13 +50,13 @@ def _check_search(data: dict[str, Any], space: dict[str, Domain], findings: Find
     grids = [key for key in space if key not in drawn]
     if sampler == "listed":
         for key in space:
-            said = "sampler listed draws nothing: its configurations are those of search.listed"
-            findings.add(f"space.{key}", said)
+            message = "sampler listed draws nothing: its configurations are those of search.listed"
+            findings.add(f"space.{key}", message)
         if search.get("listed") is None:
             findings.add("search.listed", "is needed by sampler listed")
         if configurations is not None:
-            said = "must be left out: search.listed has the configurations"
-            findings.add("search.configurations", said, given=configurations)
+            message = "must be left out: search.listed has the configurations"
+            findings.add("search.configurations", message, given=configurations)
         return
     if search.get("listed") is not None:
         findings.add("search.listed", f"is not read by sampler {sampler}", nearest="sampler: listed")
@@ -63,20 +65,20 @@ def _check_search(data: dict[str, Any], space: dict[str, Domain], findings: Find
             findings.add(f"space.{key}", "a grid cannot be searched by tpe; use choice")
     if sampler == "grid":
         for key in drawn:
-            said = f"sampler grid cannot draw from {space[key].kind}; use a grid, or sampler random"
-            findings.add(f"space.{key}", said, allowed="grid")
+            message = f"sampler grid cannot draw from {space[key].kind}; use a grid, or sampler random"
+            findings.add(f"space.{key}", message, allowed="grid")
     elif drawn and configurations is None:
         given = {"given": None} if "configurations" in search else {}
-        said = f"is needed, because the space has random domains ({', '.join(drawn)})"
-        findings.add("search.configurations", said, **given)
+        message = f"is needed, because the space has random domains ({', '.join(drawn)})"
+        findings.add("search.configurations", message, **given)
     every_domain_is_known = data.get("space", {}).keys() == space.keys()
     if configurations is not None and not drawn and every_domain_is_known:
-        said = "must be left out, because nothing is drawn at random: every grid point is tried once"
-        findings.add("search.configurations", said, given=configurations)
+        message = "must be left out, because nothing is drawn at random: every grid point is tried once"
+        findings.add("search.configurations", message, given=configurations)
 
 
 def _check_listed(data: dict[str, Any], findings: Findings) -> list[dict[str, Any]]:
-    """The readable configurations of search.listed, their keys checked."""
+    """Return the readable configurations of search.listed, and record problems of their keys."""
     listed = _mapping(data.get("search")).get("listed")
     found = [values for values in listed if isinstance(values, dict)] if isinstance(listed, list) else []
     sections = {section: data.get(section, {}) for section in SECTIONS}
@@ -112,8 +114,8 @@ def _check_objective(
         if average not in labels:
             allowed = ", ".join(labels)
             nearest = nearest_name(average, labels)
-            said = "is not one of training.averages"
-            findings.add("objective.average", said, given=average, allowed=allowed, nearest=nearest)
+            message = "is not one of training.averages"
+            findings.add("objective.average", message, given=average, allowed=allowed, nearest=nearest)
 
 
 def _mapping(value: Any) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""From plain data to a SweepSpec: what pydantic finds is said in the words of sweep files, and mended where it can be.
+"""Validation of plain data as a SweepSpec, with pydantic's errors translated into the terms of sweep files.
 
-A file with problems still gives a spec, in which defaults and stand-ins have the place of what is wrong, so that the
-rest of it can be looked at in the same round.
+A file with problems still gives a spec, with defaults or placeholders instead of wrong values, so that the rest of the
+file is checked in the same run.
 """
 
 from collections.abc import Sequence
@@ -11,34 +11,34 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from search_spaces.grammar.problems.errors import nearest_name
-from search_spaces.grammar.problems.findings import SECTIONS, Findings, child, leaves
+from search_spaces.grammar.problems.findings import SECTIONS, Findings, child, dotted_keys
 from search_spaces.grammar.spec.spec import SweepSpec
 
-_STAND_INS: dict[str, Any] = {
+_PLACEHOLDERS: dict[str, Any] = {
     **{"name": "unnamed", "study": "unnamed", "task": {}, "model": {}, "training": {}, "seeds": 1},
     "objective": {"metric": "unnamed", "average": "unnamed", "lengths": [1], "direction": "minimize"},
 }
-"""What is put where a value without a default is missing or wrong. What it says is in doubt and never looked at."""
+"""Placeholders for missing or wrong values without a default. They are marked as doubtful and never checked."""
 
 
-def build(data: dict[str, Any], findings: Findings) -> tuple[SweepSpec, list[str]]:
-    """The spec of `data`, problems recorded, and the addresses at which it does not say what was written."""
+def build_spec(data: dict[str, Any], findings: Findings) -> tuple[SweepSpec, list[str]]:
+    """Build the spec of `data` and record problems; return it and the addresses of replaced values."""
     try:
         return SweepSpec.model_validate(data), []
     except ValidationError as error:
         faults = error.errors(include_url=False)
-    misspelt = report(faults, data, findings, SweepSpec)
-    mended = [_mend(data, fault["loc"]) for fault in faults]
+    misspelt = report_faults(faults, data, findings, SweepSpec)
+    replaced = [_substitute(data, fault["loc"]) for fault in faults]
     meant = [str(loc[0]) for loc in misspelt if len(loc) == 1 and loc[0] and not data.get(str(loc[0]))]
-    return SweepSpec.model_validate(data), [*mended, *meant]
+    return SweepSpec.model_validate(data), [*replaced, *meant]
 
 
-def report(
+def report_faults(
     faults: Sequence[ErrorDetails], data: dict[str, Any], findings: Findings, model: type[BaseModel]
 ) -> set[tuple[int | str | None, ...]]:
-    """Record what pydantic found wrong with the data of a model; returns the addresses that misspelt keys mean.
+    """Record pydantic's errors about the data of a model; return the addresses of keys that misspelt ones mean.
 
-    A key that is missing where a misspelt one means it is no problem of its own.
+    A missing key is not reported if a misspelt key means it.
     """
     unknown = [fault for fault in faults if fault["type"] == "extra_forbidden"]
     if model is SweepSpec:
@@ -50,19 +50,19 @@ def report(
     return misspelt
 
 
-def _mend(data: dict[str, Any], location: tuple[int | str, ...]) -> str:
-    """Put a stand-in in the place of one fault, or nothing where there is a default; its address."""
+def _substitute(data: dict[str, Any], location: tuple[int | str, ...]) -> str:
+    """Replace one wrong value by a placeholder, or remove it if it has a default; return its address."""
     model: type[BaseModel] = SweepSpec
-    stand_ins, address = _STAND_INS, ""
+    placeholders, address = _PLACEHOLDERS, ""
     for depth, step in enumerate(map(str, location), 1):
         address = child(address, step)
         inner = model.model_fields[step].annotation if step in model.model_fields else None
         if depth == len(location) or not isinstance(inner, type) or not issubclass(inner, BaseModel):
             data.pop(step, None)
-            data |= {step: stand_ins[step]} if step in stand_ins else {}
+            data |= {step: placeholders[step]} if step in placeholders else {}
             break
         data[step] = dict(data[step])
-        data, model, stand_ins = data[step], inner, stand_ins.get(step, {})
+        data, model, placeholders = data[step], inner, placeholders.get(step, {})
     return address
 
 
@@ -77,20 +77,21 @@ _MESSAGES = {
     "dict_type": "must be a mapping of keys to values",
     "model_type": "must be a mapping of keys to values",
 }
-_BOUNDS = {"greater_than": "above {gt}", "greater_than_equal": "at least {ge}", "less_than_equal": "at most {le}"}
+_BOUNDS = {"greater_than": "above {gt}", "greater_than_equal": "at least {ge}"}
+_BOUNDS |= {"less_than": "below {lt}", "less_than_equal": "at most {le}"}
 _BOOLEANS = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
 
 
 def _translate(details: ErrorDetails, data: dict[str, Any], findings: Findings, model: type[BaseModel]) -> None:
-    """Record one error of pydantic about `model` as a problem in the words of the file."""
+    """Record one error of pydantic about `model` as a problem in the terms of the file."""
     address = ""
     for step in details["loc"]:
         address = child(address, step)
     given, context, kind = details["input"], details.get("ctx", {}), details["type"]
     if kind == "missing":
         findings.add(address, "is missing")
-    elif kind == "extra_forbidden" and findings.referred(address):
-        return  # that it is there to be referred to is a problem already
+    elif kind == "extra_forbidden" and findings.holds_anchor(address):
+        return  # it only holds an anchor, which is reported already
     elif kind == "extra_forbidden":
         allowed = ", ".join(_fields_above(details["loc"], model))
         nearest = (_section_key(details, data) if model is SweepSpec else None) or _meant_key(details, model)
@@ -126,14 +127,14 @@ def _meant_key(unknown: ErrorDetails, model: type[BaseModel] = SweepSpec) -> str
 
 
 def _section_key(unknown: ErrorDetails, data: dict[str, Any]) -> str | None:
-    """The dotted key of which an unknown top-level key is the last part: steps -> training.steps.
+    """Return the dotted key that ends with an unknown top-level key: steps -> training.steps.
 
-    None where it may as well be a top-level key with one letter wrong, as seed is (seeds).
+    None if it may be a misspelt top-level key, such as seed (seeds).
     """
     name = str(unknown["loc"][-1])
     if len(unknown["loc"]) > 1 or nearest_name(name, _fields_above(unknown["loc"]), cutoff=0.85):
         return None
-    written = leaves({section: data[section] for section in SECTIONS if isinstance(data.get(section), dict)})
+    written = dotted_keys({section: data[section] for section in SECTIONS if isinstance(data.get(section), dict)})
     models = {key: field.annotation for key, field in SweepSpec.model_fields.items()}
     typed = (
         f"{section}.{key}"
@@ -145,7 +146,7 @@ def _section_key(unknown: ErrorDetails, data: dict[str, Any]) -> str | None:
 
 
 def _fields_above(location: tuple[int | str, ...], model: type[BaseModel] = SweepSpec) -> Sequence[str]:
-    """The keys beside the one at a location, in a model that may hold models in lists and mappings."""
+    """Return the valid keys at a location, in a model that may hold models in lists and mappings."""
     for step in location[:-1]:
         if step in model.model_fields and (inner := _models_in(model.model_fields[str(step)].annotation)):
             model = inner[0]
@@ -153,7 +154,7 @@ def _fields_above(location: tuple[int | str, ...], model: type[BaseModel] = Swee
 
 
 def _models_in(annotation: Any) -> list[type[BaseModel]]:
-    """The models that a type is made of: those of dict[str, Arm] are [Arm]."""
+    """Return the models in a type: [Arm] for dict[str, Arm]."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
     return [model for part in get_args(annotation) for model in _models_in(part)]

@@ -1,1 +1,1 @@
-"""What is wrong with a file, where, and what is allowed."""
+"""Problems of a file: what is wrong, where, and what is allowed."""

@@ -1,7 +1,7 @@
-"""What is wrong with a sweep file, said to the person who wrote it.
+"""Problems of sweep files, written for the author of the file.
 
 ValueError
-└── SweepFileError      a sweep file, or a --set override, cannot be used; carries every Problem found
+└── SweepFileError      a sweep file, or a --set override, cannot be used; has all Problems
 """
 
 import difflib
@@ -12,13 +12,13 @@ from typing import Any, Final
 
 
 class Absent:
-    """The type of ABSENT: there is no value here, which is not the same as null."""
+    """The type of ABSENT: no value, as opposed to null."""
 
     def __repr__(self) -> str:
         return "ABSENT"
 
     def __reduce__(self) -> str:
-        """There is one of it, in every process."""
+        """Pickle as the one instance of each process."""
         return "ABSENT"
 
 
@@ -53,9 +53,9 @@ class Problem:
 
 
 class SweepFileError(ValueError):
-    """A sweep file cannot be used. `problems` has all that was found; str() is one line for each, in file order.
+    """A sweep file cannot be used. `problems` are all problems; str() has one line for each, in file order.
 
-    `unchecked` says in words what could not be looked at because of them; empty when everything was.
+    unchecked: what could not be checked because of them, as text; empty if everything was checked.
     """
 
     def __init__(self, problems: Iterable[Problem], unchecked: str = "") -> None:
@@ -63,29 +63,29 @@ class SweepFileError(ValueError):
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickled as what it was made of."""
+        """Pickle the problems."""
         return type(self), (self.problems, self.unchecked)
 
     @property
     def in_full(self) -> str:
-        """The problems, and what they kept from being checked."""
+        """The problems, and what was not checked because of them."""
         return f"{self}\n({self.unchecked})" if self.unchecked else str(self)
 
 
 def shown(value: Any, limit: int = 100) -> str:
-    """A value as it would be written in YAML, on one line, cut at `limit` characters."""
+    """Return a value as YAML on one line, cut at `limit` characters."""
     text = repr(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=repr)
     text = _printable(text)
     return text if len(text) <= limit else text[: limit - 3] + "..."
 
 
 def _printable(text: str) -> str:
-    """The text with line breaks, control characters and the like as escapes."""
+    """Return the text with unprintable characters as escapes."""
     return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
 
 
 def nearest_name(given: Any, names: Iterable[str], cutoff: float = 0.6) -> str | None:
-    """The valid name most like the one given, or None if nothing is close, by difflib's ratio from `cutoff` on."""
+    """Return the valid name closest to the given one, None if none is close (difflib's ratio below `cutoff`)."""
     if not isinstance(given, str) or len(given) > 200:
         return None
     by_folded = {name.casefold(): name for name in names}

@@ -1,4 +1,4 @@
-"""Where every key of a sweep file was written, and the problems found so far.
+"""The place of every key of a sweep file, and the problems found so far.
 
 A key's *address* is its dotted path, with list items in brackets: `objective.lengths[1]`, `space.training.clip.when`.
 """
@@ -11,8 +11,9 @@ from typing import Any
 
 from search_spaces.grammar.problems.errors import ABSENT, Problem, SweepFileError
 
-MOST_ALIKE = 10  # problems of one kind that are written out
-_VARYING = re.compile(r"""'[^']*'|"[^"]*"|\([^)]*\)|\{.*\}|\[.*\]|-?\d[\d.e+-]*""")  # what names a place or a value
+SECRET = "notify"  # the key whose value is never shown: the address of a webhook is a password
+MAX_REPETITIONS = 10  # problems of one kind that are listed
+_VARYING = re.compile(r"""'[^']*'|"[^"]*"|\([^)]*\)|\{.*\}|\[.*\]|-?\d[\d.e+-]*""")  # names and values in a message
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class Place:
 
 
 def child(address: str, step: str | int) -> str:
-    """The address of an item of a list (int) or of a mapping (str)."""
+    """Return the address of an item of a list (int) or of a mapping (str)."""
     if isinstance(step, int):
         return f"{address}[{step}]"
     if not step.isprintable() or len(step) > 200:
@@ -36,7 +37,7 @@ def child(address: str, step: str | int) -> str:
 
 
 def parent(address: str) -> str:
-    """The address one level up; '' for a top-level key."""
+    """Return the address one level up; '' for a top-level key."""
     cut = max(address.rfind("."), address.rfind("["))
     return address[:cut] if cut > 0 else ""
 
@@ -47,36 +48,36 @@ def _above(address: str) -> Iterator[str]:
 
 
 def within(address: str, ancestor: str) -> bool:
-    """Whether an address is `ancestor` or lies below it."""
+    """Whether an address is `ancestor` or inside it."""
     return address.startswith(ancestor) and (len(address) == len(ancestor) or address[len(ancestor)] in ".[")
 
 
 class Findings:
-    """Collects problems and knows the place of every address, so that a problem needs to name its key only."""
+    """Collects problems, and has the place of every address, so that a problem only needs its key."""
 
     def __init__(self, source: str) -> None:
         self.source = source
         self.places: dict[str, Place] = {}
-        self._referred: set[str] = set()
+        self._anchors: set[str] = set()
         self._found: dict[tuple[Place, str, str], Problem] = {}
         self._doubtful: set[str] = set()
         self._partly_doubtful: set[str] = set()
         self.notes: list[str] = []
 
     def without_problems(self) -> "Findings":
-        """The same places, and nothing found yet."""
+        """Return findings with the same places and no problems."""
         fresh = Findings(self.source)
         fresh.places, fresh.notes = dict(self.places), list(self.notes)
         return fresh
 
     def place(self, address: str) -> Place:
-        """The place of an address, or of its nearest ancestor that was written."""
+        """Return the place of an address, or of its nearest ancestor in the file."""
         while address and address not in self.places:
             address = parent(address)
         return self.places.get(address, Place(self.source, 1))
 
     def relocate(self, address: str, places: dict[str, Place]) -> None:
-        """Forget the places at and below an address and take new ones (an override has replaced it)."""
+        """Replace the places at and below an address, after an override."""
         self.places = {old: place for old, place in self.places.items() if not within(old, address)} | places
 
     def add(
@@ -89,75 +90,76 @@ class Findings:
         nearest: str | None = None,
         place: Place | None = None,
     ) -> None:
-        """Record a problem, unless its value is already in doubt, in whole or in part."""
+        """Record a problem, unless its value is doubtful already."""
         if isinstance(given, list) and ABSENT in given:
             return
         if self._doubted_above(address):
             return
+        if address == SECRET:
+            given = ABSENT
         place = place or self.place(address)
         self._found.setdefault(
             (place, address, message), Problem(str(place), address, message, given, allowed, nearest)
         )
 
     def unreadable(self, address: str, message: str, *, given: Any = ABSENT, place: Place | None = None) -> None:
-        """Record a problem of the text itself and keep silent about what follows from it."""
+        """Record a problem of the text itself, and suppress problems that follow from it."""
         self.add(address, message, given=given, place=place)
         self.doubt(address)
 
     def doubt(self, address: str) -> None:
-        """What was written there is not known: keep silent about what follows from it."""
+        """Mark a value as doubtful, which suppresses problems that follow from it."""
         if address:
             self._doubtful.add(address)
             self._partly_doubtful.update(_above(address))
 
     def doubts(self, address: str) -> bool:
-        """Whether the value at an address is in doubt, in whole or in part."""
+        """Whether the value at an address, or a part of it, is doubtful."""
         return self._doubted_above(address) or address in self._partly_doubtful
 
-    def refer(self, address: str) -> None:
-        """What is written there stands there to be referred to: a problem of its own, and no reason for others."""
-        self._referred.update((address, *_above(address)))
+    def mark_anchor(self, address: str) -> None:
+        """Mark an address that only holds an anchor: the anchor is reported, not the unknown key."""
+        self._anchors.update((address, *_above(address)))
 
-    def referred(self, address: str) -> bool:
-        """Whether the value at an address, or a part of it, stands there to be referred to."""
-        return address in self._referred
+    def holds_anchor(self, address: str) -> bool:
+        """Whether the value at an address, or a part of it, has an anchor."""
+        return address in self._anchors
 
     def _doubted_above(self, address: str) -> bool:
         return address in self._doubtful or any(above in self._doubtful for above in _above(address))
 
     def note(self, place: Place, text: str) -> None:
-        """Keep something that the user should know and that is not wrong; once, however often it is said."""
+        """Record a message for the user that is not a problem, without repetitions."""
         if (line := f"{place}: {text}") not in self.notes:
             self.notes.append(line)
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """The problems so far: the file's in line order, then those of overrides; of many alike the first few, and
-        how many more there are."""
+        """The problems so far: of the file in line order, then of overrides; similar ones are limited and counted."""
 
         def order(found: tuple[tuple[Place, str, str], Problem]) -> tuple[bool, int]:
             place = found[0][0]
             return place.source != self.source, place.line or 0
 
-        return tuple(_few_of_each([problem for _, problem in sorted(self._found.items(), key=order)]))
+        return tuple(_limit_repetitions([problem for _, problem in sorted(self._found.items(), key=order)]))
 
     def raise_any(self, unchecked: str = "") -> None:
-        """Raise SweepFileError if anything was found; `unchecked` says what was not looked at then."""
+        """Raise SweepFileError if there are problems; `unchecked` says what was not checked."""
         if self._found:
             raise SweepFileError(self.problems, unchecked)
 
 
-def _few_of_each(problems: list[Problem]) -> Iterator[Problem]:
-    """Of problems whose messages differ in names and numbers only: the first few, then one that counts the rest."""
+def _limit_repetitions(problems: list[Problem]) -> Iterator[Problem]:
+    """Yield the first problems of each kind (equal except for names and numbers), then one that counts the rest."""
     counts = Counter(_kind(problem) for problem in problems)
     shown: Counter[str] = Counter()
     for problem in problems:
         kind = _kind(problem)
         shown[kind] += 1
-        if counts[kind] <= MOST_ALIKE + 1 or shown[kind] <= MOST_ALIKE:
+        if counts[kind] <= MAX_REPETITIONS + 1 or shown[kind] <= MAX_REPETITIONS:
             yield problem
-        elif shown[kind] == MOST_ALIKE + 1:
-            yield Problem(problem.where, "", f"and {counts[kind] - MOST_ALIKE:,} more like it: {problem.message}")
+        elif shown[kind] == MAX_REPETITIONS + 1:
+            yield Problem(problem.where, "", f"and {counts[kind] - MAX_REPETITIONS:,} more like it: {problem.message}")
 
 
 def _kind(problem: Problem) -> str:
@@ -165,7 +167,7 @@ def _kind(problem: Problem) -> str:
 
 
 def lookup(mapping: Any, dotted: str) -> Any:
-    """The value at a dotted key of nested mappings, or ABSENT."""
+    """Return the value at a dotted key of nested mappings, or ABSENT."""
     for step in dotted.split("."):
         if not isinstance(mapping, dict) or step not in mapping:
             return ABSENT
@@ -173,17 +175,17 @@ def lookup(mapping: Any, dotted: str) -> Any:
     return mapping
 
 
-def leaves(mapping: dict[str, Any], prefix: str = "") -> Iterable[str]:
-    """Every dotted key of nested mappings, inner ones included."""
+def dotted_keys(mapping: dict[str, Any], prefix: str = "") -> Iterable[str]:
+    """Yield every dotted key of nested mappings, including those of inner mappings."""
     for key, value in mapping.items():
         dotted = f"{prefix}.{key}" if prefix else key
         yield dotted
         if isinstance(value, dict):
-            yield from leaves(value, dotted)
+            yield from dotted_keys(value, dotted)
 
 
 SECTIONS = ("task", "model", "training", "evaluation")
-"""The open sections: their keys belong to trainers, which checks them; space keys start with one of them."""
+"""The open sections, whose keys `trainers` checks; a space key is one of them, or starts with one."""
 
 STEP = re.compile(r"[\w-]+")
-SECTION_KEY = re.compile(rf"({'|'.join(SECTIONS)})(\.[\w-]+)+")
+SECTION_KEY = re.compile(rf"({'|'.join(SECTIONS)})(\.[\w-]+)*")

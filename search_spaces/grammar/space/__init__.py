@@ -1,1 +1,1 @@
-"""The space: domains, their schema, the keys that are varied."""
+"""The space: domains, their schema, and the searched keys."""

@@ -34,13 +34,13 @@ _OPTIONS: dict[type[Domain], dict[str, Any]] = {
 
 
 def space_schema() -> dict[str, Any]:
-    """The schema of `space`: dotted keys of the open sections, each a mapping with one kind of domain."""
+    """Return the schema of `space`: dotted keys of the open sections, each a mapping with one kind of domain."""
     domain = {"anyOf": [_domain(kind) for kind in KINDS.values()]}
     return {"type": "object", "patternProperties": {f"^{SECTION_KEY.pattern}$": domain}, "additionalProperties": False}
 
 
 def listed_schema() -> dict[str, Any]:
-    """The schema of one configuration of `search.listed`: dotted keys of the open sections, any value."""
+    """Return the schema of a configuration of `search.listed`: dotted keys of the open sections with any value."""
     return {"type": "object", "patternProperties": {f"^{SECTION_KEY.pattern}$": {}}, "additionalProperties": False}
 
 

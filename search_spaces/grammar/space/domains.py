@@ -1,4 +1,4 @@
-"""Domains: what a key of the space may be drawn from. A domain is written as a mapping with its kind as a key.
+"""Domains: the values that a key of the space is drawn from. A domain is written as a mapping with its kind as a key.
 
 `{choice: [a, b]}` `{grid: [a, b]}` `{uniform: [low, high]}` `{log_uniform: [low, high]}`
 `{one_minus_log_uniform: [low, high]}` `{int_uniform: [low, high], step: 1}`
@@ -21,7 +21,7 @@ When = dict[str, tuple[Any, ...]]
 
 @dataclass(frozen=True)
 class Domain(ABC):
-    """What a key may be drawn from, and `when`: the values other keys must have for it to be drawn (empty = always)."""
+    """The values a key is drawn from, and `when`: values other keys must have for it to be drawn (empty: always)."""
 
     kind: ClassVar[str]
     options: ClassVar[tuple[str, ...]] = ()
@@ -31,10 +31,10 @@ class Domain(ABC):
     @classmethod
     @abstractmethod
     def parse(cls, raw: dict[str, Any], when: When, fault: Fault) -> Self | None:
-        """The domain written as `raw`, or None with at least one fault recorded."""
+        """Return the domain written as `raw`, or None with at least one fault recorded."""
 
     def written(self) -> dict[str, Any]:
-        """The domain as plain data, as a sweep file would have it."""
+        """Return the domain as plain data, as in a sweep file."""
         fields = self._fields()
         return fields | {"when": {key: plain(values) for key, values in self.when.items()}} if self.when else fields
 
@@ -48,7 +48,7 @@ class _Listed(Domain):
 
     @classmethod
     def parse(cls, raw: dict[str, Any], when: When, fault: Fault) -> Self | None:
-        """A non-empty list of different values."""
+        """Parse a non-empty list of distinct values."""
         values = raw[cls.kind]
         if not isinstance(values, list) or not values:
             fault(f".{cls.kind}", "must be a list of values, at least one", given=values)
@@ -88,15 +88,15 @@ class _Interval(Domain):
 
     @classmethod
     def parse(cls, raw: dict[str, Any], when: When, fault: Fault) -> Self | None:
-        """Two finite numbers, low < high, strictly inside the bounds of the kind."""
+        """Parse two finite numbers, low < high, strictly inside the bounds of the kind."""
         pair = number_pair(raw, cls.kind, cls.bounds, fault)
         if pair is None:
             return None
         low, high = float(pair[0]), float(pair[1])
         outside = [index for index, bound in enumerate((low, high)) if not cls.above < bound < cls.below]
         for index in outside:
-            said = f"must be above {cls.above:g}" + (f" and below {cls.below:g}" if cls.below < float("inf") else "")
-            fault(f".{cls.kind}[{index}]", said, given=pair[index], allowed=cls.bounds)
+            message = f"must be above {cls.above:g}" + (f" and below {cls.below:g}" if cls.below < float("inf") else "")
+            fault(f".{cls.kind}[{index}]", message, given=pair[index], allowed=cls.bounds)
         if low >= high:
             fault(f".{cls.kind}", "low must be below high", given=list(pair), allowed=cls.bounds)
         return cls(low, high, when=when) if low < high and not outside else None
@@ -144,7 +144,7 @@ class IntUniform(Domain):
 
     @classmethod
     def parse(cls, raw: dict[str, Any], when: When, fault: Fault) -> Self | None:
-        """Two whole numbers, low < high, and a step >= 1 that leads from low to high."""
+        """Parse two whole numbers, low < high, and a step >= 1 that divides their difference."""
         bounds = "[low, high], two whole numbers, low < high"
         pair = number_pair(raw, cls.kind, bounds, fault, whole=True)
         step = raw.get("step", 1)
@@ -160,8 +160,8 @@ class IntUniform(Domain):
         if reached := (high - low) % step:
             last = high - reached
             nearest = f"[{low}, {last}]" if last > low else None
-            said = f"does not lead from {low} to {high}"
-            fault(".step", said, given=step, allowed=f"a divisor of {high - low}", nearest=nearest)
+            message = f"does not lead from {low} to {high}"
+            fault(".step", message, given=step, allowed=f"a divisor of {high - low}", nearest=nearest)
             return None
         return cls(low, high, step, when=when)
 
@@ -183,7 +183,7 @@ class Normal(Domain):
 
     @classmethod
     def parse(cls, raw: dict[str, Any], when: When, fault: Fault) -> Self | None:
-        """A mean and a std > 0; clip bounds on either side of the mean."""
+        """Parse a mean, a std > 0 and clip bounds on either side of the mean."""
         good = True
         clips: dict[str, float | None] = {}
         for name in ("low", "high"):
@@ -227,7 +227,7 @@ def is_number(value: Any, *, whole: bool = False) -> bool:
 
 
 def number_pair(raw: dict[str, Any], kind: str, bounds: str, fault: Fault, *, whole: bool = False) -> Any:
-    """The two numbers written for a kind of domain, or None with a fault recorded."""
+    """Return the two numbers of a domain, or None with a fault recorded."""
     pair = raw[kind]
     if not isinstance(pair, list) or len(pair) != 2:
         fault(f".{kind}", "must be a list of two numbers", given=pair, allowed=bounds)
@@ -239,7 +239,7 @@ def number_pair(raw: dict[str, Any], kind: str, bounds: str, fault: Fault, *, wh
 
 
 def plain(value: Any) -> Any:
-    """A fresh copy of plain data, tuples as lists, nothing shared."""
+    """Return a deep copy of plain data, with tuples as lists."""
     if isinstance(value, dict):
         return {key: plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -248,7 +248,7 @@ def plain(value: Any) -> Any:
 
 
 def value_key(value: Any) -> Any:
-    """Something hashable that is equal for equal values: 1 and 1.0 are equal, 1 and true are not."""
+    """Return a hashable key that is equal for equal values: 1 and 1.0 are equal, 1 and true are not."""
     if isinstance(value, dict):
         return ("mapping", frozenset((key, value_key(item)) for key, item in value.items()))
     if isinstance(value, (list, tuple)):

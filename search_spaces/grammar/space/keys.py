@@ -1,18 +1,18 @@
-"""The `space` section: dotted keys to domains, with conditions that can be decided."""
+"""The `space` section: dotted keys with domains, and conditions that can be evaluated."""
 
 from collections.abc import Iterable
 from typing import Any
 
 from search_spaces.grammar.problems.errors import ABSENT, nearest_name, shown
-from search_spaces.grammar.problems.findings import SECTION_KEY, SECTIONS, Findings, child, leaves, lookup
+from search_spaces.grammar.problems.findings import SECTION_KEY, SECTIONS, Findings, child, dotted_keys, lookup
 from search_spaces.grammar.space.domains import KINDS, Choice, Domain, Grid, When, plain, value_key
 
 MAX_GRID_POINTS = 100_000
-_STARTS = ", ".join(f"{section}." for section in SECTIONS)
+_STARTS = f"a section ({', '.join(SECTIONS)}) or a dotted key inside one, such as model.width"
 
 
 def parse_space(raw: Any, sections: dict[str, Any], findings: Findings) -> dict[str, Domain]:
-    """The readable domains of a space, in file order; `sections` has the fixed values. Problems are recorded."""
+    """Return the readable domains of a space, in file order, and record problems; `sections` has the fixed values."""
     if raw is ABSENT:
         return {}
     if not isinstance(raw, dict):
@@ -37,13 +37,13 @@ def parse_space(raw: Any, sections: dict[str, Any], findings: Findings) -> dict[
 
 
 def check_key(above: str, key: str, raw: dict[str, Any], sections: dict[str, Any], findings: Findings) -> bool:
-    """Whether `key` of the mapping `raw` at the address `above` is a dotted key that can be set; records why not."""
+    """Return whether `key` of the mapping `raw` at the address `above` can be set, and record why not."""
     address, place = child(above, key), above.partition("[")[0]
     if not SECTION_KEY.fullmatch(key):
-        names = list(leaves(sections))
+        names = list(dotted_keys(sections))
         tail = {name.rpartition(".")[2]: name for name in names}
         nearest = nearest_name(key, names) or tail.get(nearest_name(key.rpartition(".")[2], tail) or "")
-        findings.add(address, f"a {place} key is dotted and starts with one of {_STARTS}", nearest=nearest)
+        findings.add(address, f"a {place} key is {_STARTS}", nearest=nearest)
         return False
     steps = key.split(".")
     for depth in range(1, len(steps)):
@@ -73,16 +73,16 @@ def _parse_domain(address: str, raw: Any, findings: Findings) -> Domain | None:
     named = [name for name in raw if name in KINDS]
     if len(named) != 1:
         nearest = None if named else next(filter(None, (nearest_name(name, KINDS) for name in raw)), None)
-        said = f"names {len(named)} domains ({', '.join(named)}); keep one" if named else "names no domain"
-        fault("", said, given=raw, allowed=kinds, nearest=nearest)
+        message = f"names {len(named)} domains ({', '.join(named)}); keep one" if named else "names no domain"
+        fault("", message, given=raw, allowed=kinds, nearest=nearest)
         return None
     kind = KINDS[named[0]]
     options = (*kind.options, "when")
     unknown = [name for name in raw if name not in (kind.kind, *options)]
     for name in unknown:
-        said = f"is not an option of {kind.kind}"
+        message = f"is not an option of {kind.kind}"
         nearest = nearest_name(name, options)
-        fault(f".{child('', name)}", said, given=raw[name], allowed=", ".join(options), nearest=nearest)
+        fault(f".{child('', name)}", message, given=raw[name], allowed=", ".join(options), nearest=nearest)
     when = _parse_when(raw, fault)
     domain = kind.parse(raw, when or {}, fault)
     return None if unknown or when is None else domain
@@ -114,16 +114,16 @@ def _check_condition(
     fixed = lookup(sections, other)
     if other not in space_keys:
         if fixed is ABSENT:
-            known = [*space_keys, *(name for name in leaves(sections) if "." in name)]
+            known = [*space_keys, *(name for name in dotted_keys(sections) if "." in name)]
             nearest = nearest_name(other, known)
             findings.add(address, "is a key that is neither in the space nor given a fixed value", nearest=nearest)
         return
     domain = domains.get(other)
     if domain is None:
-        return  # it has a problem of its own
+        return  # its problem is recorded already
     if not isinstance(domain, (Choice, Grid)):
-        said = f"{other} is drawn from {domain.kind}; a condition needs a choice, a grid or a fixed value"
-        findings.add(address, said)
+        message = f"{other} is drawn from {domain.kind}; a condition needs a choice, a grid or a fixed value"
+        findings.add(address, message)
         return
     possible = [*domain.values, *([fixed] if domain.when and fixed is not ABSENT else [])]
     keys = {value_key(value) for value in possible}
@@ -141,16 +141,34 @@ def _check_cycles(domains: dict[str, Domain], findings: Findings) -> None:
             for key in free:
                 del waiting[key]
             continue
-        trail = [next(iter(waiting))]  # every key waits for another: following them must come back to one
+        trail = [next(iter(waiting))]  # every remaining key waits for another, so following them leads into a cycle
         while (following := next(other for other in waiting[trail[-1]] if other in waiting)) not in trail:
             trail.append(following)
         circle = trail[trail.index(following) :]
-        said = f"conditions must not go in a circle: {' -> '.join([*circle, following])}"
-        findings.add(f"space.{following}.when", said)
+        message = f"conditions must not be circular: {' -> '.join([*circle, following])}"
+        findings.add(f"space.{following}.when", message)
         for key in circle:
             del waiting[key]
 
 
-def written_space(domains: dict[str, Domain]) -> dict[str, Any]:
-    """The space as plain data, as a sweep file would have it."""
+def drawn_sections(data: dict[str, Any]) -> set[str]:
+    """Return the sections that the space, or every listed configuration, gives as a whole or by name."""
+    search, space = data.get("search"), data.get("space")
+    listed = search.get("listed") if isinstance(search, dict) else None
+    given = [space, *(listed if isinstance(listed, list) else [])]
+    keys = [{str(key).removesuffix(".name") for key in one} if isinstance(one, dict) else set() for one in given]
+    return keys[0].union(set.intersection(*keys[1:]) if keys[1:] else ()) & {*SECTIONS}
+
+
+def check_misplaced_domains(sections: dict[str, Any], findings: Findings) -> None:
+    """Record sections that are a domain, such as `model: {grid: [...]}`, which belongs under `space`."""
+    for section, value in sections.items():
+        kind = next((name for name in value if name in KINDS), None) if isinstance(value, dict) else None
+        if kind and not value.keys() - {kind, "when"} and isinstance(value[kind], list):
+            findings.add(section, f"a {kind} belongs under space", nearest=f"space: {{{section}: {{{kind}: ...}}}}")
+            findings.doubt(section)
+
+
+def plain_space(domains: dict[str, Domain]) -> dict[str, Any]:
+    """Return the space as plain data, as in a sweep file."""
     return {key: plain(domain.written()) for key, domain in domains.items()}

@@ -1,1 +1,1 @@
-"""SweepSpec: every key of a sweep file, its values, its schema."""
+"""SweepSpec: the keys of a sweep file, their values and their schema."""

@@ -1,4 +1,4 @@
-"""What two specifications do not agree on, of what is computed."""
+"""Differences between two specifications in what is computed."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,7 +7,7 @@ from search_spaces.grammar.spec.spec import PASSIVE, SweepSpec
 
 
 def differences(before: SweepSpec, now: SweepSpec) -> list[tuple[str, object, object]]:
-    """(dotted key, before, now) of everything that would change what is computed."""
+    """Return (dotted key, before, now) of every difference in what is computed."""
     old, new = _flat(_computed(before)), _flat(_computed(now))
     keys = [*old, *(key for key in new if key not in old)]
     return [(key, old.get(key), new.get(key)) for key in keys if old.get(key) != new.get(key)]
@@ -18,7 +18,7 @@ def _computed(spec: SweepSpec) -> dict[str, Any]:
 
 
 def _flat(value: Any, prefix: str = "") -> dict[str, Any]:
-    """Nested mappings as dotted keys; empty mappings and lists are values."""
+    """Return nested mappings as dotted keys; empty mappings and lists are values."""
     if not isinstance(value, Mapping) or (not value and prefix):
         return {prefix: list(value) if isinstance(value, tuple) else value}
     flat: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""Names that become folders and MLflow experiments: readable in any script, and unable to leave the storage folder."""
+"""Names that become folders and MLflow experiments: in any script, but inside the storage folder."""
 
 import unicodedata
 
@@ -7,20 +7,20 @@ MAX_BYTES = 200  # many file systems stop at 255 bytes; what is added to a name 
 ALLOWED = "letters, digits, space, '.', '_' and '-', at most 100 characters, starting and ending with none of ' ' '.'"
 
 _WINDOWS = {"con", "prn", "aux", "nul"} | {f"{port}{number}" for port in ("com", "lpt") for number in range(10)}
-_STORAGE = {"mlflow.db", "mlruns", "mlartifacts"}  # what else lies in a storage folder
+_STORAGE = {"mlflow.db", "mlruns", "mlartifacts"}  # other content of a storage folder
 _INVISIBLE = set("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u3164\uffa0")
 
 
-def normalised(name: str) -> str:
-    """The name in Unicode form NFC, so that one name is one folder on every system."""
+def normalize_name(name: str) -> str:
+    """Return the name in Unicode form NFC, so that it is one folder on every system."""
     return unicodedata.normalize("NFC", name)
 
 
-def name_fault(name: str) -> str | None:
-    """What is wrong with a (normalised) name, or None if it is safe.
+def name_problem(name: str) -> str | None:
+    """Return what is wrong with a normalised name, None if it is safe.
 
-    >>> name_fault("Über die Länge 2.1")
-    >>> name_fault("../escape")
+    >>> name_problem("Über die Länge 2.1")
+    >>> name_problem("../escape")
     "must not start with '.'"
     """
     if not name.strip():

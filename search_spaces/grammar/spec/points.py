@@ -1,4 +1,4 @@
-"""What a space comes to: its grid points, and which of the drawn values apply."""
+"""The grid points of a space, and the drawn values that are active."""
 
 from collections.abc import Mapping
 from itertools import product
@@ -10,15 +10,15 @@ from search_spaces.grammar.spec.spec import SweepSpec
 
 
 def grid_points(spec: SweepSpec) -> list[dict[str, Any]]:
-    """Every combination of grid values, the last key of the file varying fastest; [{}] if there is no grid."""
+    """Return every combination of grid values, the last key varying fastest; [{}] if there is no grid."""
     grids = {key: domain.values for key, domain in spec.space.items() if isinstance(domain, Grid)}
     return [dict(zip(grids, map(plain, values), strict=True)) for values in product(*grids.values())]
 
 
 def active_values(spec: SweepSpec, drawn: Mapping[str, Any]) -> dict[str, Any]:
-    """The drawn values whose `when` conditions hold, in file order; every other key keeps its fixed value.
+    """Return the drawn values whose `when` conditions hold, in file order; other keys keep their fixed values.
 
-    A condition on a key that is itself not active is decided by that key's fixed value.
+    A condition on a key that is not active itself uses its fixed value.
     """
     sections = {section: getattr(spec, section) for section in SECTIONS}
     known: dict[str, bool] = {}

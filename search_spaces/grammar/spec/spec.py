@@ -1,4 +1,4 @@
-"""SweepSpec: everything a sweep file says, checked and with its defaults filled in."""
+"""SweepSpec: the content of a sweep file, checked and with defaults."""
 
 import hashlib
 import json
@@ -6,24 +6,33 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, InstanceOf, PrivateAttr, WithJsonSchema
+from pydantic import Field, InstanceOf, PrivateAttr, WithJsonSchema
 
 from search_spaces.grammar.problems.findings import Findings, Place, within
 from search_spaces.grammar.space.domain_schema import space_schema
 from search_spaces.grammar.space.domains import Domain, plain
-from search_spaces.grammar.space.keys import written_space
-from search_spaces.grammar.spec.values import LARGEST_SEED, Gpus, Lengths, Listed, Modules, Name, Pack, Seeds, Text
+from search_spaces.grammar.space.keys import plain_space
+from search_spaces.grammar.spec.objective import Objective
+from search_spaces.grammar.spec.racing import Racing
+from search_spaces.grammar.spec.strict import Strict
+from search_spaces.grammar.spec.values import (
+    LARGEST_SEED,
+    Address,
+    Gpus,
+    Listed,
+    Modules,
+    Name,
+    Pack,
+    Seeds,
+    Text,
+)
 
-PASSIVE = ("name", "description", "claims", "resources", "tracking")  # sections that do not change what is computed
+PASSIVE = ("name", "description", "claims", "resources", "budget", "tracking", "notify")  # do not change results
 
 Section = dict[str, Any]
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
-
-
-class Search(_Strict):
+class Search(Strict):
     """How configurations are drawn from the space."""
 
     sampler: Literal["random", "tpe", "qmc", "grid", "listed"] = Field(
@@ -59,14 +68,19 @@ class Search(_Strict):
         description="listed only: the configurations themselves, each a mapping of dotted keys to values; a key that "
         "one of them leaves out keeps its fixed value.",
     )
+    racing: Racing | None = Field(
+        default=None,
+        description="Gives further seeds only to the configurations that are ahead at objective.lengths; null gives "
+        "every configuration all seeds.",
+    )
 
     @property
     def results_needed(self) -> int:
-        """How many results tpe must know before it learns from them."""
+        """Number of results that tpe needs before it uses them."""
         return self.generation if self.startup is None else self.startup
 
     def informed(self, drawn: int, failed: Collection[int] = ()) -> int:
-        """How many of the first `drawn` configurations are drawn by results; those numbered in `failed` have no score.
+        """Return how many of the first `drawn` configurations are drawn by results; those in `failed` have no score.
 
         Search(sampler="tpe", generation=8, startup=10).informed(20) -> 4; always 0 for samplers that read no results.
         """
@@ -79,34 +93,7 @@ class Search(_Strict):
         return 0
 
 
-class Objective(_Strict):
-    """What makes one configuration better than another: the median over its seeds of this score."""
-
-    metric: Text = Field(description="The metric, one of the task's.")
-    average: Text = Field(description="The weight average that is scored, one of training.averages.")
-    lengths: Lengths = Field(description="The validation lengths the score is taken at; all other lengths stay unseen.")
-    direction: Literal["minimize", "maximize"] = Field(description="Whether a small or a large score is good.")
-    reduce: Literal["mean", "max", "last"] = Field(
-        default="mean",
-        description="How the values at the lengths become one score: their mean, their largest, or the last one.",
-    )
-    evaluation: Literal["last", "best"] = Field(
-        default="last",
-        description="The evaluation each seed is judged at: the last one, or the one with the best value at these "
-        "lengths, the later one of equals. Everything that is reported of the seed is taken there.",
-    )
-    failed_seeds: Literal["worst", "exclude", "fail"] = Field(
-        default="worst",
-        description="A seed whose training diverged counts as the worst score, is left out of the median, or fails the "
-        "configuration.",
-    )
-    threshold: float | None = Field(
-        default=None,
-        description="Generalization length is the greatest length at which the median still meets this value.",
-    )
-
-
-class Resources(_Strict):
+class Resources(Strict):
     """What one pack of members may use, and what happens when it dies."""
 
     cpus: int = Field(default=1, ge=1, description="CPU cores for each pack.")
@@ -130,13 +117,28 @@ class Resources(_Strict):
         description="Whether the final weights of every member are kept: all parameters, once for each weight average. "
         "`lengthwise plan` says how large they are.",
     )
+    workers: int | None = Field(
+        default=None,
+        ge=1,
+        description="Packs at once, at most; null is as many as the machine or cluster can hold.",
+    )
     retries: int = Field(default=2, ge=0, description="How often a pack that died is started again.")
     watchdog_seconds: float = Field(
         default=600.0, gt=0, description="A pack silent for so many seconds is taken for dead."
     )
 
 
-class Tracking(_Strict):
+class Budget(Strict):
+    """What a sweep may use in all, over every command that runs it; null is no limit."""
+
+    hours: float | None = Field(default=None, gt=0, description="Hours during which a driver runs the sweep.")
+    gpu_hours: float | None = Field(
+        default=None, gt=0, description="Hours of packs, each times the GPUs that resources.gpus gives it."
+    )
+    member_steps: float | None = Field(default=None, gt=0, description="Training steps, summed over members.")
+
+
+class Tracking(Strict):
     """Where the results are published."""
 
     enabled: bool = Field(default=True, description="Whether results are published to MLflow.")
@@ -146,7 +148,7 @@ class Tracking(_Strict):
     experiment: Name | None = Field(default=None, description="MLflow experiment; null is the study's name.")
 
 
-class SweepSpec(_Strict):
+class SweepSpec(Strict):
     """A sweep: what is fixed, what is varied, how it is scored, what it may use. Made by `load_sweep` alone."""
 
     name: Name = Field(description="The sweep's name, and its folder in the storage folder.")
@@ -173,29 +175,50 @@ class SweepSpec(_Strict):
     evaluation: Section = Field(default_factory=dict, description="When, on how much and at which lengths to evaluate.")
     objective: Objective = Field(description="What makes one configuration better than another.")
     resources: Resources = Field(default_factory=Resources, description="What a pack may use.")
+    budget: Budget = Field(
+        default_factory=Budget,
+        description="What the sweep may use; what does not fit is left out, until a larger budget is given.",
+    )
     tracking: Tracking = Field(default_factory=Tracking, description="Where results are published.")
+    notify: Address | None = Field(
+        default=None,
+        description="An http or https address that gets one JSON POST when the sweep ends, fails or is interrupted; "
+        "its `text` suits Slack. Only its host is recorded.",
+    )
 
     _findings: Findings = PrivateAttr(default_factory=lambda: Findings("(no file)"))
     _folder: Path | None = PrivateAttr(default=None)
+    _direction_is_assumed: bool = PrivateAttr(default=False)
 
     @property
     def folder(self) -> Path | None:
-        """The folder of the sweep file, where modules under `imports` are looked for; None if it is in no file."""
+        """The folder of the sweep file, which is searched for modules under `imports`; None without a file."""
         return self._folder
 
+    @property
+    def direction_is_assumed(self) -> bool:
+        """Whether the file leaves `objective.direction` out, so that the task has yet to say it."""
+        return self._direction_is_assumed
+
+    def with_direction(self, direction: str) -> "SweepSpec":
+        """Return this specification with the direction of its objective."""
+        spec = self.model_copy(update={"objective": self.objective.model_copy(update={"direction": direction})})
+        spec._direction_is_assumed = False
+        return spec
+
     def findings(self) -> Findings:
-        """Where everything was written, for further checks; nothing is found yet."""
+        """Return findings with the places of all keys and no problems, for further checks."""
         return self._findings.without_problems()
 
     def where(self, key: str) -> str:
-        """The place of a dotted key, such as `sweeps/a.yaml:7` or `--set model.width=8`."""
+        """Return the place of a dotted key as text, such as `sweeps/a.yaml:7` or `--set model.width=8`."""
         return str(self.place(key))
 
     def place(self, key: str) -> Place:
-        """The place of a dotted key.
+        """Return the place of a dotted key.
 
-        For a key the space draws this is the place of its domain, because that is where its value comes from; for one
-        of search.listed, its first place there; for an absent key, the place of the nearest key above it.
+        For a searched key it is the place of its domain; for a key of search.listed, its first place there; for an
+        absent key, the place of the nearest key above it.
         """
         drawn = next((name for name in self.space if within(key, name)), None)
         address = f"space.{drawn}" if drawn else key
@@ -207,19 +230,27 @@ class SweepSpec(_Strict):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the user should know about the file although nothing is wrong with it, with the place of each."""
+        """Messages about the file that are not problems, with their places."""
         return tuple(self._findings.notes)
 
     def resolved(self) -> dict[str, Any]:
-        """Everything as plain, fresh data with defaults filled in; `load_sweep` of it as YAML gives an equal spec.
+        """Return everything as plain data with defaults; `load_sweep` of it as YAML gives an equal spec.
 
-        Without `claims`, which are read once, before the sweep begins.
+        Without `claims`, which are only read before the sweep starts.
         """
-        data = self.model_dump(exclude={"space", "claims"}) | {"space": written_space(self.space)}
+        data = self.model_dump(exclude={"space", "claims"}) | {"space": plain_space(self.space)}
         if not self.imports:
             del data["imports"]
+        if self.budget == Budget():
+            del data["budget"]
+        if self.notify is None:
+            del data["notify"]
         if self.search.listed is None:
-            del data["search"]["listed"]  # it belongs to one sampler alone
+            del data["search"]["listed"]  # it belongs to one sampler only
+        if self.search.racing is None:
+            del data["search"]["racing"]  # so that sweeps without a race keep their hash
+        else:
+            data["search"]["racing"] = self.search.racing.resolved()
         if self.search.sampler == "tpe":
             data["search"]["startup"] = self.search.results_needed
         else:
@@ -228,13 +259,13 @@ class SweepSpec(_Strict):
 
     @property
     def spec_hash(self) -> str:
-        """16 hex characters that name what is computed: not the name, description, resources or tracking."""
+        """Hash of what is computed, 16 hexadecimal digits: without the sections of PASSIVE."""
         kept = {key: value for key, value in self.resolved().items() if key not in PASSIVE}
         text = json.dumps(kept, sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def __eq__(self, other: object) -> bool:
-        """Equal specs say the same, wherever it was written."""
+        """Compare the resolved content, wherever it was written."""
         return isinstance(other, SweepSpec) and self.resolved() == other.resolved()
 
     def __hash__(self) -> int:

@@ -1,28 +1,29 @@
-"""The kinds of single values in a sweep file: what each may be, in words and as JSON Schema."""
+"""The types of single values in a sweep file: their validators and JSON Schemas."""
 
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from search_spaces.grammar.space.domain_schema import listed_schema
 from search_spaces.grammar.space.domains import is_number, value_key
-from search_spaces.grammar.spec.names import ALLOWED, MAX_CHARACTERS, name_fault, normalised
+from search_spaces.grammar.spec.names import ALLOWED, MAX_CHARACTERS, name_problem, normalize_name
 
 MAX_SEEDS = 100_000
 LARGEST_SEED = 2**32 - 1
 
 
-def refusal(message: str, allowed: str | None = None) -> PydanticCustomError:
-    """What a validator raises: a message in the words of the file, and what is allowed."""
+def value_error(message: str, allowed: str | None = None) -> PydanticCustomError:
+    """Return the error of a validator: a message in the terms of the file, and what is allowed."""
     return PydanticCustomError("lengthwise", "{message}", {"message": message, "allowed": allowed})
 
 
 def _name(value: Any) -> str:
     if not isinstance(value, str):
-        raise refusal("must be text (put a name that looks like a number in quotes)", ALLOWED)
-    if fault := name_fault(name := normalised(value)):
-        raise refusal(fault, ALLOWED)
+        raise value_error("must be text (put a name that looks like a number in quotes)", ALLOWED)
+    if fault := name_problem(name := normalize_name(value)):
+        raise value_error(fault, ALLOWED)
     return name
 
 
@@ -30,25 +31,25 @@ def _seeds(value: Any) -> tuple[int, ...]:
     allowed = f"a number from 1 to {MAX_SEEDS}, or a list of different whole numbers from 0 to {LARGEST_SEED}"
     if is_number(value, whole=True) and 1 <= value <= MAX_SEEDS:
         return tuple(range(value))
-    return _different_ints(value, 0, LARGEST_SEED, allowed)
+    return _distinct_integers(value, 0, LARGEST_SEED, allowed)
 
 
 def _lengths(value: Any) -> tuple[int, ...]:
-    return _different_ints(value, 1, None, "a list of different whole numbers, each at least 1")
+    return _distinct_integers(value, 1, None, "a list of different whole numbers, each at least 1")
 
 
-def _different_ints(value: Any, least: int, most: int | None, allowed: str) -> tuple[int, ...]:
+def _distinct_integers(value: Any, least: int, most: int | None, allowed: str) -> tuple[int, ...]:
     if not isinstance(value, (list, tuple)):
-        raise refusal("is not allowed", allowed)
+        raise value_error("is not allowed", allowed)
     if not value:
-        raise refusal("must not be empty", allowed)
+        raise value_error("must not be empty", allowed)
     for index, item in enumerate(value):
         if not is_number(item, whole=True) or item < least or (most is not None and item > most):
-            raise refusal(f"item {index} is {item!r}", allowed)
+            raise value_error(f"item {index} is {item!r}", allowed)
     seen: set[int] = set()
     for item in value:
         if item in seen:
-            raise refusal(f"{item} is in the list more than once", allowed)
+            raise value_error(f"{item} is in the list more than once", allowed)
         seen.add(item)
     return tuple(value)
 
@@ -56,47 +57,59 @@ def _different_ints(value: Any, least: int, most: int | None, allowed: str) -> t
 def _pack(value: Any) -> Any:
     if value == "auto" or (is_number(value, whole=True) and value >= 1):
         return value
-    raise refusal("is not allowed", "auto, or a whole number of members, at least 1")
+    raise value_error("is not allowed", "auto, or a whole number of members, at least 1")
 
 
 def _gpus(value: Any) -> float:
     if is_number(value) and (0 <= value <= 1 or (value > 1 and float(value).is_integer())):
         return float(value)
-    raise refusal("is not a share of GPUs", "0, a fraction up to 1, or a whole number")
+    raise value_error("is not a share of GPUs", "0, a fraction up to 1, or a whole number")
 
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise refusal("must be text")
+        raise value_error("must be text")
     if not value.strip() or not value.isprintable():
-        raise refusal("must be text, on one line and not empty")
+        raise value_error("must be text, on one line and not empty")
     return value
+
+
+def _address(value: Any) -> str:
+    allowed = "an address such as https://host/path"
+    try:
+        parts = urlsplit(_text(value))
+        good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0 and " " not in value
+    except ValueError:
+        good = False
+    if not good:
+        raise value_error("is no http or https address", allowed)
+    return str(value)
 
 
 def _listed(value: Any) -> tuple[dict[str, Any], ...]:
     allowed = "a list of mappings from dotted keys to values, each different from the others"
     if not isinstance(value, (list, tuple)) or not value:
-        raise refusal("must be a list of configurations, at least one", allowed)
+        raise value_error("must be a list of configurations, at least one", allowed)
     seen: dict[Any, int] = {}
     for index, item in enumerate(value):
         if not isinstance(item, dict):
-            raise refusal(f"item {index} is not a mapping", allowed)
+            raise value_error(f"item {index} is not a mapping", allowed)
         if (first := seen.setdefault(value_key(item), index)) != index:
-            raise refusal(f"item {index} repeats item {first}", allowed)
+            raise value_error(f"item {index} repeats item {first}", allowed)
     return tuple(value)
 
 
 def _modules(value: Any) -> tuple[str, ...]:
     allowed = "a list of different module names such as my_tasks or my_package.tasks"
     if not isinstance(value, (list, tuple)):
-        raise refusal("is not allowed", allowed)
+        raise value_error("is not allowed", allowed)
     for index, item in enumerate(value):
         if not isinstance(item, str) or not item.isascii() or not all(map(str.isidentifier, item.split("."))):
-            raise refusal(f"item {index} is {item!r}, which is no module name", allowed)
+            raise value_error(f"item {index} is {item!r}, which is not a module name", allowed)
         if max(map(len, item.split("."))) > MAX_CHARACTERS:
-            raise refusal(f"item {index}, {item[:20]}..., is longer than {MAX_CHARACTERS} characters", allowed)
+            raise value_error(f"item {index}, {item[:20]}..., is longer than {MAX_CHARACTERS} characters", allowed)
         if item in value[:index]:
-            raise refusal(f"{item} is in the list more than once", allowed)
+            raise value_error(f"{item} is in the list more than once", allowed)
     return tuple(value)
 
 
@@ -110,6 +123,9 @@ _MODULES = {"type": "array", "items": _MODULE, "uniqueItems": True}
 Modules = Annotated[tuple[str, ...], BeforeValidator(_modules), WithJsonSchema(_MODULES)]
 Name = Annotated[str, BeforeValidator(_name), WithJsonSchema(_NAME_SCHEMA)]
 Text = Annotated[str, BeforeValidator(_text), WithJsonSchema({"type": "string", "minLength": 1})]
+Address = Annotated[
+    str, BeforeValidator(_address), WithJsonSchema({"type": "string", "pattern": r"^https?://[^/\s]+\S*$"})
+]
 Seeds = Annotated[
     tuple[int, ...],
     BeforeValidator(_seeds),

@@ -27,5 +27,5 @@ _Dumper.add_implicit_resolver(
 
 
 def dump_yaml(data: dict[str, Any]) -> str:
-    """YAML text of plain data, keys in their order; `load_sweep` of a dumped `spec.resolved()` gives an equal spec."""
+    """Return plain data as YAML text, keys in order; `load_sweep` of a dumped `spec.resolved()` gives an equal spec."""
     return yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)

@@ -1,21 +1,22 @@
-"""--set overrides: `dotted.key=value`, with the value in YAML, over what a sweep file says."""
+"""--set overrides of a sweep file: `dotted.key=value`, with the value in YAML."""
 
 import re
 from typing import Any
 
 from search_spaces.grammar.problems.errors import ABSENT, shown
-from search_spaces.grammar.problems.findings import SECTION_KEY, Findings, Place
+from search_spaces.grammar.problems.findings import SECRET, SECTION_KEY, Findings, Place
 from search_spaces.grammar.space.domains import KINDS
 from search_spaces.grammar.text.strict_yaml import MAX_DEPTH, read_yaml
 
 
 def apply_override(text: str, data: dict[str, Any], findings: Findings) -> str | None:
-    """Change `data` in place and return the key that was set; None if the override cannot be read (recorded).
+    """Change `data` in place and return the key that was set; None, with a problem, if the override cannot be read.
 
-    After `space.` the rest is one key of the space, dots included; null takes that key out of the space.
+    After `space.` the rest is one key of the space, including dots; null removes that key from the space.
     """
-    place = Place(f"--set {text}" if text.isprintable() and len(text) <= 120 else f"--set {shown(text, 120)}")
     key, equals, written = text.partition("=")
+    seen = f"{SECRET}=***" if key.strip() == SECRET else text
+    place = Place(f"--set {seen}" if seen.isprintable() and len(seen) <= 120 else f"--set {shown(seen, 120)}")
     key = key.strip()
     if not equals or not key or not key.isprintable():
         findings.add("", "an override is written dotted.key=value", given=text, place=place)
@@ -55,18 +56,18 @@ def apply_override(text: str, data: dict[str, Any], findings: Findings) -> str |
 
 
 def quote_text(text: str) -> str:
-    """A text as a value in YAML, whatever is in it."""
+    """Return any text as a quoted value in YAML."""
     return "'{}'".format(text.replace("'", "''"))
 
 
 def _without_comment(written: str) -> str:
-    """A plain value with a number sign, as in the name of a file, in quotes: in an override no comment begins there."""
+    """Quote a plain value with a number sign, as in a file name, because an override has no comments."""
     is_plain = written.strip()[:1] not in set("'\"[{|>&*!%@`") and "\n" not in written
     return quote_text(written.strip()) if is_plain and re.search(r"(^|\s)#", written) else written
 
 
 def _whole_domain(key: str, data: dict[str, Any], value: Any) -> str | None:
-    """The override that is meant by one of a part of a domain, None for any other.
+    """Return the override that is meant by one of a part of a domain, None for any other.
 
     `space.KEY.uniform=[0, 1]` -> `space.KEY={uniform: [0, 1]}`
     """

@@ -1,8 +1,8 @@
-"""A strict reader of YAML: plain data and the line of every key, and no surprises.
+"""A strict reader of YAML that returns plain data and the line of every key.
 
-It reads YAML 1.2 scalars (`1e-4` is a number; `on`, `no` and dates are text) from the event stream of PyYAML, so
-nothing is ever constructed but dict, list, str, int, float, bool and None. Anchors, aliases, merge keys, tags,
-directives, duplicate keys, keys that are not text, and numbers that are not finite are problems.
+It reads YAML 1.2 scalars (`1e-4` is a number; `on`, `no` and dates are text) from the event stream of PyYAML, and
+constructs only dict, list, str, int, float, bool and None. Anchors, aliases, merge keys, tags, directives, duplicate
+keys, keys that are not text, and numbers that are not finite are problems.
 """
 
 import re
@@ -36,10 +36,10 @@ class _UnreadableError(Exception):
 
 
 def read_yaml(text: str, findings: Findings, *, address: str = "", place: Place | None = None) -> Any:
-    """The value of one YAML document, or ABSENT if it cannot be read; problems and places go to `findings`.
+    """Return the value of one YAML document, or ABSENT if it cannot be read; record problems and places in `findings`.
 
-    `address` is where the value belongs (an override), '' for a whole file; `place` stands for every line if given.
-    Values that cannot be read come back as ABSENT inside their mapping or list.
+    address: of the value of an override, '' for a whole file. place: replaces all lines if given. Values inside a
+    mapping or list that cannot be read are ABSENT.
     """
     return _Reader(findings, place).document(text, address)
 
@@ -72,10 +72,12 @@ class _Reader:
         except yaml.YAMLError as error:
             mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
             line = min(mark.line, text.count("\n")) if mark else 0
-            said = " ".join(part for part in (getattr(error, "context", None), getattr(error, "problem", None)) if part)
+            message = " ".join(
+                part for part in (getattr(error, "context", None), getattr(error, "problem", None)) if part
+            )
             written = text.splitlines()[line] if line < len(text.splitlines()) else ""
             tab = " (indent with spaces, not tabs)" if written.lstrip(" ").startswith("\t") else ""
-            self.findings.unreadable(address, f"is not valid YAML: {said}{tab}".lstrip(), place=self.place(line))
+            self.findings.unreadable(address, f"is not valid YAML: {message}{tab}".lstrip(), place=self.place(line))
             return ABSENT
 
     def _document(self, events: Iterator[Any], address: str) -> Any:
@@ -94,18 +96,18 @@ class _Reader:
         return value
 
     def _report_references(self) -> None:
-        """One problem for all anchors and aliases: where one is, others are, and a file can hold thousands."""
+        """Record one problem for all anchors and aliases, because a file can have thousands."""
         if not self.references:
             return
         first, address, place = self.references[0]
         what = "anchors" if first[0] == "&" else "aliases"
-        said = f"{what} ({first}) are not allowed; write it out"
+        message = f"{what} ({first}) are not allowed; write it out"
         if more := len(self.references) - 1:
             last, _, end = self.references[-1]
             where = "" if end.line is None else f" in line {end.line}"
             others = f"{last}{where}" if more == 1 else f"{more:,} more, the last{where}"
-            said = f"anchors and aliases ({first} and {others}) are not allowed; write the values out"
-        self.findings.add(address, said, place=place)
+            message = f"anchors and aliases ({first} and {others}) are not allowed; write the values out"
+        self.findings.add(address, message, place=place)
         for name, address, _ in self.references:
             if name[0] == "*":
                 self.findings.doubt(address)
@@ -122,10 +124,10 @@ class _Reader:
             return ABSENT
         if event.anchor:
             self.references.append((f"&{event.anchor}", address, place))
-            self.findings.refer(address)
+            self.findings.mark_anchor(address)
         if event.tag:
-            said = f"YAML tags ({event.tag}) are not allowed; write a plain value"
-            self.findings.unreadable(address, said, place=place)
+            message = f"YAML tags ({event.tag}) are not allowed; write a plain value"
+            self.findings.unreadable(address, message, place=place)
         if isinstance(event, yaml.ScalarEvent):
             return self._scalar(event, address, place)
         if isinstance(event, yaml.SequenceStartEvent):
@@ -143,8 +145,8 @@ class _Reader:
             key = self._key(event, events, address, place, depth)
             if key is None or key in mapping:
                 if key is not None:
-                    said = f"is written twice (first at {first_line[key]}); keep one"
-                    self.findings.add(child(address, key), said, place=place)
+                    message = f"is written twice (first at {first_line[key]}); keep one"
+                    self.findings.add(child(address, key), message, place=place)
                 _Reader(Findings(self.findings.source), self.fixed_place)._value(next(events), events, "", depth + 1)
                 continue
             first_line[key] = place
@@ -153,7 +155,7 @@ class _Reader:
         return mapping
 
     def _key(self, event: Any, events: Iterator[Any], address: str, place: Place, depth: int) -> str | None:
-        """The key, or None if it cannot be one (recorded)."""
+        """Return the key, or None, with a problem, if it is invalid."""
         if not isinstance(event, yaml.ScalarEvent):
             self.findings.add(address, "has a key that is not text", allowed="text keys", place=place)
             if not isinstance(event, yaml.AliasEvent):
@@ -168,8 +170,8 @@ class _Reader:
         if event.anchor or event.tag:
             self.findings.add(child(address, text), "a key must not have an anchor or a tag", place=place)
         if plain and (text in _WORDS or _INT.fullmatch(text) or _FLOAT.fullmatch(text)):
-            said = f"has the key {text or 'null'}, which is not text; put it in quotes if it is meant as a name"
-            self.findings.add(address, said, allowed="text keys", place=place)
+            message = f"has the key {text or 'null'}, which is not text; put it in quotes if it is meant as a name"
+            self.findings.add(address, message, allowed="text keys", place=place)
             return None
         return text
 
@@ -198,7 +200,9 @@ class _Reader:
             self.findings.unreadable(address, "must be a finite number", given=text, place=place)
             return ABSENT
         if _LEADING_ZERO.fullmatch(text):
-            said = "has a leading zero, which YAML 1.1 and 1.2 read differently; write it without, or in quotes as text"
-            self.findings.unreadable(address, said, given=text, place=place)
+            message = (
+                "has a leading zero, which YAML 1.1 and 1.2 read differently; write it without, or in quotes as text"
+            )
+            self.findings.unreadable(address, message, given=text, place=place)
             return ABSENT
         return text

@@ -59,9 +59,9 @@ def test_configurations_that_are_no_pairs_are_refused(put: Put) -> None:
         "pre": {"where": {"model.norm": "pre"}},
         "none": {"where": {"model.norm": "none"}, "configurations": "all"},
     }
-    with pytest.raises(UserError, match=r"claim pre_norm: the configurations of pre and none are no pairs"):
+    with pytest.raises(UserError, match=r"claim pre_norm: the configurations of pre and none cannot be paired"):
         put(lambda *_: 0.1, claim(arms=by_rate))
-    with pytest.raises(UserError, match="configurations of pre differ in nothing but the arms' own keys"):
+    with pytest.raises(UserError, match="configurations of pre differ only in the arms' own keys"):
         put(lambda *_: 0.1, claim(arms={"pre": {"configurations": "all"}, "none": one_rate}))
 
 

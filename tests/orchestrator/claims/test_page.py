@@ -105,7 +105,7 @@ def test_bad_input_is_one_sentence_and_exit_code_2(claims_file: Path, monkeypatc
     write_claims(claims_file, [claim(metric="totl_variation")])
     code, out, err = lengthwise(monkeypatch, "claims", claims_file, "--storage", claims_file.parent)
     said = " ".join((out + err).split())
-    assert code == 2 and "totl_variation is no metric" in said and "did you mean total_variation?" in said
+    assert code == 2 and "totl_variation is not a known metric" in said and "did you mean total_variation?" in said
 
 
 AT = "total variation at test lengths"

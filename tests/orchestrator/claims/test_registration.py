@@ -10,10 +10,12 @@ import pytest
 from rich.console import Console
 
 from orchestrator.claims import verb
+from orchestrator.claims.registration import changes_since
 from orchestrator.errors import SpecChanged, UserError
 from orchestrator.record.state.state import SweepState
+from orchestrator.sweep.extend import extend_sweep
 from orchestrator.sweep.sweep import resume_sweep
-from search_spaces import SweepFileError, load_sweep
+from search_spaces import SweepFileError, load_claims, load_sweep
 from tests.orchestrator.claims.conftest import CLAIM, claim, write_claims
 
 TINY = """\
@@ -45,7 +47,7 @@ def tiny(tmp_path: Path) -> Path:
 
 
 def page_of(file: Path, storage: Path) -> str:
-    lines = list(verb.put_claims(file, storage, storage / "page.md"))
+    lines = list(verb.judge_claims(file, storage, storage / "page.md"))
     assert lines[-1].startswith(f"wrote {storage / 'page.md'}")
     return (storage / "page.md").read_text(encoding="utf-8")
 
@@ -86,7 +88,7 @@ def test_claims_change_no_identity(tiny: Path) -> None:
     ("claims", "said"),
     [
         (None, "claims.yaml: there is no such file"),
-        ([claim(id="elsewhere")], "asks sweep tiny; allowed: made_up"),
+        ([claim(id="elsewhere")], "is about sweep tiny; allowed: made_up"),
         ([{**ASKED, "expect": "smller"}], "claims[0].expect: "),
     ],
 )
@@ -132,7 +134,7 @@ def test_missing_sweeps_are_run_and_interrupted_ones_resumed(
         assert state.ended == "complete" and state.claims, name
     said.clear()
     assert verb.run_missing(file, storage, said.append) == 0 and not said, "nothing is trained twice"
-    assert list(verb.put_claims(file, storage))[-1] == "0 of 2 claims are decided"
+    assert list(verb.judge_claims(file, storage))[-1] == "0 of 2 claims are decided"
 
 
 def test_a_sweep_resumes_when_the_claims_file_is_gone(tiny: Path, run_inline: Callable[..., Path]) -> None:
@@ -157,7 +159,7 @@ def test_a_ledger_of_another_version_of_the_file_is_said_and_not_taken_for_it(ti
 
 
 def test_a_sweep_that_was_never_run_and_has_no_file_is_named(tiny: Path) -> None:
-    with pytest.raises(UserError, match=r"sweep made_up was not run, and .*made_up\.yaml is not there"):
+    with pytest.raises(UserError, match=r"sweep made_up was not run, and .*made_up\.yaml does not exist"):
         verb.run_missing(tiny.with_name("claims.yaml"), tiny.parent, print)
     assert not (tiny.parent / "tiny").exists(), "nothing was run before that was seen"
 
@@ -165,5 +167,15 @@ def test_a_sweep_that_was_never_run_and_has_no_file_is_named(tiny: Path) -> None
 def test_the_page_may_not_replace_the_claims(tiny: Path) -> None:
     file = tiny.with_name("claims.yaml")
     with pytest.raises(UserError, match="is the claims file; name another file for the page"):
-        list(verb.put_claims(file, tiny.parent, file))
+        list(verb.judge_claims(file, tiny.parent, file))
     assert CLAIM["says"] in file.read_text()
+
+
+def test_a_sweep_that_was_extended_is_still_that_of_its_file(tiny: Path, run_inline: Callable[..., Path]) -> None:
+    folder, file = run_inline(tiny), tiny.with_name("claims.yaml")
+    assert extend_sweep(folder, Console(file=io.StringIO()), seeds="3").exit_code == 0
+    assert changes_since(SweepState.load(folder), load_claims(file)) == []
+    text = page_of(file, folder.parent)
+    assert "registered before the sweep ran, which was extended since." in text
+    tiny.write_text(TINY.replace("seeds: 2", "seeds: 4"))
+    assert changes_since(SweepState.load(folder), load_claims(file)) == [("seeds", [0, 1, 2], [0, 1, 2, 3])]

@@ -5,10 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from orchestrator.claims.questions import Answer
-from orchestrator.claims.verdicts import Judgement, correct_by_holm
 from orchestrator.errors import UserError
-from search_spaces.grammar.claims import Claim
 from tests.orchestrator.claims.conftest import NONE, PRE, Put, Value, claim, is_pre
 from trainers.config.member import MemberConfig
 
@@ -89,19 +86,6 @@ def test_a_sweep_that_is_missing_or_unfinished_is_said(put: Put) -> None:
     assert found["other"].words == "not tested: the sweep was not run"
 
 
-def answered(p: float, **fields: Any) -> Judgement:
-    asked = Claim.model_validate(claim())
-    return Judgement(claim=asked, verdict="", answer=Answer(effect=-1, low=-2, high=-0.5, p=p, n=9, ran=9, **fields))
-
-
-def test_holm_multiplies_by_how_many_are_left_and_never_falls() -> None:
-    """By hand: sorted .001, .02, .03, .04 times 4, 3, 2, 1; then the largest so far."""
-    values = [0.03, 0.001, float("nan"), 0.04, 0.02]
-    corrected = correct_by_holm([answered(p) for p in values])
-    assert corrected[:2] == pytest.approx([0.06, 0.004]) and np.isnan(corrected[2])
-    assert corrected[3:] == pytest.approx([0.06, 0.06])
-
-
 def test_among_many_claims_a_small_p_decides_no_longer(put: Put) -> None:
     """Six seeds that all agree have p = 2 / 64: alone they decide, beside another claim they do not."""
     alone = put(planted(-0.1), claim(), seeds=6)["pre_norm"]
@@ -129,12 +113,12 @@ def no_such_arm(where: dict[str, Any]) -> dict[str, Any]:
 
 def test_arms_that_name_what_is_not_there_are_refused(put: Put) -> None:
     for changes, said in (
-        ({"metric": "total_variations"}, "total_variations is no metric; allowed: .*did you mean total_variation"),
-        ({"average": "emma"}, "emma is no average; allowed: .*did you mean ema"),
+        ({"metric": "total_variations"}, "total_variations is not a known metric; .*did you mean total_variation"),
+        ({"average": "emma"}, "emma is not a known average; allowed: .*did you mean ema"),
         ({"lengths": [5, 99]}, "total_variation is not measured at length 99; allowed: 1-9"),
-        (no_such_arm({"model.norm": "both"}), "no configuration has model.norm: both; it is none, pre"),
+        (no_such_arm({"model.norm": "both"}), "no configuration has model.norm: both; allowed: none, pre"),
         (no_such_arm({"model.nrm": "pre"}), "no configuration has the key model.nrm"),
-        (no_such_arm({"model.norm": "pre", "training.learning_rate": 1}), "learning_rate: 1; it is 0.001, 0.003"),
+        (no_such_arm({"model.norm": "pre", "training.learning_rate": 1}), "learning_rate: 1; allowed: 0.001, 0.003"),
         ({"question": "trend", "compare": ["all"], "arms": {"all": {"configurations": "all"}}, "key": "model.width"},
          "model.width was not searched"),
     ):  # fmt: skip

@@ -4,10 +4,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 from orchestrator.figures import curves as figures
-from orchestrator.figures.curves import comparison_figure, configuration_figure, consecutive_runs, draw_all
+from orchestrator.figures.bands import consecutive_runs, shade_groups
+from orchestrator.figures.curves import comparison_figure, configuration_figure, draw_all
+from orchestrator.figures.drawing import GREY
 from orchestrator.record.kept.curves import read_curves
+from orchestrator.results.scoring.length_groups import LengthGroups
 from orchestrator.results.summarise import summary
 from orchestrator.wording import three_digits
 
@@ -54,7 +58,7 @@ def test_legend_is_a_table_of_searched_values(small_sweep, drawn, tmp_path):
 def test_many_configurations_leave_the_rest_grey(eleven, drawn, tmp_path):
     comparison_figure(eleven, tmp_path / "comparison.png")
     (axes,) = drawn["comparison.png"].axes
-    grey = [line for line in axes.lines if line.get_color() == figures.GREY]
+    grey = [line for line in axes.lines if line.get_color() == GREY]
     assert len(grey) == 6  # eleven, less the five best; the one that failed has no line worth its name
     assert sum(np.isfinite(line.get_ydata()).any() for line in grey) == 5
     assert drawn["comparison.png"].legends[0].get_texts()[-1].get_text() == "the other 6 configurations (medians)"
@@ -94,3 +98,9 @@ def test_runs_of_lengths():
     assert consecutive_runs((1, 2, 4), (1, 2, 3, 4)) == [(1, 2), (4, 4)]
     assert consecutive_runs((10, 20), (5, 10, 20, 40)) == [(10, 20)]
     assert consecutive_runs((), (1, 2)) == []
+
+
+def test_groups_in_the_same_place_share_a_label():
+    axes = Figure().subplots()
+    shade_groups(axes, LengthGroups(trained=(6,), selection=(6,), test=(8, 12, 16), every=(6, 8, 12, 16)), labels=True)
+    assert {text.get_text(): text.get_position()[0] for text in axes.texts} == {"trained, selection": 6, "test": 12}

@@ -2,6 +2,7 @@
 
 import math
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,11 +10,13 @@ import pytest
 from matplotlib.figure import Figure
 from PIL import Image
 
+from orchestrator.errors import UserError
 from orchestrator.figures import curves as figures
 from orchestrator.figures import drawing
 from orchestrator.figures.curves import comparison_figure, draw_all
 from orchestrator.figures.hyperparameters import score_figures
-from orchestrator.figures.layout import arrange
+from orchestrator.figures.on_axes import plot_curves
+from orchestrator.figures.panels import arrange_panels
 from orchestrator.results.summarise import summary
 
 
@@ -113,9 +116,45 @@ def test_log_axis_when_values_span_decades():
     assert not drawing.spans_decades(np.array([0.0, 0.0, 1e-4, 1e-2]))
 
 
+def accuracy(number, seed, average, metric, lengths, step):
+    return np.clip(1.2 - 0.15 * lengths - 0.1 * number, 0.0, 1.0) + 0.001 * (lengths == 9)
+
+
+@pytest.mark.parametrize(
+    ("direction", "scale", "shown"), [("maximize", "auto", "linear"), ("maximize", "log", "log"),
+                                      ("minimize", "auto", "log"), ("minimize", "linear", "linear")],
+)  # fmt: skip
+def test_what_is_maximized_is_linear_from_0_to_1_unless_asked(
+    tmp_path, synthetic_sweep, drawn, direction, scale, shown
+):
+    """Medians from 1 to 0.001 and 0: as errors they span decades, as accuracies zeros would be walls."""
+    values = [{"model.norm": "none"}, {"model.norm": "pre"}]
+    spec = {"objective.direction": direction}
+    result = replace(summary(synthetic_sweep(tmp_path / "s", values, 2, accuracy, spec=spec)), scale=scale)
+    if direction == "minimize":  # without the zeros, which are no errors that span decades
+        bands = {key: replace(one, median=tuple(v + 0.001 for v in one.median)) for key, one in result.bands.items()}
+        result = replace(result, bands=bands)
+    comparison_figure(result, tmp_path / "comparison.png")
+    axes = drawn["comparison.png"].axes[0]
+    assert axes.get_yscale() == shown
+    if (direction, scale) == ("maximize", "auto"):
+        assert axes.get_ylim() == drawing.SHARES
+    axes = Figure().subplots()
+    assert plot_curves(result, axes).get_yscale() == shown
+
+
+def test_another_scale_draws_a_figure_again_and_an_unknown_one_is_refused(small_sweep, tmp_path):
+    path = comparison_figure(summary(small_sweep), tmp_path / "comparison.png")
+    before = path.read_bytes()
+    comparison_figure(replace(summary(small_sweep), scale="log"), path)
+    assert path.read_bytes() != before
+    with pytest.raises(UserError, match="--scale lin: did you mean linear"):
+        drawing.check_scale("lin")
+
+
 def label_boxes(figure):
     """The boxes of the visible tick labels of every axis, minor ones too."""
-    arrange(figure)
+    arrange_panels(figure)
     figure.draw_without_rendering()
     for axes in figure.axes:
         for axis in (axes.xaxis, axes.yaxis):

@@ -9,7 +9,7 @@ from orchestrator.figures.drawing import GREY, PALETTE
 from orchestrator.figures.families import family_figures
 from orchestrator.report.csv_tables import family_lines
 from orchestrator.report.files import write_report
-from orchestrator.report.terminal.short_report import render_terminal
+from orchestrator.report.terminal import FullReport
 from orchestrator.results.summarise import summary
 from orchestrator.results.views.families import family_points
 
@@ -65,7 +65,7 @@ def test_the_report_has_the_figures_and_the_table(tmp_path, additions):
     assert len(lines) == 2 * (2 * 8 + 8 + 8 + 6) and {line["family"] for line in lines} == {"digit", "cascade"}
     assert lines == [{key: str(value) for key, value in line.items()} for line in family_lines(result)]
     out = Console(file=io.StringIO(), width=200, color_system=None)
-    out.print(render_terminal(result, full=True))
+    out.print(FullReport(result))
     assert str(result.folder / "figures" / "family-cascade.png") in out.file.getvalue()
 
 

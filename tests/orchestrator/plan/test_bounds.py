@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.plan import search
 from orchestrator.plan.bounds import Misfit, misfits
+from orchestrator.plan.domains import make_distribution, reach, to_value
 from search_spaces import Choice, Domain, Grid, IntUniform, LogUniform, Normal, OneMinusLogUniform, Uniform
 from trainers.config.slots import Slot
 from trainers.errors import ConfigError
@@ -213,12 +213,12 @@ def everything(domain: Domain) -> list[Any]:
     """What search makes of the whole range of what Optuna may draw: the ends, and so many numbers between."""
     if isinstance(domain, (Choice, Grid)):
         return list(domain.values)
-    distribution = search._distribution(domain)
+    distribution = make_distribution(domain)
     if isinstance(domain, IntUniform):
-        return [search._value(domain, inner) for inner in range(domain.low, domain.high + 1, domain.step)]
+        return [to_value(domain, inner) for inner in range(domain.low, domain.high + 1, domain.step)]
     inner = np.linspace(distribution.low, distribution.high, 211)
     inner = np.clip(inner, distribution.low, distribution.high)
-    return [search._value(domain, float(one)) for one in inner]
+    return [to_value(domain, float(one)) for one in inner]
 
 
 def built(where: Slot, value: Any) -> bool:
@@ -250,6 +250,6 @@ def test_a_nearest_number_fits_and_the_given_one_does_not(domain: Domain, where:
 @given(domains())
 def test_the_reach_of_a_domain_holds_everything_drawn(domain: Domain) -> None:
     if not isinstance(domain, (Choice, Grid)):
-        low, high = search.reach(domain)
+        low, high = reach(domain)
         drawn = everything(domain)
         assert (min(drawn), max(drawn)) == (low, high)

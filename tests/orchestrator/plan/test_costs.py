@@ -44,7 +44,7 @@ def test_texts_that_are_written_count_as_the_passes_that_their_task_says() -> No
     class Written(SetComplement):
         passes = 3.0
 
-        def passes_by(self, model: Model) -> float:
+        def passes_with(self, model: Model) -> float:
             return self.passes if model.width == 8 else 30.0
 
     member = MemberConfig.from_dict({**PLAIN, "evaluation": {"samples": 50, "lengths": [1, 2, 3, 4]}})

@@ -221,7 +221,10 @@ def test_a_condition_may_lie_further_off(said: Said) -> None:
 
 def test_a_fixed_key_that_one_class_lacks_is_said_with_its_name(said: Said) -> None:
     [only] = said(ARMS, change=("width: 8", "width: 8\n  value_width: 8"))
-    assert only.startswith("a.yaml:7: model.value_width: unknown key (with model.name: 'decoder'); given 8; allowed: ")
+    assert only.startswith(
+        "a.yaml:7: model.value_width: unknown key (with model.name: 'decoder'); values that only one class has belong "
+        "in its own section: space: {model: {grid: [{name: ..., value_width: ...}, {name: ...}]}}; given 8; allowed: "
+    )
 
 
 def test_a_nested_class_is_found_through_its_name(said: Said) -> None:

@@ -44,6 +44,24 @@ def written(tmp_path: Path) -> Callable[..., Path]:
     return write
 
 
+def test_the_copy_that_a_sweep_has_kept_is_found_beside_its_specification(
+    written, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`run DIR/sweep.yaml --name other` from another folder; a module there comes first."""
+    written(sweep__in__code__in__abc__in__own_kept=AVERAGE.format(name="kept"))
+    monkeypatch.chdir(tmp_path)
+    source = own_code._choose(
+        "own_kept", [tmp_path / "sweep", tmp_path, *own_code._copies("own_kept", tmp_path / "sweep")]
+    )
+    assert source.root == tmp_path / "sweep" / "code" / "abc" and not source.installed
+    written(sweep__in__code__in__def__in__own_kept=AVERAGE.format(name="kept2"))
+    with pytest.raises(OwnCodeError, match="has kept several versions"):
+        own_code._copies("own_kept", tmp_path / "sweep")
+    written(own_kept=AVERAGE.format(name="mine"))
+    found = [tmp_path / "sweep", tmp_path, *own_code._copies("own_kept", tmp_path / "sweep")]
+    assert own_code._choose("own_kept", found).root == tmp_path
+
+
 def test_a_module_is_its_files_and_those_beside_it_that_it_imports(written) -> None:
     folder = written(
         own_a="import own_b, json\nfrom own_pack.deep import x\n",
@@ -200,7 +218,7 @@ def test_the_contract_is_checked_from_the_command_line(written, monkeypatch, cap
     command = [sys.executable, "-m", "trainers.check", "own_good", "own_bad"]
     both = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert both.returncode == 1 and both.stdout.startswith("average own_average: good\naverage x: "), both.stderr
-    assert "docstring does not begin with a sentence" in both.stdout
+    assert "first line of its docstring is not one sentence" in both.stdout
     monkeypatch.syspath_prepend(folder)
     assert check.main(["own_good"]) == 0 and capsys.readouterr().out == "average own_average: good\n"
     assert check.main([]) == 2 and check.main(["own_nowhere"]) == 2

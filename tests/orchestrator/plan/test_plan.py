@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.plan.configurations import configure, warnings_for
-from orchestrator.plan.packs import Pack, _ending_together, cut, make_packs, makespan, shared
+from orchestrator.plan.packs import Cluster, Pack, _ending_together, cut, make_packs, makespan, packing, shared
 from search_spaces import SweepFileError, load_sweep
 
 FILE = """name: planned
@@ -127,21 +127,38 @@ def test_the_best_of_one_evaluation_is_refused(spec, every, given):
 def test_scoring_at_trained_lengths_is_warned_about(spec):
     one = spec(("lengths: [4]", "lengths: [3, 4]"), ("direction: minimize", "direction: maximize"))
     (configuration,) = configure(one, [(0, values())])
-    found = warnings_for(one, configuration.member(0))
+    found = warnings_for(one, [configuration.member(0)])
     assert len(found) == 2 and "planned.yaml:21" in found[0] and "trained lengths (3)" in found[0]
     assert "total_variation is better when it is minimized" in found[1]
+
+
+def test_a_model_whose_members_are_trained_one_after_another_is_warned_about(spec, monkeypatch):
+    one = spec()
+    (configuration,) = configure(one, [(0, values())])
+    members = [configuration.member(0), configuration.member(1)]
+    monkeypatch.setattr(type(members[0].model), "explain_loop", lambda self, task: "no vmap rule for aten::gru")
+    (found,) = warnings_for(one, members)
+    assert "attention_only: no vmap rule for aten::gru: members of a pack are trained one after another" in found
+
+
+def test_members_trained_one_after_another_are_spread_over_the_workers(spec, monkeypatch):
+    """Their steps take as much longer as there are members, however small the model."""
+    cluster = Cluster(workers=4, bytes_per_worker=2**34, description="")
+    waiting = [(configure(spec(), [(0, values())])[0], range(8))]
+    model = type(waiting[0][0].member(0).model)
+    assert len(packing(spec(), cluster)(waiting)) < 4
+    monkeypatch.setattr(model, "explain_loop", lambda self, task: "no vmap rule for aten::gru")
+    assert [len(pack.members) for pack in packing(spec(), cluster)(waiting)] == [2, 2, 2, 2]
 
 
 def packs_of(spec, drawn, *, workers=2, largest=64, per_step=0.0, even=True, done=()):
     configurations = configure(spec, list(enumerate(drawn)))
     return make_packs(
-        configurations,
-        spec.seeds,
+        [(one, [seed for seed in spec.seeds if (one.config_id, seed) not in done]) for one in configurations],
         workers=workers,
         capacity=lambda member: largest,
         work=lambda member, count: per_step + count * member.training.batch_size,
         even=even,
-        done=done,
     ), configurations
 
 

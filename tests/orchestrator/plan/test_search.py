@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from orchestrator.plan import search
+from orchestrator.plan.domains import make_distribution, to_inner, to_value
 from search_spaces import (
     Choice,
     IntUniform,
@@ -131,7 +132,7 @@ def test_a_part_of_the_draws_is_that_part_of_all_of_them(spec, sampler):
 
 
 def test_bounds_of_a_decay_stay_what_was_written():
-    distribution = search._distribution(OneMinusLogUniform(0.9, 0.9999))
+    distribution = make_distribution(OneMinusLogUniform(0.9, 0.9999))
     assert (distribution.low, distribution.high) == (0.0001, 0.1)
 
 
@@ -226,15 +227,15 @@ def test_told_values_go_back_to_what_optuna_drew(seed, index):
         Normal(0.0, 2.0, -3.0, 5.0),
     ]
     domain = domains[index % len(domains)]
-    distribution = search._distribution(domain)
+    distribution = make_distribution(domain)
     if isinstance(domain, Choice):
         inner = generator.randrange(5)
     elif isinstance(domain, IntUniform):
         inner = generator.randrange(2, 21, 3)
     else:
         inner = generator.uniform(distribution.low, distribution.high)
-    value = search._value(domain, inner)
-    again = search._inner(domain, value)
+    value = to_value(domain, inner)
+    again = to_inner(domain, value)
     assert distribution._contains(distribution.to_internal_repr(again))
     expected = pytest.approx(value, rel=1e-5) if type(value) is float else value
-    assert search._value(domain, again) == expected and type(search._value(domain, again)) is type(value)
+    assert to_value(domain, again) == expected and type(to_value(domain, again)) is type(value)

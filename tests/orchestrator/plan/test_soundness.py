@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import search_spaces
 from orchestrator.plan.configurations import configure
 from orchestrator.plan.search import draw_sample
-from orchestrator.plan.soundness import UNBUILT, UNIMPORTED, configurations_of, load_checked
+from orchestrator.plan.soundness import UNBUILT, UNIMPORTED, build_sample, configurations_of, load_checked
 from search_spaces import SweepFileError, dump_yaml, load_sweep, parse_sweep
 from search_spaces.grammar.load import UNREAD
 
@@ -287,3 +287,17 @@ def test_what_is_let_pass_is_built_whatever_is_drawn(space: dict[str, Any]) -> N
         assert all(problem.key.startswith(("space.", "model.width")) for problem in error.problems)
     else:
         assert drawn_well
+
+
+SHIPPED = Path(search_spaces.__file__).parent / "quickstart.yaml"
+
+
+def test_a_problem_of_the_objective_is_said_once():
+    with pytest.raises(SweepFileError) as caught:
+        load_checked(SHIPPED, ["objective.average=bema", "objective.metric=kll"])
+    assert [problem.key for problem in caught.value.problems] == ["objective.average", "objective.metric"]
+
+
+def test_a_usual_abbreviation_has_the_key_it_means():
+    with pytest.raises(SweepFileError, match=r"training\.lr: .*did you mean learning_rate\?"):
+        build_sample(load_checked(SHIPPED, ["training.lr=0.1"]))

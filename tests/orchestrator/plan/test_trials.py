@@ -40,7 +40,7 @@ class Echo(Task):
     def evaluation_batches(self, stream, samples, lengths):
         yield EvaluationBatch(self.batch_of(stream.integers(0, (samples, max(lengths)), 5)), lengths)
 
-    def rows(self, logits_MBTV, batch, lengths):
+    def score_rows(self, logits_MBTV, batch, lengths):
         right = logits_MBTV.argmax(dim=-1) == batch.targets
         return {"accuracy": right[..., [s - 1 for s in lengths]].float()}
 '''
@@ -98,12 +98,12 @@ def test_code_that_works_is_good(own) -> None:
         (
             "return -picked.sum(dim=(1, 2)), torch.full_like(picked[:, 0, 0], picked[0].numel())",
             "return -picked.mean(dim=(1, 2))",
-            "task.name: task own_echo: ValueError when it was tried: own_echo: loss gives no tuple of a sum",
+            "task.name: task own_echo: ValueError when it was tried: own_echo: loss must return a tuple of a sum",
         ),
         (
             '{"accuracy": "maximize"}',
             '{"accuracy": "maximize", "error": "minimize"}',
-            "task.name: task own_echo: ValueError when it was tried: own_echo declares error, and neither",
+            "task.name: task own_echo: ValueError when it was tried: own_echo declares error, but neither",
         ),
         ("outputs = 5", "outputs = 4", "task.name: task own_echo: training tokens are not in 0..3"),
         (

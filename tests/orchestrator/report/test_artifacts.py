@@ -24,7 +24,7 @@ TABLES = {"report.csv", "effects.csv", "averages.csv", "evaluations.csv", "seed_
 
 
 def test_every_file_is_written_and_has_its_folder(result):
-    files = artifacts.of_sweep(result)
+    files = artifacts.sweep_files(result)
     assert all(path.stat().st_size and path.is_relative_to(result.folder) for path in files)
     by_folder = {folder: {path.name for path in files if files[path] == folder} for folder in files.values()}
     assert by_folder == {"": {"report.html", *TABLES}, "figures": FIGURES}
@@ -33,14 +33,14 @@ def test_every_file_is_written_and_has_its_folder(result):
 def test_a_report_is_written_once(result):
     report = Report(result)
     written = {path: path.stat().st_mtime_ns for path in report.write()}
-    files = artifacts.ReportArtifacts(report).of_sweep(result)
-    assert {path: path.stat().st_mtime_ns for path in report.write()} == written
-    assert files == artifacts.of_sweep(result)
+    files = artifacts.ReportArtifacts(report).sweep_files(result)
+    assert {path: path.stat().st_mtime_ns for path in written} == written
+    assert files == artifacts.sweep_files(result)
 
 
 def test_the_links_of_tracking_lead_to_files_of_these_names(result):
     first = result.rows[0]
-    every = {**artifacts.of_sweep(result), **artifacts.of_configuration(result, first)}
+    every = {**artifacts.sweep_files(result), **artifacts.configuration_files(result, first)}
     made = {f"{folder}/{path.name}".lstrip("/") for path, folder in every.items()}
     links = sweep_links("http://lab3:5000", "1", "view", "parent", ("run", first.config_id))
     linked = {unquote(link.partition("/artifacts/")[2].partition("?")[0]) for _, link in links if "/artifacts/" in link}

@@ -11,7 +11,7 @@ from orchestrator.consoles import WIDTH_OF_FILES, WholeConsole
 from orchestrator.record.kept import curves
 from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.report.files import present, read_summary, write_report
-from orchestrator.report.tables.tables import first_sentence, headlines, selection_sentence
+from orchestrator.report.tables.sentences import best_sentence, headlines, selection_sentence
 from orchestrator.results.summarise import summary
 
 
@@ -29,8 +29,8 @@ def test_the_table_has_the_numbers_of_the_summary(small_sweep):
 
 
 def test_a_report_reads_every_part_of_the_curves_once(small_sweep, monkeypatch):
-    read, read_part = [], curves._read_part
-    monkeypatch.setattr(curves, "_read_part", lambda *part: read.append(part[1]) or read_part(*part))
+    read, read_part = [], curves.read_part
+    monkeypatch.setattr(curves, "read_part", lambda *part: read.append(part[1]) or read_part(*part))
     present(small_sweep.folder, WholeConsole(file=io.StringIO()))
     assert sorted(read) == sorted(f"curves/{path.name}" for path in small_sweep.folder.glob("curves/*"))
     assert (small_sweep.folder / "curves.parquet").exists()
@@ -84,7 +84,7 @@ def test_a_log_gets_whole_lines_and_a_terminal_whole_paths(small_sweep, full):
     result = summary(small_sweep)
     log, folder = printed[False], small_sweep.folder
     assert "\x1b" not in "".join(log) and max(map(len, log)) > 140
-    assert set(headlines(result) if full else [selection_sentence(result), *first_sentence(result)]) <= set(log)
+    assert set(headlines(result) if full else [selection_sentence(result), *best_sentence(result)]) <= set(log)
     for lines in printed.values():
         assert f"Report: {folder / 'report.html'}" in lines
         assert (f"All tables: lengthwise report {folder} --full" in lines) == (not full)

@@ -11,8 +11,7 @@ from orchestrator.consoles import WholeConsole
 from orchestrator.record.ledger.records import LEDGER_FILE, Record
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.files import read_summary, write_report
-from orchestrator.report.terminal.columns import WIDE
-from orchestrator.report.terminal.short_report import render_terminal
+from orchestrator.report.terminal import FullReport
 from orchestrator.results.analysis import compare_weight_averages, effects_on_score
 from orchestrator.results.summarise import summary
 
@@ -36,7 +35,7 @@ def test_terminal_says_what_was_selected_and_what_was_not_used(small_sweep, full
     )
 
 
-@pytest.mark.parametrize("width", [80, 100, WIDE, 200])
+@pytest.mark.parametrize("width", [80, 100, 140, 200])
 def test_no_line_is_broken_out_of_its_width_and_nothing_is_cut(small_sweep, width, full_text):
     result = summary(small_sweep)
     text = full_text(result, width)
@@ -98,7 +97,7 @@ def test_values_intervals_and_paths_are_never_broken(tmp_path, synthetic_sweep, 
     write_report(folder)
     result = summary(SweepState.load(folder))
     console = WholeConsole(file=io.StringIO(), width=width, force_terminal=terminal, color_system=None)
-    console.print(render_terminal(replace(result, status="interrupted", finished=False), full=True))
+    console.print(FullReport(replace(result, status="interrupted", finished=False)))
     lines = console.file.getvalue().splitlines()
     text = "\n".join(lines)
     assert f"  {folder / 'figures' / 'score-training.learning_rate.png'}" in lines

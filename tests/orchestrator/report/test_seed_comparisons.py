@@ -13,13 +13,13 @@ from typer.testing import CliRunner
 from orchestrator import cli
 from orchestrator.report import artifacts
 from orchestrator.report.files import write_report
-from orchestrator.report.tables.order_sentence import order_sentence
-from orchestrator.report.tables.seed_comparison_tables import (
+from orchestrator.report.tables.seed_comparisons import (
     TITLE,
-    comparison_columns,
     comparison_notes,
+    seed_comparison_section,
     short_sentences,
 )
+from orchestrator.report.tables.sentences import order_sentence
 from orchestrator.results.comparing.seed_comparisons import compare_seeds
 from orchestrator.results.summarise import summary
 
@@ -82,7 +82,7 @@ def test_configurations_stand_against_each_other_in_every_report(reversed_order,
     notes = comparison_notes(reversed_order, compare_seeds(reversed_order))
     for said in (TITLE, *notes, "#0 norm none", "#1 norm pre", "5 pairs"):
         assert said in shown and said in text
-    columns = comparison_columns(reversed_order, compare_seeds(reversed_order))
+    columns = seed_comparison_section(reversed_order).cells
     assert columns["at lengths"][0] == "test 8-11" and columns["p"][0] == "0.0625" and columns["p (Holm)"][0] == "0.188"
     assert "level" not in columns and "failed" not in columns
 
@@ -102,16 +102,25 @@ def test_five_seeds_are_called_too_few(reversed_order, short_text):
         assert said in notes
     text = short_text(reversed_order)
     assert "First - second there: +0.0880 (5 paired seeds, p = 0.0625, the smallest possible)" in text
-    assert "Holm" not in text  # none can differ: nothing for one screen
+    assert (
+        "norm: none is first by the selection lengths 6-7; at the test lengths 8-11 5 seeds cannot give p < 0.05"
+        in text
+    )
+    assert "that takes 7.\n" in text and "Of 3 pairs" not in text  # none can differ
 
 
 def test_enough_seeds_have_intervals_and_a_line_on_the_screen(tmp_path, synthetic_sweep, short_text):
     result = summary(synthetic_sweep(tmp_path / "ten", NORMS, 10, reversing, {(1, 3): 10}, spec=GRID))
     text = short_text(result)
     assert re.search(r"First - second there: \S+ \[\S+, \S+\] \(97\.9 %\) \(10 paired seeds, p = 0\.\d+\)", text)
-    said = text[text.index("Of 3 pairs") :].splitlines()[0]
-    assert said == "Of 3 pairs 2 differ there with p < 0.05 after Holm's correction"
-    columns = comparison_columns(result, compare_seeds(result))
+    said = "norm: none is first by the selection lengths 6-7; at the test lengths 8-11 it is worse than post, "
+    said += "not clearly different from pre (p < 0.05 after Holm's correction for 3 pairs of values)"
+    assert said in text and "Of 3 pairs" not in text  # that would be the same again
+    rates = [{"training.learning_rate": rate} for rate in (0.001, 0.003, 0.01)]
+    numbers = {"space": {"training.learning_rate": {"grid": [0.001, 0.003, 0.01]}}}
+    text = short_text(summary(synthetic_sweep(tmp_path / "rates", rates, 10, reversing, {(1, 3): 10}, spec=numbers)))
+    assert "Of 3 pairs 2 differ there with p < 0.05 after Holm's correction\n" in text
+    columns = seed_comparison_section(result).cells
     assert set(columns["level"]) == {"97.9 %"} and "0, 1" in columns["failed"]
     notes = " ".join(comparison_notes(result, compare_seeds(result)))
     assert "Each interval is by itself, not corrected for the 3 comparisons at the same lengths" in notes
@@ -128,7 +137,7 @@ def test_the_table_has_every_number(reversed_order):
     assert len(lines) == len(compare_seeds(reversed_order)) == 9
     for line, one in zip(lines, compare_seeds(reversed_order), strict=True):
         assert (line["first"], line["second"], line["group"]) == (one.first, one.second, one.question.group)
-        assert float(line["difference"]) == one.found.difference and float(line["holm_p"]) == one.holm_p
+        assert float(line["difference"]) == one.outcome.difference and float(line["holm_p"]) == one.holm_p
         assert (line["low"], line["paired"], line["n"], line["n_second"]) == ("", "True", "5", "5")
         assert list(line)[-2:] == ["first_values", "second_values"]
         values = [json.loads(line[f"{side}_values"]) for side in ("first", "second")]
@@ -174,7 +183,7 @@ def test_a_real_sweep_from_file_to_comparison(tmp_path, run_inline, monkeypatch,
     for words, said in (
         (["nine", "1"], "there is no configuration nine"),
         (["0", f"{tmp_path / 'absent'}/1"], "absent"),
-        (["0", "1", "--csv", str(table)], "is there already"),
+        (["0", "1", "--csv", str(table)], "exists; name another file"),
     ):
         monkeypatch.setattr("sys.argv", ["lengthwise", "compare", str(folder), *words])
         with pytest.raises(SystemExit) as ended:

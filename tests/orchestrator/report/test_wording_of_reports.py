@@ -12,8 +12,8 @@ from orchestrator.figures import drawing
 from orchestrator.figures.curves import configuration_figure, draw_all
 from orchestrator.report import artifacts
 from orchestrator.report.files import write_report
-from orchestrator.report.tables.tables import first_sentence
-from orchestrator.report.terminal.short_report import render_terminal
+from orchestrator.report.tables.sentences import best_sentence
+from orchestrator.report.terminal import FullReport, ShortReport
 from orchestrator.results.analysis import compare_weight_averages, effects_at_test_lengths
 from orchestrator.results.summarise import summary
 from orchestrator.tracking.contents.pages import description
@@ -24,8 +24,8 @@ CLAIM = re.compile(r"\bbest\b|\bwinner\b|\boptimal\b", re.IGNORECASE)
 def sentences_of(result):
     """Every line of everything a report consists of: terminal, page, MLflow's note, texts in figures."""
     console = Console(file=io.StringIO(), width=1000, color_system=None)
-    console.print(render_terminal(result))
-    console.print(render_terminal(result, full=True))
+    console.print(ShortReport(result))
+    console.print(FullReport(result))
     page, table = write_report(result.folder, result)
     text = re.sub(r"<style>.*?</style>|data:image[^\"]*", "", page.read_text())
     note = description(result, artifacts.sentences(result))
@@ -69,7 +69,7 @@ def test_without_test_lengths_it_is_said_that_nothing_tells(tmp_path, synthetic_
     spec = {"objective.lengths": [6, 7, 8], "task.vocabulary": 9}
     values = [{"model.norm": "none"}, {"model.norm": "pre"}]
     result = summary(synthetic_sweep(tmp_path / "t", values, 2, simple_curve, spec=spec))
-    (sentence,) = first_sentence(result)
+    (sentence,) = best_sentence(result)
     assert sentence.endswith("it has no test lengths, so nothing tells how good it is on others")
     assert effects_at_test_lengths(result) == () and [pair.group for pair in compare_weight_averages(result)] == [
         "trained",
@@ -87,16 +87,16 @@ def test_where_nothing_succeeded_nothing_is_best(tmp_path, synthetic_sweep, simp
 
 
 def test_an_unfinished_sweep_says_so_far(small_sweep):
-    (sentence,) = first_sentence(replace(summary(small_sweep), finished=False))
+    (sentence,) = best_sentence(replace(summary(small_sweep), finished=False))
     assert sentence.startswith("Best so far on lengths 6-7, the lengths it was selected on:")
 
 
 def test_a_tie_is_said(small_sweep):
     result = summary(small_sweep)
     ranked = [row for row in result.rows if row.rank is not None]
-    (alone,) = first_sentence(result)
+    (alone,) = best_sentence(result)
     assert "tied" not in alone
     for count, words in ((2, "tied with 1 other ("), (3, "tied with 2 others (")):
         same = tuple(replace(row, score=ranked[0].score) for row in ranked[:count])
-        (sentence,) = first_sentence(replace(result, rows=same + tuple(ranked[count:])))
+        (sentence,) = best_sentence(replace(result, rows=same + tuple(ranked[count:])))
         assert words in sentence

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.results.scoring.evaluation_choice import at_steps, chosen_steps
-from orchestrator.results.scoring.objective import choose, score_members
+from orchestrator.results.scoring.evaluation_choice import chosen_steps, select_steps
+from orchestrator.results.scoring.objective import choose_evaluations, score_members
 from search_spaces import Objective
 
 LENGTHS = (5, 6, 7, 9)
@@ -98,7 +98,7 @@ objectives = st.builds(
 @given(curves(), objectives)
 def test_the_step_is_that_of_a_loop_over_the_evaluations(frame, objective):
     expected = loop(frame, objective)
-    assert equal(as_dict(choose(frame, objective)), expected)
+    assert equal(as_dict(choose_evaluations(frame, objective)), expected)
     scores = score_members(frame, objective)
     assert equal(
         {(name, seed): (0, score) for name, seed, score in scores.itertuples(index=False)},
@@ -116,14 +116,17 @@ def test_no_other_length_metric_or_average_has_a_say(frame, objective, chance):
     others = values[free].tolist()
     chance.shuffle(others)
     values[free] = others
-    assert equal(as_dict(choose(frame.assign(value=values), objective)), as_dict(choose(frame, objective)))
+    assert equal(
+        as_dict(choose_evaluations(frame.assign(value=values), objective)),
+        as_dict(choose_evaluations(frame, objective)),
+    )
 
 
 @settings(max_examples=40, derandomize=True, deadline=None)
 @given(curves(), objectives)
 def test_every_metric_average_and_length_of_a_member_is_taken_at_its_one_step(frame, objective):
-    chosen = choose(frame, objective)
-    rows = frame[at_steps(frame, chosen)].astype({"config_id": str})
+    chosen = choose_evaluations(frame, objective)
+    rows = frame[select_steps(frame, chosen)].astype({"config_id": str})
     assert len(rows) == len(chosen) * len(AVERAGES) * len(METRICS) * len(LENGTHS)
     steps = rows.groupby(["config_id", "seed"])["step"].agg(["nunique", "first"])
     assert (steps["nunique"] == 1).all()

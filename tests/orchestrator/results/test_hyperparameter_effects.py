@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from orchestrator.report.csv_tables import average_lines, effect_lines
-from orchestrator.report.tables.effect_tables import effect_columns, effect_notes
+from orchestrator.report.tables.effects import effect_notes, effect_section
 from orchestrator.results.analysis import effects_at_test_lengths, effects_on_score
 from orchestrator.results.effects.hyperparameter_effects import effects_on
 from orchestrator.results.effects.outcomes import searched_values
@@ -88,13 +88,13 @@ def test_importance_is_a_share_and_goes_to_what_was_planted(planted):
 
 
 def test_the_table_has_both_outcomes_with_interval_n_and_importance(planted):
-    columns = effect_columns(planted)
+    columns = effect_section(planted).cells
     assert columns["at lengths"] == ["selection 6-7", "test 8-11"] * 4 and columns["n"] == [
         effect.count for effect in effects_on_score(planted) for _ in range(2)
     ]
     assert set(columns["n"]) == {"48", "48, 2 values", "48, 3 values"}
-    assert columns["hyperparameter"][::2] == sorted(planted.searched) and set(columns["hyperparameter"][1::2]) == {""}
-    rate = columns["hyperparameter"].index("training.learning_rate")
+    assert columns["hyperparameter"][::2] == ["dropout", "norm", "batch", "lr"] == columns["hyperparameter"][1::2]
+    rate = columns["hyperparameter"].index("lr")
     effect = by_key(effects_on_score(planted))["training.learning_rate"]
     (partial,) = effect.partial.slopes
     cell = f"{effect.correlation:+.2f} [{effect.low:+.2f}, {effect.high:+.2f}]"
@@ -103,7 +103,7 @@ def test_the_table_has_both_outcomes_with_interval_n_and_importance(planted):
     assert columns["standardised slope, others held [95 %]"][rate] == cell
     assert columns["importance"][rate] == f"{effect.importance.share:.2f}"
     notes = " ".join(effect_notes(planted))
-    assert "in standard deviations; n = 48." in notes and "add up to 1 also where nothing has an effect" in notes
+    assert "in standard deviations; n = 48." in notes and "add up to 1 even if nothing has an effect" in notes
     assert "not given" not in notes
 
 
@@ -124,7 +124,7 @@ def test_csv_has_a_line_for_each_outcome_key_and_value(planted):
 def test_too_few_configurations_are_said_to_be_too_few(small_sweep):
     result = summary(small_sweep)
     assert all(math.isnan(effect.importance.share) for effect in effects_on_score(result))
-    assert "importance" not in effect_columns(result)
+    assert "importance" not in effect_section(result).cells
     notes = effect_notes(result)
     (said,) = [note for note in notes if note.startswith("Importance (fANOVA): not given for")]
     assert "n = 6 is too few for the importance of 3 hyperparameters (at least 24)" in said

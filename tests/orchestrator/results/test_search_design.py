@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from orchestrator.record.state.state import SweepState
-from orchestrator.report.tables.effect_tables import effect_columns, effect_notes
+from orchestrator.report.tables.effects import effect_notes, effect_section
 from orchestrator.results.analysis import compare_weight_averages, effects_on_score
-from orchestrator.results.scoring.search_design import design_of
+from orchestrator.results.scoring.search_design import read_design
 from orchestrator.results.summarise import summary
 
 RELEASED = Path(__file__).parents[2] / "sweeps" / "1.0.0"
@@ -26,7 +26,7 @@ RATE = {"training.learning_rate": {"log_uniform": [1e-4, 1e-2]}}
     ],
 )
 def test_sweeps_of_earlier_versions(name: str, kind: str, unit: str) -> None:
-    design = design_of(SweepState.load(RELEASED / name))
+    design = read_design(SweepState.load(RELEASED / name))
     assert (design.kind, design.unit) == (kind, unit)
 
 
@@ -43,14 +43,14 @@ def curve(number, seed, average, metric, lengths, step):
 def test_grid_points_of_a_draw_are_compared_in_the_report(tmp_path, synthetic_sweep):
     spec = {"space": {**GRID, **RATE}}
     state = synthetic_sweep(tmp_path / "crossed", [values_of(n) for n in range(32)], 2, curve, spec=spec)
-    design = design_of(state)
+    design = read_design(state)
     assert (design.kind, design.grid) == ("grid_by_random", frozenset(GRID))
     numbers = {name: one.number for name, one in state.configurations.items()}
     assert {name: number // 4 for name, number in numbers.items()} == design.draw
     result = summary(state)
-    columns = effect_columns(result)
+    columns = effect_section(result).cells
     assert columns["n"][:2] == ["8", "8"] and {one.unit for one in effects_on_score(result)} == {"draws"}
-    at = columns["hyperparameter"].index("model.norm")
+    at = columns["hyperparameter"].index("norm")
     assert columns["difference from the first value [95 %]"][at] == "pre: +0.100 [+0.100, +0.100]"
     assert columns["rank correlation [95 %]"][at].startswith("Wilcoxon p = 0.0")
     notes = " ".join(effect_notes(result))

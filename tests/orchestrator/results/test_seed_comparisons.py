@@ -12,6 +12,7 @@ from scipy import stats
 
 from orchestrator.errors import UserError
 from orchestrator.results.analysis import compare_orders
+from orchestrator.results.comparing import questions
 from orchestrator.results.comparing.named_comparison import compare_named
 from orchestrator.results.comparing.seed_comparisons import AGAINST_FIRST, FIRST_TWO, OTHERS, PAIRS, compare_seeds
 from orchestrator.results.comparing.shared_streams import (
@@ -27,7 +28,7 @@ from orchestrator.results.summary import RecordedConfiguration
 from trainers.config.member import MemberConfig
 from trainers.packs.evaluation_inputs import evaluation_inputs
 from trainers.packs.pack import Pack, State
-from trainers.training.step import sampled
+from trainers.training.step import sample_batches
 
 NORMS = [{"model.norm": norm} for norm in ("none", "pre", "post")]
 GRID = {"space": {"model.norm": {"grid": ["none", "pre", "post"]}}}
@@ -67,11 +68,11 @@ def test_every_pair_of_a_grid_is_compared_at_every_group_of_lengths(three):
             ]  # fmt: skip
             difference = np.subtract(*values)
             assert one.question.lengths == tuple(lengths)
-            assert one.found.difference == pytest.approx(np.median(difference))
-            assert (one.found.low, one.found.high) == pytest.approx((difference.min(), difference.max()))
-            assert one.found.level == pytest.approx(0.96875)
+            assert one.outcome.difference == pytest.approx(np.median(difference))
+            assert (one.outcome.low, one.outcome.high) == pytest.approx((difference.min(), difference.max()))
+            assert one.outcome.level == pytest.approx(0.96875)
             assert (one.first_median, one.second_median) == pytest.approx(tuple(np.median(values, axis=1)))
-            assert one.found.p == stats.wilcoxon(difference, method="exact").pvalue == 2**-5
+            assert one.outcome.p == stats.wilcoxon(difference, method="exact").pvalue == 2**-5
             assert one.holm_p == 3 * 2**-5
             assert (one.first_better, one.second_better) == ((0, 6) if (group, second) == ("test", 2) else (6, 0))
 
@@ -91,10 +92,14 @@ def test_failed_seeds_follow_the_policy(tmp_path, synthetic_sweep):
         result = summary(synthetic_sweep(tmp_path / policy, NORMS, 6, by_seed, lost, spec=spec))
         found[policy] = [one for one in compare_seeds(result) if one.question.group == "test"]
     worst = next(one for one in found["worst"] if one.first_failed == 1 and one.second_failed == 2)
-    assert (worst.found.n, worst.found.ties, worst.found.first_smaller) == (6, 1, 5)  # both lost: neither is smaller
-    assert worst.found.low == -math.inf and math.isnan(worst.found.mean)
+    assert (worst.outcome.n, worst.outcome.ties, worst.outcome.first_smaller) == (
+        6,
+        1,
+        5,
+    )  # both lost: neither is smaller
+    assert worst.outcome.low == -math.inf and math.isnan(worst.outcome.mean)
     left = next(one for one in found["exclude"] if one.first_failed == 1 and one.second_failed == 2)
-    assert left.found.n == 4 and math.isfinite(left.found.mean)
+    assert left.outcome.n == 4 and math.isfinite(left.outcome.mean)
     assert found["fail"] == []  # one configuration of three is left
 
 
@@ -103,8 +108,8 @@ def test_seeds_of_a_pack_that_died_count_as_failed(tmp_path, synthetic_sweep):
     result = summary(state)
     assert [row.failed for row in result.rows] == [False, False, True]
     assert len(compare_seeds(result)) == 3  # a configuration that failed is compared with nothing
-    died = compare_named(state.folder, "0", "1").found[0]
-    assert (died.first_failed, died.second_failed) == (0, 4) and died.found.first_smaller == 4
+    died = compare_named(state.folder, "0", "1").comparisons[0]
+    assert (died.first_failed, died.second_failed) == (0, 4) and died.outcome.first_smaller == 4
 
 
 def test_who_is_compared(tmp_path, synthetic_sweep):
@@ -112,7 +117,7 @@ def test_who_is_compared(tmp_path, synthetic_sweep):
     searched = {"training.learning_rate": {"log_uniform": [0.001, 0.1]}, "model.norm": {"choice": ["none", "pre"]}}
     drawn = summary(synthetic_sweep(tmp_path / "drawn", rates, 3, by_seed, spec={"space": searched}))
     assert {one.family for one in compare_seeds(drawn)} == {FIRST_TWO} and len(compare_seeds(drawn)) == 3
-    assert math.isnan(compare_seeds(drawn)[0].found.low) and compare_seeds(drawn)[0].tests == 1
+    assert math.isnan(compare_seeds(drawn)[0].outcome.low) and compare_seeds(drawn)[0].tests == 1
     draws = [{"training.learning_rate": rate, **norm} for rate in (0.001, 0.002, 0.003) for norm in NORMS]
     crossed = {"training.learning_rate": searched["training.learning_rate"], **GRID["space"]}
     grid = summary(synthetic_sweep(tmp_path / "crossed", draws, 3, by_seed, spec={"space": crossed}))
@@ -148,7 +153,7 @@ def member_of(changes):
 def drawn_by(member):
     """What the member's seed really gives it: the batch of a step, the test inputs, the weights before the first."""
     pack = Pack([member], torch.device("cpu"))
-    data = [batch.tokens for batch in sampled(pack, torch.tensor(2), member.training.batch_size)]
+    data = [batch.tokens for batch in sample_batches(pack, torch.tensor(2), member.training.batch_size)]
     inputs = [test.batch.tokens for test in evaluation_inputs(pack)]
     return {DATA: data, INPUTS: inputs, WEIGHTS: [State.initial(pack).theta]}
 
@@ -208,8 +213,8 @@ def test_packs_of_one_sweep_that_trained_with_other_code_share_nothing_for_sure(
         pack.ran_under = [(None, name) for name in under]
     result = summary(state)
     alike, other = (at(result, "test", 0, second) for second in (1, 2))
-    assert alike.shared.same == (DATA, INPUTS) and alike.found.paired and "engine" not in alike.shared.differing
-    assert other.shared.same == () and not other.found.paired
+    assert alike.shared.same == (DATA, INPUTS) and alike.outcome.paired and "engine" not in alike.shared.differing
+    assert other.shared.same == () and not other.outcome.paired
     assert other.shared.differing["engine"] == ("a", "a then b (pack pack0002)")
     assert f"{DATA} may differ (engine)" in other.shared.sentence
 
@@ -233,21 +238,21 @@ def test_two_sweeps_are_compared_and_other_seeds_are_no_pairs(tmp_path, syntheti
     here = synthetic_sweep(tmp_path / "here", NORMS, 6, by_seed, spec=GRID)
     synthetic_sweep(tmp_path / "more", NORMS, 9, by_seed, spec=GRID)
     synthetic_sweep(tmp_path / "other", NORMS, range(6, 10), by_seed, spec=GRID)
-    more = compare_named(here.folder, "0", f"{tmp_path / 'more'}/1").found[0]
-    assert more.found.paired and more.found.n == 6 and more.unmatched == 3
-    assert more.found == compare_named(here.folder, "0", "1").found[0].found
-    other = compare_named(here.folder, "0", f"{tmp_path / 'other'}/1").found[0]
-    assert not other.found.paired and (other.found.n, other.found.n_second) == (6, 4)
-    assert other.found.p == pytest.approx(2 / math.comb(10, 4)) and math.isnan(other.found.low)
+    more = compare_named(here.folder, "0", f"{tmp_path / 'more'}/1").comparisons[0]
+    assert more.outcome.paired and more.outcome.n == 6 and more.unmatched == 3
+    assert more.outcome == compare_named(here.folder, "0", "1").comparisons[0].outcome
+    other = compare_named(here.folder, "0", f"{tmp_path / 'other'}/1").comparisons[0]
+    assert not other.outcome.paired and (other.outcome.n, other.outcome.n_second) == (6, 4)
+    assert other.outcome.p == pytest.approx(2 / math.comb(10, 4)) and math.isnan(other.outcome.low)
 
 
 def test_a_comparison_can_ask_for_another_metric_average_and_lengths(three):
     folder = three.folder
-    asked = compare_named(folder, "0", "1", metric="margin", average="raw", lengths="8, 11").found
+    asked = compare_named(folder, "0", "1", metric="margin", average="raw", lengths="8, 11").comparisons
     (one,) = asked
     question = one.question
     assert (question.group, question.lengths, question.metric, question.average) == ("asked", (8, 11), "margin", "raw")
-    assert question.direction == "maximize" and one.first_better == 0 and one.holm_p == one.found.p
+    assert question.direction == "maximize" and one.first_better == 0 and one.holm_p == one.outcome.p
 
 
 @pytest.mark.parametrize(
@@ -266,6 +271,18 @@ def test_what_is_not_there_is_named(three, words, said):
     with pytest.raises(UserError) as caught:
         compare_named(three.folder, names.pop("first"), names.pop("second"), **names)
     assert said in str(caught.value)
+
+
+def test_tasks_without_a_common_metric_are_told_apart_in_words():
+    for allowed, said in (
+        (({"kl": 1}, {"exact_match": 1}), "have no metric in common, so they cannot be compared: kl; exact_match"),
+        (
+            ({"kl": 1, "loss": 1}, {"loss": 1}),
+            "not all of them have the metric kl, which the first is judged by",
+        ),
+    ):
+        with pytest.raises(UserError, match=said):
+            questions._allowed("metric", None, "kl", allowed)
 
 
 def test_a_configuration_that_has_not_ended_is_refused(tmp_path, synthetic_sweep):

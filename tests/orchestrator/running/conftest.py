@@ -116,15 +116,13 @@ class Stage:
             inline.run_packs(Followed(driver, order, during, watch), retries=self.spec.resources.retries)
             return state
 
-    def _packs(self, configurations: list, done: set) -> list:
+    def _packs(self, waiting: list) -> list:
         return make_packs(
-            configurations,
-            self.spec.seeds,
+            waiting,
             workers=self._workers,
             capacity=lambda member: self._pack,
             work=lambda member, count: count,
             even=False,
-            done=done,
         )
 
 

@@ -10,10 +10,10 @@ from orchestrator import cli_results as cli
 from orchestrator.errors import UserError
 from orchestrator.plan.recorded import member_of
 from orchestrator.record.kept.weights import load
-from orchestrator.results.from_weights.attention_maps import attention_of
-from orchestrator.results.from_weights.position_maps import median_seed
+from orchestrator.results.from_weights.member_attention import read_attention
+from orchestrator.results.from_weights.member_maps import median_seed
 from orchestrator.results.summarise import summary
-from trainers.evaluation.attention_maps import attended
+from trainers.evaluation.attention_maps import compute_input_attention
 
 FLIPS = (
     "task={name: flip_flop, pairs: 4, test_pairs: [8, 40]}",
@@ -46,14 +46,14 @@ def test_every_head_is_drawn_for_the_median_seed_and_the_input_is_named(kept, dr
     assert f"seed {seed}, the median one of 3 by score; ema weights after step 3; row 2 of sparse at length 8" in title
     panels = [axes for axes in drawn[name].axes if axes.images and axes.get_title(loc="left")]
     assert [axes.get_title(loc="left").split("\n")[-1] for axes in panels] == ["head 1", "head 2"] * 2
-    found = attention_of(one.folder, 1, length=8, distribution="sparse", row=2)
+    found = read_attention(one.folder, 1, length=8, distribution="sparse", row=2)
     for axes, values in zip(panels, [*found.attended.layers[0], *found.attended.layers[1]], strict=True):
         assert np.array_equal(axes.images[0].get_array(), values) and axes.images[0].get_clim() == (0.0, 1.0)
         words = [label.get_text() for label in axes.get_xticklabels()]
         assert tuple(words) == found.attended.tokens and len(words) == 16
     member = replace(member_of(state.configurations[row.config_id]), seed=seed)
     weights = load(one.folder, row.config_id, seed, "ema")
-    again = attended(member, weights, length=8, distribution="sparse", row=2)
+    again = compute_input_attention(member, weights, length=8, distribution="sparse", row=2)
     assert again.tokens == found.attended.tokens
     for layer, other in zip(again.layers, found.attended.layers, strict=True):
         assert np.array_equal(layer, other)

@@ -84,6 +84,18 @@ def test_bad_input_is_one_message_and_nothing_is_written(lengthwise, tiny, tmp_p
     assert not storage.exists() and not (tmp_path / "nothing").exists()
 
 
+def test_run_resume_begins_a_sweep_or_resumes_the_one_it_has_begun(lengthwise, tiny, tmp_path):
+    words = ["run", tiny, "--resume", "--storage", tmp_path, "--name", "mine", "--set", "resources.scheduler=inline"]
+    assert lengthwise(*words).returncode == 0
+    ledger = (tmp_path / "mine" / LEDGER_FILE).read_bytes()
+    again = lengthwise(*words)
+    assert again.returncode == 0 and "configurations are done" in again.stdout
+    assert (tmp_path / "mine" / LEDGER_FILE).read_bytes().startswith(ledger)
+    refused(lengthwise(*words, "--set", "training.steps=61"), "training.steps")
+    refused(lengthwise(*[word for word in words if word != "--resume"]), "resume")
+    assert not any(record.kind == "resume" for record in read_records(tmp_path / "mine"))  # it was finished
+
+
 def test_validate_builds_what_the_space_can_draw(lengthwise, tiny):
     good = lengthwise("validate", tiny, "search_spaces/quickstart.yaml")
     assert good.returncode == 0 and good.stdout.count(": good;") == 2
@@ -178,7 +190,7 @@ def test_grammar_and_values_are_reported_in_one_round(lengthwise, tiny, tmp_path
     tiny.write_text(good + "more: [")
     code, _, (first, second) = lines(lengthwise("validate", tiny))
     assert code == 2 and "is not valid YAML" in first
-    assert second == "(nothing else in it was checked: it can only be read when this is mended)"
+    assert second == "(fix this first; the rest of the file was not checked)"
     assert len(lines(lengthwise("validate", tiny.with_name("absent.yaml")))[2]) == 1
 
 

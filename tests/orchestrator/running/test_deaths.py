@@ -44,7 +44,7 @@ def raised_in_mine(error: BaseException) -> BaseException:
 def test_what_code_of_ones_own_raises_comes_again_unless_the_machine_did_it(error: Exception, again: bool) -> None:
     found = explain(raised_in_mine(error), own={MINE})
     assert found.again is again
-    assert f"{type(error).__name__}" in found.said and f"({MINE}:2)" in found.said
+    assert f"{type(error).__name__}" in found.message and f"({MINE}:2)" in found.message
     assert found.trace is not None and "raise error" in found.trace
     assert explain(raised_in_mine(error), own={"/home/me/study/others.py"}).again
 
@@ -52,7 +52,8 @@ def test_what_code_of_ones_own_raises_comes_again_unless_the_machine_did_it(erro
 @pytest.mark.parametrize("error", [MemoryError("no room"), torch.OutOfMemoryError("CUDA out of memory")])
 def test_where_memory_ran_out_it_says_what_helps(error: Exception) -> None:
     found = explain(raised_in_mine(error))
-    assert found.again and found.said.endswith("; in a new sweep a smaller resources.pack trains fewer members at once")
+    assert found.again
+    assert found.message.endswith("; in a new sweep a smaller resources.pack trains fewer members at once")
 
 
 def test_of_a_long_traceback_the_end_is_kept() -> None:
@@ -86,7 +87,7 @@ def test_under_ray_an_exception_of_ones_own_code_ends_the_pack_and_another_is_ra
     if not own:
         with pytest.raises(PackRaised) as caught:
             run_pack({"pack_id": "p1", "work": work})
-        assert caught.value.said.startswith("ValueError: the seventh") and "in score" in caught.value.trace
+        assert caught.value.message.startswith("ValueError: the seventh") and "in score" in caught.value.trace
         assert not reported
         return
     run_pack({"pack_id": "p1", "work": work})

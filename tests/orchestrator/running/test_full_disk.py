@@ -14,7 +14,7 @@ import pytest
 from orchestrator.errors import OutOfSpace
 from orchestrator.record.ledger.records import LEDGER_FILE, read_records
 from orchestrator.record.state.state import SweepState
-from orchestrator.shortages import out_of_space, space_told_apart
+from orchestrator.shortages import out_of_space, raising_out_of_space
 
 SETTINGS = ("training.steps=40", "resources.keep_weights=true", "resources.pack=2", "model.width=48")
 
@@ -123,6 +123,6 @@ def test_what_is_a_lack_of_space() -> None:
         said = str(out_of_space(error, Path("/tmp")))
     assert said.startswith("/nowhere/below/file: No space left on device; the file system at / has ")
     assert out_of_space(OSError(errno.EACCES, "no"), Path("/tmp")) is None
-    with pytest.raises(OutOfSpace, match=r"^/tmp: full"), space_told_apart(Path("/tmp")):
+    with pytest.raises(OutOfSpace, match=r"^/tmp: full"), raising_out_of_space(Path("/tmp")):
         raise OSError(errno.ENOSPC, "full")
     assert str(pickle.loads(pickle.dumps(OutOfSpace("one")))) == "one"

@@ -10,7 +10,7 @@ from orchestrator.plan.soundness import check
 from orchestrator.preview import forecast as forecast_module
 from orchestrator.preview.forecast import forecast
 from orchestrator.running.pack import gpu_memory
-from orchestrator.running.pack.gpu_memory import UNKNOWN, gpus_here, share_of
+from orchestrator.running.pack.gpu_memory import UNKNOWN, gpus_here, smallest_share
 from orchestrator.running.schedulers import choice as schedulers
 from orchestrator.running.schedulers import inline
 from search_spaces import load_sweep
@@ -36,15 +36,15 @@ def says(tmp_path, monkeypatch):
 def test_every_gpu_is_asked_and_the_smallest_counts(says):
     says(TWO)
     assert gpus_here() == [80 * GIB, 40 * GIB]
-    assert share_of(gpus_here(), 1.0) == 40 * GIB and share_of(gpus_here(), 0.25) == 10 * GIB
-    assert share_of(gpus_here(), 2.0) == 40 * GIB  # of the one on which a pack trains
+    assert smallest_share(gpus_here(), 1.0) == 40 * GIB and smallest_share(gpus_here(), 0.25) == 10 * GIB
+    assert smallest_share(gpus_here(), 2.0) == 40 * GIB  # of the one on which a pack trains
 
 
 @pytest.mark.parametrize(("text", "status"), [("No devices were found\\n", 6), ("[N/A]\\n", 0), ("", 9)])
 def test_where_it_cannot_say_torch_is_asked(says, monkeypatch, text, status):
     says(text, status)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert gpus_here() == [] and share_of([], 0.5) == UNKNOWN / 2
+    assert gpus_here() == [] and smallest_share([], 0.5) == UNKNOWN / 2
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(gpu_memory, "_BY_TORCH", "print(7, 9)")
     assert gpus_here() == [7.0, 9.0]
@@ -53,7 +53,7 @@ def test_where_it_cannot_say_torch_is_asked(says, monkeypatch, text, status):
 
 
 def test_what_torch_is_asked_can_be_asked():
-    assert gpu_memory._said((sys.executable, "-c", gpu_memory._BY_TORCH)).split() == [
+    assert gpu_memory._run_command((sys.executable, "-c", gpu_memory._BY_TORCH)).split() == [
         str(torch.cuda.get_device_properties(i).total_memory) for i in range(torch.cuda.device_count())
     ]
 
@@ -94,7 +94,7 @@ def test_schedulers_and_the_plan_cut_packs_for_the_gpu(says, tiny, tmp_path):
     says(TWO)
     assert inline.this_process(0.5).bytes_per_worker == 20 * GIB
     spec = load_sweep(tiny, ["resources.gpus=0.5"])
-    with schedulers.opened("inline", spec.resources, None) as opened:
+    with schedulers.open_scheduler("inline", spec.resources, None) as opened:
         assert opened.cluster.bytes_per_worker == 20 * GIB
     on_ray = load_sweep(tiny, ["resources.scheduler=ray", "resources.gpus=0.5"])
     assert [forecast_module._cluster(one, None).bytes_per_worker for one in (spec, on_ray)] == [20 * GIB] * 2
@@ -106,14 +106,17 @@ def test_packs_on_a_gpu_are_larger_and_fit_into_its_memory(tiny):
     for memory in (80 * GIB, 1 * GIB):
         spec = load_sweep(tiny, many)
         cluster = Cluster(workers=1, bytes_per_worker=memory, description="pretended")
-        packs = packing(spec, cluster)(check(spec), set())
+        packs = packing(spec, cluster)([(one, spec.seeds) for one in check(spec)])
         sizes[memory] = [len(pack.members) for pack in packs]
         assert sum(sizes[memory]) == 2000
     assert 500 < max(sizes[80 * GIB]) <= LARGEST_PACK_GPU
     assert max(sizes[1 * GIB]) <= MEMORY_SHARE * GIB / (8 * 2**20)
     spec = load_sweep(tiny, [*many[:-1], "resources.gpus=0"])
     cluster = Cluster(workers=1, bytes_per_worker=80 * GIB, description="pretended")
-    assert max(len(pack.members) for pack in packing(spec, cluster)(check(spec), set())) <= LARGEST_PACK_CPU
+    assert (
+        max(len(pack.members) for pack in packing(spec, cluster)([(one, spec.seeds) for one in check(spec)]))
+        <= LARGEST_PACK_CPU
+    )
 
 
 @pytest.mark.parametrize(("seeds", "workers"), [(256, 8), (2000, 4), (2000, 8)])
@@ -121,7 +124,7 @@ def test_every_gpu_has_packs(tiny, seeds, workers):
     as_measured = ("task.vocabulary=20", "task.train_length=5", "training.batch_size=64", "model.width=32")
     spec = load_sweep(tiny, (f"seeds={seeds}", "space={}", "search={}", "resources.gpus=1", *as_measured))
     cluster = Cluster(workers=workers, bytes_per_worker=80 * GIB, description="pretended")
-    sizes = [len(pack.members) for pack in packing(spec, cluster)(check(spec), set())]
+    sizes = [len(pack.members) for pack in packing(spec, cluster)([(one, spec.seeds) for one in check(spec)])]
     assert len(sizes) % workers == 0 and max(sizes) - min(sizes) <= 1
 
 
@@ -131,7 +134,7 @@ def test_a_large_model_has_few_members_in_a_pack(tiny):
     (configuration,) = check(spec)
     needed = cost_of(configuration.member(0)).bytes_per_member
     cluster = Cluster(workers=1, bytes_per_worker=80 * GIB, description="pretended")
-    assert max(len(pack.members) for pack in packing(spec, cluster)([configuration], set())) * needed <= 40 * GIB
+    assert max(len(pack.members) for pack in packing(spec, cluster)([(configuration, spec.seeds)])) * needed <= 40 * GIB
 
 
 def test_the_plan_is_for_the_gpus_of_this_machine(says, tiny, tmp_path):

@@ -174,7 +174,7 @@ def test_resources_that_are_not_here_are_refused_before_anything_is_written(leng
     assert done.returncode == 2 and not (tmp_path / "new").exists()
     assert "a pack needs 1 CPUs and 64 GPUs; this machine has" in done.stderr
     with pytest.raises(UserError, match="needs 9999 CPUs"):
-        inline.refuse_what_is_not_here(9999, 0.0)
+        inline.refuse_missing_resources(9999, 0.0)
 
 
 def test_a_pack_with_gpus_trains_on_one(stage, monkeypatch):
@@ -208,10 +208,10 @@ def test_the_scheduler_that_was_asked_for_is_opened(tiny, monkeypatch):
     ran = []
     monkeypatch.setattr(ray_session, "connected", connected)
     monkeypatch.setattr(scheduler, "run_packs", lambda driver, **given: ran.append(given))
-    with schedulers.opened("ray", load_sweep(tiny).resources, None) as opened:
+    with schedulers.open_scheduler("ray", load_sweep(tiny).resources, None) as opened:
         opened.run(None)
-    assert opened.cluster.workers == 7 and ran == [{"cpus": 1, "gpus": 0.0, "retries": 2, "slots": 8}]
-    with schedulers.opened("inline", load_sweep(tiny).resources, None) as opened:
+    assert opened.cluster.workers == 7 and ran == [{"cpus": 1, "gpus": 0.0, "retries": 2, "slots": 8, "most": None}]
+    with schedulers.open_scheduler("inline", load_sweep(tiny).resources, None) as opened:
         assert opened.cluster.workers == 1
 
 

@@ -29,7 +29,7 @@ if int(last):
 sys.argv[1:] = words
 import_module("orchestrator.__main__").command()
 """
-WHEN_CREATED, WHEN_CHECKED = ("orchestrator.sweep.sweep", "_write_spec"), ("orchestrator.sweep.sweep", "import_for")
+WHEN_CREATED, WHEN_CHECKED = ("orchestrator.sweep.sweep", "write_spec"), ("orchestrator.sweep.sweep", "import_for")
 WHEN_TRAINED = ("orchestrator.report.files", "write_curves")
 Run = Callable[..., tuple[subprocess.CompletedProcess[str], Path]]
 
@@ -55,7 +55,7 @@ def signalled(lengthwise, tiny, tmp_path) -> Run:
 def test_a_signal_right_after_the_ledger_is_begun_is_recorded_and_says_how_to_go_on(signalled, lengthwise):
     done, folder = signalled(WHEN_CREATED, signal.SIGINT)
     assert (done.returncode, done.stderr) == (130, "")
-    assert done.stdout == f"interrupted; go on with: lengthwise resume {folder}\n"
+    assert done.stdout == f"interrupted; continue with: lengthwise resume {folder}\n"
     assert SweepState.load(folder).ended == "interrupted"
     assert lengthwise("resume", folder).returncode == 0
 
@@ -102,6 +102,7 @@ def test_a_terminal_that_is_closed_interrupts_its_sweep(lengthwise, tiny, tmp_pa
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),  # these tests may run under nohup
     )
     os.close(theirs)
     folder = tmp_path / "tiny"

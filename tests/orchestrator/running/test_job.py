@@ -163,13 +163,50 @@ def test_a_bad_sweep_file_fails_the_job_with_one_message(head: Head, tiny: Path)
     assert not (head.home / "lengthwise-sweeps" / "bad").exists()
 
 
-def test_a_job_runs_a_task_of_ones_own_that_travels_with_the_upload(head: Head, study: Path, records) -> None:
-    done = submit(head, "own", "run", "own.yaml", *SMALL, "--name", "own", cwd=study)
+OWN_MODEL = '''"""A model of my own."""
+
+from torch import nn
+
+from trainers import Vmapped, register
+
+
+class Net(nn.Module):
+    def __init__(self, inputs, outputs):
+        super().__init__()
+        self.table, self.gru = nn.Embedding(inputs, 8), nn.GRU(8, 8, batch_first=True)
+        self.head = nn.Linear(8, outputs)
+
+    def forward(self, tokens):
+        return self.head(self.gru(self.table(tokens))[0])
+
+
+@register("model", "my_gru")
+class MyGru(Vmapped):
+    """One GRU layer."""
+
+    def build(self, inputs, outputs, positions):
+        return Net(inputs, outputs)
+'''
+
+
+def test_a_job_runs_a_task_and_a_model_of_ones_own_that_travel_with_the_upload(
+    head: Head, study: Path, records
+) -> None:
+    """From a folder that is no clone, with lengthwise installed and nothing of it in PYTHONPATH."""
+    assert not study.is_relative_to(REPOSITORY) and str(REPOSITORY) not in head.environment["PYTHONPATH"]
+    (study / "my_nets.py").write_text(OWN_MODEL)
+    (study / "my_nets_too.yaml").write_text(
+        (study / "own.yaml").read_text().replace("imports: [my_tasks]", "imports: [my_tasks, my_nets]")
+    )
+    model = ("--set", "model={name: my_gru}")
+    done = submit(head, "own", "run", "my_nets_too.yaml", *SMALL, *model, "--name", "own", cwd=study)
     log = done.stdout + done.stderr
     assert done.returncode == 0 and "succeeded" in done.stdout, log
     folder = head.home / "lengthwise-sweeps" / "own"
-    (code,) = records(folder, "sweep")[0].fields["code"]["modules"]
-    assert code["module"] == "my_tasks" and str(study) not in code["root"]  # the copy that was uploaded
+    code, nets = records(folder, "sweep")[0].fields["code"]["modules"]
+    assert (code["module"], nets["module"]) == ("my_tasks", "my_nets") and str(study) not in code[
+        "root"
+    ]  # the copy that was uploaded
     assert [r.fields["status"] for r in records(folder, "end")] == ["complete"]
 
 

@@ -13,18 +13,15 @@ from multiprocessing import Pipe
 import psutil
 import pytest
 
-from orchestrator.consoles import make_console
 from orchestrator.errors import UserError
 from orchestrator.plan.soundness import check
 from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.state.state import SweepState
-from orchestrator.running.hosts import host
-from orchestrator.running.hosts.host import hosted
-from orchestrator.running.hosts.worker_host import CLOSING, CLOSING_WITH_TRACKING, WORKERS
+from orchestrator.running.children.worker_host import WorkerHost
 from orchestrator.running.pack.train_pack import encode_work
 from orchestrator.running.schedulers import local, local_worker
-from orchestrator.running.schedulers.choice import EXAMPLES, chosen, refuse_what_cannot_run
-from orchestrator.sweep.sweep import run_sweep
+from orchestrator.running.schedulers.choice import EXAMPLES, choose_scheduler, refuse_unavailable
+from orchestrator.sweep.children import SweepChildren
 from search_spaces import Resources, load_sweep
 from tests.orchestrator.running.deaths import INLINE, holding, killed_as_often_as_it_may_and_once_more, with_words
 
@@ -33,14 +30,38 @@ pytestmark = pytest.mark.long
 LOCAL = "resources.scheduler=local"
 
 
-def hosts(driver: int) -> list[psutil.Process]:
-    """The hosts of a driver, of which that of the workers is a fork, and what they have forked."""
+def children(driver: int) -> list[psutil.Process]:
+    """The host of a driver, which is a fork of it, its workers, the finisher and its forks."""
     return with_words(driver, "orchestrator")
+
+
+@pytest.fixture
+def host():
+    """A host of workers."""
+    one = WorkerHost()
+    yield one
+    one.close()
+
+
+def test_the_number_of_packs_at_once_is_limited_by_affinity_and_by_the_sweep(monkeypatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(6)))
+    assert [local.this_machine(2).workers, local.this_machine(2, most=2).workers] == [3, 2]
+    assert local.this_machine(2, most=9).workers == 3 and local.this_machine(2, 5, most=1).workers == 5
+    with pytest.raises(UserError, match="a pack needs 7 CPUs; this machine has 6"):
+        local.refuse_missing_resources(7, 0)
+
+
+def test_packs_at_once_can_be_limited_on_the_command_line(lengthwise, tiny, tmp_path) -> None:
+    done = lengthwise("run", tiny, "--storage", tmp_path, "--set", LOCAL, "--workers", "1", "--name", "one")
+    assert done.returncode == 0 and "up to 1 pack at once" in done.stdout, done.stdout + done.stderr
+    assert "workers: 1" in (tmp_path / "one" / "sweep.yaml").read_text()
+    refused = lengthwise("run", tiny, "--storage", tmp_path, "--workers", "0", "--name", "none")
+    assert refused.returncode == 2 and not (tmp_path / "none").exists()
 
 
 def worker_with(pack_id: str, driver: int) -> psutil.Process | None:
     """The worker that has the pack in hand."""
-    return holding(pack_id, hosts(driver))
+    return holding(pack_id, children(driver))
 
 
 def test_the_curves_are_those_of_packs_in_this_process(lengthwise, tiny, tmp_path):
@@ -64,7 +85,7 @@ def test_the_host_is_killed_and_its_workers_live_or_are_replaced(lengthwise, lon
     folder = long_sweep.storage / "host"
     driver = lengthwise.start(*long_sweep.words("host", LOCAL))
     wait_for(lambda: records(folder, "evaluation"), driver)
-    for one in hosts(driver.pid):
+    for one in children(driver.pid):
         one.kill()
     _, err = driver.communicate()
     assert driver.returncode == 0, err
@@ -76,7 +97,7 @@ def test_workers_end_with_their_driver_and_the_sweep_is_resumed(lengthwise, long
     folder = long_sweep.storage / number.name
     driver = lengthwise.start(*long_sweep.words(number.name, LOCAL))
     wait_for(lambda: records(folder, "evaluation"), driver)
-    left = hosts(driver.pid)
+    left = children(driver.pid)
     assert len(left) > 1
     os.kill(driver.pid, number)
     out, err = driver.communicate()
@@ -108,25 +129,47 @@ class Packs:
         return lambda *what: self.told.append((name, *what))
 
 
-def test_an_exception_is_tried_once_more_and_told_with_its_place(tmp_path):
+def test_an_exception_is_tried_once_more_and_told_with_its_place(tmp_path, host):
     wrong = encode_work(
         [{"task": {"name": "nothing"}}], [("c", 0)], cpus=1, watchdog_seconds=60, folder=str(tmp_path), pack_id="p1"
     )
     driver = Packs(wrong)
-    with hosted() as ours:
-        local.run_packs(driver, ours, workers=2, retries=5)
+    local.run_packs(driver, host.start_worker, workers=2, retries=5)
     assert [name for name, *_ in driver.told] == ["started", "retried", "started", "failed"]
     assert "KeyError: 'code'" in driver.told[-1][2] and ".py:" in driver.told[-1][2]
     assert json.dumps(driver.told)
 
 
-def test_the_death_of_an_idle_worker_is_not_charged_to_the_next_pack(tmp_path):
+def test_workers_that_are_dead_from_the_start_are_not_charged_to_the_pack(tmp_path, host, monkeypatch):
+    """As those of a host that is being killed; but not for ever."""
+    monkeypatch.setattr(local, "_LOST_SECONDS", 0.0)
+    work = encode_work([], [], cpus=1, watchdog_seconds=60, folder=str(tmp_path), pack_id="p")  # raises at once
+    ways = []
+
+    def start_worker():
+        ways.append("dead")
+        mine, theirs = Pipe()
+        theirs.close()
+        return mine
+
+    def start_third_worker():
+        return start_worker() if len(ways) < 2 else host.start_worker()
+
+    driver = Packs(work)
+    local.run_packs(driver, start_third_worker, workers=1, retries=0)
+    assert [name for name, *_ in driver.told] == ["started", "started", "started", "failed"]
+    assert "KeyError: 'code'" in driver.told[-1][2] and ways == ["dead", "dead"]
+    local.run_packs(never := Packs(work), start_worker, workers=1, retries=1)
+    assert [name for name, *_ in never.told] == [*["started"] * 4, "retried", "started", "failed"]
+
+
+def test_the_death_of_an_idle_worker_is_not_charged_to_the_next_pack(tmp_path, host):
     work = encode_work([], [], cpus=1, watchdog_seconds=60, folder=str(tmp_path), pack_id="p")  # raises at once
 
     class Later(Packs):
         def next_pack(self) -> tuple[str, str] | None:
             if any(name == "failed" for name, *_ in self.told):
-                (idle,) = psutil.Process(ours._process.pid).children()
+                (idle,) = psutil.Process(host._process.pid).children()
                 idle.kill()
                 while idle.status() != psutil.STATUS_ZOMBIE:
                     time.sleep(0.01)
@@ -134,8 +177,7 @@ def test_the_death_of_an_idle_worker_is_not_charged_to_the_next_pack(tmp_path):
 
     driver = Later(work)
     driver._packs.insert(0, ("p2", work))
-    with hosted() as ours:
-        local.run_packs(driver, ours, workers=1, retries=0)
+    local.run_packs(driver, host.start_worker, workers=1, retries=0)
     assert [told[:2] for told in driver.told] == [(what, one) for one in ("p1", "p2") for what in ("started", "failed")]
     assert all("KeyError: 'code'" in said for name, _, said, *_ in (one for one in driver.told if len(one) > 2))
 
@@ -158,47 +200,37 @@ def test_an_end_of_file_in_a_pack_is_an_exception_of_its_own(tmp_path, monkeypat
     message = mine.recv_bytes()
     mine.close()
     thread.join(60)
-    assert message[:1] == b"X" and json.loads(message[1:])["said"].startswith("EOFError: the corpus ends early")
+    assert message[:1] == b"X" and json.loads(message[1:])["message"].startswith("EOFError: the corpus ends early")
     assert codes == [0], "the end of the driver ends the worker"
 
 
-def test_a_host_that_is_not_needed_is_ended_at_once(tiny, monkeypatch):
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    host.begin_for(load_sweep(tiny, ["resources.scheduler=auto"]))
-    begun = dict(host._begun)
-    assert set(begun) == {WORKERS, CLOSING}
-    host.end_unused()
-    assert all(one._process.wait(0) == -signal.SIGKILL for one in begun.values()) and not host._begun
-    host.begin_for(load_sweep(tiny, ["resources.scheduler=ray", "tracking.enabled=true"]))
-    assert set(host._begun) == {CLOSING_WITH_TRACKING}
-    host.end_unused()
-    host.begin_for(load_sweep(tiny, ["resources.scheduler=inline"]))
-    assert not host._begun
+@pytest.mark.parametrize(
+    ("scheduler", "tracking", "finisher", "workers"),
+    [("auto", False, True, True), ("ray", True, True, False), ("inline", False, False, False)],
+)
+def test_a_driver_starts_the_children_that_its_scheduler_may_need(scheduler, tracking, finisher, workers):
+    with SweepChildren(scheduler, tracking=tracking) as begun:
+        assert (begun.finisher is not None, begun.workers is not None) == (finisher, workers)
+        processes = [one._process for one in (begun.finisher, begun.workers) if one is not None]
+        host = begun.workers
+        begun.end_unneeded("ray")
+        assert begun.workers is None and (host is None or not host._process.is_running())
+    assert not any(process.is_running() for process in processes)
 
 
-def test_a_host_that_auto_did_not_need_does_not_wait_for_the_end_of_the_sweep(tiny, tmp_path, monkeypatch):
-    spec = load_sweep(tiny, ["resources.scheduler=auto"])
-    host.begin_for(spec)
-    assert host._begun
-    monkeypatch.setattr("orchestrator.sweep.sweep.chosen", lambda *_: ("inline", ""))
-    left: list[dict[str, host.Host]] = []
-
-    def opened(*_: object) -> None:
-        left.append(dict(host._begun))
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("orchestrator.sweep.sweep.opened", opened)
-    assert run_sweep(spec, tmp_path, make_console()).status == "interrupted" and left == [{}]
+def test_children_of_a_sweep_that_is_refused_end_with_the_command(lengthwise, tiny, tmp_path):
+    done = lengthwise("run", tiny, "--storage", tmp_path, "--set", "resources={scheduler: local, cpus: 4096}")
+    assert done.returncode == 2 and "a pack needs 4096 CPUs" in done.stderr
+    assert not with_words(os.getpid(), "running.children.child")
 
 
 def test_what_is_imported_once_is_forked_and_nothing_else_of_this_process_goes_with_it(wait_for):
     """The fork has the engine at once, is in a session of its own, and holds no file of the one that forked it."""
     code = """if True:
-        import sys, threading
-        from orchestrator.running.hosts.host import Host
-        from orchestrator.running.hosts.worker_host import WORKERS
+        import sys
+        from orchestrator.running.children.worker_host import WorkerHost
         held = open(sys.argv[1])
-        host = Host(WORKERS, forked=threading.active_count() == 1)
+        host = WorkerHost()
         assert "trainers.training.loop" in sys.modules
         print(host._process.pid, flush=True)
         sys.stdin.read()
@@ -218,33 +250,36 @@ def test_a_few_members_stand_for_a_sweep(tiny):
     spec = load_sweep(tiny, ["resources.scheduler=auto"])
     (one, *_) = (found.member(0) for found in check(spec))
     taken = iter([one] * 1000)
-    chosen(spec, taken)
+    choose_scheduler(spec, taken)
     assert len(list(taken)) == 1000 - EXAMPLES
 
 
-def test_what_the_driver_raises_leaves_as_it_was_raised(tmp_path):
+def test_what_the_driver_raises_leaves_as_it_was_raised(host):
     class Broken(Packs):
         def next_pack(self) -> tuple[str, str] | None:
             raise OSError("the disk is full")
 
-    with pytest.raises(OSError, match="the disk is full"), hosted() as ours:
-        local.run_packs(Broken(""), ours, workers=1, retries=0)
+    with pytest.raises(OSError, match="the disk is full"):
+        local.run_packs(Broken(""), host.start_worker, workers=1, retries=0)
 
 
 @pytest.mark.parametrize(
     ("changes", "said"),
-    [({"gpus": 1}, "local has no GPUs to share out"), ({"cpus": 4096}, "a pack needs 4096 CPUs; this machine has")],
+    [
+        ({"gpus": 1}, "local cannot share GPUs between packs"),
+        ({"cpus": 4096}, "a pack needs 4096 CPUs; this machine has"),
+    ],
 )
 def test_what_this_machine_does_not_have_is_refused(changes, said):
     with pytest.raises(UserError, match=said):
-        refuse_what_cannot_run(Resources(scheduler="local", **changes))
+        refuse_unavailable(Resources(scheduler="local", **changes))
 
 
 @pytest.mark.parametrize(
     ("overrides", "address", "name", "why"),
     [
-        ((), None, "local", "training is reckoned at less than 2 min"),
-        (("training.steps=1000000",), None, "ray", "training is reckoned at "),
+        ((), None, "local", "estimated training time: under 2 min"),
+        (("training.steps=1000000",), None, "ray", "estimated training time: "),
         (("seeds=100000",), None, "ray", "more than 2 min"),
         (("resources.gpus=1",), None, "ray", "packs need a GPU"),
         ((), "ray://head:10001", "ray", "RAY_ADDRESS is ray://head:10001"),
@@ -257,7 +292,7 @@ def test_auto_is_ray_for_a_cluster_a_gpu_and_long_training(tiny, monkeypatch, ov
     if address:
         monkeypatch.setenv("RAY_ADDRESS", address)
     spec = load_sweep(tiny, ["resources.scheduler=auto", *overrides])
-    found, said = chosen(spec, [one.member(0) for one in check(spec)])
+    found, said = choose_scheduler(spec, [one.member(0) for one in check(spec)])
     assert found == name and why in said
 
 

@@ -7,12 +7,12 @@ from PIL import Image
 
 from orchestrator import cli_results as cli
 from orchestrator.errors import DamagedWeights, UserError
-from orchestrator.figures import maps as map_figures
+from orchestrator.figures import heat_maps as map_figures
 from orchestrator.figures.curves import draw_all
-from orchestrator.figures.maps import draw_maps
+from orchestrator.figures.heat_maps import draw_weight_maps
 from orchestrator.record.kept.weights import kept_weights, load
 from orchestrator.report.files import write_report
-from orchestrator.results.from_weights.position_maps import maps_of, median_seed
+from orchestrator.results.from_weights.member_maps import median_seed, read_maps
 from orchestrator.results.summarise import summary
 from trainers.evaluation.weights import StoredWeights
 from trainers.models.linear_attention import LinearAttention
@@ -131,7 +131,7 @@ def test_the_median_seed_is_the_lower_of_two_and_counts_no_failed_one(tmp_path, 
     band = result.bands[row.config_id, "test_loss", "raw"]
     scores = sorted((np.mean(values[:2]), seed) for seed, values in band.seeds.items())
     assert median_seed(result, row) == (scores[1][1], 4)
-    assert f"seed {scores[1][1]}, the lower of the two median ones of 4 by score" in maps_of(result, row).title
+    assert f"seed {scores[1][1]}, the lower of the two median ones of 4 by score" in read_maps(result, row).title
     band.seeds[scores[0][1]] = (float("nan"),) * 11
     assert median_seed(result, row) == (scores[2][1], 3)
 
@@ -163,7 +163,7 @@ def test_without_kept_weights_nothing_is_drawn_and_asking_for_maps_is_refused(st
     write_report(one.folder, result)
     assert "Maps" not in (one.folder / "report.html").read_text()
     with pytest.raises(UserError, match=r"no weights were kept \(resources\.keep_weights\)"):
-        draw_maps(one.folder, ["0"])
+        draw_weight_maps(one.folder, ["0"])
     assert not list(one.folder.glob("figures/maps-*"))
 
 
@@ -172,7 +172,11 @@ def test_a_model_without_maps_has_no_figure(stage):
     result = summary(one.play())
     assert result.weights and draw_all(result, one.folder / "figures").maps == ()
     name = next(row.config_id for row in result.rows if row.number == 0)
-    assert draw_maps(one.folder, ["0"]) == draw_maps(one.folder, [name]) == ["#0: there are no maps of its weights"]
+    assert (
+        draw_weight_maps(one.folder, ["0"])
+        == draw_weight_maps(one.folder, [name])
+        == ["#0: there are no maps of its weights"]
+    )
 
 
 def test_a_damaged_file_is_named_and_the_rest_is_reported(stage, capsys):
@@ -191,7 +195,7 @@ def test_a_damaged_file_is_named_and_the_rest_is_reported(stage, capsys):
     page = (one.folder / "report.html").read_text()
     assert str(path) in page and page.count('alt="maps-') == 1
     with pytest.raises(DamagedWeights, match=str(path)):
-        draw_maps(one.folder, [lost.config_id])
+        draw_weight_maps(one.folder, [lost.config_id])
 
 
 def test_a_figure_is_drawn_again_when_its_numbers_change(stage, monkeypatch):

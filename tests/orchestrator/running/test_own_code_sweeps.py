@@ -99,10 +99,10 @@ def test_two_sweeps_of_one_task_with_changed_code_are_not_said_to_share_anything
     assert done.returncode == 0, done.stdout + done.stderr
     assert SweepState.load(first).configurations.keys() == SweepState.load(changed).configurations.keys()
 
-    same = compare_named(first, "0", f"{again}/0").found[0].shared
+    same = compare_named(first, "0", f"{again}/0").comparisons[0].shared
     assert same.sentence == "same training data, test inputs, initial weights" and not same.differing
-    one = compare_named(first, "0", f"{changed}/0").found[0]
-    assert one.shared.same == () and not one.found.paired and list(one.shared.differing) == ["module my_tasks"]
+    one = compare_named(first, "0", f"{changed}/0").comparisons[0]
+    assert one.shared.same == () and not one.outcome.paired and list(one.shared.differing) == ["module my_tasks"]
     shown = lengthwise("compare", first, "0", f"{changed}/0").stdout
     assert "They differ in: module my_tasks" in shown and "training data may differ (module my_tasks)" in shown
 
@@ -142,9 +142,9 @@ def records_code(folder: Path) -> dict:
 
 
 FAULTY = '''
-    def rows(self, logits_MBTV, batch, lengths):
+    def score_rows(self, logits_MBTV, batch, lengths):
         """As it should be, but for a fault that only shows when all samples are there."""
-        found = super().rows(logits_MBTV, batch, lengths)
+        found = super().score_rows(logits_MBTV, batch, lengths)
         return found if batch.tokens.shape[1] < 10 else self.stumble(found)
 
     def stumble(self, found):
@@ -167,7 +167,9 @@ def test_an_exception_of_ones_own_code_is_shown_at_once_and_with_its_traceback(
     said = "ValueError: the seventh word is missing ("
     assert attempt.fields["error"].startswith(said) and "my_tasks.py:" in attempt.fields["error"]
     trace = attempt.fields["trace"]
-    assert trace.startswith("Traceback (most recent call last):\n") and "in stumble" in trace and "in rows" in trace
+    assert (
+        trace.startswith("Traceback (most recent call last):\n") and "in stumble" in trace and "in score_rows" in trace
+    )
     assert "orchestrator/running" not in trace.replace("orchestrator/running/pack/train_pack.py", "")
     shown = lengthwise("status", folder, "--trace")
     assert shown.returncode == 0 and "in stumble" in shown.stdout and said in shown.stdout

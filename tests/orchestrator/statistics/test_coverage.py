@@ -16,16 +16,16 @@ import pytest
 
 from orchestrator.claims.questions import median_answer
 from orchestrator.statistics.design import Design
-from orchestrator.statistics.effects import Members, effects, per_unit
+from orchestrator.statistics.effects import Members, effects, score_units
 from orchestrator.statistics.intervals import (
     correlation_intervals,
-    covers,
+    coverage,
     median,
-    median_over,
+    median_of_units,
     order_statistic,
     rank_correlations,
 )
-from orchestrator.statistics.paired import paired
+from orchestrator.statistics.paired import compare_members
 from orchestrator.statistics.partial_effects import Slope, partial_effects
 from orchestrator.statistics.within import compare_within
 
@@ -100,8 +100,8 @@ def test_medians(n: int, name: str) -> None:
     found = [median(draw(rng, n)).interval for _ in range(1000)]
     covered = [one is not None and one[0] <= truth <= one[1] for one in found]
     place = order_statistic(n)
-    assert place is not None and 0.95 <= covers(n, place) <= 0.993
-    within_three_points(covered, covers(n, place), or_more=name == "all or nothing")
+    assert place is not None and 0.95 <= coverage(n, place) <= 0.993
+    within_three_points(covered, coverage(n, place), or_more=name == "all or nothing")
 
 
 @pytest.mark.parametrize("n", range(2, 6))
@@ -123,7 +123,7 @@ def test_the_seeds_of_claims(n: int) -> None:
         found = [median_answer((rng.random(n) < share).astype(float), truth) for _ in range(800)]
         within_three_points([one.low <= truth <= one.high for one in found], or_more=True)
     found = [median_answer(rng.normal(size=n), 0.0) for _ in range(800)]
-    within_three_points([one.low <= 0 <= one.high for one in found], covers(n, chosen))
+    within_three_points([one.low <= 0 <= one.high for one in found], coverage(n, chosen))
     assert all((one.p > 0.05) == (one.low <= 0 <= one.high) for one in found), "the test is that of the interval"
 
 
@@ -133,8 +133,8 @@ def test_units_of_several_values(n: int) -> None:
     place = order_statistic(n)
     assert place is not None
     luck = rng.normal(size=(800, n, 1))
-    found = [median_over(sample).ends for sample in luck + 0.3 * rng.normal(size=(800, n, 5))]
-    within_three_points([low <= 0 <= high for low, high in found], covers(n, place))
+    found = [median_of_units(sample).ends for sample in luck + 0.3 * rng.normal(size=(800, n, 5))]
+    within_three_points([low <= 0 <= high for low, high in found], coverage(n, place))
 
 
 # Sweeps ---------------------------------------------------------------------------------------------------------------
@@ -206,10 +206,12 @@ def numbers(sweep: Sweep) -> Iterator[tuple[str, float, float, float]]:
 def truths(make: Callable[[np.random.Generator, int, float], Sweep], effect: float) -> dict[str, float]:
     """The numbers of a sweep so large that chance has no part in them."""
     values, scores, design, members = make(np.random.default_rng(0), 8001, effect)
-    compared = {c: {key: value for key, value in one.items() if design.compared(key)} for c, one in values.items()}
+    compared = {
+        c: {key: value for key, value in one.items() if design.compares_within_units(key)} for c, one in values.items()
+    }
     found = {name: value for name, value, _, _ in numbers((compared, scores, design, members))}
-    for key in {key for one in values.values() for key in one if not design.compared(key)}:
-        sample = per_unit({c: one for c, one in values.items() if key in one}, scores, design)
+    for key in {key for one in values.values() for key in one if not design.compares_within_units(key)}:
+        sample = score_units({c: one for c, one in values.items() if key in one}, scores, design)
         pairs = np.array([(values[config][key], score) for config, score in sample])
         found[f"{key}: correlation"] = float(rank_correlations(pairs[None])[0])
     return found
@@ -243,7 +245,7 @@ def test_effects_of_sweeps(
     for name, found in covered.items():
         assert len(found) > 0.9 * SAMPLES
         medians = within_units and ("-" in name or make is not grid_by_random)
-        nominal = covers(n, place) if medians and place is not None else 0.95
+        nominal = coverage(n, place) if medians and place is not None else 0.95
         within_three_points(found, nominal, or_more=medians and "correlation" in name)
 
 
@@ -300,12 +302,12 @@ def test_averages_of_the_same_members(kind: Any) -> None:
         }[kind]
         differences = shift + luck + 0.5 * rng.normal(size=(configurations, seeds))
         first = pd.Series(differences.ravel(), index)
-        row = paired(first, pd.Series(0.0, index), Design(kind=kind, draw=draw))
+        row = compare_members(first, pd.Series(0.0, index), Design(kind=kind, draw=draw))
         covered.append(row.low <= shift <= row.high)
     n = 12 if kind == "random" else 6
     place = order_statistic(n)
     assert row.n == n and place is not None
-    within_three_points(covered, covers(n, place))
+    within_three_points(covered, coverage(n, place))
 
 
 @pytest.mark.parametrize("labels", ["ab", "abc", "abcde"])
@@ -338,5 +340,5 @@ def test_an_adaptive_search_has_neither_interval_nor_test() -> None:
     assert slopes and all(math.isnan(number) for one in (*alone, *slopes) for number in (one.low, one.high, one.p))
     assert not all(math.isnan(one.correlation) for one in alone)
     index = pd.MultiIndex.from_product([values, [0]], names=["config_id", "seed"])
-    row = paired(pd.Series(range(40), index, dtype=float), pd.Series(50.0, index), design)
+    row = compare_members(pd.Series(range(40), index, dtype=float), pd.Series(50.0, index), design)
     assert all(math.isnan(getattr(row, name)) for name in ("low", "high", "wilcoxon_p", "sign_p"))

@@ -154,12 +154,12 @@ TWO = {"x": lambda n: n, "k": lambda n: "ab"[n % 2]}
         (
             drawn(9, x=lambda n: n, y=lambda n: 3 * n),
             scored(9, lambda n: n % 5),
-            "the hyperparameters move together and cannot be told apart",
+            "the hyperparameters vary together, so that their effects cannot be separated",
         ),
         (
             drawn(9, x=lambda n: n),
             scored(9, lambda n: n**2),
-            "the fit is exact: nothing is left over to judge it by",
+            "the fit is exact, which leaves no error to estimate",
         ),
     ],
 )
@@ -251,4 +251,4 @@ def test_a_list_is_compared_seed_by_seed() -> None:
 def test_no_test_where_a_value_has_one_configuration() -> None:
     values = {f"c{n}": {"norm": "a" if n else "b"} for n in range(12)}
     (row,) = effects(values, {f"c{n}": float(n) for n in range(12)})
-    assert math.isnan(row.p) and row.reason == "a value has one of the configurations only"
+    assert math.isnan(row.p) and row.reason == "a value has only one of the configurations"

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.summarise import summary
 from orchestrator.results.views.families import family_points
-from orchestrator.statistics.failed_seeds import POLICIES, over_seeds, score_over_seeds, stand_in
+from orchestrator.statistics.failed_seeds import POLICIES, failed_seed_value, over_seeds, score_over_seeds
 
 values_of_seeds = st.lists(st.floats(-1e6, 1e6) | st.just(math.nan), max_size=9)
 policies = st.sampled_from(POLICIES)
@@ -56,7 +56,7 @@ def test_a_score_is_that_median_unless_the_configuration_failed(
 
 
 def test_an_unknown_policy_is_refused_wherever_it_is_used() -> None:
-    for use in (lambda: stand_in("drop", "minimize"), lambda: over_seeds([1.0], "drop", "minimize")):
+    for use in (lambda: failed_seed_value("drop", "minimize"), lambda: over_seeds([1.0], "drop", "minimize")):
         with pytest.raises(ValueError, match="failed_seeds is 'drop'; allowed: worst, exclude, fail"):
             use()
 

@@ -12,9 +12,9 @@ from scipy import stats
 
 from orchestrator.statistics import intervals
 from orchestrator.statistics.intervals import (
-    covers,
+    coverage,
     median,
-    median_over,
+    median_of_units,
     order_statistic,
     rank_correlations,
     spearman,
@@ -53,7 +53,7 @@ def test_spearman_is_scipys(pairs: list[tuple[float, float]]) -> None:
         assert estimate.reason == f"n = {len(pairs)} is too few for an interval (at least 8)"
     elif abs(expected) > 1 - 1e-9:
         assert estimate.interval is None
-        assert estimate.reason is not None and estimate.reason.startswith("the order is the same on both sides")
+        assert estimate.reason is not None and estimate.reason.startswith("both sides have the same order")
     else:
         assert estimate.interval is not None and estimate.reason is None
         low, high = estimate.interval
@@ -84,7 +84,7 @@ def test_spearman_of_too_few(n: int) -> None:
 def test_a_medians_interval_goes_with_the_sign_test(n: int) -> None:
     """It excludes 0 for as many values on one side as the sign test rejects, and no fewer."""
     place = order_statistic(n)
-    assert place is not None and covers(n, place) >= 0.95 > covers(n, place + 1)
+    assert place is not None and coverage(n, place) >= 0.95 > coverage(n, place + 1)
     for below in range(n + 1):
         found = median([-1.0 - i for i in range(below)] + [1.0 + i for i in range(n - below)])
         assert found.interval is not None
@@ -112,8 +112,8 @@ def test_small_medians_say_why_there_is_no_interval() -> None:
 
 def test_units_count_with_their_medians() -> None:
     units = [np.array([one, one + 0.1, one + 50]) for one in range(6)]
-    assert median_over(units) == median([one + 0.1 for one in range(6)])
-    assert median_over([]).reason == "no values"
+    assert median_of_units(units) == median([one + 0.1 for one in range(6)])
+    assert median_of_units([]).reason == "no values"
 
 
 @pytest.mark.parametrize("n", [8, 9, 12])

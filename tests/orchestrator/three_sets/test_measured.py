@@ -11,7 +11,7 @@ from rich.console import Console
 
 from orchestrator.code import own_code
 from orchestrator.errors import DamagedLedger
-from orchestrator.figures.maps import undrawn_maps
+from orchestrator.figures.heat_maps import explain_missing_maps
 from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import LEDGER_FILE, Record, encode, read_records
@@ -21,7 +21,7 @@ from orchestrator.report import artifacts
 from orchestrator.report.csv_tables import csv_tables
 from orchestrator.report.files import present, write_report
 from orchestrator.results import summarise
-from orchestrator.results.scoring import measured_by
+from orchestrator.results.scoring import read_measured
 from orchestrator.results.summarise import summary
 from orchestrator.running.watching.meter import status_rows
 from orchestrator.sweep.sweep import resume_sweep
@@ -102,7 +102,7 @@ def test_everything_is_read_when_the_task_is_gone_and_its_copy_cannot_be_importe
     assert repr((result.rows, result.bands)) == repr((before.rows, before.bands))
     assert result.measured == before.measured
     page, _ = write_report(folder)
-    (line,) = undrawn_maps(result)
+    (line,) = explain_missing_maps(result)
     assert "cannot be drawn without the classes" in line and "three_sets" in line and "\n" not in line
     assert line.partition(":")[0] in page.read_text()
     present(folder, Console(width=400))
@@ -173,7 +173,7 @@ def test_a_report_of_a_new_sweep_builds_no_class(ran, monkeypatch):
     def refused(*_):
         raise AssertionError("a class was built")
 
-    monkeypatch.setattr(measured_by, "member_of", refused)
-    monkeypatch.setattr(measured_by, "import_recorded", refused)
+    monkeypatch.setattr(read_measured, "member_of", refused)
+    monkeypatch.setattr(read_measured, "import_recorded", refused)
     monkeypatch.setattr(summarise, "import_recorded", refused)
     write_report(folder)

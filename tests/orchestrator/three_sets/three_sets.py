@@ -110,7 +110,7 @@ class ThreeSets(Task):
                 tokens = self._tokens(stream, site, samples, max(own), one.name)
                 yield EvaluationBatch(Batch(tokens, tokens), own, one.name)
 
-    def rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
+    def score_rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
         """Whether the last token is right."""
         at = torch.tensor([length - 1 for length in lengths], device=logits_MBTV.device)
         wanted = batch.targets.index_select(2, at)
@@ -125,7 +125,7 @@ class ThreeSets(Task):
         """Means over the rows that count."""
         return {name: value.nanmean(dim=1) for name, value in rows.items()}
 
-    def derived(self, history: Sequence[Evaluated], lengths: tuple[int, ...]) -> dict[str, NDArray[np.float32]]:
+    def derive_metrics(self, history: Sequence[Evaluated], lengths: tuple[int, ...]) -> dict[str, NDArray[np.float32]]:
         """The first evaluation at which accuracy was at its threshold."""
         return {"steps_to_accuracy": steps_to(history, "accuracy", self.threshold)}
 

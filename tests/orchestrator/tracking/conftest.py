@@ -38,14 +38,14 @@ class Handed:
     def sentences(self, result: Summary) -> list[str]:
         return [f"{result.name} is *well*."]
 
-    def in_detail(self, result: Summary) -> list[Row]:
+    def detailed_rows(self, result: Summary) -> list[Row]:
         return [row for row in result.rows if row.complete][:2]
 
-    def of_configuration(self, result: Summary, row: Row) -> dict[Path, str]:
+    def configuration_files(self, result: Summary, row: Row) -> dict[Path, str]:
         self.asked.append(row.number)
         return {self._written(result.folder / "figures" / f"configuration-{row.config_id}.png"): "figures"}
 
-    def of_sweep(self, result: Summary) -> dict[Path, str]:
+    def sweep_files(self, result: Summary) -> dict[Path, str]:
         self.asked.append(-1)
         figure = self._written(result.folder / "figures" / "comparison.png")
         return {self._written(result.folder / "report.html"): "", figure: "figures"}
@@ -125,17 +125,17 @@ def expected_points(state: SweepState) -> Counter:
                     points[config_id, f"total_variation/ema/seed_{seed}", length, value] += 1
     chosen = curves[(curves["metric"] == "total_variation") & (curves["average"] == "ema") & (curves["length"] == 6)]
     scores: dict = {}
-    at_steps: dict = {}
+    select_steps: dict = {}
     for (config_id, step), rows in chosen.groupby(["config_id", "step"]):
         values = np.sort(np.nan_to_num(rows["value"].to_numpy(float), nan=np.inf))
         points[config_id, "progress/loss", step, 0.5] += 1
         if not rows["value"].isna().all():
             points[config_id, "progress/total_variation/ema", step, values[1]] += 1
-            at_steps.setdefault(config_id, {})[step] = rows.set_index("seed")["value"].astype(float)
+            select_steps.setdefault(config_id, {})[step] = rows.set_index("seed")["value"].astype(float)
             if step == curves["step"].max():
                 scores[config_id] = values[1]
     best = state.spec["objective"].get("evaluation") == "best"
-    for config_id, values in at_steps.items():
+    for config_id, values in select_steps.items():
         table = np.array([values[step] for step in sorted(values)])  # steps by seeds; a seed that is lost stays lost
         chosen = np.where(np.isnan(table[-1]), np.inf, np.nanmin(table, axis=0, initial=np.inf))
         both = {"score_last": scores[config_id], "score_best": np.sort(chosen)[1]}

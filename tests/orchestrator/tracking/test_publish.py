@@ -107,14 +107,14 @@ def test_lengthwise_publish_uploads_the_report(sweep, children, paths_of):
     best, order = report.sentences(result)
     assert best.startswith("Best on ") and order.startswith("Order at the test lengths ")
     assert all(said in parent.data.tags["mlflow.note.content"] for said in (best, order))
-    made = {f"{folder}/{path.name}".lstrip("/") for path, folder in report.of_sweep(result).items()}
+    made = {f"{folder}/{path.name}".lstrip("/") for path, folder in report.sweep_files(result).items()}
     assert "report.html" in made and "figures/comparison.png" in made
     assert paths_of(client, parent.info.run_id) == {"curves.parquet", "sweep.yaml"} | made
-    in_detail = {row.config_id for row in report.in_detail(result)}
-    assert len(in_detail) == 2  # the third has failed
+    detailed_rows = {row.config_id for row in report.detailed_rows(result)}
+    assert len(detailed_rows) == 2  # the third has failed
     for run in children(client, parent.info.run_id):
         config_id = run.data.tags["lengthwise.config_id"]
-        own = {f"figures/configuration-{config_id}.png"} if config_id in in_detail else set()
+        own = {f"figures/configuration-{config_id}.png"} if config_id in detailed_rows else set()
         assert paths_of(client, run.info.run_id) == {"configuration.yaml", "curves.parquet"} | own
 
 

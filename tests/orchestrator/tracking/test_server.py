@@ -1,6 +1,7 @@
 """A server that dies says why, and what was published through it is completed later."""
 
 import shutil
+import socket
 import threading
 import urllib.parse
 import urllib.request
@@ -11,7 +12,7 @@ from mlflow.tracking import MlflowClient
 from orchestrator.tracking.contents import pages
 from orchestrator.tracking.store.outages import TrackingError
 from orchestrator.tracking.store.sqlite_store import default_uri
-from orchestrator.tracking.ui.server import UiServer, UiServerError, free_port
+from orchestrator.tracking.ui.server import USUAL_PORTS, UiServer, UiServerError, free_port, usual_port
 
 pytestmark = pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning")  # MLflow's own use of it
 
@@ -73,3 +74,12 @@ def test_a_server_that_ends_at_once_says_why(tmp_path):
     server = UiServer(database=broken, artifacts=tmp_path, log=tmp_path / "log")
     with pytest.raises(UiServerError, match=r"ended with exit code .*its last output: .*"):
         server.start()
+
+
+def test_a_storage_folder_has_a_port_of_its_own_while_it_is_free(tmp_path):
+    port = usual_port(tmp_path)
+    assert port == usual_port(tmp_path) and port in USUAL_PORTS
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", port))
+        taken.listen()
+        assert usual_port(tmp_path) != port

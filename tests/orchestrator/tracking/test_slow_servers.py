@@ -1,7 +1,6 @@
 """MLflow that is busy, hangs or is locked: the end of a sweep does not wait for it, and one sentence says so."""
 
 import http.server
-import io
 import socket
 import sqlite3
 import threading
@@ -9,16 +8,12 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
-from multiprocessing import Pipe
 from typing import Any
 
 import pytest
-from rich.console import Console
 
-from orchestrator.sweep.closing import Closing
-from orchestrator.tracking import publisher
+from orchestrator.tracking.attempt import LONGEST_SECONDS, BackgroundAttempt
 from orchestrator.tracking.publish import publish as publish_sweep
-from orchestrator.tracking.publisher import Publisher
 from orchestrator.tracking.store.outages import OUTAGE, TrackingError
 from orchestrator.tracking.store.sqlite_store import default_uri
 from orchestrator.wording import command
@@ -111,25 +106,11 @@ def test_a_request_is_waited_for_so_long_in_all(sweep, publish, server, request,
 
 
 def test_the_end_of_a_sweep_waits_for_mlflow_so_long_and_no_longer(sweep, artifacts, hanging, quick) -> None:
-    one = Publisher(sweep.folder, partial(publish_sweep, sweep.folder, hanging, artifacts=artifacts))
-    message = one.close(timeout=0.5)
-    assert message == (f"publishing to MLflow did not end in 0 s; complete it with: {command('publish', sweep.folder)}")
-    assert publisher.LONGEST_SECONDS == 30
+    one = BackgroundAttempt(sweep.folder, partial(publish_sweep, sweep.folder, hanging, artifacts=artifacts))
+    problem = one.wait(0.5).problem
+    assert problem == f"publishing to MLflow did not end in 0 s; complete it with: {command('publish', sweep.folder)}"
+    assert LONGEST_SECONDS == 30
     one._thread.join(20)
-
-
-def test_a_closing_process_that_publishes_is_not_waited_for(sweep, monkeypatch) -> None:
-    """It has printed, and its MLflow hangs."""
-    monkeypatch.setattr(publisher, "LONGEST_SECONDS", 0.3)
-    ours, theirs = Pipe()
-    closing = object.__new__(Closing)
-    closing._folder, closing._tracking, closing._last = sweep.folder, {"uri": "http://x"}, ours
-    theirs.send_bytes(b'{"said": "what came out"}')
-    console = Console(file=io.StringIO())
-    began = time.monotonic()
-    closed = closing.end(console)
-    assert closed.said and not closed.drawn and time.monotonic() - began < 30
-    assert closed.problem is not None and command("publish", sweep.folder) in closed.problem
 
 
 def test_a_locked_database_is_one_sentence(sweep, publish, quick, capfd, monkeypatch) -> None:
@@ -145,7 +126,7 @@ def test_a_locked_database_is_one_sentence(sweep, publish, quick, capfd, monkeyp
     finally:
         connection.close()
     first, second = str(found.value).splitlines()
-    assert first == f"MLflow at {uri}: another process has locked this database; end what writes to it"
+    assert first == f"MLflow at {uri}: another process has locked this database; end the process that writes to it"
     assert second == f"complete it later with: {command('publish', sweep.folder)}"
     assert "Traceback" not in "".join(capfd.readouterr())
 

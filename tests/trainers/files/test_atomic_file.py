@@ -7,17 +7,17 @@ from collections.abc import Iterator
 
 import pytest
 
-from trainers.files.atomic_file import final_name, write_whole
+from trainers.files.atomic_file import final_name, write_atomic
 from trainers.files.checkpoint import Checkpoints
 
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from trainers.files.atomic_file import write_whole
+from trainers.files.atomic_file import write_atomic
 def pieces():
     yield b"n" * 100_000
     os.kill(os.getpid(), signal.SIGKILL)
-write_whole(Path(sys.argv[1]), pieces())
+write_atomic(Path(sys.argv[1]), pieces())
 """
 
 
@@ -49,7 +49,7 @@ def test_the_new_content_is_there_at_once(tmp_path) -> None:
         assert not path.exists()
         yield b"two"
 
-    write_whole(path, pieces())
+    write_atomic(path, pieces())
     assert path.read_bytes() == b"one two" and list(path.parent.iterdir()) == [path]
 
 
@@ -60,13 +60,13 @@ def test_an_interruption_leaves_nothing_behind(tmp_path) -> None:
 
     (tmp_path / "file").write_bytes(b"old")
     with pytest.raises(KeyboardInterrupt):
-        write_whole(tmp_path / "file", pieces())
+        write_atomic(tmp_path / "file", pieces())
     assert [(left.name, left.read_bytes()) for left in tmp_path.iterdir()] == [("file", b"old")]
 
 
 def test_a_folder_that_is_gone_is_not_made_again(tmp_path) -> None:
     with pytest.raises(FileNotFoundError):
-        write_whole(tmp_path / "gone" / "file", [b"new"])
+        write_atomic(tmp_path / "gone" / "file", [b"new"])
     assert list(tmp_path.iterdir()) == []
 
 
@@ -78,7 +78,7 @@ def test_two_threads_may_write_the_same_file_at_once(tmp_path) -> None:
         both.wait()  # now each has written half of its file
         yield letter
 
-    threads = [threading.Thread(target=write_whole, args=(path, pieces(letter))) for letter in (b"a", b"b")]
+    threads = [threading.Thread(target=write_atomic, args=(path, pieces(letter))) for letter in (b"a", b"b")]
     for thread in threads:
         thread.start()
     for thread in threads:

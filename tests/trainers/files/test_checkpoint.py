@@ -62,7 +62,9 @@ def test_resumed_equals_uninterrupted(members, recorder, tmp_path, every) -> Non
 
 def test_the_last_two_are_kept(members, recorder, tmp_path) -> None:
     train(members, recorder, checkpoints=Checkpoints(folder=tmp_path, every_steps=7))
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["step-000000000042.ckpt", "step-000000000049.ckpt"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["step-000000000049.ckpt", "step-000000000050.ckpt"]
+    train(members, recorder, checkpoints=Checkpoints(folder=tmp_path / "none"))
+    assert not (tmp_path / "none").exists()
 
 
 def test_checkpoints_by_time(members, recorder, tmp_path) -> None:

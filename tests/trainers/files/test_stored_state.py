@@ -12,7 +12,7 @@ from trainers.errors import CheckpointError
 from trainers.files.checkpoint import Snapshot
 from trainers.files.container import decode
 from trainers.packs.pack import Pack, State
-from trainers.tensors.parameters import Layout
+from trainers.tensors.parameters import ParameterLayout
 
 NAMES = [("one", 0), ("other", 1)]
 
@@ -91,7 +91,7 @@ def test_parameters_in_another_order_are_put_in_todays(members, recorder, halfwa
 )
 def test_other_parameters_are_refused_by_name(members, recorder, halfway, parameters, said) -> None:
     rewritten(halfway, parameters=parameters(snapshot_of(halfway).parameters))
-    with pytest.raises(CheckpointError, match=rf"step-000000000040.ckpt has another layout.*{said}"):
+    with pytest.raises(CheckpointError, match=rf"step-000000000050.ckpt.*layout of this version.*{said}"):
         resumed_curves(members, recorder, halfway)
 
 
@@ -108,7 +108,7 @@ def test_other_parameters_are_refused_by_name(members, recorder, halfway, parame
 )
 def test_other_buffers_are_refused_by_name(members, recorder, halfway, change, said) -> None:
     rewritten(halfway, arrays=change(dict(snapshot_of(halfway).arrays)))
-    with pytest.raises(CheckpointError, match=rf"step-000000000040.ckpt has another layout.*{said}"):
+    with pytest.raises(CheckpointError, match=rf"step-000000000050.ckpt.*layout of this version.*{said}"):
         resumed_curves(members, recorder, halfway)
 
 
@@ -143,6 +143,6 @@ def test_restored_is_what_was_kept(pack) -> None:
 
 
 def test_shapes_come_in_the_order_of_the_columns(pack) -> None:
-    assert isinstance(pack.layout, Layout)
+    assert isinstance(pack.layout, ParameterLayout)
     views = pack.layout.views(torch.arange(float(pack.layout.size))[None])
     assert [(name, tuple(view.shape[1:])) for name, view in views.items()] == pack.layout.shapes

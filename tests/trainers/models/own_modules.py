@@ -46,12 +46,12 @@ class Noisy(nn.Module):
 
 class Renorms(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
-        return torch.renorm(x, 2, 0, 1.0)
+        return torch.renorm(x.flatten(0, 1), 2, 0, 1.0).unflatten(0, x.shape[:2])
 
 
 class Reads(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
-        return x * float(x.sum())
+        return x * float(x.detach()[:, 0].sum())
 
 
 class Refuses(nn.Module):
@@ -99,6 +99,46 @@ class Broken(nn.Module):
         raise RuntimeError("no such thing")
 
 
+class Counts(nn.Module):
+    """Counts its calls in a buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        return x * self.calls
+
+
+class Remembers(nn.Module):
+    """Keeps its last output, and reads it as a number."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.last = 1.0
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x * self.last
+        self.last = float(x.detach().sum())
+        return x
+
+
+class Steps(nn.Module):
+    """A cell of the library, called step by step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell = nn.GRUCell(8, 8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        state, states = x.new_zeros(len(x), 8), []
+        for one in x.unbind(1):
+            state = self.cell(one, state)
+            states.append(state)
+        return torch.stack(states, dim=1)
+
+
 class OfWidth(Vmapped):
     """A module with a setting of its own."""
 
@@ -125,5 +165,7 @@ WithAttends, WithDrops, WithNoisy, WithReads, WithSees, WithNarrow, WithDrawn, W
 WithDropout = _of(nn.Dropout, 0.25)
 WithRenorms, WithRefuses, WithInfinite = map(_of, (Renorms, Refuses, Infinite))
 WithoutDropout = _of(nn.Dropout, 0.0)
-WithLstm = _of(nn.LSTM, 8, 8, batch_first=True)
+WithLstm, WithGru = (_of(layer, 8, 8, batch_first=True) for layer in (nn.LSTM, nn.GRU))
+WithDeepGru = _of(nn.GRU, 8, 8, num_layers=2, dropout=0.5, batch_first=True)
+WithCounts, WithRemembers, WithSteps = map(_of, (Counts, Remembers, Steps))
 WithConv = _of(nn.Conv1d, 8, 8, 1)

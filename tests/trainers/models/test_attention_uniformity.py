@@ -36,7 +36,7 @@ class Padded(Last):
         rows = torch.where(place < own, tokens, 0)
         yield EvaluationBatch(Batch(rows, torch.where(place == own - 1, rows, IGNORED)), lengths)
 
-    def rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
+    def score_rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
         at = [length - 1 for length in lengths]
         return {"accuracy": (logits_MBTV.argmax(dim=-1) == batch.targets)[..., at].float()}
 

@@ -17,7 +17,7 @@ from trainers.positions.alibi import Alibi
 from trainers.positions.tra import ThresholdRelative
 from trainers.tasks.set_complement import SetComplement
 from trainers.tensors.batch import Batch
-from trainers.tensors.parameters import Layout
+from trainers.tensors.parameters import ParameterLayout
 from trainers.training.step import step_once
 
 TASK = SetComplement(vocabulary=9, train_length=4)
@@ -44,14 +44,14 @@ class Words(SetComplement):
 @pytest.mark.parametrize(("preset", "tokens", "count"), [(MINI, 6, 2.64e6), (MEDIUM, 50257, 72.5e6)])
 def test_the_sizes_of_the_paper(preset, tokens: int, count: float) -> None:
     model, task = Decoder(**preset), Words(vocabulary=tokens, train_length=4)
-    size = Layout(model.parameters(task)).size
+    size = ParameterLayout(model.parameters(task)).size
     assert size == pytest.approx(count, rel=2e-3)
     gates = model.layers * (model.width * model.heads + model.heads)
-    assert Layout(replace(model, position=Alibi()).parameters(task)).size == size - gates
+    assert ParameterLayout(replace(model, position=Alibi()).parameters(task)).size == size - gates
 
 
 def copied(model: Decoder) -> dict[str, torch.Tensor]:
-    layout = Layout(model.parameters(TASK))
+    layout = ParameterLayout(model.parameters(TASK))
     theta = layout.initial(torch.tensor([3]), torch.float64)
     theta = theta + 0.3 * torch.randn(theta.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     return layout.views(theta)
@@ -98,7 +98,7 @@ def test_a_block_is_the_layers_of_torch(norm: str, norm_type: str, biases) -> No
 
 def test_initial_weights_are_those_of_torch_linear_and_the_notebook() -> None:
     model = Decoder(layers=1, heads=4, width=64, **NOTEBOOK, position="tra")
-    layout = Layout(model.parameters(Words(vocabulary=500, train_length=4)))
+    layout = ParameterLayout(model.parameters(Words(vocabulary=500, train_length=4)))
     views = layout.views(layout.initial(torch.tensor([5]), torch.float64))
     sides = {"block0.qkv": 1 / 8, "block0.output": 1 / 8, "block0.in": 1 / 8, "block0.out": 128**-0.5}
     sides |= {f"{name}_bias": side for name, side in sides.items() if name != "block0.qkv"}
@@ -147,7 +147,7 @@ def test_forms_that_are_said_are_no_other_configuration(sections) -> None:
 
 @pytest.mark.parametrize(
     ("changes", "message"),
-    [({"mlp": "gated", "hidden": 7}, "hidden.*no halves"), ({"biases": ["mlp", "mlp"]}, "biases.*twice")],
+    [({"mlp": "gated", "hidden": 7}, "hidden.*is odd"), ({"biases": ["mlp", "mlp"]}, "biases.*twice")],
 )
 def test_what_cannot_be_is_refused(changes, message: str) -> None:
     with pytest.raises(ConfigError, match=rf"(?s){message}"):

@@ -14,8 +14,8 @@ from trainers.positions.learned import Learned
 from trainers.positions.rope import Rope
 from trainers.tasks.set_complement import SetComplement
 from trainers.tensors.batch import Batch
-from trainers.tensors.parameters import Layout
-from trainers.training.step import stepper
+from trainers.tensors.parameters import ParameterLayout
+from trainers.training.step import make_stepper
 
 CPU = torch.device("cpu")
 TASK = SetComplement(vocabulary=9, train_length=4)
@@ -30,8 +30,8 @@ def decoder_member(member, seed: int, **changes):
     )
 
 
-def weights_of(model: Decoder, seed: int = 0) -> dict[str, torch.Tensor]:
-    layout = Layout(model.parameters(TASK))
+def collect_weights(model: Decoder, seed: int = 0) -> dict[str, torch.Tensor]:
+    layout = ParameterLayout(model.parameters(TASK))
     theta = layout.initial(torch.tensor([seed]), torch.float64)
     noise = torch.randn(theta.shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     return layout.views(theta + 0.3 * noise)
@@ -42,7 +42,7 @@ def weights_of(model: Decoder, seed: int = 0) -> dict[str, torch.Tensor]:
 def test_equals_torch_transformer_with_copied_weights(kind, norm: str) -> None:
     model = kind(layers=2, width=8, heads=2, hidden=12, norm=norm, dropout=0.0)
     causal, epsilon = model.causal, model.epsilon
-    w = {name: value[0] for name, value in weights_of(model).items()}
+    w = {name: value[0] for name, value in collect_weights(model).items()}
     x = w["embedding"][TOKENS[0]]
     if not causal:
         x = nn.functional.layer_norm(x, (8,), w["embedded_gain"], w["embedded_bias"], epsilon)
@@ -75,7 +75,7 @@ def test_equals_torch_transformer_with_copied_weights(kind, norm: str) -> None:
 def test_fused_attention_equals_written_out_attention() -> None:
     """Dropout of rate zero at the attention weights takes the written-out path."""
     model = Decoder(layers=2, width=8, heads=2)
-    weights = weights_of(model)
+    weights = collect_weights(model)
     torch.testing.assert_close(
         model.logits(weights, BATCH, noise(0, rate=0.0), "plain"), model.logits(weights, BATCH, None, "plain")
     )
@@ -102,7 +102,7 @@ CAUSAL = [
 @pytest.mark.parametrize("position", [*CAUSAL, {"name": "tra", "threshold": False}], ids=str)
 def test_later_tokens_do_not_change_earlier_logits(position) -> None:
     model = Decoder(layers=2, width=8, heads=2, position=position)
-    weights = weights_of(model)
+    weights = collect_weights(model)
     long = model.logits(weights, BATCH, None, "plain")
     short = model.logits(weights, Batch(TOKENS[..., :3], TOKENS[..., :3]), None, "plain")
     torch.testing.assert_close(long[:, :, :3], short)
@@ -178,7 +178,7 @@ def test_alone_equals_packed_bit_for_bit(member, changes, task) -> None:
             given.update(board if task == "othello" else {"task__vocabulary": 9, "task__train_length": 4})
             configs.append(member(seed, **given))
         pack = Pack(configs, CPU)
-        state, step = State.initial(pack), stepper(pack)
+        state, step = State.initial(pack), make_stepper(pack)
         for _ in range(20):
             step(state)
         found = [state.theta[place], state.loss_sum[place], torch.from_numpy(evaluate(pack, state)[1][place])]

@@ -17,8 +17,8 @@ from trainers.packs.pack import Pack, State
 from trainers.positions.randomized import Randomized
 from trainers.random import Stream
 from trainers.tensors.batch import Batch
-from trainers.tensors.parameters import Layout
-from trainers.training.step import gradients, stepper
+from trainers.tensors.parameters import ParameterLayout
+from trainers.training.step import compute_gradients, make_stepper
 
 CPU = torch.device("cpu")
 FORM = {
@@ -89,7 +89,7 @@ def named(model: Gpt) -> Mapping[str, tuple[nn.Parameter, bool]]:
 
 def test_logits_and_gradients_are_those_of_a_plain_module() -> None:
     model, task = Decoder(layers=2, heads=2, width=8, **FORM), Words(vocabulary=9)
-    layout = Layout(model.parameters(task))
+    layout = ParameterLayout(model.parameters(task))
     theta = torch.randn(1, layout.size, generator=torch.Generator().manual_seed(1), dtype=torch.float64) * 0.5
     theta.requires_grad_()
     weights = layout.views(theta)
@@ -114,9 +114,9 @@ def test_logits_and_gradients_are_those_of_a_plain_module() -> None:
 def test_the_sizes_of_the_paper(layers: int, heads: int, width: int, millions: float) -> None:
     """Of Abbe et al., arXiv:2406.06467: with the vocabulary of cycles, and without positions."""
     model = Decoder(layers=layers, heads=heads, width=width, **{**FORM, "position": "nope"})
-    size = Layout(model.parameters(Words())).size
+    size = ParameterLayout(model.parameters(Words())).size
     assert round(size / 1e6, 1) == millions
-    assert Layout(replace(model, position="learned").parameters(Words())).size == size + 192 * width
+    assert ParameterLayout(replace(model, position="learned").parameters(Words())).size == size + 192 * width
 
 
 def test_all_of_two_dimensions_decay_and_nothing_else() -> None:
@@ -125,14 +125,14 @@ def test_all_of_two_dimensions_decay_and_nothing_else() -> None:
     matrices = {"embedding", "positions", *(f"block{i}.{name}" for i in (0, 1) for name in MAPS)}
     assert {name for name, decays in decayed.items() if decays} == matrices
     assert decayed.keys() - matrices == {"final_gain", *(f"block{i}.norm{k}_gain" for i in (0, 1) for k in (1, 2))}
-    mask = Layout(model.parameters(Words())).decay_mask(CPU)
+    mask = ParameterLayout(model.parameters(Words())).decay_mask(CPU)
     assert int(mask.sum()) == len(mask) - 5 * 8
     kept = {p.name for p in replace(model, decay_embeddings=False).parameters(Words()) if not p.decay}
     assert {"embedding", "positions"} <= kept
 
 
 def test_initial_weights_are_smaller_where_a_branch_ends() -> None:
-    layout = Layout(Decoder(layers=8, heads=4, width=64, **FORM).parameters(Words()))
+    layout = ParameterLayout(Decoder(layers=8, heads=4, width=64, **FORM).parameters(Words()))
     views = layout.views(layout.initial(torch.tensor([5]), torch.float64))
     expected = dict.fromkeys(("embedding", "positions", "block3.qkv", "block3.in"), 0.02)
     for name, std in (expected | {"block3.output": 0.005, "block7.out": 0.005}).items():
@@ -186,7 +186,10 @@ def long_rows(member, states: int, **changes) -> Pack:
 def test_positions_have_as_many_vectors_as_there_are_ids(member) -> None:
     pack = long_rows(member, 49)
     assert pack.task.positions == 1576 and dict(pack.layout.shapes)["positions"] == (40, 8)
-    assert dict(Layout(replace(pack.model, position="rpe").parameters(pack.task)).shapes)["block0.pairs"] == (79, 4)
+    assert dict(ParameterLayout(replace(pack.model, position="rpe").parameters(pack.task)).shapes)["block0.pairs"] == (
+        79,
+        4,
+    )
     (problem,) = Randomized(base="learned", longest=2048).task_problems(
         type("Offset", (States,), {"position_ids": 4000})()
     )
@@ -211,7 +214,7 @@ def test_long_rows_of_groups_need_no_mask_of_all_pairs(member) -> None:
     step, theta = torch.tensor(1), State.initial(pack).theta
     batches = pack.task.training_batches(Stream(pack.seeds_S, "data", step), 2)
     with Watch():
-        gradient, loss = gradients(pack, theta, batches, step)
+        gradient, loss = compute_gradients(pack, theta, batches, step)
     pairs = 2 * 2 * 2 * 1576  # members, rows and heads for each query
     assert torch.isfinite(gradient).all() and torch.isfinite(loss).all()
     assert 2 * 2 * 1576 * QUERIES_AT_ONCE < largest[0] <= pairs * QUERIES_AT_ONCE < 2 * 2 * 1576**2
@@ -221,7 +224,7 @@ def test_long_rows_learn_compiled_as_they_do_eager(member) -> None:
     states = []
     for compiled in (False, True):
         pack = long_rows(member, 5, training__compile=compiled)  # 168 tokens, two chunks
-        state, step = State.initial(pack), stepper(pack)
+        state, step = State.initial(pack), make_stepper(pack)
         for _ in range(2):
             step(state)
         states.append(state)

@@ -25,7 +25,7 @@ from trainers.random import Stream
 from trainers.settings import registry
 from trainers.tasks.arithmetic.padded_multiplication import PaddedMultiplication
 from trainers.tensors.batch import Batch
-from trainers.training.step import gradients, sampled, step_once, stepper
+from trainers.training.step import compute_gradients, make_stepper, sample_batches, step_once
 
 CPU = torch.device("cpu")
 TASK = PaddedMultiplication(multiplier_digits=1, number_digits=12, train_digits=2)
@@ -163,7 +163,10 @@ def test_slices_of_a_batch_have_the_positions_and_gradient_of_the_whole(member) 
     step, theta = torch.tensor(2), State.initial(whole).theta
     batch = (whole.task.sample(Stream(whole.seeds_S, "data", step), 10),)
     torch.testing.assert_close(
-        gradients(whole, theta, batch, step), gradients(parts, theta, batch, step), rtol=1e-11, atol=1e-13
+        compute_gradients(whole, theta, batch, step),
+        compute_gradients(parts, theta, batch, step),
+        rtol=1e-11,
+        atol=1e-13,
     )
 
 
@@ -174,7 +177,7 @@ def test_a_compiled_step_with_every_hook(member, monkeypatch) -> None:
     for compiled in (False, True):
         model = replace(HOOKED, layers=1)
         pack = pack_of(member, (0, 3), model, training__compile=compiled, training__batch_size=4)
-        state, step = State.initial(pack), stepper(pack)
+        state, step = State.initial(pack), make_stepper(pack)
         for _ in range(3):
             step(state)
         states.append(state)
@@ -221,7 +224,7 @@ def test_scores_that_are_the_same_for_all_rows_are_dropped_row_by_row(member) ->
         training = replace(plain.training, accumulation=count)
         pack = Pack([replace(plain, task=Last(), model=model, training=training)], CPU)
         step, theta = torch.tensor(1), State.initial(pack).theta
-        found.append(gradients(pack, theta, sampled(pack, step, 6), step)[0])
+        found.append(compute_gradients(pack, theta, sample_batches(pack, step, 6), step)[0])
     torch.testing.assert_close(*found)
     seen: list[Tensor] = []
 

@@ -6,16 +6,16 @@ from torch import nn
 from torch.nn import functional
 
 from tests.trainers.positions.passes import drawn, noise, tokens_of
-from tests.trainers.test_waits import waits
+from tests.trainers.training.test_waits import waits
 from trainers.errors import ConfigError
 from trainers.evaluation.evaluate import evaluate
 from trainers.models.lstm import Lstm
 from trainers.packs.pack import Pack, State
 from trainers.tasks.set_complement import SetComplement
 from trainers.tensors.batch import Batch
-from trainers.tensors.parameters import Layout
-from trainers.training.compiling import compiles, why
-from trainers.training.step import learn, sampled, step_once
+from trainers.tensors.parameters import ParameterLayout
+from trainers.training.compiling import should_compile, why
+from trainers.training.step import learn, sample_batches, step_once
 
 TASK = SetComplement(vocabulary=9, train_length=4)
 CPU = torch.device("cpu")
@@ -43,7 +43,7 @@ def test_it_is_the_lstm_of_torch(length: int, hidden) -> None:
 
 
 def test_it_starts_as_torch_does() -> None:
-    layout = Layout(Lstm(width=100, hidden=25).parameters(TASK))
+    layout = ParameterLayout(Lstm(width=100, hidden=25).parameters(TASK))
     views = layout.views(layout.initial(torch.tensor([1]), torch.float64))
     for name in ("input", "input_bias", "state", "state_bias", "head", "head_bias"):
         size = float(views[name].abs().max())
@@ -85,12 +85,14 @@ def test_dropout_acts_where_it_says() -> None:
 def test_it_is_compiled_where_that_is_asked_for(member) -> None:
     """Long enough for any other model; a program would have every position apart."""
     long = {"model": {"name": "lstm", "width": 64}, "training__steps": 100_000, "training__compile": "auto"}
-    assert not compiles(member(**long)) and why(member(**long)) == "no: a step of lstm is not compiled by itself"
+    assert (
+        not should_compile(member(**long)) and why(member(**long)) == "no: a step of lstm is not compiled automatically"
+    )
     assert why(member(**long), "cuda") == why(member(**long))
-    assert compiles(member(**{**long, "training__compile": True}))
+    assert should_compile(member(**{**long, "training__compile": True}))
     pack = Pack([member(seed, model={"name": "lstm", "width": 8}) for seed in (1, 2)], CPU)
     states = [State.initial(pack), State.initial(pack)]
-    batches = sampled(pack, torch.tensor(1), 4)
+    batches = sample_batches(pack, torch.tensor(1), 4)
     torch.compile(learn, fullgraph=True, backend="eager")(pack, states[0], batches)
     learn(pack, states[1], batches)
     torch.testing.assert_close(states[0].theta, states[1].theta)

@@ -1,22 +1,26 @@
 """Torch modules of one's own under vmap: what they start as, what they compute, and what is refused before training."""
 
+import re
+
 import pytest
 import torch
 
 from tests.trainers.models import own_modules
-from tests.trainers.models.own_modules import Net, OfWidth
+from tests.trainers.models.own_modules import OfWidth
 from tests.trainers.own_tasks import mean_loss
+from trainers.check.classes import check_class
 from trainers.config.member import MemberConfig
 from trainers.errors import ConfigError
 from trainers.evaluation.evaluate import evaluate
 from trainers.models.model import Model
+from trainers.models.vmapped import _built, _tried
 from trainers.packs.pack import Pack, State
 from trainers.settings import registry
-from trainers.settings.contract import missing
+from trainers.settings.contract import contract_problems
 from trainers.tasks.set_complement import SetComplement
 from trainers.tensors.batch import Batch
-from trainers.training.compiling import compiles
-from trainers.training.step import sampled, step_once
+from trainers.training.compiling import should_compile
+from trainers.training.step import sample_batches, step_once
 
 CPU = torch.device("cpu")
 TASK = SetComplement(vocabulary=9, train_length=4)
@@ -27,7 +31,7 @@ def vmapped(name: str) -> dict[str, str]:
     return {"name": "vmapped", "module": f"{own_modules.__name__}.{name}"}
 
 
-@pytest.mark.parametrize("name", ["Net", "WithAttends", "WithoutDropout"])
+@pytest.mark.parametrize("name", ["Net", "WithAttends", "WithoutDropout", "WithGru"])
 def test_each_member_is_the_module_built_after_its_seed(member, name: str) -> None:
     pack = Pack([member(seed, model=vmapped(name), task__vocabulary=9, task__train_length=4) for seed in (3, 5)], CPU)
     state = State.initial(pack)
@@ -49,7 +53,7 @@ def test_building_a_pack_leaves_the_random_numbers_of_the_library(member) -> Non
     assert torch.equal(torch.rand(3), before)
 
 
-@pytest.mark.parametrize("name", ["Net", "WithAttends"])
+@pytest.mark.parametrize("name", ["Net", "WithAttends", "WithGru", "WithLstm", "WithSteps"])
 def test_a_member_is_alone_what_it_is_in_a_pack(member, name: str) -> None:
     found = []
     for seeds in ((7,), (2, 7, 5, 2)):
@@ -62,16 +66,17 @@ def test_a_member_is_alone_what_it_is_in_a_pack(member, name: str) -> None:
     assert torch.equal(*found) and torch.isfinite(found[0]).all()
 
 
-def test_training_is_that_of_the_module(member) -> None:
+@pytest.mark.parametrize("name", ["Net", "WithGru"])
+def test_training_is_that_of_the_module(member, name: str) -> None:
     """AdamW of torch on the module itself, with the batches of the seed."""
-    pack = Pack([member(7, model=vmapped("Net"), training__weight_decay=0.0)], CPU)
+    pack = Pack([member(7, model=vmapped(name), training__weight_decay=0.0)], CPU)
     state = State.initial(pack)
     torch.manual_seed(7)
-    module = Net(pack.task.inputs, pack.task.outputs, pack.task.positions)
+    module = getattr(own_modules, name)(pack.task.inputs, pack.task.outputs, pack.task.positions)
     at = pack.members[0].training
     optimizer = torch.optim.AdamW(module.parameters(), lr=at.learning_rate, betas=at.betas, weight_decay=0.0)
     for step in range(5):
-        (batch,) = sampled(pack, torch.tensor(step + 1), at.batch_size)
+        (batch,) = sample_batches(pack, torch.tensor(step + 1), at.batch_size)
         step_once(pack, state)
         optimizer.zero_grad()
         mean_loss(pack.task, module(batch.tokens[0])[None], batch).sum().backward()
@@ -87,19 +92,51 @@ def test_decay_acts_on_matrices_that_are_no_tables() -> None:
     assert decayed == {"inner.0.weight", "head.weight"}
 
 
+LOOPED = {
+    "WithLstm": r"no vmap rule for aten::lstm \(.*own_modules.py:\d+, forward\)",
+    "WithGru": r"no vmap rule for aten::gru ",
+    "WithSteps": r"no vmap rule for aten::gru_cell ",
+    "WithRenorms": r"no vmap rule for aten::renorm ",  # torch would go member by member
+    "WithReads": r"torch.func.vmap cannot run it, RuntimeError",
+}
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(("name", "reason"), LOOPED.items(), ids=LOOPED)
+def test_a_module_that_vmap_cannot_run_is_called_member_by_member(member, name: str, reason: str) -> None:
+    one = member(model=vmapped(name))
+    assert re.match(reason, one.model.explain_loop(one.task) or "")
+    assert Pack([one], CPU).form.startswith("looped ")
+    assert Pack([member(model=vmapped("Net"))], CPU).form.startswith("vmapped ")
+
+
+def test_a_check_of_the_class_says_what_a_configuration_says(monkeypatch) -> None:
+    monkeypatch.setattr(OfWidth, "build", lambda self, *sizes: own_modules.WithSees(*sizes))
+    monkeypatch.setitem(registry._classes["model"], "of_width", OfWidth)
+    monkeypatch.setattr(OfWidth, "name", "of_width")
+    _tried.cache_clear(), _built.cache_clear()
+    (problem,) = check_class("model", "of_width")
+    assert problem.startswith("cannot be used with the task set_complement: model.name: WithSees: is not causal")
+    monkeypatch.setattr(
+        OfWidth, "trial_task", {"name": "padded_addition", "width": 4, "train_digits": 2}, raising=False
+    )
+    assert not list(check_class("model", "of_width"))
+    _tried.cache_clear(), _built.cache_clear()
+
+
 REFUSED = {
-    "WithDropout": r"draws random numbers, which members would share; .* \(.*own_modules.py:\d+, forward\)",
+    "WithDropout": r"draws random numbers, which all members would share; .* \(.*own_modules.py:\d+, forward\)",
     "WithDrops": r"draws random numbers",
     "WithNoisy": r"draws random numbers",
-    "WithLstm": r"no batching rule for aten::lstm.input \(.*own_modules.py:\d+, forward\)",
-    "WithRenorms": r"no batching rule for aten::renorm",  # torch would go member by member
-    "WithReads": r"fails when it is called for all members at once",
-    "WithRefuses": r"WithRefuses: fails when it is called for all members at once: ValueError: no more than 3",
-    "WithInfinite": r"gives logits that are not finite",
-    "WithConv": r"fails when it is called for all members at once",
+    "WithDeepGru": r"draws random numbers",
+    "WithCounts": r"changes its buffer inner.calls in each call",
+    "WithRemembers": r"returns other logits for the same tokens and weights in a second call",
+    "WithRefuses": r"WithRefuses: fails with ValueError: no more than 3 \(.*own_modules.py:\d+, forward\)",
+    "WithInfinite": r"returns logits that are not finite",
+    "WithConv": r"fails with RuntimeError: .*expected input",
     "WithSees": r"sees the tokens it should predict",
-    "WithNarrow": r"gives \(3, 2, 8\) for tokens \(3, 7\); wanted are logits \(3, 7, 8\)",
-    "WithDrawn": r"buffer inner.table is drawn at random",
+    "WithNarrow": r"returns the shape \(3, 2, 8\) for tokens \(3, 7\); allowed: logits \(3, 7, 8\)",
+    "WithDrawn": r"buffer inner.table is random",
     "WithFrozen": r"parameter inner.still is not trained",
     "Broken": r"cannot be built: RuntimeError: no such thing",
     "Nett": r"has no class Nett that derives from",
@@ -115,18 +152,18 @@ def test_what_cannot_be_stacked_is_refused_by_name(sections, name: str, message:
 
 
 def test_a_module_that_is_not_imported_and_a_compiled_step_are_refused(sections) -> None:
-    with pytest.raises(ConfigError, match=r"'nowhere' is not imported: name the module under `imports`"):
+    with pytest.raises(ConfigError, match=r"'nowhere' is not imported; list the module under `imports`"):
         MemberConfig.from_dict(sections(model={"name": "vmapped", "module": "nowhere.Net"}))
     with pytest.raises(ConfigError, match=r"(?s)training.compile.*vmapped cannot be compiled"):
         MemberConfig.from_dict(sections(model=vmapped("Net"), training__compile=True))
     long = sections(model=vmapped("Net"), training__steps=10**7, training__compile="auto")
-    assert not compiles(MemberConfig.from_dict(long))
+    assert not should_compile(MemberConfig.from_dict(long))
 
 
 def test_a_model_of_ones_own_has_settings_of_its_own(member) -> None:
-    assert not list(missing("model", OfWidth, Model, {"width": int}))
+    assert not list(contract_problems("model", OfWidth, Model, {"width": int}))
     sizes = [sum(one.size for one in OfWidth(width=width).parameters(TASK)) for width in (4, 9)]
     assert sizes[1] - sizes[0] == 5 * (8 + 1 + 8)
     with pytest.raises(ValueError, match="groups"):
         tokens = torch.zeros(1, 1, 3, dtype=torch.int64)
-        OfWidth().logits({}, Batch(tokens, tokens, groups=tokens), None, OfWidth().form_used(TASK))
+        OfWidth().logits({}, Batch(tokens, tokens, groups=tokens), None, OfWidth().choose_form(TASK))

@@ -16,7 +16,7 @@ from trainers.random import Stream
 from trainers.tasks.arithmetic.padded_multiplication import PaddedMultiplication
 from trainers.tasks.task import Task
 from trainers.tensors.noise import Noise
-from trainers.tensors.parameters import Layout
+from trainers.tensors.parameters import ParameterLayout
 
 TASK = PaddedMultiplication(multiplier_digits=1, number_digits=4, train_digits=2)
 M, B, H, T, E, D = 2, 3, 2, 6, 4, 8  # of `layer`
@@ -55,7 +55,7 @@ def noise(*seeds: int, step: int = 1, rate: float | None = None, training: bool 
 
 def drawn(model: Model, task: Task, members: int = 2, size: float = 0.4) -> dict[str, Tensor]:
     """Weights far from their initial values, by name, float64."""
-    layout = Layout(model.parameters(task))
+    layout = ParameterLayout(model.parameters(task))
     theta = torch.randn(members, layout.size, generator=torch.Generator().manual_seed(8), dtype=torch.float64)
     return layout.views(size * theta)
 

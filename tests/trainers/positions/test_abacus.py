@@ -64,7 +64,7 @@ def test_training_shifts_the_places_of_a_whole_batch() -> None:
             assert (got[member] == expected).all()
         seen.add(tuple(offsets.tolist()))
     assert {a for a, _ in seen} == {0, 1, 2, 3} and any(a != b for a, b in seen)
-    assert position.random and not Abacus(max_offset=0).random
+    assert position.draws_random_numbers and not Abacus(max_offset=0).draws_random_numbers
 
 
 def test_a_seed_draws_its_offsets_in_any_pack() -> None:

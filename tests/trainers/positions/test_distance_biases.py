@@ -21,8 +21,8 @@ from trainers.positions.t5 import T5
 from trainers.settings import registry
 from trainers.tasks.arithmetic.padded_addition import PaddedAddition
 from trainers.tensors.batch import Batch
-from trainers.tensors.parameters import Layout, Parameter
-from trainers.training.step import gradients, sampled, step_once
+from trainers.tensors.parameters import Parameter, ParameterLayout
+from trainers.training.step import compute_gradients, sample_batches, step_once
 
 M, B, H, T, K = 2, 3, 4, 7, 4
 TOKENS = torch.zeros(M, B, T, dtype=torch.int64)
@@ -35,7 +35,7 @@ def drawn(position, seed: int = 0, longest: int = T) -> dict[str, torch.Tensor]:
         *position.parameters(sizes(longest, H, K, 0.5)),
         *position.layer_parameters("block0", sizes(longest, H, K, 0.5)),
     ]
-    layout = Layout(parameters)
+    layout = ParameterLayout(parameters)
     return layout.views(layout.initial(torch.arange(M) + 10 * seed, torch.float64)) if parameters else {}
 
 
@@ -129,21 +129,21 @@ def test_kerple_below_its_bound_is_set_to_it_and_goes_on_learning(optimizer: str
     state = State.initial(pack)
     r2 = pack.layout.views(state.theta)["kerple.r2"]
     r2.copy_(torch.full_like(r2, 0.01))
-    gradient, _ = gradients(pack, state.theta, sampled(pack, state.step + 1, 4), state.step + 1)
+    gradient, _ = compute_gradients(pack, state.theta, sample_batches(pack, state.step + 1, 4), state.step + 1)
     assert (pack.layout.views(gradient)["kerple.r2"] != 0).all(), "a head at the bound learns"
     for _ in range(4):
         step_once(pack, state)
         for name in ("kerple.r1", "kerple.r2"):
             assert (pack.layout.views(state.theta)[name] >= np.float32(0.01)).all()
     assert (pack.layout.views(state.theta)["kerple.r2"] > np.float32(0.01)).any() or optimizer == "gradient_descent"
-    everything = Layout([Parameter(name="a", shape=(2,), std=1.0), *Kerple().parameters(sizes(T, 1, K))])
+    everything = ParameterLayout([Parameter(name="a", shape=(2,), std=1.0), *Kerple().parameters(sizes(T, 1, K))])
     least = everything.least(torch.device("cpu"), torch.float64)
     assert least is not None and least.tolist() == [-math.inf, -math.inf, 0.01, 0.01]
-    assert Layout([Parameter(name="a", shape=(2,), std=1.0)]).least(torch.device("cpu"), torch.float64) is None
+    assert ParameterLayout([Parameter(name="a", shape=(2,), std=1.0)]).least(torch.device("cpu"), torch.float64) is None
 
 
 def test_kerple_starts_uniform_and_not_below_its_bound() -> None:
-    layout = Layout(Kerple().parameters(sizes(T, 4000, K)))
+    layout = ParameterLayout(Kerple().parameters(sizes(T, 4000, K)))
     views = layout.views(layout.initial(torch.tensor([3]), torch.float64))
     for name, high in (("kerple.r1", 2.0), ("kerple.r2", 1.0)):
         values = views[name].numpy() / high
@@ -258,7 +258,7 @@ def test_the_fused_kernel_is_used_where_nothing_is_added(monkeypatch, name: str)
     )
     model = Encoder(layers=2, width=8, heads=2, position=name, dropout=0.0)
     task = PaddedAddition(width=3, train_digits=2)
-    layout = Layout(model.parameters(task))
+    layout = ParameterLayout(model.parameters(task))
     tokens = torch.tensor([[[10, 1, 2, 11, 10, 10, 7]]])
     model.logits(
         layout.views(layout.initial(torch.tensor([0]), torch.float32)),

@@ -22,7 +22,7 @@ from trainers.positions.nope import Nope
 from trainers.positions.position import Position
 from trainers.positions.tra import ThresholdRelative
 from trainers.settings import registry
-from trainers.settings.contract import missing
+from trainers.settings.contract import contract_problems
 from trainers.tensors.batch import Batch
 
 CPU = torch.device("cpu")
@@ -30,7 +30,7 @@ TOKENS = tokens_of((M, B, T), TASK.inputs)
 
 
 def test_a_bias_beside_logits_is_refused() -> None:
-    with pytest.raises(ValueError, match="not both"):
+    with pytest.raises(ValueError, match="both a bias and logits"):
         Scores(bias=torch.zeros(()), logits=torch.zeros(()))
 
 
@@ -125,8 +125,8 @@ class Before(Position):
 
 
 def test_an_encoding_with_other_arguments_is_refused_by_name() -> None:
-    assert list(missing("position", Before, Position, get_type_hints(Before))) == [
-        "Before.parameters takes (longest, width, heads, std), and it is called with (sizes)",
-        "Before.score takes (q_MBHTK, tokens_MBT, weights, name, causal), and it is called with (context)",
+    assert list(contract_problems("position", Before, Position, get_type_hints(Before))) == [
+        "Before.parameters takes (longest, width, heads, std), but is called with (sizes)",
+        "Before.score takes (q_MBHTK, tokens_MBT, weights, name, causal), but is called with (context)",
     ]
-    assert not list(missing("position", Nope, Position, get_type_hints(Nope)))
+    assert not list(contract_problems("position", Nope, Position, get_type_hints(Nope)))

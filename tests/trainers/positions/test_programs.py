@@ -5,16 +5,17 @@ import random
 import pytest
 import torch
 
-from tests.trainers.test_waits import waits
+from tests.trainers.training.test_waits import waits
 from trainers.evaluation.evaluate import evaluate
 from trainers.packs.pack import Pack, State
-from trainers.training.step import learn, sampled, step_once
+from trainers.training.step import learn, sample_batches, step_once
 
 CPU = torch.device("cpu")
 POSITIONS = {
     "tra": "tra",
     "tra, a gate a head": {"name": "tra", "gate": "head", "distance": "absolute"},
     "fox": "fox",
+    "rope, normalised": {"name": "rope", "qk_norm": True},
     "cope": {"name": "cope", "npos_max": 3},
     "shaw, values": {"name": "shaw", "clip": 2, "values": True},
     "randomized": {"name": "randomized", "longest": 20, "base": {"name": "tra", "dropout_on": "weights"}},
@@ -47,7 +48,7 @@ def test_a_member_is_alone_what_it_is_in_a_pack_and_nothing_waits(member, positi
 def test_a_step_is_one_program(member, name: str) -> None:
     pack = pack_of(member, POSITIONS[name], (3, 4), layers=1)
     states = [State.initial(pack), State.initial(pack)]
-    batches = sampled(pack, torch.tensor(1), 4)
+    batches = sample_batches(pack, torch.tensor(1), 4)
     torch.compile(learn, fullgraph=True, backend="eager")(pack, states[0], batches)
     learn(pack, states[1], batches)
     torch.testing.assert_close(states[0].theta, states[1].theta)

@@ -37,7 +37,7 @@ def test_random_positions_out_of_just_enough_are_the_base(base, causal: bool) ->
 @pytest.mark.parametrize("draw", ["batch", "row"])
 def test_positions_are_distinct_ascending_and_all_of_them(draw: str) -> None:
     position = Randomized(longest=40, draw=draw)
-    found = torch.stack([position.place(None, (2, 50, T), noise(0, 1, step=step)) for step in range(60)])
+    found = torch.stack([position.assign_ids(None, (2, 50, T), noise(0, 1, step=step)) for step in range(60)])
     assert (found.diff(dim=-1) > 0).all() and set(found.flatten().tolist()) == set(range(40))
     draws = {tuple(row) for row in found.flatten(0, 2).tolist()}
     assert len(draws) > 110 if draw == "batch" else len(draws) > 5500
@@ -54,11 +54,13 @@ def test_positions_are_drawn_in_tests_too_and_pieces_have_those_of_the_whole(dra
     rows = whole.flatten(2).flatten(0, 1)
     assert len({tuple(row.tolist()) for row in rows}) == (2 if draw == "batch" else 2 * 8)
     pieces = [
-        Forward(model, weights, "plain", noise(0, 1, training=False, first=first, total=8))(same.rows(first, last))
+        Forward(model, weights, "plain", noise(0, 1, training=False, first=first, total=8))(
+            same.slice_rows(first, last)
+        )
         for first, last in ((0, 3), (3, 8))
     ]
     torch.testing.assert_close(torch.cat(pieces, dim=1), whole, rtol=1e-12, atol=1e-12)
-    with pytest.raises(ValueError, match="no noise"):
+    with pytest.raises(ValueError, match="need noise"):
         model.logits(weights, same, None, "plain")
 
 

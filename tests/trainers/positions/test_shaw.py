@@ -8,7 +8,7 @@ import torch
 
 from tests.trainers.positions.passes import B, E, H, M, T, attended, bias_of, heads_of, layer, projected, sizes
 from trainers.positions.shaw import Shaw
-from trainers.tensors.parameters import Layout
+from trainers.tensors.parameters import ParameterLayout
 
 
 @pytest.mark.parametrize("ids", [None, [0, 2, 3, 3, 1, 5]])
@@ -44,7 +44,7 @@ def test_it_does_not_change_under_a_common_shift_and_clips() -> None:
 
 
 def test_tables_start_uniform_as_of_xavier() -> None:
-    layout = Layout(Shaw(clip=400, values=True).layer_parameters("b", sizes(T, H, 4)))
+    layout = ParameterLayout(Shaw(clip=400, values=True).layer_parameters("b", sizes(T, H, 4)))
     assert layout.shapes == [("b.pairs", (801, 4)), ("b.pair_values", (801, 4))]
     values = layout.views(layout.initial(torch.tensor([3]), torch.float64))["b.pairs"].numpy() * (805 / 6) ** 0.5
     assert -1 <= values.min() < -0.99 and 0.99 < values.max() <= 1

@@ -25,7 +25,7 @@ from trainers.tasks.set_complement import SetComplement
 from trainers.tensors import numerals
 from trainers.tensors.batch import Batch
 from trainers.tensors.numerals import PAD, PLUS, TEXT, TIMES
-from trainers.tensors.parameters import Layout
+from trainers.tensors.parameters import ParameterLayout
 from trainers.training.step import step_once
 
 M, K, LONGEST = 2, 4, 12
@@ -252,7 +252,7 @@ def test_the_size_of_the_paper() -> None:
 def test_without_the_output_of_its_added_heads_it_is_a_model_with_absolute_positions() -> None:
     both = Encoder(layers=2, width=8, heads=4, head_width=3, position="significance", dropout=0.0)
     alone = Encoder(layers=2, width=8, heads=2, head_width=3, position="learned", dropout=0.0)
-    layout = Layout(both.parameters(TASK))
+    layout = ParameterLayout(both.parameters(TASK))
     views = layout.views(torch.randn(1, layout.size, generator=torch.Generator().manual_seed(2), dtype=torch.float64))
     own = {}
     for name, value in views.items():
@@ -290,7 +290,7 @@ def test_tasks_it_cannot_serve_are_refused(position, task, key) -> None:
 def test_some_heads_must_be_added(member) -> None:
     from trainers.errors import ConfigError
 
-    with pytest.raises(ConfigError, match=r"position.ordinary.*2 ordinary heads leave none"):
+    with pytest.raises(ConfigError, match=r"position.ordinary.*2 ordinary heads of 2 leave none"):
         Encoder(width=8, heads=2, position={"name": "significance", "ordinary": 2})
     with pytest.raises(ConfigError, match=r"3 does not divide width 8"):
         Encoder(width=8, heads=3)

@@ -17,7 +17,7 @@ from trainers.tasks import uniform
 from trainers.tasks.set_complement import SetComplement
 from trainers.tensors.batch import Batch
 from trainers.tensors.noise import Noise
-from trainers.training.step import gradients, sampled, step_once
+from trainers.training.step import compute_gradients, sample_batches, step_once
 
 CPU = torch.device("cpu")
 
@@ -204,7 +204,8 @@ def test_table_form_equals_plain_form(member, changes) -> None:
     assert (plain.form, table.form) == ("plain", "table")
     state, one = State.initial(plain), torch.tensor(1)
     found = [
-        gradients(pack, state.theta, sampled(pack, one, pack.training.batch_size), one)[0] for pack in (plain, table)
+        compute_gradients(pack, state.theta, sample_batches(pack, one, pack.training.batch_size), one)[0]
+        for pack in (plain, table)
     ]
     assert float((found[0] - found[1]).norm() / found[0].norm()) < 1e-6
     states = [State.initial(plain), State.initial(table)]
@@ -241,7 +242,7 @@ def test_table_logits_equal_plain_logits_in_float32(member, changes) -> None:
     ],
 )
 def test_table_form_is_chosen_only_where_it_holds(changes, form) -> None:
-    assert AttentionOnly.from_mapping(changes).form_used(SetComplement()) == form
+    assert AttentionOnly.from_mapping(changes).choose_form(SetComplement()) == form
 
 
 @pytest.mark.parametrize("norm", ["none", "pre", "post"])
@@ -252,9 +253,9 @@ def test_plain_model_against_a_slow_reference(norm: str, form: str) -> None:
         SetComplement(vocabulary=6, train_length=4),
         AttentionOnly(width=5, value_width=3, norm=norm, form=form),
     )
-    from trainers.tensors.parameters import Layout
+    from trainers.tensors.parameters import ParameterLayout
 
-    layout = Layout(model.parameters(task))
+    layout = ParameterLayout(model.parameters(task))
     theta = layout.initial(torch.tensor([7]), torch.float64) * 3
     weights = layout.views(theta)
     w = {name: view[0].numpy() for name, view in weights.items()}
@@ -265,7 +266,7 @@ def test_plain_model_against_a_slow_reference(norm: str, form: str) -> None:
         ]
 
     row = [4, 0, 3, 5]
-    logits = model.logits(weights, batch_of(torch.tensor([[row]])), None, model.form_used(task))[0, 0].numpy()
+    logits = model.logits(weights, batch_of(torch.tensor([[row]])), None, model.choose_form(task))[0, 0].numpy()
     x = w["embedding"][row]
     seen = normed(x) if norm == "pre" else x
     for t in range(4):
@@ -288,9 +289,9 @@ def test_order_of_earlier_tokens_does_not_matter(member) -> None:
 def test_each_dropout_site_is_its_own_switch(sites) -> None:
     model = AttentionOnly(width=4, dropout=0.5, dropout_sites=tuple(sites), form="plain")
     task = SetComplement(vocabulary=6, train_length=3)
-    from trainers.tensors.parameters import Layout
+    from trainers.tensors.parameters import ParameterLayout
 
-    layout = Layout(model.parameters(task))
+    layout = ParameterLayout(model.parameters(task))
     weights = layout.views(layout.initial(torch.tensor([0]), torch.float32))
     seen: list[int] = []
 
@@ -315,9 +316,9 @@ def test_radon_bound_on_the_width() -> None:
     present = torch.tensor([[[i for i in range(v) if null[i] > 1e-9]]])
     model = AttentionOnly(width=v - 2)
     task = SetComplement(vocabulary=v, train_length=2)
-    from trainers.tensors.parameters import Layout
+    from trainers.tensors.parameters import ParameterLayout
 
-    layout = Layout(model.parameters(task))
+    layout = ParameterLayout(model.parameters(task))
     for seed in range(20):
         weights = layout.views(5 * layout.initial(torch.tensor([seed]), torch.float64))
         weights = {**weights, "unembedding": torch.tensor(u)[None]}
@@ -330,7 +331,7 @@ def test_attention_uniformity_against_a_slow_reference(member) -> None:
     weights = pack.layout.views(State.initial(pack).theta)
     w = {name: view[0].double().numpy() for name, view in weights.items()}
     rows = data_stream([0]).permutations(0, 5, 8, 6)
-    got = pack.model.reduce(pack.model.measured(weights, batch_of(rows), (1, 4, 6), {}), weights, (1, 4, 6))[
+    got = pack.model.reduce(pack.model.measure_rows(weights, batch_of(rows), (1, 4, 6), {}), weights, (1, 4, 6))[
         "attention_uniformity"
     ][0]
     for i, s in enumerate((1, 4, 6)):
@@ -356,12 +357,12 @@ def test_attention_over_token_ids_is_that_over_positions(member, attention: str,
     for form in ("table", "plain"):
         torch.testing.assert_close(tested, pack.model.logits(weights, batch, None, form), rtol=1e-9, atol=1e-9)
     at = (1, 4, 9)
-    alone = pack.model.measured(weights, batch, at, {})["largest"]
-    torch.testing.assert_close(pack.model.measured(weights, batch, at, recorded)["largest"], alone)
+    alone = pack.model.measure_rows(weights, batch, at, {})["largest"]
+    torch.testing.assert_close(pack.model.measure_rows(weights, batch, at, recorded)["largest"], alone)
     pack.model.logits(weights, batch, noise, "plain", lambda name, value: recorded.update({name: [value]}))
-    torch.testing.assert_close(pack.model.measured(weights, batch, at, recorded)["largest"], alone)
+    torch.testing.assert_close(pack.model.measure_rows(weights, batch, at, recorded)["largest"], alone)
     again = batch_of(batch.tokens.flip(1))  # recorded of a pass over other rows
-    torch.testing.assert_close(pack.model.measured(weights, again, at, recorded)["largest"], alone.flip(1))
+    torch.testing.assert_close(pack.model.measure_rows(weights, again, at, recorded)["largest"], alone.flip(1))
 
 
 def test_scores_hold_where_floats_end() -> None:

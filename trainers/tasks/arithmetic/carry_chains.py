@@ -1,11 +1,10 @@
-"""Pairs of numbers whose longest chain of carries is prescribed, drawn exactly, and how likely each chain is.
+"""Random pairs of numbers with a given longest carry chain, drawn without rejection.
 
-From the units up, a pair of digits sums to 10 or more (45 ordered pairs), to 9 (10), or to 8 or less (45). Two chains
-are followed: a `cascade` starts at 1 with a pair of 10 or more and goes on over pairs of exactly 9; a `run` goes on
-over pairs of 10 or more. Given how many positions are left, the length k of the current chain and whether length c has
-been reached, the number of ways to end with a longest chain of c is a sum of products of integers. Digits are drawn in
-proportion to it, so no draw is ever rejected. Probabilities are rounded to multiples of 2^-32; what is impossible stays
-so.
+From the units up, a pair of digits sums to 10 or more (45 ordered pairs), to 9 (10), or to 8 or less (45). There are
+two kinds of chains: a `cascade` starts with a pair of 10 or more and continues over pairs of exactly 9; a `run` has
+only pairs of 10 or more. Given the positions left, the length k of the current chain and whether length c was reached,
+the number of ways to end with a longest chain of c is a sum of products of integers. Digits are drawn in proportion to
+it, with probabilities rounded to multiples of 2^-32; impossible digits have probability 0.
 Shapes: S seeds, B rows, W digits.
 """
 
@@ -18,7 +17,7 @@ from trainers.tasks.fixed_set import Draws
 from trainers.tensors.device_constants import constant
 
 CHAINS = ("cascade", "run")
-FREE = -1  # the class without a condition
+FREE = -1  # the class of all pairs
 _PAIRS = tuple(
     (i, j) for low, high in ((10, 18), (9, 9), (0, 8)) for i in range(10) for j in range(10) if low <= i + j <= high
 )
@@ -27,16 +26,16 @@ _OFFSETS = (0, 45, 55)
 
 
 def count(chain: str, c: int, digits: int) -> int:
-    """How many pairs of numbers below 10^digits have a longest chain of exactly c, of 100^digits in all."""
+    """Return how many of the 100^digits pairs of numbers below 10^digits have a longest chain of exactly c."""
     return _Counts(chain, c).ways(digits, 0, c == 0)
 
 
 def draw(
     draws: Draws, site: int, batch: int, digits: int, chain: str, classes: tuple[int, ...], which_SB: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Two numbers (S, B, digits) each, uniform among the pairs whose longest chain is classes[which].
+    """Draw two numbers, (S, B, digits) each, uniform among the pairs whose longest chain is classes[which].
 
-    Every class must be possible (`count` > 0) or FREE. Uses words at `site`.
+    Every class must be possible (`count` > 0) or FREE. Takes one site.
     """
     device = which_SB.device
     table = _table(chain, classes, digits, device)
@@ -53,14 +52,14 @@ def draw(
             k = torch.where(kind == 0, 1, torch.where((kind == 1) & (k > 0), k + 1, 0))
         else:
             k = torch.where(kind == 0, k + 1, 0)
-        k = k.clamp(max=table.shape[2] - 1)  # only FREE gets here
+        k = k.clamp(max=table.shape[2] - 1)  # only needed for FREE
         reached = torch.where(k == wanted, 1, reached)
     pairs = constant(_PAIRS, device)[torch.stack(chosen, dim=-1)]
     return pairs[..., 0], pairs[..., 1]
 
 
 def draw_without_carries(draws: Draws, site: int, batch: int, digits: int) -> tuple[Tensor, Tensor]:
-    """Two numbers (S, B, digits) each, every pair of digits uniform among the 55 that sum to at most 9."""
+    """Draw two numbers, (S, B, digits) each, every pair of digits uniform among the 55 that sum to at most 9."""
     words = draws.bits(site, (batch, digits))
     pairs = constant(_PAIRS[_SIZES[0] :], words.device)[(words * sum(_SIZES[1:])) >> 32]
     return pairs[..., 0], pairs[..., 1]
@@ -68,14 +67,16 @@ def draw_without_carries(draws: Draws, site: int, batch: int, digits: int) -> tu
 
 @lru_cache(maxsize=256)
 def _table(chain: str, classes: tuple[int, ...], digits: int, device: torch.device) -> Tensor:
-    """`_thresholds` where they are needed."""
+    """Return `_thresholds` as a tensor on a device."""
     return torch.tensor(_thresholds(chain, classes, digits), device=device)
 
 
 @lru_cache(maxsize=256)
 def _thresholds(chain: str, classes: tuple[int, ...], digits: int) -> list[list[list[list[list[int]]]]]:
-    """Bounds on a 32-bit word, by class, positions left, k and reached: below the first the pair carries, below the
-    second it sums to 9, else to less."""
+    """Return two bounds on a 32-bit word, by class, positions left, k and reached.
+
+    Below the first bound the pair sums to 10 or more, below the second to 9, otherwise to less.
+    """
     longest = max(0, *classes)
     table = []
     for c in classes:
@@ -90,20 +91,20 @@ def _thresholds(chain: str, classes: tuple[int, ...], digits: int) -> list[list[
 
 
 class _Counts:
-    """Ways to complete a pair of numbers so that its longest chain is c; without condition for FREE."""
+    """Numbers of ways to complete a pair of numbers so that its longest chain is c; all ways for FREE."""
 
     def __init__(self, chain: str, c: int) -> None:
         self.chain, self.c = chain, c
         self._known: dict[tuple[int, int, bool], int] = {}
 
     def after(self, kind: int, k: int) -> int:
-        """The chain length after a pair of this kind (0 carries, 1 nine, 2 less)."""
+        """Return the chain length after a pair of this kind (0: 10 or more, 1: 9, 2: less)."""
         if self.chain == "cascade":
             return (1, k + 1 if k else 0, 0)[kind]
         return k + 1 if kind == 0 else 0
 
     def ways(self, left: int, k: int, reached: bool) -> int:
-        """Completions of `left` more positions."""
+        """Return the number of completions of `left` more positions."""
         if self.c == FREE:
             return int(100**left)
         if k > self.c:
@@ -116,14 +117,14 @@ class _Counts:
         return self._known[key]
 
     def ways_by_kind(self, left: int, k: int, reached: bool) -> list[int]:
-        """Completions that start with a pair of each kind."""
+        """Return the number of completions that start with a pair of each kind."""
         return [
             size * self.ways(left - 1, after, reached or after == self.c)
             for size, after in ((size, self.after(kind, k)) for kind, size in enumerate(_SIZES))
         ]
 
     def bounds(self, left: int, k: int, reached: bool) -> list[int]:
-        """The two bounds of `_thresholds`; arbitrary in states that no draw reaches."""
+        """Return the two bounds of `_thresholds`; arbitrary in unreachable states."""
         if left == 0 or self.ways(left, k, reached) == 0:
             return [0, 0]
         carry, nine, less = self.ways_by_kind(left, k, reached)

@@ -1,4 +1,4 @@
-"""Scores of predictions of several digits at once, over all rows and over rows of one kind.
+"""Scores of predicted digits, over general rows and over groups of rows.
 
 Shapes: M members, B rows, T positions, V output tokens (ten digits and pad), A supervised positions of a row.
 """
@@ -13,18 +13,18 @@ from trainers.tasks.arithmetic.operand_layout import answers
 from trainers.tensors.batch import Batch
 
 OUTPUTS = 11  # ten digits and the pad
-GENERAL = "exact_match"  # the group of rows that are drawn without a condition
+GENERAL = "exact_match"  # the group of rows drawn without a condition
 
 
 @dataclass(frozen=True)
 class GroupedBatch(Batch):
-    """A batch whose rows come in groups, one after the other: (metric of their exact match, number of rows)."""
+    """A batch of consecutive groups of rows; kinds: (metric of the exact match, number of rows) of each group."""
 
     kinds: tuple[tuple[str, int], ...] = ()
 
 
-def grouped(batches: dict[str, Batch]) -> GroupedBatch:
-    """One batch of several, named by the metric of their exact match."""
+def group_batches(batches: dict[str, Batch]) -> GroupedBatch:
+    """Concatenate batches, given by the metric of their exact match."""
     return GroupedBatch(
         torch.cat([batch.tokens for batch in batches.values()], dim=1),
         torch.cat([batch.targets for batch in batches.values()], dim=1),
@@ -32,27 +32,25 @@ def grouped(batches: dict[str, Batch]) -> GroupedBatch:
     )
 
 
-def correct(logits_MBTV: Tensor, targets_MBT: Tensor, width: int) -> Tensor:
-    """Whether each of the `width` supervised positions of a row is predicted, units first, bool (M, B, A)."""
+def correct_digits(logits_MBTV: Tensor, targets_MBT: Tensor, width: int) -> Tensor:
+    """Return whether each of the `width` supervised positions of a row is right, units first, bool (M, B, A)."""
     return answers(logits_MBTV.argmax(dim=-1) == targets_MBT, targets_MBT, width)
 
 
-def scores(right: Tensor, batch: GroupedBatch, metrics: Iterable[str]) -> dict[str, Tensor]:
-    """Each of `metrics`, (M, 1), of whether positions are right (M, B, A): over general rows, and of every group.
-
-    A group that the batch lacks has NaN.
+def compute_scores(right: Tensor, batch: GroupedBatch, metrics: Iterable[str]) -> dict[str, Tensor]:
+    """Return each of `metrics`, (M, 1), from the right positions (M, B, A); NaN for groups that the batch lacks.
 
     exact_match: all supervised positions right, pads included. digit_accuracy: their mean. accuracy_digit_k: the k-th
     one, units first.
     """
-    whole = right.all(dim=-1).float()
-    found, start = {}, 0
+    exact = right.all(dim=-1).float()
+    scores, start = {}, 0
     for name, rows in batch.kinds:
-        found[name] = whole[:, start : start + rows].mean(dim=1)
+        scores[name] = exact[:, start : start + rows].mean(dim=1)
         if name == GENERAL:
-            each = right[:, start : start + rows].float().mean(dim=1)
-            found["digit_accuracy"] = each.mean(dim=1)
-            found.update({f"accuracy_digit_{k + 1}": each[:, k] for k in range(right.shape[-1])})
+            digits = right[:, start : start + rows].float().mean(dim=1)
+            scores["digit_accuracy"] = digits.mean(dim=1)
+            scores.update({f"accuracy_digit_{k + 1}": digits[:, k] for k in range(right.shape[-1])})
         start += rows
-    nothing = torch.full_like(whole[:, 0], torch.nan)
-    return {name: found.get(name, nothing)[:, None] for name in metrics}
+    missing = torch.full_like(exact[:, 0], torch.nan)
+    return {name: scores.get(name, missing)[:, None] for name in metrics}

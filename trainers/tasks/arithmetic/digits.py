@@ -1,7 +1,7 @@
-"""Numbers of any width as digit tensors: sums, products, carries, and how far carries travel (arXiv:2406.01895).
+"""Numbers of any width as digit tensors: sums, products, carries and carry chains (arXiv:2406.01895).
 
-A number is an int64 tensor (..., W) of its W decimal digits, units first. No number is ever an int64, so fifty digits
-are as exact as two. Ids: 0..9 are the digits, PAD stands where a number has no digit.
+A number is an int64 tensor (..., W) of its W decimal digits, units first, so that fifty digits are as exact as two.
+Ids: 0..9 are the digits, PAD fills a number to its width.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from trainers.tensors.numerals import PAD
 
 
 def of_integers(values: Sequence[int], width: int) -> Tensor:
-    """Digits (N, width) of N non-negative integers. Raises ValueError where one has more digits."""
+    """Return the digits (N, width) of N non-negative integers. Raises ValueError if one has more digits."""
     rows = []
     for value in values:
         text = str(value)[::-1]
@@ -24,20 +24,20 @@ def of_integers(values: Sequence[int], width: int) -> Tensor:
 
 
 def to_integers(digits_NW: Tensor) -> list[int]:
-    """The inverse of `of_integers`, as Python integers."""
+    """Return the numbers of digits (N, W) as Python integers."""
     return [int("".join(str(digit) for digit in reversed(row))) for row in digits_NW.tolist()]
 
 
 def carries(sums: Tensor) -> Tensor:
-    """Whether a carry leaves each position, given the sums of the digit pairs (..., W), bool (..., W).
+    """Return whether each position has a carry out, bool (..., W), from the sums of the digit pairs (..., W).
 
-    It does where the nearest pair at or below it that does not sum to 9 sums to 10 or more.
+    It has one if the nearest pair at or below it that does not sum to 9 sums to 10 or more.
     """
     return (_nearest_decided(sums) & 1).bool()
 
 
 def add(first: Tensor, second: Tensor) -> Tensor:
-    """The digits (..., W + 1) of the sum of two numbers (..., W)."""
+    """Return the digits (..., W + 1) of the sum of two numbers (..., W)."""
     sums = first + second
     out = carries(sums).to(sums.dtype)
     total = torch.nn.functional.pad(sums, (0, 1)) + torch.nn.functional.pad(out, (1, 0))
@@ -45,20 +45,20 @@ def add(first: Tensor, second: Tensor) -> Tensor:
 
 
 def cascade_length(sums: Tensor) -> Tensor:
-    """The longest way of one carry, int64 (...): 1 + the pairs of exactly 9 directly above a pair of 10 or more."""
+    """Return the longest cascade, int64 (...): 1 + the pairs of exactly 9 directly above a pair of 10 or more."""
     decided = _nearest_decided(sums)
     place = torch.arange(1, sums.shape[-1] + 1, device=sums.device)
     return torch.where((decided & 1) == 1, place - (decided >> 1) + 1, 0).amax(dim=-1)
 
 
 def carry_run(sums: Tensor) -> Tensor:
-    """The longest run of neighbouring pairs that each sum to 10 or more, int64 (...)."""
+    """Return the longest run of adjacent pairs that each sum to 10 or more, int64 (...)."""
     place = torch.arange(1, sums.shape[-1] + 1, device=sums.device)
     return (place - torch.where(sums < 10, place, 0).cummax(dim=-1).values).amax(dim=-1)
 
 
 def multiply(first: Tensor, second: Tensor) -> Tensor:
-    """The digits (..., W1 + W2) of the product of numbers (..., W1) and (..., W2), W1 the shorter one for speed."""
+    """Return the digits (..., W1 + W2) of the product of numbers (..., W1) and (..., W2); fastest with W1 <= W2."""
     width = first.shape[-1] + second.shape[-1]
     columns = torch.zeros_like(first[..., :1] * second[..., :1]).expand(*second.shape[:-1], width)
     for i in range(first.shape[-1]):
@@ -72,40 +72,40 @@ def multiply(first: Tensor, second: Tensor) -> Tensor:
     return torch.stack(digits, dim=-1)
 
 
-def shifted(digits: Tensor, by: Tensor) -> Tensor:
-    """The number (..., W) times ten to the power `by` (...); digits beyond W are lost."""
+def shift_digits(digits: Tensor, by: Tensor) -> Tensor:
+    """Return the number (..., W) times ten to the power `by` (...); digits beyond W are lost."""
     source = torch.arange(digits.shape[-1], device=digits.device) - by[..., None]
     return torch.where(source < 0, 0, torch.gather(digits, -1, source.clamp(min=0)))
 
 
 def digit_count(digits: Tensor) -> Tensor:
-    """How many digits are written, int64 (...): none of the leading zeros, and one for the number 0."""
+    """Return the number of digits without leading zeros, int64 (...); 1 for the number 0."""
     place = torch.arange(1, digits.shape[-1] + 1, device=digits.device)
     return torch.where(digits > 0, place, 0).amax(dim=-1).clamp(min=1)
 
 
-def written(digits: Tensor, count: Tensor) -> Tensor:
-    """Tokens (..., W) as one reads them: the lowest `count` (...) digits at the right, pads on their left."""
+def write_digits(digits: Tensor, count: Tensor) -> Tensor:
+    """Return tokens (..., W) in reading order: pads, then the lowest `count` (...) digits."""
     place = torch.arange(digits.shape[-1], device=digits.device)
     return torch.where(place < count[..., None], digits, PAD).flip(-1)
 
 
-def read(tokens: Tensor) -> Tensor:
-    """The digits (..., W), units first, of tokens that `written` wrote."""
+def read_digits(tokens: Tensor) -> Tensor:
+    """Return the digits (..., W), units first, of tokens from `write_digits`."""
     return torch.where(tokens == PAD, 0, tokens).flip(-1)
 
 
 def parallel_addition(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
-    """Algorithm 1, corrected: the digits (..., W + 1) of the sum and the number of rounds (...).
+    """Return the digits (..., W + 1) of a sum and the number of rounds (...), by algorithm 1 of the paper, corrected.
 
-    A round sends all carries one position up at once: s_j <- (s_j mod 10) + floor(s_(j-1) / 10), while any s_i >= 10.
-    As printed, the algorithm adds the carry before it reduces and loses it where that makes 10: 4578 + 5425 -> 9903.
+    A round moves all carries up one position: s_j <- (s_j mod 10) + floor(s_(j-1) / 10), while any s_i >= 10. The
+    printed algorithm adds the carry before the reduction and loses it if that gives 10: 4578 + 5425 -> 9903.
     """
     return _rounds(torch.nn.functional.pad(first + second, (0, 1)))
 
 
 def parallel_multiplication(multiplier: Tensor, digits: Tensor, width: int) -> tuple[Tensor, Tensor]:
-    """Algorithm 2, corrected: the `width` digits of multiplier (...) times number (..., W), and the rounds (...).
+    """Return the `width` digits of multiplier (...) times number (..., W) and the rounds (...), by algorithm 2.
 
     m_i = multiplier * d_i; then m_j <- (m_j mod 10) + sum over k >= 1 of the k-th decimal digit of m_(j-k), for all j
     at once, while any m_i >= 10. The multiplier is an int64 below 10^17.
@@ -114,7 +114,7 @@ def parallel_multiplication(multiplier: Tensor, digits: Tensor, width: int) -> t
 
 
 def _rounds(columns: Tensor) -> tuple[Tensor, Tensor]:
-    """Columns (..., W) of any size, reduced to digits by parallel rounds, and each number's rounds (...)."""
+    """Reduce columns (..., W) of any size to digits by parallel rounds; return them and each number's rounds (...)."""
     rounds = torch.zeros_like(columns[..., 0])
     while bool((columns >= 10).any()):
         rounds = rounds + (columns >= 10).any(dim=-1)
@@ -128,6 +128,6 @@ def _rounds(columns: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _nearest_decided(sums: Tensor) -> Tensor:
-    """Two times the place (from 1) of the nearest pair at or below that does not sum to 9, plus 1 if it carries."""
+    """Return twice the place (from 1) of the nearest pair at or below that does not sum to 9, plus 1 if it carries."""
     place = torch.arange(1, sums.shape[-1] + 1, device=sums.device)
     return torch.where(sums == 9, 0, 2 * place + (sums >= 10)).cummax(dim=-1).values

@@ -1,9 +1,9 @@
-"""Where two numbers stand in a sequence of tokens: block, operator, block, and random text between them if asked for.
+"""The layout of two numbers in a sequence of tokens: block, operator, block, optionally among random text.
 
     text^n0  first  text^n1  operator  second  text^n2  end^(3 N - n0 - n1 - n2)        n0, n1, n2 ~ U{0..N}
 
 Ids: 0..9 digits, 10 pad, 11 `+`, 12 `x`; with text, `text_ids` more from 13 up and then `end`, which fills sequences up
-to one size. What stands where follows from the tokens alone (`trainers.tensors.numerals.places`).
+to one size. The role of every position follows from the tokens (`trainers.tensors.numerals.find_places`).
 Shapes: S seeds (or M members), B rows, T positions.
 """
 
@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from trainers.tasks.arithmetic.digits import read
+from trainers.tasks.arithmetic.digits import read_digits
 from trainers.tasks.fixed_set import Draws
 from trainers.tasks.supervised import IGNORED
 from trainers.tensors.batch import Batch
-from trainers.tensors.numerals import FIRST, OPERATOR, PAD, PLUS, SECOND, TEXT, TIMES, Places, places
+from trainers.tensors.numerals import FIRST, OPERATOR, PAD, PLUS, SECOND, TEXT, TIMES, Places, find_places
 
 _SYMBOLS = {PAD: "P", PLUS: "+", TIMES: "x", IGNORED: "_"}
 
@@ -45,14 +45,14 @@ class OperandLayout:
     def batch(
         self, first_SBT: Tensor, second_SBT: Tensor, answer_SBT: Tensor, draws: Draws, sites: tuple[int, int]
     ) -> Batch:
-        """Sequences with the two blocks of tokens; the answer ends where the second block ends, and may be longer."""
+        """Return sequences of the two blocks; the answer ends where the second block ends, and may be longer."""
         operator = torch.full_like(first_SBT[..., :1], self.operator)
         tokens = torch.cat([first_SBT, operator, second_SBT], dim=-1)
         targets = torch.nn.functional.pad(answer_SBT, (tokens.shape[-1] - answer_SBT.shape[-1], 0), value=IGNORED)
         return Batch(tokens, targets) if self.gap == 0 else self._in_text(tokens, targets, draws, sites)
 
     def _in_text(self, tokens: Tensor, targets: Tensor, draws: Draws, sites: tuple[int, int]) -> Batch:
-        """The same sequences among random text."""
+        """Insert the sequences into random text."""
         rows = tokens.shape[1]
         gaps = (draws.bits(sites[0], (rows, 3)) * (self.gap + 1)) >> 32
         text = TEXT + ((draws.bits(sites[1], (rows, self.positions)) * self.text_ids) >> 32)
@@ -70,7 +70,7 @@ class OperandLayout:
         )
 
     def fixed_places(self) -> Places | None:
-        """The places (T,) that all sequences share; None with text, where they differ (`places`)."""
+        """The places (T,) that all sequences share; None with text, where they differ (`find_places`)."""
         if self.gap:
             return None
         role = [FIRST] * self.first + [OPERATOR] + [SECOND] * self.second
@@ -78,25 +78,25 @@ class OperandLayout:
         return Places(torch.tensor(role), torch.tensor(significance))
 
     def numbers(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        """The digits of both numbers, units first, (..., first) and (..., second)."""
-        role = places(tokens).role
+        """Return the digits of both numbers, units first, (..., first) and (..., second)."""
+        role = find_places(tokens).role
         return (
-            read(_block(tokens, role == FIRST, self.first)),
-            read(_block(tokens, role == SECOND, self.second)),
+            read_digits(_block(tokens, role == FIRST, self.first)),
+            read_digits(_block(tokens, role == SECOND, self.second)),
         )
 
 
 def answers(values: Tensor, targets: Tensor, width: int) -> Tensor:
-    """`values` (..., T) at the `width` supervised positions of targets (..., T), units first, (..., width)."""
+    """Return `values` (..., T) at the `width` supervised positions of targets (..., T), units first, (..., width)."""
     return _block(values, targets != IGNORED, width).flip(-1)
 
 
 def symbols(ids: Sequence[int]) -> list[str]:
-    """Tokens or targets as one reads them: digits, P for pad, + and x, _ for ignored, t for text."""
+    """Return tokens or targets as text: digits, P for pad, + and x, _ for ignored, t for text."""
     return [_SYMBOLS.get(token, str(token) if token < PAD else "t") for token in ids]
 
 
 def _block(values: Tensor, inside: Tensor, width: int) -> Tensor:
-    """The entries where `inside` holds, `width` neighbours in each row."""
+    """Return the `width` adjacent entries of each row where `inside` holds."""
     start = inside.long().argmax(dim=-1, keepdim=True)
     return torch.gather(values, -1, start + torch.arange(width, device=values.device))

@@ -13,9 +13,17 @@ from trainers.settings.fields import setting
 from trainers.settings.registry import register
 from trainers.tasks.arithmetic import carry_chains
 from trainers.tasks.arithmetic.digit_scores import GENERAL
-from trainers.tasks.arithmetic.digits import add, carry_run, cascade_length, digit_count, of_integers, shifted, written
+from trainers.tasks.arithmetic.digits import (
+    add,
+    carry_run,
+    cascade_length,
+    digit_count,
+    of_integers,
+    shift_digits,
+    write_digits,
+)
 from trainers.tasks.arithmetic.operand_layout import OperandLayout
-from trainers.tasks.arithmetic.padded_numbers import SHIFTED, PaddedNumbers, as_written
+from trainers.tasks.arithmetic.padded_numbers import SHIFTED, PaddedNumbers, write_number
 from trainers.tasks.fixed_set import Draws
 from trainers.tasks.metrics import Family, families
 from trainers.tasks.task import Batch
@@ -41,7 +49,7 @@ class PaddedAddition(PaddedNumbers):
     55 that sum to at most 9. `mod10`: any digits; the answer's digits are the pairs' sums modulo 10, as many as the
     longer number has, so that 55 + 55 gives 0 0.
 
-    With text, up to `text_tokens` random tokens stand before the first number, between it and the `+`, and after the
+    With text, up to `text_tokens` random tokens come before the first number, between it and the `+`, and after the
     second number; the answer is read at the second number's positions, which longer sums would not fit into.
     """
 
@@ -60,7 +68,7 @@ class PaddedAddition(PaddedNumbers):
     shift_site: ClassVar[int] = _SHIFT
 
     def cross_checks(self) -> Iterator[Problem]:
-        """Problems if numbers do not fit into the width, or carries are measured that no sum has."""
+        """Yield problems of numbers that do not fit, and of measured carries that no sum has."""
         yield from super().cross_checks()
         if self.longest_cascade is not None and self.longest_cascade > self.train_digits:
             yield Problem(
@@ -90,17 +98,17 @@ class PaddedAddition(PaddedNumbers):
 
     @property
     def layout(self) -> OperandLayout:
-        """Where the numbers stand."""
+        """The layout of the numbers."""
         return OperandLayout(self.width, self.width, PLUS, self.text_tokens, self.text_ids)
 
     @property
     def longest(self) -> int:
-        """The largest number of digits that a number can have."""
+        """The largest number of digits of a number."""
         return self.width - 1 if self.text_tokens and self.carries == "full" else self.width
 
     @property
-    def longest_in_words(self) -> str:
-        """The longest length, and the reason, for messages."""
+    def longest_text(self) -> str:
+        """The longest length with its reason, for messages."""
         return f"{self.longest}" + (" (in text, sums need one more)" if self.longest < self.width else "")
 
     @property
@@ -110,33 +118,33 @@ class PaddedAddition(PaddedNumbers):
 
     @property
     def _groups(self) -> Mapping[str, Family]:
-        """Families of the pairs with a longest cascade, or run of carries, of a given length."""
+        """Families of pairs by the length of their longest cascade, or run of carries."""
         return families(
             cascade=("cascade length", "exact_match_cascade", self.measured_cascades),
             run=("run of carries", "exact_match_run", self.measured_runs),
         )
 
     def example(self, first: int, second: int) -> tuple[str, str]:
-        """Tokens and targets of one sum without text, as text."""
+        """Return tokens and targets of one sum, without text between the numbers, as text."""
         layout = OperandLayout(self.width, self.width, PLUS)
         a, b = (of_integers([number], self.width)[None] for number in (first, second))
         answer = self._answer(a, b)
         batch = layout.batch(
-            as_written(a), as_written(b), answer, Stream(torch.tensor([0]), "data", torch.tensor(0)), (0, 0)
+            write_number(a), write_number(b), answer, Stream(torch.tensor([0]), "data", torch.tensor(0)), (0, 0)
         )
-        tokens, targets = self.shown(batch, 0)
+        tokens, targets = self.format_row(batch, 0)
         return " ".join(tokens), " ".join(targets)
 
-    def measures(self, tokens: Tensor) -> dict[str, Tensor]:
-        """How hard each sequence (..., T) is, int64 (...): its `cascade` length and its `run` of carries."""
+    def measure_difficulty(self, tokens: Tensor) -> dict[str, Tensor]:
+        """Return the difficulty of each sequence (..., T), int64 (...): its `cascade` length and `run` of carries."""
         first, second = self.layout.numbers(tokens)
         return {"cascade": cascade_length(first + second), "run": carry_run(first + second)}
 
-    def _drawn(self, draws: Draws, batch: int, shift: Tensor) -> Batch:
+    def _draw_training(self, draws: Draws, batch: int, shift: Tensor) -> Batch:
         return self._batch(*self._training_pairs(draws, batch), shift, draws, 0)
 
-    def _evaluated(self, stream: Stream, samples: int, length: int) -> dict[str, Batch]:
-        """Uniform pairs, then pairs of training size shifted to this length, then those with each measured chain."""
+    def _draw_evaluation(self, stream: Stream, samples: int, length: int) -> dict[str, Batch]:
+        """Draw uniform pairs, then training-sized pairs shifted to this length, then pairs with each measured chain."""
         nowhere = torch.zeros(len(stream.seeds_S), samples, dtype=torch.int64, device=stream.seeds_S.device)
         few = nowhere[:, :1].expand(-1, self.measured_samples)
         sites = itertools.count(_SITES * _GROUPS * length, _SITES)
@@ -155,7 +163,7 @@ class PaddedAddition(PaddedNumbers):
         return found
 
     def _training_pairs(self, draws: Draws, batch: int) -> tuple[Tensor, Tensor]:
-        """Digits (S, B, train_digits) of training pairs."""
+        """Draw the digits (S, B, train_digits) of training pairs."""
         if self.distribution == "uniform":
             return self._uniform_pairs(draws, 0, batch, self.train_digits)
         longest = self.train_digits if self.longest_cascade is None else self.longest_cascade
@@ -166,25 +174,25 @@ class PaddedAddition(PaddedNumbers):
         return carry_chains.draw(draws, _PAIRS, batch, self.train_digits, "cascade", classes, which)
 
     def _uniform_pairs(self, draws: Draws, site: int, batch: int, digits: int) -> tuple[Tensor, Tensor]:
-        """Digits (S, batch, digits) of two numbers, uniform below 10^digits, without carries where there are none."""
+        """Draw the digits (S, batch, digits) of two numbers, uniform below 10^digits or among pairs without carries."""
         if self.carries == "sum_le_9":
             return carry_chains.draw_without_carries(draws, site + _PAIRS, batch, digits)
         both = (draws.bits(site + _PAIRS, (batch, 2, digits)) * 10) >> 32
         return both[..., 0, :], both[..., 1, :]
 
     def _batch(self, first: Tensor, second: Tensor, shift: Tensor, draws: Draws, site: int) -> Batch:
-        """Sequences of pairs of digits (S, B, n), times ten to the power `shift` (S, B)."""
+        """Return sequences of pairs of numbers (S, B, n), times ten to the power `shift` (S, B)."""
         first, second = (
-            shifted(torch.nn.functional.pad(number, (0, self.width - number.shape[-1])), shift)
+            shift_digits(torch.nn.functional.pad(number, (0, self.width - number.shape[-1])), shift)
             for number in (first, second)
         )
         sites = (site + _GAPS, site + _TEXT)
         answer = self._answer(first, second)[..., -self.answer_width :]
-        return self.layout.batch(as_written(first), as_written(second), answer, draws, sites)
+        return self.layout.batch(write_number(first), write_number(second), answer, draws, sites)
 
     def _answer(self, first: Tensor, second: Tensor) -> Tensor:
-        """The tokens (S, B, width + 1) of the sum."""
+        """Return the tokens (S, B, width + 1) of the sum."""
         if self.carries == "mod10":
             total = torch.nn.functional.pad((first + second) % 10, (0, 1))
-            return written(total, torch.maximum(digit_count(first), digit_count(second)))
-        return as_written(add(first, second))
+            return write_digits(total, torch.maximum(digit_count(first), digit_count(second)))
+        return write_number(add(first, second))

@@ -11,9 +11,9 @@ from trainers.random import Stream
 from trainers.settings.fields import setting
 from trainers.settings.registry import register
 from trainers.tasks.arithmetic.digit_scores import GENERAL, GroupedBatch
-from trainers.tasks.arithmetic.digits import multiply, of_integers, parallel_multiplication, shifted
+from trainers.tasks.arithmetic.digits import multiply, of_integers, parallel_multiplication, shift_digits
 from trainers.tasks.arithmetic.operand_layout import OperandLayout
-from trainers.tasks.arithmetic.padded_numbers import SHIFTED, PaddedNumbers, as_written
+from trainers.tasks.arithmetic.padded_numbers import SHIFTED, PaddedNumbers, write_number
 from trainers.tasks.fixed_set import Draws
 from trainers.tasks.metrics import Family, families
 from trainers.tasks.task import Batch
@@ -36,7 +36,7 @@ class PaddedMultiplication(PaddedNumbers):
     >>> PaddedMultiplication(multiplier_digits=2, number_digits=4, train_digits=2).example(56, 4297)
     ('5 6 x P P 4 2 9 7', '_ _ _ 2 4 0 6 3 2')
 
-    With text, up to `text_tokens` random tokens stand before the multiplier, between it and the `x`, and after the
+    With text, up to `text_tokens` random tokens come before the multiplier, between it and the `x`, and after the
     number.
     """
 
@@ -53,7 +53,7 @@ class PaddedMultiplication(PaddedNumbers):
     shift_site: ClassVar[int] = _SHIFT
 
     def cross_checks(self) -> Iterator[Problem]:
-        """Problems if numbers or products do not fit into the block, or multipliers have other digits."""
+        """Yield problems of numbers or products that do not fit, and of multipliers with other digits."""
         least = self.multiplier_digits + self.number_digits
         if self.block < least:
             yield Problem(
@@ -89,17 +89,17 @@ class PaddedMultiplication(PaddedNumbers):
 
     @property
     def layout(self) -> OperandLayout:
-        """Where the numbers stand."""
+        """The layout of the numbers."""
         return OperandLayout(self.multiplier_digits, self.block, TIMES, self.text_tokens, self.text_ids)
 
     @property
     def longest(self) -> int:
-        """The largest number of digits that the number beside the multiplier can have."""
+        """The largest number of digits of the number that is multiplied."""
         return self.number_digits
 
     @property
-    def longest_in_words(self) -> str:
-        """The longest length, and the reason, for messages."""
+    def longest_text(self) -> str:
+        """The longest length with its reason, for messages."""
         return f"number_digits ({self.number_digits})"
 
     @property
@@ -109,30 +109,30 @@ class PaddedMultiplication(PaddedNumbers):
 
     @property
     def _groups(self) -> Mapping[str, Family]:
-        """The family of inputs whose carries take a given number of parallel rounds."""
+        """The family of inputs by the parallel rounds that their carries take."""
         return families(rounds=("carry rounds", "exact_match_rounds", self.measured_rounds))
 
     def example(self, multiplier: int, number: int) -> tuple[str, str]:
-        """Tokens and targets of one product without text, as text."""
+        """Return tokens and targets of one product, without text between the numbers, as text."""
         layout = OperandLayout(self.multiplier_digits, self.block, TIMES)
         first = of_integers([multiplier], self.multiplier_digits)[None]
         second = of_integers([number], self.block)[None]
         draws = Stream(torch.tensor([0]), "data", torch.tensor(0))
-        batch = layout.batch(first.flip(-1), as_written(second), self._answer(first, second), draws, (0, 0))
-        tokens, targets = self.shown(batch, 0)
+        batch = layout.batch(first.flip(-1), write_number(second), self._answer(first, second), draws, (0, 0))
+        tokens, targets = self.format_row(batch, 0)
         return " ".join(tokens), " ".join(targets)
 
-    def measures(self, tokens: Tensor) -> dict[str, Tensor]:
-        """How hard each sequence (..., T) is, int64 (...): the `rounds` in which its carries can be resolved."""
+    def measure_difficulty(self, tokens: Tensor) -> dict[str, Tensor]:
+        """Return the difficulty of each sequence (..., T), int64 (...): the `rounds` that its carries take."""
         first, second = self.layout.numbers(tokens)
         powers = 10 ** torch.arange(self.multiplier_digits, device=tokens.device)
         return {"rounds": parallel_multiplication((first * powers).sum(dim=-1), second, self.block)[1]}
 
-    def _drawn(self, draws: Draws, batch: int, shift: Tensor) -> Batch:
+    def _draw_training(self, draws: Draws, batch: int, shift: Tensor) -> Batch:
         return self._batch(draws, 0, batch, self.train_digits, shift)
 
-    def _evaluated(self, stream: Stream, samples: int, length: int) -> dict[str, Batch]:
-        """Uniform numbers, then numbers of training size shifted to this length."""
+    def _draw_evaluation(self, stream: Stream, samples: int, length: int) -> dict[str, Batch]:
+        """Draw uniform numbers, then training-sized numbers shifted to this length."""
         nowhere = torch.zeros(len(stream.seeds_S), samples, dtype=torch.int64, device=stream.seeds_S.device)
         site = _SITES * length
         found = {GENERAL: self._batch(stream, site, samples, length, nowhere)}
@@ -142,29 +142,29 @@ class PaddedMultiplication(PaddedNumbers):
         return found
 
     def reduce(self, rows: Mapping[str, Tensor], batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
-        """Each metric at the one length of the batch, (M, 1)."""
-        found = super().reduce(rows, batch, lengths)
+        """Return each metric at the one length of the batch, (M, 1)."""
+        scores = super().reduce(rows, batch, lengths)
         if self.measured_rounds:
             assert isinstance(batch, GroupedBatch)
             count = batch.kinds[0][1]
-            whole = rows["right"].all(dim=-1)[:, :count]
-            rounds = self.measures(batch.tokens[:, :count])["rounds"]
+            exact = rows["right"].all(dim=-1)[:, :count]
+            rounds = self.measure_difficulty(batch.tokens[:, :count])["rounds"]
             for r, metric in self._groups["rounds"].metrics.items():
                 chosen = rounds == r
-                found[metric] = ((whole & chosen).sum(dim=1) / chosen.sum(dim=1))[:, None]
-        return found
+                scores[metric] = ((exact & chosen).sum(dim=1) / chosen.sum(dim=1))[:, None]
+        return scores
 
     def _batch(self, draws: Draws, site: int, batch: int, digits: int, shift: Tensor) -> Batch:
-        """Sequences of a multiplier and a number uniform below 10^digits, times ten to the power `shift` (S, B)."""
+        """Draw sequences of a multiplier and a number below 10^digits, times ten to the power `shift` (S, B)."""
         low, high = self.multipliers
         multiplier = low + ((draws.bits(site + _MULTIPLIER, (batch,)) * (high - low + 1)) >> 32)
         powers = 10 ** torch.arange(self.multiplier_digits, device=shift.device)
         first = multiplier[..., None] // powers % 10
         number = (draws.bits(site + _NUMBER, (batch, digits)) * 10) >> 32
-        second = shifted(torch.nn.functional.pad(number, (0, self.block - digits)), shift)
+        second = shift_digits(torch.nn.functional.pad(number, (0, self.block - digits)), shift)
         answer = self._answer(first, second)
-        return self.layout.batch(first.flip(-1), as_written(second), answer, draws, (site + _GAPS, site + _TEXT))
+        return self.layout.batch(first.flip(-1), write_number(second), answer, draws, (site + _GAPS, site + _TEXT))
 
     def _answer(self, first: Tensor, second: Tensor) -> Tensor:
-        """The tokens (S, B, block) of the product."""
-        return as_written(multiply(first, second)[..., : self.block])
+        """Return the tokens (S, B, block) of the product."""
+        return write_number(multiply(first, second)[..., : self.block])

@@ -1,7 +1,7 @@
-"""What addition and multiplication of padded numbers share: settings, places, lengths, metrics, the fixed set.
+"""The base of addition and multiplication of padded numbers: settings, lengths, metrics, the fixed set.
 
-A subclass says where its numbers stand (`layout`), how long they get (`longest`), what it draws (`_drawn` and
-`_evaluated`) and which groups of inputs it scores apart (`_groups`).
+A subclass defines the layout of its numbers (`layout`), the largest length (`longest`), its draws (`_draw_training` and
+`_draw_evaluation`) and the groups of inputs that have their own metrics (`_groups`).
 """
 
 from abc import abstractmethod
@@ -16,14 +16,14 @@ from trainers.random import Stream
 from trainers.settings.fields import setting
 from trainers.tasks.arithmetic import digit_scores
 from trainers.tasks.arithmetic.digit_scores import GENERAL, OUTPUTS, GroupedBatch
-from trainers.tasks.arithmetic.digits import digit_count, written
+from trainers.tasks.arithmetic.digits import digit_count, write_digits
 from trainers.tasks.arithmetic.operand_layout import OperandLayout, symbols
 from trainers.tasks.fixed_set import Draws, training_draws
 from trainers.tasks.metrics import Family, families
 from trainers.tasks.task import Batch, EvaluationBatch, Task
-from trainers.tensors.numerals import DIGITS, PAD, Places, places
+from trainers.tensors.numerals import DIGITS, PAD, Places, find_places
 
-SHIFTED = "exact_match_shifted"  # the group of training pairs with zeros appended
+SHIFTED = "exact_match_shifted"  # the group of training numbers with zeros appended
 
 
 class PaddedNumbers(Task):
@@ -34,27 +34,27 @@ class PaddedNumbers(Task):
     fixed_set: int | None = setting(None, low=1, below=2**32, help="distinct training samples; null: always fresh ones")
     text_tokens: int = setting(0, low=0, help="most text tokens in each of the three gaps")
     text_ids: int = setting(50, low=1, help="distinct text tokens")
-    measured_digits: int = setting(0, low=0, help="lowest digits of the answer with a metric of their own")
+    measured_digits: int = setting(0, low=0, help="number of lowest digits of the answer with their own metrics")
 
     causal: ClassVar[bool] = False
     digits: ClassVar[int] = DIGITS
     pad: ClassVar[int] = PAD
-    shift_site: ClassVar[int]  # of the random words that say how many zeros are appended
+    shift_site: ClassVar[int]  # of the random words for the number of appended zeros
 
     @property
     @abstractmethod
     def layout(self) -> OperandLayout:
-        """Where the numbers stand."""
+        """The layout of the numbers."""
 
     @property
     @abstractmethod
     def longest(self) -> int:
-        """The largest number of digits that a number can have."""
+        """The largest number of digits of a number."""
 
     @property
     @abstractmethod
-    def longest_in_words(self) -> str:
-        """The longest length, and the reason, for messages."""
+    def longest_text(self) -> str:
+        """The longest length with its reason, for messages."""
 
     @property
     @abstractmethod
@@ -64,28 +64,28 @@ class PaddedNumbers(Task):
     @property
     @abstractmethod
     def _groups(self) -> Mapping[str, Family]:
-        """The families of metrics of inputs that are scored apart."""
+        """The families of metrics of groups of inputs."""
 
     @abstractmethod
-    def measures(self, tokens: Tensor) -> dict[str, Tensor]:
-        """How hard each sequence (..., T) is, int64 (...), by measure."""
+    def measure_difficulty(self, tokens: Tensor) -> dict[str, Tensor]:
+        """Return the difficulty of each sequence (..., T), int64 (...), by measure."""
 
     @abstractmethod
-    def _drawn(self, draws: Draws, batch: int, shift: Tensor) -> Batch:
-        """Training sequences, times ten to the power `shift` (S, B)."""
+    def _draw_training(self, draws: Draws, batch: int, shift: Tensor) -> Batch:
+        """Draw training sequences, times ten to the power `shift` (S, B)."""
 
     @abstractmethod
-    def _evaluated(self, stream: Stream, samples: int, length: int) -> dict[str, Batch]:
-        """Sequences of one length by the metric of their exact match, GENERAL first."""
+    def _draw_evaluation(self, stream: Stream, samples: int, length: int) -> dict[str, Batch]:
+        """Draw sequences of one length, by the metric of their exact match, GENERAL first."""
 
     def cross_checks(self) -> Iterator[Problem]:
-        """Problems if training numbers do not fit, or more digits are measured than an answer has."""
+        """Yield problems of training numbers that do not fit, and of more measured digits than an answer has."""
         if self.train_digits > self.longest:
             yield Problem(
                 key="train_digits",
                 given=self.train_digits,
                 message=f"{self.train_digits} digits do not fit",
-                allowed=f"<= {self.longest_in_words}",
+                allowed=f"<= {self.longest_text}",
             )
         if self.measured_digits > self.answer_width:
             yield Problem(
@@ -112,7 +112,7 @@ class PaddedNumbers(Task):
 
     @property
     def train_positions(self) -> int:
-        """The same."""
+        """Positions of every row."""
         return self.positions
 
     @property
@@ -127,7 +127,7 @@ class PaddedNumbers(Task):
 
     @property
     def families(self) -> Mapping[str, Family]:
-        """Metrics worth a chart against the number in their name."""
+        """Metrics that are charted against the number in their name."""
         digits = range(1, self.measured_digits + 1)
         return {**families(digit=("digit of the answer, units first", "accuracy_digit", digits)), **self._groups}
 
@@ -136,54 +136,54 @@ class PaddedNumbers(Task):
         """Each metric and its better direction.
 
         exact_match: all supervised positions right, pads included. digit_accuracy: their mean. accuracy_digit_k: the
-        k-th one, units first. Then the exact match of inputs of one kind, NaN where there are none: those of `_groups`,
-        and exact_match_shifted over numbers of training size with zeros appended up to this length.
+        k-th one, units first. Then the exact match of groups of inputs, NaN for empty ones: those of `_groups`, and
+        exact_match_shifted of training-sized numbers with zeros appended up to this length.
         """
-        each = [metric for family in self.families.values() for metric in family.metrics.values()]
+        in_families = [metric for family in self.families.values() for metric in family.metrics.values()]
         shifted = [SHIFTED] if self.zero_shift else []
-        return dict.fromkeys([GENERAL, "digit_accuracy", *each, *shifted], "maximize")
+        return dict.fromkeys([GENERAL, "digit_accuracy", *in_families, *shifted], "maximize")
 
     @property
     def headline(self) -> tuple[str, ...]:
-        """The metrics worth a chart of their own."""
+        """Metrics that are charted."""
         return (GENERAL, *([SHIFTED] if self.zero_shift else []), "digit_accuracy")
 
     def places(self, tokens: Tensor) -> Places:
-        """Role and significance of each position, (..., T), of sequences (..., T)."""
-        return places(tokens)
+        """Return role and significance of each position, (..., T), of sequences (..., T)."""
+        return find_places(tokens)
 
     def fixed_places(self) -> Places | None:
-        """The places (T,) that all sequences share; None with text."""
+        """Return the places (T,) shared by all sequences; None with text."""
         return self.layout.fixed_places()
 
-    def shown(self, batch: Batch, row: int) -> tuple[list[str], list[str]]:
-        """Tokens and targets of a row of the first seed as one reads them."""
+    def format_row(self, batch: Batch, row: int) -> tuple[list[str], list[str]]:
+        """Return tokens and targets of a row of the first seed as text."""
         return symbols(batch.tokens[0, row].tolist()), symbols(batch.targets[0, row].tolist())
 
     def sample(self, stream: Stream, batch: int) -> Batch:
-        """A training batch for every seed of the stream. The zero shift of a sample is drawn anew at every visit."""
+        """Return a training batch for every seed of the stream; zero shifts are drawn anew in every epoch."""
         draws = training_draws(stream, batch, self.fixed_set)
         if self.zero_shift:
             shift = stream.integers(self.shift_site, (batch,), self.longest - self.train_digits + 1)
         else:
             shift = torch.zeros(len(stream.seeds_S), batch, dtype=torch.int64, device=stream.seeds_S.device)
-        return self._drawn(draws, batch, shift)
+        return self._draw_training(draws, batch, shift)
 
     def evaluation_batches(self, stream: Stream, samples: int, lengths: tuple[int, ...]) -> Iterator[EvaluationBatch]:
-        """One batch for each length: `samples` uniform inputs, then the groups that are scored apart."""
+        """Yield one batch for each length: `samples` uniform inputs, then the groups with their own metrics."""
         for length in lengths:
-            yield EvaluationBatch(digit_scores.grouped(self._evaluated(stream, samples, length)), (length,))
+            yield EvaluationBatch(digit_scores.group_batches(self._draw_evaluation(stream, samples, length)), (length,))
 
-    def rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
-        """Whether each supervised position is right, units first, bool (M, B, A)."""
-        return {"right": digit_scores.correct(logits_MBTV, batch.targets, self.answer_width)}
+    def score_rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
+        """Return whether each supervised position is right, units first, bool (M, B, A)."""
+        return {"right": digit_scores.correct_digits(logits_MBTV, batch.targets, self.answer_width)}
 
     def reduce(self, rows: Mapping[str, Tensor], batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
-        """Each metric at the one length of the batch, (M, 1); NaN where there are no inputs of its kind."""
+        """Return each metric at the one length of the batch, (M, 1); NaN for empty groups."""
         assert isinstance(batch, GroupedBatch)
-        return digit_scores.scores(rows["right"], batch, self.metrics)
+        return digit_scores.compute_scores(rows["right"], batch, self.metrics)
 
 
-def as_written(digits: Tensor) -> Tensor:
-    """Tokens (..., W) of numbers (..., W): their digits, and pads on their left."""
-    return written(digits, digit_count(digits))
+def write_number(digits: Tensor) -> Tensor:
+    """Return tokens (..., W) of numbers (..., W): pads, then their digits."""
+    return write_digits(digits, digit_count(digits))

@@ -1,10 +1,10 @@
-"""Texts as token ids in files that are mapped into memory, found by name and held against a hash.
+"""Texts as token ids in memory-mapped files, found by name and verified by a hash.
 
-A corpus is one file of the data folder, LENGTHWISE_DATA or ~/.cache/lengthwise/data. NAME.tokens is prepared: a line of
-JSON with the name of every token and the size of every split, filled up with blanks to a multiple of 64 bytes, then the
-ids of all splits. NAME.txt is any text: its ids are its bytes, the first 90 % of them the training text, then 5 % each
-for validation and test. One such text comes with this module: Paradise Lost by John Milton (1667, second edition 1674),
-which is in the public domain.
+A corpus is one file of the data folder, LENGTHWISE_DATA or ~/.cache/lengthwise/data. NAME.tokens is a prepared corpus:
+a line of JSON with the name of every token and the size of every split, padded with blanks to a multiple of 64 bytes,
+then the ids of all splits. NAME.txt is any text: its ids are its bytes, the first 90 % for training, then 5 % each for
+validation and test. This module comes with one: Paradise Lost by John Milton (1667, second edition 1674), which is in
+the public domain.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from trainers.errors import CorpusError, nearest
-from trainers.files.atomic_file import write_whole
+from trainers.files.atomic_file import write_atomic
 from trainers.files.cache_folder import cache_folder
 
 DATA_VARIABLE = "LENGTHWISE_DATA"
@@ -31,22 +31,22 @@ SPLITS = ("train", "validation", "test")
 _SHIPPED = Path(__file__).parent
 _FORMAT, _BLOCK = 1, 64
 _TYPES = {"<u1": torch.uint8, "<u2": torch.int16, "<i4": torch.int32}  # of the file: what torch reads it as
-_SHARES = (18, 1, 1)  # of a plain text
+_SHARES = (18, 1, 1)  # of the splits of a plain text
 
 
 def data_folder() -> Path:
-    """Where corpora are kept. Raises CorpusError where there is no such folder and it cannot be made."""
+    """Return the folder of corpora, made if missing. Raises CorpusError if it cannot be made."""
     if chosen := os.environ.get(DATA_VARIABLE):
         return Path(chosen)
     try:
         return cache_folder("data")
     except OSError as error:
-        raise CorpusError(f"no folder for data: {error}; name one in {DATA_VARIABLE}") from error
+        raise CorpusError(f"the data folder cannot be made: {error}; set another one in {DATA_VARIABLE}") from error
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """An open corpus: where it is, what its ids are called, and where each split begins and ends among the ids."""
+    """An open corpus: its file, the names of its token ids, and the range of ids of each split."""
 
     name: str
     path: Path
@@ -58,24 +58,24 @@ class Corpus:
 
     @property
     def vocabulary(self) -> int:
-        """Number of different tokens."""
+        """Number of distinct tokens."""
         return len(self.words)
 
     def size(self, split: str) -> int:
-        """Number of ids of a split."""
+        """Return the number of ids of a split."""
         first, last = self.splits[split]
         return last - first
 
     def ids(self, split: str, index: Tensor) -> Tensor:
-        """The ids at these places of a split, int64, of the shape of `index` and on its device."""
+        """Return the ids at these places of a split, int64, with the shape and device of `index`."""
         found = _mapped(self.path, self.sha256, self.offset, self.dtype, index.device)[self.splits[split][0] + index]
         return found.long() & 0xFFFF if found.dtype == torch.int16 else found.long()
 
 
 def open_corpus(name: str, sha256: str | None = None) -> Corpus:
-    """The corpus of this name, and with this hash if one is given.
+    """Open the corpus of this name, with this hash if one is given.
 
-    Raises CorpusError, which says how to get it, where it is missing, another one or not readable.
+    Raises CorpusError, which says how to get it, if it is missing, has another hash or cannot be read.
     """
     folders = (data_folder(), _SHIPPED)
     candidates = [folder / f"{name}.{ending}" for folder in folders for ending in ("tokens", "txt")]
@@ -98,8 +98,8 @@ def open_corpus(name: str, sha256: str | None = None) -> Corpus:
     path = next((path for path in found if hashes[path] == sha256), found[0])
     if sha256 not in (None, hashes[path]):
         raise CorpusError(
-            f"{path} is another version of the corpus {name!r}: its SHA-256 is {hashes[path]}, asked for is {sha256}; "
-            f"put that one there, or name its folder in {DATA_VARIABLE}"
+            f"{path} is another version of the corpus {name!r}: its SHA-256 is {hashes[path]}, not {sha256}; "
+            f"replace the file, or set the folder of the right one in {DATA_VARIABLE}"
         )
     return _opened(name, path, hashes[path])
 
@@ -107,13 +107,13 @@ def open_corpus(name: str, sha256: str | None = None) -> Corpus:
 def write_corpus(
     path: Path, words: Sequence[str], splits: Mapping[str, NDArray[np.integer[Any]]], about: Mapping[str, Any]
 ) -> None:
-    """Write a corpus file: the name of every token, the ids of every split, and what it was made of. Raises OSError."""
+    """Write a corpus file: the name of every token, the ids of every split, and its source. Raises OSError."""
     dtype = next(of for of, most in (("<u1", 2**8), ("<u2", 2**16), ("<i4", 2**31)) if len(words) <= most)
     sizes = {split: len(splits[split]) for split in SPLITS}
     head = {"format": _FORMAT, "dtype": dtype, "splits": sizes, "about": dict(about), "words": list(words)}
     line = json.dumps(head).encode()
     line = line + b" " * (-(len(line) + 1) % _BLOCK) + b"\n"
-    write_whole(path, [line, *(np.ascontiguousarray(splits[split], dtype=dtype).tobytes() for split in SPLITS)])
+    write_atomic(path, [line, *(np.ascontiguousarray(splits[split], dtype=dtype).tobytes() for split in SPLITS)])
 
 
 def _stamp(path: Path) -> tuple[int, int]:
@@ -123,7 +123,7 @@ def _stamp(path: Path) -> tuple[int, int]:
 
 @lru_cache(maxsize=64)
 def _hash(path: Path, size: int, changed: int) -> str:
-    """The SHA-256 of a file; it is read once while it has this size and time."""
+    """Return the SHA-256 of a file, cached for its size and modification time."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -140,15 +140,15 @@ def _opened(name: str, path: Path, sha256: str) -> Corpus:
     try:
         head = json.loads(line)
         if head["format"] != _FORMAT:
-            raise CorpusError(f"{path} has format {head['format']}, and this version reads {_FORMAT}; prepare it anew")
+            raise CorpusError(f"{path} has format {head['format']}; this version reads {_FORMAT}; prepare it again")
         ends = np.cumsum([0, *(head["splits"][split] for split in SPLITS)]).tolist()
         splits = dict(zip(SPLITS, pairwise(ends), strict=True))
         found = Corpus(name, path, sha256, tuple(head["words"]), splits, len(line), head["dtype"])
         whole = len(line) + ends[-1] * np.dtype(found.dtype).itemsize
     except (ValueError, KeyError, TypeError) as error:
-        raise CorpusError(f"{path} is no corpus: its first line is not understood ({error})") from error
+        raise CorpusError(f"{path} is not a corpus: its first line cannot be read ({error})") from error
     if path.stat().st_size != whole or found.dtype not in _TYPES:
-        raise CorpusError(f"{path} is no whole corpus: it should have {whole} bytes; prepare it anew")
+        raise CorpusError(f"{path} is damaged: it should have {whole} bytes; prepare it again")
     return found
 
 
@@ -158,7 +158,7 @@ def _bytes() -> tuple[str, ...]:
 
 @lru_cache(maxsize=8)
 def _mapped(path: Path, sha256: str, offset: int, dtype: str, device: torch.device) -> Tensor:
-    """All ids of a file: mapped into memory on a CPU, copied there once on another device."""
-    ids = np.memmap(path, dtype=dtype, mode="c", offset=offset)  # never written; torch warns of what is read-only
+    """Return all ids of a file: memory-mapped on a CPU, copied once to another device."""
+    ids = np.memmap(path, dtype=dtype, mode="c", offset=offset)  # never written; torch warns about read-only arrays
     whole = torch.from_numpy(ids.view(np.int16) if dtype == "<u2" else np.asarray(ids))
     return whole.to(device)

@@ -24,40 +24,39 @@ from trainers.tasks.task import Batch, Distribution, EvaluationBatch, Task
 class Language(Task):
     """The tokens of a window of a text in; out, at every position, the next token.
 
-    Length is the number of tokens of a window. Training windows begin anywhere in the training text. The test text is
-    cut into windows that do not overlap; of the validation text, windows of the trained length are evaluated.
+    Length is the number of tokens of a window. Training windows start anywhere in the training text. The test text is
+    split into windows that do not overlap; the validation text is evaluated in windows of the trained length.
 
     >>> task = Language(train_window=12, test_windows=(24,))
-    >>> "".join(task.shown(task.windows("train", torch.tensor([[35]])), 0)[0])
+    >>> "".join(task.format_row(task.windows("train", torch.tensor([[35]])), 0)[0])
     "¶Of␣Man's␣fi"
-    >>> "".join(task.shown(task.windows("train", torch.tensor([[35]])), 0)[1])
+    >>> "".join(task.format_row(task.windows("train", torch.tensor([[35]])), 0)[1])
     "Of␣Man's␣fir"
     """
 
     corpus: str = setting(
         "paradise_lost", help="name of the text; `paradise_lost`, read byte by byte, is on every machine"
     )
-    sha256: str | None = setting(None, help="hash of its file; null: that of the file that is there when it is planned")
+    sha256: str | None = setting(None, help="hash of its file; null: the hash of the file found when it is planned")
     train_window: int = setting(64, low=1, help="tokens of a training window")
     test_windows: tuple[int, ...] = setting((128, 256, 512), low=1, help="other lengths of test windows")
 
     def cross_checks(self) -> Iterator[Problem]:
-        """Problems with names that are no names of files, and hashes that are none."""
+        """Yield problems of an invalid name or hash."""
         if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", self.corpus):
             allowed = "letters, digits, dots, dashes and underscores"
-            yield Problem(key="corpus", given=self.corpus, message=f"{self.corpus!r} is no name", allowed=allowed)
+            yield Problem(key="corpus", given=self.corpus, message=f"{self.corpus!r} is not a name", allowed=allowed)
         if self.sha256 is not None and not re.fullmatch(r"[0-9a-f]{64}", self.sha256):
-            yield Problem(
-                key="sha256", given=self.sha256, message="is no SHA-256", allowed="64 hexadecimal digits, or null"
-            )
+            allowed = "64 hexadecimal digits, or null"
+            yield Problem(key="sha256", given=self.sha256, message="is not a SHA-256", allowed=allowed)
 
     @property
     def corpora(self) -> tuple[str, ...]:
         """The one text."""
         return (self.corpus,)
 
-    def planned(self) -> Self:
-        """This task with the hash of the corpus that is there; as it is where there is none, or one is named."""
+    def pin_data(self) -> Self:
+        """Return this task with the hash of the corpus file; unchanged if it is missing or a hash is set."""
         if self.sha256 is not None:
             return self
         try:
@@ -66,7 +65,7 @@ class Language(Task):
             return self
 
     def data_problems(self) -> Iterator[Problem]:
-        """Why the corpus cannot be used."""
+        """Yield why the corpus cannot be used."""
         try:
             corpus = open_corpus(self.corpus, self.sha256)
         except CorpusError as error:
@@ -83,7 +82,7 @@ class Language(Task):
 
     @property
     def text(self) -> Corpus:
-        """The corpus. Raises CorpusError where it is missing."""
+        """The corpus. Raises CorpusError if it is missing."""
         return open_corpus(self.corpus, self.sha256)
 
     @property
@@ -115,19 +114,19 @@ class Language(Task):
         return {"perplexity": "minimize"}
 
     def windows(self, split: str, starts_SB: Tensor, length: int | None = None) -> Batch:
-        """Windows of a split of the text that begin at these places; of the trained length unless one is given."""
+        """Return windows of a split of the text that start at these places, by default of the trained length."""
         place = torch.arange((length or self.train_window) + 1, device=starts_SB.device)
         ids = self.text.ids(split, starts_SB[..., None] + place)
         return Batch(ids[..., :-1], ids[..., 1:])
 
     def sample(self, stream: Stream, rows: int) -> Batch:
-        """A training batch for every seed of the stream."""
+        """Return a training batch for every seed of the stream."""
         return self.windows("train", stream.integers(0, (rows,), self.text.size("train") - self.train_window))
 
     def evaluation_batches(self, stream: Stream, samples: int, lengths: tuple[int, ...]) -> Iterator[EvaluationBatch]:
-        """The same windows for every seed: as many tokens from the beginning of the text as `samples` windows of the
-        shortest evaluated length have, or the whole text. What is left over after the last whole window is left out, so
-        all lengths are measured on the same text but for less than one window at its end.
+        """Yield the same windows for every seed: all that fit into the same first part of the text at every length.
+
+        That part has as many tokens as `samples` windows of the shortest length, or is the whole text.
         """
         for one in self.distributions:
             for length in (length for length in lengths if length in one.lengths):
@@ -138,24 +137,23 @@ class Language(Task):
                 )
 
     def validation_batches(self, stream: Stream, samples: int) -> Iterator[EvaluationBatch]:
-        """The validation text in windows of the trained length, as a batch of the first distribution."""
+        """Yield the validation text in windows of the trained length, as a batch of the first distribution."""
         for batch in self.evaluation_batches(stream, samples, self.trained_lengths):
             if batch.distribution == "validation":
                 yield replace(batch, distribution="")
 
-    def rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
-        """The mean negative log likelihood of the tokens of each window, (M, B, 1)."""
+    def score_rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
+        """Return the mean negative log likelihood of the tokens of each window, (M, B, 1)."""
         return {"loss": supervised.token_losses(logits_MBTV, batch.targets).mean(dim=-1, keepdim=True)}
 
     def reduce(self, rows: Mapping[str, Tensor], batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
-        """The perplexity over all windows, which have the same number of tokens, (M, 1)."""
+        """Return the perplexity over all windows, (M, 1)."""
         return {"perplexity": rows["loss"].double().mean(dim=1).exp()}
 
-    def shown(self, batch: Batch, row: int) -> tuple[list[str], list[str]]:
-        """Tokens and targets of a row of the first seed by their names."""
-        tokens, targets = (
-            [self.text.words[token] for token in of[0, row].tolist()] for of in (batch.tokens, batch.targets)
-        )
+    def format_row(self, batch: Batch, row: int) -> tuple[list[str], list[str]]:
+        """Return tokens and targets of a row of the first seed as text."""
+        rows = (batch.tokens[0, row].tolist(), batch.targets[0, row].tolist())
+        tokens, targets = ([self.text.words[token] for token in tokens] for tokens in rows)
         return tokens, targets
 
 
@@ -171,7 +169,7 @@ class Wikitext(Language):
     'wikitext-103'
     """
 
-    tried_with: ClassVar[Mapping[str, Any]] = {"corpus": "paradise_lost", "train_window": 16, "test_windows": [32]}
+    trial_settings: ClassVar[Mapping[str, Any]] = {"corpus": "paradise_lost", "train_window": 16, "test_windows": [32]}
 
     corpus: str = setting("wikitext-103", help="name of the text")
     train_window: int = setting(128, low=1, help="tokens of a training window")

@@ -34,7 +34,7 @@ class Othello(Task):
     target: str = setting("sampled", choices=("sampled", "soft"), help="next move, or the whole distribution")
 
     def cross_checks(self) -> Iterator[Problem]:
-        """A problem if training asks for more moves than a game has."""
+        """Yield a problem if a game has fewer moves than `train_moves`."""
         if self.train_moves > self.inputs - 1:
             yield Problem(
                 key="train_moves",
@@ -60,25 +60,25 @@ class Othello(Task):
 
     @property
     def lengths(self) -> tuple[int, ...]:
-        """Numbers of moves after which there can be another one."""
+        """Numbers of moves after which there can be another move."""
         return tuple(range(1, self.inputs - 1))
 
     @property
     def metrics(self) -> Mapping[str, str]:
-        """The metrics of `trainers.tasks.uniform` with the legal moves allowed, and `games`: the share still going on.
+        """The metrics of `trainers.tasks.uniform` with the legal moves allowed, and `games`, the share not ended.
 
-        invalid is illegal here: invalid_mass is the probability of illegal moves and of the pad. Means are over games
-        that have a next move; where none has one they are NaN.
+        invalid_mass is the probability of illegal moves and of the pad. Means are over games with a next move; NaN if
+        there are none.
         """
         return {**uniform.METRICS, "games": "none"}
 
     @property
     def headline(self) -> tuple[str, ...]:
-        """The metrics worth a chart."""
+        """Metrics that are charted."""
         return ("total_variation", "invalid_mass", "invalid_top1")
 
     def legal_squares(self, moves: list[int]) -> list[int]:
-        """The legal squares after `moves` (squares, passes left out). Raises ValueError for an illegal move."""
+        """Return the legal squares after `moves` (squares, without passes). Raises ValueError for an illegal move."""
         board, steps = self.geometry, self.geometry.directions(torch.device("cpu"))
         own, other = (torch.tensor(bits) for bits in board.start)
         for square in [*moves, None]:
@@ -95,8 +95,8 @@ class Othello(Task):
             own, other = other & ~turned, own | move | turned
         return [s for s in board.playable if int(legal >> s) & 1]
 
-    def shown(self, batch: Batch, row: int) -> tuple[list[str], list[str]]:
-        """Moves as squares, column and row, and -- after the end; of `soft` targets the legal moves."""
+    def format_row(self, batch: Batch, row: int) -> tuple[list[str], list[str]]:
+        """Return moves as column and row, -- after the end; `soft` targets as the legal moves."""
         playable = self.geometry.playable
         squares = [f"{'abcdefgh'[square % self.board]}{square // self.board + 1}" for square in playable]
         tokens, targets = batch.tokens[0, row].tolist(), batch.targets[0, row].tolist()
@@ -107,12 +107,12 @@ class Othello(Task):
         return moves, [" ".join(names) or "--" for names in legal]
 
     def sample(self, stream: Stream, batch: int) -> Batch:
-        """The first `train_moves` moves of a new game for every row."""
+        """Return the first `train_moves` moves of a new game for every row."""
         tokens, legal = self.geometry.play(stream, batch, self.train_moves)
         return Batch(tokens[..., :-1], tokens[..., 1:] if self.target == "sampled" else legal[..., 1:])
 
     def loss(self, logits_MBTV: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Cross-entropy summed over the moves of each member's batch, pads left out, and their number, (M,)."""
+        """Return the cross-entropy summed over each member's moves, without pads, and their number, (M,)."""
         logs = torch.log_softmax(logits_MBTV, dim=-1)
         if self.target == "sampled":
             real = batch.targets > 0
@@ -125,12 +125,12 @@ class Othello(Task):
         return -(picked * weight).sum(dim=(1, 2)), weight.sum(dim=(1, 2))
 
     def evaluation_batches(self, stream: Stream, samples: int, lengths: tuple[int, ...]) -> Iterator[EvaluationBatch]:
-        """One batch of whole games for all lengths; its targets are the legal moves as bits."""
+        """Yield one batch of whole games for all lengths; its targets are the legal moves as bits."""
         tokens, legal = self.geometry.play(stream, samples, max(lengths) + 1)
         yield EvaluationBatch(Batch(tokens[..., :-1], legal[..., 1:]), lengths)
 
-    def rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
-        """The scores of every game, and whether it is still going on, (M, B, L)."""
+    def score_rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
+        """Return the scores of every game, and whether it has a next move, (M, B, L)."""
         at = constant(tuple(s - 1 for s in lengths), logits_MBTV.device)
         allowed = self._allowed(batch.targets.index_select(2, at))
         first = uniform.classes_first(allowed, tuple(range(1, len(lengths) + 1)))
@@ -138,13 +138,13 @@ class Othello(Task):
         return {**rows, "games": allowed.any(dim=-1)}
 
     def reduce(self, rows: Mapping[str, Tensor], batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
-        """Means over the games that are going on, and their share."""
-        going = rows["games"]
-        count = going.sum(dim=1)
-        means = {name: torch.where(going, rows[name], 0.0).sum(dim=1) / count for name in uniform.METRICS}
-        return {**means, "games": going.float().mean(dim=1)}
+        """Return means over the games with a next move, and their share."""
+        active = rows["games"]
+        count = active.sum(dim=1)
+        means = {name: torch.where(active, rows[name], 0.0).sum(dim=1) / count for name in uniform.METRICS}
+        return {**means, "games": active.float().mean(dim=1)}
 
     def _allowed(self, legal: Tensor) -> Tensor:
-        """Whether each token is a legal move, bool (..., V)."""
+        """Return whether each token is a legal move, bool (..., V)."""
         pad = torch.zeros(*legal.shape, 1, dtype=torch.bool, device=legal.device)
         return torch.cat([pad, self.geometry.squares(legal)], dim=-1)

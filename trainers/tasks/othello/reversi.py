@@ -1,8 +1,8 @@
 """Vectorised Othello on n x n boards: one int64 of bits for each side, any number of games at once.
 
-Square index = n * row + column. A disc bitboard has bit `square` set. Four directions, which go up, and their opposites
-are a trailing dimension each, so that legal moves of all games come from a few dozen elementwise operations. Everything
-is torch and runs on any device. `own` is the side to move.
+Square index = n * row + column. A bitboard has bit `square` set for a disc. Four upward directions and their opposites
+are trailing dimensions, so that legal moves of all games take a few dozen elementwise operations. `own` is the side to
+move.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from trainers.tensors.device_constants import constant
 
 
 def _signed(bits: int) -> int:
-    """The int64 with these 64 bits."""
+    """Return the int64 with these 64 bits."""
     return bits - 2**64 if bits >= 2**63 else bits
 
 
@@ -28,7 +28,7 @@ class Board:
 
     @property  # not cached: a compiled step cannot enter the lock of cached_property
     def start(self) -> tuple[int, int]:
-        """Bits of black (moves first) and white: the right diagonal of the centre is black's."""
+        """Bits of black, who moves first, and white: black has the right diagonal of the centre."""
         h, n = self.n // 2, self.n
         return (
             _signed(1 << (n * (h - 1) + h) | 1 << (n * h + h - 1)),
@@ -43,9 +43,9 @@ class Board:
 
     @cached_property
     def _steps(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-        """Four distances in bits, and where a disc may land that goes so far up (left shift), or down (right shift).
+        """Four distances in bits, and masks of the squares where a shift up (left) or down (right) may land.
 
-        The right shift of an int64 copies the sign bit downwards, to squares where no disc lands that comes from above.
+        The right shift of an int64 copies the sign bit to squares outside of the mask.
         """
         n, ways = self.n, ((0, 1), (1, -1), (1, 0), (1, 1))
         amounts = tuple(n * row + column for row, column in ways)
@@ -59,16 +59,16 @@ class Board:
         return amounts, up, down
 
     def directions(self, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
-        """`_steps` as int64 tensors (4,)."""
+        """Return `_steps` as int64 tensors (4,)."""
         amounts, up, down = (constant(values, device) for values in self._steps)
         return amounts, up, down
 
     def _runs(
         self, start: Tensor, other: Tensor, steps: tuple[Tensor, Tensor, Tensor]
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """From the discs of (...), the discs of the other side that follow without a gap, and the squares behind them.
+        """Return the adjacent runs of the other side's discs from `start` (...), and the squares after each run.
 
-        Runs upwards and the squares one further, then the same downwards, (..., 4) each.
+        Runs upwards and the squares after them, then the same downwards, (..., 4) each.
         """
         by, up, down = steps
         first, theirs = start[..., None], other[..., None]
@@ -80,28 +80,28 @@ class Board:
         return risen, (risen << by).bitwise_and_(up), fallen, (fallen >> by).bitwise_and_(down)
 
     def legal(self, own: Tensor, other: Tensor, steps: tuple[Tensor, Tensor, Tensor]) -> Tensor:
-        """Bits of the squares where the side to move flips at least one disc, (...)."""
+        """Return the bits of the squares where the side to move flips at least one disc, (...)."""
         _, high, _, low = self._runs(own, other, steps)
-        return _united(high | low) & ~(own | other)
+        return _union(high | low) & ~(own | other)
 
     def flips(self, own: Tensor, other: Tensor, move: Tensor, steps: tuple[Tensor, Tensor, Tensor]) -> Tensor:
-        """Bits of the discs that turn when the side to move plays the square whose bit is `move`."""
+        """Return the bits of the discs that are flipped by the move with the bit `move`."""
         risen, high, fallen, low = self._runs(move, other, steps)
         mine = own[..., None]
-        risen &= -(high & mine != 0).long()  # all ones where a disc of one's own ends the run
+        risen &= -(high & mine != 0).long()  # all ones if an own disc ends the run
         fallen &= -(low & mine != 0).long()
-        return _united(risen | fallen)
+        return _union(risen | fallen)
 
     def squares(self, bits: Tensor) -> Tensor:
-        """Which playable squares are set, bool (..., playable)."""
+        """Return which playable squares are set, bool (..., playable)."""
         at = constant(self.playable, bits.device)
         return ((bits[..., None] >> at) & 1).bool()
 
     def play(self, stream: Stream, games: int, moves: int) -> tuple[Tensor, Tensor]:
-        """Random games, each move uniform over the legal ones.
+        """Play random games with moves uniform over the legal ones; return tokens and legal moves, (S, games, moves).
 
-        Returns tokens (S, games, moves), 0 after the end of a game, and the legal moves (S, games, moves) as bits
-        before each of these moves, 0 after the end. A side that cannot move passes; passes are not recorded.
+        Tokens are 0 after the end of a game. Legal moves are bits before each move, 0 after the end. A side that cannot
+        move passes; passes are not recorded.
         """
         device, seeds = stream.seeds_S.device, len(stream.seeds_S)
         steps, tables = self.directions(device), (constant(_IN_BYTE, device), constant(self._tokens, device))
@@ -111,11 +111,11 @@ class Board:
         tokens, legals = [], []
         for index in range(moves):
             legal = self.legal(own, other, steps)
-            if device.type != "cpu" or bool((legal == 0).any()):  # to look would make a GPU's host wait
+            if device.type != "cpu" or bool((legal == 0).any()):  # the test would make the host wait for a GPU
                 passed = legal == 0
                 own, other = torch.where(passed, other, own), torch.where(passed, own, other)
                 legal = torch.where(passed, self.legal(own, other, steps), legal)
-            token, move = _chosen(legal, words[:, index], *tables)
+            token, move = _choose_square(legal, words[:, index], *tables)
             turned = self.flips(own, other, move, steps)
             tokens.append(token)
             legals.append(legal)
@@ -124,25 +124,25 @@ class Board:
 
     @cached_property
     def _tokens(self) -> tuple[int, ...]:
-        """The token of each of 64 squares; 0 where there is none."""
+        """The token of each of 64 squares, 0 for squares without one."""
         number = {square: token for token, square in enumerate(self.playable, start=1)}
         return tuple(number.get(square, 0) for square in range(64))
 
 
-def _chosen(legal: Tensor, words: Tensor, in_byte: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
-    """The token and the bit of one of the legal squares (...), chosen by words in [0, 2^32); 0 where there is none.
+def _choose_square(legal: Tensor, words: Tensor, in_byte: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
+    """Choose one of the legal squares (...) by words in [0, 2^32); return its token and bit, 0 if there is none.
 
-    Its rank among them is words * count >> 32. Where it is follows from the sums of bits in bytes (Vigna,
-    "Broadword Implementation of Rank/Select Queries", WEA 2008, algorithm 2).
+    Its rank is words * count >> 32; its position is found by broadword selection (Vigna, "Broadword Implementation of
+    Rank/Select Queries", WEA 2008, algorithm 2).
     """
     pairs = legal - ((legal >> 1) & _fill(0x55))
     fours = (pairs & _fill(0x33)) + ((pairs >> 2) & _fill(0x33))
-    up_to = ((fours + (fours >> 4)) & _fill(0x0F)) * _fill(0x01)  # in byte i, the legal squares of bytes 0 to i
+    up_to = ((fours + (fours >> 4)) & _fill(0x0F)) * _fill(0x01)  # byte i counts the legal squares of bytes 0 to i
     count = up_to >> 56
     rank = (words * count) >> 32
-    passed = ((rank * _fill(0x01)) | _fill(0x80)) - up_to  # the top bit of a byte is set where it ends before
+    passed = ((rank * _fill(0x01)) | _fill(0x80)) - up_to  # top bit set for bytes before the square
     start = (((passed & _fill(0x80)) >> 7 & _fill(0x01)) * _fill(0x01) >> 56) * 8
-    start = start.clamp(max=56)  # where there is no legal square
+    start = start.clamp(max=56)  # for games without a legal square
     before = ((up_to << 8) >> start) & 0xFF
     within = in_byte[((legal >> start) & 0xFF) * 8 + rank - before]
     move = ((count > 0).long() << start) << within
@@ -150,38 +150,16 @@ def _chosen(legal: Tensor, words: Tensor, in_byte: Tensor, tokens: Tensor) -> tu
 
 
 def _fill(byte: int) -> int:
-    """The int64 whose eight bytes are this one."""
+    """Return the int64 with eight equal bytes."""
     return _signed(byte * 0x0101010101010101)
 
 
-def _united(bits: Tensor) -> Tensor:
-    """Every bit that is set in one of the four of (..., 4)."""
+def _union(bits: Tensor) -> Tensor:
+    """Return the union of the bits of (..., 4)."""
     return (bits[..., 0] | bits[..., 1]) | (bits[..., 2] | bits[..., 3])
 
 
-# By byte and rank, 8 * byte + rank: the place of the bit of this rank, 0 where it has none.
+# At index 8 * byte + rank: the place of the set bit of this rank in the byte, 0 if there is none.
 _IN_BYTE = tuple(
     ([place for place in range(8) if byte >> place & 1] + [0] * 8)[rank] for byte in range(256) for rank in range(8)
 )
-
-
-def perft(board: Board, depth: int) -> list[int]:
-    """Number of move sequences of 1..depth plies from the start; a forced pass counts as a ply."""
-    steps = board.directions(torch.device("cpu"))
-    own, other = (torch.tensor([bits]) for bits in board.start)
-    counts = []
-    for _ in range(depth):
-        own, other = successors(board, own, other, steps)
-        counts.append(len(own))
-    return counts
-
-
-def successors(board: Board, own: Tensor, other: Tensor, steps: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-    """Every position one ply on, from positions (N,): each legal move, or a pass; ended games have none."""
-    legal = board.legal(own, other, steps)
-    stuck = (legal == 0) & (board.legal(other, own, steps) != 0)
-    boards, squares = (((legal[:, None] >> torch.arange(board.n**2)) & 1) == 1).nonzero(as_tuple=True)
-    move = torch.ones_like(squares) << squares
-    mine, theirs = own[boards], other[boards]
-    turned = board.flips(mine, theirs, move, steps)
-    return torch.cat([theirs & ~turned, other[stuck]]), torch.cat([mine | move | turned, own[stuck]])

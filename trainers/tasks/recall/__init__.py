@@ -1,1 +1,1 @@
-"""Tasks of remembering: what was written last, what is to be copied, what followed a token."""
+"""Recall tasks: flip-flop, copying, induction, instructions on strings."""

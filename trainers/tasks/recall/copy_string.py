@@ -4,32 +4,32 @@ from torch import Tensor
 
 from trainers.settings.registry import register
 from trainers.tasks.fixed_set import Draws
-from trainers.tasks.parts import Part, one
+from trainers.tasks.parts import Part, one_token
 from trainers.tasks.recall.strings import BEGIN, END, SEPARATOR, Strings
 
 
 @register("task", "copy_string")
 class CopyString(Strings):
-    """A string of random symbols and a separator in; out, behind the separator, the string again and an end token.
+    """A string of random symbols and a separator in; out, after the separator, the string again and an end token.
 
     Length is the end of a bucket of string lengths. With B begin, | separator, E end and _ not scored:
 
     >>> task, string, count = CopyString(train_length=4), torch.tensor([[[14, 6, 4, 9]]]), torch.tensor([[3]])
-    >>> [" ".join(of) for of in task.shown(task.batch_of(*task.copied(string, count), 4), 0)]
+    >>> [" ".join(of) for of in task.format_row(task.batch_of(*task.copy_parts(string, count), 4), 0)]
     ['B k c a | k c a', '_ _ _ _ k c a E']
     >>> CopyString(train_length=50).train_positions
     102
     """
 
     def width(self, longest: int) -> int:
-        """Positions of a row whose string has at most so many symbols."""
+        """Return the positions of a row whose string has at most `longest` symbols."""
         return 2 * longest + 2
 
-    def answered(self, draws: Draws, site: int, count_SB: Tensor, longest: int) -> tuple[list[Part], list[Part]]:
-        """The parts of prompt and answer."""
-        return self.copied(self.strings(draws, site, count_SB, longest), count_SB)
+    def draw_answered(self, draws: Draws, site: int, count_SB: Tensor, longest: int) -> tuple[list[Part], list[Part]]:
+        """Draw the parts of prompts and answers."""
+        return self.copy_parts(self.strings(draws, site, count_SB, longest), count_SB)
 
-    def copied(self, string_SBN: Tensor, count_SB: Tensor) -> tuple[list[Part], list[Part]]:
-        """The parts of prompt and answer for given strings, of which `count_SB` symbols are used."""
+    def copy_parts(self, string_SBN: Tensor, count_SB: Tensor) -> tuple[list[Part], list[Part]]:
+        """Return the parts of prompts and answers for given strings, of which `count_SB` symbols are used."""
         string = (string_SBN, count_SB)
-        return [one(BEGIN, count_SB), string, one(SEPARATOR, count_SB)], [string, one(END, count_SB)]
+        return [one_token(BEGIN, count_SB), string, one_token(SEPARATOR, count_SB)], [string, one_token(END, count_SB)]

@@ -32,12 +32,13 @@ class FlipFlop(Task):
     probability `ignore`, and else w or r, equally likely. Bits after w and i are random. Length is the number of pairs.
     Tokens: pad 0 (never drawn), w 1, r 2, i 3, bit 0 is 4, bit 1 is 5. Only the bit after each r is trained and scored.
 
-    Three distributions are evaluated: `iid` as in training, `sparse` (writes lie far back) and `dense` (many writes).
+    Three distributions are evaluated: `iid` as in training, `sparse` (few writes) and `dense` (many writes).
 
     >>> task = FlipFlop(pairs=5)
-    >>> " ".join(task.shown(task.batch_of(torch.tensor([[[1, 3, 1, 3, 2]]]), torch.tensor([[[1, 0, 0, 1, 0]]])), 0)[0])
+    >>> batch = task.batch_of(torch.tensor([[[1, 3, 1, 3, 2]]]), torch.tensor([[[1, 0, 0, 1, 0]]]))
+    >>> " ".join(task.format_row(batch, 0)[0])
     'w 1 i 0 w 0 i 1 r 0'
-    >>> " ".join(task.shown(task.batch_of(torch.tensor([[[1, 3, 1, 3, 2]]]), torch.tensor([[[1, 0, 0, 1, 0]]])), 0)[1])
+    >>> " ".join(task.format_row(batch, 0)[1])
     '_ _ _ _ _ _ _ _ 0 _'
     """
 
@@ -48,11 +49,11 @@ class FlipFlop(Task):
     test_pairs: tuple[int, ...] = setting((), low=2, help="other numbers of pairs that are evaluated")
     fixed_set: int | None = setting(None, low=1, below=2**32, help="distinct training rows; null: always fresh ones")
     measured_distances: tuple[int, ...] = setting(
-        (), low=1, help="the read error is measured apart at distances from each of these up to the next one"
+        (), low=1, help="the read error is also measured for distances from each of these up to the next one"
     )
 
     def cross_checks(self) -> Iterator[Problem]:
-        """A problem unless distances ascend."""
+        """Yield a problem unless distances ascend."""
         if any(first >= second for first, second in pairwise(self.measured_distances)):
             yield Problem(
                 key="measured_distances",
@@ -88,7 +89,7 @@ class FlipFlop(Task):
 
     @property
     def distributions(self) -> tuple[Distribution, ...]:
-        """As in training; with writes far back; with many writes."""
+        """As in training, with few writes, and with many writes."""
         return tuple(
             Distribution(name, self.lengths, self.trained_lengths if name == "iid" else ()) for name in self._ignored
         )
@@ -97,16 +98,16 @@ class FlipFlop(Task):
     def metrics(self) -> Mapping[str, str]:
         """Each metric and its better direction.
 
-        accuracy: rows whose reads are all right. read_error: reads that are wrong, of all reads of all rows together.
-        read_error_distance_k: of the reads whose write is k or more pairs back, and less than the next measured
-        distance; NaN where there are none.
+        accuracy: share of rows whose reads are all right. read_error: share of wrong reads of all rows together.
+        read_error_distance_k: of the reads whose write is k or more pairs back, but less than the next measured
+        distance; NaN if there are none.
         """
         distances = (metric for family in self.families.values() for metric in family.metrics.values())
         return {"accuracy": "maximize", "read_error": "minimize", **dict.fromkeys(distances, "minimize")}
 
     @property
     def headline(self) -> tuple[str, ...]:
-        """The metrics worth a chart."""
+        """Metrics that are charted."""
         return ("accuracy", "read_error")
 
     @property
@@ -120,7 +121,7 @@ class FlipFlop(Task):
         return {"iid": self.ignore, "sparse": self.sparse, "dense": self.dense}
 
     def batch_of(self, instructions_SBN: Tensor, bits_SBN: Tensor) -> Batch:
-        """Rows of given instructions and bits; a bit after a read becomes the one that was written last."""
+        """Return rows of given instructions and bits; a bit after a read is replaced by the last written one."""
         written = bits_SBN.gather(-1, last_writes(instructions_SBN))
         bits = ZERO + torch.where(instructions_SBN == READ, written, bits_SBN)
         targets = torch.where(instructions_SBN == READ, bits, IGNORED)
@@ -128,57 +129,58 @@ class FlipFlop(Task):
         return Batch(tokens, torch.stack([targets, torch.full_like(targets, IGNORED)], dim=-1).flatten(-2))
 
     def sample(self, stream: Stream, rows: int) -> Batch:
-        """A training batch for every seed of the stream."""
-        return self._drawn(training_draws(stream, rows, self.fixed_set), 0, rows, self.pairs, self.ignore)
+        """Return a training batch for every seed of the stream."""
+        return self._draw(training_draws(stream, rows, self.fixed_set), 0, rows, self.pairs, self.ignore)
 
     def evaluation_batches(self, stream: Stream, samples: int, lengths: tuple[int, ...]) -> Iterator[EvaluationBatch]:
-        """A batch of every distribution at every length."""
+        """Yield a batch of every distribution at every length."""
         for number, (name, ignored) in enumerate(self._ignored.items()):
             for length in lengths:
-                batch = self._drawn(stream, 2 * (len(self._ignored) * length + number), samples, length, ignored)
+                batch = self._draw(stream, 2 * (len(self._ignored) * length + number), samples, length, ignored)
                 yield EvaluationBatch(batch, (length,), name)
 
-    def rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
-        """How many reads each row has, and how many of them are wrong, (M, B, 1); of all, and at each distance."""
+    def score_rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
+        """Return the numbers of reads and of wrong reads of each row, (M, B, 1), in total and at each distance."""
         wrong, read = supervised.mistakes(logits_MBTV, batch), batch.targets != IGNORED
-        found = {"wrong": _count(wrong), "reads": _count(read)}
+        counts = {"wrong": _count(wrong), "reads": _count(read)}
         distance = self._distances(batch.tokens).repeat_interleave(2, dim=-1) if self.measured_distances else read
         for low, high in pairwise((*self.measured_distances, self.positions)):
             here = (distance >= low) & (distance < high)
-            found |= {f"wrong_{low}": _count(wrong & here), f"reads_{low}": _count(read & here)}
-        return found
+            counts |= {f"wrong_{low}": _count(wrong & here), f"reads_{low}": _count(read & here)}
+        return counts
 
     def reduce(self, rows: Mapping[str, Tensor], batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
-        """The share of rows without a mistake, and of wrong reads, (M, 1)."""
+        """Return the share of rows without a mistake, and of wrong reads, (M, 1)."""
         errors = {"read_error": "", **{f"{_DISTANCE}_{low}": f"_{low}" for low in self.measured_distances}}
-        shares = {name: rows[f"wrong{of}"].sum(dim=1) / rows[f"reads{of}"].sum(dim=1) for name, of in errors.items()}
+        shares = {name: rows[f"wrong{end}"].sum(dim=1) / rows[f"reads{end}"].sum(dim=1) for name, end in errors.items()}
         return {"accuracy": (rows["wrong"] == 0).float().mean(dim=1), **shares}
 
-    def shown(self, batch: Batch, row: int) -> tuple[list[str], list[str]]:
-        """Tokens and targets of a row of the first seed as one reads them."""
-        tokens, targets = ([_SYMBOLS[token] for token in of[0, row].tolist()] for of in (batch.tokens, batch.targets))
+    def format_row(self, batch: Batch, row: int) -> tuple[list[str], list[str]]:
+        """Return tokens and targets of a row of the first seed as text."""
+        rows = (batch.tokens[0, row].tolist(), batch.targets[0, row].tolist())
+        tokens, targets = ([_SYMBOLS[token] for token in tokens] for tokens in rows)
         return tokens, targets
 
-    def measures(self, tokens: Tensor) -> dict[str, Tensor]:
-        """How hard each sequence (..., T) is, int64 (...): its `reads`, and the largest `distance` to their write."""
+    def measure_difficulty(self, tokens: Tensor) -> dict[str, Tensor]:
+        """Return the difficulty of each sequence (..., T), int64 (...): `reads`, and the largest read `distance`."""
         read = tokens[..., ::2] == READ
         return {"reads": read.sum(dim=-1), "distance": torch.where(read, self._distances(tokens), 0).amax(dim=-1)}
 
-    def _drawn(self, draws: Draws, site: int, rows: int, pairs: int, ignored: float) -> Batch:
-        """Random rows (S, rows, 2 * pairs); takes two sites."""
+    def _draw(self, draws: Draws, site: int, rows: int, pairs: int, ignored: float) -> Batch:
+        """Draw rows (S, rows, 2 * pairs); takes two sites."""
         kind, each = draws.bits(site, (rows, pairs)), round((1.0 - ignored) * 2**31)
         instructions = torch.where(kind < each, READ, torch.where(kind < 2 * each, WRITE, IGNORE))
         instructions[..., 0], instructions[..., -1] = WRITE, READ
         return self.batch_of(instructions, draws.bits(site + 1, (rows, pairs)) >> 31)
 
     def _distances(self, tokens: Tensor) -> Tensor:
-        """How many pairs back the last write is, of each pair, (..., N)."""
+        """Return how many pairs back the last write is, for each pair, (..., N)."""
         last = last_writes(tokens[..., ::2])
         return torch.arange(last.shape[-1], device=last.device) - last
 
 
 def last_writes(instructions: Tensor) -> Tensor:
-    """The pair of the latest write at each pair, (..., N).
+    """Return the index of the last write at each pair, (..., N).
 
     >>> last_writes(torch.tensor([WRITE, IGNORE, WRITE, READ, IGNORE])).tolist()
     [0, 0, 2, 2, 2]

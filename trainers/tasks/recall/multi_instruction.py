@@ -1,7 +1,7 @@
-"""Seven instructions on strings: a substitute for the third task of arXiv:2503.23174, which is not described there.
+"""Seven instructions on strings: a substitute for the third task of arXiv:2503.23174, which the paper does not define.
 
-Of that task it is only known that its training set has examples of each of several instructions with strings of 0 to 50
-tokens, and that it is tested on 51 to 500. These instructions were chosen here.
+The paper only states that the training set has examples of several instructions with strings of 0 to 50 tokens, and
+that test strings have 51 to 500. The instructions are chosen here.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from torch import Tensor
 from trainers.settings.fields import setting
 from trainers.settings.registry import register
 from trainers.tasks.fixed_set import Draws
-from trainers.tasks.parts import Part, below, one
+from trainers.tasks.parts import Part, draw_below, one_token
 from trainers.tasks.recall.strings import BEGIN, END, FIRST_SYMBOL, SEPARATOR, Strings
 from trainers.tasks.task import Batch
 
@@ -22,17 +22,18 @@ _LETTERS = "CRFLKSX"
 
 @register("task", "multi_instruction")
 class MultiInstruction(Strings):
-    """An instruction, a string and a separator in; out, what the instruction makes of the string, and an end token.
+    """An instruction, a string and a separator in; out, the result of the instruction, and an end token.
 
     A substitute for the third task of arXiv:2503.23174, whose definition is not known. Instructions, equally likely:
     copy (C), reverse (R), first (F), last (L), the k-th marked symbol (K, `marked + 1` symbols are marked), the one
-    after the marked symbol (S; one is marked, not the last), and the two ends swapped (X). Answers have no marks. What
-    is not there, as the first symbol of nothing, is answered with the end token alone.
+    after the marked symbol (S; one is marked, not the last), and the two ends swapped (X). Answers have no marks. If
+    there is no result, such as the first symbol of an empty string, the answer is the end token alone.
 
     >>> task, string, count = MultiInstruction(train_length=3), torch.tensor([[[14, 6, 4]]]), torch.tensor([[3]])
     >>> def example(name, places):
-    ...     parts = task.instructed(torch.tensor([[INSTRUCTIONS.index(name)]]), string, count, torch.tensor([[places]]))
-    ...     return [" ".join(of) for of in task.shown(task.batch_of(*parts, 3), 0)]
+    ...     which, marked = torch.tensor([[INSTRUCTIONS.index(name)]]), torch.tensor([[places]])
+    ...     parts = task.instruction_parts(which, string, count, marked)
+    ...     return [" ".join(symbols) for symbols in task.format_row(task.batch_of(*parts, 3), 0)]
     >>> example("reverse", [3])
     ['B R k c a | a c k', '_ _ _ _ _ a c k E']
     >>> example("successor_of_marked", [1])
@@ -52,26 +53,26 @@ class MultiInstruction(Strings):
 
     @property
     def outputs(self) -> int:
-        """Number of output tokens: those without marked symbols and instructions."""
+        """Number of output tokens: the input tokens without marked symbols and instructions."""
         return FIRST_SYMBOL + self.symbols
 
     @property
     def metrics(self) -> Mapping[str, str]:
         """Each metric and its better direction.
 
-        accuracy and token_accuracy as of other strings, over all instructions; accuracy_NAME: the rows of one
-        instruction that are answered without a mistake, NaN where there are none.
+        accuracy and token_accuracy over all instructions; accuracy_NAME: the share of rows of one instruction answered
+        without a mistake, NaN if there are none.
         """
         return {**super().metrics, **{f"accuracy_{name}": "maximize" for name in INSTRUCTIONS}}
 
     def width(self, longest: int) -> int:
-        """Positions of a row whose string has at most so many symbols."""
+        """Return the positions of a row whose string has at most `longest` symbols."""
         return 2 * longest + 3
 
-    def answered(self, draws: Draws, site: int, count_SB: Tensor, longest: int) -> tuple[list[Part], list[Part]]:
-        """The parts of prompt and answer."""
+    def draw_answered(self, draws: Draws, site: int, count_SB: Tensor, longest: int) -> tuple[list[Part], list[Part]]:
+        """Draw the parts of prompts and answers."""
         rows = count_SB.shape[1]
-        which = below(draws, site, (rows,), len(INSTRUCTIONS))
+        which = draw_below(draws, site, (rows,), len(INSTRUCTIONS))
         kth, successor = (which == INSTRUCTIONS.index(name) for name in ("kth_marked", "successor_of_marked"))
         marks = torch.where(kth, self.marked + 1, torch.where(successor, 1, 0))
         candidates = torch.where(successor, count_SB - 1, count_SB)
@@ -80,12 +81,12 @@ class MultiInstruction(Strings):
         some = words.argsort(dim=-1, stable=True)[..., : self.marked + 1]  # of the candidates, in random order
         real = torch.arange(some.shape[-1], device=some.device) < torch.minimum(marks, candidates)[..., None]
         string = self.strings(draws, site + 2, count_SB, longest)
-        return self.instructed(which, string, count_SB, torch.where(real, some, longest))
+        return self.instruction_parts(which, string, count_SB, torch.where(real, some, longest))
 
-    def instructed(
+    def instruction_parts(
         self, which_SB: Tensor, string_SBN: Tensor, count_SB: Tensor, marked_SBK: Tensor
     ) -> tuple[list[Part], list[Part]]:
-        """The parts of prompt and answer of the instructions with the given numbers; marked: places, N for none."""
+        """Return the parts of prompts and answers of the given instructions; marked: places, N for none."""
         longest = string_SBN.shape[-1]
         marked = marked_SBK.sort(dim=-1).values
         missing = torch.full_like(marked[..., :1], longest)
@@ -110,23 +111,25 @@ class MultiInstruction(Strings):
         answer = string_SBN.gather(-1, source.clamp(0, longest - 1))
         with_marks = string_SBN + self.symbols * (place == marked[..., None]).any(dim=-2)
         instruction = (self.outputs + self.symbols + which_SB)[..., None]
-        prompt = [one(BEGIN, count_SB), (instruction, torch.ones_like(count_SB)), (with_marks, count_SB)]
-        return [*prompt, one(SEPARATOR, count_SB)], [(answer, length), one(END, count_SB)]
+        prompt = [one_token(BEGIN, count_SB), (instruction, torch.ones_like(count_SB)), (with_marks, count_SB)]
+        return [*prompt, one_token(SEPARATOR, count_SB)], [(answer, length), one_token(END, count_SB)]
 
-    def rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
-        """As of other strings, and whether the rows of each instruction are right, NaN in the other rows."""
-        found = super().rows(logits_MBTV, batch, lengths)
+    def score_rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
+        """Return the scores of all rows, and whether the rows of each instruction are right, NaN for other rows."""
+        scores = super().score_rows(logits_MBTV, batch, lengths)
         which = batch.tokens[..., 1:2] - self.outputs - self.symbols
-        of = {f"accuracy_{name}": which == number for number, name in enumerate(INSTRUCTIONS)}
-        return {**found, **{name: torch.where(here, found["right"], torch.nan) for name, here in of.items()}}
+        masks = {f"accuracy_{name}": which == number for number, name in enumerate(INSTRUCTIONS)}
+        return {**scores, **{name: torch.where(mask, scores["right"], torch.nan) for name, mask in masks.items()}}
 
     def reduce(self, rows: Mapping[str, Tensor], batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
-        """Shares of rows and of tokens, and of the rows of each instruction, (M, 1)."""
-        each = {name: rows[name].nanmean(dim=1) for name in self.metrics if name in rows}
-        return {**super().reduce(rows, batch, lengths), **each}
+        """Return shares of rows, of tokens, and of the rows of each instruction, (M, 1)."""
+        by_instruction = {name: rows[name].nanmean(dim=1) for name in self.metrics if name in rows}
+        return {**super().reduce(rows, batch, lengths), **by_instruction}
 
-    def symbol(self, token: int) -> str:
-        """A token as one reads it: a marked symbol has a star, instructions are capitals."""
+    def format_symbol(self, token: int) -> str:
+        """Return a token as text: a marked symbol has a star, instructions are capitals."""
         if token >= self.outputs + self.symbols:
             return _LETTERS[token - self.outputs - self.symbols]
-        return super().symbol(token) if token < self.outputs else super().symbol(token - self.symbols) + "*"
+        return (
+            super().format_symbol(token) if token < self.outputs else super().format_symbol(token - self.symbols) + "*"
+        )

@@ -1,6 +1,6 @@
-"""What tasks on strings of random symbols share: a prompt with a string in it, and an answer behind it.
+"""The base of tasks on strings of random symbols: a prompt with a string, and an answer after it.
 
-Rows are filled up with pads on their right to the width of their longest, which follows from the settings alone.
+Rows are padded on their right to the width of the longest, which follows from the settings.
 Shapes: S seeds, M members, B rows, N symbols of the longest string, T positions.
 """
 
@@ -16,20 +16,20 @@ from trainers.random import Stream
 from trainers.settings.fields import setting
 from trainers.tasks import supervised
 from trainers.tasks.fixed_set import Draws, training_draws
-from trainers.tasks.parts import PAD, Part, below, laid_out
+from trainers.tasks.parts import PAD, Part, draw_below, join_parts
 from trainers.tasks.supervised import IGNORED
 from trainers.tasks.task import Batch, EvaluationBatch, Task
 
 BEGIN, SEPARATOR, END, FIRST_SYMBOL = range(PAD + 1, PAD + 5)
-SITES = 8  # that a draw of rows may take
+SITES = 8  # per draw of rows
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 class Strings(Task):
-    """A prompt with a string of symbols; the answer behind it is predicted token by token.
+    """A prompt with a string of symbols in; out, token by token, the answer after it.
 
-    Length: the tests at length s have strings of up to s symbols, and of more than the next smaller length has, so that
-    lengths are the ends of buckets. How many symbols a string has is drawn uniformly.
+    Lengths are the ends of buckets: tests at length s have strings of up to s symbols, and more than the next smaller
+    length. The number of symbols of a string is uniform.
     """
 
     train_length: int = setting(50, low=2, help="most symbols of a training string")
@@ -37,13 +37,13 @@ class Strings(Task):
     test_lengths: tuple[int, ...] = setting(
         (100, 150, 200, 250, 300), low=3, help="ends of the buckets of longer test strings"
     )
-    symbols: int = setting(32, low=3, help="different symbols")
+    symbols: int = setting(32, low=3, help="number of distinct symbols")
     fixed_set: int | None = setting(None, low=1, below=2**32, help="distinct training rows; null: always fresh ones")
 
     def cross_checks(self) -> Iterator[Problem]:
-        """Problems unless the ends of the buckets ascend."""
+        """Yield problems unless the ends of the buckets ascend."""
         if self.shortest > self.train_length:
-            message = f"{self.shortest} is more than the longest has"
+            message = f"{self.shortest} is more than train_length"
             allowed = f"<= train_length ({self.train_length})"
             yield Problem(key="shortest", given=self.shortest, message=message, allowed=allowed)
         if any(first >= second for first, second in pairwise(self.lengths)):
@@ -52,15 +52,15 @@ class Strings(Task):
             yield Problem(key="test_lengths", given=given, message=message, allowed=allowed)
 
     @abstractmethod
-    def answered(self, draws: Draws, site: int, count_SB: Tensor, longest: int) -> tuple[list[Part], list[Part]]:
-        """The parts of prompts with strings of `count_SB` of `longest` symbols, and of their answers.
+    def draw_answered(self, draws: Draws, site: int, count_SB: Tensor, longest: int) -> tuple[list[Part], list[Part]]:
+        """Draw the parts of prompts with strings of `count_SB` of `longest` symbols, and of their answers.
 
         Random words come from `draws` at the SITES sites from `site` on.
         """
 
     @abstractmethod
     def width(self, longest: int) -> int:
-        """Positions of a row whose string has at most so many symbols."""
+        """Return the positions of a row whose string has at most `longest` symbols."""
 
     @property
     def inputs(self) -> int:
@@ -89,59 +89,61 @@ class Strings(Task):
 
     @property
     def metrics(self) -> Mapping[str, str]:
-        """Each metric and its better direction: rows whose answer is all right, and answer tokens that are."""
+        """Each metric and its better direction: the share of rows without a mistake, and of right answer tokens."""
         return {"accuracy": "maximize", "token_accuracy": "maximize"}
 
     def sample(self, stream: Stream, rows: int) -> Batch:
-        """A training batch for every seed of the stream."""
+        """Return a training batch for every seed of the stream."""
         draws = training_draws(stream, rows, self.fixed_set)
-        return self._drawn(draws, 0, rows, self.shortest, self.train_length)
+        return self._draw(draws, 0, rows, self.shortest, self.train_length)
 
     def evaluation_batches(self, stream: Stream, samples: int, lengths: tuple[int, ...]) -> Iterator[EvaluationBatch]:
-        """A batch of every bucket."""
+        """Yield a batch of every bucket."""
         fewest = dict(zip(self.lengths, (self.shortest, *(end + 1 for end in self.lengths)), strict=False))
         for length in lengths:
-            batch = self._drawn(stream, SITES * (1 + length), samples, fewest[length], length)
+            batch = self._draw(stream, SITES * (1 + length), samples, fewest[length], length)
             yield EvaluationBatch(batch, (length,))
 
-    def rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
-        """Whether each row is answered without a mistake, and the tokens of its answer that are right, (M, B, 1)."""
+    def score_rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
+        """Return whether each row has no mistake, and the number of right tokens of its answer, (M, B, 1)."""
         wrong = supervised.mistakes(logits_MBTV, batch).sum(dim=-1, keepdim=True).float()
         answer = (batch.targets != IGNORED).sum(dim=-1, keepdim=True).float()
         return {"right": (wrong == 0).float(), "tokens_right": answer - wrong, "tokens": answer}
 
     def reduce(self, rows: Mapping[str, Tensor], batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
-        """Shares of rows and of tokens, (M, 1)."""
+        """Return the shares of right rows and of right tokens, (M, 1)."""
         tokens = rows["tokens_right"].sum(dim=1) / rows["tokens"].sum(dim=1)
         return {"accuracy": rows["right"].mean(dim=1), "token_accuracy": tokens}
 
-    def shown(self, batch: Batch, row: int) -> tuple[list[str], list[str]]:
-        """Tokens and targets of a row of the first seed as one reads them, without the pads on the right."""
-        tokens, targets = (of[0, row].tolist() for of in (batch.tokens, batch.targets))
+    def format_row(self, batch: Batch, row: int) -> tuple[list[str], list[str]]:
+        """Return tokens and targets of a row of the first seed as text, without the pads on the right."""
+        tokens, targets = batch.tokens[0, row].tolist(), batch.targets[0, row].tolist()
         end = max((place for place, token in enumerate(tokens) if token != PAD), default=0) + 1
-        return [self.symbol(token) for token in tokens[:end]], [self.symbol(token) for token in targets[:end]]
+        return [self.format_symbol(token) for token in tokens[:end]], [
+            self.format_symbol(token) for token in targets[:end]
+        ]
 
-    def symbol(self, token: int) -> str:
-        """A token as one reads it: B begin, | separator, E end, symbols as letters, _ where no target counts."""
+    def format_symbol(self, token: int) -> str:
+        """Return a token as text: B begin, | separator, E end, symbols as letters, _ for a masked target."""
         known = {IGNORED: "_", PAD: "P", BEGIN: "B", SEPARATOR: "|", END: "E"}
         number = token - FIRST_SYMBOL
         return known.get(token) or (_LETTERS[number] if number < len(_LETTERS) else f"s{number}")
 
     def batch_of(self, prompt: Sequence[Part], answer: Sequence[Part], longest: int) -> Batch:
-        """Rows (S, B, width) of the parts of a prompt and of its answer, whose last token is no input."""
+        """Return rows (S, B, width) of the parts of prompts and answers; the last answer token is no input."""
         width = self.width(longest)
-        whole = laid_out([*prompt, *answer], width + 1)
-        first, answers = (torch.stack([count for _, count in of]).sum(dim=0)[..., None] for of in (prompt, answer))
-        first, place = first - 1, torch.arange(width, device=whole.device)
-        asked = (place >= first) & (place < first + answers)
-        end = first + asked.sum(dim=-1, keepdim=True)
-        tokens = torch.where(place < torch.maximum(end, first + 1), whole[..., :-1], PAD)
-        return Batch(tokens, torch.where(asked, whole[..., 1:], IGNORED))
+        text = join_parts([*prompt, *answer], width + 1)
+        first, answers = (torch.stack([count for _, count in part]).sum(dim=0)[..., None] for part in (prompt, answer))
+        first, place = first - 1, torch.arange(width, device=text.device)
+        scored = (place >= first) & (place < first + answers)
+        end = first + scored.sum(dim=-1, keepdim=True)
+        tokens = torch.where(place < torch.maximum(end, first + 1), text[..., :-1], PAD)
+        return Batch(tokens, torch.where(scored, text[..., 1:], IGNORED))
 
     def strings(self, draws: Draws, site: int, count_SB: Tensor, longest: int) -> Tensor:
-        """Random symbols (S, B, longest), of which `count_SB` are used."""
-        return FIRST_SYMBOL + below(draws, site, (count_SB.shape[1], longest), self.symbols)
+        """Draw symbols (S, B, longest), of which `count_SB` are used."""
+        return FIRST_SYMBOL + draw_below(draws, site, (count_SB.shape[1], longest), self.symbols)
 
-    def _drawn(self, draws: Draws, site: int, rows: int, fewest: int, longest: int) -> Batch:
-        count_SB = fewest + below(draws, site, (rows,), longest - fewest + 1)
-        return self.batch_of(*self.answered(draws, site + 1, count_SB, longest), longest)
+    def _draw(self, draws: Draws, site: int, rows: int, fewest: int, longest: int) -> Batch:
+        count_SB = fewest + draw_below(draws, site, (rows,), longest - fewest + 1)
+        return self.batch_of(*self.draw_answered(draws, site + 1, count_SB, longest), longest)

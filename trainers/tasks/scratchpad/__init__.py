@@ -1,1 +1,1 @@
-"""Tasks that are answered step by step, with or without an inductive scratchpad (arXiv:2406.06467)."""
+"""Tasks that are answered in several states, with or without an inductive scratchpad (arXiv:2406.06467)."""

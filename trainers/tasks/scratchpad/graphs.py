@@ -1,7 +1,7 @@
 """Directed graphs as text: named nodes, edges in random order, and the question whether one node leads to another.
 
 An edge is `a > b ;` and the question `x ? y ;`, each word a token; so a graph of E edges has 4 E + 4 tokens. The label
-is 1 where there is a way from x to y, else 0 (Abbe et al., arXiv:2406.06467, in the layout of the authors' code).
+is 1 if there is a path from x to y, else 0 (Abbe et al., arXiv:2406.06467, in the layout of the authors' code).
 Shapes: S seeds, B rows, N nodes, E edges.
 """
 
@@ -11,9 +11,9 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from trainers.random.draws import order, sequential
+from trainers.random.draws import argsort_smallest, draw_prefixes
 from trainers.tasks.fixed_set import Draws
-from trainers.tasks.parts import laid_out
+from trainers.tasks.parts import join_parts
 
 SPECIALS = (" ", "#", ".", ":", ";", ">", "?", "|")
 PAD, STATE, END, START, SEPARATOR, EDGE, ASKED, _ = range(len(SPECIALS))
@@ -24,9 +24,9 @@ _LARGEST = 2**32 - 1
 
 @dataclass(frozen=True)
 class Graph:
-    """Edges of each row from the node `tails` to the node `heads`, int64 (S, B, E), of which `edges` (S, B) count.
+    """Edges of each row from the node `tails` to the node `heads`, int64 (S, B, E), of which `edges` (S, B) are used.
 
-    source and target (S, B): is there a way from the one to the other? Nodes are numbers from 0 on.
+    source, target: the nodes of the question, (S, B). Nodes are numbers from 0.
     """
 
     tails: Tensor
@@ -36,15 +36,15 @@ class Graph:
     target: Tensor
 
     def shuffled(self, draws: Draws, site: int) -> "Graph":
-        """The same with its edges in random order; takes one site."""
+        """Return the graph with its edges in random order; takes one site."""
         rows, edges = self.tails.shape[1:]
         place = torch.arange(edges, device=self.tails.device)
         word = torch.where(place < self.edges[..., None], draws.bits(site, (rows, edges)), _LARGEST)
-        at = order(word, edges)  # of equal words the earlier first, so edges that do not count stay behind
+        at = argsort_smallest(word, edges)  # stable, so unused edges stay last
         return replace(self, tails=self.tails.gather(-1, at), heads=self.heads.gather(-1, at))
 
     def question(self, name_SBN: Tensor) -> tuple[Tensor, Tensor]:
-        """Tokens (S, B, 4 E + 4) and how many of them count (S, B), where each node has its name.
+        """Return the tokens of the question, (S, B, 4 E + 4), with given names, and their number (S, B).
 
         >>> two, name = torch.tensor([[2]]), torch.tensor([[[20, 30]]])
         >>> Graph(torch.tensor([[[1, 0]]]), torch.tensor([[[0, 1]]]), two, two - 2, two - 1).question(name)[0].tolist()
@@ -52,17 +52,17 @@ class Graph:
         """
         tail, head = name_SBN.gather(-1, self.tails), name_SBN.gather(-1, self.heads)
         edge = torch.stack([tail, torch.full_like(tail, EDGE), head, torch.full_like(tail, SEPARATOR)], dim=-1)
-        source, target = (name_SBN.gather(-1, of[..., None]) for of in (self.source, self.target))
+        source, target = (name_SBN.gather(-1, node[..., None]) for node in (self.source, self.target))
         asked = [source, torch.full_like(source, ASKED), target, torch.full_like(source, SEPARATOR)]
         four = torch.full_like(self.edges, 4)
         width = 4 * self.tails.shape[-1] + 4
-        text = laid_out([(edge.flatten(-2), 4 * self.edges), (torch.cat(asked, dim=-1), four)], width)
+        text = join_parts([(edge.flatten(-2), 4 * self.edges), (torch.cat(asked, dim=-1), four)], width)
         return text, 4 * self.edges + 4
 
 
 @lru_cache
 def vocabulary(names: int) -> tuple[str, ...]:
-    """Special tokens, digits and the names of nodes, v000 and so on; each kind sorted.
+    """Return special tokens, digits and names of nodes (v000 and so on), each sorted.
 
     >>> words = vocabulary(1000)
     >>> len(words), words[PAD], words[DIGIT], words[FIRST_NAME], words[-1]
@@ -72,23 +72,23 @@ def vocabulary(names: int) -> tuple[str, ...]:
     return (*SPECIALS, *"0123456789", *(f"v{number:0{width}}" for number in range(names)))
 
 
-def named(draws: Draws, site: int, rows: int, nodes: int, names: int) -> Tensor:
-    """The names of the nodes of each row, tokens (S, B, nodes), all different; takes one site."""
-    return FIRST_NAME + distinct(draws, site, (rows, nodes), names)
+def draw_names(draws: Draws, site: int, rows: int, nodes: int, names: int) -> Tensor:
+    """Draw distinct names for the nodes of each row, tokens (S, B, nodes); takes one site."""
+    return FIRST_NAME + draw_distinct(draws, site, (rows, nodes), names)
 
 
-def distinct(draws: Draws, site: int, shape: tuple[int, ...], high: int) -> Tensor:
-    """Random numbers below `high`, int64 (S, *shape), those of the last dimension all different; takes one site."""
+def draw_distinct(draws: Draws, site: int, shape: tuple[int, ...], high: int) -> Tensor:
+    """Draw integers below `high`, int64 (S, *shape), distinct in the last dimension; takes one site."""
     word = draws.bits(site, shape)
     flat = word.flatten(1, -2).transpose(1, 2).contiguous()
-    return sequential(flat, high).reshape(word.shape)
+    return draw_prefixes(flat, high).reshape(word.shape)
 
 
-def cycles(first_SBN: Tensor, size_SBN: Tensor, nodes_SB: Tensor, source_SB: Tensor, target_SB: Tensor) -> Graph:
-    """A graph of cycles: for each node the first node of its cycle, whose nodes are neighbours, and how many it has.
+def cycle_graph(first_SBN: Tensor, size_SBN: Tensor, nodes_SB: Tensor, source_SB: Tensor, target_SB: Tensor) -> Graph:
+    """Return a graph of cycles, from the first node and the size of each node's cycle; its nodes are consecutive.
 
     >>> first, size = torch.tensor([[[0, 0, 2, 2, 2]]]), torch.tensor([[[2, 2, 3, 3, 3]]])
-    >>> cycles(first, size, torch.tensor([[5]]), torch.tensor([[0]]), torch.tensor([[2]])).heads.tolist()
+    >>> cycle_graph(first, size, torch.tensor([[5]]), torch.tensor([[0]]), torch.tensor([[2]])).heads.tolist()
     [[[1, 0, 3, 4, 2]]]
     """
     node = torch.arange(first_SBN.shape[-1], device=first_SBN.device).expand_as(first_SBN)

@@ -1,10 +1,10 @@
-"""The forms in which a text is trained on and tested: whole, with copies of states, or state by state.
+"""The row forms of a text in training and tests: full rows, rows with copies of states, or single transitions.
 
-A state of an inductive scratchpad depends on the question and on the state before it alone, at the same position ids
-each time (Abbe et al., arXiv:2406.06467, appendix C.2). Either a row has a copy of the state before each next one, and
-groups that hide all others, or each transition from a state to the next one is a row.
+A state of an inductive scratchpad depends only on the question and the previous state, at the same position ids each
+time (Abbe et al., arXiv:2406.06467, appendix C.2). Either a row has a copy of the previous state before each state, and
+groups that mask all others, or each transition from a state to the next one is a row.
 Shapes: S seeds, B rows, Q tokens of the longest question, K states at most, W tokens of the longest state, F places of
-which some are left empty, T positions.
+which some are unused, T positions.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,12 +15,12 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from trainers.tasks.parts import PAD, closed_up, leading, one, places
+from trainers.tasks.parts import PAD, compact, leading_mask, one_token, packed_places
 from trainers.tasks.scratchpad.text import NOT_JUDGED, Text
 from trainers.tasks.supervised import IGNORED
 from trainers.tensors.batch import Batch
 
-COPY, GIVEN, ANSWER = range(3)  # what a token is for: only read, of the question, or to be said
+COPY, GIVEN, ANSWER = range(3)  # use of a token: input only, question, or to be generated
 NO_STATE = -1
 
 
@@ -34,12 +34,12 @@ class Widths:
 
     @property
     def shared(self) -> int:
-        """Tokens that every state may see."""
+        """Tokens visible to every state."""
         return self.question + self.start
 
     @property
     def full(self) -> int:
-        """Tokens of a whole row."""
+        """Tokens of a full row."""
         return self.shared + sum(self.states)
 
     @property
@@ -56,11 +56,11 @@ class Widths:
 
 @dataclass(frozen=True)
 class ScratchpadBatch(Batch):
-    """Rows of a test, and what follows their prompts.
+    """Rows of a test with their prompts and answers.
 
-    prompt: (S, B, P), the tokens that are given. answer: (S, B, G), those that follow them, without copies, and pads.
-    field, state: (S, B, T), the part of a state that each target is of, and the number of that state; NOT_JUDGED and
-    NO_STATE where it is not judged.
+    prompt: tokens given to the model, (S, B, P). answer: the tokens after them without copies, then pads, (S, B, G).
+    field, state: the part of a state that each target belongs to, and the number of that state, (S, B, T); NOT_JUDGED
+    and NO_STATE for targets that are not scored.
     """
 
     prompt: Tensor | None = None
@@ -71,13 +71,13 @@ class ScratchpadBatch(Batch):
 
 @dataclass(frozen=True)
 class Tokens:
-    """Tokens and what is known of each, all (S, B, ..., W): whether it stands there, its id, use, group, state, field.
+    """Tokens and their attributes, all (S, B, ..., W): whether they are used, position id, use, group, state, field.
 
     use: COPY, GIVEN or ANSWER.
     """
 
     token: Tensor
-    stands: Tensor
+    used: Tensor
     id: Tensor
     use: Tensor
     group: Tensor
@@ -85,7 +85,7 @@ class Tokens:
     field: Tensor
 
     @classmethod
-    def of(
+    def build(
         cls,
         token: Tensor,
         count: Tensor,
@@ -96,119 +96,118 @@ class Tokens:
         state: Tensor | int = NO_STATE,
         field: Tensor | int = NOT_JUDGED,
     ) -> Self:
-        """The first `count` (S, B, ...) tokens, whose ids begin with `first`; the others broadcast to all tokens."""
+        """Use the first `count` (S, B, ...) tokens, with ids from `first`; attributes are broadcast to all tokens."""
         of_each = (_tensor(of, token).expand(token.shape) for of in (use, group, state, field))
         ids = first[..., None] + torch.arange(token.shape[-1], device=token.device)
-        return cls(token, leading(token.shape[-1], count), ids, *of_each)
+        return cls(token, leading_mask(token.shape[-1], count), ids, *of_each)
 
-    def each(self, change: Callable[[Tensor], Tensor]) -> Self:
-        """All of them changed alike."""
+    def map_all(self, change: Callable[[Tensor], Tensor]) -> Self:
+        """Apply a function to the tokens and all their attributes."""
         return replace(self, **{name: change(value) for name, value in vars(self).items()})
 
-    def put(self, **constants: int) -> Self:
-        """The same, with one value for all tokens."""
+    def set_all(self, **constants: int) -> Self:
+        """Set attributes to one value for all tokens."""
         return replace(self, **{name: torch.full_like(self.token, value) for name, value in constants.items()})
 
 
 class Rows:
-    """Tokens one behind the other, (S, B, width), without those that do not stand there."""
+    """Concatenated tokens without the unused ones, (S, B, width)."""
 
     def __init__(self, parts: Sequence[Tokens], width: int) -> None:
         self._parts, self._width = parts, width
-        self._places = places(self._joined("stands"), width)
+        self._places = packed_places(self._joined("used"), width)
 
     def tokens(self) -> Tensor:
-        """Tokens, pads on their right."""
-        return self.closed("token", PAD)
+        """Return the tokens, with pads on the right."""
+        return self.fill("token", PAD)
 
-    def closed(self, name: str, of_pads: int) -> Tensor:
-        """What is known of each token by name, and of the pads."""
-        return closed_up(self._joined(name), self._places, self._width, of_pads)
+    def fill(self, name: str, of_pads: int) -> Tensor:
+        """Return an attribute of the tokens, and a value for the pads."""
+        return compact(self._joined(name), self._places, self._width, of_pads)
 
     def _joined(self, name: str) -> Tensor:
         return torch.cat([getattr(part, name).flatten(2) for part in self._parts], dim=-1)
 
 
-def full(text: Text, start: int | None, width: int, shift_SB: Tensor | None = None) -> Rows:
-    """Rows as they are read. The ids of states are `shift` higher where it is given."""
+def full_rows(text: Text, start: int | None, width: int, shift_SB: Tensor | None = None) -> Rows:
+    """Return full rows in reading order; the ids of states are increased by `shift` if it is given."""
     before = text.state_length.cumsum(dim=-1) - text.state_length
     begin = _begin(text, start) + (0 if shift_SB is None else shift_SB)
     return Rows([*_shared(text, start), _states(text, begin[..., None] + before)], width)
 
 
-def masked(text: Text, start: int | None, width: int, *, fix_first_state: bool = True) -> Rows:
-    """Rows with a copy of each state before the next one.
+def masked_rows(text: Text, start: int | None, width: int, *, fix_first_state: bool = True) -> Rows:
+    """Return rows with a copy of each state before the next one.
 
-    Where the question is the first state there is no copy of it, and the second state sees it if `fix_first_state` says
-    so; in the authors' code it does not.
+    If the question is the first state it has no copy, and the second state sees it only with `fix_first_state`; in the
+    authors' code it does not.
     """
     begin, length = _begin(text, start)[..., None], text.state_length
     alone = text.question.shape[-1] == 0
     whole = _states(text, begin.expand(length.shape))
-    first = whole.each(lambda of: of[:, :, :1])
-    first = first.put(group=2) if alone and fix_first_state else first
-    copy, after = whole.each(lambda of: of[:, :, :-1]), whole.each(lambda of: of[:, :, 1:])
-    copied = after.stands.any(dim=-1, keepdim=True) & copy.stands
+    first = whole.map_all(lambda of: of[:, :, :1])
+    first = first.set_all(group=2) if alone and fix_first_state else first
+    copy, after = whole.map_all(lambda of: of[:, :, :-1]), whole.map_all(lambda of: of[:, :, 1:])
+    copied = after.used.any(dim=-1, keepdim=True) & copy.used
     if alone:
         copied = copied & (after.state > 1)
-    copy = replace(copy.put(use=COPY), stands=copied, group=after.group)
+    copy = replace(copy.set_all(use=COPY), used=copied, group=after.group)
     after = replace(after, id=after.id + length[..., :-1, None])
     pairs = Tokens(*(torch.stack([getattr(copy, name), getattr(after, name)], dim=3) for name in vars(copy)))
     return Rows([*_shared(text, start), first, pairs], width)
 
 
-def transitions(text: Text, start: int | None, width: int, index_SB: Tensor) -> Rows:
-    """Rows of one transition each: the state before the one of the given number, if there is one, and that state.
+def transition_rows(text: Text, start: int | None, width: int, index_SB: Tensor) -> Rows:
+    """Return rows of one transition each: the state of the given number, after the previous state if there is one.
 
-    The question and the start mark are to be said with the first state alone. A row that has no such state is empty.
+    The question and the start mark are trained only with the first state. A row without such a state is empty.
     """
     whole = _states(text, _begin(text, start)[..., None].expand(text.state_length.shape))
-    after = whole.each(lambda of: _picked(of, index_SB))
-    before = whole.each(lambda of: _picked(of, (index_SB - 1).clamp(min=0)))
-    begins, there = (index_SB == 0)[..., None], after.stands.any(dim=-1, keepdim=True)
-    before = replace(before.put(use=COPY), stands=before.stands & there & ~begins)
-    after = replace(after, id=after.id + before.stands.sum(dim=-1, keepdim=True))
+    after = whole.map_all(lambda of: _select_state(of, index_SB))
+    before = whole.map_all(lambda of: _select_state(of, (index_SB - 1).clamp(min=0)))
+    begins, there = (index_SB == 0)[..., None], after.used.any(dim=-1, keepdim=True)
+    before = replace(before.set_all(use=COPY), used=before.used & there & ~begins)
+    after = replace(after, id=after.id + before.used.sum(dim=-1, keepdim=True))
     shared = [
-        replace(part, stands=part.stands & there, use=torch.where(begins, part.use, COPY))
-        for part in _shared(text, start)
+        replace(part, used=part.used & there, use=torch.where(begins, part.use, COPY)) for part in _shared(text, start)
     ]
     return Rows([*shared, before, after], width)
 
 
-def batch_of(
+def make_batch(
     rows: Rows, *, loss_on_question: bool, ids: bool = False, groups: bool = False, most_id: int | None = None
 ) -> Batch:
-    """What rows train on: every token but the last in, every token but the first out.
+    """Return the batch of rows: every token but the last in, every token but the first out.
 
-    `ids` and `groups` say whether rows have any. Targets that are only read are ignored; those of the question have no
-    weight unless `loss_on_question` says so.
+    ids, groups: whether the batch has them. Targets of copies are masked; those of the question have weight only with
+    `loss_on_question`.
     """
-    tokens, use = rows.tokens(), rows.closed("use", COPY)[..., 1:]
+    tokens, use = rows.tokens(), rows.fill("use", COPY)[..., 1:]
     return Batch(
         tokens[..., :-1],
         torch.where(use == COPY, IGNORED, tokens[..., 1:]),
-        ids=rows.closed("id", 0)[..., :-1] if ids else None,
-        groups=rows.closed("group", 0)[..., :-1] if groups else None,
+        ids=rows.fill("id", 0)[..., :-1] if ids else None,
+        groups=rows.fill("group", 0)[..., :-1] if groups else None,
         weight=(use >= (GIVEN if loss_on_question else ANSWER)).float(),
     )
 
 
-def test_of(
+def make_test_batch(
     text: Text, start: int | None, widths: Widths, *, loss_on_question: bool, fix_first_state: bool | None
 ) -> ScratchpadBatch:
-    """Rows of a test with what they are scored by: with copies, or whole ones where `fix_first_state` is None."""
+    """Return a test batch: rows with copies, or full rows if `fix_first_state` is None."""
     given = widths.question if text.given is None else text.given
     inductive = fix_first_state is not None
     if fix_first_state is None:
-        rows, room = full(text, start, widths.full), widths.full - given
+        rows, room = full_rows(text, start, widths.full), widths.full - given
     else:
-        rows = masked(text, start, widths.masked, fix_first_state=fix_first_state)
+        rows = masked_rows(text, start, widths.masked, fix_first_state=fix_first_state)
         room = widths.shared - given + len(widths.states) * max(widths.states)
-    batch = batch_of(rows, loss_on_question=loss_on_question, ids=inductive, groups=inductive)
-    whole = full(text, start, given + room).tokens()
-    said = rows.closed("use", COPY)[..., 1:] == ANSWER
+    batch = make_batch(rows, loss_on_question=loss_on_question, ids=inductive, groups=inductive)
+    whole = full_rows(text, start, given + room).tokens()
+    generated = rows.fill("use", COPY)[..., 1:] == ANSWER
     field, state = (
-        torch.where(said, rows.closed(name, nowhere)[..., 1:], nowhere)
+        torch.where(generated, rows.fill(name, nowhere)[..., 1:], nowhere)
         for name, nowhere in (("field", NOT_JUDGED), ("state", NO_STATE))
     )
     prompt, answer = whole[..., :given], whole[..., given:]
@@ -216,34 +215,36 @@ def test_of(
 
 
 def _begin(text: Text, start: int | None) -> Tensor:
-    """The id of the first token of a state, (S, B)."""
+    """Return the position id of the first token of a state, (S, B)."""
     return text.question_length + (start is not None)
 
 
 def _shared(text: Text, start: int | None) -> list[Tokens]:
-    """What every state may see."""
+    """Return the tokens visible to every state: the question and the start mark."""
     length = text.question_length
     place = torch.arange(text.question.shape[-1], device=length.device)
     use = torch.where(place < (length[..., None] if text.given is None else text.given), GIVEN, ANSWER)
-    found = [Tokens.of(text.question, length, torch.zeros_like(length), use=use)]
+    found = [Tokens.build(text.question, length, torch.zeros_like(length), use=use)]
     if start is not None:
-        found.append(Tokens.of(*one(start, length), length))
+        found.append(Tokens.build(*one_token(start, length), length))
     return found
 
 
 def _states(text: Text, first_SBK: Tensor) -> Tokens:
-    """All states, (S, B, K, W), each with the number of its group when every group has one state."""
+    """Return all states, (S, B, K, W), each in a group of its own."""
     _, _, k, w = text.states.shape
     number, place = (torch.arange(size, device=first_SBK.device) for size in (k, w))
     asked = 0 if text.question.shape[-1] or text.given is None else text.given  # in the first state
     use = torch.where((number[:, None] == 0) & (place < asked), GIVEN, ANSWER)
     field = 0 if text.field is None else text.field
     numbers = number[:, None]
-    return Tokens.of(text.states, text.state_length, first_SBK, use=use, group=numbers + 1, state=numbers, field=field)
+    return Tokens.build(
+        text.states, text.state_length, first_SBK, use=use, group=numbers + 1, state=numbers, field=field
+    )
 
 
-def _picked(of_SBKW: Tensor, index_SB: Tensor) -> Tensor:
-    """What is said of one state of each row, (S, B, W)."""
+def _select_state(of_SBKW: Tensor, index_SB: Tensor) -> Tensor:
+    """Select one state of each row, (S, B, W)."""
     at = index_SB[..., None, None].expand(*index_SB.shape, 1, of_SBKW.shape[-1])
     return of_SBKW.gather(2, at)[:, :, 0]
 

@@ -10,27 +10,27 @@ from torch import Tensor
 
 from trainers.tasks.arithmetic.digits import add, carries
 from trainers.tasks.fixed_set import Draws
-from trainers.tasks.parts import below
+from trainers.tasks.parts import draw_below
 from trainers.tasks.scratchpad.text import Text
 from trainers.tensors.device_constants import constant
 
 PAD, MARK, END, START = " #.:"
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _DIGITS = "0123456789"
-STOP = "$"  # stands where the digits of a number end
+STOP = "$"  # marks the end of a number's digits
 # The 51 characters of the authors' code, of which `!`, `,` and `?` never occur.
 CHARACTERS = (PAD, MARK, END, START, *sorted(f"!+,-=?[]_|{STOP}{_DIGITS}{_LETTERS}"))
 TOKEN = {character: number for number, character in enumerate(CHARACTERS)}
 FILLER = tuple(TOKEN[character] for character in sorted(STOP + _DIGITS + _LETTERS))
-NOWHERE = -1  # the source of a token that repeats none
-OPERAND_SITES = 2  # that a draw of operands takes
+NOWHERE = -1  # the source of a token that repeats no other
+OPERAND_SITES = 2  # per draw of operands
 
 
 @dataclass(frozen=True)
 class Operands:
     """Numbers of `count` (S, B) digits each: digits units first, (S, B, D), 0 beyond.
 
-    total: the digits of the sum, (S, B, D + 1). carry: what leaves each place, 0 or 1, (S, B, D + 1).
+    total: the digits of the sum, (S, B, D + 1). carry: the carry out of each place, 0 or 1, (S, B, D + 1).
     """
 
     first: Tensor
@@ -41,61 +41,61 @@ class Operands:
 
     @property
     def canvas(self) -> int:
-        """Most digits that a number can have."""
+        """Largest number of digits of a number."""
         return self.first.shape[-1]
 
     @property
     def longer(self) -> Tensor:
-        """Whether the sum has a digit more than the numbers, 0 or 1, (S, B)."""
+        """Whether the sum has one digit more than the numbers, 0 or 1, (S, B)."""
         return torch.gather(self.carry, -1, self.count[..., None] - 1)[..., 0]
 
 
-def added(first: Tensor, second: Tensor, count_SB: Tensor) -> Operands:
-    """Numbers of `count` digits, units first, (S, B, D)."""
+def add_numbers(first: Tensor, second: Tensor, count_SB: Tensor) -> Operands:
+    """Add numbers of `count` digits, units first, (S, B, D)."""
     sums = first + second
     carry = torch.nn.functional.pad(carries(sums).to(sums.dtype), (0, 1))
     return Operands(first, second, add(first, second), carry, count_SB)
 
 
-def operands(draws: Draws, site: int, count_SB: Tensor, canvas: int) -> Operands:
-    """Pairs of numbers of the given number of digits, none with a leading zero: those of one digit are 1 to 9.
+def draw_operands(draws: Draws, site: int, count_SB: Tensor, canvas: int) -> Operands:
+    """Draw pairs of numbers with the given number of digits and no leading zero.
 
-    What is drawn for a row depends on the canvas, not on how many digits other rows have.
+    The draw of a row depends on the canvas, not on the numbers of digits of other rows.
     """
     first, second = (_number(draws, site + turn, count_SB, canvas) for turn in (0, 1))
-    return added(first, second, count_SB)
+    return add_numbers(first, second, count_SB)
 
 
-def filler(draws: Draws, site: int, rows: int, count: int) -> Tensor:
-    """Random tokens of the filler's alphabet, (S, rows, count)."""
-    found = below(draws, site, (rows, count), len(FILLER))
-    return constant(FILLER, found.device)[found]
+def draw_filler(draws: Draws, site: int, rows: int, count: int) -> Tensor:
+    """Draw tokens of the filler's alphabet, (S, rows, count)."""
+    index = draw_below(draws, site, (rows, count), len(FILLER))
+    return constant(FILLER, index.device)[index]
 
 
 def tokens(text: str) -> Tensor:
-    """The tokens of a text, (characters,)."""
+    """Return the tokens of a text, (characters,)."""
     return torch.tensor([TOKEN[character] for character in text])
 
 
 def written(text: str, like: Tensor) -> Tensor:
-    """A text that is the same in every row, (..., characters), with the leading shape of `like` (..., K)."""
+    """Return the same text in every row, (..., characters), with the leading shape of `like` (..., K)."""
     return constant(tuple(TOKEN[character] for character in text), like.device).expand(*like.shape[:-1], len(text))
 
 
 def windows(total_SBD: Tensor, initial_SBA: Tensor, many: int) -> Tensor:
-    """What the initial text has become after 1, 2, ... `many` digits were pushed in at its left, (S, B, many, A)."""
+    """Return the initial text after pushing in 1, 2, ... `many` digits on its left, (S, B, many, A)."""
     pushed = torch.cat([TOKEN["0"] + total_SBD[..., :many].flip(-1), initial_SBA], dim=-1)
     return pushed.unfold(-1, initial_SBA.shape[-1], 1)[:, :, :many].flip(2)
 
 
-def closed(states_SBKW: Tensor, last_SBK: Tensor) -> Tensor:
-    """States with their mark as their last token, the end mark where they are the last."""
+def end_states(states_SBKW: Tensor, last_SBK: Tensor) -> Tensor:
+    """Set the last token of each state: the mark, or the end mark for the last state."""
     ends = torch.where(last_SBK, TOKEN[END], TOKEN[MARK])
     return torch.cat([states_SBKW[..., :-1], ends[..., None]], dim=-1)
 
 
 def sum_alone(question_SBQ: Tensor, numbers: Operands, many_SB: Tensor, longest: int) -> Text:
-    """The text of a question that is answered with `many` digits of the sum, at most longest + 1, and the end mark."""
+    """Return the text of a question whose answer is `many` digits of the sum, at most longest + 1, and the end mark."""
     place, last = torch.arange(longest + 2, device=many_SB.device), many_SB[..., None] - 1
     at = (last - place).clamp(0, numbers.canvas).expand(*many_SB.shape, longest + 2)
     digits = TOKEN["0"] + torch.gather(numbers.total, -1, at)

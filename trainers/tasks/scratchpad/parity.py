@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from trainers.errors import Problem
-from trainers.random.draws import order
+from trainers.random.draws import argsort_smallest
 from trainers.settings.fields import setting
 from trainers.settings.registry import register
 from trainers.tasks.fixed_set import Draws
@@ -26,37 +26,37 @@ STATE_WIDTH = 8
 
 
 class _Parity(ScratchpadTask):
-    """What both tasks share: tokens, and lengths from 1 up."""
+    """The base of both tasks: their tokens."""
 
     @property
     def vocabulary(self) -> tuple[str, ...]:
-        """The pad first, then all other symbols in order."""
+        """The pad, then all other symbols in order."""
         return SYMBOLS
 
 
 @register("task", "parity")
 class Parity(_Parity):
-    """A canvas with a few bits; out, bit by bit, its place, the bit and the parity so far.
+    """A canvas with some bits in; out, for each bit, its place, the bit and the parity so far.
 
-    Length is the number of bits. They stand at random places, in order, and `_` everywhere else. A state is
-    [place]bit,parity; the last one has the width of the canvas and no bit. Without a scratchpad the parity alone
-    follows. With # behind a state, . behind the answer, and ~ where no target counts; inductive ones have copies:
+    Length is the number of bits. They are at random places, and `_` is everywhere else. A state is [place]bit,parity;
+    the last one has the width of the canvas and no bit. Without a scratchpad the answer is the parity. # ends a state,
+    . the answer, and ~ is a masked target; inductive rows have copies:
 
     >>> task = Parity(canvas=6, train_bits=3, scratchpad="full")
     >>> text = task.written(torch.tensor([[[0, 1, 3]]]), torch.tensor([[[1, 1, 1]]]), torch.tensor([[3]]))
-    >>> "".join(task.shown(task.test_of(text, 3), 0)[0])
+    >>> "".join(task.format_row(task.test_batch(text, 3), 0)[0])
     '11_1__=:[00]1,1#[01]1,0#[03]1,1#[06]_,1'
     >>> task = Parity(canvas=6, train_bits=3)
     >>> text = task.written(torch.tensor([[[0, 3]]]), torch.tensor([[[1, 1]]]), torch.tensor([[2]]))
-    >>> ["".join(of) for of in task.shown(task.test_of(text, 2), 0)]
+    >>> ["".join(of) for of in task.format_row(task.test_batch(text, 2), 0)]
     ['1__1__=:[00]1,1#[00]1,1#[03]1,0#[03]1,0#[06]_,0', '__1__=:[00]1,1#~~~~~~~~[03]1,0#~~~~~~~~[06]_,0.']
     """
 
     canvas: int = setting(60, low=1, high=99, help="cells, and the largest number of bits")
-    train_bits: int = setting(30, low=1, help="trained on so many bits and fewer")
+    train_bits: int = setting(30, low=1, help="largest number of bits in training")
 
     def cross_checks(self) -> Iterator[Problem]:
-        """A problem if the canvas is too small."""
+        """Yield a problem if the canvas is too small."""
         yield from super().cross_checks()
         if self.train_bits > self.canvas:
             message, allowed = f"more than the {self.canvas} cells", f"<= canvas ({self.canvas})"
@@ -64,12 +64,12 @@ class Parity(_Parity):
 
     @property
     def trained_lengths(self) -> tuple[int, ...]:
-        """Numbers of bits that are trained on, all equally often."""
+        """Numbers of bits seen in training, equally often."""
         return tuple(range(1, self.train_bits + 1))
 
     @property
     def lengths(self) -> tuple[int, ...]:
-        """All numbers of bits that the canvas holds."""
+        """All numbers of bits that fit on the canvas."""
         return tuple(range(1, self.canvas + 1))
 
     @property
@@ -79,27 +79,27 @@ class Parity(_Parity):
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """The parts of a state; the form is its brackets, comma and mark."""
+        """The parts of a state; `form` is its brackets, comma and mark."""
         return () if self.scratchpad == NONE else ("form", "place", "bit", "parity")
 
     def question_width(self, length: int) -> int:
-        """The canvas and the equals sign."""
+        """Return the tokens of the canvas and the equals sign."""
         return self.canvas + 1
 
     def state_widths(self, length: int) -> tuple[int, ...]:
-        """A state for each bit, and the last one."""
+        """Return the tokens of a state for each bit, and of the last one."""
         return (2,) if self.scratchpad == NONE else (STATE_WIDTH,) * (length + 1)
 
     def text(self, draws: Draws, site: int, length_SB: Tensor, longest: int) -> Text:
-        """Rows with so many bits; takes two sites."""
+        """Draw rows with these numbers of bits; takes two sites."""
         rows = length_SB.shape[1]
-        cells = order(draws.bits(site, (rows, self.canvas)), longest)
+        cells = argsort_smallest(draws.bits(site, (rows, self.canvas)), longest)
         used = torch.arange(longest, device=cells.device) < length_SB[..., None]
         places = torch.where(used, cells, self.canvas).sort(dim=-1).values
         return self.written(places, draws.bits(site + 1, (rows, longest)) >> 31, length_SB)
 
     def written(self, places_SBN: Tensor, bits_SBN: Tensor, length_SB: Tensor) -> Text:
-        """Rows of given bits at given places, ascending, of which `length` are used."""
+        """Return rows of given bits at given ascending places, of which `length` are used."""
         number = torch.arange(places_SBN.shape[-1] + 1, device=length_SB.device)
         count = length_SB[..., None]
         used = number < count
@@ -133,21 +133,21 @@ class Parity(_Parity):
 
 @register("task", "half_parity")
 class HalfParity(_Parity):
-    """A row of bits; out, the parities of its first bit, its first two, and so on up to half of the row.
+    """A row of bits in; out, the parities of its first bit, its first two, and so on up to half of the row.
 
-    All rows have 2 `size` bits, and the length 1: configurations of different sizes are compared by `size`. Without a
-    scratchpad the parity of the first half alone follows.
+    All rows have 2 `size` bits, and length 1: configurations of different sizes are compared by `size`. Without a
+    scratchpad the answer is the parity of the first half.
 
     >>> task = HalfParity(size=2)
-    >>> ["".join(of) for of in task.shown(task.test_of(task.written(torch.tensor([[[1, 0, 0, 0]]])), 1), 0)]
+    >>> ["".join(of) for of in task.format_row(task.test_batch(task.written(torch.tensor([[[1, 0, 0, 0]]])), 1), 0)]
     ['1000=11', '000=11.']
     >>> task = HalfParity(size=2, scratchpad="none")
-    >>> "".join(task.shown(task.test_of(task.written(torch.tensor([[[1, 1, 0, 0]]])), 1), 0)[1])
+    >>> "".join(task.format_row(task.test_batch(task.written(torch.tensor([[[1, 1, 0, 0]]])), 1), 0)[1])
     '100=0.'
     """
 
-    scratchpad: str = setting(FULL, choices=(NONE, FULL), help="what stands before the answer: nothing, or parities")
-    size: int = setting(40, low=1, help="bits whose parity is asked for; as many follow that do not count")
+    scratchpad: str = setting(FULL, choices=(NONE, FULL), help="what comes before the answer: nothing, or parities")
+    size: int = setting(40, low=1, help="bits whose parity is asked for; as many irrelevant ones follow")
 
     @property
     def trained_lengths(self) -> tuple[int, ...]:
@@ -160,19 +160,19 @@ class HalfParity(_Parity):
         return (1,)
 
     def question_width(self, length: int) -> int:
-        """The bits and the equals sign."""
+        """Return the tokens of the bits and the equals sign."""
         return 2 * self.size + 1
 
     def state_widths(self, length: int) -> tuple[int, ...]:
-        """The parities and the end mark."""
+        """Return the tokens of the parities and the end mark."""
         return (2,) if self.scratchpad == NONE else (self.size + 1,)
 
     def text(self, draws: Draws, site: int, length_SB: Tensor, longest: int) -> Text:
-        """Rows of random bits; takes one site."""
+        """Draw rows of random bits; takes one site."""
         return self.written(draws.bits(site, (length_SB.shape[1], 2 * self.size)) >> 31)
 
     def written(self, bits_SBN: Tensor) -> Text:
-        """Rows of given bits."""
+        """Return rows of given bits."""
         equals, end = (torch.full_like(bits_SBN[..., :1], NUMBER[symbol]) for symbol in "=.")
         question = torch.cat([ZERO + bits_SBN, equals], dim=-1)
         parity = ZERO + bits_SBN[..., : self.size].cumsum(dim=-1) % 2

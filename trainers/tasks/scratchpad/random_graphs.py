@@ -1,41 +1,41 @@
-"""Random directed graphs with a pair of nodes at a wanted distance (Erdos and Renyi, On random graphs, 1959).
+"""Random directed graphs with a pair of nodes at a given distance (Erdos and Renyi, On random graphs, 1959).
 
-A graph has E different edges out of the N (N - 1) possible ones, all such graphs equally likely. Graphs are drawn until
-one has a pair at the wanted distance; of its pairs the first counts, by the numbers of the nodes, as in the authors'
-code of arXiv:2406.06467. Names are given at random, so the numbers say nothing.
+A graph has E distinct edges of the N (N - 1) possible ones, all such graphs equally likely. Graphs are redrawn until
+one has a pair at the given distance; its first pair by node number is used, as in the authors' code of
+arXiv:2406.06467. Names are assigned at random, so node numbers carry no information.
 
-Shapes have to be known before, so TRIES graphs are drawn at once and the first that fits is taken. It follows exactly
-the distribution of drawing on without end, but in rows where none fits: there `planted` stands in. With 24 nodes and
-edges a graph has a pair at distance 4 with a probability of 0.95 (of 20,000 graphs; 0.999 at distance 3, 1 below
-and for no way at all), so one row of 2 * 10^10 with this distance has the planted graph.
-Shapes: S seeds, B rows, C graphs that are drawn, N nodes, E edges.
+Shapes must not depend on the draw, so TRIES graphs are drawn at once and the first with such a pair is used; a row
+without one gets `planted_graph`. Otherwise this is exactly rejection sampling. With 24 nodes and edges a graph has a
+pair at distance 4 with probability 0.95 (of 20,000 graphs; 0.999 at distance 3, 1 below and for unconnected pairs), so
+one row in 2 * 10^10 at this distance is planted.
+Shapes: S seeds, B rows, C drawn graphs, N nodes, E edges.
 """
 
 import torch
 from torch import Tensor
 
 from trainers.tasks.fixed_set import Draws
-from trainers.tasks.scratchpad.graphs import Graph, distinct
+from trainers.tasks.scratchpad.graphs import Graph, draw_distinct
 from trainers.tensors.device_constants import constant
 
 TRIES = 8
 
 
-def at_distance(draws: Draws, site: int, wanted_SB: Tensor, nodes: int, edges: int, farthest: int) -> Graph:
-    """Random graphs and a pair of each with the shortest way of `wanted` steps, 0: with no way; takes one site.
+def draw_at_distance(draws: Draws, site: int, wanted_SB: Tensor, nodes: int, edges: int, farthest: int) -> Graph:
+    """Draw graphs with a pair of nodes at distance `wanted`, at most `farthest`, 0 for no path; takes one site.
 
-    `wanted` is at most `farthest`. Raises ValueError where `planted` does.
+    Raises the ValueError of `planted_graph`.
     """
     rows = wanted_SB.shape[1]
-    number = distinct(draws, site, (rows, TRIES, edges), nodes * (nodes - 1))
+    number = draw_distinct(draws, site, (rows, TRIES, edges), nodes * (nodes - 1))
     tails = number // (nodes - 1)
     heads = number % (nodes - 1)
     heads = heads + (heads >= tails)  # no node leads to itself
-    pair = first_pair(tails, heads, wanted_SB[..., None], nodes, farthest)
+    pair = find_first_pair(tails, heads, wanted_SB[..., None], nodes, farthest)
     none = nodes * nodes
     places = torch.arange(TRIES, device=pair.device)
     taken = torch.where(pair < none, places, TRIES).amin(dim=-1)
-    spare = planted(nodes, edges, farthest)
+    spare = planted_graph(nodes, edges, farthest)
     of = taken.clamp(max=TRIES - 1)[..., None]
     fits = (taken < TRIES)[..., None]
     every = of[..., None].expand(*of.shape, edges)
@@ -48,13 +48,13 @@ def at_distance(draws: Draws, site: int, wanted_SB: Tensor, nodes: int, edges: i
     return Graph(tails, heads, torch.full_like(wanted_SB, edges), chosen // nodes, chosen % nodes)
 
 
-def first_pair(tails: Tensor, heads: Tensor, wanted: Tensor, nodes: int, farthest: int) -> Tensor:
-    """N a + b of the first pair of nodes (a, b) at the `wanted` distance (...), 0: with no way; N^2 where none is.
+def find_first_pair(tails: Tensor, heads: Tensor, wanted: Tensor, nodes: int, farthest: int) -> Tensor:
+    """Return N a + b of the first pair of nodes (a, b) at distance `wanted` (...), 0 for no path; N^2 if there is none.
 
-    tails and heads: (..., E) of the edges. Ways are counted by powers of the matrix of edges (breadth-first search).
+    tails, heads: nodes of the edges, (..., E). Distances follow from powers of the adjacency matrix.
 
     >>> line = torch.tensor([0, 1, 2]), torch.tensor([1, 2, 3])
-    >>> [int(first_pair(*line, torch.tensor(wanted), 4, 3)) for wanted in (0, 1, 2, 3)]
+    >>> [int(find_first_pair(*line, torch.tensor(wanted), 4, 3)) for wanted in (0, 1, 2, 3)]
     [4, 1, 2, 3]
     """
     shape = (*tails.shape[:-1], nodes * nodes)
@@ -75,12 +75,12 @@ def first_pair(tails: Tensor, heads: Tensor, wanted: Tensor, nodes: int, farthes
     return torch.where(there, torch.arange(nodes * nodes, device=tails.device), nodes * nodes).amin(dim=-1)
 
 
-def planted(nodes: int, edges: int, farthest: int) -> tuple[tuple[int, int], ...]:
-    """Edges of a graph in which node 0 is k steps from node k, k up to `farthest`, and has no way to the last node.
+def planted_graph(nodes: int, edges: int, farthest: int) -> tuple[tuple[int, int], ...]:
+    """Return edges of a graph with distance k from node 0 to node k, k up to `farthest`, and no path to the last node.
 
-    Raises ValueError if there are too few edges or nodes for it, or too many edges.
+    Raises ValueError for too few edges or nodes, or too many edges.
 
-    >>> planted(4, 5, 2)
+    >>> planted_graph(4, 5, 2)
     ((0, 1), (1, 2), (1, 0), (2, 0), (2, 1))
     """
     line = [(k, k + 1) for k in range(farthest)]

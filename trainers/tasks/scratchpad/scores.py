@@ -1,4 +1,4 @@
-"""What a model says behind each true token of a scratchpad: what is right, and its loss.
+"""Scores of the next token after each true token of a scratchpad: right tokens and loss.
 
 Shapes: M members, B rows, T positions, K states, V tokens.
 """
@@ -18,39 +18,39 @@ _TOTAL = "total of "
 def counts(
     logits_MBTV: Tensor, batch: ScratchpadBatch, fields: Sequence[str], states: int, *, questions: bool
 ) -> dict[str, Tensor]:
-    """How many tokens, states and tokens of each field are judged, and how many of them are right, (M, B, 1).
+    """Return numbers and right numbers of scored tokens, of states and of tokens of each field, (M, B, 1).
 
-    Of tokens their loss, too: of those that are judged, and, with `questions`, of those trained that are of no state.
+    Also numbers and losses of scored tokens, and, with `questions`, of trained tokens outside of states.
     """
     assert batch.field is not None and batch.state is not None and batch.weight is not None
-    judged = batch.field != NOT_JUDGED
-    wrong = judged & (logits_MBTV.argmax(dim=-1) != batch.targets)
-    found = _both("token_accuracy", judged, wrong)
-    state = torch.where(judged, batch.state, states)  # the last place takes what is not judged
-    there, spoilt = (
-        torch.zeros(*state.shape[:2], states + 1, device=state.device).scatter_add_(-1, state, of.float())
-        for of in (judged, wrong)
+    scored = batch.field != NOT_JUDGED
+    wrong = scored & (logits_MBTV.argmax(dim=-1) != batch.targets)
+    values = _both("token_accuracy", scored, wrong)
+    state = torch.where(scored, batch.state, states)  # the last place takes unscored tokens
+    tokens, mistakes = (
+        torch.zeros(*state.shape[:2], states + 1, device=state.device).scatter_add_(-1, state, mask.float())
+        for mask in (scored, wrong)
     )
-    found |= _both("state_accuracy", there[..., :states] > 0, spoilt[..., :states] > 0)
+    values |= _both("state_accuracy", tokens[..., :states] > 0, mistakes[..., :states] > 0)
     for number, name in enumerate(fields):
-        mine = batch.field == number
-        found |= _both(f"field_{name}", mine, wrong & mine)
+        in_field = batch.field == number
+        values |= _both(f"field_{name}", in_field, wrong & in_field)
     losses = token_losses(logits_MBTV, batch.targets)
-    found |= _mean("state_loss", judged, losses)
+    values |= _mean("state_loss", scored, losses)
     if questions:
-        found |= _mean("question_loss", (batch.weight > 0) & (batch.state == NO_STATE), losses)
-    return found
+        values |= _mean("question_loss", (batch.weight > 0) & (batch.state == NO_STATE), losses)
+    return values
 
 
 def shares(rows: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The shares that are right and the mean losses, of all rows together, (M, 1); NaN where nothing is judged."""
+    """Return shares of right tokens and mean losses of all rows together, (M, 1); NaN if nothing is scored."""
     names = [name.removeprefix(_TOTAL) for name in rows if name.startswith(_TOTAL)]
     return {name: rows[_TOTAL + name].sum(dim=1) / rows[name].sum(dim=1) for name in names}
 
 
-def _both(name: str, judged: Tensor, wrong: Tensor) -> dict[str, Tensor]:
-    all_of, bad = (of.sum(dim=-1, keepdim=True).float() for of in (judged, wrong))
-    return {name: all_of, _TOTAL + name: all_of - bad}
+def _both(name: str, scored: Tensor, wrong: Tensor) -> dict[str, Tensor]:
+    count, mistakes = (mask.sum(dim=-1, keepdim=True).float() for mask in (scored, wrong))
+    return {name: count, _TOTAL + name: count - mistakes}
 
 
 def _mean(name: str, counted: Tensor, losses_MBT: Tensor) -> dict[str, Tensor]:

@@ -1,4 +1,4 @@
-"""Tasks that are answered in states: without a scratchpad, with a plain one, or with an inductive one.
+"""The base of tasks answered in states: without a scratchpad, with a full one, or with an inductive one.
 
 "How Far Can Transformers Reason? The Globality Barrier and Inductive Scratchpad", Abbe et al., arXiv:2406.06467.
 Shapes: S seeds, M members, B rows, P tokens of a prompt, G tokens of an answer, T positions, V tokens.
@@ -23,8 +23,8 @@ from trainers.tasks.forward_pass import EvaluatedModel, ForwardPass
 from trainers.tasks.metrics import Evaluated, steps_to
 from trainers.tasks.parts import PAD
 from trainers.tasks.scratchpad import scores
-from trainers.tasks.scratchpad.layout import ScratchpadBatch, Widths, test_of
-from trainers.tasks.scratchpad.lengths import slices_of
+from trainers.tasks.scratchpad.layout import ScratchpadBatch, Widths, make_test_batch
+from trainers.tasks.scratchpad.lengths import split_batch
 from trainers.tasks.scratchpad.text import Text
 from trainers.tasks.scratchpad.training_rows import (
     FULL,
@@ -35,36 +35,36 @@ from trainers.tasks.scratchpad.training_rows import (
     TRANSITION,
     training_rows,
 )
-from trainers.tasks.scratchpad.writing import passes
+from trainers.tasks.scratchpad.writing import count_passes
 from trainers.tasks.task import Batch, EvaluationBatch, Task
 
 NONE, INDUCTIVE = "none", "inductive"  # kinds of scratchpads, beside FULL
 
 
 class ScratchpadTask(Task):
-    """A question, then states with a mark behind each, the last one with the end mark; length is the task's own number.
+    """A question, then states that end with a mark, the last one with the end mark; a subclass defines length.
 
-    A test of one length has rows of that length alone. A model is given the question and writes all that follows; with
-    an inductive scratchpad each state from the question and the state before.
+    A test of one length has rows of that length only. A model is given the question and generates the rest; with an
+    inductive scratchpad each state from the question and the previous state.
     """
 
     scratchpad: str = setting(
         INDUCTIVE,
         choices=(NONE, FULL, INDUCTIVE),
-        help="what leads to the answer: nothing, states, or states that see only the last one",
+        help="what comes before the answer: nothing, states, or states that see only the previous one",
     )
     row_form: str = setting(
         MASK,
         choices=(MASK, SPLIT, TRANSITION),
-        help="how an inductive scratchpad is trained: whole rows, each of their transitions, or one at random",
+        help="how an inductive scratchpad is trained: on full rows, on each of their transitions, or on a random one",
     )
-    loss_on_question: bool = setting(True, help="whether the tokens of the question are trained, too")
-    fix_first_state: bool = setting(True, help="where the question is the first state: the second one sees it")
-    random_offsets: bool = setting(False, help="in training a full scratchpad stands anywhere among the positions")
+    loss_on_question: bool = setting(True, help="whether the tokens of the question are also trained")
+    fix_first_state: bool = setting(True, help="if the question is the first state, the second one sees it")
+    random_offsets: bool = setting(False, help="in training a full scratchpad has random position offsets")
     slices: int = setting(1, low=1, help="parts of a training batch by length, each as wide as its longest row")
     fixed_set: int | None = setting(None, low=1, below=2**32, help="distinct training rows; null: always fresh ones")
-    temperature: float = setting(0.0, low=0.0, help="of the tokens that a model writes in tests; 0: the likeliest")
-    top_k: int | None = setting(None, low=1, help="how many tokens are drawn from; null: all")
+    temperature: float = setting(0.0, low=0.0, help="of generated tokens in tests; 0: the likeliest")
+    top_k: int | None = setting(None, low=1, help="number of likeliest tokens to sample from; null: all")
     solved: float = setting(0.95, above=0.0, high=1.0, help="share of exact matches that counts as solved")
 
     mark: ClassVar[str] = "#"  # the token that ends a state
@@ -73,54 +73,54 @@ class ScratchpadTask(Task):
     @property
     @abstractmethod
     def vocabulary(self) -> tuple[str, ...]:
-        """All tokens as one reads them; the first one is the pad."""
+        """All tokens as text; the first one is the pad."""
 
     @abstractmethod
     def question_width(self, length: int) -> int:
-        """Tokens of the longest question of a row of this length: what every state sees, the start mark aside."""
+        """Return the tokens of the longest question of this length, visible to every state, without the start mark."""
 
     @abstractmethod
     def state_widths(self, length: int) -> tuple[int, ...]:
-        """Tokens of each state of a row of this length, the most that there can be."""
+        """Return the largest number of tokens of each state of a row of this length."""
 
     @property
     def start(self) -> str | None:
-        """The token between the question and the first state, if there is one; it is part of the answer."""
+        """The token between the question and the first state, which is part of the answer; None without one."""
         return None
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """Names of the parts of a state, by their numbers; none: they are not scored apart."""
+        """Names of the parts of a state that have their own metrics, by number."""
         return ()
 
     @abstractmethod
     def text(self, draws: Draws, site: int, length_SB: Tensor, longest: int) -> Text:
-        """Rows of these lengths, of which `longest` is the most that there can be; shapes follow from it alone.
+        """Draw rows of these lengths, at most `longest`, which determines the shapes.
 
         Random words come from `draws` at up to `training_rows.TEXT_SITES` sites from `site` on.
         """
 
-    def weight_of(self, length: int) -> int:
-        """How often a length is trained on, compared with others."""
+    def length_weight(self, length: int) -> int:
+        """Return the relative frequency of a length in training."""
         return 1
 
-    def right(self, written_MBG: Tensor, batch: ScratchpadBatch) -> dict[str, Tensor]:
-        """Of what a model wrote, whether each row is right by each metric of `judged`, (M, B)."""
+    def score_generated(self, written_MBG: Tensor, batch: ScratchpadBatch) -> dict[str, Tensor]:
+        """Return whether each generated row is right by each of `generation_metrics`, (M, B)."""
         assert batch.answer is not None
         return {"exact_match": (written_MBG == batch.answer).all(dim=-1)}
 
     @property
-    def judged(self) -> tuple[str, ...]:
-        """The metrics of what a model writes."""
+    def generation_metrics(self) -> tuple[str, ...]:
+        """The metrics of generated answers."""
         return ("exact_match",)
 
     def cross_checks(self) -> Iterator[Problem]:
-        """Problems with settings that need another kind of scratchpad."""
+        """Yield problems of settings that need another kind of scratchpad."""
         if self.random_offsets and self.scratchpad != FULL:
             message = f"the scratchpad is {self.scratchpad}"
             yield Problem(key="random_offsets", given=True, message=message, allowed=f"false, or scratchpad: {FULL}")
         if self.fixed_set is not None and self.form == SPLIT:
-            message = "a batch of split rows ends in the middle of one"
+            message = "a batch of split rows ends in the middle of an example"
             yield Problem(key="fixed_set", given=self.fixed_set, message=message, allowed="null, or another row_form")
 
     @property
@@ -130,7 +130,7 @@ class ScratchpadTask(Task):
 
     @property
     def positions(self) -> int:
-        """Positions of the longest row, in training or in a test."""
+        """Positions of the longest row in training and tests."""
         tests = max(
             self.width_of(length, MASK if self.scratchpad == INDUCTIVE else FULL) - 1 for length in self.lengths
         )
@@ -138,14 +138,14 @@ class ScratchpadTask(Task):
 
     @property
     def position_ids(self) -> int:
-        """Position ids are below this: those of two states by turns, or of whole rows."""
+        """Upper bound of position ids: of the question and two states, or of full rows."""
         if self.scratchpad != INDUCTIVE:
             return self.positions
-        return max(found.shared + 2 * max(found.states) for found in map(self.widths, self.lengths))
+        return max(widths.shared + 2 * max(widths.states) for widths in map(self.widths, self.lengths))
 
     @property
-    def grouped(self) -> bool:
-        """Whether groups hide states from each other: with an inductive scratchpad, in tests at least."""
+    def has_groups(self) -> bool:
+        """Whether groups mask other states: with an inductive scratchpad, at least in tests."""
         return self.scratchpad == INDUCTIVE
 
     @property
@@ -155,111 +155,113 @@ class ScratchpadTask(Task):
 
     @property
     def passes(self) -> float:
-        """One pass behind the true tokens, and what is written, in tokens of such a pass, where keys are kept."""
-        return self._passes(keeps=True, cost=lambda context: 1.0)
+        """One pass over the true tokens, plus generation with a KV cache, in units of such a pass."""
+        return self._passes(cached=True, cost=lambda context: 1.0)
 
-    def passes_by(self, model: EvaluatedModel) -> float:
-        """By the operations of the model, and by whether it keeps what was passed."""
-        keeps = model.keeps_gaps if self.scratchpad == INDUCTIVE else model.kept_numbers > 0
-        return self._passes(keeps, cost=lambda context: model.operations(self, 1, context) / context)
+    def passes_with(self, model: EvaluatedModel) -> float:
+        """Return the passes for a model, from its operations and its KV cache."""
+        cached = model.supports_masked_cache if self.scratchpad == INDUCTIVE else model.cache_size_per_token > 0
+        return self._passes(cached, cost=lambda context: model.operations(self, 1, context) / context)
 
-    def _passes(self, keeps: bool, cost: Callable[[int], float]) -> float:
-        every = map(self.widths, self.lengths)
-        return passes(every, by_state=self.scratchpad == INDUCTIVE, keeps=keeps, cost=cost)
+    def _passes(self, cached: bool, cost: Callable[[int], float]) -> float:
+        widths = map(self.widths, self.lengths)
+        return count_passes(widths, by_state=self.scratchpad == INDUCTIVE, cached=cached, cost=cost)
 
     @property
     def metrics(self) -> Mapping[str, str]:
         """Each metric and its better direction.
 
-        Of what a model writes: those of `judged`; exact_match, whole answers, states and end mark included. Of the next
-        token behind the true ones: token_accuracy, state_accuracy (states without a mistake), field_<name> (tokens of a
-        part of a state), state_loss (of the tokens that are judged) and, where it is trained, question_loss (with the
-        start mark; much of it is noise). steps_to_<metric>: the step of the first evaluation that solved a length.
+        Of generated answers: `generation_metrics`. Of the next token after true ones: token_accuracy, state_accuracy
+        (states without a mistake), field_<name> (tokens of one part of a state), state_loss and, if the question is
+        trained, question_loss (with the start mark; mostly noise). steps_to_<metric>: the step of the first evaluation
+        that solved a length.
         """
         read = ("token_accuracy", "state_accuracy", *(f"field_{name}" for name in self.fields))
-        best = dict.fromkeys((*self.judged, *read), "maximize")
+        best = dict.fromkeys((*self.generation_metrics, *read), "maximize")
         losses = ("state_loss", "question_loss") if self.loss_on_question else ("state_loss",)
-        return best | dict.fromkeys([*(f"steps_to_{name}" for name in self.judged), *losses], "minimize")
+        return best | dict.fromkeys([*(f"steps_to_{name}" for name in self.generation_metrics), *losses], "minimize")
 
     @property
     def headline(self) -> tuple[str, ...]:
-        """The metrics worth a chart."""
-        return (*self.judged, "state_accuracy")
+        """Metrics that are charted."""
+        return (*self.generation_metrics, "state_accuracy")
 
     @property
     def decoding(self) -> Decoding:
-        """How models write."""
+        """The settings of text generation."""
         return Decoding(end=self.token(self.end), pad=PAD, temperature=self.temperature, top_k=self.top_k)
 
     def token(self, symbol: str) -> int:
-        """The number of a token."""
+        """Return the id of a token."""
         return self.vocabulary.index(symbol)
 
     def widths(self, length: int) -> Widths:
-        """The tokens of a row of this length."""
+        """Return the widths of the parts of a row of this length."""
         return Widths(self.question_width(length), int(self.start is not None), self.state_widths(length))
 
     def sample(self, stream: Stream, rows: int) -> tuple[Batch, ...]:
-        """A training batch for every seed of the stream, in slices of one width each."""
-        return self.sampled(stream, rows, {length: self.weight_of(length) for length in self.trained_lengths})
+        """Return a training batch for every seed of the stream, in slices of one width each."""
+        return self.sample_lengths(
+            stream, rows, {length: self.length_weight(length) for length in self.trained_lengths}
+        )
 
-    def sampled(self, stream: Stream, rows: int, weights: Mapping[int, int]) -> tuple[Batch, ...]:
-        """A training batch of examples whose lengths have these weights.
+    def sample_lengths(self, stream: Stream, rows: int, weights: Mapping[int, int]) -> tuple[Batch, ...]:
+        """Return a training batch with these weights of lengths.
 
-        Of transitions, an example has as many times more as it has transitions.
+        If rows are transitions, a weight is multiplied by the number of transitions of an example.
         """
         law = tuple((length, weights[length] * self.examples(length)) for length in sorted(weights))
-        slices = slices_of(law, rows, self.slices)
+        slices = split_batch(law, rows, self.slices)
         return tuple(training_rows(self, one, one.draws(stream, rows, self.fixed_set)) for one in slices)
 
     def evaluation_batches(self, stream: Stream, samples: int, lengths: tuple[int, ...]) -> Iterator[EvaluationBatch]:
-        """A batch of every length."""
+        """Yield a batch of every length."""
         for length in lengths:
             site = SITES * (1 + length)
             length_SB = torch.full((len(stream.seeds_S), samples), length, device=stream.seeds_S.device)
             text = self.text(stream, site + TEXT_SITE, length_SB, length)
-            yield EvaluationBatch(self.test_of(text, length), (length,))
+            yield EvaluationBatch(self.test_batch(text, length), (length,))
 
-    def test_of(self, text: Text, length: int) -> ScratchpadBatch:
-        """The batch of a test of one length."""
+    def test_batch(self, text: Text, length: int) -> ScratchpadBatch:
+        """Return the test batch of a text of one length."""
         fix = self.fix_first_state if self.scratchpad == INDUCTIVE else None
-        return test_of(
+        return make_test_batch(
             text, self.start_token, self.widths(length), loss_on_question=self.loss_on_question, fix_first_state=fix
         )
 
-    def scored(self, forward: ForwardPass, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
-        """What a model writes behind the prompts, and what it says behind each true token."""
+    def score_batch(self, forward: ForwardPass, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
+        """Return the scores of generated answers, and of the next token after each true token."""
         assert isinstance(batch, ScratchpadBatch) and batch.prompt is not None and batch.answer is not None
         widths = self.widths(lengths[0])
         if self.scratchpad == INDUCTIVE:
             sizes = {"shared": widths.shared, "states": len(widths.states), "width": max(widths.states)}
-            written = forward.generated_by_state(batch.prompt, self.decoding, **sizes, mark=self.token(self.mark))
+            written = forward.generate_by_state(batch.prompt, self.decoding, **sizes, mark=self.token(self.mark))
         else:
-            written = forward.generated(batch.prompt, self.decoding, most=batch.answer.shape[-1])
-        right = {name: value[..., None] for name, value in self.right(written, batch).items()}
-        return {**right, **self.rows(forward(batch), batch, lengths)}
+            written = forward.generate(batch.prompt, self.decoding, max_tokens=batch.answer.shape[-1])
+        right = {name: value[..., None] for name, value in self.score_generated(written, batch).items()}
+        return {**right, **self.score_rows(forward(batch), batch, lengths)}
 
-    def rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
-        """How many tokens, states and tokens of each field there are, and how many of them are right, (M, B, 1)."""
+    def score_rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
+        """Return numbers and right numbers of tokens, of states and of tokens of each field, (M, B, 1)."""
         assert isinstance(batch, ScratchpadBatch)
         states = len(self.state_widths(lengths[0]))
         return scores.counts(logits_MBTV, batch, self.fields, states, questions=self.loss_on_question)
 
     def reduce(self, rows: Mapping[str, Tensor], batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
-        """Shares of rows, tokens and states, and mean losses, (M, 1)."""
-        right = {name: rows[name].float().mean(dim=1) for name in self.judged if name in rows}
+        """Return shares of rows, tokens and states, and mean losses, (M, 1)."""
+        right = {name: rows[name].float().mean(dim=1) for name in self.generation_metrics if name in rows}
         return {**right, **scores.shares(rows)}
 
-    def derived(self, history: Sequence[Evaluated], lengths: tuple[int, ...]) -> dict[str, NDArray[np.float32]]:
-        """The step at which each metric of what a model writes was first solved; infinite until then."""
-        return {f"steps_to_{name}": steps_to(history, name, self.solved) for name in self.judged}
+    def derive_metrics(self, history: Sequence[Evaluated], lengths: tuple[int, ...]) -> dict[str, NDArray[np.float32]]:
+        """Return the step at which each of `generation_metrics` was first solved; infinite until then."""
+        return {f"steps_to_{name}": steps_to(history, name, self.solved) for name in self.generation_metrics}
 
-    def shown(self, batch: Batch, row: int) -> tuple[list[str], list[str]]:
-        """Tokens and targets of a row of the first seed, without the pads on the right; ~ where no target counts."""
-        tokens, targets = (of[0, row].tolist() for of in (batch.tokens, batch.targets))
+    def format_row(self, batch: Batch, row: int) -> tuple[list[str], list[str]]:
+        """Return tokens and targets of a row of the first seed as text, without right pads; ~ is a masked target."""
+        tokens, targets = batch.tokens[0, row].tolist(), batch.targets[0, row].tolist()
         end = max((place for place, token in enumerate(tokens) if token != PAD), default=0) + 1
-        said = ["~" if target == supervised.IGNORED else self.vocabulary[target] for target in targets[:end]]
-        return [self.vocabulary[token] for token in tokens[:end]], said
+        shown = ["~" if target == supervised.IGNORED else self.vocabulary[target] for target in targets[:end]]
+        return [self.vocabulary[token] for token in tokens[:end]], shown
 
     @property
     def form(self) -> str:
@@ -268,18 +270,18 @@ class ScratchpadTask(Task):
 
     @property
     def start_token(self) -> int | None:
-        """The number of the start mark, if there is one."""
+        """The id of the start mark, None without one."""
         return None if self.start is None else self.token(self.start)
 
     def transitions(self, length: int) -> int:
-        """How many states a row of this length has, each reached by a transition."""
+        """Return the number of states of a row of this length, each reached by a transition."""
         return len(self.state_widths(length))
 
     def width_of(self, length: int, form: str) -> int:
-        """Tokens of the longest row of this length and form, the last one, too, which is no input."""
+        """Return the tokens of the longest row of this length and form, including the last one, which is no input."""
         widths = self.widths(length)
         return {FULL: widths.full, MASK: widths.masked}.get(form, widths.transition)
 
     def examples(self, length: int) -> int:
-        """How many rows an example of this length is, if each of its transitions is one."""
+        """Return the number of rows of an example of this length: its transitions, or one."""
         return self.transitions(length) if self.form in (SPLIT, TRANSITION) else 1

@@ -1,29 +1,48 @@
-"""Addition by shifting digits out of both numbers (Abbe et al., arXiv:2406.06467, Fig. 5b and appendix C.2)."""
+"""Addition by shifting digits out of both numbers (Abbe et al., arXiv:2406.06467, Fig. 5b and appendix C.2).
+
+Shapes: S seeds, B rows, K states, D digits of the canvas, A tokens of a number, D + 1, W tokens of a state.
+"""
+
+import torch
+from torch import Tensor
 
 from trainers.settings.fields import setting
 from trainers.settings.registry import register
 from trainers.tasks.fixed_set import Draws
-from trainers.tasks.scratchpad import shift
-from trainers.tasks.scratchpad.operands import Operands, sum_alone
+from trainers.tasks.scratchpad.operands import (
+    END,
+    MARK,
+    NOWHERE,
+    PAD,
+    STOP,
+    TOKEN,
+    Operands,
+    draw_filler,
+    sum_alone,
+    windows,
+    written,
+)
 from trainers.tasks.scratchpad.scratchpad_task import NONE
 from trainers.tasks.scratchpad.sums import Sums
-from trainers.tasks.scratchpad.text import Text
+from trainers.tasks.scratchpad.text import NOT_JUDGED, Text
+from trainers.tensors.device_constants import constant
+
+FIELDS = ("form", "first", "second", "digit", "window", "carry")
 
 
 @register("task", "shift_addition")
 class ShiftAddition(Sums):
-    """Two numbers behind filler; out, turn by turn, both with their last digit moved to the front, and the sum so far.
+    """Two numbers after filler in; out, in steps, both with their last digit moved to the front, and the sum so far.
 
-    The question is the first state, which the model completes with a window of `$` and filler that it makes up. The
-    answer, behind the last state, is the last carry, also if it is 0, and the window. A full scratchpad is the same
-    text. Without a scratchpad the answer is the sum alone, which begins with the last carry, too. Neither is in the
-    paper.
+    The question is the first state, which the model completes with a window of `$` and filler that it invents. The
+    answer, after the last state, is the last carry, even if 0, and the window. A full scratchpad has the same text.
+    Without a scratchpad the answer is the sum, including the last carry. Neither is in the paper.
 
-    >>> from trainers.tasks.scratchpad.operands import added, tokens
+    >>> from trainers.tasks.scratchpad.operands import add_numbers, tokens
     >>> task = ShiftAddition(canvas=2, train_digits=1, test_digits=())
-    >>> numbers = added(*torch.tensor([[[[9, 0]]], [[[4, 0]]]]), torch.tensor([[1]]))
-    >>> text = shift.with_states(numbers, tokens("p-w-lh")[None, None], 1)
-    >>> ["".join(of) for of in task.shown(task.test_of(text, 1), 0)]
+    >>> numbers = add_numbers(*torch.tensor([[[[9, 0]]], [[[4, 0]]]]), torch.tensor([[1]]))
+    >>> text = make_states(numbers, tokens("p-w-lh")[None, None], 1)
+    >>> ["".join(of) for of in task.format_row(task.test_batch(text, 1), 0)]
     ['p$9+w$4=$lh|0#9p$+4w$=3$l|1#9p$+4w$=3$l|1#13$l', '$9+w$4=$lh|0#9p$+4w$=3$l|1#~~~~~~~~~~~~~~13$l.']
     """
 
@@ -32,7 +51,7 @@ class ShiftAddition(Sums):
     @property
     def fields(self) -> tuple[str, ...]:
         """The parts of a state."""
-        return () if self.scratchpad == NONE else shift.FIELDS
+        return () if self.scratchpad == NONE else FIELDS
 
     @property
     def filler_width(self) -> int:
@@ -40,22 +59,136 @@ class ShiftAddition(Sums):
         return self.canvas + 1
 
     def question_width(self, length: int) -> int:
-        """Both numbers without a scratchpad; otherwise they are of the first state."""
-        return shift.question_width(self.canvas) if self.scratchpad == NONE else 0
+        """Return the tokens of both numbers without a scratchpad; otherwise they are part of the first state."""
+        return question_width(self.canvas) if self.scratchpad == NONE else 0
 
     def state_widths(self, length: int) -> tuple[int, ...]:
-        """The first state, one for each digit, and the answer."""
+        """Return the tokens of the first state, of one for each digit, and of the answer."""
         if self.scratchpad == NONE:
             return (length + 2,)
-        return (*[shift.state_width(self.canvas)] * (length + 1), shift.answer_width(self.canvas))
+        return (*[state_width(self.canvas)] * (length + 1), answer_width(self.canvas))
 
     def written(self, numbers: Operands, draws: Draws, site: int, longest: int) -> Text:
-        """The text of given numbers, with random filler."""
-        filler = shift.fillers(draws, site, numbers)
+        """Return the text of given numbers, with random filler."""
+        filler = draw_fillers(draws, site, numbers)
         if self.scratchpad == NONE:
-            return sum_alone(shift.question(numbers, filler), numbers, numbers.count + 1, longest)
-        return shift.with_states(numbers, filler, longest)
+            return sum_alone(make_question(numbers, filler), numbers, numbers.count + 1, longest)
+        return make_states(numbers, filler, longest)
 
     def sources(self, longest: int) -> tuple[int, ...]:
-        """Which token of the answer to numbers of `longest` digits each token repeats."""
-        return shift.sources(longest, self.canvas)
+        """Return which token of the answer to numbers of `longest` digits each token repeats."""
+        return sources(longest, self.canvas)
+
+
+def question_width(canvas: int) -> int:
+    """Return the tokens of both numbers with plus and equals sign."""
+    return 2 * canvas + 4
+
+
+def state_width(canvas: int) -> int:
+    """Return the tokens of a state with its mark."""
+    return question_width(canvas) + canvas + 4
+
+
+def answer_width(canvas: int) -> int:
+    """Return the tokens of the last carry, the window and the end mark."""
+    return canvas + 3
+
+
+def draw_fillers(draws: Draws, site: int, numbers: Operands) -> Tensor:
+    """Draw filler for the first number, the second and their sum, (S, B, 3 canvas)."""
+    return draw_filler(draws, site, numbers.count.shape[1], 3 * numbers.canvas)
+
+
+def make_question(numbers: Operands, filler_SBF: Tensor) -> Tensor:
+    """Return `a+b=` with filler and `$` before both numbers, (S, B, 2 canvas + 4)."""
+    first, second = _padded(numbers, filler_SBF)
+    return torch.cat([first, written("+", first), second, written("=", first)], dim=-1)
+
+
+def make_states(numbers: Operands, filler_SBF: Tensor, longest: int) -> Text:
+    """Return the states of numbers of at most `longest` digits; the first one begins with the question."""
+    canvas, many = numbers.canvas, longest + 2
+    count, third = numbers.count[..., None], filler_SBF[..., 2 * canvas :]
+    first, second = _padded(numbers, filler_SBF)
+    initial = torch.cat([written(STOP, third), third], dim=-1)
+    window = torch.cat([initial[..., None, :], windows(numbers.total, initial, longest + 1)], dim=-2)
+    carry = TOKEN["0"] + torch.nn.functional.pad(numbers.carry[..., : longest + 1], (1, 0))[..., None]
+    parts = (
+        _rotated(first, many),
+        written("+", carry),
+        _rotated(second, many),
+        written("=", carry),
+        window,
+        written("|", carry),
+        carry,
+        written(MARK, carry),
+    )
+    states = torch.cat(parts, dim=-1)
+    width = states.shape[-1]
+    tail = torch.cat([carry, window, written(END, carry)], dim=-1).roll(1, dims=-2)  # of the previous state
+    tail = torch.nn.functional.pad(tail, (0, width - tail.shape[-1]), value=TOKEN[PAD])
+    at = torch.arange(many, device=count.device)
+    length = torch.where(at <= count, width, torch.where(at == count + 1, answer_width(canvas), 0))
+    texts = torch.where((at <= count)[..., None], states, tail)
+    inside = torch.arange(width, device=count.device) < length[..., None]
+    whole, end = (constant(part, count.device) for part in _parts(canvas))
+    initially = constant(_initial_parts(canvas), count.device)
+    field = torch.where((at == 0)[:, None], initially, torch.where((at == count + 1)[..., None], end, whole))
+    empty = filler_SBF[..., :0]
+    return Text(
+        question=empty,
+        question_length=torch.zeros_like(numbers.count),
+        states=torch.where(inside, texts, TOKEN[PAD]),
+        state_length=length,
+        given=question_width(canvas),
+        field=field.expand(texts.shape),
+    )
+
+
+def sources(count: int, canvas: int) -> tuple[int, ...]:
+    """Return which generated token each generated token repeats: itself for new filler, NOWHERE for none.
+
+    For numbers of `count` digits; the text starts after the question with `$` and the filler of the sum.
+    """
+    initial, before = canvas + 1, question_width(canvas)
+    found = [NOWHERE, *range(1, initial)] + [NOWHERE] * 3
+    for state in range(1, count + 1):
+        found += [NOWHERE] * (before + state) + [*range(initial - state)] + [NOWHERE] * 3
+    return (*found, *[NOWHERE] * (1 + count), *range(initial - count), NOWHERE)
+
+
+def _padded(numbers: Operands, filler_SBF: Tensor) -> tuple[Tensor, Tensor]:
+    """Return filler, `$` and the digits of each number, tokens (S, B, D + 1)."""
+    canvas, count = numbers.canvas, numbers.count[..., None]
+    left = torch.arange(canvas, -1, -1, device=count.device)  # digits on the right of each place
+    found = []
+    for number, digits in enumerate((numbers.first, numbers.second)):
+        text = torch.nn.functional.pad(filler_SBF[..., number * canvas : (number + 1) * canvas], (0, 1))
+        text = torch.where(left == count, TOKEN[STOP], text)
+        found.append(torch.where(left < count, TOKEN["0"] + torch.nn.functional.pad(digits, (0, 1)).flip(-1), text))
+    return found[0], found[1]
+
+
+def _rotated(number_SBA: Tensor, many: int) -> Tensor:
+    """Return a number rotated right by 0, 1, ... many - 1 tokens, (S, B, many, A)."""
+    width = number_SBA.shape[-1]
+    turns = -(-(many - 1) // width)
+    repeated = torch.cat([number_SBA] * (turns + 1), dim=-1)
+    return repeated.unfold(-1, width, 1)[..., turns * width - many + 1 :, :].flip(2)
+
+
+def _parts(canvas: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the field number of each token of a state, and of the answer."""
+    form, first, second, digit, window, carry = range(len(FIELDS))
+    number = canvas + 1
+    state = (*[first] * number, form, *[second] * number, form, digit, *[window] * canvas, form, carry, form)
+    answer = (carry, *[window] * number, form)
+    return state, (*answer, *[form] * (len(state) - len(answer)))
+
+
+def _initial_parts(canvas: int) -> tuple[int, ...]:
+    """Return the field numbers of the first state, whose filler is not scored."""
+    state, _ = _parts(canvas)
+    before = question_width(canvas)
+    return (*state[:before], 0, *[NOT_JUDGED] * canvas, *state[before + canvas + 1 :])

@@ -1,6 +1,6 @@
-"""What both additions with scratchpads share: settings, lengths and their law, and what counts as right.
+"""The base of both additions with scratchpads: settings, lengths and scores.
 
-A model makes up some filler, so that what follows is compared with the filler that the model itself wrote.
+A model invents some filler, so later tokens are compared with the model's own filler.
 Shapes: S seeds, M members, B rows, G tokens of an answer.
 """
 
@@ -26,7 +26,7 @@ from trainers.tasks.scratchpad.operands import (
     STOP,
     TOKEN,
     Operands,
-    operands,
+    draw_operands,
 )
 from trainers.tasks.scratchpad.scratchpad_task import NONE, ScratchpadTask
 from trainers.tasks.scratchpad.text import Text
@@ -35,7 +35,7 @@ from trainers.tensors.device_constants import constant
 
 @dataclass(frozen=True)
 class SumBatch(ScratchpadBatch):
-    """source: (S, B, G), which token of an answer each token repeats: itself where it is filler, NOWHERE where none."""
+    """source: which token of an answer each token repeats, (S, B, G); itself for new filler, NOWHERE for none."""
 
     source: Tensor | None = None
 
@@ -46,37 +46,37 @@ class Sums(ScratchpadTask):
     Length is the number of digits of each number. Training has s digits with a probability proportional to s.
     """
 
-    canvas: int = setting(30, low=1, help="most digits that a number can have")
+    canvas: int = setting(30, low=1, help="largest number of digits of a number")
     train_digits: int = setting(10, low=1, help="trained on numbers of up to so many digits")
     test_digits: tuple[int, ...] = setting(tuple(range(12, 31, 2)), low=1, help="digits of longer test numbers")
-    greedy_states: bool = setting(False, help="draw the filler alone, and take the likeliest states; not in the paper")
+    greedy_states: bool = setting(False, help="sample only the filler, and take the likeliest states; not in the paper")
 
     @abstractmethod
     def written(self, numbers: Operands, draws: Draws, site: int, longest: int) -> Text:
-        """The text of given numbers; where they stand, and filler, come from `draws` at two sites from `site` on."""
+        """Return the text of given numbers; takes two sites for places and filler."""
 
     @abstractmethod
     def sources(self, longest: int) -> tuple[int, ...]:
-        """Which token of the answer to numbers of `longest` digits each token repeats."""
+        """Return which token of the answer to numbers of `longest` digits each token repeats."""
 
     @property
     @abstractmethod
     def filler_width(self) -> int:
-        """How many tokens of the answer come before the first one that says anything: `$` and filler."""
+        """Number of `$` and filler tokens at the start of the answer."""
 
     def cross_checks(self) -> Iterator[Problem]:
-        """Problems with numbers that do not fit, test lengths out of order, and filler where nothing is drawn."""
+        """Yield problems of numbers that do not fit, test lengths out of order, and greedy states without sampling."""
         yield from super().cross_checks()
         if self.train_digits > self.canvas:
             message, allowed = f"{self.train_digits} digits do not fit", f"<= canvas ({self.canvas})"
             yield Problem(key="train_digits", given=self.train_digits, message=message, allowed=allowed)
         elif list(self.test_digits) != sorted({*self.test_digits} & {*range(self.train_digits + 1, self.canvas + 1)}):
             given = list(self.test_digits)
-            message = f"{given} are no ascending lengths beyond the trained ones that fit"
+            message = f"{given} are not ascending lengths beyond the trained ones that fit"
             allowed = f"from {self.train_digits + 1} to canvas ({self.canvas}), the smallest first"
             yield Problem(key="test_digits", given=given, message=message, allowed=allowed)
         if self.greedy_states and not self.temperature:
-            message, allowed = "with temperature 0 nothing is drawn", "false, or a temperature above 0"
+            message, allowed = "with temperature 0 nothing is sampled", "false, or a temperature above 0"
             yield Problem(key="greedy_states", given=True, message=message, allowed=allowed)
 
     @property
@@ -95,42 +95,42 @@ class Sums(ScratchpadTask):
         return (*self.trained_lengths, *self.test_digits)
 
     @property
-    def judged(self) -> tuple[str, ...]:
-        """The metrics of what a model writes.
+    def generation_metrics(self) -> tuple[str, ...]:
+        """The metrics of generated answers.
 
-        exact_match: all of it is right, given the filler that it made up itself. sum: the end mark is where it should
-        be, and before it stands the sum, whatever the states are.
+        exact_match: the whole answer is right, given the model's own filler. sum: the end mark is at the right place
+        after the right sum, whatever the states are.
         """
         return ("exact_match", "sum")
 
     @property
     def headline(self) -> tuple[str, ...]:
-        """The metrics worth a chart, first the one of the paper."""
+        """Metrics that are charted, first the one of the paper."""
         return ("sum", "exact_match", "state_accuracy")
 
     @property
     def decoding(self) -> Decoding:
-        """How models write."""
-        return replace(super().decoding, drawn=self.filler_width if self.greedy_states else None)
+        """The settings of text generation."""
+        return replace(super().decoding, sampled_tokens=self.filler_width if self.greedy_states else None)
 
-    def weight_of(self, length: int) -> int:
-        """Proportional to the length."""
+    def length_weight(self, length: int) -> int:
+        """Return a weight proportional to the length."""
         return length
 
     def text(self, draws: Draws, site: int, length_SB: Tensor, longest: int) -> Text:
-        """Rows of these lengths. What is drawn for a row does not depend on the longest row beside it."""
-        return self.written(operands(draws, site, length_SB, self.canvas), draws, site + OPERAND_SITES, longest)
+        """Draw rows of these lengths; a row's random numbers do not depend on the longest row."""
+        return self.written(draw_operands(draws, site, length_SB, self.canvas), draws, site + OPERAND_SITES, longest)
 
-    def test_of(self, text: Text, length: int) -> SumBatch:
-        """The batch of a test of one length."""
-        batch = super().test_of(text, length)
+    def test_batch(self, text: Text, length: int) -> SumBatch:
+        """Return the test batch of a text of one length."""
+        batch = super().test_batch(text, length)
         assert batch.answer is not None
         sources = () if self.scratchpad == NONE else self.sources(length)
         sources = (*sources, *[NOWHERE] * (batch.answer.shape[-1] - len(sources)))
         return SumBatch(**vars(batch), source=constant(sources, batch.answer.device).expand(batch.answer.shape))
 
-    def right(self, written_MBG: Tensor, batch: ScratchpadBatch) -> dict[str, Tensor]:
-        """Whether each row is right by each metric of `judged`, (M, B)."""
+    def score_generated(self, written_MBG: Tensor, batch: ScratchpadBatch) -> dict[str, Tensor]:
+        """Return whether each row is right by each of `generation_metrics`, (M, B)."""
         assert isinstance(batch, SumBatch) and batch.answer is not None and batch.source is not None
         answer, source = batch.answer, batch.source
         copied = (source != NOWHERE) & (answer != TOKEN[PAD])
@@ -141,7 +141,7 @@ class Sums(ScratchpadTask):
         return {"exact_match": exact, "sum": exact if self.scratchpad == NONE else self._sum_right(written_MBG, answer)}
 
     def _sum_right(self, written_MBG: Tensor, answer_MBG: Tensor) -> Tensor:
-        """Whether the end mark is in its place, and the last canvas + 2 tokens before begin with the sum and `$`."""
+        """Return whether the end mark is at its place, and the canvas + 2 tokens before it start with sum and `$`."""
         end = (answer_MBG == TOKEN[END]).long().argmax(dim=-1, keepdim=True)
         last = end - torch.arange(self.canvas + 2, 0, -1, device=end.device)
         written, answer = (torch.gather(of, -1, last) for of in (written_MBG, answer_MBG))

@@ -9,8 +9,8 @@ from typing import Protocol
 from torch import Tensor
 
 from trainers.tasks.fixed_set import Draws
-from trainers.tasks.parts import below
-from trainers.tasks.scratchpad.layout import batch_of, full, masked, transitions
+from trainers.tasks.parts import draw_below
+from trainers.tasks.scratchpad.layout import full_rows, make_batch, masked_rows, transition_rows
 from trainers.tasks.scratchpad.lengths import LENGTH_SITES, Slice
 from trainers.tasks.scratchpad.text import Text
 from trainers.tensors.batch import Batch
@@ -71,21 +71,21 @@ def training_rows(task: RowSettings, part: Slice, draws: Draws) -> Batch:
     width = max(task.width_of(length, task.form) for length in part.lengths)
     on_question = task.loss_on_question
     if task.form == SPLIT:
-        length_SE, example_SB, index_SB = part.window(draws, site, task.transitions)
-        text = task.text(draws, site + TEXT_SITE, length_SE, part.longest).rows(example_SB)
-        return batch_of(transitions(text, start, width, index_SB), loss_on_question=on_question)
-    length_SB = part.drawn(draws, site, part.rows)
+        length_SE, example_SB, index_SB = part.draw_transitions(draws, site, task.transitions)
+        text = task.text(draws, site + TEXT_SITE, length_SE, part.longest).select_rows(example_SB)
+        return make_batch(transition_rows(text, start, width, index_SB), loss_on_question=on_question)
+    length_SB = part.draw_lengths(draws, site, part.rows)
     text = task.text(draws, site + TEXT_SITE, length_SB, part.longest)
     if task.form == TRANSITION:
-        index_SB = below(draws, site + _TRANSITION_SITE, (part.rows,), part.of_each(length_SB, task.transitions))
-        return batch_of(transitions(text, start, width, index_SB), loss_on_question=on_question)
+        index_SB = draw_below(draws, site + _TRANSITION_SITE, (part.rows,), part.of_each(length_SB, task.transitions))
+        return make_batch(transition_rows(text, start, width, index_SB), loss_on_question=on_question)
     if task.form == MASK:
-        rows = masked(text, start, width, fix_first_state=task.fix_first_state)
-        return batch_of(rows, loss_on_question=on_question, ids=True, groups=True)
+        rows = masked_rows(text, start, width, fix_first_state=task.fix_first_state)
+        return make_batch(rows, loss_on_question=on_question, ids=True, groups=True)
     if not task.random_offsets:
-        return batch_of(full(text, start, width), loss_on_question=on_question)
-    rows = full(text, start, width, _shift(task, text, draws, site + _SHIFT_SITE))
-    batch = batch_of(rows, loss_on_question=on_question, ids=True)
+        return make_batch(full_rows(text, start, width), loss_on_question=on_question)
+    rows = full_rows(text, start, width, _shift(task, text, draws, site + _SHIFT_SITE))
+    batch = make_batch(rows, loss_on_question=on_question, ids=True)
     assert batch.ids is not None
     return replace(batch, ids=batch.ids.clamp(max=task.positions - 1))  # the last token's, which is no input
 
@@ -95,4 +95,4 @@ def _shift(task: RowSettings, text: Text, draws: Draws, site: int) -> Tensor:
     tokens = text.question_length + text.state_length.sum(dim=-1)
     step = min(task.state_widths(task.trained_lengths[0]))
     free = task.positions + 1 - int(task.start_token is not None) - tokens
-    return step * below(draws, site, (tokens.shape[1],), free // step + 1)
+    return step * draw_below(draws, site, (tokens.shape[1],), free // step + 1)

@@ -21,10 +21,10 @@ from trainers.tasks.arithmetic.digits import (
     of_integers,
     parallel_addition,
     parallel_multiplication,
-    read,
-    shifted,
+    read_digits,
+    shift_digits,
     to_integers,
-    written,
+    write_digits,
 )
 
 NUMBERS = st.integers(min_value=0, max_value=10**50 - 1) | st.sampled_from([0, 9, 10**50 - 1, 10**49])
@@ -72,10 +72,10 @@ def test_parallel_multiplication_is_that_of_python_integers(x: int, a: int) -> N
 def test_numbers_are_written_as_python_writes_them(a: int, by: int) -> None:
     digits = of_integers([a], 50)
     text = [int(digit) for digit in str(a)]
-    tokens = written(digits, digit_count(digits))
+    tokens = write_digits(digits, digit_count(digits))
     assert tokens[0].tolist() == [PAD] * (50 - len(text)) + text
-    assert to_integers(read(tokens)) == [a]
-    assert to_integers(shifted(digits, torch.tensor([by]))) == [a * 10**by % 10**50]
+    assert to_integers(read_digits(tokens)) == [a]
+    assert to_integers(shift_digits(digits, torch.tensor([by]))) == [a * 10**by % 10**50]
 
 
 def test_numbers_that_do_not_fit_are_refused() -> None:

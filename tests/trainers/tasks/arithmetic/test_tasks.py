@@ -15,7 +15,7 @@ from trainers.tasks.arithmetic import carry_chains
 from trainers.tasks.arithmetic.digits import cascade_length, to_integers
 from trainers.tasks.arithmetic.padded_addition import PaddedAddition
 from trainers.tasks.arithmetic.padded_multiplication import PaddedMultiplication
-from trainers.tasks.fixed_set import FixedSet, _scaled, visited
+from trainers.tasks.fixed_set import FixedSet, _scaled, visited_samples
 from trainers.tasks.supervised import IGNORED
 from trainers.tensors.numerals import FIRST, NO_ROLE, OPERATOR, PAD, PLUS, SECOND, TEXT, TIMES
 
@@ -153,7 +153,7 @@ def test_numbers_are_uniform_below_the_power_of_ten() -> None:
 
 
 def cascade_histogram(task: PaddedAddition, samples: int) -> np.ndarray:
-    lengths = task.measures(task.sample(stream(5), samples).tokens)["cascade"]
+    lengths = task.measure_difficulty(task.sample(stream(5), samples).tokens)["cascade"]
     return np.bincount(lengths[0].numpy(), minlength=task.train_digits + 1)
 
 
@@ -179,7 +179,7 @@ def test_training_distributions_over_cascades() -> None:
 def test_fifty_digit_cascades_follow_the_exact_distribution() -> None:
     task = PaddedAddition(width=50, train_digits=5)
     batch = evaluated(task, 20_000, (50,))[50]
-    found = np.bincount(task.measures(batch.tokens)["cascade"][0].numpy(), minlength=51)
+    found = np.bincount(task.measure_difficulty(batch.tokens)["cascade"][0].numpy(), minlength=51)
     expected = np.array([carry_chains.count("cascade", c, 50) / 100**50 for c in range(51)]) * 20_000
     found, expected = (np.hstack([x[:2].sum(), x[2:5], x[5:].sum()]) for x in (found, expected))
     assert scipy.stats.chisquare(found, expected).pvalue > 1e-4
@@ -197,12 +197,12 @@ def test_rounds_of_single_digit_products_follow_high_precision_counts() -> None:
                 rounds += 1
             exact[rounds] += 1
     batch = task.sample(stream(), 20_000)
-    found = np.bincount(task.measures(batch.tokens)["rounds"][0].numpy(), minlength=8)
+    found = np.bincount(task.measure_difficulty(batch.tokens)["rounds"][0].numpy(), minlength=8)
     used = exact > 0
     assert found[~used].sum() == 0
     assert scipy.stats.chisquare(found[used], exact[used] / exact.sum() * 20_000).pvalue > 1e-4
     long = PaddedMultiplication(number_digits=20, train_digits=20)
-    rounds = long.measures(long.sample(stream(), 20_000).tokens)["rounds"]
+    rounds = long.measure_difficulty(long.sample(stream(), 20_000).tokens)["rounds"]
     assert float((rounds <= 4).float().mean()) == pytest.approx(0.998, abs=0.0015)
 
 
@@ -293,7 +293,7 @@ def test_places_follow_from_the_tokens(task: Task) -> None:
 def test_every_epoch_visits_each_sample_once_in_an_order_of_its_own(size: int) -> None:
     batch, epochs = 13, 3
     steps = -(-epochs * size // batch)
-    order = torch.cat([visited(stream(3, 2**40 + 1, step=1 + i), batch, size) for i in range(steps)], dim=1)
+    order = torch.cat([visited_samples(stream(3, 2**40 + 1, step=1 + i), batch, size) for i in range(steps)], dim=1)
     for seed in range(2):
         laps = [order[seed, i * size : (i + 1) * size].tolist() for i in range(epochs)]
         assert all(sorted(lap) == list(range(size)) for lap in laps)
@@ -306,7 +306,7 @@ def test_every_epoch_visits_each_sample_once_in_an_order_of_its_own(size: int) -
 def test_the_order_of_an_epoch_is_a_fair_shuffle() -> None:
     """Where the first sample goes, and who follows whom, over many epochs of a small set."""
     size, epochs = 8, 6000
-    order = torch.cat([visited(stream(9, step=1 + i), 80, size) for i in range(epochs * size // 80)], dim=1)
+    order = torch.cat([visited_samples(stream(9, step=1 + i), 80, size) for i in range(epochs * size // 80)], dim=1)
     laps = order[0].reshape(epochs, size)
     for place in range(size):
         assert scipy.stats.chisquare(np.bincount(laps[:, place], minlength=size)).pvalue > 1e-4
@@ -318,7 +318,7 @@ def test_the_order_of_an_epoch_is_a_fair_shuffle() -> None:
 @pytest.mark.parametrize("size", [2**31 - 1, 2**31 + 1, 3 * 2**30 + 7, 2**32 - 1])
 def test_an_order_of_very_many_samples_stays_among_them(size: int) -> None:
     """Products of a 32-bit word and such a size do not fit in 64 bits with a sign."""
-    order = torch.cat([visited(stream(3, step=step), 512, size) for step in (1, 2, 2**20)], dim=1)
+    order = torch.cat([visited_samples(stream(3, step=step), 512, size) for step in (1, 2, 2**20)], dim=1)
     assert 0 <= int(order.min()) and int(order.max()) < size
     assert len(order.unique()) == order.numel(), "no sample comes twice in an epoch"
     words = torch.tensor([0, 1, 2**16, 2**31, 2**32 - 1])
@@ -335,7 +335,7 @@ def test_a_sample_of_a_fixed_set_depends_on_its_seed_and_index_only(name: str) -
     known: dict[tuple[int, int], list[int]] = {}
     for seeds, batch, step in [((1, 2), 7, 3), ((2,), 116, 1), ((2, 1), 20, 9), ((1,), 120, 2)]:
         source = stream(*seeds, step=step)
-        index = visited(source, batch, 50)
+        index = visited_samples(source, batch, 50)
         drawn = task.sample(source, batch)
         for s, seed in enumerate(seeds):
             for b in range(batch):
@@ -388,7 +388,7 @@ def test_right_answers_score_one_and_impossible_groups_are_nan(task: Task) -> No
                 name.endswith("shifted") and length < task.train_digits
             )
             if kind.endswith("rounds"):
-                rounds = task.measures(batch.tokens[:, :60])["rounds"]
+                rounds = task.measure_difficulty(batch.tokens[:, :60])["rounds"]
                 impossible = not bool((rounds == int(number)).any())
             assert math.isnan(float(score)) if impossible else float(score) == 1.0, name
 
@@ -402,7 +402,7 @@ def test_groups_have_the_chain_in_their_name_and_are_scored_apart() -> None:
         ("exact_match_cascade_0", 40),
         ("exact_match_run_3", 40),
     )
-    measures = task.measures(batch.tokens)
+    measures = task.measure_difficulty(batch.tokens)
     assert (measures["cascade"][0, 60:100] == 2).all() and (measures["cascade"][0, 100:140] == 0).all()
     assert (measures["run"][0, 140:] == 3).all()
     logits = perfect(batch)
@@ -442,7 +442,7 @@ def test_the_loss_is_torchs_cross_entropy_and_blind_to_ignored_positions(task: T
 def test_groups_follow_members_that_share_a_seed() -> None:
     task = PaddedAddition(width=4, train_digits=2, measured_cascades=(1,), measured_samples=10)
     batch = next(iter(task.evaluation_batches(stream(1, 2, name="eval", step=0), 20, (3,)))).batch
-    members = batch.of(torch.tensor([1, 0, 1]))
+    members = batch.for_members(torch.tensor([1, 0, 1]))
     assert torch.equal(members.tokens, batch.tokens[[1, 0, 1]]) and members.kinds == batch.kinds
     assert scores_of(task, perfect(members), members, (3,))["exact_match_cascade_1"].shape == (3, 1)
 
@@ -462,7 +462,7 @@ def test_a_length_is_measured_on_the_same_inputs_whatever_else_is_measured() -> 
 def test_rounds_are_scored_apart() -> None:
     task = PaddedMultiplication(number_digits=4, train_digits=2, measured_rounds=(1, 2, 3))
     batch = evaluated(task, 300, (4,))[4]
-    two = task.measures(batch.tokens)["rounds"] == 2
+    two = task.measure_difficulty(batch.tokens)["rounds"] == 2
     assert 0 < int(two.sum()) < 300
     logits = torch.where(two[..., None, None], -perfect(batch), perfect(batch))
     scores = {name: float(score) for name, score in scores_of(task, logits, batch, (4,)).items()}
@@ -490,7 +490,7 @@ def test_sequences_can_be_read() -> None:
     for task in (ADDITIONS[4], PRODUCTS[3]):
         batch = task.sample(stream(1, 2), 20)
         for row in range(20):
-            tokens, targets = task.shown(batch, row)
+            tokens, targets = task.format_row(batch, row)
             numbers = [word for word in tokens if word not in "t"]
             sign = "+" if isinstance(task, PaddedAddition) else "x"
             first, second = "".join(numbers).replace("P", "").split(sign)

@@ -19,7 +19,7 @@ from trainers.packs.pack import Pack, State
 from trainers.random import Stream
 from trainers.tasks.language.corpus import open_corpus, write_corpus
 from trainers.tasks.language.language import Language, Wikitext
-from trainers.training.step import stepper
+from trainers.training.step import make_stepper
 
 CPU = torch.device("cpu")
 SIZES = {"train": 4000, "validation": 300, "test": 700}
@@ -128,7 +128,7 @@ def test_any_text_file_of_the_data_folder_is_a_corpus_of_its_bytes(tmp_path: Pat
     (tmp_path / "mine.txt").write_bytes(("Grüße! " * 40).encode())
     task = Language(corpus="mine", train_window=4, test_windows=(8,))
     assert not list(task.data_problems())
-    tokens, targets = task.shown(task.windows("train", torch.tensor([[0]])), 0)
+    tokens, targets = task.format_row(task.windows("train", torch.tensor([[0]])), 0)
     assert (tokens, targets) == (["G", "r", "<195>", "<188>"], ["r", "<195>", "<188>", "<195>"])
 
 
@@ -138,36 +138,36 @@ def test_what_is_wrong_with_a_text_is_said(texts, tmp_path: Path) -> None:
         open_corpus("smal")
     known = open_corpus("small").sha256
     texts(seed=1)
-    with pytest.raises(CorpusError, match=f"another version of the corpus 'small'.*asked for is {known}"):
+    with pytest.raises(CorpusError, match=f"another version of the corpus 'small'.*not {known}"):
         open_corpus("small", known)
     path = tmp_path / "small.tokens"
     whole = path.read_bytes()
     path.write_bytes(whole[:-1])
-    with pytest.raises(CorpusError, match="is no whole corpus: it should have 5"):
+    with pytest.raises(CorpusError, match="is damaged: it should have 5"):
         open_corpus("small")
     path.write_bytes(b"hello\n")
-    with pytest.raises(CorpusError, match="is no corpus: its first line"):
+    with pytest.raises(CorpusError, match="is not a corpus: its first line"):
         open_corpus("small")
     head = json.loads(whole.splitlines()[0])
     path.write_bytes(json.dumps({**head, "format": 2}).encode() + b"\n")
-    with pytest.raises(CorpusError, match="has format 2, and this version reads 1"):
+    with pytest.raises(CorpusError, match="has format 2; this version reads 1"):
         open_corpus("small")
 
 
 def test_a_text_is_planned_by_hash_and_names_the_configuration(texts, member) -> None:
     texts()
     bare = replace(member(0), task=small())
-    planned = bare.planned()
+    planned = bare.pin_data()
     assert planned.task.sha256 == open_corpus("small").sha256 and planned.config_id != bare.config_id
-    assert planned.planned() == planned and not list(planned.task.data_problems())
+    assert planned.pin_data() == planned and not list(planned.task.data_problems())
     texts(seed=1)
-    assert bare.planned().config_id != planned.config_id
+    assert bare.pin_data().config_id != planned.config_id
     (problem,) = planned.task.data_problems()
     assert problem.key == "corpus" and "another version" in problem.message
     missing = small(corpus="nowhere")
-    assert missing.planned() == missing
+    assert missing.pin_data() == missing
     assert "is not on this machine" in next(missing.data_problems()).message
-    assert Wikitext().planned().sha256 is None
+    assert Wikitext().pin_data().sha256 is None
 
 
 def test_windows_that_are_longer_than_the_text_are_a_problem(texts) -> None:
@@ -203,7 +203,7 @@ def test_a_member_alone_is_the_same_as_in_a_pack(texts) -> None:
     thetas, curves = [], []
     for of in (members[:1], members):
         pack = Pack(of, CPU)
-        state, step = State.initial(pack), stepper(pack)
+        state, step = State.initial(pack), make_stepper(pack)
         for _ in range(6):
             step(state)
         thetas.append(state.theta[0])

@@ -6,12 +6,35 @@ import numpy as np
 import pytest
 import scipy.stats
 import torch
+from torch import Tensor
 
 from tests.trainers.own_tasks import mean_loss, scores_of
 from trainers.random import Stream
 from trainers.tasks.othello import reversi
 from trainers.tasks.othello.othello import Othello
-from trainers.tasks.othello.reversi import Board, perft, successors
+from trainers.tasks.othello.reversi import Board
+
+
+def perft(board: Board, depth: int) -> list[int]:
+    """Return the number of move sequences of 1..depth plies from the start; a forced pass counts as a ply."""
+    steps = board.directions(torch.device("cpu"))
+    own, other = (torch.tensor([bits]) for bits in board.start)
+    counts = []
+    for _ in range(depth):
+        own, other = successors(board, own, other, steps)
+        counts.append(len(own))
+    return counts
+
+
+def successors(board: Board, own: Tensor, other: Tensor, steps: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+    """Return all positions one ply after the positions (N,): each legal move, or a pass; none for ended games."""
+    legal = board.legal(own, other, steps)
+    stuck = (legal == 0) & (board.legal(other, own, steps) != 0)
+    boards, squares = (((legal[:, None] >> torch.arange(board.n**2)) & 1) == 1).nonzero(as_tuple=True)
+    move = torch.ones_like(squares) << squares
+    mine, theirs = own[boards], other[boards]
+    turned = board.flips(mine, theirs, move, steps)
+    return torch.cat([theirs & ~turned, other[stuck]]), torch.cat([mine | move | turned, own[stuck]])
 
 
 class Referee:
@@ -193,7 +216,7 @@ def test_a_word_chooses_the_legal_square_of_its_rank() -> None:
     bits[1] &= bits[0] & bits[2]
     bits[2, :64], bits[2, 64:99], bits[2, 99] = torch.ones(64, dtype=torch.int64) << torch.arange(64), 0, -1
     words = torch.randint(0, 2**32, bits.shape, generator=generator)
-    tokens, moves = reversi._chosen(bits, words, torch.tensor(reversi._IN_BYTE), torch.arange(100, 164))
+    tokens, moves = reversi._choose_square(bits, words, torch.tensor(reversi._IN_BYTE), torch.arange(100, 164))
     for legal, word, token, move in zip(*(x.flatten().tolist() for x in (bits, words, tokens, moves)), strict=True):
         squares = [square for square in range(64) if legal >> square & 1]
         square = squares[word * len(squares) >> 32] if squares else None

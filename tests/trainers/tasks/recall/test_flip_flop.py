@@ -14,7 +14,7 @@ from trainers.random import Stream
 from trainers.tasks.recall.flip_flop import IGNORE, ONE, PAD, READ, WRITE, ZERO, FlipFlop
 from trainers.tasks.supervised import IGNORED
 from trainers.tasks.task import EvaluationBatch
-from trainers.training.step import stepper
+from trainers.training.step import make_stepper
 
 CPU = torch.device("cpu")
 SHARES = {"iid": 0.8, "sparse": 0.98, "dense": 0.1}
@@ -168,7 +168,7 @@ def test_what_is_refused(settings, said: str) -> None:
 
 def test_measures_are_the_reads_and_the_longest_way_back_to_a_write() -> None:
     tokens = torch.tensor([[1, 5, 3, 4, 2, 5, 1, 4, 2, 4], [1, 5, 1, 4, 1, 4, 1, 4, 2, 4]])
-    found = FlipFlop(pairs=5).measures(tokens)
+    found = FlipFlop(pairs=5).measure_difficulty(tokens)
     assert found["reads"].tolist() == [2, 1] and found["distance"].tolist() == [2, 1]
 
 
@@ -189,7 +189,7 @@ def test_a_member_alone_is_the_same_as_in_a_pack(seed: int) -> None:
     alone, together = Pack(members[:1], CPU), Pack(members, CPU)
     states = [State.initial(alone), State.initial(together)]
     for pack, state in zip((alone, together), states, strict=True):
-        step = stepper(pack)
+        step = make_stepper(pack)
         for _ in range(9):
             step(state)
     assert torch.equal(states[0].theta[0], states[1].theta[0])
@@ -203,7 +203,7 @@ def test_what_the_first_rows_of_a_seed_are_stays() -> None:
     batch = task.sample(Stream(torch.tensor([0]), "data", torch.tensor(1)), 2)
     fixed = FlipFlop(pairs=8, ignore=0.4, fixed_set=100).sample(Stream(torch.tensor([0]), "data", torch.tensor(1)), 1)
     dense = sets_of(task, 1, seeds=(0,))[-1].batch
-    assert [" ".join(task.shown(of, row)[0]) for of, row in ((batch, 0), (batch, 1), (fixed, 0), (dense, 0))] == [
+    assert [" ".join(task.format_row(of, row)[0]) for of, row in ((batch, 0), (batch, 1), (fixed, 0), (dense, 0))] == [
         "w 1 r 1 r 1 i 1 w 1 w 0 r 0 r 0",
         "w 1 i 1 r 1 r 1 w 1 w 0 i 0 r 0",
         "w 0 i 1 w 1 w 1 w 1 i 0 i 0 r 1",

@@ -15,7 +15,7 @@ from trainers.random import Stream
 from trainers.settings.registry import build
 from trainers.tasks.recall.strings import Strings
 from trainers.tasks.supervised import IGNORED
-from trainers.training.step import stepper
+from trainers.training.step import make_stepper
 
 CPU = torch.device("cpu")
 SMALL: dict[str, Any] = {"train_length": 6, "test_lengths": [9, 13], "symbols": 5}
@@ -66,7 +66,7 @@ def length_of(case: str, prompt: list[str]) -> int:
 
 def words_of(task: Strings, batch, row: int) -> tuple[list[str], list[str]]:
     """Prompt and answer of a row."""
-    tokens, targets = task.shown(batch, row)
+    tokens, targets = task.format_row(batch, row)
     answer = [word for word in targets if word != "_"]
     prompt = tokens[: len(tokens) - len(answer) + 1]
     assert targets == ["_"] * (len(prompt) - 1) + answer and tokens == prompt + answer[:-1]
@@ -80,7 +80,7 @@ def test_who_reads_the_prompt_knows_every_answer_in_every_bucket(case: str) -> N
     stream = Stream(torch.tensor([3]), "eval", torch.tensor(0))
     for test in task.evaluation_batches(stream, 300, task.lengths):
         seen, logits = set(), torch.zeros(1, 300, test.batch.tokens.shape[-1], task.outputs)
-        known = {task.symbol(token): token for token in range(task.outputs)}
+        known = {task.format_symbol(token): token for token in range(task.outputs)}
         for row in range(300):
             prompt, answer = words_of(task, test.batch, row)
             seen.add(length_of(case, prompt))
@@ -107,7 +107,7 @@ def test_one_wrong_token_makes_a_row_wrong_and_the_others_not(case: str) -> None
     assert float(scores["accuracy"]) == pytest.approx(0.75)
     assert float(scores["token_accuracy"]) == pytest.approx(1 - 50 / int(answer.sum()))
     if case == "instructions":
-        rows = [task.shown(test.batch, row)[0][1] for row in range(200)]
+        rows = [task.format_row(test.batch, row)[0][1] for row in range(200)]
         for letter, name in zip("CRFLKSX", (m for m in task.metrics if m.startswith("accuracy_")), strict=True):
             mine = [row >= 50 for row, of in enumerate(rows) if of == letter]
             assert float(scores[name]) == pytest.approx(sum(mine) / len(mine))
@@ -150,12 +150,12 @@ def test_nothing_and_one_symbol_are_answered() -> None:
         for number, letter in enumerate("CRFLKSX"):
             marks = torch.tensor([[[0, 6, 6]]]) if letter == "K" and count else torch.tensor([[[6, 6, 6]]])
             tokens, number_SB = torch.full((1, 1, 6), 4), torch.tensor([[number]])
-            parts = task.instructed(number_SB, tokens, torch.tensor([[count]]), marks)
+            parts = task.instruction_parts(number_SB, tokens, torch.tensor([[count]]), marks)
             prompt, answer = words_of(task, task.batch_of(*parts, 6), 0)
             assert [word.rstrip("*") for word in prompt] == ["B", letter, *string, "|"]
             assert answer == [*(string if letter in "CRFLX" else []), "E"]
     copied = build("task", {"name": "copy_string", **SMALL, "shortest": 0})
-    parts = copied.copied(torch.full((1, 1, 6), 4), torch.tensor([[0]]))
+    parts = copied.copy_parts(torch.full((1, 1, 6), 4), torch.tensor([[0]]))
     assert words_of(copied, copied.batch_of(*parts, 6), 0) == (["B", "|"], ["E"])
 
 
@@ -163,7 +163,7 @@ def test_nothing_and_one_symbol_are_answered() -> None:
     ("settings", "said"),
     [
         ({"name": "copy_string", "train_length": 100}, "test_lengths: do not ascend"),
-        ({"name": "copy_string", "shortest": 51}, "shortest: 51 is more than the longest"),
+        ({"name": "copy_string", "shortest": 51}, "shortest: 51 is more than train_length"),
         ({"name": "induction", "shortest": 1}, "shortest: 1 is out of bounds"),
         ({"name": "multi_instruction", "marked": 0}, "marked: 0 is out of bounds"),
     ],
@@ -190,7 +190,7 @@ def test_a_member_alone_is_the_same_as_in_a_pack(case: str) -> None:
     curves, thetas = [], []
     for of in (members[:1], members):
         pack = Pack(of, CPU)
-        state, step = State.initial(pack), stepper(pack)
+        state, step = State.initial(pack), make_stepper(pack)
         for _ in range(5):
             step(state)
         thetas.append(state.theta[0])

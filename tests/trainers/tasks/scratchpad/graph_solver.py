@@ -69,10 +69,10 @@ class Solver:
         targets = torch.where(batch.targets < 0, 0, batch.targets)
         return torch.nn.functional.one_hot(targets, self.task.outputs).float()
 
-    def generated(self, prompt_MBP: Tensor, decoding, *, most: int) -> Tensor:
-        return self._written(prompt_MBP, most)
+    def generate(self, prompt_MBP: Tensor, decoding, *, max_tokens: int) -> Tensor:
+        return self._written(prompt_MBP, max_tokens)
 
-    def generated_by_state(self, prompt_MBP: Tensor, decoding, *, shared, states, width, mark) -> Tensor:
+    def generate_by_state(self, prompt_MBP: Tensor, decoding, *, shared, states, width, mark) -> Tensor:
         return self._written(prompt_MBP, shared - prompt_MBP.shape[-1] + states * width)
 
     def _written(self, prompt_MBP: Tensor, most: int) -> Tensor:

@@ -13,8 +13,8 @@ from trainers.errors import ConfigError
 from trainers.random import Stream
 from trainers.settings.registry import build
 from trainers.tasks.scratchpad.cycles import Cycles
+from trainers.tasks.scratchpad.graph_task import write_answers
 from trainers.tasks.scratchpad.graphs import Graph
-from trainers.tasks.scratchpad.walks import told
 
 FORMS = ("none", "full", "inductive")
 DATA = Stream(torch.tensor([1]), "data", torch.tensor(1))
@@ -37,8 +37,8 @@ def worked(task: Cycles):
     one = torch.ones(1, 1, dtype=torch.int64)
     graph = Graph(tails, heads, 6 * one, number[source] * one, number[target] * one)
     way = torch.tensor([[[task.token(word) for word in WAY]]])
-    text = told(graph.question(torch.tensor([[node]])), 0 * one, way, 3 * one, task.scratchpad)
-    return task.test_of(text, 3)
+    text = write_answers(graph.question(torch.tensor([[node]])), 0 * one, way, 3 * one, task.scratchpad)
+    return task.test_batch(text, 3)
 
 
 def test_the_worked_example_in_inductive_form() -> None:
@@ -115,7 +115,7 @@ def test_who_reads_the_question_knows_the_answer_at_every_length(case: str, form
             labels[checked(task, question, length, task.nodes_of(length))] += 1
             assert words(task, test.batch.answer[0, row]) == answer(question, form)
         assert 70 < labels["1"] < 130
-        scores = task.reduce(task.scored(Solver(task), test.batch, test.lengths), test.batch, test.lengths)
+        scores = task.reduce(task.score_batch(Solver(task), test.batch, test.lengths), test.batch, test.lengths)
         assert set(scores) == {name for name in task.metrics if not name.startswith("steps_to")}
         assert all((value == 1).all() for name, value in scores.items() if not name.endswith("_loss"))
 
@@ -182,7 +182,7 @@ def test_what_counts_as_right(form: str) -> None:
         written[0, 3, end[3] - 5] = task.token("v000")  # a wrong node
     written[0, 4] = 0  # nothing
     written[0, 5] = torch.tensor([task.token("."), *[0] * (written.shape[-1] - 1)])
-    right = {name: value[0].tolist() for name, value in task.right(written, test.batch).items()}
+    right = {name: value[0].tolist() for name, value in task.score_generated(written, test.batch).items()}
     assert right["label"] == [True, False, False, True, False, False]
     assert right["exact_match"] == [True, False, False, form == "none", False, False]
 
@@ -192,16 +192,16 @@ def test_a_label_counts_only_before_the_first_end_mark() -> None:
     (test,) = task.evaluation_batches(EVAL, 2, (4,))
     written = torch.cat([test.batch.answer, test.batch.answer], dim=-1)
     written[0, 0, 0] = task.token("v001")
-    assert task.right(test.batch.answer, test.batch)["label"].tolist() == [[True, True]]
+    assert task.score_generated(test.batch.answer, test.batch)["label"].tolist() == [[True, True]]
     short = written[..., :2]
-    assert task.right(short, test.batch)["label"].tolist() == [[False, True]]
+    assert task.score_generated(short, test.batch)["label"].tolist() == [[False, True]]
     unended = torch.cat([test.batch.answer[..., :1]] * 2, dim=-1)
-    assert task.right(unended, test.batch)["label"].tolist() == [[False, False]]
+    assert task.score_generated(unended, test.batch)["label"].tolist() == [[False, False]]
 
 
 BAD: dict[str, tuple[dict[str, Any], str]] = {
     "order": ({"size": 3, "smallest": 4}, "smallest: 4 is more than the largest length; allowed: <= size (3)"),
-    "few nodes": ({"size": 3, "test_sizes": [6], "nodes": 7}, "fewer than two nodes where the first has 6"),
+    "few nodes": ({"size": 3, "test_sizes": [6], "nodes": 7}, "fewer than two nodes if the first has 6"),
     "few names": ({"smallest": 3, "size": 8, "names": 15}, "15 are too few for a graph of 16 nodes"),
 }
 
@@ -251,7 +251,7 @@ def test_stages_of_a_curriculum_train_on_what_they_should(case: str, form: tuple
             assert abs(count - each) < 5 * each**0.5
 
 
-def test_what_a_stage_trains_on_depends_on_nobody_else() -> None:
+def test_what_a_stage_trains_on_depends_on_all_ended_else() -> None:
     task = task_of(smallest=2, size=4, names=12, fixed_set=50)
     stream = Stream(torch.tensor([4, 7]), "data", torch.tensor([1, 3]))
     both = task.sample_staged(stream, 20, torch.tensor([2, 1]))

@@ -8,8 +8,8 @@ import torch
 
 from tests.trainers.tasks.scratchpad.graph_solver import distances
 from trainers.random import Stream, draws, reference
-from trainers.tasks.scratchpad.graphs import FIRST_NAME, Graph, distinct, named
-from trainers.tasks.scratchpad.random_graphs import at_distance, first_pair, planted
+from trainers.tasks.scratchpad.graphs import FIRST_NAME, Graph, draw_distinct, draw_names
+from trainers.tasks.scratchpad.random_graphs import draw_at_distance, find_first_pair, planted_graph
 
 STREAM = Stream(torch.tensor([3, 8]), "data", torch.tensor(1))
 
@@ -24,18 +24,18 @@ def pairs_at(edges: list[tuple[int, int]], wanted: int, nodes: int) -> list[tupl
     return [(a, b) for a, b, steps in found if steps == (wanted or -1)]
 
 
-@pytest.mark.parametrize("take", [3, 24, draws.native.MOST, draws.native.MOST + 1])
+@pytest.mark.parametrize("take", [3, 24, draws.native.MAX_ENTRIES, draws.native.MAX_ENTRIES + 1])
 def test_names_are_all_different_and_every_one_occurs(take: int) -> None:
-    name = named(STREAM, 5, 200, take, 70)
+    name = draw_names(STREAM, 5, 200, take, 70)
     assert name.shape == (2, 200, take) and not torch.equal(name[0], name[1])
     assert all(len(set(row)) == take for row in name.flatten(0, 1).tolist())
     assert set(name.flatten().tolist()) == set(range(FIRST_NAME, FIRST_NAME + 70))
     words = STREAM.bits(5, (200, take)).transpose(1, 2).contiguous()
-    assert torch.equal(name - FIRST_NAME, reference.sequential(words, 70))
+    assert torch.equal(name - FIRST_NAME, reference.draw_prefixes(words, 70))
 
 
 def test_distinct_numbers_of_several_dimensions_differ_in_the_last_one() -> None:
-    found = distinct(STREAM, 5, (40, 3, 6), 7)
+    found = draw_distinct(STREAM, 5, (40, 3, 6), 7)
     assert found.shape == (2, 40, 3, 6)
     assert all(len(set(row)) == 6 for row in found.flatten(0, 2).tolist())
 
@@ -55,7 +55,7 @@ def test_edges_are_shuffled_and_those_that_do_not_count_stay_behind() -> None:
 @pytest.mark.parametrize(("nodes", "edges", "farthest"), [(6, 6, 3), (5, 8, 2), (24, 24, 4)])
 def test_a_random_graph_has_its_pair_at_the_wanted_distance(nodes: int, edges: int, farthest: int) -> None:
     wanted = (torch.arange(60) % (farthest + 1)).expand(2, 60)
-    graph = at_distance(STREAM, 3, wanted, nodes, edges, farthest)
+    graph = draw_at_distance(STREAM, 3, wanted, nodes, edges, farthest)
     for seed in range(2):
         for row in range(60):
             drawn = edges_of(graph, seed, row)
@@ -67,7 +67,7 @@ def test_a_random_graph_has_its_pair_at_the_wanted_distance(nodes: int, edges: i
 def test_random_graphs_follow_rejection_sampling() -> None:
     """Every graph of 4 nodes and 3 edges with a pair at distance 2 occurs as often as when one draws until it fits."""
     rows = 60000
-    graph = at_distance(STREAM, 3, torch.full((2, rows), 2), 4, 3, 2)
+    graph = draw_at_distance(STREAM, 3, torch.full((2, rows), 2), 4, 3, 2)
     seen = Counter(frozenset(edges_of(graph, seed, row)) for seed in range(2) for row in range(rows))
     possible = [(a, b) for a in range(4) for b in range(4) if a != b]
     generator, fitting = random.Random(0), set()
@@ -84,23 +84,23 @@ def test_random_graphs_follow_rejection_sampling() -> None:
 def test_where_no_graph_fits_the_planted_one_stands_in() -> None:
     """Distance 10 of 12 nodes and 11 edges: none of a few graphs fits."""
     for wanted in range(11):
-        graph = at_distance(STREAM, 3, torch.full((2, 2), wanted), 12, 11, 10)
+        graph = draw_at_distance(STREAM, 3, torch.full((2, 2), wanted), 12, 11, 10)
         drawn = edges_of(graph, 1, 1)
         pair = int(graph.source[1, 1]), int(graph.target[1, 1])
         assert pair in pairs_at(drawn, wanted, 12)
-    assert drawn == list(planted(12, 11, 10)) and pair == (0, 10)
+    assert drawn == list(planted_graph(12, 11, 10)) and pair == (0, 10)
 
 
 @pytest.mark.parametrize(("nodes", "edges", "farthest"), [(5, 3, 4), (5, 2, 3), (5, 99, 3)])
 def test_a_graph_that_cannot_be_is_refused(nodes: int, edges: int, farthest: int) -> None:
     with pytest.raises(ValueError, match="allowed: at least"):
-        planted(nodes, edges, farthest)
+        planted_graph(nodes, edges, farthest)
 
 
 @pytest.mark.parametrize("farthest", [1, 2, 3, 4])
 def test_planted_graphs_have_every_distance(farthest: int) -> None:
     for edges in range(farthest, farthest + 15):
-        graph = list(planted(7, edges, farthest))
+        graph = list(planted_graph(7, edges, farthest))
         assert len(set(graph)) == edges
         found = distances(graph, 0)
         assert all(found[step] == step for step in range(farthest + 1)) and 6 not in found
@@ -108,5 +108,5 @@ def test_planted_graphs_have_every_distance(farthest: int) -> None:
 
 def test_the_first_pair_counts_and_none_is_said() -> None:
     tails, heads = torch.tensor([[0, 1], [0, 0]]), torch.tensor([[1, 2], [1, 2]])
-    assert first_pair(tails, heads, torch.tensor([2, 2]), 3, 2).tolist() == [2, 9]
-    assert first_pair(tails, heads, torch.tensor([0, 0]), 3, 2).tolist() == [3, 3]
+    assert find_first_pair(tails, heads, torch.tensor([2, 2]), 3, 2).tolist() == [2, 9]
+    assert find_first_pair(tails, heads, torch.tensor([0, 0]), 3, 2).tolist() == [3, 3]

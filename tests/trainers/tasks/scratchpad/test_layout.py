@@ -12,10 +12,10 @@ from trainers.tasks.scratchpad.layout import (
     GIVEN,
     Rows,
     Widths,
-    batch_of,
-    full,
-    masked,
-    transitions,
+    full_rows,
+    make_batch,
+    masked_rows,
+    transition_rows,
 )
 from trainers.tasks.scratchpad.text import Text
 from trainers.tasks.supervised import IGNORED
@@ -109,7 +109,7 @@ def text_of(rows: list[Row], spare: int = 0) -> Text:
 def read(rows: Rows, row: int, count: int) -> list[Token]:
     """The first tokens of a row; what follows is pads."""
     names = ("token", "id", "group", "use", "state")
-    found = {name: rows.closed(name, -7)[0, row].tolist() for name in names}
+    found = {name: rows.fill(name, -7)[0, row].tolist() for name in names}
     assert all(set(values[count:]) <= {-7} for values in found.values())
     return [Token(*values) for values in zip(*(found[name][:count] for name in names), strict=True)]
 
@@ -137,11 +137,11 @@ def several(draw: st.DrawFn) -> list[Row]:
 def test_rows_are_what_a_slow_reading_makes_of_them(rows: list[Row], spare: int, fix: bool, shift: int) -> None:
     text, start, shifts = text_of(rows, spare), rows[0].start, torch.full((1, len(rows)), shift)
     for number, row in enumerate(rows):
-        assert read(full(text, start, 40, shifts), number, len(row.full())) == _grouped(row.full(shift), row)
-        assert read(masked(text, start, 60, fix_first_state=fix), number, len(row.masked(fix))) == row.masked(fix)
+        assert read(full_rows(text, start, 40, shifts), number, len(row.full())) == _grouped(row.full(shift), row)
+        assert read(masked_rows(text, start, 60, fix_first_state=fix), number, len(row.masked(fix))) == row.masked(fix)
         for state in range(text.states.shape[2]):
             wanted = row.transition(state)
-            found = read(transitions(text, start, 40, torch.full((1, len(rows)), state)), number, len(wanted))
+            found = read(transition_rows(text, start, 40, torch.full((1, len(rows)), state)), number, len(wanted))
             assert [_plain(one) for one in found] == [_plain(one) for one in wanted]
 
 
@@ -149,7 +149,7 @@ def test_rows_are_what_a_slow_reading_makes_of_them(rows: list[Row], spare: int,
 @given(several(), st.booleans())
 def test_a_row_without_its_copies_is_the_text_and_ids_start_again(rows: list[Row], fix: bool) -> None:
     text, start = text_of(rows), rows[0].start
-    found, whole = masked(text, start, 60, fix_first_state=fix), full(text, start, 60)
+    found, whole = masked_rows(text, start, 60, fix_first_state=fix), full_rows(text, start, 60)
     for number, row in enumerate(rows):
         kept = [one.token for one in read(found, number, len(row.masked(fix))) if one.use != COPY]
         assert kept == whole.tokens()[0, number, : len(kept)].tolist()
@@ -187,9 +187,9 @@ def test_the_worked_example_of_parity() -> None:
     text = encoded(["[00]1,1#", "[01]1,0#", "[03]1,1#", "[06]_,1."], "11_1__=", symbols, None)
     widths, start = Widths(7, 1, (8,) * 4), symbols.index(":")
     assert (widths.full, widths.masked, widths.transition) == (40, 64, 24)
-    whole = "".join(symbols[token] for token in full(text, start, 40).tokens()[0, 0])
+    whole = "".join(symbols[token] for token in full_rows(text, start, 40).tokens()[0, 0])
     assert whole == "11_1__=:[00]1,1#[01]1,0#[03]1,1#[06]_,1."
-    rows = masked(text, start, 64)
+    rows = masked_rows(text, start, 64)
     row = "".join(symbols[token] for token in rows.tokens()[0, 0])
     assert row == "11_1__=:[00]1,1#[00]1,1#[01]1,0#[01]1,0#[03]1,1#[03]1,1#[06]_,1."
     eight, sixteen = [*range(8)], [*range(8, 16)]
@@ -197,7 +197,7 @@ def test_the_worked_example_of_parity() -> None:
     ids = [*eight, *sixteen, *sixteen, *later, *sixteen, *later, *sixteen, *later]
     groups = [0] * 8 + [1] * 8 + [2] * 16 + [3] * 16 + [4] * 16
     loss = [1] * 16 + ([0] * 8 + [1] * 8) * 3
-    batch = batch_of(rows, loss_on_question=True, ids=True, groups=True)
+    batch = make_batch(rows, loss_on_question=True, ids=True, groups=True)
     assert batch.ids is not None and batch.groups is not None and batch.weight is not None
     assert batch.ids[0, 0].tolist() == ids[:-1] and batch.groups[0, 0].tolist() == groups[:-1]
     assert batch.weight[0, 0].tolist() == loss[1:]
@@ -205,7 +205,7 @@ def test_the_worked_example_of_parity() -> None:
         "11_1__=:[00]1,1#[00]1,1#[01]1,0#[01]1,0#[03]1,1#[03]1,1#[06]_,1",
         "1_1__=:[00]1,1#~~~~~~~~[01]1,0#~~~~~~~~[03]1,1#~~~~~~~~[06]_,1.",
     )
-    without = batch_of(rows, loss_on_question=False)
+    without = make_batch(rows, loss_on_question=False)
     assert without.weight is not None and without.ids is None and without.groups is None
     assert without.weight[0, 0].tolist() == [0] * 6 + loss[7:]  # the start mark is part of the answer
 
@@ -216,15 +216,15 @@ def test_the_worked_example_without_a_start_mark() -> None:
     widths = Widths(0, 0, (14, 14, 5))
     assert (widths.full, widths.masked, widths.transition) == (33, 47, 28)
     for fix, first in ((True, 2), (False, 1)):
-        rows = masked(text, None, 47, fix_first_state=fix)
+        rows = masked_rows(text, None, 47, fix_first_state=fix)
         row = "".join(symbols[token] for token in rows.tokens()[0, 0])
         assert row == "p$9+w$4=$lh|0#9p$+4w$=3$l|1#9p$+4w$=3$l|1#13$l."
-        batch = batch_of(rows, loss_on_question=True, ids=True, groups=True)
+        batch = make_batch(rows, loss_on_question=True, ids=True, groups=True)
         assert batch.ids is not None and batch.groups is not None and batch.weight is not None
         assert batch.ids[0, 0].tolist() == [*range(28), *range(14), *range(14, 18)]
         assert batch.groups[0, 0].tolist() == [first] * 14 + [2] * 14 + [3] * 18
         assert batch.weight[0, 0].tolist() == [1] * 27 + [0] * 14 + [1] * 5
-        asked = batch_of(rows, loss_on_question=False).weight
+        asked = make_batch(rows, loss_on_question=False).weight
         assert asked is not None and asked[0, 0].tolist() == [0] * 7 + [1] * 20 + [0] * 14 + [1] * 5
 
 

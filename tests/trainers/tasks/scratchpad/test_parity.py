@@ -63,18 +63,18 @@ class Oracle:
     def __init__(self, solver: Solver, spoil: Callable[[int, str], str] = lambda row, said: said) -> None:
         self.solver, self.spoil = solver, spoil
 
-    def generated(self, prompt: Tensor, decoding: Decoding, *, most: int) -> Tensor:
-        found = torch.full((*prompt.shape[:2], most), decoding.pad)
+    def generate(self, prompt: Tensor, decoding: Decoding, *, max_tokens: int) -> Tensor:
+        found = torch.full((*prompt.shape[:2], max_tokens), decoding.pad)
         for row, given in enumerate(prompt[0]):
             said = tokens(self.spoil(row, self.solver(text_of(given))))
             found[0, row, : len(said)] = torch.tensor(said)
         return found
 
-    def generated_by_state(
+    def generate_by_state(
         self, prompt: Tensor, decoding: Decoding, *, shared: int, states: int, width: int, mark: int
     ) -> Tensor:
         assert shared == prompt.shape[-1] + 1 and width == 8 and mark == SYMBOLS.index("#")
-        return self.generated(prompt, decoding, most=shared - prompt.shape[-1] + states * width)
+        return self.generate(prompt, decoding, max_tokens=shared - prompt.shape[-1] + states * width)
 
     def __call__(self, batch: ScratchpadBatch) -> Tensor:
         return torch.nn.functional.one_hot(batch.targets.clamp(min=0), len(SYMBOLS)).float()
@@ -85,7 +85,7 @@ def batches_of(task: ScratchpadTask, samples: int = 40) -> Iterator[EvaluationBa
 
 
 def scores(task: ScratchpadTask, test: EvaluationBatch, oracle: Oracle) -> dict[str, float]:
-    rows = task.scored(oracle, test.batch, test.lengths)  # type: ignore[arg-type]
+    rows = task.score_batch(oracle, test.batch, test.lengths)  # type: ignore[arg-type]
     return {name: float(value) for name, value in task.reduce(rows, test.batch, test.lengths).items()}
 
 
@@ -174,7 +174,7 @@ def test_training_is_on_few_bits_and_the_answer_is_that_of_the_rule() -> None:
     (batch,) = task.sample(Stream(torch.tensor([2]), "data", torch.tensor(1)), 200)
     seen = set()
     for row in range(200):
-        said = "".join(task.shown(batch, row)[0])
+        said = "".join(task.format_row(batch, row)[0])
         question = said.split(":")[0]
         seen.add(7 - question.count("_"))
         assert (question + solved(question)).startswith(said)
@@ -210,8 +210,8 @@ def test_a_pack_is_evaluated_with_every_metric(member, form: str) -> None:
 def test_steps_to_the_first_solved_evaluation() -> None:
     task = Parity(solved=0.9)
     past = [Evaluated(step, {"exact_match": np.full((1, 1, 1), of)}) for step, of in ((10, 0.5), (20, 0.9), (30, 0.2))]
-    assert task.derived(past, (3,))["steps_to_exact_match"].tolist() == [[[20.0]]]
-    assert np.isinf(task.derived(past[:1], (3,))["steps_to_exact_match"]).all()
+    assert task.derive_metrics(past, (3,))["steps_to_exact_match"].tolist() == [[[20.0]]]
+    assert np.isinf(task.derive_metrics(past[:1], (3,))["steps_to_exact_match"]).all()
 
 
 def test_the_first_rows_of_a_seed_stay() -> None:
@@ -220,7 +220,7 @@ def test_the_first_rows_of_a_seed_stay() -> None:
     for task in (Parity(canvas=6, train_bits=3), HalfParity(size=4)):
         (batch,) = task.sample(Stream(torch.tensor([0]), "data", torch.tensor(1)), 1)
         test = next(iter(task.evaluation_batches(Stream(torch.tensor([0]), "eval", torch.tensor(0)), 1, (1,)))).batch
-        found += ["".join(task.shown(of, 0)[0]) for of in (batch, test)]
+        found += ["".join(task.format_row(of, 0)[0]) for of in (batch, test)]
     assert found == [
         "0__10_=:[00]0,0#[00]0,0#[03]1,1#[03]1,1#[04]0,1#[04]0,1#[06]_,1",
         "1_____=:[00]1,1#[00]1,1#[06]_,1",

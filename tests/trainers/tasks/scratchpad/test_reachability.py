@@ -58,7 +58,7 @@ def test_tests_ask_for_their_distance_and_who_reads_the_graph_answers_all(case: 
             question = words(task, prompt)
             assert distance(question) == (length if row % 2 else 0)
             assert words(task, test.batch.answer[0, row]) == answer(question, "none")
-        scores = task.reduce(task.scored(Solver(task), test.batch, test.lengths), test.batch, test.lengths)
+        scores = task.reduce(task.score_batch(Solver(task), test.batch, test.lengths), test.batch, test.lengths)
         assert all((value == 1).all() for name, value in scores.items() if not name.endswith("_loss"))
     probes = [("cycles", length) for length in task.probes]
     assert given == [("random", length) for length in task.trained_lengths] + probes
@@ -91,10 +91,10 @@ def test_each_label_is_scored_apart() -> None:
     written[0, 1, 0] = task.token("0")  # a question with a way is answered wrongly
     written[0, 2, 1] = 0  # no end mark
     written[0, 4, 1] = task.token(";")
-    rows = {name: value[..., None] for name, value in task.right(written, test.batch).items()}
-    solved = task.rows(Solver(task)(test.batch), test.batch, (1,))
+    rows = {name: value[..., None] for name, value in task.score_generated(written, test.batch).items()}
+    solved = task.score_rows(Solver(task)(test.batch), test.batch, (1,))
     scores = task.reduce({**rows, **solved}, test.batch, (1,))
-    assert [float(scores[name]) for name in task.judged] == [5 / 8, 2 / 4, 3 / 4]
+    assert [float(scores[name]) for name in task.generation_metrics] == [5 / 8, 2 / 4, 3 / 4]
 
 
 def test_metrics_of_both_distributions_are_recorded(member) -> None:
@@ -116,9 +116,9 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "names": ({"names": 7}, "7 are too few for a graph of 8 nodes"),
     "edges": ({"edges": 1, "probes": [], "other_cycles": []}, "there are no graphs of 1 edges of 8 nodes"),
     "cycles of all": ({"edges": 9}, "9 edges do not make cycles of all 8 nodes; allowed: 8, or probes"),
-    "numbers": ({"probes": [2, 3]}, r"goes with the probes \[2, 3\]"),
-    "division": ({"other_cycles": [3]}, "3 equal cycles do not have the 4 nodes that are left at distance 2"),
-    "nothing left": ({"probes": [4], "other_cycles": [1]}, "1 equal cycles do not have the 0 nodes"),
+    "numbers": ({"probes": [2, 3]}, r"does not match the probes \[2, 3\]"),
+    "division": ({"other_cycles": [3]}, "3 equal cycles cannot have the 4 nodes that are left at distance 2"),
+    "nothing left": ({"probes": [4], "other_cycles": [1]}, "1 equal cycles cannot have the 0 nodes"),
 }
 
 

@@ -16,13 +16,13 @@ from trainers.models.decoder import Decoder
 from trainers.packs.pack import Pack, State
 from trainers.random import Stream
 from trainers.settings.registry import build
-from trainers.tasks.scratchpad.layout import batch_of, masked, transitions
-from trainers.tasks.scratchpad.lengths import slices_of
+from trainers.tasks.scratchpad.layout import make_batch, masked_rows, transition_rows
+from trainers.tasks.scratchpad.lengths import split_batch
 from trainers.tasks.scratchpad.scratchpad_task import ScratchpadTask
 from trainers.tasks.scratchpad.text import Text
 from trainers.tasks.scratchpad.training_rows import training_rows
 from trainers.tensors.batch import Batch
-from trainers.training.step import gradients, losses
+from trainers.training.step import compute_gradients, compute_losses
 
 CPU = torch.device("cpu")
 DECODER = Decoder(layers=2, width=8, heads=2, position="learned", init_std=0.5)
@@ -47,15 +47,15 @@ def logits_of(pack: Pack, batch: Batch) -> Tensor:
 
 
 def whole_row(task: Shrinking, text: Text) -> Batch:
-    rows = masked(text, task.start_token, task.widths(4).masked, fix_first_state=task.fix_first_state)
-    return batch_of(rows, loss_on_question=False, ids=True, groups=True)
+    rows = masked_rows(text, task.start_token, task.widths(4).masked, fix_first_state=task.fix_first_state)
+    return make_batch(rows, loss_on_question=False, ids=True, groups=True)
 
 
 def each_transition(task: Shrinking, text: Text) -> Iterator[Batch]:
     for state in range(text.states.shape[2]):
         if int(text.state_length[0, 0, state]):
-            rows = transitions(text, task.start_token, task.widths(4).transition, torch.full((1, 1), state))
-            yield batch_of(rows, loss_on_question=False)
+            rows = transition_rows(text, task.start_token, task.widths(4).transition, torch.full((1, 1), state))
+            yield make_batch(rows, loss_on_question=False)
 
 
 def trained(logits: Tensor, batch: Batch) -> Tensor:
@@ -83,7 +83,7 @@ def test_the_gradient_of_a_masked_row_is_that_of_its_transitions(variant) -> Non
     theta = State.initial(pack).theta.requires_grad_()
 
     def gradient(batches: list[Batch]) -> tuple[Tensor, float]:
-        found = [losses(pack, theta, batch, None) for batch in batches]
+        found = [compute_losses(pack, theta, batch, None) for batch in batches]
         total = sum(loss.sum() for loss, _ in found)
         assert isinstance(total, Tensor)
         return torch.autograd.grad(total, theta)[0], float(sum(weight.sum() for _, weight in found))
@@ -134,9 +134,9 @@ def test_single_transitions_are_on_average_the_masked_rows(member) -> None:
 
     def mean(task: Shrinking, law: tuple[tuple[int, int], ...]) -> tuple[Tensor, Tensor]:
         total = sum(weight for _, weight in law)
-        (part,) = slices_of(law, total * 6, 1)
+        (part,) = split_batch(law, total * 6, 1)
         batch = training_rows(task, part, Grid((total, 6), (0, 3)))
-        loss, weight = losses(pack, theta, batch, None)
+        loss, weight = compute_losses(pack, theta, batch, None)
         return torch.autograd.grad(loss.sum(), theta)[0] / batch.tokens.shape[1], weight / batch.tokens.shape[1]
 
     by_rows, tokens_of_rows = mean(rows, ((1, 1), (2, 2), (3, 3)))
@@ -148,7 +148,7 @@ def test_single_transitions_are_on_average_the_masked_rows(member) -> None:
 def read(task: Shrinking, batch: Batch) -> list[tuple[str, str]]:
     found = []
     for row in range(batch.tokens.shape[1]):
-        tokens, targets = task.shown(batch, row)
+        tokens, targets = task.format_row(batch, row)
         found.append(("".join(tokens), "".join(targets)))
     return found
 
@@ -198,9 +198,9 @@ def test_split_rows_are_all_transitions_of_examples_one_after_the_other() -> Non
 
 
 def test_each_row_of_a_window_is_any_transition_by_the_law() -> None:
-    (part,) = slices_of(((1, 1), (2, 4), (3, 9)), 60_000, 1)
+    (part,) = split_batch(((1, 1), (2, 4), (3, 9)), 60_000, 1)
     stream = Stream(torch.tensor([5]), "data", torch.tensor(1))
-    length, example, index = part.window(stream, 0, lambda length: length)
+    length, example, index = part.draw_transitions(stream, 0, lambda length: length)
     counts = Counter(zip(length.gather(-1, example)[0].tolist(), index[0].tolist(), strict=True))
     assert set(counts) == {(1, 0), (2, 0), (2, 1), (3, 0), (3, 1), (3, 2)}
     for (s, _), count in counts.items():  # a transition of a row of length s: s of 14, and each with the same chance
@@ -225,8 +225,8 @@ def test_a_model_that_cannot_tell_states_apart_is_refused_before_anything_starts
     with pytest.raises(ConfigError) as refused:
         MemberConfig.from_dict(sections(task=task, model=model))
     (problem,) = refused.value.problems
-    assert problem.key == "model.name" and "cannot tell the groups" in problem.message
-    assert problem.allowed == "a model whose tokens can be hidden from each other"
+    assert problem.key == "model.name" and "does not support token groups" in problem.message
+    assert problem.allowed == "a model that supports groups"
     MemberConfig.from_dict(sections(task={**task, "scratchpad": "full"}, model=model))
 
 
@@ -284,7 +284,7 @@ def test_what_a_member_learns_does_not_depend_on_its_pack(member) -> None:
         pack = Pack(some, CPU)
         state = State.initial(pack)
         stream = Stream(pack.seeds_S, "data", torch.tensor(1))
-        found.append(gradients(pack, state.theta, task.training_batches(stream, 6), torch.tensor(1))[0][0])
+        found.append(compute_gradients(pack, state.theta, task.training_batches(stream, 6), torch.tensor(1))[0][0])
     assert torch.equal(*found)
 
 
@@ -296,7 +296,7 @@ def test_losses_of_states_and_of_the_question_are_apart(member, asks: bool) -> N
     (test,) = task.evaluation_batches(Stream(torch.tensor([1]), "eval", torch.tensor(0)), 6, (4,))
     batch = test.batch
     logits = logits_of(pack, batch)
-    rows = task.rows(logits, batch, (4,))
+    rows = task.score_rows(logits, batch, (4,))
     found = task.reduce(rows, batch, (4,))
     logs = torch.log_softmax(logits, dim=-1)
     states, questions = [], []
@@ -314,12 +314,13 @@ def test_losses_of_states_and_of_the_question_are_apart(member, asks: bool) -> N
     total, weight = task.loss(logits, batch)
     assert float(total) == pytest.approx(sum(states) + sum(questions)) and float(weight) == len(states + questions)
     pieces = [
-        task.rows(logits[:, some], batch.rows(some.start, some.stop), (4,)) for some in (slice(0, 2), slice(2, 6))
+        task.score_rows(logits[:, some], batch.slice_rows(some.start, some.stop), (4,))
+        for some in (slice(0, 2), slice(2, 6))
     ]
     joined = task.reduce({name: torch.cat([piece[name] for piece in pieces], dim=1) for name in rows}, batch, (4,))
     assert float(joined["state_loss"]) == pytest.approx(float(found["state_loss"]))
     unasked = Shrinking(asks=asks, loss_on_question=False)
     assert "question_loss" not in unasked.metrics and "question_loss" in task.metrics
     (other,) = unasked.evaluation_batches(Stream(torch.tensor([1]), "eval", torch.tensor(0)), 6, (4,))
-    alone = unasked.reduce(unasked.rows(logits, other.batch, (4,)), other.batch, (4,))
+    alone = unasked.reduce(unasked.score_rows(logits, other.batch, (4,)), other.batch, (4,))
     assert "question_loss" not in alone and torch.equal(alone["state_loss"], found["state_loss"])

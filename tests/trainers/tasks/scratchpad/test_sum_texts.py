@@ -8,8 +8,9 @@ import torch
 
 from tests.trainers.tasks.scratchpad.sum_rules import after_in_space, after_shift, ids_of, numbers_of, text_of
 from trainers.random import Stream
-from trainers.tasks.scratchpad import random_space, shift
-from trainers.tasks.scratchpad.operands import CHARACTERS, FILLER, PAD, TOKEN, filler, operands
+from trainers.tasks.scratchpad import random_space_addition as random_space
+from trainers.tasks.scratchpad import shift_addition as shift
+from trainers.tasks.scratchpad.operands import CHARACTERS, FILLER, PAD, TOKEN, draw_filler, draw_operands
 from trainers.tasks.scratchpad.random_space_addition import RandomSpaceAddition
 from trainers.tasks.scratchpad.shift_addition import ShiftAddition
 from trainers.tasks.scratchpad.text import NOT_JUDGED, Text
@@ -36,7 +37,7 @@ def in_space(first: int, second: int, canvas: int, cells: str, initial: str) -> 
     places = [place for place, cell in enumerate(cells) if cell != "_"]
     places += [2 * canvas + 1] * (2 * canvas + 1 - len(places))
     numbers = numbers_of(first, second, canvas)
-    text = random_space.with_states(numbers, torch.tensor([[places]]), ids_of(initial), canvas)
+    text = random_space.make_states(numbers, torch.tensor([[places]]), ids_of(initial), canvas)
     (question, states), *_ = rows_of(text)
     assert question == f"{cells}={initial}" and text.given == len(cells) + 1
     return states
@@ -46,7 +47,7 @@ def shifted(first: int, second: int, canvas: int, filling: str) -> list[str]:
     left = canvas - len(str(first))  # where both numbers have filler
     whole = "".join(part.ljust(canvas, "x") for part in filling.split(" "))
     assert all(len(part) == left for part in filling.split(" ")[:2])
-    text = shift.with_states(numbers_of(first, second, canvas), ids_of(whole), canvas)
+    text = shift.make_states(numbers_of(first, second, canvas), ids_of(whole), canvas)
     ((question, states),) = rows_of(text)
     assert question == "" and text.given == 2 * canvas + 4
     return states
@@ -138,7 +139,7 @@ def test_a_row_is_the_same_whatever_the_longest_row_beside_it(draw) -> None:
 
 
 def test_digits_are_equally_likely_and_the_leading_one_is_no_zero() -> None:
-    numbers = operands(Stream(torch.arange(4), "data", torch.tensor(1)), 0, torch.full((4, 2000), 2), 4)
+    numbers = draw_operands(Stream(torch.arange(4), "data", torch.tensor(1)), 0, torch.full((4, 2000), 2), 4)
     for digits in (numbers.first, numbers.second):
         assert digits[..., 2:].sum() == 0
         units, tens = (Counter(digits[..., place].flatten().tolist()) for place in (0, 1))
@@ -149,7 +150,7 @@ def test_digits_are_equally_likely_and_the_leading_one_is_no_zero() -> None:
 
 
 def test_filler_has_letters_digits_and_the_stop() -> None:
-    drawn = filler(STREAM, 2, 200, 10)
+    drawn = draw_filler(STREAM, 2, 200, 10)
     assert {CHARACTERS[token] for token in drawn.flatten().tolist()} == set("$0123456789abcdefghijklmnopqrstuvwxyz")
     assert set(FILLER) == set(drawn.flatten().tolist())
 
@@ -164,10 +165,10 @@ def parts_of(text: Text, letters: str) -> list[str]:
 
 
 def test_fields_name_the_parts_and_filler_that_is_made_up_has_none() -> None:
-    text = shift.with_states(numbers_of(9, 4, 2), ids_of("pxwxlh"), 1)  # p$9+w$4=$lh|0#9p$+4w$=3$l|1#13$l.
+    text = shift.make_states(numbers_of(9, 4, 2), ids_of("pxwxlh"), 1)  # p$9+w$4=$lh|0#9p$+4w$=3$l|1#13$l.
     assert shift.FIELDS == ("form", "first", "second", "digit", "window", "carry")
     assert parts_of(text, ".abdwc") == ["aaa.bbb..??.c.", "aaa.bbb.dww.c.", "cwww."]
     places = torch.tensor([[[1, 2, 3, 5, 6, 7, 7]]])
-    text = random_space.with_states(numbers_of(57, 48, 3), places, ids_of("$keam"), 2)
+    text = random_space.make_states(numbers_of(57, 48, 3), places, ids_of("$keam"), 2)
     assert random_space.FIELDS == ("form", "place_a", "digit_a", "place_b", "digit_b", "carry", "digit", "window")
     assert parts_of(text, ".pahbcdw") == [".pp.a.hh.b.c.dwwww."] * 3  # [02]7[06]8c1r5$kea#

@@ -19,13 +19,14 @@ from tests.trainers.tasks.scratchpad.sum_rules import (
     numbers_of,
     text_of,
 )
-from tests.trainers.test_waits import waits
+from tests.trainers.training.test_waits import waits
 from trainers.errors import ConfigError
 from trainers.models.decoder import Decoder
 from trainers.random import Stream
 from trainers.settings.registry import build
-from trainers.tasks.scratchpad import random_space, shift
-from trainers.tasks.scratchpad.layout import batch_of, transitions
+from trainers.tasks.scratchpad import random_space_addition as random_space
+from trainers.tasks.scratchpad import shift_addition as shift
+from trainers.tasks.scratchpad.layout import make_batch, transition_rows
 from trainers.tasks.scratchpad.operands import NOWHERE
 from trainers.tasks.scratchpad.sums import SumBatch, Sums
 from trainers.tasks.supervised import IGNORED
@@ -65,7 +66,7 @@ def test_the_vocabulary_is_the_papers(name: str) -> None:
 @pytest.mark.parametrize("fixed", [True, False])
 def test_shifted_rows_have_the_papers_ids_losses_and_groups(fixed: bool) -> None:
     task = task_of("shift_addition", canvas=2, train_digits=1, test_digits=(2,), fix_first_state=fixed)
-    batch = task.test_of(shift.with_states(numbers_of(9, 4, 2), ids_of("p-w-lh"), 1), 1)
+    batch = task.test_batch(shift.make_states(numbers_of(9, 4, 2), ids_of("p-w-lh"), 1), 1)
     text = "p$9+w$4=$lh|0#9p$+4w$=3$l|1#9p$+4w$=3$l|1#13$l."
     loss = [1] * 14 + [1] * 14 + [0] * 14 + [1] * 5
     assert text_of(batch.tokens[0, 0].tolist()) == text[:-1]
@@ -80,7 +81,7 @@ def test_shifted_rows_have_the_papers_ids_losses_and_groups(fixed: bool) -> None
 def test_rows_in_a_canvas_have_the_papers_ids_losses_and_groups() -> None:
     task = task_of("random_space_addition", canvas=3, test_digits=(3,))
     places = torch.tensor([[[1, 2, 3, 5, 6, 7, 7]]])
-    batch = task.test_of(random_space.with_states(numbers_of(57, 48, 3), places, ids_of("$keam"), 2), 2)
+    batch = task.test_batch(random_space.make_states(numbers_of(57, 48, 3), places, ids_of("$keam"), 2), 2)
     first, second, third = "[02]7[06]8c1r5$kea#", "[01]5[05]4c1r05$ke#", "[-1]_[03]_c0r105$k."
     text = f"_57+_48=$keam:{first}{first}{second}{second}{third}"
     loss = [1] * 14 + [1] * 19 + [0] * 19 + [1] * 19 + [0] * 19 + [1] * 19
@@ -140,10 +141,10 @@ class Writer:
     written: Tensor
     task: Sums
 
-    def generated(self, prompt: Tensor, decoding: Any, **sizes: int) -> Tensor:
+    def generate(self, prompt: Tensor, decoding: Any, **sizes: int) -> Tensor:
         return self.written
 
-    def generated_by_state(self, prompt: Tensor, decoding: Any, **sizes: int) -> Tensor:
+    def generate_by_state(self, prompt: Tensor, decoding: Any, **sizes: int) -> Tensor:
         return self.written
 
     def __call__(self, batch: Batch) -> Tensor:
@@ -170,7 +171,7 @@ def scores_of(task: Sums, batch: SumBatch, texts: list[str], length: int) -> dic
     assert batch.answer is not None
     width = batch.answer.shape[-1]
     written = torch.cat([ids_of(text.ljust(width)[:width]) for text in texts], dim=1).view_as(batch.answer)
-    scores = task.reduce(task.scored(Writer(written, task), batch, (length,)), batch, (length,))  # type: ignore[arg-type]
+    scores = task.reduce(task.score_batch(Writer(written, task), batch, (length,)), batch, (length,))  # type: ignore[arg-type]
     return {metric: float(value.mean()) for metric, value in scores.items()}
 
 
@@ -268,9 +269,9 @@ def test_logits_of_a_row_with_copies_are_those_of_each_transition(name: str, fix
 
     def logits(batch: Batch) -> Tensor:
         quiet = noise(3, 8, training=False, total=6)
-        return model.logits(weights, batch, quiet, model.form_used(task))
+        return model.logits(weights, batch, quiet, model.choose_form(task))
 
-    whole = task.test_of(text, 2)
+    whole = task.test_batch(text, 2)
     of_whole = logits(whole)
     for number in range(1, (text.state_length > 0).shape[-1]):
         split = _transition(task, text, number)
@@ -293,8 +294,8 @@ def test_logits_of_a_row_with_copies_are_those_of_each_transition(name: str, fix
 def _transition(task: Sums, text: Any, number: int) -> Batch:
     start = None if task.start is None else task.token(task.start)
     index = torch.full(text.question_length.shape, number)
-    rows = transitions(text, start, task.widths(2).transition, index)
-    return batch_of(rows, loss_on_question=False)
+    rows = transition_rows(text, start, task.widths(2).transition, index)
+    return make_batch(rows, loss_on_question=False)
 
 
 @EACH
@@ -306,7 +307,7 @@ def test_rows_are_drawn_and_scored_without_waiting(name: str, settings: dict[str
     batch = test_of(task, 2)
     assert batch.answer is not None
     answer = batch.answer
-    assert waits(lambda: task.right(answer, batch)) == set()
+    assert waits(lambda: task.score_generated(answer, batch)) == set()
 
 
 @pytest.mark.parametrize(
@@ -317,15 +318,15 @@ def test_rows_are_drawn_and_scored_without_waiting(name: str, settings: dict[str
             {"train_digits": 5},
             "train_digits: 5 digits do not fit; allowed: <= canvas",
         ),
-        ("shift_addition", {"test_digits": (4, 3)}, "test_digits: .4, 3. are no ascending lengths beyond"),
-        ("shift_addition", {"test_digits": (2, 3)}, "test_digits: .2, 3. are no ascending"),
+        ("shift_addition", {"test_digits": (4, 3)}, "test_digits: .4, 3. are not ascending lengths beyond"),
+        ("shift_addition", {"test_digits": (2, 3)}, "test_digits: .2, 3. are not ascending"),
         ("shift_addition", {"test_digits": (3, 5)}, "allowed: from 3 to canvas .4., the smallest first"),
         (
             "random_space_addition",
             {"canvas": 50},
-            "canvas: its 101 cells have no numbers of two digits",
+            "canvas: its 101 cells need numbers of more than two digits",
         ),
-        ("random_space_addition", {"greedy_states": True}, "greedy_states: with temperature 0 nothing is drawn"),
+        ("random_space_addition", {"greedy_states": True}, "greedy_states: with temperature 0 nothing is sampled"),
     ],
 )
 def test_what_is_refused(name: str, settings: dict[str, Any], said: str) -> None:
@@ -350,5 +351,5 @@ def test_the_sweeps_end_at_the_papers_learning_rates(name: str, steps: int, rate
 def test_filler_alone_is_drawn_where_the_states_are_greedy(name: str) -> None:
     task = task_of(name, temperature=0.5, top_k=100, greedy_states=True)
     initial = {"random_space_addition": 6, "shift_addition": 5}[name]  # `$` and filler
-    assert task.decoding.drawn == initial and task.decoding.draws
-    assert replace(task, greedy_states=False).decoding.drawn is None
+    assert task.decoding.sampled_tokens == initial and task.decoding.is_sampled
+    assert replace(task, greedy_states=False).decoding.sampled_tokens is None

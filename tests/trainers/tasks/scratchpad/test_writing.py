@@ -13,7 +13,7 @@ from trainers.models.decoder import Decoder
 from trainers.random import Stream
 from trainers.settings.registry import build
 from trainers.tasks.scratchpad.scratchpad_task import INDUCTIVE, ScratchpadTask
-from trainers.tasks.scratchpad.writing import passes
+from trainers.tasks.scratchpad.writing import count_passes
 
 EVAL = Stream(torch.tensor([1]), "eval", torch.tensor(0))
 SIZES: dict[str, Any] = {"layers": 1, "width": 4, "heads": 1, "position": "learned"}
@@ -32,7 +32,7 @@ class Counting(Decoder):
 class Forgetful(Counting):
     """Keeps nothing of them."""
 
-    keeps_gaps = _keeps = False
+    supports_masked_cache = _caches = False
 
 
 def tasks() -> dict[str, ScratchpadTask]:
@@ -50,7 +50,7 @@ def counted(task: ScratchpadTask, model: Counting) -> tuple[int, int]:
     model.tokens.clear()
     rows, weights = 0, drawn(model, task, members=1)
     for test in task.evaluation_batches(EVAL, 2, task.lengths):
-        task.scored(Forward(model, weights, "plain", noise(1, training=False)), test.batch, test.lengths)
+        task.score_batch(Forward(model, weights, "plain", noise(1, training=False)), test.batch, test.lengths)
         rows += test.batch.tokens.shape[-1]
     return sum(model.tokens), rows
 
@@ -58,11 +58,11 @@ def counted(task: ScratchpadTask, model: Counting) -> tuple[int, int]:
 @pytest.mark.parametrize("name", tasks())
 @pytest.mark.parametrize("model", [Counting(**SIZES), Forgetful(**SIZES)], ids=["kept", "forgotten"])
 def test_passes_are_the_tokens_that_pass(monkeypatch, model: Counting, name: str) -> None:
-    monkeypatch.setattr(generate, "_nobody", lambda going: False)  # as on a GPU: all write to the end
+    monkeypatch.setattr(generate, "_all_ended", lambda going: False)  # as on a GPU: all write to the end
     task, keeps = tasks()[name], type(model) is Counting
     tokens, rows = counted(task, model)
-    found = passes(
-        map(task.widths, task.lengths), by_state=task.scratchpad == INDUCTIVE, keeps=keeps, cost=lambda among: 1.0
+    found = count_passes(
+        map(task.widths, task.lengths), by_state=task.scratchpad == INDUCTIVE, cached=keeps, cost=lambda among: 1.0
     )
     if name == "no question" and not keeps:
         assert tokens / rows <= found < 1.3 * tokens / rows
@@ -71,7 +71,7 @@ def test_passes_are_the_tokens_that_pass(monkeypatch, model: Counting, name: str
     if keeps:
         assert task.passes == found < 3
     monkeypatch.setattr(type(model), "operations", lambda self, task, rows, positions: 5.0 * rows * positions)
-    assert task.passes_by(model) == pytest.approx(found), "tokens alone count where no attention does"
+    assert task.passes_with(model) == pytest.approx(found), "tokens alone count where no attention does"
 
 
 def test_the_text_of_the_benchmark_costs_what_it_was_measured_to() -> None:
@@ -88,5 +88,5 @@ def test_the_text_of_the_benchmark_costs_what_it_was_measured_to() -> None:
 
     sizes = {"layers": 2, "width": 64, "heads": 4, "position": "learned"}
     task, kept, forgetful = Long(), Decoder(**sizes), Forgetful(**sizes)
-    assert task.passes_by(kept) == pytest.approx(1.7, abs=0.1)
-    assert 8 < task.passes_by(forgetful) < 12
+    assert task.passes_with(kept) == pytest.approx(1.7, abs=0.1)
+    assert 8 < task.passes_with(forgetful) < 12

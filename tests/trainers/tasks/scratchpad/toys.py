@@ -31,7 +31,7 @@ class Shrinking(ScratchpadTask):
             return (1,)
         return tuple(range(length if self.asks else length + 1, 0, -1))
 
-    def weight_of(self, length: int) -> int:
+    def length_weight(self, length: int) -> int:
         return length
 
     def text(self, draws: Draws, site: int, length_SB: Tensor, longest: int) -> Text:

@@ -1,0 +1,79 @@
+"""Packed sweeps: the ledger of a sweep and the curves that its claims read, in one file that a repository can keep.
+
+`results/NAME.tar.xz` beside a claims file holds `events.jsonl` as it is and `curves.parquet` with the metrics and
+weight averages that the claims name, at the last and at the chosen evaluation of each member.
+"""
+
+import io
+import lzma
+import tarfile
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from orchestrator.claims.members import Members
+from orchestrator.errors import DamagedCurves, LengthwiseError, UserError
+from orchestrator.record.ledger.records import LEDGER_FILE
+from orchestrator.record.state.state import SweepState
+from orchestrator.results.scoring.evaluation_choice import select_steps
+from search_spaces.grammar.claims import Claim, ClaimsFile
+
+CURVES = "curves.parquet"
+
+
+def packed_path(file: ClaimsFile, sweep: str) -> Path:
+    """Return where the packed results of a sweep lie: beside the claims file, in `results`."""
+    return file.path.parent / "results" / f"{sweep}.tar.xz"
+
+
+def pack_sweep(members: Members, claims: Iterable[Claim], path: Path) -> int:
+    """Write the ledger of a finished sweep and the curves that these claims read; return the size in bytes.
+
+    The same sweep gives the same bytes. Raises UserError when the file cannot be written.
+    """
+    sink = io.BytesIO()
+    members.curves[_is_read(members, list(claims))].to_parquet(sink, compression=None, index=False)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with tarfile.open(path, "w:xz", preset=9) as archive:
+            ledger = (members.folder / LEDGER_FILE).read_bytes()
+            for name, content in ((LEDGER_FILE, ledger), (CURVES, sink.getvalue())):
+                entry = tarfile.TarInfo(name)
+                entry.size = len(content)
+                archive.addfile(entry, io.BytesIO(content))
+    except OSError as error:
+        raise UserError(f"{path}: cannot be written: {error.strerror}") from error
+    return path.stat().st_size
+
+
+def read_packed(path: Path) -> Members:
+    """Return the members of a packed sweep. Raises DamagedCurves when the file is not one, or is damaged."""
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            with tarfile.open(path, "r:xz") as archive:
+                archive.extractall(folder, filter="data")
+            curves = pd.read_parquet(Path(folder) / CURVES)
+            state = SweepState.load(Path(folder))
+        except (OSError, lzma.LZMAError, tarfile.TarError, EOFError, ValueError, LengthwiseError) as error:
+            raise DamagedCurves(f"{path}: holds no packed sweep: {str(error).splitlines()[0]}") from error
+    state.folder = path
+    return Members(path, state, curves)
+
+
+def _is_read(members: Members, claims: list[Claim]) -> "pd.Series[bool]":
+    """Return which rows of the curves the claims read; the best evaluation stays the best of those that are left."""
+    judged, curves = members.objective, members.curves
+    metrics, averages = {judged.metric}, {judged.average}
+    for claim in claims:
+        for part in (claim, claim.learned, *claim.arms.values()):
+            if part is not None:
+                metrics |= set(part.metric or ())
+                averages |= {part.average} if isinstance(part.average, str) else set(part.average or ())
+    last = curves["step"] == curves["config_id"].astype(str).map(members.steps)
+    chosen = last
+    if judged.evaluation == "best" or any(claim.evaluation == "best" for claim in claims):
+        chosen |= np.asarray(select_steps(curves, members.best_steps))
+    return chosen & curves["metric"].isin(metrics) & curves["average"].isin(averages)

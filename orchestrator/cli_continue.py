@@ -1,0 +1,121 @@
+"""The verbs that train more of an existing sweep: resume, extend, confirm. See `cli`."""
+
+from typing import Annotated
+
+import typer
+
+from orchestrator import options
+from orchestrator.cli_help import CONTINUE
+from orchestrator.consoles import make_console
+from orchestrator.errors import UserError
+
+app = typer.Typer()
+console = make_console()
+
+
+@app.command(cls=options.SweepVerb, rich_help_panel=CONTINUE)
+def resume(
+    folder: options.SweepFolder,
+    tracking_uri: options.TrackingUri = None,
+    notify: options.Notify = None,
+    overrides: options.Overrides = None,
+    retry_failed: options.RetryFailed = False,
+    accept_code_change: options.AcceptCodeChange = False,
+    max_time: options.MaxTime = None,
+) -> None:
+    """Resume a sweep that was interrupted or killed. --set may only change resources, budget, tracking, notify."""
+    from orchestrator.sweep.sweep import resume_sweep
+
+    outcome = resume_sweep(
+        folder,
+        console,
+        options.with_uri(overrides, tracking_uri, notify),
+        retry_failed=retry_failed,
+        accept_code_change=accept_code_change,
+        max_seconds=options.in_seconds(max_time),
+    )
+    raise typer.Exit(outcome.exit_code)
+
+
+@app.command(cls=options.SweepVerb, rich_help_panel=CONTINUE)
+def extend(
+    folder: options.SweepFolder,
+    seeds: options.MoreSeeds = None,
+    configurations: Annotated[
+        int | None, typer.Option(metavar="N", help="Draw up to so many configurations (search.configurations).")
+    ] = None,
+    steps: Annotated[
+        int | None, typer.Option(metavar="N", help="Train up to so many steps, in a new sweep <sweep>-steps-N.")
+    ] = None,
+    top: options.ExtendedTop = None,
+    configuration: options.Extended = None,
+    name: Annotated[str | None, typer.Option(help="With --steps: name of the new sweep.")] = None,
+    tracking_uri: options.TrackingUri = None,
+    notify: options.Notify = None,
+    overrides: options.Overrides = None,
+    accept_code_change: options.AcceptCodeChange = False,
+    max_time: options.MaxTime = None,
+) -> None:
+    """Add seeds, configurations, values or steps to a sweep. Runs them. --set: space, resources ..."""
+    if steps is not None:
+        if seeds is not None or configurations is not None or accept_code_change:
+            raise UserError("--steps makes a new sweep; give --seeds, --configurations and --accept-code-change apart")
+        from orchestrator.sweep.more_steps import extend_steps
+
+        outcome = extend_steps(
+            folder,
+            console,
+            steps,
+            top=top,
+            only=configuration or (),
+            name=name,
+            overrides=options.with_uri(overrides, tracking_uri, notify),
+            max_seconds=options.in_seconds(max_time),
+        )
+        raise typer.Exit(outcome.exit_code)
+    if name is not None:
+        raise UserError(
+            "--name names the new sweep of --steps; without --steps the sweep is extended under its own name"
+        )
+    from orchestrator.sweep.extend import extend_sweep
+
+    outcome = extend_sweep(
+        folder,
+        console,
+        seeds=seeds,
+        configurations=configurations,
+        top=top,
+        only=configuration or (),
+        overrides=options.with_uri(overrides, tracking_uri, notify),
+        accept_code_change=accept_code_change,
+        max_seconds=options.in_seconds(max_time),
+    )
+    raise typer.Exit(outcome.exit_code)
+
+
+@app.command(cls=options.SweepVerb, rich_help_panel=CONTINUE)
+def confirm(
+    folder: options.SweepFolder,
+    top: Annotated[int, typer.Option(help="How many configurations, the best by the sweep's objective.")] = 3,
+    seeds: Annotated[str, typer.Option(help="How many fresh seeds, or a list of them: 100,101,102.")] = "10",
+    configuration: options.Configurations = None,
+    name: Annotated[str | None, typer.Option(help="Name of the confirmation; by default <sweep>-confirm.")] = None,
+    allow_unfinished: Annotated[bool, typer.Option(help="Confirm a sweep that is not finished.")] = False,
+    tracking_uri: options.TrackingUri = None,
+    notify: options.Notify = None,
+    overrides: options.Overrides = None,
+) -> None:
+    """Train the best configurations of a sweep again, on fresh seeds. --set may only change resources and tracking."""
+    from orchestrator.sweep.confirm import confirm as confirm_sweep
+
+    outcome = confirm_sweep(
+        folder,
+        console,
+        top=top,
+        seeds=seeds,
+        configurations=configuration or (),
+        name=name,
+        allow_unfinished=allow_unfinished,
+        overrides=options.with_uri(overrides, tracking_uri, notify),
+    )
+    raise typer.Exit(outcome.exit_code)

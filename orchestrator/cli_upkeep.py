@@ -1,0 +1,119 @@
+"""The verbs that take results out of a sweep and look after its folder: export, replay, delete. See `cli`."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from orchestrator import options
+from orchestrator.cli_help import CONTINUE, KEEP_HOUSE, LOOK, TAKE_OUT
+from orchestrator.consoles import make_console, say
+from orchestrator.errors import UserError
+from orchestrator.redaction import remember
+
+app = typer.Typer()
+console = make_console()
+
+
+@app.command(cls=options.SweepVerb, rich_help_panel=TAKE_OUT)
+def export(
+    folder: options.SweepFolder,
+    best: Annotated[
+        Path | None, typer.Option(metavar="FILE.yaml", help="The best configuration as a sweep file, ready to run.")
+    ] = None,
+    weights: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Kept weights under readable names (.safetensors).")
+    ] = None,
+    optuna: Annotated[
+        Path | None, typer.Option(metavar="FILE.db", help="An Optuna storage (SQLite) with every configuration.")
+    ] = None,
+    latex: Annotated[Path | None, typer.Option(metavar="FILE.tex", help="The table of configurations.")] = None,
+    figures: Annotated[
+        str | None, typer.Option(metavar="pdf|svg|png", help="Median curves and effects, for papers.")
+    ] = None,
+    notebook: Annotated[
+        Path | None, typer.Option(metavar="FILE.ipynb", help="A notebook that opens the sweep and draws it.")
+    ] = None,
+    to: Annotated[Path, typer.Option(metavar="FOLDER", help="Where figures go; made if missing.")] = Path(),
+    size: Annotated[str | None, typer.Option(help="Of figures, in inches; by default 3.3x2.4.")] = None,
+    labels: Annotated[
+        Path | None, typer.Option(metavar="FILE.yaml", help="Own names of metrics, keys and configurations.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace files that exist.")] = False,
+) -> None:
+    """Write what other programs and papers need: sweep file, weights, Optuna study, table, figures, notebook."""
+    from orchestrator.export.verb import Asked, export
+
+    files = {"best": best, "weights": weights, "optuna": optuna, "latex": latex, "notebook": notebook}
+    asked = Asked(**files, figures=figures, to=to, size=size, labels=labels, force=force)
+    for line in export(folder, asked):
+        say(console, line)
+
+
+@app.command(cls=options.SweepVerb, rich_help_panel=CONTINUE)
+def replay(
+    folder: options.SweepFolder,
+    configuration: Annotated[str, typer.Argument(metavar="CONFIGURATION", help="Number, label or config_id.")],
+    seed: Annotated[int, typer.Argument(metavar="SEED", help="One of its seeds.")],
+) -> None:
+    """Train one member again in this process. Says whether its curves agree bit for bit; exit code 1 if they do not."""
+    from orchestrator.upkeep.replay import replay
+
+    with make_console(stderr=True).status("training ..."):
+        found = replay(folder, configuration, seed)
+    for line in found.sentences():
+        say(console, line)
+    raise typer.Exit(int(found.difference is not None))
+
+
+@app.command(cls=options.SweepVerb, rich_help_panel=LOOK)
+def evaluate(
+    folder: options.SweepFolder,
+    configurations: Annotated[
+        list[str], typer.Argument(metavar="CONFIGURATION...", help="Numbers, labels or config_ids.")
+    ],
+    lengths: Annotated[str | None, typer.Option(help="Such as 40,80; by default those of the sweep.")] = None,
+    samples: Annotated[int | None, typer.Option(min=1, help="Inputs per length; by default as in the sweep.")] = None,
+    task: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="Replace a setting of the task; may be repeated.")
+    ] = None,
+) -> None:
+    """Evaluate kept weights at other lengths, samples or task settings. Records the curves; trains nothing."""
+    from orchestrator.report.files import present
+    from orchestrator.report.later_evaluations import show_later_evaluations
+    from orchestrator.upkeep.later_evaluation import evaluate_later
+
+    with make_console(stderr=True).status("evaluating ..."):
+        keys = evaluate_later(
+            folder, configurations, lengths=options.in_numbers("--lengths", lengths), samples=samples, task=task or ()
+        )
+        present(folder, console, quiet=True)
+    show_later_evaluations(folder, keys, console)
+
+
+@app.command(cls=options.SweepVerb, rich_help_panel=KEEP_HOUSE)
+def delete(
+    folder: options.SweepFolder,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    mlflow: Annotated[bool, typer.Option("--mlflow", help="Also delete its MLflow runs.")] = False,
+    tracking_uri: options.TrackingUri = None,
+) -> None:
+    """Delete a sweep. Asks first; refuses a folder that is no sweep, and a sweep that is being run."""
+    from orchestrator.upkeep.deletion import delete_sweep, plan_deletion
+
+    planned = plan_deletion(folder)
+    say(console, planned.sentence)
+    if not yes:
+        if not sys.stdin.isatty():
+            raise UserError(f"{folder}: nothing was deleted, because nobody can be asked; --yes deletes without asking")
+        if not typer.confirm("Delete it?"):
+            raise UserError(f"{folder}: nothing was deleted")
+    if mlflow:
+        from orchestrator.tracking.deletion import delete_runs
+
+        remember(tracking_uri)
+        uri, count = delete_runs(folder, tracking_uri)
+        say(console, f"{uri}: {count} runs are in MLflow's bin")
+    delete_sweep(planned)
+    say(console, f"deleted {folder}")

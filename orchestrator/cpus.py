@@ -1,0 +1,8 @@
+"""How many CPU cores this process may use."""
+
+import os
+
+
+def count_cores() -> int:
+    """Return how many cores this process may use: those of its affinity, which taskset and Slurm set."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

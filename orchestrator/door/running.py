@@ -1,0 +1,76 @@
+"""Run a sweep file, or a dictionary of the same sections, to its end."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from orchestrator.consoles import make_console, say
+from orchestrator.door.sweep import Sweep
+from orchestrator.errors import UserError
+from orchestrator.record.ledger.folders import default_storage
+from search_spaces import SweepSpec, dump_yaml, parse_sweep
+
+DICTIONARY = "the dictionary"
+
+
+def run(
+    file: str | Path | Mapping[str, Any],
+    *,
+    storage: str | Path | None = None,
+    name: str | None = None,
+    imports: Sequence[str] = (),
+    console: Console | None = None,
+    **overrides: Any,
+) -> Sweep:
+    """Run a sweep in a new folder of `storage`, from its beginning to its report, and return it.
+
+    `file` is a sweep file, or a dictionary with its sections. `overrides` replace values: `seeds=2`, and for dotted
+    keys `**{"training.steps": 20}`. `storage`, `name` and `imports` are as for `lengthwise run`; `console` gets what
+    it prints. The sweep that is returned may have failed or been interrupted: `status` says so.
+
+    Raises SweepFileError for anything in the file, dictionary or overrides that cannot be run, SweepExists or
+    SpecChanged when the folder holds a sweep already, UserError for resources that are not here, LedgerError when
+    the folder cannot be written.
+    """
+    spec = _spec(file, [f"{key}={_plain(key, value)}" for key, value in overrides.items()], name, imports)
+    console = console or make_console()
+    for note in spec.notes:
+        say(console, f"note: {note}")
+    from orchestrator.sweep.sweep import run_sweep  # brings the schedulers
+
+    return Sweep(run_sweep(spec, Path(storage) if storage is not None else default_storage(), console).folder)
+
+
+def _spec(
+    file: str | Path | Mapping[str, Any], overrides: Sequence[str], name: str | None, imports: Sequence[str]
+) -> SweepSpec:
+    if not isinstance(file, Mapping):
+        from orchestrator.plan.soundness import load_checked  # brings the registries
+
+        return load_checked(file, overrides, name, imports)
+    sections = json.loads(_plain(DICTIONARY, file))
+    if imports:
+        sections["imports"] = [*sections.get("imports", ()), *imports]
+    from orchestrator.plan.soundness import completed
+
+    return completed(parse_sweep(dump_yaml(sections), DICTIONARY, overrides, name))
+
+
+def _plain(key: str, value: Any) -> str:
+    """Return a value as JSON, which is YAML too; raises UserError for anything that is no plain data."""
+    try:
+        return json.dumps(value, default=_as_plain, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise UserError(f"{key}: {error}; allowed: numbers, text, true, false, None, lists and dictionaries") from None
+
+
+def _as_plain(value: Any) -> Any:
+    """Return numbers and arrays of numpy, and paths, as plain data."""
+    if isinstance(value, Path):
+        return str(value)
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    raise TypeError(f"{type(value).__name__} is no plain data")

@@ -1,0 +1,176 @@
+"""How a sweep ends, in the driver: complete, failed or interrupted.
+
+`drive_to_an_end` is around the whole run and records an interruption; `finish` ends a sweep whose packs have all ended.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from rich.console import Console
+
+from orchestrator.consoles import say
+from orchestrator.ending.finisher import Finished, Finisher
+from orchestrator.ending.notice import Notice
+from orchestrator.errors import LedgerError, LengthwiseError
+from orchestrator.record.ledger.ledger import Ledger
+from orchestrator.record.state.parts import STOPPED
+from orchestrator.record.state.state import SweepState
+from orchestrator.running.driving.budget import Limit
+from orchestrator.running.driving.interrupts import EXIT_CODE, Interrupts
+from orchestrator.shortages import out_of_memory, out_of_space
+from orchestrator.tracking.attempt import LONGEST_SECONDS, Attempt, BackgroundAttempt
+from orchestrator.wording import command, describe_deaths
+from search_spaces import SweepSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """How a sweep ended: `status` is complete, failed, interrupted or STOPPED."""
+
+    folder: Path
+    status: str
+    exit_code: int
+
+
+@contextmanager
+def interruption_recorded(ledger: Ledger, state: SweepState, interrupts: Interrupts) -> Iterator[None]:
+    """Record an interruption at once: leaving Ray takes a while, and SIGKILL may follow in three seconds."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        with interrupts.held():
+            record_interruption(ledger, state)
+        raise
+
+
+def drive_to_an_end(
+    open_ledger: Callable[[], Ledger],
+    console: Console,
+    drive: Callable[[Ledger, Interrupts], Outcome],
+    notice: Notice,
+) -> Outcome:
+    """Return the outcome of `drive`; if a signal, a full disk or lack of memory stops it, record that and say so.
+
+    Once the ledger is open, `notice` is sent whatever happens.
+    """
+    with Interrupts() as interrupts, ExitStack() as opened:
+        with suppress(KeyboardInterrupt), interrupts.held():
+            ledger = opened.enter_context(open_ledger())
+        try:
+            interrupts.check()  # a signal that came while the ledger was opened
+            outcome = drive(ledger, interrupts)
+            why = ""
+        except KeyboardInterrupt:
+            with interrupts.held():
+                state = SweepState.load(ledger.folder)
+                record_interruption(ledger, state)
+            outcome, why = _interrupted(state, console), "stopped by a signal"
+        except Exception as error:
+            full, memory = out_of_space(error, ledger.folder), out_of_memory(error)
+            if full is None and memory is None:
+                with interrupts.held(), suppress(LengthwiseError):  # of a ledger that cannot be read
+                    notice.send(ledger.folder, "failed", f"{type(error).__name__}: {error}", console)
+                raise
+            state = SweepState.load(ledger.folder)
+            why = str(full or memory)
+            with suppress(LedgerError):  # there may be no room for it either
+                record_interruption(ledger, state, why)
+            outcome = _interrupted(state, console, f" for lack of space: {full}" if full else f": {memory}")
+        if notice.is_wanted:
+            with interrupts.held():
+                notice.send(ledger.folder, outcome.status, why, console)
+        return outcome
+
+
+def _interrupted(state: SweepState, console: Console, why: str = "") -> Outcome:
+    """Say that the sweep was interrupted, why, and which command continues it."""
+    if state.ended in ("complete", "failed"):
+        advice = f"training is complete; draw the report with: {command('report', state.folder)}"
+    else:
+        advice = f"continue with: {command('resume', state.folder)}"
+    say(console, f"interrupted{why}; {advice}")
+    return Outcome(folder=state.folder, status="interrupted", exit_code=EXIT_CODE)
+
+
+def record_interruption(ledger: Ledger, state: SweepState, why: str = "stopped by a signal") -> None:
+    """Record an interruption, unless the sweep has an end record."""
+    if state.ended is None:
+        state.apply(ledger.append("end", status="interrupted", message=why))
+
+
+def record_end(ledger: Ledger, state: SweepState, interrupts: Interrupts, stopped_by: Sequence[Limit] = ()) -> None:
+    """Record whether the sweep is complete, failed or stopped by limits of its budget, unless that is recorded.
+
+    Signals wait until it is.
+    """
+    if state.ended not in ("complete", "failed", STOPPED):
+        status, message = _describe_end(state)
+        if stopped_by:
+            finished = sum(configuration.finished for configuration in state.configurations.values())
+            used = " and ".join(limit.words for limit in stopped_by)
+            more = "".join(limit.option for limit in stopped_by)
+            status = STOPPED
+            message = f"{used} used, {finished} of {len(state.configurations)} configurations done; continue with: "
+            message += f"{command('resume', state.folder)}{more}"
+        with interrupts.held():
+            state.apply(ledger.append("end", status=status, message=message))
+
+
+def _describe_end(state: SweepState) -> tuple[str, str]:
+    """Return the status, complete or failed, and a sentence."""
+    succeeded = sum(configuration.succeeded for configuration in state.configurations.values())
+    message = f"{succeeded} of {len(state.configurations)} configurations succeeded"
+    return "complete" if succeeded else "failed", message
+
+
+def finish(
+    spec: SweepSpec,
+    ledger: Ledger,
+    state: SweepState,
+    console: Console,
+    interrupts: Interrupts,
+    finisher: Finisher | None,
+) -> Outcome:
+    """Record and say how the sweep ended, after its report, files and MLflow are as complete as they can be.
+
+    This process does what `finisher` has not done, and everything without one.
+    """
+    record_end(ledger, state, interrupts)
+    status, message = str(state.ended), state.message
+    deaths = describe_deaths([error for _, error in state.deaths], ledger.folder)
+    finished = finisher.wait(console) if finisher is not None else Finished()
+    if finisher is not None:
+        finisher.kill()
+    if not finished.drawn:
+        from orchestrator.report.files import present  # matplotlib is slow to import
+
+        present(ledger.folder, console, quiet=finished.printed)
+    if spec.tracking.enabled:
+        attempt = finished.attempt or _publish(spec, ledger.folder)
+        _record_attempt(spec, ledger, console, attempt)
+    say(console, f"{status}: {message}" + (f"; {deaths}" if deaths else ""))
+    return Outcome(folder=ledger.folder, status=status, exit_code=1 if status == "failed" else 0)
+
+
+def _publish(spec: SweepSpec, folder: Path) -> Attempt:
+    """Publish the whole sweep from this process; wait no longer than LONGEST_SECONDS."""
+    from orchestrator.report import artifacts  # matplotlib and mlflow are slow to import
+    from orchestrator.tracking.publish import publish
+
+    section = spec.tracking
+    publish_sweep = partial(publish, folder, section.uri, experiment=section.experiment, artifacts=artifacts)
+    return BackgroundAttempt(folder, publish_sweep).wait(LONGEST_SECONDS)
+
+
+def _record_attempt(spec: SweepSpec, ledger: Ledger, console: Console, attempt: Attempt) -> None:
+    """Record and say what was published, or why it could not be; a failure does not fail the sweep."""
+    uri = attempt.published.uri if attempt.published is not None else spec.tracking.uri
+    ledger.append("publish", uri=uri, ok=attempt.problem is None, message=attempt.problem or "")
+    if attempt.published is None:
+        say(console, f"not published: {attempt.problem}")
+    else:
+        for name, link in attempt.published.links:
+            say(console, f"{name}: {link}")

@@ -1,0 +1,118 @@
+"""Tells an address how a sweep has ended: one JSON POST, which Slack takes as well, and never a reason to fail."""
+
+import base64
+import json
+import math
+import socket
+import threading
+import urllib.error
+import urllib.request
+from collections import Counter
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+from rich.console import Console
+
+from orchestrator.consoles import say
+from orchestrator.record.state.state import SweepState
+from orchestrator.redaction import MASK, redact, remember_all_of, without_secrets
+from orchestrator.running.watching.meter import best_configuration
+from orchestrator.wording import label
+
+PATIENCE = 5.0  # seconds
+
+
+class Notice:
+    """Posts to `address`, which may be set once it is known; does nothing without one."""
+
+    def __init__(self, address: str | None = None) -> None:
+        self.set(address)
+
+    def set(self, address: str | None) -> None:
+        """Set the address, and mask it in messages from now on."""
+        self._address = address
+        remember_all_of(address)
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether there is an address."""
+        return self._address is not None
+
+    def send(self, folder: Path, status: str, message: str, console: Console) -> None:
+        """Post how the sweep has ended, by default with its recorded message; a problem is a line on the console."""
+        if self._address is None:
+            return
+        state = SweepState.load(folder)
+        host = without_secrets(self._address)
+        if MASK in self._address:
+            problem: str | None = "only the host of the address is recorded; give it again with --notify"
+        else:
+            problem = post(self._address, describe_end(state, status, message or state.message or ""))
+        say(console, f"warning: {host} was not notified: {problem}" if problem else f"notified {host}")
+
+
+def describe_end(state: SweepState, status: str, message: str) -> dict[str, Any]:
+    """Return the fields of the JSON; `text` is one line with all of them, which Slack shows."""
+    members = Counter(one.status for found in state.configurations.values() for one in found.members.values())
+    done = sum(found.finished for found in state.configurations.values())
+    best = best_configuration(state)
+    score = best.score if best and best.score is not None and math.isfinite(best.score) else None
+    message, total = redact(message), len(state.configurations)
+    text = f"Sweep {state.name}: {status}" + (f", {message}" if message else "")
+    text += f"; {done} of {total} configurations done, {members['failed']} seeds failed"
+    text += f"; first so far {label(best.number)} with score {score:.4g}" if best and score is not None else ""
+    return {
+        "text": text,
+        "sweep": state.name,
+        "study": state.study,
+        "status": status,
+        "message": message,
+        "configurations_done": done,
+        "configurations": total,
+        "seeds_done": members["complete"] + members["failed"],
+        "seeds_failed": members["failed"],
+        "best_configuration": best.number if best else None,
+        "best_score": score,
+        "folder": str(state.folder.resolve()),
+        "host": socket.gethostname(),
+    }
+
+
+def post(address: str, fields: dict[str, Any], seconds: float = PATIENCE) -> str | None:
+    """Post the fields as JSON and return the problem in words, without the address; None if it was taken.
+
+    Waits no longer than `seconds`, whatever the server does.
+    """
+    problems: list[str | None] = []
+    thread = threading.Thread(target=lambda: problems.append(_post(address, fields, seconds)), daemon=True)
+    thread.start()
+    thread.join(seconds)
+    return problems[0] if problems else f"no answer in {seconds:g} s"
+
+
+def _post(address: str, fields: dict[str, Any], seconds: float) -> str | None:
+    parts = urlsplit(address)
+    userinfo, _, host = parts.netloc.rpartition("@")
+    headers = {"Content-Type": "application/json", "User-Agent": "lengthwise"}
+    if userinfo:
+        headers["Authorization"] = f"Basic {base64.b64encode(unquote(userinfo).encode()).decode()}"
+    url, content = urlunsplit(parts._replace(netloc=host)), json.dumps(fields).encode()
+    try:
+        request = urllib.request.Request(url, content, headers, method="POST")
+        with urllib.request.build_opener(_WithoutRedirects).open(request, timeout=seconds):
+            return None
+    except urllib.error.HTTPError as error:
+        return f"it answered {error.code}"
+    except OSError as error:
+        reason = getattr(error, "reason", error)
+        return str(getattr(reason, "strerror", None) or type(reason).__name__)
+    except Exception as error:  # of http.client, whose messages may have the address
+        return type(error).__name__
+
+
+class _WithoutRedirects(urllib.request.HTTPRedirectHandler):
+    """Redirects would carry the password to another server."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None

@@ -1,0 +1,49 @@
+"""The best configuration as a sweep file of its own, ready to run."""
+
+from orchestrator.errors import UserError
+from orchestrator.plan.recorded import member_of, refuse_corrected
+from orchestrator.record.kept.code import import_recorded
+from orchestrator.record.state.state import SweepState
+from orchestrator.results.summary import Summary
+from orchestrator.running.driving.sampler import as_configuration
+from orchestrator.wording import label
+from search_spaces import dump_yaml, parse_sweep
+from search_spaces.grammar.problems.findings import SECTIONS
+
+KEPT = ("objective", "resources", "tracking")
+
+
+def best_file(state: SweepState, result: Summary) -> str:
+    """Return the sweep file of the configuration ranked first, every value written out, with the seeds it had.
+
+    Its members are those that were trained, whatever today's defaults are. Raises UserError while no configuration has
+    a score, and for one that this version would train with other results.
+    """
+    row = next((row for row in result.rows if row.rank == 1), None)
+    if row is None:
+        raise UserError(f"--best: {state.folder}: no configuration has a score yet")
+    import_recorded(state)
+    one = as_configuration(state.configurations[row.config_id])
+    refuse_corrected([one], f"{label(row.number)} of {state.folder} cannot be exported")
+    member = member_of(one).to_dict()
+    score = f"score {row.score:.4g}, {row.seeds_run} seeds ran, {row.seeds_failed} failed"
+    ranked = f"ranked 1 of {result.configurations_finished} by {result.score_label}"
+    spec = {
+        "name": f"{state.name}-best",
+        "study": state.study,
+        "description": f"Configuration {label(row.number)} ({row.config_id}) of {state.name}, {ranked}: {score}.",
+        **{key: state.spec[key] for key in ("imports",) if key in state.spec},
+        **{section: _without_revision(member[section]) for section in SECTIONS},
+        "seeds": list(row.seeds),
+        **{key: state.spec[key] for key in KEPT},
+    }
+    text = dump_yaml(spec)
+    parse_sweep(text, "the exported sweep file")
+    return text
+
+
+def _without_revision(section: object) -> object:
+    """Return a section without the revisions of its classes, which a sweep file does not give."""
+    if isinstance(section, dict):
+        return {key: _without_revision(value) for key, value in section.items() if key != "revision"}
+    return [_without_revision(one) for one in section] if isinstance(section, list | tuple) else section

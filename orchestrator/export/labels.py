@@ -1,0 +1,44 @@
+"""Own names for what figures and tables show: a small YAML file of texts."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from orchestrator.results.summary import Row, Summary
+from orchestrator.wording import label
+from search_spaces import ABSENT, nearest_name
+from search_spaces.grammar.load import read_text
+from search_spaces.grammar.problems.findings import Findings
+from search_spaces.grammar.text.strict_yaml import read_yaml
+
+WORDS = ("length", "score", "trained", "selection", "test", "seeds")
+
+
+def read_labels(path: Path, result: Summary) -> dict[str, str]:
+    """Return the texts of a labels file by what they replace: metrics, searched keys, "#3", and WORDS.
+
+    Raises SweepFileError with the line of everything that is not in the sweep, and what is allowed.
+    """
+    findings = Findings(str(path))
+    written = read_text(path, findings, "YAML file of labels")
+    findings.raise_any()
+    labels = read_yaml(written, findings)
+    findings.raise_any()
+    known = [*result.metrics, *result.searched, *(label(row.number) for row in result.rows), *WORDS]
+    if not isinstance(labels, dict):
+        findings.add("", 'is not a mapping of names to texts, such as "#3": pre-norm', given=labels)
+    else:
+        for key, text in labels.items():
+            if key not in known:
+                allowed = f'{", ".join([*result.searched, *WORDS])}, a metric, or a configuration such as "#0"'
+                findings.add(key, "is not in this sweep", allowed=allowed, nearest=nearest_name(key, known))
+            elif not isinstance(text, str):
+                given = {} if text is ABSENT else {"given": text}
+                findings.add(key, "is not a text; write it in quotes", **given)
+    findings.raise_any()
+    return dict(labels)
+
+
+def named_rows(result: Summary, labels: Mapping[str, str]) -> list[Row]:
+    """Return the configurations that the labels name, in their order; none if they name none."""
+    rows = {label(row.number): row for row in result.rows}
+    return [rows[key] for key in labels if key in rows]

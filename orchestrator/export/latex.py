@@ -1,0 +1,65 @@
+"""The table of configurations for a paper: LaTeX with booktabs."""
+
+import math
+from collections.abc import Mapping
+
+from orchestrator.results.summary import Summary
+from orchestrator.statistics.quartiles import Quartiles
+from orchestrator.wording import compact_value, label, short_keys, spans, three_digits
+
+_ESCAPED = {
+    **{character: f"\\{character}" for character in "&%$#_{}"},
+    **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}"},
+    **{">": r"\textgreater{}", "|": r"\textbar{}", '"': r"\textquotedbl{}", "∞": r"$\infty$"},
+}
+
+
+def latex_table(result: Summary, labels: Mapping[str, str]) -> str:
+    """Return a `tabular` of all configurations by score: values, medians with quartiles over seeds, seeds failed.
+
+    `labels` are the names of searched keys, of configurations ("#3") and of the columns trained, selection, test and
+    seeds. The document needs \\usepackage{booktabs}.
+    """
+    keys = [key for key in result.searched if any(key in row.values for row in result.rows)]
+    short = short_keys(keys)
+    groups = [name for name in ("trained", "selection", "test") if any(getattr(row, name) for row in result.rows)]
+    head = ["", *(labels.get(key, short[key]) for key in keys), *(labels.get(name, name) for name in groups)]
+    head.append(labels.get("seeds", "seeds failed"))
+    lines = []
+    for row in result.rows:
+        values = [compact_value(row.values[key]) if key in row.values else "" for key in keys]
+        own = labels.get(label(row.number), label(row.number))
+        cells = [escape(cell) for cell in (own, *values)]
+        cells += [_quartiles(getattr(row, name)) for name in groups]
+        cells.append(f"{row.seeds_failed} of {row.seeds_run}" + ("" if row.complete else ", unfinished"))
+        lines.append(" & ".join(cells) + r" \\")
+    about = [
+        "% Needs \\usepackage{booktabs} in the preamble.",
+        f"% Sweep {result.name}: {' '.join(result.score_label.split())}; ranked by the selection lengths.",
+        f"% Median over seeds [quartiles]; selection lengths {spans(result.objective.lengths)}, "
+        f"test lengths {spans(result.test_lengths)}.",
+        f"% {result.configurations_finished} of {result.planned} configurations have all their seeds; "
+        f"{result.seeds_run} seeds ran, {result.seeds_failed} failed ({result.objective.failed_seeds}).",
+    ]
+    body = [rf"\begin{{tabular}}{{l{'l' * len(keys)}{'r' * len(groups)}r}}", r"\toprule"]
+    body += [" & ".join(map(escape, head)) + r" \\", r"\midrule", *lines, r"\bottomrule", r"\end{tabular}"]
+    return "\n".join([*about, *body, ""])
+
+
+def escape(text: str) -> str:
+    """Return text as LaTeX prints it: escape("50 % of x_1") -> "50 \\% of x\\_1"."""
+    return "".join(_ESCAPED.get(character, character) for character in text)
+
+
+def _quartiles(at: Quartiles | None) -> str:
+    if at is None:
+        return "--"
+    median, low, high = (_number(value) for value in (at.median, at.q25, at.q75))
+    return f"{median} [{low}, {high}]"
+
+
+def _number(value: float) -> str:
+    text = three_digits(value, "∞")
+    mantissa, exponent, power = text.partition("e")
+    number = rf"${mantissa} \cdot 10^{{{int(power)}}}$" if exponent else f"${text}$"
+    return "--" if math.isnan(value) else rf"${'-' if value < 0 else ''}\infty$" if math.isinf(value) else number

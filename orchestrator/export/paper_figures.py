@@ -1,0 +1,110 @@
+"""Figures for papers: vector or pixel files of a given size, with embedded fonts and line styles legible in grey."""
+
+import io
+import math
+import textwrap
+from collections.abc import Mapping
+from pathlib import Path
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from orchestrator.errors import UserError
+from orchestrator.export.labels import named_rows
+from orchestrator.figures.drawing import file_name
+from orchestrator.figures.on_axes import plot_curves, plot_effect
+from orchestrator.results.summary import Summary
+from orchestrator.wording import spans
+
+FORMATS = ("pdf", "svg", "png")
+SIZE = (3.3, 2.4)  # inches: one column of a two-column page
+SMALLEST, LARGEST = 1.0, 40.0
+CHARACTERS_PER_INCH, LABEL_CHARACTERS_PER_INCH = 22, 15  # of the legend and of axis labels, on average
+STYLE = {
+    "pdf.fonttype": 42,  # TrueType, which journals ask for; 3 is matplotlib's own
+    "svg.fonttype": "path",
+    "svg.hashsalt": "lengthwise",
+    "font.size": 8,
+    "axes.labelsize": 8,
+    "axes.titlesize": 8,
+    "legend.fontsize": 6,
+    "xtick.labelsize": 7,
+    "ytick.labelsize": 7,
+    "savefig.dpi": 300,
+}
+_WITHOUT_DATE = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": {"Software": None}}
+
+
+def parse_size(text: str) -> tuple[float, float]:
+    """Return width and height in inches: parse_size("3.3x2.4") -> (3.3, 2.4). Raises UserError for anything else."""
+    try:
+        width, height = map(float, text.lower().split("x"))
+        if all(math.isfinite(side) and SMALLEST <= side <= LARGEST for side in (width, height)):
+            return width, height
+    except ValueError:
+        pass
+    raise UserError(
+        f"--size {text}: allowed: WIDTHxHEIGHT in inches, each {SMALLEST:g} to {LARGEST:g}, such as 3.3x2.4"
+    )
+
+
+def paper_figures(
+    result: Summary, kind: str, folder: Path, size: tuple[float, float], labels: Mapping[str, str]
+) -> dict[Path, bytes]:
+    """Return the median curves and the effect of every searched key as files below `folder`.
+
+    The curves are of the configurations that `labels` names, in that order, otherwise of the first ones by score. The
+    same sweep gives the same bytes. Raises UserError for an unknown format and where there is nothing to draw.
+    """
+    if kind not in FORMATS:
+        raise UserError(f"--figures {kind}: allowed: {', '.join(FORMATS)}")
+    with mpl.rc_context(STYLE):
+        figure, axes = _new(size)
+        plot_curves(result, axes, rows=named_rows(result, labels), labels=labels, distinct_in_grey=True)
+        _move_legend_out(axes, figure)
+        found = {folder / f"{result.name}-curves.{kind}": _saved(figure, kind)}
+        for key in result.searched:
+            if sum(key in row.values and row.score is not None for row in result.rows) > 1:
+                figure, axes = _new(size)
+                plot_effect(result, key, axes, labels=labels)
+                axes.yaxis.label.set_fontsize(8)
+                axes.set_title("", loc="left")  # what it says belongs into the caption
+                found[folder / f"{result.name}-{file_name(key)}.{kind}"] = _saved(figure, kind)
+    return found
+
+
+def caption(result: Summary) -> str:
+    """Return what the caption of the curves must say."""
+    test = f"; lengths {spans(result.test_lengths)} were used for neither" if result.test_lengths else ""
+    return (
+        f"Lines: median over {result.seeds_in_words}; bands: quartiles; thin lines: single seeds "
+        f"({result.seeds_run} ran, {result.seeds_failed} failed). Shaded: trained lengths; hatched: lengths "
+        f"{spans(result.objective.lengths)}, by which configurations are ranked{test}."
+    )
+
+
+def _move_legend_out(axes: Axes, figure: Figure) -> None:
+    """Put the legend below the axes, where it hides no line."""
+    legend = axes.get_legend()
+    assert legend is not None
+    texts = [text.get_text() for text in legend.get_texts()]
+    wide = figure.get_figwidth() * CHARACTERS_PER_INCH
+    columns = max(1, min(len(texts), int(wide / (max(map(len, texts)) + 8))))
+    handles = [handle for handle in legend.legend_handles if handle is not None]
+    legend.remove()
+    figure.legend(handles, texts, loc="outside lower center", ncols=columns, frameon=False, borderpad=0.1)
+
+
+def _new(size: tuple[float, float]) -> tuple[Figure, Axes]:
+    figure = Figure(figsize=size, layout="constrained")
+    return figure, figure.subplots()
+
+
+def _saved(figure: Figure, kind: str) -> bytes:
+    content = io.BytesIO()
+    width, height = figure.get_size_inches()
+    for label, side in ((figure.axes[0].xaxis.label, width), (figure.axes[0].yaxis.label, 0.75 * height)):
+        label.set_text(textwrap.fill(label.get_text(), max(8, int(side * LABEL_CHARACTERS_PER_INCH))))
+    figure.savefig(content, format=kind, metadata=_WITHOUT_DATE[kind])
+    return content.getvalue()

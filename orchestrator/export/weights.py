@@ -1,0 +1,46 @@
+"""Kept weights under names that people can read, and how plain torch loads them."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from orchestrator.errors import DamagedWeights, UserError
+from orchestrator.record.kept.weights import Kept, kept_weights
+from orchestrator.record.state.state import SweepState
+from trainers.errors import WeightsError
+
+LOADER = """\
+from safetensors.torch import load_file
+
+tensors = load_file({path!r})
+weights = {{name.removeprefix("raw/"): tensor for name, tensor in tensors.items() if name.startswith("raw/")}}
+print({{name: tuple(tensor.shape) for name, tensor in weights.items()}})"""
+
+
+def weights_files(state: SweepState, folder: Path) -> dict[Path, Callable[[], bytes]]:
+    """Return the kept weights of every member as `configuration-<number>-seed-<seed>.safetensors` below `folder`.
+
+    A tensor is called `<average>/<parameter>`. Raises UserError if the sweep has kept none, and DamagedWeights for a
+    file that is not what was written.
+    """
+    kept = kept_weights(state)
+    if not kept:
+        raise UserError(
+            f"--weights: {state.folder} has kept no weights; resources.keep_weights: true in the sweep file keeps them"
+        )
+    files: dict[Path, Callable[[], bytes]] = {}
+    for (config_id, seed), one in sorted(
+        kept.items(), key=lambda item: (state.configurations[item[0][0]].number, item[0])
+    ):
+        name = f"configuration-{state.configurations[config_id].number}-seed-{seed}.safetensors"
+        _check(one)
+        files[folder / name] = one.path.read_bytes
+    return files
+
+
+def _check(kept: Kept) -> None:
+    """Read every tensor of a file; raises DamagedWeights if it is not what was written."""
+    try:
+        for average in kept.weights("raw").averages:
+            dict(kept.weights(average))
+    except WeightsError as error:
+        raise DamagedWeights(str(error)) from error

@@ -1,0 +1,136 @@
+"""Median curves with their bands on axes: of one configuration, of several, and the shaded lengths behind them.
+
+The median over seeds is the main line, its quartiles a band, the seeds thin lines behind it; trained lengths are
+shaded, the lengths used for selection hatched.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
+
+from orchestrator.figures.drawing import EDGE, GREY, PALETTE, scale_values
+from orchestrator.results.scoring.length_groups import LengthGroups
+from orchestrator.results.scoring.median_curves import Band
+from orchestrator.results.summary import Row
+
+SHADES: dict[str, dict[str, Any]] = {
+    "trained": {"facecolor": "#E6E9ED", "linewidth": 0},
+    "selection": {"facecolor": "#F7F8F9", "edgecolor": "#D5D9DE", "hatch": "////", "linewidth": 0},
+}
+
+SOLID: tuple[tuple[Any, str], ...] = (("-", "o"),)
+DISTINCT_IN_GREY: tuple[tuple[Any, str], ...] = (  # one for each colour of PALETTE
+    *(("-", "o"), ("--", "s"), (":", "^"), ("-.", "D")),
+    *(((0, (5, 1, 1, 1, 1, 1)), "v"), ((0, (1, 3)), "x"), ((0, (8, 2)), "P"), ((0, (3, 3)), "*")),
+)
+
+
+def draw_configurations(
+    axes: Axes,
+    bands: Mapping[str, Band],
+    coloured: Sequence[Row],
+    grey: Sequence[Row] = (),
+    *,
+    crosses: bool = False,
+    styles: Sequence[tuple[Any, str]] = SOLID,
+) -> list[Line2D]:
+    """Draw those configurations that have a band, by config_id: the first in colour and on top, `grey` as medians.
+
+    `crosses` mark infinite medians; `styles` are line styles and markers, used in turn.
+    Returns the medians that were drawn in the order of `coloured`, then one of the grey ones.
+    """
+    lines: list[Line2D] = []
+    for row in grey:
+        if row.config_id in bands:
+            lines = axes.plot(*finite_line(bands[row.config_id]), color=GREY, linewidth=0.7, alpha=0.6, zorder=2)
+    for place, row in reversed(list(enumerate(coloured))):
+        if row.config_id in bands:
+            colour, (style, marker) = PALETTE[place % len(PALETTE)], styles[place % len(styles)]
+            line = draw_band(axes, bands[row.config_id], colour, prominent=place == 0, style=style, marker=marker)
+            lines.insert(0, line)
+            if crosses:
+                mark_unreached(axes, bands[row.config_id], colour)
+    return lines
+
+
+def mark_unreached(axes: Axes, band: Band, colour: str) -> None:
+    """Draw crosses at the upper edge where the median is infinite: too few seeds have reached the level."""
+    lengths = [length for length, median in zip(band.lengths, band.median, strict=True) if math.isinf(median)]
+    edge = axes.get_xaxis_transform()
+    axes.plot(lengths, [EDGE] * len(lengths), "x", color=colour, markersize=6, transform=edge, zorder=6)
+
+
+def finite_line(band: Band) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Return lengths and medians of a band, NaN where a median is infinite."""
+    median = np.array(band.median, dtype=float)
+    return np.array(band.lengths), np.where(np.isfinite(median), median, np.nan)
+
+
+def draw_band(axes: Axes, band: Band, colour: str, *, prominent: bool, style: Any = "-", marker: str = "o") -> Line2D:
+    """Draw the median of a configuration, its quartiles as a band, its seeds as thin lines; return the median."""
+    lengths, median = finite_line(band)
+    for values in band.seeds.values():
+        axes.plot(lengths, values, color=colour, linewidth=0.5, alpha=0.25, zorder=2)
+    low, high = np.array(band.q25, dtype=float), np.array(band.q75, dtype=float)
+    finite = [value for value in (*band.q25, *band.median, *band.q75) if math.isfinite(value)] or [0.0]
+    low, high = (np.clip(edge, min(finite), max(finite)) for edge in (low, high))  # infinite if too many seeds failed
+    axes.fill_between(lengths, low, high, color=colour, alpha=0.16, linewidth=0, zorder=3)
+    (line,) = axes.plot(
+        lengths,
+        median,
+        color=colour,
+        linewidth=2.4 if prominent else 1.6,
+        linestyle=style,
+        marker=marker,
+        markersize=3,
+        zorder=5 if prominent else 4,
+    )
+    return line
+
+
+def shape_axes(axes: Axes, bands: Sequence[Band], lengths: Iterable[Sequence[int]], scale: str, direction: str) -> None:
+    """Set scales, limits and grid of axes that show `bands` at `lengths`; `direction` is that of the metric."""
+    scale_values(axes, scale, direction, np.concatenate([finite_line(band)[1] for band in bands]))
+    every = sorted({length for run in lengths for length in run})
+    axes.set_xlim(every[0] - 0.5, every[-1] + 0.5)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=12))
+    axes.set_xlabel("length")
+    axes.grid(alpha=0.25, linewidth=0.6)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def shade_groups(axes: Axes, groups: LengthGroups, *, labels: bool) -> None:
+    """Shade the trained lengths and hatch those used for selection; `labels` writes the names above.
+
+    Groups in the same place share a label, "trained, selection".
+    """
+    names = dict[float, list[str]]()
+    for name, lengths in (("trained", groups.trained), ("selection", groups.selection), ("test", groups.test)):
+        runs = consecutive_runs(lengths, groups.every)
+        for first, last in runs if name in SHADES else ():
+            axes.axvspan(first - 0.5, last + 0.5, zorder=0, **SHADES[name])
+        if runs:
+            first, last = max(runs, key=lambda run: run[1] - run[0])
+            names.setdefault((first + last) / 2, []).append(name)
+    for centre, found in names.items() if labels else ():
+        above = axes.get_xaxis_transform()
+        axes.text(centre, 1.01, ", ".join(found), transform=above, ha="center", fontsize=8, color="#555555")
+
+
+def consecutive_runs(lengths: Sequence[int], every: Sequence[int]) -> list[tuple[int, int]]:
+    """Return `lengths` as (first, last) runs of neighbours among all evaluated lengths `every`.
+
+    consecutive_runs((1, 2, 4), (1, 2, 3, 4)) -> [(1, 2), (4, 4)]
+    """
+    runs: list[tuple[int, int]] = []
+    previous = None
+    for length in every:
+        if length in lengths:
+            runs = [*runs[:-1], (runs[-1][0], length)] if previous in lengths and runs else [*runs, (length, length)]
+        previous = length
+    return runs

@@ -1,0 +1,90 @@
+"""Figures of a sweep on axes that the caller made: median curves against length, the effect of a hyperparameter.
+
+`labels` replaces texts that would be shown: metrics, searched keys, "length", "score", and configurations ("#3").
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+
+from matplotlib.axes import Axes
+
+from orchestrator.errors import UserError
+from orchestrator.figures.bands import DISTINCT_IN_GREY, SOLID, draw_configurations, shade_groups, shape_axes
+from orchestrator.figures.drawing import printable
+from orchestrator.figures.hyperparameters import draw_effect
+from orchestrator.figures.legend import coloured_and_grey
+from orchestrator.results.summary import Row, Summary
+from orchestrator.wording import compact_value, counted, label, short_keys
+from trainers.errors import nearest
+
+Labels = Mapping[str, str]
+
+
+def plot_curves(
+    summary: Summary,
+    axes: Axes,
+    *,
+    rows: Sequence[Row] = (),
+    metric: str | None = None,
+    average: str | None = None,
+    labels: Labels | None = None,
+    distinct_in_grey: bool = False,
+) -> Axes:
+    """Draw a metric against length on `axes`: medians over seeds with quartiles and every seed, and a legend.
+
+    `rows` are the configurations to draw, by default the first ones by score in colour and the others in grey. `metric`
+    and `average` are by default what the sweep is judged by. Raises UserError where there is nothing to draw.
+    """
+    metric = choose_name("metric", metric or summary.objective.metric, summary.metrics)
+    average = choose_name("average", average or summary.objective.average, summary.averages)
+    bands = {row.config_id: summary.bands.get((row.config_id, metric, average)) for row in rows or summary.rows}
+    drawn = {config_id: band for config_id, band in bands.items() if band is not None}
+    there = [row for row in rows or summary.rows if row.config_id in drawn]
+    if not there:
+        raise UserError(f"{summary.folder}: no configuration has all its seeds yet; there are no median curves to draw")
+    coloured, grey = (there, ()) if rows else coloured_and_grey(there)
+    labels, crosses = labels or {}, metric in summary.unreached
+    shade_groups(axes, summary.groups(there[0], metric), labels=True)
+    styles = DISTINCT_IN_GREY if distinct_in_grey else SOLID
+    lines = draw_configurations(axes, drawn, coloured, grey, crosses=crosses, styles=styles)
+    shape_axes(
+        axes, list(drawn.values()), [band.lengths for band in drawn.values()], summary.scale, summary.direction(metric)
+    )
+    axes.set_xlabel(printable(labels.get("length", "length")))
+    axes.set_ylabel(printable(f"{labels.get(metric, f'{metric} ({average})')}, median over seeds"))
+    names = [configuration_label(row, summary, labels) for row in coloured]
+    names += [f"the other {counted(len(grey), 'configuration')}"] if grey else []
+    axes.legend(lines, [printable(name) for name in names], fontsize="small", frameon=False)
+    return axes
+
+
+def plot_effect(summary: Summary, key: str, axes: Axes, *, labels: Labels | None = None) -> Axes:
+    """Draw the score of every configuration against a searched key on `axes`, with quartiles over seeds.
+
+    Raises UserError for a key that was not searched, and while no configuration has a score.
+    """
+    choose_name("searched key", key, summary.searched)
+    if not any(row.score is not None and not math.isnan(row.score) and key in row.values for row in summary.rows):
+        raise UserError(f"{summary.folder}: no configuration with {key} has a score yet; there is nothing to draw")
+    draw_effect(summary, key, axes)
+    own = labels or {}
+    axes.set_xlabel(printable(own.get(key, "")) or axes.get_xlabel())
+    axes.set_ylabel(printable(own.get("score", "")) or axes.get_ylabel())
+    return axes
+
+
+def configuration_label(row: Row, summary: Summary, labels: Labels) -> str:
+    """Return how a legend calls a configuration: its label and values, or its own text, and its failed seeds."""
+    names = short_keys([key for key in summary.searched if key in row.values])
+    values = ", ".join(f"{name} {compact_value(row.values[key])}" for key, name in names.items())
+    own = labels.get(label(row.number), f"{label(row.number)} {values}".rstrip())
+    return own + (f" ({row.seeds_failed} of {row.seeds_run} seeds failed)" if row.seeds_failed else "")
+
+
+def choose_name(what: str, name: str, allowed: Sequence[str] | Mapping[str, object]) -> str:
+    """Return `name` if it is allowed; raises UserError with all that is, and the nearest one."""
+    if name in allowed:
+        return name
+    hint = nearest(name, allowed)
+    meant = f"; did you mean {hint}?" if hint else ""
+    raise UserError(f"there is no {what} {name!r}; allowed: {', '.join(allowed) or 'none'}{meant}")

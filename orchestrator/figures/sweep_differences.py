@@ -1,0 +1,75 @@
+"""The difference between two sweeps against length, over the configurations that both have, with its band."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from orchestrator.figures import drawing
+from orchestrator.figures.bands import shade_groups
+from orchestrator.figures.drawing import PALETTE, printable
+from orchestrator.results.comparing.sweep_comparison import SweepComparison
+from orchestrator.wording import counted
+
+
+def difference_figure(comparisons: Sequence[SweepComparison], path: Path) -> Path:
+    """Draw for every comparison the median over seeds of first - second at each length, with its simultaneous band."""
+    first = comparisons[0]
+    question = first.by_length[0].question
+    groups = first.first.groups(first.matching.pairs[0][0].row, question.metric)
+    band = ", with simultaneous 95 % band" if any(one.has_band for one in comparisons) else ""
+    title = f"mean over the matched configurations, median over seeds{band}"
+
+    def draw() -> Figure:
+        figure = Figure(figsize=(8.0, 4.6))
+        axes = figure.subplots()
+        shade_groups(axes, groups, labels=True)
+        axes.axhline(0, color="#333333", linewidth=1, zorder=2)
+        for place, one in enumerate(comparisons):
+            _draw_difference(axes, one, PALETTE[place % len(PALETTE)])
+        lengths = [point.question.lengths[0] for one in comparisons for point in one.by_length]
+        axes.set_xlim(min(lengths) - 0.5, max(lengths) + 0.5)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=12))
+        axes.set_xlabel("length")
+        axes.set_ylabel(printable(f"difference of {question.metric} ({question.average})"))
+        axes.set_title(title, fontsize=10, loc="left", pad=16)
+        axes.legend(fontsize=8, frameon=False)
+        axes.grid(alpha=0.25, linewidth=0.6)
+        axes.spines[["top", "right"]].set_visible(False)
+        return figure
+
+    points = [[_label(one), one.has_band, [_point(point.outcome) for point in one.by_length]] for one in comparisons]
+    lengths = [[point.question.lengths for point in one.by_length] for one in comparisons]
+    return drawing.save(path, draw, question, groups, title, points, lengths)
+
+
+def _draw_difference(axes: Axes, one: SweepComparison, colour: str) -> None:
+    lengths = [point.question.lengths[0] for point in one.by_length]
+    values = np.array([_point(point.outcome) for point in one.by_length])
+    finite = values[np.isfinite(values)]
+    line = np.where(np.isfinite(values[:, 0]), values[:, 0], np.nan)  # infinite where failed seeds decide
+    axes.plot(lengths, line, color=colour, linewidth=1.8, marker="o", markersize=3, label=_label(one), zorder=4)
+    if one.has_band and len(finite):
+        low, high = np.clip(values[:, 1:], finite.min(), finite.max()).T
+        axes.fill_between(lengths, low, high, color=colour, alpha=0.18, linewidth=0, zorder=3)
+
+
+def _point(outcome: Any) -> list[float]:
+    return [outcome.difference, outcome.low, outcome.high]
+
+
+def _label(one: SweepComparison) -> str:
+    seeds = one.by_length[0]
+    failed = seeds.first_failed + seeds.second_failed
+    outcome = seeds.outcome
+    unpaired = f"{outcome.n} and {outcome.n_second} seeds, not paired"
+    how = counted(outcome.n, "paired seed") if outcome.paired else unpaired
+    lost = f", {counted(failed, 'member')} failed" if failed else ""
+    band = "" if one.has_band else ", no band"
+    return printable(
+        f"{one.first.name} - {one.second.name} ({counted(len(one.matching.pairs), 'configuration')}, {how}{lost}{band})"
+    )

@@ -1,0 +1,102 @@
+"""Domains as Optuna distributions, and values from what Optuna draws."""
+
+import statistics
+from decimal import Decimal
+from typing import Any
+
+import optuna
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+
+from search_spaces.grammar.space.domains import (
+    Choice,
+    IntUniform,
+    LogUniform,
+    Normal,
+    OneMinusLogUniform,
+    Uniform,
+    value_key,
+)
+
+TAIL = 1e-6  # a normal domain is drawn between these quantiles, 4.75 standard deviations out
+
+
+def make_distribution(domain: Any) -> BaseDistribution:
+    """The Optuna distribution in which a domain is drawn; `to_value` and `to_inner` go there and back."""
+    match domain:
+        case Choice():
+            return CategoricalDistribution(tuple(range(len(domain.values))))
+        case Uniform():
+            return FloatDistribution(domain.low, domain.high)
+        case LogUniform():
+            return FloatDistribution(domain.low, domain.high, log=True)
+        case OneMinusLogUniform():
+            return FloatDistribution(_one_minus(domain.high), _one_minus(domain.low), log=True)
+        case IntUniform():
+            return IntDistribution(domain.low, domain.high, step=domain.step)
+        case Normal():
+            return FloatDistribution(TAIL, 1.0 - TAIL)
+    raise TypeError(f"no distribution for {domain!r}")
+
+
+def reach(domain: Any) -> tuple[Any, Any]:
+    """The smallest and the largest number that a random domain of numbers can give."""
+    distribution = make_distribution(domain)
+    ends = [to_value(domain, inner) for inner in (distribution.low, distribution.high)]
+    return min(ends), max(ends)
+
+
+def to_value(domain: Any, inner: Any) -> Any:
+    """The hyperparameter for what Optuna drew. Numbers keep six significant digits: readable, and the same on machines
+    whose logarithms differ in the last bit."""
+    match domain:
+        case Choice():
+            return domain.values[inner]
+        case OneMinusLogUniform():
+            return _clamp(_one_minus(_short(inner)), domain.low, domain.high)
+        case Normal():
+            drawn = statistics.NormalDist(domain.mean, domain.std).inv_cdf(inner)
+            return _clamp(_short(drawn), domain.low, domain.high)
+        case IntUniform():
+            return int(inner)
+    return _clamp(_short(inner), domain.low, domain.high)
+
+
+def to_inner(domain: Any, value: Any) -> Any:
+    """Return the value in Optuna's distribution of a hyperparameter that was drawn earlier."""
+    match domain:
+        case Choice():
+            return [value_key(choice) for choice in domain.values].index(value_key(value))
+        case OneMinusLogUniform():
+            return _clamp(_one_minus(value), _one_minus(domain.high), _one_minus(domain.low))
+        case Normal():
+            return _clamp(statistics.NormalDist(domain.mean, domain.std).cdf(value), TAIL, 1.0 - TAIL)
+    return value
+
+
+def suggest(trial: optuna.Trial, key: str, distribution: BaseDistribution) -> Any:
+    """Return what a trial draws from a distribution."""
+    match distribution:
+        case CategoricalDistribution():
+            return trial.suggest_categorical(key, distribution.choices)
+        case IntDistribution():
+            return trial.suggest_int(key, distribution.low, distribution.high, step=distribution.step)
+    return trial.suggest_float(key, distribution.low, distribution.high, log=distribution.log)
+
+
+def any_inner(distribution: BaseDistribution) -> Any:
+    """Return some value of a distribution."""
+    return distribution.choices[0] if isinstance(distribution, CategoricalDistribution) else distribution.low
+
+
+def _one_minus(value: float) -> float:
+    """1 - value in decimal: 1 - 0.9999 is 0.0001 and not 9.999999999998899e-05."""
+    return float(1 - Decimal(repr(value)))
+
+
+def _short(value: float) -> float:
+    return float(f"{value:.6g}")
+
+
+def _clamp(value: float, low: float | None, high: float | None) -> float:
+    value = value if low is None else max(value, low)
+    return value if high is None else min(value, high)

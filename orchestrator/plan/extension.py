@@ -1,0 +1,112 @@
+"""What a specification adds to an earlier one of the same sweep: seeds, configurations, values of grids."""
+
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from orchestrator.errors import UserError
+from orchestrator.plan.search import total
+from orchestrator.wording import spans
+from search_spaces import Grid, SweepSpec, differences
+from search_spaces.grammar.space.domains import value_key
+
+
+@dataclass(frozen=True, kw_only=True)
+class Extension:
+    """Seeds for every configuration, `search.configurations` where it is larger, and grids with more values."""
+
+    seeds: tuple[int, ...] = ()
+    configurations: int | None = None
+    grids: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    @property
+    def options(self) -> str:
+        """The options of `lengthwise extend` that add it, as they can be pasted into a shell."""
+        words = ["--seeds", written_seeds(self.seeds)] if self.seeds else []
+        words += ["--configurations", str(self.configurations)] if self.configurations else []
+        for key, domain in self.grids.items():
+            words += ["--set", f"space.{key}={json.dumps(domain)}"]
+        return shlex.join(words)
+
+
+def written_seeds(seeds: Sequence[int]) -> str:
+    """Seeds as `--seeds` takes a list: written_seeds((4, 5, 9)) -> "4-5,9"; a single one is "9-9"."""
+    text = spans(seeds).replace(" ", "")
+    return f"{text}-{text}" if text.isdigit() else text
+
+
+def extension_of(before: SweepSpec, now: SweepSpec) -> Extension | None:
+    """Return what `now` adds to `before`; None if they compute the same, or differ in anything that cannot be added."""
+    changes = differences(before, now)
+    return None if not changes or _others(changes) else _extension(changes, now)
+
+
+def refuse_extension(before: SweepSpec, now: SweepSpec, what: str) -> Extension:
+    """Return what `now` adds to `before`, which may be nothing.
+
+    Raises UserError where `now` takes something away or computes something else, and where the sampler would have drawn
+    other configurations; `what` is the sweep.
+    """
+    changes = differences(before, now)
+    if others := _others(changes):
+        raise UserError(
+            f"{what} cannot be extended so: only seeds, configurations and values of a grid can be added, and nothing "
+            "can be taken away\n"
+            + "\n".join(f"  {key}: was {old!r}, now {new!r}" for key, old, new in others)
+            + "\nfor another sweep: lengthwise run FILE --name NAME"
+        )
+    added, search = _extension(changes, now), before.search
+    if added.configurations and search.sampler == "tpe" and (left := total(before) % search.generation):
+        whole = total(before) - left
+        raise UserError(
+            f"{what}: tpe draws {search.generation} configurations at a time, by the scores of all earlier ones. "
+            f"Of its {total(before)} the last {left} were drawn as a smaller generation after {whole}, and a larger "
+            "sweep would have drawn others; seeds can be added"
+        )
+    return added
+
+
+def refuse_configurations(spec: SweepSpec, asked: int, what: str) -> None:
+    """Raise UserError where a sweep cannot have so many draws of its random domains."""
+    search = spec.search
+    if search.sampler == "listed":
+        raise UserError(
+            f"--configurations {asked}: {what} has a list of {len(search.listed or ())} configurations, to which none "
+            "can be added; seeds can"
+        )
+    if search.configurations is None or all(isinstance(domain, Grid) for domain in spec.space.values()):
+        raise UserError(
+            f"--configurations {asked}: {what} draws nothing at random, so that it has a configuration for each grid "
+            "point; values are added to a grid by --set 'space.KEY={grid: [...]}'"
+        )
+    if asked < search.configurations:
+        raise UserError(
+            f"--configurations {asked}: {what} has {search.configurations} and none can be taken away; allowed: "
+            f"{search.configurations} or more"
+        )
+
+
+def _others(changes: Sequence[tuple[str, object, object]]) -> list[tuple[str, object, object]]:
+    return [change for change in changes if not _adds(*change)]
+
+
+def _adds(key: str, old: Any, new: Any) -> bool:
+    """Whether everything that was there is there still."""
+    if key == "search.configurations":
+        return old is not None and new is not None and bool(new > old)
+    if key == "seeds" or (key.startswith("space.") and key.endswith(".grid")):
+        return old is not None and new is not None and set(map(value_key, old)) <= set(map(value_key, new))
+    return False
+
+
+def _extension(changes: Sequence[tuple[str, object, object]], now: SweepSpec) -> Extension:
+    values: dict[str, tuple[Any, Any]] = {key: (old, new) for key, old, new in changes}
+    old, new = values.get("seeds", ((), ()))
+    keys = [key.removeprefix("space.").removesuffix(".grid") for key in values if key.startswith("space.")]
+    return Extension(
+        seeds=tuple(seed for seed in new if seed not in old),
+        configurations=now.search.configurations if "search.configurations" in values else None,
+        grids={key: now.space[key].written() for key in keys},
+    )

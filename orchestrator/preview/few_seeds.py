@@ -1,0 +1,36 @@
+"""Warn of sweeps whose seeds are too few to tell the values of a categorical key apart."""
+
+from collections.abc import Iterator
+from math import comb
+from typing import Any
+
+from orchestrator.statistics.effects import is_numeric
+from orchestrator.statistics.exact_tests import ALPHA, fewest_pairs
+from search_spaces import Grid, SweepSpec
+from search_spaces.grammar.space.domains import Choice, value_key
+
+
+def warn_of_few_seeds(spec: SweepSpec) -> Iterator[str]:
+    """Yield a warning for each categorical key of which no two values can differ with p < 0.05, and how many seeds can.
+
+    The comparison is that of the report: exact, by pairs of seeds, with Holm's correction over all pairs of values.
+    """
+    for key, values in _categories(spec).items():
+        tests = comb(len(values), 2)
+        needed = fewest_pairs(tests)
+        if len(spec.seeds) < needed:
+            corrected = f" after Holm's correction for {tests} pairs of values" if tests > 1 else ""
+            yield (
+                f"{len(spec.seeds)} seeds cannot tell the {len(values)} values of {key} apart: no p can be below "
+                f"{ALPHA:g}{corrected}; that takes {needed} seeds"
+            )
+
+
+def _categories(spec: SweepSpec) -> dict[str, tuple[Any, ...]]:
+    """Return the values of every searched key that has two or more and not numbers alone."""
+    found = {key: domain.values for key, domain in spec.space.items() if isinstance(domain, Choice | Grid)}
+    for values in spec.search.listed or ():
+        for key, value in values.items():
+            known = found.get(key, ())
+            found[key] = known if value_key(value) in map(value_key, known) else (*known, value)
+    return {key: values for key, values in found.items() if len(values) > 1 and not is_numeric(values)}

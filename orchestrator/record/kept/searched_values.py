@@ -1,0 +1,72 @@
+"""The searched values of configurations as columns of a table with a row for each of their numbers."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from orchestrator.record.state.parts import ConfigurationState
+from orchestrator.record.state.state import SweepState
+from search_spaces import ABSENT
+from search_spaces.grammar.problems.findings import lookup
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def searched_keys(state: SweepState) -> list[str]:
+    """Return the dotted keys that were drawn or listed, in alphabetical order (the ledger keeps no other)."""
+    return sorted({key for configuration in state.configurations.values() for key in configuration.values})
+
+
+def searched_columns(state: SweepState) -> dict[str, pd.Series[Any]]:
+    """Return a column for each searched key, with a row for each configuration in the order of their numbers.
+
+    Numbers are int64, or float64 where one is missing; true and false are bool. All else is a category of text, lists
+    and null as JSON. NaN where a condition of the space leaves a key out.
+    """
+    return {
+        key: _column([_value(state, one, key) for one in state.configurations.values()]) for key in searched_keys(state)
+    }
+
+
+def add_searched_values(curves: pd.DataFrame, state: SweepState) -> pd.DataFrame:
+    """Return `curves` with the number and the searched values of the configuration of each row, after config_id."""
+    import pandas as pd
+
+    categories = list(curves["config_id"].cat.categories)
+    place = {name: index for index, name in enumerate(state.configurations)}
+    rows = np.array([place[name] for name in categories], dtype=np.int64)[curves["config_id"].cat.codes.to_numpy()]
+    numbers = pd.Series([one.number for one in state.configurations.values()], dtype="int64")
+    added = {"number": numbers, **searched_columns(state)}
+    columns = {key: column.take(rows).set_axis(curves.index) for key, column in added.items()}
+    return pd.DataFrame({"config_id": curves["config_id"], **columns, **curves.drop(columns="config_id")})
+
+
+def _value(state: SweepState, one: ConfigurationState, key: str) -> Any:
+    """Return the value of a key, ABSENT if it has none; in a list a key that is left out has its fixed value."""
+    listed = state.spec.get("search", {}).get("sampler") == "listed"
+    return one.values[key] if key in one.values else lookup(one.resolved, key) if listed else ABSENT
+
+
+def _column(values: list[Any]) -> pd.Series[Any]:
+    import pandas as pd
+
+    found = [value for value in values if value is not ABSENT]
+    if all(isinstance(value, bool) for value in values):
+        return pd.Series(values, dtype="bool")
+    if all(_is_number(value) for value in found):
+        whole = len(found) == len(values) and all(isinstance(value, int) for value in found)
+        numbers = [np.nan if value is ABSENT else value for value in values]
+        return pd.Series(numbers, dtype="int64" if whole else "float64")
+    texts = [None if value is ABSENT else value if isinstance(value, str) else json.dumps(value) for value in values]
+    names = list(dict.fromkeys(text for text in texts if text is not None))
+    codes = [-1 if text is None else names.index(text) for text in texts]
+    return pd.Series(pd.Categorical.from_codes(codes, pd.Index(names, dtype="str")))
+
+
+def _is_number(value: Any) -> bool:
+    """Return whether a column of numbers can hold the value; a ledger may have integers of any size."""
+    return isinstance(value, float) or (type(value) is int and abs(value) < 2**63)

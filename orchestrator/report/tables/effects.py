@@ -1,0 +1,229 @@
+"""The effect of each hyperparameter at the selection and at the test lengths: its table and its notes."""
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from orchestrator.report.tables.columns import NONE, Columns, Section, interval, make_cells, p_value
+from orchestrator.report.tables.sentences import unequal_seeds
+from orchestrator.results.analysis import effects_at_test_lengths, effects_on_score, shows_effects, why_no_effects
+from orchestrator.results.effects.hyperparameter_effects import Effect
+from orchestrator.results.summary import Summary
+from orchestrator.statistics.design import ADAPTIVE
+from orchestrator.statistics.partial_effects import Slope
+from orchestrator.statistics.within import Difference
+from orchestrator.wording import short_keys, spans, three_digits
+
+TITLE = "Effect of each hyperparameter"
+SLOPE = "standardised slope, others held"
+UNITS = {
+    "random": "n counts configurations, each drawn independently; intervals are over configurations.",
+    "grid_by_random": "n counts draws: the grid points of a draw share its other values, so they are not independent "
+    "configurations. A key that was drawn has one number for each draw, the mean of its ranks at the grid points. The "
+    "values of a grid key are compared within each draw. Intervals are over draws.",
+    "fixed": "n counts seeds: no configuration was drawn, and all have the same seeds, each with its own data and "
+    "initial weights. So values are compared seed by seed. Intervals are over seeds, for these configurations.",
+    "adaptive": f"n counts configurations, and no interval or test is given: {ADAPTIVE}.",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class EffectsAtLengths:
+    """One group of lengths, and the effect of every searched key there."""
+
+    group: str
+    lengths: tuple[int, ...]
+    effects: tuple[Effect, ...]
+
+    @property
+    def at_lengths(self) -> str:
+        """The lengths with their group: "test 8-11"."""
+        return f"{self.group} {spans(self.lengths)}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class EffectLine:
+    """The effect of a key on one outcome; of one `value` of the key if it has a difference or a slope for each."""
+
+    outcome: EffectsAtLengths
+    effect: Effect
+    value: str = ""
+    difference: Difference | None = None
+    slope: Slope | None = None
+
+    @property
+    def intervals(self) -> list[tuple[float, float]]:
+        """The intervals of this line: of its difference, else of the correlation and the slope."""
+        parts = (self.difference,) if self.difference else (self.effect, self.slope)
+        ends = [(part.low, part.high) for part in parts if part is not None]
+        return [pair for pair in ends if not math.isnan(pair[0])]
+
+    @property
+    def comparison(self) -> str:
+        """Which values of the key are compared: ": pre instead of none", empty for numbers."""
+        first = self.difference.against if self.difference else next(iter(self.effect.medians), "the first value")
+        return f": {self.value} instead of {first}" if self.value else ""
+
+    @property
+    def reasons(self) -> str:
+        """Why numbers are missing, in words."""
+        effect = self.effect
+        main = "correlation" if effect.kind == "numeric" and not effect.differences else "effect"
+        reasons = {main: effect.reason, "partial": effect.partial.reason, "importance": effect.importance.reason}
+        return "; ".join(f"{what}: {why}" for what, why in reasons.items() if why)
+
+
+def outcomes(result: Summary) -> list[EffectsAtLengths]:
+    """Return the effects on the score at the selection lengths and, if there are any, at the test lengths."""
+    score = EffectsAtLengths(group="selection", lengths=result.objective.lengths, effects=effects_on_score(result))
+    test = EffectsAtLengths(group="test", lengths=result.test_lengths, effects=effects_at_test_lengths(result))
+    return [score, *([test] if test.effects else [])]
+
+
+def effect_lines(result: Summary) -> list[EffectLine]:
+    """Return one line for each outcome, key and value that has a difference or a slope, by outcome."""
+    lines = []
+    for outcome in outcomes(result):
+        for effect in outcome.effects:
+            differences = {one.value: one for one in effect.differences}
+            slopes = {one.value: one for one in effect.partial.slopes}
+            lines += [
+                EffectLine(
+                    outcome=outcome,
+                    effect=effect,
+                    value=value,
+                    difference=differences.get(value),
+                    slope=slopes.get(value),
+                )
+                for value in dict.fromkeys([*differences, *slopes]) or [""]
+            ]
+    return lines
+
+
+def effect_section(result: Summary) -> Section | None:
+    """Return the effect of each key on each outcome, the reason why there are none, or None without a search."""
+    if not shows_effects(result):
+        reason = why_no_effects(result)
+        return Section(heading=TITLE, cells={}, paragraphs=[reason]) if reason else None
+    by_key = zip(*(outcome.effects for outcome in outcomes(result)), strict=True)
+    lines = [
+        EffectLine(outcome=outcome, effect=effect)
+        for effects in by_key
+        for outcome, effect in zip(outcomes(result), effects, strict=True)
+    ]
+    return Section(heading=TITLE, cells=make_cells(lines, effect_columns(result)), notes=effect_notes(result))
+
+
+def effect_columns(result: Summary) -> Columns:
+    """Return the columns of an effect; a cell has all values of its key."""
+    names = short_keys([effect.key for effect in effects_on_score(result)])
+    return {
+        "hyperparameter": lambda line: names[line.effect.key],
+        "at lengths": lambda line: line.outcome.at_lengths,
+        "n": lambda line: line.effect.count,
+        "rank correlation [95 %]": lambda line: _correlation(line.effect),
+        "difference from the first value [95 %]": lambda line: _differences(line.effect),
+        f"{SLOPE} [95 %]": lambda line: ", ".join(map(_slope, line.effect.partial.slopes)) or NONE,
+        "importance": lambda line: _share(line.effect.importance.share),
+        "median by value": lambda line: _medians(line.effect, result.infinite),
+    }
+
+
+def effect_notes(result: Summary) -> list[str]:
+    """Return what n counts, how to read the effects, and why numbers are missing."""
+    rises = "worse" if result.objective.direction == "minimize" else "better"
+    effects = [effect for outcome in outcomes(result) for effect in outcome.effects]
+    unit = result.design.unit
+    notes = [
+        f"Outcomes: {result.judged_name}, median over seeds, at the selection lengths and at the test lengths; + means "
+        f"that it rises with the hyperparameter, which is {rises}. An interval that contains 0 is inconclusive.",
+        UNITS[result.design.kind],
+        *(f"{line}." for line in unequal_seeds(result)),
+    ]
+    if number := sum(1 for _ in shown_intervals(effects)):
+        shown = f"{number} intervals of effects are" if number > 1 else "1 interval of effects is"
+        notes.append(
+            f"{shown} shown, each by itself: if nothing has an effect, about {0.05 * number:.2g} of {number} would "
+            "exclude 0 by chance."
+        )
+    if not effects_at_test_lengths(result):
+        notes.append("There are no test lengths that all configurations were evaluated at.")
+    if any(effect.differences for effect in effects):
+        notes.append(
+            f"Difference from the first value: the median over {unit} of the outcome at one value minus that at the "
+            "first, all else that is compared being the same (keys that only some configurations have are averaged "
+            "over). Its interval is between two of these differences, so it covers in 95 % or more, whatever their "
+            f"distribution. p is over the same {unit}."
+        )
+    if any(effect.differences and not math.isnan(effect.correlation) for effect in effects):
+        notes.append(f"Rank correlation of a key with differences: the median of those within {unit}.")
+    if unmatched := list(dict.fromkeys(effect.key for effect in effects if not effect.matched)):
+        notes.append(f"Other keys change along with {', '.join(unmatched)} and may cause the difference.")
+    if shown_slopes := [effect for effect in effects if effect.partial.slopes]:
+        counts = ", ".join(map(str, dict.fromkeys(effect.partial.n for effect in shown_slopes)))
+        notes.append(
+            "Standardised slope, others held: least squares on the ranks of all hyperparameters at once, in standard "
+            f"deviations; n = {counts}."
+        )
+    notes += _missing(
+        "Slope with the others held", [(e.key, e.partial.reason) for e in effects if not e.partial.slopes]
+    )
+    if any(not math.isnan(effect.importance.share) for effect in effects):
+        notes.append(
+            "Importance: the share of fANOVA (a random forest on ranks). Shares add up to 1 even if nothing has an "
+            "effect, so trust one only beside an interval that excludes 0."
+        )
+    return [*notes, *_missing("Importance (fANOVA)", [(e.key, e.importance.reason) for e in effects])]
+
+
+def shown_intervals(effects: Iterable[Effect]) -> Iterator[tuple[float, float]]:
+    """Yield the ends of every interval that is given with an effect."""
+    for effect in effects:
+        ends = [(effect.low, effect.high)]
+        ends += [(one.low, one.high) for one in effect.differences]
+        ends += [(one.low, one.high) for one in effect.partial.slopes]
+        yield from (pair for pair in ends if not math.isnan(pair[0]))
+
+
+def _correlation(effect: Effect) -> str:
+    """Return rank correlation and p of the test, and why one of them is missing."""
+    test = NONE if math.isnan(effect.p) else f"{effect.test} p = {p_value(effect.p, 2)}"
+    numbers = [interval(effect.correlation, effect.low, effect.high, "+.2f"), test]
+    text = " ".join(number for number in numbers if number != NONE) or NONE
+    if effect.differences or not effect.reason:
+        return text
+    return effect.reason if text == NONE else f"{text} ({effect.reason})"
+
+
+def _differences(effect: Effect) -> str:
+    cells = [
+        f"{one.value}: {interval(one.difference, one.low, one.high, '+#.3g')}"
+        + (f" ({one.reason})" if one.reason and one.reason != effect.reason else "")
+        for one in effect.differences
+    ]
+    return ", ".join(cells) + (f" ({effect.reason})" if effect.reason else "") if cells else NONE
+
+
+def _slope(slope: Slope) -> str:
+    text = interval(slope.coefficient, slope.low, slope.high, "+.2f")
+    return f"{slope.value}: {text}" if slope.value else text
+
+
+def _medians(effect: Effect, infinite: str) -> str:
+    cells = [
+        f"{value}: {three_digits(m, infinite)} (n = {effect.counts[value]})" for value, m in effect.medians.items()
+    ]
+    return ", ".join(cells) if 0 < len(cells) < effect.n else NONE
+
+
+def _share(importance: float) -> str:
+    return NONE if math.isnan(importance) else f"{importance:.2f}"
+
+
+def _missing(what: str, reasons: Iterable[tuple[str, str | None]]) -> list[str]:
+    """Return one sentence for each reason, with the keys that it is about."""
+    keys: dict[str, dict[str, None]] = {}
+    for key, reason in reasons:
+        if reason is not None:
+            keys.setdefault(reason, {})[key] = None
+    return [f"{what}: not given for {', '.join(names)}: {reason}." for reason, names in keys.items()]

@@ -1,0 +1,83 @@
+"""Kept weights that were evaluated after training: medians at every length."""
+
+import json
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Any
+
+from orchestrator.report.tables.columns import Columns, Section, make_cells, quartile_text
+from orchestrator.results.later_evaluations import LaterEvaluation
+from orchestrator.results.summary import Summary
+from orchestrator.statistics.quartiles import Quartiles
+from orchestrator.wording import label
+
+TITLE = "Kept weights evaluated later"
+MOST = 20  # lines on a terminal
+
+Line = tuple[LaterEvaluation, str, int]  # an evaluation, a metric and a length
+
+
+def later_section(result: Summary, evaluations: Sequence[LaterEvaluation] = ()) -> Section:
+    """Return the judged metric of later evaluations at every length, by default of all; a column for each average."""
+    evaluations = evaluations or result.later_evaluations
+    lines = [
+        (one, metric, length)
+        for one in evaluations
+        for metric in one.metrics_like(result.metrics[result.objective.metric].base)
+        for length in one.measured.metrics[metric].lengths
+    ]
+    columns: Columns = {
+        "label": lambda line: label(line[0].number),
+        "task": lambda line: line[0].setting,
+        "samples": lambda line: str(line[0].samples),
+        "seeds": lambda line: _seeds(line[0]),
+        "metric": lambda line: line[1],
+        "length": lambda line: str(line[2]),
+    }
+    for average in dict.fromkeys(average for one in evaluations for average in one.measured.averages):
+        columns[average] = quartile_text(partial(_quartiles, average), result.infinite)
+    cells = make_cells(lines, columns)
+    if len(set(cells["metric"])) == 1:
+        del cells["metric"]
+    shown = ", ".join(dict.fromkeys(line[1] for line in lines))
+    notes = [
+        f"{shown}: medians over seeds with quartiles, of the weights after the last step. No score and no rank depends "
+        "on these evaluations; each one has its own test inputs if the samples or the task differ from the sweep's."
+    ]
+    return Section(heading=TITLE, cells=cells, keys=2, notes=notes, csv="later_evaluations.csv", most=MOST)
+
+
+def later_lines(evaluations: Iterable[LaterEvaluation]) -> list[dict[str, Any]]:
+    """Return a line for every metric, average and length of later evaluations; `task` has the replaced settings."""
+    return [
+        {
+            "config_id": one.config_id,
+            "number": one.number,
+            "task": json.dumps(one.task, ensure_ascii=False),
+            "samples": one.samples,
+            "step": one.step,
+            "metric": metric,
+            "average": average,
+            "length": length,
+            **dict(zip(("median", "q25", "q75"), quartiles, strict=True)),
+            "seeds": len(one.seeds),
+            "failed": one.failed,
+        }
+        for one in evaluations
+        for (metric, average), band in one.bands.items()
+        for length, *quartiles in zip(band.lengths, band.median, band.q25, band.q75, strict=True)
+    ]
+
+
+def _quartiles(average: str, line: Line) -> Quartiles | None:
+    """Return the quartiles of an average at the metric and length of a line, None if it was not evaluated there."""
+    one, metric, length = line
+    band = one.bands.get((metric, average))
+    if band is None or length not in band.lengths:
+        return None
+    at = band.lengths.index(length)
+    return Quartiles(band.q25[at], band.median[at], band.q75[at])
+
+
+def _seeds(one: LaterEvaluation) -> str:
+    return f"{len(one.seeds)}" + (f" ({one.failed} failed)" if one.failed else "")

@@ -1,0 +1,211 @@
+"""Configurations against each other, over their seeds: table, notes, and the sentences of one screen."""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+
+from orchestrator.report.tables.columns import Columns, Section, interval, make_cells, p_value
+from orchestrator.results.comparing.seed_comparisons import (
+    AGAINST_FIRST,
+    FIRST_TWO,
+    OTHERS,
+    PAIRS,
+    SeedComparison,
+    compare_seeds,
+)
+from orchestrator.results.comparing.value_comparisons import compare_values
+from orchestrator.results.summary import Row, Summary
+from orchestrator.statistics.exact_tests import ALPHA, fewest_pairs
+from orchestrator.statistics.intervals import FEWEST_FOR_MEDIAN
+from orchestrator.wording import compact_value, counted, label, short_keys, spans, three_digits
+
+TITLE = "Configurations against each other, over their seeds"
+MOST = 15  # comparisons on a terminal
+MOST_VALUES = 2  # searched values beside a label; if more of them differ there are none
+POLICIES = {
+    "worst": "A failed seed counts as the worst value: its differences are infinite; if both failed there is none.",
+    "exclude": "A seed that failed in one of the two is left out of their comparison.",
+    "fail": "A configuration with a failed seed is compared with nothing.",
+}
+COMPARED = {
+    PAIRS: "Every pair of the configurations",
+    AGAINST_FIRST: f"The configuration ranked first against each of the others, {OTHERS} at most",
+    FIRST_TWO: "The configuration ranked first against the second",
+}
+
+
+def seed_comparison_section(result: Summary) -> Section:
+    """Return every comparison of a report."""
+    comparisons, rows = compare_seeds(result), {row.config_id: row for row in result.rows}
+    columns: Columns = {
+        "first": lambda one: _name(result, rows[one.first], rows[one.second]),
+        "second": lambda one: _name(result, rows[one.second], rows[one.first]),
+        **difference_columns(result, comparisons),
+    }
+    return Section(
+        heading=TITLE,
+        cells=make_cells(comparisons, columns),
+        keys=3,
+        notes=comparison_notes(result, comparisons),
+        csv="seed_comparisons.csv",
+        most=MOST,
+    )
+
+
+def difference_columns(result: Summary, comparisons: Sequence[SeedComparison]) -> Columns:
+    """Return the columns of a comparison but for the names of the two configurations."""
+
+    def medians(one: SeedComparison) -> str:
+        return ", ".join(three_digits(value, result.infinite) for value in (one.first_median, one.second_median))
+
+    columns: Columns = {
+        "at lengths": lambda one: f"{one.question.group} {spans(one.question.lengths)}",
+        "medians": medians,
+        "difference": _difference,
+        "level": lambda one: "-" if math.isnan(one.outcome.level) else f"{100 * one.outcome.level:.1f} %",
+        "seeds": _seeds,
+        "first better": lambda one: str(one.first_better) if one.outcome.paired else "-",
+        "failed": lambda one: f"{one.first_failed}, {one.second_failed}",
+        "p": lambda one: p_value(one.outcome.p),
+        "p (Holm)": lambda one: p_value(one.holm_p),
+    }
+    if not any(one.tests > 1 for one in comparisons):
+        del columns["p (Holm)"]
+    if not any(one.first_failed or one.second_failed for one in comparisons):
+        del columns["failed"]
+    return columns
+
+
+def comparison_notes(result: Summary, comparisons: Sequence[SeedComparison]) -> list[str]:
+    """Return which configurations are compared, how to read the numbers, and what determined their order."""
+    families = list(dict.fromkeys(one.family for one in comparisons))
+    which = ", and: ".join(COMPARED[family] for family in families)
+    if families != [FIRST_TWO] and any(kind not in ("grid", "listed") for kind in result.searched.values()):
+        which += " (of configurations of a grid those that have the drawn values of the first)"
+    return [
+        f"{which}; {meaning(comparisons)}",
+        *difference_notes(comparisons),
+        f"The order is that of the scores at the selection lengths {spans(result.objective.lengths)}, so differences "
+        "there favour the first, and at other lengths too as far as a seed that is good at one is good at the other. "
+        "Only fresh seeds (lengthwise confirm) favour none.",
+    ]
+
+
+def difference_notes(comparisons: Sequence[SeedComparison]) -> list[str]:
+    """Return how seeds were paired, what intervals and tests assume, and how failed seeds count."""
+    notes, pairings = [], Counter(map(_pairing, comparisons))
+    for how, count in pairings.items():
+        notes.append(f"{how}." if len(pairings) == 1 else f"{how} ({count} of {len(comparisons)} lines).")
+    if paired := [one for one in comparisons if one.outcome.paired and one.outcome.n]:
+        few = [one for one in paired if math.isnan(one.outcome.low)]
+        none = f"; there is none with fewer than {FEWEST_FOR_MEDIAN} pairs" if few else ""
+        notes.append(
+            "Difference: the median over pairs of seeds. Its interval lies between two of the sorted differences: it "
+            f"assumes nothing about their distribution, and its level is at least the one given{none}."
+        )
+        tests = max(one.tests for one in paired)
+        if tests > 1 and len(few) < len(paired):
+            notes.append(
+                f"Each interval is by itself, not corrected for the {tests} comparisons at the same lengths: if "
+                "nothing differs some of them exclude 0 by chance. p (Holm) is corrected."
+            )
+    if any(not one.outcome.paired for one in comparisons):
+        notes.append(
+            "Seeds that are not paired: the difference of the medians, without an interval, which would assume that "
+            "both configurations spread alike."
+        )
+    notes += _test_notes([one for one in comparisons if not math.isnan(one.outcome.p)])
+    if any(one.first_failed or one.second_failed for one in comparisons):
+        notes.append(POLICIES[comparisons[0].question.policy])
+    missing = {one.outcome.reason for one in comparisons if math.isnan(one.outcome.p)}
+    return notes + [f"Not compared: {reason}." for reason in sorted(filter(None, missing))]
+
+
+def short_sentences(result: Summary) -> list[str]:
+    """Return the first against the second configuration, and how many pairs of a grid or a list differ.
+
+    Pairs are only counted if no categorical key has a sentence of its own.
+    """
+    comparisons = compare_seeds(result)
+    group = "test" if any(one.question.group == "test" for one in comparisons) else "selection"
+    tested = [one for one in comparisons if one.question.group == group and not math.isnan(one.outcome.p)]
+    ranked = [row.config_id for row in result.rows if row.complete and row.rank is not None][:2]
+    lines = [_first_two(result, one) for one in tested if [one.first, one.second] == ranked][:1]
+    family = [one for one in tested if one.tests > 1]
+    if family and pairs_needed(family) is None and not compare_values(result):
+        differ = sum(one.holm_p < ALPHA for one in family)
+        every = family[0].family == PAIRS
+        whom = f"Of {len(family)} {'pairs' if every else 'others'} {differ or 'none'}"
+        differs = f"{'differs' if differ < 2 else 'differ'}{'' if every else ' from the first'}"
+        lines.append(f"{whom} {differs} there with p < {ALPHA:g} after Holm's correction")
+    return lines
+
+
+def meaning(comparisons: Sequence[SeedComparison]) -> str:
+    """Return which value is subtracted from which, and what the sign means."""
+    question = comparisons[0].question
+    worse = "worse" if question.direction == "minimize" else "better"
+    sign = "" if question.direction == "none" else f"; + means that the first is {worse}"
+    return f"differences are first minus second of {question.metric} ({question.average}){sign}."
+
+
+def pairs_needed(tested: Sequence[SeedComparison]) -> int | None:
+    """Return how many pairs of seeds a p below ALPHA takes, None if there are as many or seeds are not paired."""
+    if any(not one.outcome.paired or one.tests * one.outcome.smallest_p < ALPHA for one in tested):
+        return None
+    needed = fewest_pairs(max(one.tests for one in tested))
+    return needed if max(one.outcome.n for one in tested) < needed else None  # otherwise ties keep p up
+
+
+def _first_two(result: Summary, one: SeedComparison) -> str:
+    outcome, question = one.outcome, one.question
+    level = "" if math.isnan(outcome.level) else f" ({100 * outcome.level:.1f} %)"
+    least = ", the smallest possible" if outcome.p == outcome.smallest_p else ""
+    known = question.group == "test" and question.lengths == result.test_lengths  # the sentence before names them
+    place = "there" if known else f"at the {question.group} lengths {spans(question.lengths)}"
+    seeds = f"{outcome.n} paired seeds" if outcome.paired else f"{_seeds(one)} seeds"
+    return f"First - second {place}: {_difference(one)}{level} ({seeds}, p = {p_value(outcome.p)}{least})"
+
+
+def _difference(one: SeedComparison) -> str:
+    return interval(one.outcome.difference, one.outcome.low, one.outcome.high, "+#.3g")
+
+
+def _seeds(one: SeedComparison) -> str:
+    outcome = one.outcome
+    return counted(outcome.n, "pair") if outcome.paired else f"{outcome.n} and {outcome.n_second}"
+
+
+def _pairing(one: SeedComparison) -> str:
+    how = one.shared.sentence
+    if not one.outcome.paired:
+        why = "have other seeds" if one.shared.same else f"are not known to share anything random: {how}"
+        return f"Not paired: the two {why}"
+    alone = f"; {counted(one.unmatched, 'seed')} without a partner left out" if one.unmatched else ""
+    return f"Paired by seed: {how}{alone}"
+
+
+def _test_notes(tested: Sequence[SeedComparison]) -> list[str]:
+    if not tested:
+        return []
+    kinds = ["all assignments of signs to the pairs"] if any(one.outcome.paired for one in tested) else []
+    kinds += ["all ways to deal out the labels"] if any(not one.outcome.paired for one in tested) else []
+    smallest, tests = min(one.outcome.smallest_p for one in tested), max(one.tests for one in tested)
+    lines = [
+        f"p: two-sided and exact, by ranks over {' or '.join(kinds)}; with so many seeds no p can be below "
+        f"{p_value(smallest)}, however large the difference."
+    ]
+    if tests > 1:
+        lines.append(f"p (Holm): after Holm's correction for the {tests} comparisons at the same lengths.")
+    if needed := pairs_needed(tested):
+        after = " after the correction" if tests > 1 else ""
+        lines.append(f"With so few seeds no p{after} can be below {ALPHA:g}: that takes {needed} pairs of seeds.")
+    return lines
+
+
+def _name(result: Summary, row: Row, other: Row) -> str:
+    """Return the label of a configuration, with the values in which it differs from the other if they are few."""
+    names = short_keys(list(result.searched))
+    keys = [key for key in names if row.values.get(key) != other.values.get(key)]
+    values = [f"{names[key]} {compact_value(row.values[key])}" for key in keys if key in row.values]
+    return " ".join([label(row.number), *([", ".join(values)] if len(keys) <= MOST_VALUES else [])])

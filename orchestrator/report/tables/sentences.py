@@ -1,0 +1,182 @@
+"""The sentences above the tables of a report: how far the sweep is, how it was judged, and its best configuration."""
+
+import math
+import statistics
+from collections.abc import Sequence
+
+from orchestrator.record.state.parts import STOPPED
+from orchestrator.report.tables.columns import median_and_quartiles
+from orchestrator.results.analysis import compare_orders
+from orchestrator.results.effects.order_agreement import DEPENDENT
+from orchestrator.results.scoring.evaluation_choice import BEST
+from orchestrator.results.summary import Row, Summary
+from orchestrator.results.views.race_rounds import race_sentence
+from orchestrator.statistics.intervals import Estimate
+from orchestrator.wording import command, compact_value, describe_deaths, label, short_keys, spans, three_digits
+
+MOST_NAMED = 5  # configurations that are better at the test lengths
+FEWEST_ORDERED = 3  # configurations from which on their order has a correlation
+FAILED_SEEDS = {
+    "worst": "a failed seed counts as the worst value",
+    "exclude": "medians are over the seeds that did not fail",
+    "fail": "a configuration with a failed seed fails",
+}
+
+
+def headlines(result: Summary) -> list[str]:
+    """Return all sentences above the tables."""
+    lines = [state_sentence(result), *count_sentences(result)]
+    if not result.rows:
+        return lines
+    lines += [selection_sentence(result), *best_sentence(result), *order_sentence(result, complete=True)]
+    if result.objective.threshold is not None:
+        lines.append(
+            f"Reach: the greatest length at which the median of {result.judged_name}, there and at every shorter "
+            f"length, is {threshold_words(result)}"
+        )
+    forms = {row.form for row in result.rows if row.form}
+    if len(forms) == 1:
+        lines.append(f"Form of the trained program: {forms.pop()}")
+    return lines + list(result.notes)
+
+
+def threshold_words(result: Summary) -> str:
+    """Return what a median must be to count for the reach: "at most 0.1"."""
+    return f"{'at most' if result.objective.direction == 'minimize' else 'at least'} {result.objective.threshold:g}"
+
+
+def state_sentence(result: Summary) -> str:
+    """Return whether the sweep is finished, and the command that continues it if not."""
+    way_on = command("resume", result.folder)
+    state = {
+        "complete": "finished",
+        "failed": "finished, and no configuration succeeded",
+        STOPPED: f"UNFINISHED ({STOPPED}; continue it with: {way_on})",
+        "interrupted": f"UNFINISHED (interrupted; continue it with: {way_on})",
+    }.get(result.status, f"UNFINISHED (still running, or its driver died; continue it with: {way_on})")
+    return f"Sweep {result.name} (study {result.study}): {state}"
+
+
+def count_sentences(result: Summary) -> list[str]:
+    """Return how many configurations and seeds have ended, stopped early or failed, and which packs died."""
+    line = (
+        f"{result.configurations_finished} of {result.planned} configurations have all their seeds; "
+        f"seeds ended: {result.seeds_run}, failed: {result.seeds_failed}"
+    )
+    if result.seeds_failed:
+        diverged = result.seeds_failed - result.seeds_crashed
+        policy = FAILED_SEEDS[result.objective.failed_seeds]
+        line += f" ({policy}); crashed: {result.seeds_crashed}, diverged: {diverged}"
+    lines = [line, *([race_sentence(result.race)] if result.race else []), *unequal_seeds(result)]
+    if result.may_stop:
+        stopped = f"{len(result.stopped_at)} of {result.seeds_run} seeds{median_step(result.stopped_at)}"
+        lines.append(f"Stopped early, good enough on validation inputs: {stopped}")
+    if result.deaths:
+        lines.append(describe_deaths(result.deaths, result.folder))
+    if result.informed is not None:
+        informed, drawn = result.informed
+        lines.append(f"Drawn by tpe: {informed} of {drawn} configurations by results, the others at random")
+    return lines
+
+
+def unequal_seeds(result: Summary) -> list[str]:
+    """Return how many seeds configurations have if these differ, and which seeds medians and effects use."""
+    if not result.has_unequal_seeds:
+        return []
+    return [
+        f"Configurations have {result.seeds_in_words} each, not all the same: medians are over their own seeds, "
+        "effects of hyperparameters and weight averages over the "
+        f"{len(result.shared_seeds)} that all have"
+    ]
+
+
+def median_step(stopped_at: Sequence[int]) -> str:
+    """Return when seeds stopped, as the end of a sentence: ", median at step 1,200"; empty if none did."""
+    return f", median at step {statistics.median(stopped_at):,g}" if stopped_at else ""
+
+
+def selection_sentence(result: Summary) -> str:
+    """Return by what and at which lengths configurations were selected, and which lengths had no influence."""
+    (metric, average), objective = result.objective_curve, result.objective
+    groups = {row.groups for row in result.rows}
+    common = groups.pop() if len(groups) == 1 else None
+    test = f"lengths {spans(common.test)}" if common else "the lengths beyond (they differ between configurations)"
+    unused = (
+        f"{test} were not used for selection" if common is None or common.test else "no other lengths were evaluated"
+    )
+    return (
+        f"Selected by {metric} of the {average} average, {objective.reduce} over lengths {spans(objective.lengths)}, "
+        + ("each seed at the evaluation they choose, " if objective.evaluation == BEST else "")
+        + f"median over seeds ({objective.direction}); {unused}"
+        + (f"; trained on {spans(common.trained)}" if common and common.trained else "")
+        + (f"; no length of {metric} was trained on" if common and not common.trained else "")
+    )
+
+
+def best_sentence(result: Summary, code: str = "") -> list[str]:
+    """Return the one sentence that calls a configuration best, with its selection lengths and its other medians.
+
+    Nothing else in a report uses that word: to be first after a selection proves little. `code` goes around the label.
+    """
+    row = next((row for row in result.rows if row.rank == 1), None)
+    if row is None or row.score is None or not math.isfinite(row.score):
+        return []
+    so_far = "" if result.finished else " so far"
+    chosen = f"lengths {spans(result.objective.lengths)}, the lengths it was selected on"
+    equals = sum(other.score == row.score for other in result.rows if other.rank is not None) - 1
+    tied = f", tied with {equals} other{'' if equals == 1 else 's'}" if equals else ""
+    head = f"Best{so_far} on {chosen}: {code}{label(row.number)}{code} with score {three_digits(row.score)}{tied}"
+    trained = (
+        f"on the trained lengths {spans(row.groups.trained)}: {median_and_quartiles(row.trained, result.infinite)}; "
+    )
+    test = "it has no test lengths, so nothing tells how good it is on others"
+    if row.test is not None and row.groups.test:
+        lengths = f"on the test lengths {spans(row.groups.test)}, not used to select it"
+        test = f"{lengths}: {median_and_quartiles(row.test, result.infinite)}"
+    return [f"{head} ({values_in_words(row, result)}); {trained if row.trained and row.groups.trained else ''}{test}"]
+
+
+def values_in_words(row: Row, result: Summary) -> str:
+    """Return the searched values of a configuration: "lr 0.01, dropout 0.1"."""
+    names = short_keys([key for key in result.searched if key in row.values])
+    return ", ".join(f"{name} {compact_value(row.values[key])}" for key, name in names.items()) or "no searched values"
+
+
+def order_sentence(result: Summary, *, complete: bool = False) -> list[str]:
+    """Return how far the test lengths order configurations as the scores do; empty for fewer than two.
+
+    `complete` names the configurations that are better there than the first. Nothing is chosen by them.
+    """
+    labels = {row.config_id: label(row.number) for row in result.rows if row.complete and row.rank is not None}
+    if len(labels) < 2:
+        return []
+    orders = compare_orders(result)
+    if orders is None:
+        return [
+            "No lengths beyond training and selection were evaluated in all configurations: nothing tells whether the "
+            "order by score holds there"
+        ]
+    lower = "lower" if result.objective.direction == "minimize" else "higher"
+    scored = " with a score" if any(row.failed for row in result.rows) else ""
+    better, several = orders.better, orders.others > 1
+    others = f"the {orders.others} others{scored}" if several else f"the other one{scored}"
+    if better:
+        who = f"{len(better)} of {others}" if several else others
+        most = three_digits(better[0][1], result.infinite)
+        words = f"{who} {'is' if len(better) == 1 else 'are'} {lower} there, by {'up to ' * (len(better) > 1)}{most}"
+    else:
+        words = f"none of {others} is {lower} there" if several else f"{others} is not {lower} there"
+    if complete and better:
+        named = [f"{labels[name]} by {three_digits(gain, result.infinite)}" for name, gain in better[:MOST_NAMED]]
+        named += [f"{len(better) - MOST_NAMED} more"] if len(better) > MOST_NAMED else []
+        words += f" ({', '.join(named)}); no choice went by this"
+    correlation = [_correlation(orders.correlation)] if orders.others + 1 >= FEWEST_ORDERED else []
+    return [f"Order at the test lengths {spans(result.test_lengths)}: {'; '.join([*correlation, words])}"]
+
+
+def _correlation(estimate: Estimate) -> str:
+    if estimate.value is None:
+        return f"no rank correlation with the scores ({estimate.reason})"
+    ends = "no interval" if estimate.interval is None else "95 % [{:+.2f}, {:+.2f}]".format(*estimate.interval)
+    why = f": {estimate.reason}" if estimate.reason in DEPENDENT.values() else ""
+    return f"rank correlation with the scores {estimate.value:+.2f} ({ends}, n = {estimate.n}{why})"

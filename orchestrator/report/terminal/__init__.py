@@ -1,1 +1,0 @@
-"""What is printed: the short report, the full one, a comparison."""

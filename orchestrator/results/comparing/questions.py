@@ -1,0 +1,75 @@
+"""The questions of a comparison that a user asked for: metric, average and lengths that all its configurations have."""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+
+from orchestrator.errors import UserError
+from orchestrator.results.comparing.seed_comparisons import GROUPS, Question, Side, make_question
+from orchestrator.wording import spans
+from trainers.errors import nearest
+
+ASKED = "asked"
+Pair = tuple[Side, Side]
+
+
+def make_questions(
+    pairs: Sequence[Pair], metric: str | None = None, average: str | None = None, lengths: str | None = None
+) -> list[list[Question]]:
+    """Return for each group of lengths the question of every pair of configurations; a pair may lack lengths there.
+
+    The default of `metric` and `average` is the objective of the first sweep. `lengths`, such as "5,8", replace the
+    test, selection and trained lengths. Groups without any length are left out. Raises UserError for a metric, average
+    or length that a configuration does not have, and for sweeps that are judged at different evaluations.
+    """
+    first, second = pairs[0]
+    objective, rules = first.result.objective, [side.result.objective.evaluation for side in (first, second)]
+    if rules[0] != rules[1]:
+        names = [side.result.name for side in (first, second)]
+        raise UserError(
+            f"{names[0]} is judged at the evaluation {rules[0]} and {names[1]} at {rules[1]}: not comparable"
+        )
+    measured = [side.result.measured[side.row.config_id] for pair in pairs for side in pair]
+    metric = _allowed("metric", metric, objective.metric, [one.metrics for one in measured])
+    average = _allowed("average", average, objective.average, [one.averages for one in measured])
+    if lengths is None:
+        groups = [[make_question(*pair, group, metric, average) for pair in pairs] for group in GROUPS]
+        return [questions for questions in groups if any(question.lengths for question in questions)]
+    chosen = _lengths(lengths, common_lengths(pairs, metric))
+    return [[replace(make_question(*pair, GROUPS[0], metric, average), group=ASKED, lengths=chosen) for pair in pairs]]
+
+
+def common_lengths(pairs: Sequence[Pair], metric: str) -> tuple[int, ...]:
+    """Return the lengths that a metric was evaluated at in every configuration."""
+    lengths = [set(side.result.measured[side.row.config_id].metrics[metric].lengths) for pair in pairs for side in pair]
+    return tuple(sorted(set.intersection(*lengths)))
+
+
+def _allowed(what: str, asked: str | None, judged: str, allowed: Sequence[Iterable[str]]) -> str:
+    """Return the name that was asked for, or else the judged one, if all configurations have it.
+
+    Otherwise raises UserError with what is allowed and the nearest name.
+    """
+    first, *others = (dict.fromkeys(names) for names in allowed)
+    common = [one for one in first if all(one in names for names in others)]
+    name = asked or judged
+    if name in common:
+        return name
+    if not common:
+        lists = "; ".join(dict.fromkeys(f"{', '.join(names)}" for names in (first, *others)))
+        raise UserError(f"the configurations have no {what} in common, so they cannot be compared: {lists}")
+    if asked is None:
+        raise UserError(
+            f"not all of them have the {what} {judged}, which the first is judged by; choose another by "
+            f"--{what}: {', '.join(common)}"
+        )
+    hint = nearest(name, common)
+    raise UserError(f"--{what} {name}: {f'did you mean {hint}? ' if hint else ''}allowed: {', '.join(common)}")
+
+
+def _lengths(asked: str, evaluated: Collection[int]) -> tuple[int, ...]:
+    parts = [part.strip() for part in asked.split(",") if part.strip()]
+    numbers = {int(part) for part in parts if part.isascii() and part.isdigit()}
+    if not parts or len(numbers) != len(parts) or not numbers <= set(evaluated):
+        allowed = f"different lengths that both were evaluated at ({spans(sorted(evaluated))})"
+        raise UserError(f"--lengths {asked!r}: allowed: {allowed}")
+    return tuple(sorted(numbers))

@@ -1,0 +1,194 @@
+"""Compare two whole sweeps over the configurations that both have: one by one, all together, and length by length."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from orchestrator.errors import UserError
+from orchestrator.results.comparing.matching import Matching, match_configurations, specification_differences
+from orchestrator.results.comparing.questions import Pair, common_lengths, make_questions
+from orchestrator.results.comparing.seed_comparisons import (
+    FAILED,
+    GROUPS,
+    Question,
+    SeedComparison,
+    compare_sides,
+    correct_family,
+    find_shared,
+    values_by_seed,
+)
+from orchestrator.results.comparing.shared_streams import Shared
+from orchestrator.results.ran_under import differing_environment
+from orchestrator.results.summary import Summary
+from orchestrator.statistics.failed_seeds import failed_seed_value
+from orchestrator.statistics.intervals import LEVEL
+from orchestrator.statistics.quartiles import Floats
+from orchestrator.statistics.two_samples import (
+    TwoSamples,
+    compare_groups,
+    describe_differences,
+    median_or_nan,
+    subtract_pairs,
+)
+
+MATCHED, TOGETHER, EACH_LENGTH = "matched configurations", "all matched together", "each length"
+UNPAIRED_FAILED = "a seed failed, and seeds that are not paired cannot be averaged without it"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepComparison:
+    """Two sweeps: in what they differ, which configurations both have, and the differences first - second of these.
+
+    `configurations` has every matched pair at each group of lengths, with p after Holm's correction over the pairs.
+    `together` has one value a seed, the mean over the matched configurations, at each group of lengths. `by_length` has
+    the same at every single length, with the intervals of a simultaneous band: they contain all median differences at
+    once with a probability of LEVEL or more, by Bonferroni's inequality.
+    """
+
+    first: Summary
+    second: Summary
+    specification: Mapping[str, tuple[Any, Any]]
+    code: Mapping[str, tuple[str | None, str | None]]
+    environment: Mapping[str, tuple[str, str]]
+    matching: Matching
+    configurations: tuple[SeedComparison, ...]
+    together: tuple[SeedComparison, ...]
+    by_length: tuple[SeedComparison, ...]
+
+    @property
+    def band_level(self) -> float:
+        """The level of each interval of the band."""
+        return band_level(len(self.by_length))
+
+    @property
+    def has_band(self) -> bool:
+        """Whether every length has an interval."""
+        return bool(self.by_length) and not any(np.isnan(one.outcome.low) for one in self.by_length)
+
+
+def band_level(lengths: int) -> float:
+    """Return the level of each of so many intervals that together have LEVEL, by Bonferroni's inequality."""
+    return 1 - (1 - LEVEL) / max(1, lengths)
+
+
+def compare_sweeps(
+    first: Summary,
+    second: Summary,
+    *,
+    metric: str | None = None,
+    average: str | None = None,
+    lengths: str | None = None,
+) -> SweepComparison:
+    """Compare two sweeps at the configurations with equal searched values; `metric` ... are those of `make_questions`.
+
+    Seeds are paired if every matched pair shares something random, as in `compare_sides`, and one difference a seed is
+    taken over the seeds that all of them have. Raises UserError for sweeps without a common configuration that has
+    ended in both, and for a metric, average or length that a configuration lacks.
+    """
+    matching = match_configurations(first, second)
+    pairs = matching.pairs
+    groups = make_questions(pairs, metric, average, lengths)
+    if not groups:
+        raise UserError(f"{first.folder} and {second.folder}: the configurations that both have share no lengths")
+    shared = [find_shared(*pair) for pair in pairs]
+    configurations, together = list[SeedComparison](), list[SeedComparison]()
+    for questions in groups:
+        asked = [place for place, question in enumerate(questions) if question.lengths]
+        compared = [compare_sides(*pairs[place], questions[place], MATCHED, shared[place]) for place in asked]
+        configurations += correct_family(compared)
+        common = set.intersection(*(set(questions[place].lengths) for place in asked))
+        if common:
+            question = replace(questions[asked[0]], lengths=tuple(sorted(common)))
+            chosen = [pairs[place] for place in asked]
+            together.append(_compare_together(chosen, [shared[place] for place in asked], question, TOGETHER))
+    every = groups[0][0].lengths if lengths else common_lengths(pairs, groups[0][0].metric)
+    by_length = [
+        _compare_together(pairs, shared, _question_at(pairs[0], groups[0][0], length), EACH_LENGTH, len(every))
+        for length in every
+    ]
+    return SweepComparison(
+        first=first,
+        second=second,
+        specification=specification_differences(first, second),
+        code={key: values for one in shared for key, values in one.code.items()},
+        environment=differing_environment(first.ran_under, second.ran_under),
+        matching=matching,
+        configurations=tuple(configurations),
+        together=tuple(together),
+        by_length=tuple(by_length),
+    )
+
+
+def _question_at(pair: Pair, question: Question, length: int) -> Question:
+    groups = pair[0].result.groups(pair[0].row, question.metric)
+    group = next((name for name in GROUPS if length in getattr(groups, name)), "other")
+    return replace(question, group=group, lengths=(length,), reduce="mean")
+
+
+def _compare_together(
+    pairs: Sequence[Pair], shared: Sequence[Shared], question: Question, family: str, lengths: int = 1
+) -> SeedComparison:
+    """Compare the means over all pairs of configurations, seed by seed; with the level of a band of `lengths`.
+
+    `first_seeds` and the like count members: seeds of all configurations. `unmatched` counts the seeds that not all
+    configurations have, and those whose differences are infinite in both directions.
+    """
+    one, other = ([values_by_seed(pair[side], question) for pair in pairs] for side in (0, 1))
+    seeds = [sorted(set.intersection(*map(set, values))) for values in (one, other)]
+    every = {seed for values in (*one, *other) for seed in values}
+    common = sorted({*seeds[0]} & {*seeds[1]})
+    paired = all(each.same for each in shared) and bool(common) and len(common) == min(map(len, seeds))
+    x_CS, y_CS = (
+        np.array([[of_seed[seed] for seed in (common if paired else own)] for of_seed in values])
+        for values, own in zip((one, other), seeds, strict=True)
+    )
+    outcome = _outcome(x_CS, y_CS, question, paired, band_level(lengths))
+    same = [name for name in shared[0].same if all(name in each.same for each in shared)]
+    as_failed = failed_seed_value(question.policy, question.direction)
+    first, second = (_mean_over_configurations(_with_failed(table, as_failed)) for table in (x_CS, y_CS))
+    return SeedComparison(
+        question=question,
+        first="",
+        second="",
+        first_median=median_or_nan(first[~np.isnan(first)]),
+        second_median=median_or_nan(second[~np.isnan(second)]),
+        first_seeds=x_CS.size,
+        second_seeds=y_CS.size,
+        first_failed=int(np.isnan(x_CS).sum()),
+        second_failed=int(np.isnan(y_CS).sum()),
+        unmatched=len(every) - outcome.n if paired else 0,
+        shared=replace(shared[0], same=tuple(same), apart={}, differing={}),
+        outcome=outcome,
+        family=family,
+        tests=1,
+        holm_p=outcome.p,
+    )
+
+
+def _outcome(x_CS: Floats, y_CS: Floats, question: Question, paired: bool, level: float) -> TwoSamples:
+    """Compare values of configurations and seeds, NaN for failed ones, by their means over configurations."""
+    lost = np.isnan(x_CS).any() or np.isnan(y_CS).any()
+    if question.policy == "fail" and lost:
+        return TwoSamples(n=0, reason=FAILED)
+    as_failed = failed_seed_value(question.policy, question.direction)
+    x_CS, y_CS = (_with_failed(values, as_failed) for values in (x_CS, y_CS))
+    if paired:
+        differences = _mean_over_configurations(subtract_pairs(x_CS, y_CS))
+        return describe_differences(differences[~np.isnan(differences)], level=level)
+    first, second = (_mean_over_configurations(values) for values in (x_CS, y_CS))
+    if not (np.isfinite(first).all() and np.isfinite(second).all()):
+        return TwoSamples(n=len(first), n_second=len(second), reason=UNPAIRED_FAILED)
+    return compare_groups(first, second)
+
+
+def _with_failed(values: Floats, as_failed: float) -> Floats:
+    return np.where(np.isnan(values), as_failed, values)
+
+
+def _mean_over_configurations(values_CS: Floats) -> Floats:
+    """Return the mean of each seed (seeds,) without NaN; NaN without values and between opposite infinities."""
+    present = ~np.isnan(values_CS)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray(np.where(present, values_CS, 0.0).sum(axis=0) / present.sum(axis=0))

@@ -1,0 +1,96 @@
+"""Curves of kept weights that were evaluated after training: at other lengths, samples or task settings."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from orchestrator.errors import LedgerError
+from orchestrator.record.kept.curves import read_part
+from orchestrator.record.ledger.folders import LEDGER_FILE
+from orchestrator.record.state.measured import Measured
+from orchestrator.record.state.state import SweepState
+from orchestrator.results.scoring.median_curves import Band, make_bands
+from orchestrator.wording import compact_value, short_keys
+from search_spaces import Objective
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaterEvaluation:
+    """One evaluation of the kept weights of a configuration; it has no influence on scores and ranks.
+
+    `task` has the settings in which it differs from the task of the configuration, by dotted key. `bands` are by
+    (metric, average), over all `seeds` of the configuration, of which `failed` have no weights. `sha256` is the
+    checksum of its curves.
+    """
+
+    config_id: str
+    number: int
+    task: Mapping[str, Any]
+    samples: int
+    step: int
+    seeds: tuple[int, ...]
+    failed: int
+    measured: Measured
+    bands: Mapping[tuple[str, str], Band]
+    sha256: str
+
+    @property
+    def setting(self) -> str:
+        """The task settings in words, "as trained" if none was replaced."""
+        names = short_keys(list(self.task))
+        return ", ".join(f"{names[key]} {compact_value(value)}" for key, value in self.task.items()) or "as trained"
+
+    @property
+    def key(self) -> tuple[str, str, int, tuple[int, ...]]:
+        """The `evaluation_key` of its record."""
+        return self.config_id, json.dumps(self.task, sort_keys=True), self.samples, self.measured.lengths
+
+    def metrics_like(self, base: str) -> list[str]:
+        """Return the metric with this name in the task, on every distribution; if there is none, the first metric."""
+        found = [name for name, metric in self.measured.metrics.items() if metric.base == base]
+        return found or list(self.measured.metrics)[:1]
+
+
+def evaluation_key(fields: Mapping[str, Any]) -> tuple[str, str, int, tuple[int, ...]]:
+    """Return what identifies a recorded evaluation: configuration, task settings, samples and lengths.
+
+    Of several records with one key the last one counts.
+    """
+    task = json.dumps(fields["task"], sort_keys=True)
+    return fields["config_id"], task, fields["samples"], tuple(fields["measured"]["lengths"])
+
+
+def read_later_evaluations(state: SweepState, objective: Objective) -> tuple[LaterEvaluation, ...]:
+    """Return the later evaluations of a sweep by configuration number, in the order of their records.
+
+    Raises DamagedCurves naming a file of curves that is missing or not what was written, LedgerError for a record of a
+    configuration that the sweep does not have.
+    """
+    if unknown := {fields["config_id"] for fields in state.later_evaluations} - state.configurations.keys():
+        path = state.folder / LEDGER_FILE
+        raise LedgerError(f"{path}: a later evaluation of a configuration that it does not have: {unknown.pop()}")
+    last = {evaluation_key(fields): fields for fields in state.later_evaluations}
+    found = [_read(state, fields, objective) for fields in last.values()]
+    return tuple(sorted(found, key=lambda one: one.number))
+
+
+def _read(state: SweepState, fields: Mapping[str, Any], objective: Objective) -> LaterEvaluation:
+    measured = Measured.from_recorded(fields["measured"])
+    curves = read_part(state.folder, fields["file"], fields["sha256"]).to_pandas()
+    directions = {name: metric.direction for name, metric in measured.metrics.items()}
+    for name, metric in measured.metrics.items():
+        curves = curves[(curves["metric"] != name) | curves["length"].isin(metric.lengths)]
+    bands = make_bands(curves, objective, directions)
+    return LaterEvaluation(
+        config_id=fields["config_id"],
+        number=state.configurations[fields["config_id"]].number,
+        task=fields["task"],
+        samples=fields["samples"],
+        step=fields["step"],
+        seeds=tuple(fields["seeds"]),
+        failed=sum(digest is None for digest in fields["weights"]),
+        measured=measured,
+        bands={(metric, average): band for (_, metric, average), band in bands.items()},
+        sha256=fields["sha256"],
+    )

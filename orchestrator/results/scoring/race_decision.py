@@ -1,0 +1,64 @@
+"""Which configurations of a round of a race get further seeds: by the scores of its seeds, and nothing else.
+
+A configuration whose round has failed leaves. With `keep` the share with the best medians stays, rounded up, and
+whatever ties with the last of them: at least one. With `test` those stay that the test does not rule out, and at least
+two, so that the first always has a rival with as many seeds.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from orchestrator.statistics.failed_seeds import score_over_seeds, worst_value
+from orchestrator.statistics.friedman import race_by_ranks
+from search_spaces import Objective, Racing
+
+MEDIAN, RANK_SUM = "median", "rank sum"
+LEAST_TESTED = 2  # configurations that stay after a test, if so many have not failed
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """The survivors of a round, and by what they were decided: `values` by config_id, None for one that failed."""
+
+    survivors: tuple[str, ...]
+    by: str
+    values: dict[str, float | None]
+    p: float | None
+
+
+def decide_round(scores: Mapping[str, Sequence[float]], racing: Racing, objective: Objective) -> Outcome:
+    """Return the outcome of a round from the score of every seed, NaN for a failed one, by config_id.
+
+    All configurations have the same seeds in the same order. Failed seeds count as `objective.failed_seeds` says.
+    """
+    medians: dict[str, float | None] = {}
+    for name, values in scores.items():
+        found, failed = score_over_seeds(values, objective.failed_seeds, objective.direction)
+        medians[name] = None if failed else found.median
+    alive = [name for name, median in medians.items() if median is not None]
+    sign = 1.0 if objective.direction == "minimize" else -1.0
+    if racing.keep is not None:
+        goodness = {name: sign * median for name, median in medians.items() if median is not None}
+        survivors = _keep_best(goodness, racing.count_kept(len(scores)))
+        return Outcome(survivors=survivors, by=MEDIAN, values=medians, p=None)
+    if len(alive) < LEAST_TESTED:
+        return Outcome(survivors=tuple(alive), by=RANK_SUM, values=dict.fromkeys(scores), p=None)
+    worst = worst_value(objective.direction)
+    values_BK = sign * np.array([[worst if math.isnan(one) else one for one in scores[name]] for name in alive]).T
+    stays, rank_sums, p = race_by_ranks(values_BK, float(racing.resolved()["level"]))
+    sums = dict(zip(alive, rank_sums.tolist(), strict=True))
+    survivors = tuple(name for name, one in zip(alive, stays, strict=True) if one)
+    if len(survivors) < LEAST_TESTED:
+        survivors = _keep_best(sums, LEAST_TESTED)
+    return Outcome(survivors=survivors, by=RANK_SUM, values=dict.fromkeys(scores) | sums, p=p)
+
+
+def _keep_best(goodness: Mapping[str, float], count: int) -> tuple[str, ...]:
+    """Return the `count` names with the smallest values and all that tie with the last of them, in their order."""
+    if not goodness:
+        return ()
+    last = sorted(goodness.values())[min(count, len(goodness)) - 1]
+    return tuple(name for name, value in goodness.items() if value <= last)

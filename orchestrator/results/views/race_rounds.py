@@ -1,0 +1,31 @@
+"""The rounds of a race in words: what was trained, what decided, who stayed."""
+
+from orchestrator.record.state.race import Race, Round
+from orchestrator.wording import counted, spans
+
+
+def describe_round(one: Round, is_over: bool) -> str:
+    """Return a round as a sentence: "seeds 0-1 of 8 configurations: 4 stay, by median"."""
+    trained = f"seeds {spans(one.new_seeds)} of {counted(len(one.contenders), 'configuration')}"
+    if one.decision is None:
+        return f"{trained}: {'the last round' if is_over else 'not decided yet'}"
+    return f"{trained}: {len(one.decision.survivors)} stay, by {decided_by(one)}"
+
+
+def decided_by(one: Round) -> str:
+    """Return what decided a round: "median", or "rank sum (p = 0.012)"; empty while nothing has."""
+    if one.decision is None:
+        return ""
+    return one.decision.by if one.decision.p is None else f"{one.decision.by} (p = {one.decision.p:.2g})"
+
+
+def race_sentence(race: Race) -> str:
+    """Return what the race has trained, and what ranks mean after it."""
+    seeds, parts = 0, []
+    for one in race.rounds:
+        seeds += len(one.new_seeds)
+        parts.append(f"{counted(seeds, 'seed')} of {counted(len(one.contenders), 'configuration')}")
+    share = f"{race.members:,} of {race.members_without:,} members ({100 * race.members / race.members_without:.0f} %)"
+    rank = "Who left in an earlier round is ranked behind those that stayed, whatever the medians"
+    state = "" if race.is_over else ", and is not over"
+    return f"A race over seeds had {', then '.join(parts)}: {share}{state}. {rank}"

@@ -1,0 +1,1 @@
+"""Child processes of the driver: how they start, and the host that forks workers."""

@@ -1,0 +1,77 @@
+"""The driver's side of the host that forks local workers (`worker_host_process`). Imports little itself."""
+
+import os
+import socket
+import threading
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import psutil
+
+from orchestrator.running.children.child import load, start_child
+
+_MODULE = "orchestrator.running.children.worker_host_process"
+
+
+class WorkerHost:
+    """A process that has imported the engine and forks workers. It ends with its workers when the driver ends.
+
+    In a driver without threads it is a fork of the driver, which imports the engine anyway: nothing is imported twice.
+    Otherwise it is a new process, because a fork would keep only the thread that forks.
+    """
+
+    def __init__(self) -> None:
+        self._start(fork=threading.active_count() == 1)
+
+    def _start(self, *, fork: bool) -> None:
+        self._requests, theirs = socket.socketpair()
+        with theirs:
+            self._process = _fork_host(theirs) if fork else start_child(_MODULE, theirs.fileno())
+
+    def start_worker(self) -> "Connection[bytes, bytes]":
+        """Return the connection to a new worker; restarts the host if it has died."""
+        if _has_ended(self._process):
+            self.close()
+            self._start(fork=False)
+        mine, theirs = socket.socketpair()
+        with theirs, suppress(OSError):  # if the host dies, the connection is closed like that of a dead worker
+            socket.send_fds(self._requests, [b"w"], [theirs.fileno()])
+        return Connection(mine.detach())
+
+    def close(self) -> None:
+        """End the host and its workers; does nothing the second time."""
+        self._requests.close()
+        self._process.wait()
+
+
+def _fork_host(requests: socket.socket) -> psutil.Process:
+    """Import the engine here, then fork the host."""
+    load(_MODULE)
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setsid()
+            _close_all_but(0, 1, 2, requests.fileno())
+            from orchestrator.running.children import worker_host_process
+
+            worker_host_process.serve(requests.fileno())
+            os._exit(0)
+        finally:
+            os._exit(1)  # never return into the driver's code
+    return psutil.Process(child)
+
+
+def _close_all_but(*descriptors: int) -> None:
+    for descriptor in [int(path.name) for path in Path("/dev/fd").iterdir()]:
+        if descriptor not in descriptors:
+            with suppress(OSError):  # the descriptor that listed the folder
+                os.close(descriptor)
+
+
+def _has_ended(process: psutil.Process) -> bool:
+    try:
+        process.wait(0)
+    except psutil.TimeoutExpired:
+        return False
+    return True

@@ -1,0 +1,54 @@
+"""The host of local workers: imports the engine once and forks a worker for each request.
+
+A request is one byte on a Unix socket with a file descriptor: the worker's end of its connection to the driver. When
+the driver closes the socket or dies, the host kills its workers and ends. The host itself has no threads, so it may
+fork.
+"""
+
+import os
+import signal
+import socket
+
+import trainers.training.loop  # noqa: F401 - the engine, for workers
+from orchestrator.running.pack.environment import trainers_digest
+from orchestrator.running.pack.train_pack import use_inductor_cache
+from orchestrator.running.schedulers import local_worker
+
+
+def serve(descriptor: int) -> None:
+    """Fork a worker for every request until the driver closes the socket."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver decides when workers end
+    for number in (signal.SIGTERM, signal.SIGHUP):  # a fork inherits the driver's handlers
+        signal.signal(number, signal.SIG_DFL)
+    use_inductor_cache()
+    trainers_digest()  # cached here, so that no worker computes it again
+    requests = socket.socket(fileno=descriptor)
+    workers: list[int] = []
+    while (connection := _receive_descriptor(requests)) is not None:
+        worker = os.fork()
+        if worker == 0:
+            requests.close()
+            local_worker.serve(connection)
+            os._exit(0)
+        os.close(connection)
+        workers = [one for one in [*workers, worker] if _is_running(one)]
+    for worker in workers:
+        if _is_running(worker):
+            os.kill(worker, signal.SIGKILL)
+
+
+def _receive_descriptor(requests: socket.socket) -> int | None:
+    """Return the file descriptor of the next request, None when the driver has closed the socket."""
+    try:
+        _, descriptors, *_ = socket.recv_fds(requests, 1, 1)
+    except OSError:
+        return None
+    return descriptors[0] if descriptors else None
+
+
+def _is_running(worker: int) -> bool:
+    """Return whether a worker still runs; reaps one that has ended."""
+    try:
+        return os.waitpid(worker, os.WNOHANG) == (0, 0)
+    except ChildProcessError:
+        return False

@@ -1,0 +1,107 @@
+"""What a running sweep has used of its budget, and which packs fit into what is left.
+
+How long a pack will take follows from packs of the same structure, else from all that have trained: seconds for a step
+of a member. Before anything is known a pack takes no time.
+"""
+
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass
+
+from orchestrator.record.state.parts import PackState
+from orchestrator.record.state.state import SweepState
+from orchestrator.wording import duration
+from search_spaces import Budget, SweepSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limit:
+    """One limit of a budget: how much of it is used, in words too, and the option of `resume` that doubles it."""
+
+    used: float
+    most: float
+    words: str
+    option: str = ""
+
+
+class SweepBudget:
+    """The budget of a sweep while a driver runs it, with `max_seconds` for this driver alone."""
+
+    def __init__(
+        self,
+        spec: SweepSpec,
+        state: SweepState,
+        max_seconds: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._budget, self._gpus, self._state = spec.budget, spec.resources.gpus, state
+        self._max_seconds, self._clock, self._began = max_seconds, clock, clock()
+        self._before = state.sessions.seconds
+        self._is_limited = max_seconds is not None or spec.budget != Budget()
+
+    def first_fitting(self, queue: Iterable[str], running: Collection[str]) -> tuple[str | None, list[Limit]]:
+        """The first of these packs that would end within the budget beside those that are running.
+
+        Where there is none, the limits that the first of them would pass.
+        """
+        packs = self._state.packs
+        if not self._is_limited:
+            return next(iter(queue), None), []
+        rate, blocking = self._seconds_per_step(), list[Limit]()
+        for pack_id in queue:
+            ahead = [packs[name] for name in {*running, pack_id}]
+            seconds = [rate(pack) * _steps_left(pack) for pack in ahead]
+            own = rate(packs[pack_id]) * _steps_left(packs[pack_id])
+            limits = self._limits(own, sum(seconds), sum(map(_steps_left, ahead)))
+            passed = [limit for limit in limits if limit.used > limit.most]
+            if not passed:
+                return pack_id, []
+            blocking = blocking or passed
+        return None, blocking
+
+    def used_up(self) -> list[Limit]:
+        """The limits that are reached: packs are to stop."""
+        return [limit for limit in self._limits() if limit.used >= limit.most]
+
+    def _limits(self, seconds: float = 0.0, pack_seconds: float = 0.0, steps: int = 0) -> Iterator[Limit]:
+        """Every limit, with what is used; and what would be after so many more seconds, seconds of packs, and steps."""
+        elapsed, budget = self._clock() - self._began, self._budget
+        if (most := self._max_seconds) is not None:
+            words = f"{duration(elapsed)} of --max-time {duration(most)}"
+            yield Limit(used=elapsed + seconds, most=most, words=words)
+        if (most := budget.hours) is not None:
+            used = (self._before + elapsed) / 3600
+            words, option = f"{used:.3g} of {most:g} hours", f" --set budget.hours={2 * most:g}"
+            yield Limit(used=used + seconds / 3600, most=most, words=words, option=option)
+        if (most := budget.gpu_hours) is not None:
+            used = sum(pack.seconds for pack in self._state.packs.values()) * self._gpus / 3600
+            words, option = f"{used:.3g} of {most:g} GPU-hours", f" --set budget.gpu_hours={2 * most:g}"
+            yield Limit(used=used + pack_seconds * self._gpus / 3600, most=most, words=words, option=option)
+        if (most := budget.member_steps) is not None:
+            used = sum(map(_steps_done, self._state.packs.values()))
+            words, option = f"{used:,} of {most:,.0f} member-steps", f" --set budget.member_steps={2 * most:g}"
+            yield Limit(used=used + steps, most=most, words=words, option=option)
+
+    def _seconds_per_step(self) -> Callable[[PackState], float]:
+        """How long a step of a member takes in a pack, by what is known of those that have trained."""
+        every, by_structure = [0.0, 0], dict[str, list[float]]()
+        for pack in self._state.packs.values():
+            for sums in (every, by_structure.setdefault(pack.structural_key, [0.0, 0])) if pack.step else ():
+                sums[0] += pack.seconds
+                sums[1] += _steps_done(pack)
+
+        def rate(pack: PackState) -> float:
+            seconds, steps = by_structure.get(pack.structural_key, every)
+            return seconds / steps if steps else 0.0
+
+        return rate
+
+
+def _steps_done(pack: PackState) -> int:
+    """Member-steps that a pack has trained, as the ledger has them."""
+    return pack.step * len(pack.members)
+
+
+def _steps_left(pack: PackState) -> int:
+    """Member-steps that a pack has not trained; none of one that has ended."""
+    return 0 if pack.status in ("complete", "failed") else (pack.steps - pack.step) * len(pack.members)

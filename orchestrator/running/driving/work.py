@@ -1,0 +1,27 @@
+"""What a worker gets to train one pack."""
+
+from orchestrator.record.kept.code import modules_for_worker
+from orchestrator.record.ledger.paths import WEIGHTS_FOLDER
+from orchestrator.record.state.lineage import earlier_states
+from orchestrator.record.state.state import SweepState
+from orchestrator.running.pack.train_pack import encode_work
+from search_spaces import Resources
+
+
+def describe_work(resources: Resources, state: SweepState, pack_id: str) -> str:
+    """Return everything that a worker needs to train a recorded pack, as one string."""
+    ids, folder = state.packs[pack_id].members, state.folder.resolve()
+    return encode_work(
+        [state.configurations[config_id].resolved for config_id, _ in ids],
+        ids,
+        pack_id=pack_id,
+        folder=str(folder),
+        weights=str(folder / WEIGHTS_FOLDER) if resources.keep_weights else None,
+        code=modules_for_worker(state.folder, state.modules),
+        cpus=resources.cpus,
+        gpus=resources.gpus,
+        checkpoint_steps=resources.checkpoint_steps,
+        checkpoint_seconds=resources.checkpoint_seconds,
+        watchdog_seconds=resources.watchdog_seconds,
+        earlier=earlier_states(state, ids),
+    )

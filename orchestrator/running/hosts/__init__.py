@@ -1,1 +1,0 @@
-"""Processes that import ahead and fork whoever is asked for."""

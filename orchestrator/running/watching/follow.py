@@ -1,0 +1,83 @@
+"""Follows a sweep that another process runs, perhaps on another machine: reads its ledger again and again."""
+
+import time
+from pathlib import Path
+
+from rich.console import Console
+
+from orchestrator.record.ledger.lock import HEARTBEAT_SECONDS, read_owner, running
+from orchestrator.record.ledger.records import LEDGER_FILE
+from orchestrator.record.state.state import SweepState
+from orchestrator.running.driving.driver import Running
+from orchestrator.running.watching.meter import steps_done, take_snapshot
+from orchestrator.running.watching.progress import Progress, Snapshot
+
+PAUSE = 1.0  # seconds between two looks
+SILENCE = 6 * HEARTBEAT_SECONDS  # without a heartbeat; then the lock says whether there is a driver
+
+
+class LedgerMeter:
+    """Measures a sweep by its ledger alone, and by its times alone: another machine's clock may differ.
+
+    A first driver is measured from its beginning, a later one from the creation of this meter on.
+    """
+
+    def __init__(self, state: SweepState) -> None:
+        first = len(state.sessions.spans) == 1
+        self._began = state.sessions.spans[0][0] if first else state.updated or 0.0
+        self._before = 0 if first else sum(steps_done(state).values())
+
+    def snapshot(self, state: SweepState, driver: str) -> Snapshot:
+        """Return the progress as of the last record; `driver` describes who runs the sweep."""
+        elapsed = (state.updated or 0.0) - self._began
+        done = sum(steps_done(state).values()) - self._before
+        packs = {pack.pack_id: Running() for pack in state.packs.values() if pack.status == "running"}
+        speed = done / elapsed if elapsed > 0 else 0.0
+        return take_snapshot(state, packs, elapsed=elapsed, speed=speed, phase=f"run by {driver}")
+
+
+def follow(folder: Path, console: Console, *, pause: float = PAUSE, silence: float = SILENCE) -> SweepState:
+    """Show the progress of the sweep in `folder` until it ends or has no driver; return its last state.
+
+    Nothing is written. Raises what `SweepState.load` raises.
+    """
+    state, size = SweepState.load(folder), _size(folder)
+    meter, progress, driver = LedgerMeter(state), Progress(console, state.name), _Driver(folder, silence)
+    with progress.showing():
+        while state.ended is None and driver.lives():
+            if progress.due:
+                progress.show(meter.snapshot(state, driver.name))
+            began = time.monotonic()
+            if (now := _size(folder)) != size:
+                state, size = SweepState.load(folder), now
+            time.sleep(max(pause, 4 * (time.monotonic() - began)))  # a large ledger takes its time to read
+    return state
+
+
+class _Driver:
+    """Whether a sweep has a driver: its heartbeat changes, by the clock of this machine, or its lock is held."""
+
+    def __init__(self, folder: Path, silence: float) -> None:
+        self._folder, self._silence = folder, silence
+        self.name = running(folder) or ""
+        self._beat, self._changed = self._heartbeat(), time.monotonic()
+        self._gone = not self.name
+
+    def lives(self) -> bool:
+        """Return whether somebody runs the sweep."""
+        now, beat = time.monotonic(), self._heartbeat()
+        if beat != self._beat:
+            self._beat, self._changed = beat, now
+        elif now - self._changed > self._silence:
+            self._changed, self._gone = now, running(self._folder) is None
+        return not self._gone
+
+    def _heartbeat(self) -> float | None:
+        owner = read_owner(self._folder)
+        if owner is not None:
+            self.name = f"{owner.user}@{owner.host} pid {owner.pid}"
+        return None if owner is None else owner.heartbeat
+
+
+def _size(folder: Path) -> int:
+    return (folder / LEDGER_FILE).stat().st_size

@@ -1,0 +1,33 @@
+"""The median curve of the configuration with the best score so far, for the status of a sweep."""
+
+import numpy as np
+
+from orchestrator.errors import LengthwiseError
+from orchestrator.record.kept.curves import read_curves
+from orchestrator.record.state.state import SweepState
+from orchestrator.results.scoring.evaluation_choice import select_steps
+from orchestrator.results.scoring.median_curves import make_bands
+from orchestrator.results.scoring.objective import choose_evaluations, is_judged, recorded_objective
+from orchestrator.running.watching.meter import best_configuration
+from orchestrator.wording import label, three_digits
+
+MOST = 12  # lengths that are shown
+
+
+def leading_curve_rows(state: SweepState) -> list[tuple[str, str]]:
+    """Return a row with the judged metric at each length, "1: 0.0037, 2: 0.0041"; none before the first score."""
+    best = best_configuration(state)
+    if best is None:
+        return []
+    try:
+        objective = recorded_objective(state.spec)
+        packs = {member.pack_id for member in best.members.values()}
+        curves = read_curves(state, packs=packs, keep=lambda rows: is_judged(rows, objective))
+        curves = curves[curves["config_id"] == best.config_id]
+        chosen = curves[select_steps(curves, choose_evaluations(curves, objective))]
+        band = make_bands(chosen, objective, {})[best.config_id, objective.metric, objective.average]
+    except LengthwiseError as error:
+        return [("its median curve", f"cannot be read: {error}")]
+    places = np.unique(np.linspace(0, len(band.lengths) - 1, min(MOST, len(band.lengths))).round().astype(int))
+    values = ", ".join(f"{band.lengths[place]}: {three_digits(band.median[place])}" for place in places)
+    return [(f"median of {label(best.number)}", f"{objective.metric} ({objective.average}) by length: {values}")]

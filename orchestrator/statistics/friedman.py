@@ -1,0 +1,56 @@
+"""Friedman's test over blocks, and which treatments it does not rule out: the F-race of Birattari et al. (2002).
+
+Blocks are seeds and treatments are configurations. Only the order within a block counts, so that seeds may differ in
+level, and infinite values are allowed.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy import stats
+
+from orchestrator.statistics.exact_tests import signed_rank_test
+from orchestrator.statistics.quartiles import Floats
+
+
+class NotRuledOut(NamedTuple):
+    """Which treatments stay, the rank sum of each (small is good), and the p of the test."""
+
+    stays: npt.NDArray[np.bool_]
+    rank_sums: Floats
+    p: float
+
+
+def race_by_ranks(values_BK: Floats, level: float) -> NotRuledOut:
+    """Return the treatments that are not worse than the best one; small values (blocks, treatments) are good.
+
+    If Friedman's test (1937, with its correction for ties) is significant, those are ruled out whose rank sum differs
+    from the best one by more than Conover's critical difference (1999, section 5.8). Two treatments are compared by
+    Wilcoxon's signed-rank test. Without a significant test all stay. Needs two treatments or more, no NaN.
+    """
+    blocks, treatments = values_BK.shape
+    ranks_BK = stats.rankdata(values_BK, axis=1)
+    sums_K, squares = ranks_BK.sum(axis=0), float((ranks_BK**2).sum())
+    if treatments == 2:
+        with np.errstate(invalid="ignore"):  # two infinite values
+            differences = np.nan_to_num(values_BK[:, 0] - values_BK[:, 1], nan=0.0, posinf=math.inf, neginf=-math.inf)
+        p = signed_rank_test(differences).p
+        better = float(np.sign(differences) @ stats.rankdata(np.abs(differences)))  # the sign of the statistic
+        ruled_out = np.array([better > 0, better < 0])
+        return NotRuledOut(~(ruled_out & (p < level)), sums_K, p)
+    spread = float((sums_K**2).sum())
+    centre = blocks * treatments * (treatments + 1) ** 2 / 4
+    if squares == centre:  # all values of every block are ties
+        return NotRuledOut(np.ones(treatments, dtype=bool), sums_K, 1.0)
+    statistic = (treatments - 1) * (spread - blocks * centre) / (squares - centre)
+    p = float(stats.chi2.sf(statistic, treatments - 1))
+    if not p < level:
+        return NotRuledOut(np.ones(treatments, dtype=bool), sums_K, p)
+    freedom = (blocks - 1) * (treatments - 1)
+    error = max(0.0, 2 * (blocks * squares - spread) / freedom) if freedom else math.inf
+    critical = float(stats.t.isf(level / 2, freedom)) * math.sqrt(error) if freedom else math.inf
+    return NotRuledOut(sums_K - sums_K.min() <= critical, sums_K, p)

@@ -1,0 +1,30 @@
+"""The child processes of a sweep's driver, started before the sweep is checked: they import while the driver does."""
+
+from orchestrator.ending.finisher import Finisher
+from orchestrator.running.children.worker_host import WorkerHost
+
+
+class SweepChildren:
+    """A host of workers if packs may run in local processes, and a finisher.
+
+    An inline sweep stays in one process, except that publishing to MLflow while it trains needs a finisher.
+    """
+
+    def __init__(self, scheduler: str, *, tracking: bool) -> None:
+        self.finisher = Finisher(tracking=tracking) if scheduler != "inline" or tracking else None
+        self.workers = WorkerHost() if scheduler in ("local", "auto") else None
+
+    def __enter__(self) -> "SweepChildren":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.finisher is not None:
+            self.finisher.kill()
+        if self.workers is not None:
+            self.workers.close()
+
+    def end_unneeded(self, scheduler: str) -> None:
+        """End the host of workers if `auto` has become another scheduler than local."""
+        if scheduler != "local" and self.workers is not None:
+            self.workers.close()
+            self.workers = None

@@ -1,0 +1,255 @@
+"""Extend a sweep: more seeds, more configurations, more values of its grids. What is trained stays as it is.
+
+A sweep that is extended ends with the curves, bit for bit, of one that had this size from its beginning, because no
+member depends on any other, and the first draws of random and qmc do not depend on how many follow. What tpe draws
+depends on scores, and so on the number of seeds.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import count, islice
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from orchestrator.code.provenance import provenance
+from orchestrator.consoles import say
+from orchestrator.ending.ending import Outcome, drive_to_an_end
+from orchestrator.ending.notice import Notice
+from orchestrator.errors import UserError
+from orchestrator.plan import search
+from orchestrator.plan.extension import Extension, refuse_configurations, refuse_extension
+from orchestrator.plan.recorded import as_then
+from orchestrator.plan.recorded import refuse_changed as refuse_changed_defaults
+from orchestrator.plan.soundness import check
+from orchestrator.record.ledger.ledger import Ledger
+from orchestrator.record.state.labels import find_configuration
+from orchestrator.record.state.lineage import CONFIRMS, seeds_of_others
+from orchestrator.record.state.race import read_common_seeds
+from orchestrator.record.state.state import SweepState
+from orchestrator.results.summarise import summary
+from orchestrator.running.driving.interrupts import Interrupts
+from orchestrator.running.driving.sampler import as_configuration
+from orchestrator.running.schedulers.choice import refuse_unavailable
+from orchestrator.sweep.confirm import best_rows
+from orchestrator.sweep.specification import (
+    SPEC_FILE,
+    is_earlier,
+    recorded_spec,
+    refuse_changed,
+    rewrite_spec,
+    with_settings_of,
+)
+from orchestrator.sweep.sweep import code_to_resume, drive_packs, recorded_members
+from orchestrator.wording import command, counted, label, spans
+from search_spaces import SweepSpec, load_sweep, parse_recorded
+from search_spaces.grammar.spec.values import LARGEST_SEED, MAX_SEEDS
+
+_RANGE = re.compile(r"(\d+)(?:-(\d+))?")
+SEEDS_ALLOWED = "a number such as 12 (up to so many), +6 (so many more), or seeds such as 20-29 or 20,23-25"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Planned:
+    """The extended specification, what it adds, and by config_id the seeds that single configurations get."""
+
+    spec: SweepSpec
+    added: Extension
+    seeds: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+def extend_sweep(
+    folder: Path,
+    console: Console,
+    *,
+    seeds: str | None = None,
+    configurations: int | None = None,
+    top: int | None = None,
+    only: Sequence[str] = (),
+    overrides: Sequence[str] = (),
+    accept_code_change: bool = False,
+    max_seconds: float | None = None,
+) -> Outcome:
+    """Extend the sweep in `folder` and run what was added, and what it lacked before; stop after `max_seconds`.
+
+    Raises what `plan_extension` and `resume_sweep` raise; then nothing is written.
+    """
+
+    def drive(ledger: Ledger, interrupts: Interrupts) -> Outcome:
+        if ledger.notice:
+            say(console, ledger.notice)
+        state = SweepState.load(folder)
+        planned = plan_extension(
+            state, seeds=seeds, configurations=configurations, top=top, only=only, overrides=overrides
+        )
+        spec = planned.spec
+        notice.set(spec.notify)
+        refuse_unavailable(spec.resources)
+        code = code_to_resume(state, console, accept_change=accept_code_change)
+        if planned.added.configurations or planned.added.grids:
+            recorded = [as_configuration(one) for one in state.configurations.values()]
+            refuse_changed_defaults(as_then(spec, recorded), recorded, f"{folder} cannot draw more configurations")
+            check(spec)
+        for line in describe(planned, state):
+            say(console, line)
+        fields: dict[str, Any] = {"spec": spec.resolved(), "spec_hash": spec.spec_hash, "provenance": provenance()}
+        if planned.seeds:
+            fields["seeds"] = {name: list(added) for name, added in planned.seeds.items()}
+        with interrupts.held():
+            state.apply(ledger.append("extend", **fields, code=code.fields))
+            kept = rewrite_spec(spec.resolved(), folder)
+        if kept is not None:
+            say(console, f"sweep.yaml as it was, with what was edited in it, is kept as {kept}")
+        return drive_packs(
+            spec, ledger, state, console, interrupts, recorded_members(spec, state), max_seconds=max_seconds
+        )
+
+    notice = Notice()
+    return drive_to_an_end(lambda: Ledger.open(folder), console, drive, notice)
+
+
+def plan_extension(
+    state: SweepState,
+    *,
+    seeds: str | None = None,
+    configurations: int | None = None,
+    top: int | None = None,
+    only: Sequence[str] = (),
+    overrides: Sequence[str] = (),
+) -> Planned:
+    """Return how a sweep is to be extended; writes nothing.
+
+    `seeds` are written as SEEDS_ALLOWED says. With `top` (so many that are ranked first) or `only` (labels) they
+    concern these configurations alone. Raises UserError for what cannot be added, or where nothing is added;
+    SweepFileError for a wrong override; SpecChanged when sweep.yaml was changed to something else.
+    """
+    what, recorded = str(state.folder), recorded_spec(state)
+    named = _named_configurations(state, top, only, seeds)
+    if configurations is not None:
+        refuse_configurations(recorded, configurations, what)
+    taken = seeds_of_others(state, damaged=CONFIRMS in state.provenance)
+    changes, more = list(overrides), dict[str, tuple[int, ...]]()
+    if configurations is not None:
+        changes.append(f"search.configurations={configurations}")
+    if seeds is not None and named:
+        more = {name: new for name in named if (new := _new_seeds(seeds, state.planned_seeds(name), taken))}
+    elif seeds is not None:
+        changes.append(f"seeds={[*recorded.seeds, *_new_seeds(seeds, recorded.seeds, taken)]}")
+    spec = parse_recorded(state.spec, f"{state.folder / SPEC_FILE} (to extend)", changes)
+    added = refuse_extension(recorded, spec, what)
+    if state.decisions and (added.configurations or added.grids):
+        raise UserError(
+            f"{what}: this is a race, and its first round was decided without further configurations; seeds can be "
+            "added. For a race of more configurations: lengthwise run FILE --name NAME"
+        )
+    _refuse_used(state, added.seeds or tuple(dict.fromkeys(seed for new in more.values() for seed in new)), taken)
+    if added == Extension() and not more:
+        raise UserError(
+            f"{what}: this adds nothing to what is planned: {search.total(recorded)} configurations with seeds "
+            f"{spans(recorded.seeds)}; what is not finished is done by: {command('resume', state.folder)}"
+        )
+    path = state.folder / SPEC_FILE
+    if path.exists():
+        file = load_sweep(path)
+        if spec.spec_hash != file.spec_hash and not is_earlier(file, state):
+            refuse_changed(file, state)
+        passive = [one for one in overrides if one.startswith(("resources", "budget", "tracking"))]
+        spec = with_settings_of(spec, load_sweep(path, passive) if passive else file)
+    return Planned(spec=spec, added=added, seeds=more, notes=tuple(_notes(state, spec, added, more, taken)))
+
+
+def describe(planned: Planned, state: SweepState) -> list[str]:
+    """What is added and what is kept, in sentences."""
+    added, before = planned.added, recorded_spec(state)
+    trained = sum(
+        one.status in ("complete", "failed") for c in state.configurations.values() for one in c.members.values()
+    )
+    lines = [f"sweep {state.name} in {state.folder.resolve()} is extended"]
+    if added.seeds:
+        which = (
+            "the configurations that stay in the race" if state.race else counted(search.total(before), "configuration")
+        )
+        lines.append(f"added: seeds {spans(added.seeds)} of {which}")
+    for name, seeds in planned.seeds.items():
+        lines.append(f"added: seeds {spans(seeds)} of {label(state.configurations[name].number)}")
+    if new := search.total(planned.spec) - search.total(before):
+        grids = "".join(f", {key}: {domain['grid']}" for key, domain in added.grids.items())
+        first = spans(read_common_seeds([*state.specs, planned.spec.resolved()]))
+        lines.append(f"added: {counted(new, 'configuration')} with seeds {first}{grids}")
+    lines.append(f"kept: {counted(trained, 'member')} trained so far, as they are")
+    return [*lines, *planned.notes]
+
+
+def _named_configurations(state: SweepState, top: int | None, only: Sequence[str], seeds: str | None) -> list[str]:
+    """The config_ids that --seeds concerns; none if it concerns all."""
+    if top is None and not only:
+        return []
+    if seeds is None:
+        raise UserError("--top and --configuration say which configurations get more seeds; give --seeds, too")
+    if top is not None and only:
+        raise UserError("--top and --configuration both say which configurations get more seeds; give one of them")
+    if top is None:
+        return list(dict.fromkeys(find_configuration(state, name).config_id for name in only))
+    result = summary(state)
+    if not result.finished:
+        raise UserError(
+            f"{state.folder}: --top {top}: this sweep is not finished ({result.configurations_finished} of "
+            f"{result.planned} configurations), so which are first may change; finish it by: "
+            f"{command('resume', state.folder)}\nor name them by --configuration"
+        )
+    return [row.config_id for row in best_rows(result, top)]
+
+
+def _new_seeds(asked: str, have: Sequence[int], taken: dict[int, str]) -> tuple[int, ...]:
+    """The seeds to be added to those that there are; numbers of seeds are filled up with the smallest unused ones."""
+    text = "".join(asked.split())
+    if text.removeprefix("+").isdecimal() and text.isascii():
+        number = int(text) if text.startswith("+") else int(text) - len(have)
+        if number < 0:
+            raise UserError(f"--seeds {asked}: there are {len(have)} already; allowed: {len(have)} or more")
+        used = {*have, *taken}
+        return tuple(islice((seed for seed in count() if seed not in used), number))
+    parts = [_RANGE.fullmatch(part) for part in text.split(",")]
+    if not text.isascii() or not all(parts):
+        raise UserError(f"--seeds {asked!r} cannot be read; allowed: {SEEDS_ALLOWED}")
+    found: dict[int, None] = {}
+    for part in parts:
+        first = int(part[1]) if part else 0
+        last = int(part[2]) if part and part[2] else first
+        if last < first or last > LARGEST_SEED or last - first > MAX_SEEDS:
+            raise UserError(f"--seeds {asked!r}: {first}-{last} are no seeds; allowed: {SEEDS_ALLOWED}")
+        found |= dict.fromkeys(range(first, last + 1))
+    return tuple(seed for seed in found if seed not in have)
+
+
+def _refuse_used(state: SweepState, seeds: Sequence[int], taken: dict[int, str]) -> None:
+    """Raise UserError where a confirmation would be trained on seeds that its search has used."""
+    used = [seed for seed in seeds if seed in taken]
+    if used and CONFIRMS in state.provenance:
+        raise UserError(
+            f"--seeds: {spans(used)} were used by {', '.join(dict.fromkeys(taken[seed] for seed in used))}; a score on "
+            "a used seed confirms nothing"
+        )
+
+
+def _notes(
+    state: SweepState, spec: SweepSpec, added: Extension, more: dict[str, tuple[int, ...]], taken: dict[int, str]
+) -> list[str]:
+    notes, seeds = [], {*added.seeds, *(seed for new in more.values() for seed in new)}
+    if used := sorted(seeds & taken.keys()):
+        names = ", ".join(dict.fromkeys(taken[seed] for seed in used))
+        notes.append(f"note: seeds {spans(used)} were used by {names}, which confirms nothing on them from now on")
+    if seeds and spec.search.sampler == "tpe":
+        notes.append(
+            "note: tpe drew these configurations by scores over fewer seeds; a sweep of this size from the "
+            "beginning would have drawn others"
+        )
+    if added.seeds and state.race is not None:
+        notes.append(
+            f"note: the race continues after round {len(state.race.rounds)} with its {len(state.race.seeds)} seeds; a "
+            "sweep with more seeds from the beginning may have had other rounds"
+        )
+    return notes

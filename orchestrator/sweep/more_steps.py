@@ -1,0 +1,154 @@
+"""More steps: configurations of a sweep are trained on, in a new sweep beside it, from the states that it has kept.
+
+The number of steps is part of what identifies a configuration, so the new sweep has configurations of its own. Its
+members end with the bits of members that were trained for so many steps from the beginning; what would not is refused.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from orchestrator.consoles import say
+from orchestrator.ending.ending import Outcome
+from orchestrator.errors import UserError
+from orchestrator.plan.configurations import Configuration, configure
+from orchestrator.plan.recorded import member_of
+from orchestrator.plan.search import draw, total
+from orchestrator.record.kept.code import import_recorded
+from orchestrator.record.state.lineage import CONTINUES
+from orchestrator.record.state.parts import ConfigurationState
+from orchestrator.record.state.state import SweepState
+from orchestrator.results.summarise import summary
+from orchestrator.sweep import sweep
+from orchestrator.sweep.confirm import best_rows, list_again, named_rows
+from orchestrator.wording import command, counted, label, spans
+from search_spaces import SweepSpec, dump_yaml, parse_sweep
+
+
+@dataclass(frozen=True, kw_only=True)
+class MoreSteps:
+    """The new sweep, what its ledger says of its origin, and sentences for the user."""
+
+    spec: SweepSpec
+    origin: dict[str, Any]
+    lines: tuple[str, ...]
+
+
+def extend_steps(
+    folder: Path,
+    console: Console,
+    steps: int,
+    *,
+    top: int | None = None,
+    only: Sequence[str] = (),
+    name: str | None = None,
+    overrides: Sequence[str] = (),
+    max_seconds: float | None = None,
+) -> Outcome:
+    """Train configurations of the sweep in `folder` up to `steps`, in a new sweep beside it.
+
+    Raises what `plan_more_steps` and `run_sweep` raise; then nothing is written.
+    """
+    folder = folder.resolve()
+    planned = plan_more_steps(SweepState.load(folder), steps, top=top, only=only, name=name, overrides=overrides)
+    for line in planned.lines:
+        say(console, line)
+    return sweep.run_sweep(planned.spec, folder.parent, console, planned.origin, max_seconds=max_seconds)
+
+
+def plan_more_steps(
+    state: SweepState,
+    steps: int,
+    *,
+    top: int | None = None,
+    only: Sequence[str] = (),
+    name: str | None = None,
+    overrides: Sequence[str] = (),
+) -> MoreSteps:
+    """Return the sweep that trains configurations of this one up to `steps`: the `top` ones, `only` those, or all.
+
+    Writes nothing. Raises UserError for an unfinished sweep, where no state is kept, and where a shorter training is
+    not the beginning of a longer one, with the reason; and what `list_again` raises.
+    """
+    import_recorded(state)
+    result = summary(state)
+    if not result.finished:
+        raise UserError(
+            f"{state.folder}: --steps {steps}: this sweep is not finished ({result.configurations_finished} of "
+            f"{result.planned} configurations); finish it by: {command('resume', state.folder)}"
+        )
+    if top is not None and only:
+        raise UserError("--top and --configuration both say which configurations get more steps; give one of them")
+    good = sum(one.succeeded for one in state.configurations.values())
+    rows = named_rows(result, state, only) if only else best_rows(result, good if top is None else top)
+    before = [state.configurations[row.config_id] for row in rows]
+    named = {
+        "name": name or f"{state.name}-steps-{steps}",
+        "description": f"{state.name} up to step {steps}: {', '.join(label(row.number) for row in rows)}.",
+        "seeds": list(state.spec["seeds"]),
+    }
+    spec = _with_steps(list_again(state, rows, named, overrides, "extended"), steps)
+    after = configure(spec, [(one.number, one.values) for one in draw(spec, range(total(spec)))])
+    device = "cuda" if spec.resources.gpus else "cpu"
+    for old, new in zip(before, after, strict=True):
+        _refuse_dependence(state, old, new, device)
+    kept = sorted({step for one in before for step in _kept_steps(state, one)})
+    if not kept:
+        raise UserError(
+            f"{state.folder}: --steps {steps}: it has kept no states to continue from, because "
+            "resources.checkpoint_seconds and checkpoint_steps were null or an earlier version ran it; "
+            f"{_from_the_beginning(steps)}"
+        )
+    continued = {
+        new.config_id: {
+            "config_id": old.config_id,
+            "packs": {str(seed): one.pack_id for seed, one in old.members.items()},
+        }
+        for old, new in reversed(list(zip(before, after, strict=True)))
+    }
+    origin: dict[str, Any] = {"sweep": state.name, "spec_hash": state.spec_hash, "folder": state.folder.resolve().name}
+    origin |= {"steps": steps, "configurations": continued}
+    lines = (
+        f"{counted(len(rows), 'configuration')} of {state.name} with seeds {spans(spec.seeds)} are trained up to step "
+        f"{steps}, from step {spans(kept)}",
+        f"{state.name} stays as it is",
+    )
+    return MoreSteps(spec=spec, origin={CONTINUES: origin}, lines=lines)
+
+
+def _with_steps(spec: SweepSpec, steps: int) -> SweepSpec:
+    """Return the specification with so many steps in every listed configuration."""
+    resolved = spec.resolved()
+    resolved["training"]["steps"] = steps
+    for values in resolved["search"]["listed"]:
+        if "training.steps" in values:
+            values["training.steps"] = steps
+        if "training" in values:
+            values["training"]["steps"] = steps
+    return parse_sweep(dump_yaml(resolved), spec.where("training.steps"), name=spec.name)
+
+
+def _refuse_dependence(state: SweepState, old: ConfigurationState, new: Configuration, device: str) -> None:
+    """Raise UserError where the members of a configuration are not on the way to those with more steps."""
+    from trainers.training.earlier import step_dependence
+
+    was, steps = member_of(old), new.member(0).training.steps
+    what = f"{state.folder}: --steps {steps}: {label(old.number)}"
+    if steps <= was.training.steps:
+        raise UserError(f"{what} has {was.training.steps} steps already; allowed: more than that")
+    if found := list(step_dependence(was, replace(new.member(0), seed=was.seed), device)):
+        raise UserError(f"{what} cannot be trained on: {'; '.join(found)}; {_from_the_beginning(steps)}")
+
+
+def _kept_steps(state: SweepState, one: ConfigurationState) -> list[int]:
+    """Return the step of the newest state of every member that has one."""
+    folders = [state.folder / "checkpoints" / member.pack_id for member in one.members.values()]
+    newest = [max(folder.glob("step-*.ckpt"), default=None) for folder in folders]
+    return [int(path.stem.removeprefix("step-")) for path in newest if path is not None]
+
+
+def _from_the_beginning(steps: int) -> str:
+    return "a sweep from the beginning: lengthwise run FILE --name NAME --set training.steps=" + str(steps)

@@ -1,0 +1,105 @@
+"""The specification of a sweep in its ledger, beside sweep.yaml and beside the file that it was run from."""
+
+from collections.abc import Sequence
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from orchestrator.errors import DamagedLedger, LedgerError, SpecChanged, SweepExists
+from orchestrator.plan.extension import extension_of
+from orchestrator.record.ledger.folders import has_ledger
+from orchestrator.record.ledger.records import LEDGER_FILE
+from orchestrator.record.state.state import SweepState
+from orchestrator.redaction import masked_spec
+from orchestrator.wording import command
+from search_spaces import SweepFileError, SweepSpec, differences, dump_yaml, load_sweep, parse_recorded
+from trainers.files.atomic_file import write_atomic
+
+SPEC_FILE = "sweep.yaml"
+
+
+def recorded_spec(state: SweepState, place: int = -1) -> SweepSpec:
+    """Return the specification that a sweep was last extended to; of another `place`, an earlier one.
+
+    Raises DamagedLedger where this version cannot read it.
+    """
+    try:
+        return parse_recorded(state.specs[place], "the specification")
+    except SweepFileError as error:
+        raise DamagedLedger(state.folder / LEDGER_FILE, 1, f"this version cannot read\n{error}") from None
+
+
+def refuse_existing(spec: SweepSpec, folder: Path) -> None:
+    """Raise SpecChanged with the differences, or SweepExists, when `folder` holds a sweep already."""
+    if has_ledger(folder):
+        state = SweepState.load(folder)
+        extended = is_earlier(spec, state)
+        if not extended:
+            refuse_changed(spec, state)
+        since = ", which was extended since" if extended else " already"
+        raise SweepExists(f"{folder} holds this sweep{since}; resume it with: {command('resume', folder)}")
+
+
+def refuse_changed(spec: SweepSpec, state: SweepState) -> None:
+    """Raise SpecChanged when a sweep was begun with what computes something else."""
+    recorded = recorded_spec(state)
+    if changes := differences(recorded, spec):
+        added = extension_of(recorded, spec)
+        way_on = f"{command('extend', state.folder)} {added.options}" if added else ""
+        raise SpecChanged(state.folder, changes, way_on)
+
+
+def is_earlier(spec: SweepSpec, state: SweepState) -> bool:
+    """Whether `spec` computes what the sweep did before it was extended, and not what it does now."""
+    if not differences(recorded_spec(state), spec):
+        return False
+    return any(not differences(recorded_spec(state, place), spec) for place in range(len(state.specs) - 1))
+
+
+def load_spec(state: SweepState, overrides: Sequence[str] = ()) -> SweepSpec:
+    """Return the specification of sweep.yaml, which is first written again where it is missing or out of date.
+
+    It is out of date when a driver died between the record of an extension and this file. Raises SweepFileError for
+    what is wrong in it, and SpecChanged when it or `overrides` change what is computed.
+    """
+    path = state.folder / SPEC_FILE
+    if not path.exists():
+        write_spec(state.spec, state.folder)
+    elif len(state.specs) > 1 and is_earlier(before := load_sweep(path), state):
+        rewrite_spec(with_settings_of(recorded_spec(state), before).resolved(), state.folder)
+    spec = load_sweep(path, overrides)
+    refuse_changed(spec, state)
+    return spec
+
+
+def with_settings_of(spec: SweepSpec, other: SweepSpec) -> SweepSpec:
+    """Return `spec` with what `other` says of everything that does not change what is computed."""
+    return spec.model_copy(
+        update={key: getattr(other, key) for key in ("description", "resources", "budget", "tracking", "notify")}
+    )
+
+
+def rewrite_spec(spec: dict[str, Any], folder: Path) -> Path | None:
+    """Write sweep.yaml again; one with comments or another layout of the user's is kept aside, at the path returned.
+
+    Raises LedgerError naming the path.
+    """
+    path, kept = folder / SPEC_FILE, None
+    if path.exists() and (text := path.read_text(encoding="utf-8")) != dump_yaml(load_sweep(path).resolved()):
+        names = (path.with_name(f"{SPEC_FILE}.before-{number}") for number in count(1))
+        kept = next(name for name in names if not name.exists())
+        try:
+            write_atomic(kept, [text.encode()])
+        except OSError as error:
+            raise LedgerError(f"{kept}: cannot be written: {error.strerror}") from error
+    write_spec(spec, folder)
+    return kept
+
+
+def write_spec(spec: dict[str, Any], folder: Path) -> None:
+    """Write sweep.yaml, without secrets. Raises LedgerError naming the path."""
+    path = folder / SPEC_FILE
+    try:
+        write_atomic(path, [dump_yaml(masked_spec(spec)).encode()])
+    except OSError as error:
+        raise LedgerError(f"{path}: cannot be written: {error.strerror}") from error

@@ -1,0 +1,226 @@
+"""Evaluate the kept weights of configurations again: at other lengths, samples or task settings than the sweep's."""
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from orchestrator.errors import DamagedCurves, DamagedWeights, SweepLocked, UserError
+from orchestrator.plan.recorded import refuse_corrected
+from orchestrator.record.kept.code import import_recorded
+from orchestrator.record.kept.curves import read_part, write_part
+from orchestrator.record.kept.weights import Kept, kept_weights, stored_weights
+from orchestrator.record.ledger.ledger import Ledger
+from orchestrator.record.ledger.lock import running
+from orchestrator.record.state.labels import find_configuration
+from orchestrator.record.state.measured import Measured
+from orchestrator.record.state.parts import ConfigurationState
+from orchestrator.record.state.state import SweepState
+from orchestrator.results.later_evaluations import evaluation_key
+from orchestrator.running.driving.sampler import as_configuration
+from orchestrator.running.schedulers.inline import as_in_a_worker
+from orchestrator.wording import label
+from search_spaces import ABSENT, SweepFileError
+from search_spaces.grammar.problems.findings import Findings, lookup
+from search_spaces.grammar.text.overrides import apply_override
+from trainers.config.member import MemberConfig
+from trainers.config.recorded import recorded_member
+from trainers.errors import ConfigError, Problem, WeightsError
+from trainers.evaluation.weights import averages_kept
+
+OPTIONS = {"evaluation.lengths": "--lengths", "evaluation.samples": "--samples", "task": "--task "}
+HINT = "longer inputs may need other settings of the task: --task KEY=VALUE (lengthwise list task shows the keys)"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What is evaluated of one configuration: its seeds as members with the new settings, None for failed seeds.
+
+    `fields` are those of the record that do not need the evaluation. `kept` has the files of the weights by seed.
+    """
+
+    found: ConfigurationState
+    members: Mapping[int, MemberConfig | None]
+    kept: Mapping[int, Kept]
+    fields: Mapping[str, Any]
+
+
+def evaluate_later(
+    folder: Path,
+    configurations: Sequence[str | int],
+    *,
+    lengths: Sequence[int] | None = None,
+    samples: int | None = None,
+    task: Sequence[str] = (),
+) -> list[tuple[str, str, int, tuple[int, ...]]]:
+    """Evaluate all seeds and averages of configurations from their kept weights, and record the curves in the ledger.
+
+    `lengths`, `samples` and `task`, such as ("vocabulary=40",), replace the settings of the sweep. What is recorded
+    already is not computed again. Returns the keys (`evaluation_key`) of the evaluations. Nothing is written unless all
+    of them are possible. Raises UserError for what the sweep lacks, for weights that were not kept and for settings
+    that task or model refuse, SweepLocked while the sweep runs, and DamagedWeights naming a file.
+    """
+    if owner := running(folder):
+        raise SweepLocked(f"the sweep in {folder} is being run by {owner}; evaluate it when it has ended")
+    state = SweepState.load(folder)
+    found = list({(one := find_configuration(state, name)).config_id: one for name in configurations}.values())
+    import_recorded(state)
+    refuse_corrected(map(as_configuration, found), "kept weights cannot be evaluated again")
+    requests = [_request(state, one, lengths, samples, task) for one in found]
+    if missing := [request for request in requests if not _is_recorded(state, request)]:
+        with Ledger.open(folder) as ledger:  # and no driver begins meanwhile
+            for curves in [_Evaluated.compute(state, request) for request in missing]:
+                file, sha256 = write_part(folder, f"later-{curves.config_id}", curves.members, curves)
+                ledger.append("later_evaluation", **curves.fields, file=file, sha256=sha256)
+    return [evaluation_key(one.fields) for one in requests]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Evaluated:
+    """The curves of a request, in the form that `write_part` takes, and the fields of its record."""
+
+    config_id: str
+    members: list[tuple[str, int]]
+    fields: Mapping[str, Any]
+    step: int
+    averages: tuple[str, ...]
+    metrics: tuple[str, ...]
+    lengths: tuple[int, ...]
+    values_MAKL: np.ndarray[Any, np.dtype[np.float32]]
+
+    @classmethod
+    def compute(cls, state: SweepState, request: Request) -> "_Evaluated":
+        """Evaluate a request in this process; members without weights are NaN."""
+        import torch
+
+        from orchestrator.running.pack.environment import environment
+        from trainers.evaluation.stored import evaluate_stored
+
+        resources = state.spec.get("resources", {})
+        gpus = float(resources.get("gpus") or 0.0) if torch.cuda.is_available() else 0.0
+        alive = {seed: member for seed, member in request.members.items() if member is not None}
+        with as_in_a_worker(max(1, int(resources.get("cpus") or 1))):
+            table = environment(state.modules, gpus=gpus)
+            try:
+                weights = [
+                    {average: request.kept[seed].weights(average) for average in request.fields["averages"]}
+                    for seed in alive
+                ]
+                curves = evaluate_stored([*alive.values()], weights, device="cuda" if gpus else "cpu")
+            except WeightsError as error:
+                raise DamagedWeights(str(error)) from error
+            except ConfigError as error:
+                raise _refused(request.found, error) from error
+        values = np.full((len(request.members), *curves.values_MAKL.shape[1:]), np.nan, dtype=np.float32)
+        values[[seed in alive for seed in request.members]] = curves.values_MAKL
+        return cls(
+            config_id=request.found.config_id,
+            members=[(request.found.config_id, seed) for seed in request.members],
+            fields={**request.fields, "environment": table},
+            step=curves.step,
+            averages=curves.averages,
+            metrics=curves.metrics,
+            lengths=curves.lengths,
+            values_MAKL=values,
+        )
+
+
+def _request(
+    state: SweepState,
+    found: ConfigurationState,
+    lengths: Sequence[int] | None,
+    samples: int | None,
+    task: Sequence[str],
+) -> Request:
+    """Return what is to be evaluated of a configuration; raises UserError where that is not possible."""
+    resolved = copy.deepcopy(found.resolved)
+    replaced = _replace_task(resolved, task)
+    evaluation = dict(resolved.get("evaluation", {}))
+    evaluation |= {} if lengths is None else {"lengths": list(lengths)}
+    resolved["evaluation"] = evaluation | ({} if samples is None else {"samples": samples})
+    kept = {seed: file for (config_id, seed), file in kept_weights(state).items() if config_id == found.config_id}
+    members: dict[int, MemberConfig | None] = {}
+    for seed, member in sorted(found.members.items()):
+        if member.status == "failed":
+            members[seed] = None
+            continue
+        stored_weights(state, found, seed, "raw")  # raises what is wrong with them
+        try:
+            members[seed] = recorded_member(resolved, seed)
+        except ConfigError as error:
+            raise _refused(found, error) from error
+    alive = [one for one in members.values() if one is not None]
+    if not alive:
+        raise UserError(f"configuration {label(found.number)} has no weights: all of its seeds failed")
+    first = alive[0]
+    if problems := [*first.task.data_problems()]:
+        raise _refused(found, ConfigError(problem.under("task") for problem in problems))
+    fields = {
+        "config_id": found.config_id,
+        "seeds": list(members),
+        "weights": [kept[seed].sha256 if member is not None else None for seed, member in members.items()],
+        "task": replaced,
+        "samples": first.evaluation.samples,
+        "step": first.training.steps,
+        "averages": list(averages_kept(first)),
+        "measured": _measured(first),
+    }
+    return Request(found=found, members=members, kept=kept, fields=fields)
+
+
+def _replace_task(resolved: dict[str, Any], task: Sequence[str]) -> dict[str, Any]:
+    """Replace settings of the task in place; return those whose values changed, by dotted key."""
+    before, findings = copy.deepcopy(resolved), Findings("--task")
+    sections = {"task": resolved["task"]}
+    keys = [apply_override(f"task.{text.strip()}", sections, findings) for text in task]
+    try:
+        findings.raise_any()
+    except SweepFileError as error:
+        raise UserError(str(error).replace("--set task.", "--task ")) from None
+    new = {key: lookup(resolved, key) for key in keys if key is not None}
+    return {
+        key.removeprefix("task."): value
+        for key, value in new.items()
+        if value is not ABSENT and value != lookup(before, key)
+    }
+
+
+def _measured(member: MemberConfig) -> dict[str, Any]:
+    """Return what is measured, as the ledger keeps it: all metrics but those derived from earlier evaluations."""
+    derived, every = member.task.derived_metrics, Measured.of(member)
+    metrics = {name: metric for name, metric in every.metrics.items() if metric.base not in derived}
+    headline = tuple(name for name in every.headline if name not in derived)
+    shown = replace(every, averages=averages_kept(member), metrics=metrics, headline=headline, families={}, pairs=())
+    return shown.recorded()
+
+
+def _is_recorded(state: SweepState, request: Request) -> bool:
+    """Return whether the last record of this evaluation is of the same weights, and its curves are undamaged."""
+    key = evaluation_key(request.fields)
+    recorded = [fields for fields in state.later_evaluations if evaluation_key(fields) == key]
+    if not recorded or any(recorded[-1][name] != request.fields[name] for name in ("seeds", "weights", "averages")):
+        return False
+    try:
+        read_part(state.folder, recorded[-1]["file"], recorded[-1]["sha256"])
+    except DamagedCurves:
+        return False
+    return True
+
+
+def _refused(found: ConfigurationState, error: ConfigError) -> UserError:
+    """Return the problems in terms of the command's options."""
+    lines = [str(_as_option(problem)) for problem in error.problems]
+    lines += [HINT] if any(problem.key == "evaluation.lengths" for problem in error.problems) else []
+    return UserError(f"configuration {label(found.number)} cannot be evaluated so:\n  " + "\n  ".join(lines))
+
+
+def _as_option(problem: Problem) -> Problem:
+    for key, option in OPTIONS.items():
+        if problem.key == key:
+            return replace(problem, key=option.strip())
+        if problem.key.startswith(f"{key}."):
+            return replace(problem, key=f"{option}{problem.key.removeprefix(key + '.')}")
+    return problem

@@ -1,0 +1,78 @@
+"""The sweeps of a storage folder as a table: state, configurations done, best score, size, age."""
+
+import time
+from pathlib import Path
+
+from orchestrator.errors import LengthwiseError, UserError
+from orchestrator.record.ledger.folders import sweep_folders
+from orchestrator.record.ledger.lock import running
+from orchestrator.record.state.state import SweepState
+from orchestrator.results.scoring.search_design import planned_size
+from orchestrator.running.watching.meter import best_configuration
+from orchestrator.wording import duration, label
+
+HEAD = ("name", "study", "state", "configurations", "best score", "size", "age")
+_STATES = {"complete": "finished", None: "interrupted"}  # without an end its driver was killed
+
+
+def list_sweeps(storage: Path) -> list[str]:
+    """Return the lines of the table, by name; a sweep that cannot be read has the reason instead of numbers.
+
+    Raises UserError if there is no such folder.
+    """
+    if not storage.is_dir():
+        raise UserError(f"{storage}: there is no such folder; --storage names the folder that holds the sweeps")
+    folders = sweep_folders(storage)
+    if not folders:
+        return [f"there are no sweeps in {storage}"]
+    rows: list[tuple[str, ...]] = [HEAD]
+    unread: list[str] = []
+    for folder in folders:
+        try:
+            rows.append(_row(folder))
+        except LengthwiseError as error:
+            unread.append(f"cannot be read: {str(error).splitlines()[0]}")
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return [*lines, *unread]
+
+
+def state_word(state: SweepState) -> str:
+    """Return running, finished, failed (no configuration succeeded), interrupted, or how else its ledger ends."""
+    if running(state.folder):
+        return "running"
+    return _STATES.get(state.ended) or str(state.ended)
+
+
+def size_on_disk(folder: Path) -> int:
+    """Return the bytes of all files of a folder."""
+    return sum(path.lstat().st_size for path in folder.rglob("*") if not path.is_dir())
+
+
+def readable_size(count: int) -> str:
+    """Return bytes as a person says them: readable_size(2_500_000) -> "2.4 MiB"."""
+    for power, unit in enumerate(("B", "KiB", "MiB", "GiB")):
+        if count < 1024 ** (power + 1) or unit == "GiB":
+            return f"{count} B" if not power else f"{count / 1024**power:.1f} {unit}"
+    raise AssertionError
+
+
+def _row(folder: Path) -> tuple[str, ...]:
+    state = SweepState.load(folder)
+    best = best_configuration(state)
+    done = sum(one.finished for one in state.configurations.values())
+    planned = len(state.configurations) if state.ended else max(planned_size(state.spec), len(state.configurations))
+    return (
+        folder.name,
+        state.study,
+        state_word(state),
+        f"{done} of {planned}",
+        f"{best.score:.4g} ({label(best.number)})" if best else "-",
+        readable_size(size_on_disk(folder)),
+        _age(time.time() - (state.started or time.time())),
+    )
+
+
+def _age(seconds: float) -> str:
+    days = int(seconds // 86400)
+    return f"{days} d" if days else duration(max(0.0, seconds))

@@ -1,0 +1,236 @@
+"""cluster/slurm.sh on a real Slurm of three nodes; every sweep must end with the curves of one machine, bit for bit.
+
+`make test-cluster` runs it, as root on a machine with slurmctld, slurmd, slurm-client, munge and iproute2.
+"""
+
+import json
+import os
+import re
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+import psutil
+import pytest
+
+ROOT = Path(__file__).parents[2]
+NODES = Path(__file__).parent / "slurm_nodes.sh"
+NAMESPACES = ("--mount", "--net", "--pid", "--uts", "--ipc", "--fork", "--kill-child", "--mount-proc")
+QUICKSTART = "search_spaces/quickstart.yaml"
+SMALL = (
+    "search.configurations=3",
+    "seeds=2",
+    "training.steps=6000",
+    "training.compile=false",
+    "evaluation.every=1000",
+    "evaluation.samples=100",
+    "resources.pack=2",
+    "resources.checkpoint_seconds=2",
+    "tracking.enabled=false",
+)
+CURVES = ["config_id", "seed", "average", "metric", "length", "step"]
+PATIENCE = 300.0  # seconds
+
+
+def missing() -> str | None:
+    """Why no Slurm can be started here."""
+    if os.geteuid() != 0:
+        return "only root can start nodes with networks of their own"
+    tools = ("slurmctld", "slurmd", "sbatch", "munged", "ip", "unshare", "nsenter")
+    if absent := [tool for tool in tools if shutil.which(tool) is None]:
+        return f"not installed: {', '.join(absent)} (Debian: slurmctld slurmd slurm-client munge iproute2)"
+    asked = subprocess.run(["unshare", *NAMESPACES, "ip", "link", "add", "x", "type", "bridge"], capture_output=True)
+    return None if asked.returncode == 0 else "this machine lets nobody make networks"
+
+
+NOT_HERE = missing()
+pytestmark = [pytest.mark.cluster, pytest.mark.skipif(NOT_HERE is not None, reason=str(NOT_HERE))]
+
+
+def wait_for(what: str, holds: Callable[[], object], log: Path) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < deadline, f"{what}, not seen:\n{log.read_text() if log.exists() else 'no log'}"
+        time.sleep(0.5)
+
+
+@dataclass
+class Slurm:
+    """A running Slurm; `folder` is what its nodes see as /srv/shared, `process` the first one of its namespaces."""
+
+    folder: Path
+    process: int
+
+    def call(self, *command: str, node: int | None = None) -> str:
+        """Run a command on the machine of slurmctld or on a node, and return what it prints."""
+        process = str(self.process)
+        on_node = ("nsenter", "--target", self.call("cat", f"/srv/node{node}.pid"), "--all") if node else ()
+        environment = ("env", "SLURM_CONF=/srv/slurm.conf", "LENGTHWISE_STORAGE=/srv/shared/sweeps")
+        whole = ["nsenter", "--target", process, "--all", f"--wd={ROOT}", *environment, *on_node, *command]
+        asked = subprocess.run(whole, capture_output=True, text=True)
+        assert asked.returncode == 0, (command, asked.stdout, asked.stderr)
+        return asked.stdout.strip()
+
+    def log(self, name: str) -> Path:
+        return self.folder / f"{name}.log"
+
+    def submit(self, name: str, *options: str, nodes: int = 3) -> str:
+        """Submit the small sweep under a name and return the number of its job."""
+        given = (f"--output=/srv/shared/{name}.log", f"--nodes={nodes}", "--cpus-per-task=1", "--time=20", *options)
+        sets = [word for setting in SMALL for word in ("--set", setting)]
+        python = f"--export=ALL,LENGTHWISE_BIN={Path(sys.executable).parent}"
+        return self.call("sbatch", "--parsable", python, *given, "cluster/slurm.sh", QUICKSTART, "--name", name, *sets)
+
+    def state(self, job: str) -> str:
+        return re.findall(r"JobState=(\w+)", self.call("scontrol", "show", "job", job))[0]
+
+    def wait_for_training(self, name: str, again: int = 0) -> None:
+        """Return when packs train, after the sweep was resumed `again` times."""
+        log = self.log(name)
+
+        def trains() -> bool:
+            parts = log.read_text().split("Ray at ") if log.exists() else []
+            return len(parts) == again + 2 and "training" in parts[-1]
+
+        wait_for(f"{name} trains", trains, log)
+
+    def wait_for_end(self, job: str, name: str) -> None:
+        over = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL")
+        wait_for(f"{name} ends", lambda: self.state(job) in over, self.log(name))
+        assert self.state(job) == "COMPLETED", self.log(name).read_text()
+
+    def left(self, node: int) -> list[str]:
+        """Return processes on a node that are not Slurm's own, and files in its temp folder that are not."""
+        processes = self.call("ps", "-e", "-o", "comm=", node=node).split()
+        files = self.call("ls", "/tmp", "/dev/shm", node=node).split()
+        own = {"bash", "slurmd", "ps", "/tmp:", "slurmd.pid", "/dev/shm:"}
+        return [one for one in processes + files if one not in own and not one.startswith("torchinductor")]
+
+    def wait_until_clean(self, nodes: tuple[int, ...] = (1, 2, 3)) -> None:
+        wait_for("clean nodes", lambda: not any(self.left(node) for node in nodes), self.folder / "log" / "control.log")
+
+
+@pytest.fixture(scope="module")
+def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
+    folder = tmp_path_factory.mktemp("slurm")
+    with (folder / "up.log").open("w") as log:
+        outer = subprocess.Popen(["unshare", *NAMESPACES, str(NODES), "up", str(folder)], stdout=log, stderr=log)
+    try:
+        wait_for("the namespaces", lambda: psutil.Process(outer.pid).children(), folder / "up.log")
+        cluster = Slurm(folder, psutil.Process(outer.pid).children()[0].pid)
+
+        wait_for("slurmctld", lambda: (folder / "log" / "control.log").exists(), folder / "up.log")
+        wait_for("three idle nodes", lambda: "idle 3" in cluster.call("sinfo", "--format=%t %D"), folder / "up.log")
+        yield cluster
+    finally:
+        outer.send_signal(signal.SIGKILL)
+        outer.wait()
+
+
+def read_curves(folder: Path) -> pd.DataFrame:
+    return pd.read_parquet(folder / "curves.parquet").set_index(CURVES).sort_index()[["value"]]
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
+    """The curves of the small sweep in one process, without Ray."""
+    storage = tmp_path_factory.mktemp("alone")
+    sets = [word for setting in (*SMALL, "resources.scheduler=inline") for word in ("--set", setting)]
+    command = [sys.executable, "-m", "orchestrator", "run", QUICKSTART, "--storage", str(storage), *sets]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    return read_curves(storage / "quickstart")
+
+
+@pytest.fixture
+def same_curves(slurm: Slurm, alone: pd.DataFrame) -> Callable[[str], None]:
+    def check(name: str) -> None:
+        pd.testing.assert_frame_equal(read_curves(slurm.folder / "sweeps" / name), alone, check_exact=True)
+
+    return check
+
+
+def resumes(slurm: Slurm, name: str) -> int:
+    ledger = (slurm.folder / "sweeps" / name / "events.jsonl").read_text().splitlines()
+    return sum(json.loads(line)["kind"] == "resume" for line in ledger)
+
+
+def test_two_jobs_on_the_same_nodes_each_with_a_private_token(slurm: Slurm, same_curves: Callable[[str], None]) -> None:
+    first = slurm.submit("first", "--gpus-per-node=1")
+    second = slurm.submit("second", nodes=2)
+    for name in ("first", "second"):
+        slurm.wait_for_training(name)
+    assert "with 3 CPUs and 3 GPUs" in slurm.log("first").read_text()
+    assert "with 2 CPUs and 0 GPUs" in slurm.log("second").read_text()
+    tokens = set()
+    for node in (1, 2, 3):
+        file = f"/tmp/lw-{first}-0/auth_token"
+        assert slurm.call("stat", "--format=%a", file, node=node) == "600"
+        tokens.add(slurm.call("cat", file, node=node))
+        assert stat.filemode(0o40700) == slurm.call("stat", "--format=%A", f"/tmp/lw-{first}-0", node=node)
+    (token,) = tokens
+    assert re.fullmatch("[0-9a-f]{64}", token)
+    everything = slurm.call("ps", "-e", "-ww", "-o", "args") + slurm.call("scontrol", "show", "job", first)
+    assert "raylet" in everything and token not in everything
+    assert token != slurm.call("cat", f"/tmp/lw-{second}-0/auth_token", node=1)
+    for job, name in ((first, "first"), (second, "second")):
+        slurm.wait_for_end(job, name)
+        same_curves(name)
+        assert token not in slurm.log(name).read_text() and resumes(slurm, name) == 0
+    slurm.wait_until_clean()
+
+
+def test_out_of_time_it_is_requeued_and_resumes(slurm: Slurm, same_curves: Callable[[str], None]) -> None:
+    job = slurm.submit("walltime")
+    slurm.wait_for_training("walltime")
+    slurm.call("scontrol", "update", f"JobId={job}", "TimeLimit=2")
+    wait_for("requeued", lambda: slurm.state(job) == "PENDING", slurm.log("walltime"))
+    slurm.wait_until_clean()
+    slurm.call("scontrol", "update", f"JobId={job}", "TimeLimit=20")
+    slurm.wait_for_end(job, "walltime")
+    assert "requeued" in slurm.log("walltime").read_text() and resumes(slurm, "walltime") == 1
+    same_curves("walltime")
+
+
+def test_preempted_it_is_requeued_and_resumes(slurm: Slurm, same_curves: Callable[[str], None]) -> None:
+    job = slurm.submit("preempted")
+    slurm.wait_for_training("preempted")
+    slurm.call("sbatch", "--partition=high", "--nodes=3", "--exclusive", "--output=/dev/null", "--wrap=sleep 1")
+    wait_for("requeued", lambda: slurm.state(job) == "PENDING", slurm.log("preempted"))
+    slurm.wait_for_end(job, "preempted")
+    assert "interrupted" in slurm.log("preempted").read_text() and resumes(slurm, "preempted") == 1
+    same_curves("preempted")
+
+
+def test_cancelled_it_leaves_nothing_and_the_same_command_resumes(
+    slurm: Slurm, same_curves: Callable[[str], None]
+) -> None:
+    job = slurm.submit("cancelled")
+    slurm.wait_for_training("cancelled")
+    slurm.call("scancel", job)
+    slurm.wait_until_clean()
+    wait_for("cancelled", lambda: slurm.state(job) == "CANCELLED", slurm.log("cancelled"))
+    assert "requeued" not in slurm.log("cancelled").read_text()
+    slurm.wait_for_end(slurm.submit("cancelled"), "cancelled")
+    assert resumes(slurm, "cancelled") == 1
+    same_curves("cancelled")
+
+
+@pytest.mark.parametrize("node", [1, 2], ids=["first", "other"])
+def test_a_node_dies_and_slurm_requeues(slurm: Slurm, same_curves: Callable[[str], None], node: int) -> None:
+    name = f"without-{node}"
+    job = slurm.submit(name, nodes=2)
+    slurm.wait_for_training(name)
+    slurm.call(str(NODES), "unplug", str(node))
+    slurm.wait_for_end(job, name)
+    slurm.call(str(NODES), "plug", str(node))
+    assert resumes(slurm, name) == 1
+    same_curves(name)
+    slurm.wait_until_clean()
+    wait_for("three idle nodes", lambda: "idle 3" in slurm.call("sinfo", "--format=%t %D"), slurm.log(name))

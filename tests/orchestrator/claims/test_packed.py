@@ -1,0 +1,88 @@
+"""Packed sweeps: verdicts and pages from a clone, without the folders that were trained."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from orchestrator.claims.packed import pack_sweep, packed_path, read_packed
+from orchestrator.claims.verb import judge_claims
+from orchestrator.claims.verdicts import judge, read_sweeps
+from orchestrator.errors import DamagedCurves
+from search_spaces.grammar.claims import ClaimsFile, load_claims
+from tests.orchestrator.claims.conftest import pretended_sweep
+from trainers.config.member import MemberConfig
+
+STUDIES = Path(__file__).parents[3] / "search_spaces"
+PAGES = sorted(STUDIES.glob("*/page.md"))
+
+
+def noisy_values(member: MemberConfig, number: int, metrics: tuple[str, ...], step: int) -> np.ndarray:
+    """(averages, metrics, lengths): other numbers at every evaluation, so that the chosen one matters."""
+    rng = np.random.default_rng([member.seed, number, step])
+    return rng.uniform(0.9, 1.0, (len(member.training.averages), len(metrics), len(member.evaluated_lengths)))
+
+
+@pytest.fixture(scope="module")
+def packed_claims(tmp_path_factory: pytest.TempPathFactory) -> tuple[ClaimsFile, Path]:
+    """A copy of the arithmetic claims, and two of its sweeps with invented curves."""
+    folder = tmp_path_factory.mktemp("clone")
+    text = (STUDIES / "arithmetic" / "claims.yaml").read_text()
+    (folder / "claims.yaml").write_text(text)
+    file = load_claims(folder / "claims.yaml")
+    for name in ("fig10_nocarry_cpu", "fig2_addition_cpu"):
+        source = STUDIES / "arithmetic" / f"{name}.yaml"
+        pretended_sweep(source, folder / "sweeps", noisy_values, evaluations=3)
+    return file, folder / "sweeps"
+
+
+def test_a_packed_sweep_gives_the_verdicts_and_the_page_of_its_folder(packed_claims: tuple[ClaimsFile, Path]) -> None:
+    file, storage = packed_claims
+    before = judge(file, read_sweeps(file, storage))
+    printed = list(judge_claims(file.path, storage, file.path.with_name("one.md"), keep=True))
+    assert sum(line.startswith("wrote") and "results/" in line for line in printed) == 2
+    after = judge(file, read_sweeps(file, storage / "nothing here"))
+    assert [(one.words, one.answer, one.all_seeds) for one in after] == [
+        (one.words, one.answer, one.all_seeds) for one in before
+    ]
+    assert sum(one.answer is not None for one in after) >= 6
+    list(judge_claims(file.path, storage / "nothing here", file.path.with_name("two.md")))
+    one, two = (file.path.with_name(name).read_text() for name in ("one.md", "two.md"))
+    assert one.replace("one_figures", "two_figures") == two
+
+
+def test_packing_again_gives_the_same_bytes(packed_claims: tuple[ClaimsFile, Path], tmp_path: Path) -> None:
+    file, storage = packed_claims
+    members = read_sweeps(file, storage)["fig10_nocarry_cpu"]
+    assert not isinstance(members, str)
+    claims = [one for one in file.claims if one.sweep == members.name]
+    for name in ("first", "second"):
+        pack_sweep(members, claims, tmp_path / name)
+    assert (tmp_path / "first").read_bytes() == (tmp_path / "second").read_bytes()
+
+
+@pytest.mark.parametrize("damage", ["cut", "flipped", "not an archive"])
+def test_a_damaged_file_is_named(packed_claims: tuple[ClaimsFile, Path], tmp_path: Path, damage: str) -> None:
+    file, storage = packed_claims
+    members = read_sweeps(file, storage)["fig10_nocarry_cpu"]
+    assert not isinstance(members, str)
+    path = tmp_path / "sweep.tar.xz"
+    pack_sweep(members, [one for one in file.claims if one.sweep == members.name], path)
+    content = path.read_bytes()
+    middle = len(content) // 2
+    flipped = content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
+    path.write_bytes({"cut": content[:middle], "flipped": flipped, "not an archive": b"none"}[damage])
+    with pytest.raises(DamagedCurves, match=re.escape(f"{path}: holds no packed sweep")):
+        read_packed(path)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.parent.name)
+def test_a_committed_page_is_drawn_again_from_the_clone(page: Path, tmp_path: Path) -> None:
+    """Without training: the text of the page is what the packed sweeps and the claims give today."""
+    claims = page.with_name("claims.yaml")
+    drawn = tmp_path / page.name
+    list(judge_claims(claims, tmp_path, drawn))
+    assert drawn.read_text() == page.read_text()
+    packed = [path for name in load_claims(claims).sweeps if (path := packed_path(load_claims(claims), name)).exists()]
+    assert packed and all(path.stat().st_size <= 300_000 for path in packed)

@@ -1,0 +1,180 @@
+"""Files for other programs, read by those: a sweep file that is run, weights in plain torch, an Optuna study."""
+
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import optuna
+import pytest
+from safetensors.numpy import load_file
+
+from orchestrator import open_sweep, run
+from orchestrator.errors import DamagedWeights, UserError
+from orchestrator.export.verb import Asked, export
+from orchestrator.preview.smoke import validate_sweep
+from orchestrator.record.kept.weights import load
+from orchestrator.record.state.state import SweepState
+from search_spaces import load_sweep
+
+SPACE = {
+    "training.learning_rate": {"log_uniform": [1e-4, 1e-2]},
+    "training.batch_size": {"choice": [16, 32]},
+    "training.averages.ema.decay": {"one_minus_log_uniform": [0.9, 0.9999]},
+    "model.width": {"int_uniform": [8, 24], "step": 8},
+    "model.dropout_sites": {"grid": [["attention"], []]},
+    "model.dropout": {"normal": [0.2, 0.1], "low": 0.0, "high": 0.5},
+}
+
+
+def values(number: int) -> dict[str, object]:
+    return {
+        "training.learning_rate": 10.0 ** -(4 - number / 3),
+        "training.batch_size": 16 << number % 2,
+        "training.averages.ema.decay": 1 - 10.0 ** -(1 + number / 8),
+        "model.width": 8 + 8 * (number % 3),
+        "model.dropout_sites": [["attention"], []][number % 2],
+        **({"model.dropout": 0.1 * number} if number % 2 == 0 else {}),
+    }
+
+
+@pytest.mark.usefixtures("figures_left_blank")
+def test_the_best_configuration_is_a_sweep_file_that_gives_the_same_curves(trained_sweep, tmp_path):
+    file = tmp_path / "best.yaml"
+    assert export(trained_sweep, Asked(best=file)) == [f"wrote {file}", f"run it with: lengthwise run {file}"]
+    *_, good = validate_sweep(load_sweep(file), smoked=False)
+    assert good == "good; 1 configurations were built"
+    before, again = open_sweep(trained_sweep), run(file, storage=tmp_path / "again")
+    assert again.best.config_id == before.best.config_id and again.best.score == before.best.score
+    curves = before.curves[before.curves["number"] == before.best.number].reset_index(drop=True)
+    for column in ("config_id", "seed", "average", "metric", "length", "step", "value"):
+        assert curves[column].astype(again.curves[column].dtype).equals(again.curves[column]), column
+
+
+def test_nothing_is_best_while_nothing_has_a_score(tmp_path, synthetic_sweep, simple_curve):
+    state = synthetic_sweep(tmp_path / "begun", [{}], 2, simple_curve, ended=False)
+    with pytest.raises(UserError, match="no configuration has a score yet"):
+        export(state.folder, Asked(best=tmp_path / "best.yaml"))
+    assert not (tmp_path / "best.yaml").exists()
+
+
+def test_weights_are_loaded_by_the_printed_lines_in_plain_torch(trained_sweep, tmp_path, monkeypatch):
+    said = export(trained_sweep, Asked(weights=tmp_path / "weights"))
+    names = sorted(path.name for path in (tmp_path / "weights").iterdir())
+    assert names == [f"configuration-{number}-seed-{seed}.safetensors" for number in range(3) for seed in (0, 3)]
+    assert said[0].startswith("wrote 6 files")
+    loader = "\n".join(said[1:])
+    assert len([line for line in said[1:] if line]) <= 5
+    check = "import sys; assert not {'orchestrator', 'trainers'} & set(sys.modules)"
+    done = subprocess.run([sys.executable, "-c", f"{loader}\n{check}"], capture_output=True, text=True, cwd="/")
+    assert done.returncode == 0, done.stderr
+    for needless in ("orchestrator.plan.recorded.recorded_member", "orchestrator.record.kept.code.load_module"):
+        monkeypatch.setattr(needless, None)  # `load` needs no class of the sweep
+    shapes = {name: array.shape for name, array in load(trained_sweep, 0, seed=0).items()}
+    assert eval(done.stdout) == shapes
+    mine = load_file(tmp_path / "weights" / "configuration-2-seed-3.safetensors")
+    for name, array in load(trained_sweep, 2, seed=3, average="ema").items():
+        assert np.array_equal(mine[f"ema/{name}"], array)
+
+
+def test_damaged_or_missing_weights_are_refused(trained_sweep, small_sweep, tmp_path):
+    with pytest.raises(UserError, match=r"has kept no weights; resources\.keep_weights: true"):
+        export(small_sweep.folder, Asked(weights=tmp_path / "weights"))
+    path = next((trained_sweep / "weights").iterdir())
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(DamagedWeights, match=path.name):
+        export(trained_sweep, Asked(weights=tmp_path / "weights"))
+    assert not (tmp_path / "weights").exists()
+
+
+def test_optuna_reads_every_configuration_with_values_score_and_state(tmp_path, synthetic_sweep, simple_curve):
+    failed = {(2, seed): 50 for seed in range(3)} | {(1, 0): 50}
+    spec = {"space": SPACE, "objective.failed_seeds": "fail", "objective.direction": "maximize"}
+    state = synthetic_sweep(tmp_path / "six", [values(n) for n in range(6)], 3, simple_curve, failed, spec=spec)
+    said = export(state.folder, Asked(optuna=tmp_path / "study.db"))
+    assert f'study_name="six", storage="sqlite:///{tmp_path / "study.db"}"' in said[1]
+    study = optuna.load_study(study_name="six", storage=f"sqlite:///{tmp_path / 'study.db'}")
+    assert [trial.number for trial in study.trials] == list(range(6)) and study.direction.name == "MAXIMIZE"
+    for trial, one in zip(study.trials, state.configurations.values(), strict=True):
+        wanted = {key: json.dumps(v) if isinstance(v, list) else v for key, v in one.values.items()}
+        assert trial.params == wanted and trial.user_attrs["config_id"] == one.config_id
+        assert trial.value == (None if one.score is None else pytest.approx(one.score))
+        assert trial.state.name == ("FAIL" if one.number in (1, 2) else "COMPLETE")
+        assert trial.user_attrs["seeds run"] == 3
+        assert trial.user_attrs["seeds failed"] == {1: 1, 2: 3}.get(one.number, 0)
+    assert study.best_trial.number == open_sweep(state.folder).best.number
+    rate, width = (study.trials[0].distributions[key] for key in ("training.learning_rate", "model.width"))
+    assert (rate.low, rate.high, rate.log) == (1e-4, 1e-2, True) and (width.low, width.high, width.step) == (8, 24, 8)
+    assert study.trials_dataframe()["params_training.batch_size"].tolist() == [16, 32] * 3
+
+
+def test_optuna_reads_a_sweep_that_is_not_finished_and_one_of_a_list(tmp_path, synthetic_sweep, simple_curve):
+    listed = [{"model.norm": "pre", "training.learning_rate": 0.1}, {"training.learning_rate": 0.2}]
+    spec = {"search.sampler": "listed", "search.listed": listed}
+    state = synthetic_sweep(tmp_path / "begun", listed, 2, simple_curve, spec=spec, ended=False, stop_after_step=50)
+    export(state.folder, Asked(optuna=tmp_path / "s.db"))
+    (study,) = optuna.get_all_study_summaries(f"sqlite:///{tmp_path / 's.db'}")
+    trials = optuna.load_study(study_name=study.study_name, storage=f"sqlite:///{tmp_path / 's.db'}").trials
+    assert [trial.state.name for trial in trials] == ["RUNNING"] * 2 and [trial.params for trial in trials] == listed
+
+
+@pytest.mark.parametrize("name", ["grid", "tpe", "judged_at_best"])
+def test_sweeps_of_released_versions_become_studies(name, tmp_path):
+    folder = Path(__file__).resolve().parents[2] / "sweeps" / "1.0.0" / name
+    export(folder, Asked(optuna=tmp_path / "s.db"))
+    study = optuna.load_study(study_name=None, storage=f"sqlite:///{tmp_path / 's.db'}")
+    state = SweepState.load(folder)
+    scored = {n: draw.score for n, draw in state.draws.items() if draw.score is not None and math.isfinite(draw.score)}
+    assert len(study.trials) == len(state.draws)
+    assert {n: study.trials[n].value for n in scored} == {n: pytest.approx(score) for n, score in scored.items()}
+
+
+def test_files_that_exist_are_kept_and_nothing_is_half_written(trained_sweep, tmp_path):
+    mine, other = tmp_path / "mine.tex", tmp_path / "best.yaml"
+    mine.write_text("mine")
+    with pytest.raises(UserError, match=r"mine\.tex: exists already; choose another name, or --force"):
+        export(trained_sweep, Asked(best=other, latex=mine, weights=tmp_path / "weights"))
+    assert mine.read_text() == "mine" and not other.exists() and not (tmp_path / "weights").exists()
+    export(trained_sweep, Asked(best=other, latex=mine, force=True))
+    assert "toprule" in mine.read_text() and other.exists()
+    (tmp_path / "weights").mkdir()
+    (tmp_path / "weights" / "configuration-1-seed-0.safetensors").write_text("mine")
+    with pytest.raises(UserError, match=r"configuration-1-seed-0\.safetensors: exists already"):
+        export(trained_sweep, Asked(weights=tmp_path / "weights"))
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (Asked(), "nothing to export; give one or more of --best"),
+        (Asked(size="3x2", latex=Path("t.tex")), "--size is the size of figures"),
+        (Asked(labels=Path("l.yaml"), best=Path("b.yaml")), "--labels names things in figures"),
+        (Asked(figures="gif"), "--figures gif: allowed: pdf, svg, png"),
+        (Asked(figures="pdf", size="3,2"), "--size 3,2: allowed: WIDTHxHEIGHT in inches"),
+        (Asked(figures="pdf", size="0x2"), "--size 0x2: allowed: WIDTHxHEIGHT in inches"),
+        (Asked(latex=Path("no/such/t.tex")), "there is no folder no/such"),
+        (Asked(latex=Path()), "is a folder; give the name of a file"),
+        (Asked(latex=Path("a"), best=Path("a")), "a: asked for twice"),
+    ],
+)
+def test_what_cannot_be_exported_is_refused_in_a_sentence(small_sweep, asked, said, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path / "small")
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(UserError, match=said):
+        export(small_sweep.folder, asked)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_the_notebook_opens_the_sweep_and_draws_it(small_sweep, tmp_path):
+    nbclient, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
+    export(small_sweep.folder, Asked(notebook=tmp_path / "look.ipynb"))
+    read = nbformat.read(tmp_path / "look.ipynb", as_version=4)
+    nbformat.validate(read)
+    nbclient.NotebookClient(read, timeout=120, kernel_name="python3").execute()
+    shown = [set(output.get("data", {})) for cell in read.cells for output in cell.get("outputs", ())]
+    assert "text/html" in shown[0] and {"image/png"} <= set().union(*shown)
+    assert "error" not in {output.output_type for cell in read.cells for output in cell.get("outputs", ())}

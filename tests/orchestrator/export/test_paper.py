@@ -1,0 +1,135 @@
+"""What goes into a paper: a LaTeX table with every number of the report, figures with embedded fonts and own labels."""
+
+import re
+import shutil
+import subprocess
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+from matplotlib.figure import Figure
+from PIL import Image
+
+from orchestrator.errors import UserError
+from orchestrator.export.labels import named_rows, read_labels
+from orchestrator.export.latex import escape, latex_table
+from orchestrator.export.paper_figures import caption, paper_figures
+from orchestrator.export.verb import Asked, export
+from orchestrator.figures.on_axes import plot_curves
+from orchestrator.results.summarise import summary
+from search_spaces import SweepFileError
+
+
+@pytest.fixture
+def result(small_sweep):
+    return summary(small_sweep)
+
+
+def body(text: str) -> list[list[str]]:
+    lines = text.splitlines()
+    rows = lines[lines.index(r"\midrule") + 1 : lines.index(r"\bottomrule")]
+    return [row.removesuffix(r" \\").split(" & ") for row in rows]
+
+
+def test_the_latex_table_has_the_numbers_of_the_report(result):
+    text = latex_table(result, {})
+    rows = body(text)
+    assert len(rows) == len(result.rows)
+    for cells, row in zip(rows, result.rows, strict=True):
+        assert cells[0] == rf"\#{row.number}" and cells[-1] == f"{row.seeds_failed} of {row.seeds_run}"
+        found = re.findall(r"\$(-?[\d.]+|\\infty)\$", " ".join(cells))
+        wanted = [q for at in (row.trained, row.selection, row.test) for q in (at.median, at.q25, at.q75)]
+        assert [float(one.replace(r"\infty", "inf")) for one in found] == pytest.approx(wanted, rel=5e-3)
+    columns = re.search(r"\\begin\{tabular\}\{(l+r+)\}", text)
+    assert columns and {len(cells) for cells in rows} == {len(columns[1])}
+    assert [text.count(rule) for rule in (r"\toprule", r"\midrule", r"\bottomrule")] == [1, 1, 1]
+    assert "18 seeds ran, 1 failed (worst)" in text
+
+
+def test_the_latex_table_compiles(result, tmp_path):
+    program = shutil.which("pdflatex") or shutil.which("tectonic")
+    if program is None:
+        pytest.skip("neither pdflatex nor tectonic is installed")
+    table = latex_table(result, {"#0": "50 % of {x_1} & \\more^2 ~ #"})
+    text = "\\documentclass{article}\\usepackage{booktabs}\\begin{document}\n" + table + "\\end{document}\n"
+    (tmp_path / "t.tex").write_text(text)
+    done = subprocess.run([program, "t.tex"], cwd=tmp_path, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    assert done.returncode == 0 and (tmp_path / "t.pdf").exists(), done.stdout[-2000:]
+
+
+def test_texts_are_escaped():
+    assert escape("50 % of x_1 & {y}") == r"50 \% of x\_1 \& \{y\}"
+    assert escape("a\\b~c^d") == r"a\textbackslash{}b\textasciitilde{}c\textasciicircum{}d"
+
+
+def test_pdf_figures_have_the_asked_size_and_embedded_truetype_fonts(result, tmp_path):
+    files = paper_figures(result, "pdf", tmp_path, (3.3, 2.4), {})
+    assert [path.name for path in files] == [
+        "small-curves.pdf",
+        "small-model.norm.pdf",
+        "small-training.batch_size.pdf",
+        "small-training.learning_rate.pdf",
+    ]
+    for content in files.values():
+        box = re.search(rb"/MediaBox \[ 0 0 ([\d.]+) ([\d.]+) \]", content)
+        assert box and [float(side) for side in box.groups()] == pytest.approx([3.3 * 72, 2.4 * 72], abs=0.1)
+        assert b"/FontFile2" in content and b"/Type3" not in content
+    assert files == paper_figures(result, "pdf", tmp_path, (3.3, 2.4), {})
+
+
+def test_other_formats_have_the_asked_size(result, tmp_path):
+    for kind in ("svg", "png"):
+        export(result.folder, Asked(figures=kind, size="4x3", to=tmp_path / "f"))
+    svg = ElementTree.parse(tmp_path / "f" / "small-curves.svg").getroot()
+    assert [svg.get("width"), svg.get("height")] == ["288pt", "216pt"]
+    with Image.open(tmp_path / "f" / "small-curves.png") as image:
+        assert image.size == (1200, 900)
+
+
+def test_lines_are_told_apart_without_colour(result):
+    axes = Figure().subplots()
+    plot_curves(result, axes, distinct_in_grey=True)
+    drawn = axes.get_legend().get_lines()
+    looks = {(str(line.get_linestyle()), line._unscaled_dash_pattern, line.get_marker()) for line in drawn}
+    assert len({marker for _, _, marker in looks}) == len(drawn) == 6
+
+
+def test_labels_name_and_choose_configurations(result, tmp_path):
+    file = tmp_path / "labels.yaml"
+    file.write_text('"#4": Pre-norm\n"#1": No norm\nlength: Input length\ntotal_variation: Error\n')
+    labels = read_labels(file, result)
+    axes = Figure().subplots()
+    plot_curves(result, axes, rows=named_rows(result, labels), labels=labels)
+    texts = [text.get_text() for text in axes.get_legend().get_texts()]
+    assert texts == ["Pre-norm", "No norm (1 of 3 seeds failed)"]
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("Input length", "Error, median over seeds")
+    assert "Pre-norm" in latex_table(result, labels)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("total_variatoin: x\n", r"labels\.yaml:1: total_variatoin: is not in this sweep; .* mean total_variation\?"),
+        ('"#77": x\n', "is not in this sweep"),
+        ("length: 3\n", r"labels\.yaml:1: length: is not a text"),
+        ("- a\n", "is not a mapping of names to texts"),
+        ("length: [\n", "is not valid YAML"),
+        (None, "there is no such file"),
+    ],
+)
+def test_wrong_labels_are_refused_by_line(result, tmp_path, text, said):
+    file = tmp_path / "labels.yaml"
+    if text is not None:
+        file.write_text(text)
+    with pytest.raises(SweepFileError, match=said):
+        export(result.folder, Asked(latex=tmp_path / "t.tex", labels=file))
+    assert not (tmp_path / "t.tex").exists()
+
+
+def test_the_caption_says_how_many_seeds_ran_and_failed(result):
+    assert "median over 3 seeds" in caption(result) and "18 ran, 1 failed" in caption(result)
+
+
+def test_a_sweep_without_curves_has_no_figures(tmp_path, synthetic_sweep, simple_curve):
+    state = synthetic_sweep(tmp_path / "begun", [{}], 2, simple_curve, ended=False)
+    with pytest.raises(UserError, match="there are no median curves to draw"):
+        export(state.folder, Asked(figures="pdf", to=tmp_path))

@@ -1,0 +1,126 @@
+"""`lengthwise compare SWEEP SWEEP`: what is printed, drawn and written, and what is refused."""
+
+import csv
+import math
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from orchestrator import cli, open_sweep
+from orchestrator.errors import LengthwiseError, NotASweep, UserError
+from orchestrator.figures.drawing import read_figure_digest
+from orchestrator.report.sweep_comparison import noise_sentences
+from orchestrator.results.comparing.sweep_comparison import compare_sweeps
+
+RATES = [{"training.learning_rate": rate} for rate in (0.001, 0.01)]
+GRID = {"space": {"training.learning_rate": {"grid": [0.001, 0.01]}}}
+
+
+def shifted(shift):
+    def curve(number, seed, average, metric, lengths, step):
+        noise = np.random.default_rng([number, seed, int(1000 * shift)]).normal(0, 0.01, len(lengths))
+        return 0.3 + 0.02 * number + 0.03 * seed + noise - shift * (lengths > 7)
+
+    return curve
+
+
+@pytest.fixture
+def sweeps(tmp_path, synthetic_sweep):
+    """The folders of three sweeps: of 10 seeds, lower at the test lengths, and of 6 seeds."""
+    synthetic_sweep(tmp_path / "plain", RATES, 10, shifted(0.0), spec=GRID)
+    synthetic_sweep(tmp_path / "lower", RATES, 10, shifted(0.04), spec={**GRID, "model.norm": "pre"})
+    synthetic_sweep(tmp_path / "few", RATES, 6, shifted(0.04), {(0, 3): 10}, spec=GRID)
+    return tmp_path
+
+
+def run(*words):
+    return CliRunner().invoke(cli.app, ["compare", *map(str, words)], terminal_width=200)
+
+
+def test_sweeps_are_compared_drawn_and_written(sweeps):
+    table, figure = sweeps / "found.csv", sweeps / "found.png"
+    words = [sweeps / name for name in ("plain", "lower", "few")]
+    done = run(*words, "--csv", table, "--figure", figure)
+    assert done.exit_code == 0, done.output
+    for part in (
+        f"First: plain in {sweeps / 'plain'} (2 of 2 configurations done; 20 seeds ran, 0 failed)",
+        f"Second: lower in {sweeps / 'lower'} (2 of 2 configurations done; 20 seeds ran, 0 failed)",
+        "Specification: model.norm none / pre\n",
+        "Specification: seeds [0, 1, 2, 3, 4, 5, 6, 7, 8, 9] / [0, 1, 2, 3, 4, 5]\n",
+        f"Second: few in {sweeps / 'few'} (2 of 2 configurations done; 12 seeds ran, 1 failed)",
+        "2 configurations with equal searched values (lr); only in the first: 0, only in the second: 0",
+        "More than seed noise (simultaneous 95 % band over 11 lengths, 10 paired seeds): the first sweep is higher "
+        "(worse) at lengths 8-11, by up to 0.0",
+        "Of 2 matched configurations 2 differ at the test lengths 8-11 with p < 0.05 after Holm's correction: #0, #1 "
+        "of the first sweep, which is better in 0.",
+        "No band against length: 6 seeds are too few for 11 lengths at once (at least 9).",
+        "All together: 4 seeds left out that not every matched configuration has.",
+        "A failed seed counts as the worst value",
+        f"Figure: {figure}",
+        f"wrote {table}",
+    ):
+        assert part in done.output, done.output
+    assert read_figure_digest(figure) is not None
+    with table.open(newline="") as file:
+        lines = list(csv.DictReader(file))
+    assert [(line["first_sweep"], line["second_sweep"]) for line in (lines[0], lines[-1])] == [
+        ("plain", "lower"),
+        ("plain", "few"),
+    ]
+    families = [line["family"] for line in lines if line["second_sweep"] == "lower"]
+    assert families == ["all matched together"] * 3 + ["each length"] * 11 + ["matched configurations"] * 6
+    again = open_sweep(sweeps / "plain").compare_with(sweeps / "lower")
+    assert len(again) == 20
+    for line, (_, row) in zip(lines, again.iterrows(), strict=False):
+        assert float(line["difference"]) == row.difference and (line["low"] == "") == math.isnan(row.low)
+    of_sweep = open_sweep(sweeps / "plain").compare_with(open_sweep(sweeps / "few"), lengths="9,10", average="raw")
+    assert set(of_sweep.average) == {"raw"} and set(of_sweep.lengths) == {"9-10", "9", "10"}
+
+
+def test_the_figure_has_the_band_the_zero_line_and_the_groups(sweeps, drawn):
+    done = run(sweeps / "plain", sweeps / "lower", sweeps / "few", "--figure", sweeps / "found.png")
+    assert done.exit_code == 0, done.output
+    (axes,) = drawn["found.png"].axes
+    assert [line.get_label() for line in axes.lines if not line.get_label().startswith("_")] == [
+        "plain - lower (2 configurations, 10 paired seeds)",
+        "plain - few (2 configurations, 6 paired seeds, 1 member failed, no band)",
+    ]
+    assert any(list(line.get_ydata()) == [0, 0] for line in axes.lines)  # the zero line
+    found = compare_sweeps(*(open_sweep(sweeps / name).summary for name in ("plain", "lower")))
+    (band,) = axes.collections
+    points = {(x, y) for x, y in band.get_paths()[0].vertices.tolist()}
+    assert {(float(one.question.lengths[0]), one.outcome.low) for one in found.by_length} <= points
+    assert {text.get_text() for text in axes.texts} == {"trained", "selection", "test"}
+
+
+def test_sentences_of_noise(sweeps):
+    plain = open_sweep(sweeps / "plain").summary
+    same = noise_sentences(compare_sweeps(plain, plain))
+    band = "simultaneous 95 % band over 11 lengths, 10 paired seeds"
+    assert same == [
+        f"At no length is the difference more than seed noise ({band}).",
+        "Of 2 matched configurations none differs at the test lengths 8-11 with p < 0.05 after Holm's correction.",
+    ]
+    swapped = noise_sentences(compare_sweeps(open_sweep(sweeps / "lower").summary, plain))
+    assert "the first sweep is lower (better) at lengths 8-11" in swapped[0] and "better in 2" in swapped[1]
+
+
+@pytest.mark.parametrize(
+    ("words", "error", "message"),
+    [
+        (["plain", "nothing"], NotASweep, "allowed: other sweeps, or two configurations of"),
+        (["plain", "0", "1", "few"], NotASweep, "0 does not exist"),
+        (["plain", "lower", "--metric", "margni"], UserError, "did you mean margin?"),
+        (["plain", "lower", "--lengths", "99"], UserError, "--lengths '99'"),
+        (["plain", "0", "1", "--figure", "new.png"], UserError, "only whole sweeps are drawn"),
+        (["plain", "lower", "--figure", "plain/events.jsonl"], UserError, "is not a PNG file"),
+        (["plain", "lower", "--csv", "plain/events.jsonl"], UserError, "exists; name another file"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(sweeps, monkeypatch, words, error, message):
+    monkeypatch.chdir(sweeps)
+    done = run(*words)
+    assert isinstance(done.exception, error) and isinstance(done.exception, LengthwiseError)
+    assert message in str(done.exception) and done.exception.exit_code == 2
+    assert not (sweeps / "new.png").exists()

@@ -1,0 +1,216 @@
+"""Whole sweeps against each other: numbers by brute force, the band's coverage, what is matched and what is paired."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from orchestrator.errors import UserError
+from orchestrator.record.kept.curves import read_curves
+from orchestrator.record.state.state import SweepState
+from orchestrator.results.comparing.sweep_comparison import TOGETHER, band_level, compare_sweeps
+from orchestrator.results.summarise import summary
+from orchestrator.statistics.intervals import median
+
+RATES = [{"training.learning_rate": rate} for rate in (0.001, 0.01, 0.1)]
+LOG = {"space": {"training.learning_rate": {"grid": [0.001, 0.01, 0.1]}}}
+GROUPS = {"trained": range(1, 6), "selection": (6, 7), "test": range(8, 12)}
+
+
+def noisy(shift):
+    """Curves with noise of their own in every seed; beyond length 7 they are lower by `shift`."""
+
+    def curve(number, seed, average, metric, lengths, step):
+        noise = np.random.default_rng([number, seed, int(1000 * shift)]).normal(0, 0.01, len(lengths))
+        return 0.3 + 0.02 * number + 0.03 * seed + noise - shift * (lengths > 7)
+
+    return curve
+
+
+@pytest.fixture
+def build(tmp_path, synthetic_sweep):
+    """Build the summary of a synthetic sweep by its name."""
+
+    def build(name, shift=0.0, values=RATES, seeds=12, failed=None, space=LOG, **spec):
+        state = synthetic_sweep(tmp_path / name, values, seeds, noisy(shift), failed, spec={**space, **spec})
+        return summary(state)
+
+    return build
+
+
+def table(result):
+    """The judged values by (learning rate, seed) and length, read with pandas."""
+    curves = read_curves(SweepState.load(result.folder), final_only=True)
+    mine = curves[(curves["metric"] == "total_variation") & (curves["average"] == "ema")]
+    return mine.pivot(index=["training.learning_rate", "seed"], columns="length", values="value").astype(float)
+
+
+def interval(differences, level):
+    return stats.quantile_test(differences, p=0.5).confidence_interval(confidence_level=level)
+
+
+def test_numbers_equal_those_of_pandas_and_scipy(build):
+    first, second = build("first"), build("second", 0.04, **{"model.norm": "pre"})
+    found = compare_sweeps(first, second)
+    difference = table(first) - table(second)
+    assert found.specification == {"model.norm": ("none", "pre")} and not found.code and not found.environment
+    assert (len(found.matching.pairs), found.matching.only_first, found.matching.only_second) == (3, 0, 0)
+    for group, lengths in GROUPS.items():
+        (together,) = (one for one in found.together if one.question.group == group)
+        by_seed = difference[list(lengths)].mean(axis=1).groupby("seed").mean().to_numpy()
+        assert together.outcome.n == 12 and together.outcome.difference == pytest.approx(np.median(by_seed))
+        low, high = interval(by_seed, 0.95)
+        assert (together.outcome.low, together.outcome.high) == pytest.approx((low, high))
+        assert together.outcome.p == pytest.approx(stats.wilcoxon(by_seed, method="exact").pvalue)
+        alone = [one for one in found.configurations if one.question.group == group]
+        p = []
+        for (_, rows), one in zip(difference.groupby(level=0), alone, strict=True):
+            values = rows[list(lengths)].mean(axis=1).to_numpy()
+            p.append(stats.wilcoxon(values, method="exact").pvalue)
+            assert one.outcome.p == pytest.approx(p[-1]) and one.outcome.difference == pytest.approx(np.median(values))
+        adjusted = np.maximum.accumulate(np.sort(p) * [3, 2, 1]).clip(max=1)
+        assert sorted(one.holm_p for one in alone) == pytest.approx(adjusted)
+    level = 1 - 0.05 / 11
+    assert [one.question.lengths for one in found.by_length] == [(length,) for length in range(1, 12)]
+    for one in found.by_length:
+        by_seed = difference[one.question.lengths[0]].groupby("seed").mean().to_numpy()
+        assert (one.outcome.low, one.outcome.high) == pytest.approx(tuple(interval(by_seed, level)))
+    clear = {one.question.lengths[0] for one in found.by_length if one.outcome.low > 0}
+    assert clear == set(GROUPS["test"])  # and nothing differs at the other lengths
+
+
+def test_the_band_contains_all_medians_at_once():
+    """In 95 % of sweeps or more, for independent and for dependent lengths, and with skewed differences."""
+    generator, lengths, sweeps = np.random.default_rng(0), 5, 1000
+    for n, correlation in ((8, 0.0), (12, 0.0), (12, 0.9)):
+        shared, own = generator.exponential(size=(sweeps, n, 1)), generator.exponential(size=(sweeps, n, lengths))
+        values = np.where(generator.random((sweeps, n, 1)) < correlation, shared, own) - math.log(2)
+        missed = 0
+        for sample in values:
+            intervals = [median(column, level=band_level(lengths)).ends for column in sample.T]
+            missed += any(low > 0 or high < 0 for low, high in intervals)
+        assert missed / sweeps < 0.05 + 3 * math.sqrt(0.05 * 0.95 / sweeps)
+        assert missed > 0  # an interval that is never wrong would be no interval
+
+
+def test_a_sweep_and_itself_differ_nowhere(build):
+    first = build("same", seeds=10)
+    found = compare_sweeps(first, first)
+    for one in (*found.together, *found.by_length, *found.configurations):
+        assert (one.outcome.difference, one.outcome.low, one.outcome.high) == (0, 0, 0) and one.outcome.p == 1
+    assert found.has_band and not found.specification
+
+
+def test_six_seeds_have_intervals_and_no_band(build):
+    found = compare_sweeps(build("first", seeds=6), build("second", 0.04, seeds=6))
+    assert not found.has_band and {one.outcome.reason for one in found.by_length} == {
+        "n = 6 is too few for an interval (at least 9)"
+    }
+    assert all(math.isfinite(one.outcome.low) for one in found.together)
+    asked = compare_sweeps(found.first, found.second, lengths="9")
+    assert asked.has_band and [one.question.group for one in asked.together] == ["asked"]  # one length: 95 %
+
+
+def test_configurations_are_matched_by_their_values_whatever_their_numbers(build):
+    first = build("first")
+    values = [RATES[2], {"training.learning_rate": 0.5}, RATES[0]]
+    found = compare_sweeps(first, build("second", values=values))
+    assert [(one.row.number, other.row.number) for one, other in found.matching.pairs] == [(0, 2), (2, 0)]
+    assert (found.matching.only_first, found.matching.only_second) == (1, 1)
+    with pytest.raises(UserError, match=r"no configuration of one has the searched values \(training.learning_rate\)"):
+        compare_sweeps(first, build("other", values=[{"training.learning_rate": 0.7}]))
+
+
+def test_a_key_that_one_sweep_searched_has_the_fixed_value_of_the_other(build):
+    norms = [{**rate, "model.norm": norm} for rate in RATES for norm in ("none", "pre")]
+    space = {"space": {**LOG["space"], "model.norm": {"grid": ["none", "pre"]}}}
+    found = compare_sweeps(build("wide", values=norms, space=space), build("narrow", **{"model.norm": "pre"}))
+    assert [(one.row.number, other.row.number) for one, other in found.matching.pairs] == [(1, 0), (3, 1), (5, 2)]
+    assert found.matching.keys == ("model.norm", "training.learning_rate") and found.matching.only_first == 3
+
+
+def test_shared_seeds_alone_are_paired_and_others_are_no_pairs(build):
+    first = build("first", seeds=8)
+    more = compare_sweeps(first, build("more", seeds=12)).together[0]
+    assert more.outcome.paired and (more.outcome.n, more.unmatched) == (8, 4)
+    fresh = compare_sweeps(first, build("fresh", seeds=range(20, 30)))
+    assert {one.outcome.paired for one in fresh.together} == {False} and not fresh.has_band
+    both = (fresh.together[0].outcome.n, fresh.together[0].outcome.n_second)
+    assert both == (8, 10) and fresh.together[0].family == TOGETHER
+
+
+def test_sweeps_of_other_code_share_nothing_and_are_not_paired(build):
+    first, second = build("first"), build("second")
+    recorded = {
+        name: replace(one, code={seed: {"engine": "changed"} for seed in range(12)})
+        for name, one in second.recorded.items()
+    }
+    found = compare_sweeps(first, replace(second, recorded=recorded))
+    assert found.code == {"engine": (None, "changed")}
+    assert not any(one.outcome.paired for one in (*found.together, *found.configurations, *found.by_length))
+    groups = [table(result)[list(range(8, 12))].mean(axis=1).groupby("seed").mean() for result in (first, second)]
+    test = stats.mannwhitneyu(*groups, method="exact")
+    assert found.together[0].outcome.p == pytest.approx(test.pvalue)
+
+
+def test_environments_of_packs_are_compared(build):
+    first, second = build("first"), build("second")
+    sides = []
+    for result, threads in ((first, (1, 1)), (second, (1, 2))):
+        state = SweepState.load(result.folder)
+        state.environments = {str(n): {"threads": n, "torch": "2", "engine": "e"} for n in threads}
+        for pack, n in zip(state.packs.values(), (*threads, 1), strict=True):
+            pack.ran_under = [(None, str(n))]
+        sides.append(summary(state))
+    assert compare_sweeps(*sides).environment == {"threads": ("1", "1 and 2")}
+
+
+@pytest.mark.parametrize("policy", ["worst", "exclude", "fail"])
+def test_failed_seeds_follow_the_policy(build, policy):
+    spec = {"objective.failed_seeds": policy}
+    lost = {(0, 3): 10, (2, 5): 60}
+    first, second = build("first", failed=lost, **spec), build("second", 0.04, failed={(0, 3): 10}, **spec)
+    one = compare_sweeps(first, second).together[0]
+    assert (one.first_seeds, one.first_failed, one.second_failed) == (36, 2, 1)
+    difference = (table(first) - table(second))[list(range(8, 12))].mean(axis=1, skipna=False)
+    if policy == "fail":
+        assert one.outcome.n == 0 and "objective.failed_seeds: fail" in str(one.outcome.reason)
+        return
+    if policy == "worst":
+        difference = difference.copy()
+        difference.loc[(0.001, 3)], difference.loc[(0.1, 5)] = 0.0, math.inf  # both failed; the first alone
+    by_seed = difference.groupby("seed").mean()
+    assert one.outcome.n == 12 and one.outcome.difference == pytest.approx(by_seed.median())
+    low, high = interval(by_seed.to_numpy(), 0.95)
+    assert (one.outcome.low, one.outcome.high) == pytest.approx((low, high))
+
+
+def test_unfinished_configurations_are_left_out_and_counted(build, tmp_path, synthetic_sweep):
+    first = build("first")
+    unfinished = synthetic_sweep(tmp_path / "unfinished", RATES, 12, noisy(0.0), spec=LOG, ended=False)
+    with pytest.raises(UserError, match="none of the 3 configurations that both have has ended in both"):
+        compare_sweeps(first, summary(unfinished))
+    rows = tuple(replace(row, complete=row.number != 1) for row in first.rows)
+    found = compare_sweeps(first, replace(first, rows=rows))
+    assert (len(found.matching.pairs), found.matching.unfinished, found.matching.only_first) == (2, 1, 0)
+
+
+def test_values_of_lists_and_parts_are_matched(build):
+    values = [{"model.dropout_sites": sites} for sites in (["attention"], ["attention", "residual"])]
+    space = {"space": {"model.dropout_sites": {"grid": [["attention"], ["attention", "residual"]]}}}
+    found = compare_sweeps(build("lists", values=values, space=space), build("again", values=values[::-1], space=space))
+    assert [(one.row.number, other.row.number) for one, other in found.matching.pairs] == [(0, 1), (1, 0)]
+    assert found.matching.keys == ("model.dropout_sites",)
+
+
+def test_a_part_that_is_drawn_by_its_name_is_matched_with_the_fixed_one(build):
+    names = [{"training.schedule": {"name": name}} for name in ("constant", "cosine")]
+    drawn = build("drawn", values=names, space={"space": {"training.schedule": {"grid": ["constant", "cosine"]}}})
+    rows = tuple(
+        replace(row, values={"training.schedule": row.values["training.schedule"]["name"]}) for row in drawn.rows
+    )
+    fixed = build("fixed", values=[{}], space={"training.schedule": {"name": "cosine"}})
+    found = compare_sweeps(replace(drawn, rows=rows), fixed)
+    assert [(one.row.number, other.row.number) for one, other in found.matching.pairs] == [(1, 0)]

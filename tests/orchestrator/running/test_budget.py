@@ -1,0 +1,167 @@
+"""Budgets: packs that would pass one do not start, running ones stop at an evaluation; the sweep is resumed later."""
+
+import pytest
+
+from orchestrator.errors import UserError
+from orchestrator.options import in_seconds
+from orchestrator.record.ledger.ledger import Ledger
+from orchestrator.record.state.state import SweepState
+from orchestrator.running.driving import budget
+from orchestrator.running.driving.budget import SweepBudget
+from search_spaces import load_sweep
+
+TWO_IN_A_PACK = ("--set", "resources.pack=2", "--set", "resources.checkpoint_steps=null")
+
+
+def state_with(folder, spec, packs, times=()):
+    """The state of a sweep of one configuration with packs of (members, trained steps, seconds), in GPU packs."""
+    first = {"name": "it", "study": "tests", "spec": spec.resolved(), "spec_hash": spec.spec_hash, "provenance": {}}
+    with Ledger.create(folder, first) as ledger:
+        resolved = {"task": {}, "model": {}, "training": {}, "evaluation": {}}
+        ledger.append("configuration", number=0, config_id="c" * 12, values={}, resolved=resolved, duplicate_of=None)
+        seed = 0
+        for index, (count, step, seconds) in enumerate(packs):
+            members = [["c" * 12, seed + one] for one in range(count)]
+            seed += count
+            name = f"pack{index}"
+            ledger.append("pack", pack_id=name, structural_key="s", members=members, steps=100)
+            if step:
+                fields = {"file": "curves/x.parquet", "sha256": "0", "form": None, "compiled": None, "final": False}
+                none = [-1] * count
+                ledger.append(
+                    "evaluation", pack_id=name, step=step, seconds=seconds, loss=[0.5] * count, failed_at=none, **fields
+                )
+    return SweepState.load(folder)
+
+
+def built(tiny, tmp_path, packs, *overrides, **more):
+    spec = load_sweep(tiny, overrides)
+    return SweepBudget(spec, state_with(tmp_path / "it", spec, packs), **more)
+
+
+def test_member_steps_count_what_is_running_in_full(tiny, tmp_path):
+    packs = [(4, 50, 10.0), (4, 0, 0.0), (2, 0, 0.0)]
+    for limit, fitting in ((1000, "pack1"), (800, "pack1"), (799, "pack2"), (600, "pack2"), (599, None)):
+        one = built(tiny, tmp_path / str(limit), packs, f"budget.member_steps={limit}")
+        found, blocking = one.first_fitting(["pack1", "pack2"], {"pack0"})
+        assert found == fitting and bool(blocking) == (found is None)
+    assert blocking[0].words == "200 of 599 member-steps" and blocking[0].option == " --set budget.member_steps=1198"
+    assert one.used_up() == []
+
+
+def test_hours_are_those_of_the_pack_and_gpu_hours_of_all_packs(tiny, tmp_path):
+    """A step of a member takes 0.05 s: a pack of 4 members takes 20 s, of which pack0 has 10 s left."""
+    packs, now = [(4, 50, 10.0), (4, 0, 0.0)], [0.0]
+    for seconds, fits in ((21.0, True), (19.0, False)):
+        one = built(tiny, tmp_path / f"hours{seconds}", packs, f"budget.hours={seconds / 3600}", clock=lambda: now[0])
+        assert (one.first_fitting(["pack1"], {"pack0"})[0] is not None) == fits
+    gpus = ("resources.gpus=0.5", "resources.scheduler=ray")
+    for seconds, fits in ((21.0, True), (19.0, False)):  # (10 + 10 + 20) / 2
+        one = built(tiny, tmp_path / f"gpu{seconds}", packs, *gpus, f"budget.gpu_hours={seconds / 3600}")
+        assert (one.first_fitting(["pack1"], {"pack0"})[0] is not None) == fits
+    one = built(tiny, tmp_path / "time", packs, max_seconds=30.0, clock=lambda: now[0])
+    assert one.first_fitting(["pack1"], set())[0] and not one.used_up()
+    now[0] = 11.0
+    assert one.first_fitting(["pack1"], set())[0] is None
+    now[0] = 30.0
+    assert [limit.words for limit in one.used_up()] == ["30 s of --max-time 30 s"]
+
+
+def test_nothing_is_limited_without_a_budget(tiny, tmp_path):
+    one = built(tiny, tmp_path, [(4, 0, 0.0)])
+    assert one.first_fitting(["pack0"], set()) == ("pack0", []) and one.used_up() == []
+
+
+def test_a_sweep_stops_by_its_member_steps_and_is_resumed_with_more(lengthwise, tiny, tmp_path, curves):
+    words = ("run", tiny, "--storage", tmp_path, *TWO_IN_A_PACK)
+    assert lengthwise(*words, "--name", "whole").returncode == 0
+    done = lengthwise(*words, "--set", "budget.member_steps=300")
+    folder = tmp_path / "tiny"
+    assert done.returncode == 0, done.stderr
+    resume = f"lengthwise resume {folder} --set budget.member_steps=600"
+    stopped = f"240 of 300 member-steps used, 2 of 4 configurations done; continue with: {resume}"
+    assert f"stopped by its budget: {stopped}" in done.stdout
+    assert "UNFINISHED (stopped by its budget" in done.stdout and "2 of 4 configurations have all" in done.stdout
+    assert "stopped by its budget" in lengthwise("status", folder).stdout
+    state = SweepState.load(folder)
+    assert sum(pack.status == "complete" for pack in state.packs.values()) == 2
+    spec = load_sweep(folder / "sweep.yaml")
+    assert spec.spec_hash == load_sweep(tmp_path / "whole" / "sweep.yaml").spec_hash
+    again = lengthwise("resume", folder)
+    assert again.returncode == 0 and "stopped by its budget" in again.stdout
+    finished = lengthwise("resume", folder, "--set", "budget.member_steps=1e6")
+    assert finished.returncode == 0 and SweepState.load(folder).ended == "complete"
+    assert curves(folder).equals(curves(tmp_path / "whole"))
+
+
+def test_running_packs_stop_at_their_next_evaluation_with_a_checkpoint(lengthwise, tiny, tmp_path, curves, monkeypatch):
+    """The time is over when the second evaluation of the first pack has been recorded."""
+    words = ("run", tiny, "--storage", tmp_path, *TWO_IN_A_PACK)
+    assert lengthwise(*words, "--name", "whole").returncode == 0
+    original, calls = budget.SweepBudget.used_up, []
+
+    def used_up(self):
+        calls.append(self)
+        found = original(self)
+        return found if len(calls) != 2 else [budget.Limit(used=61.0, most=60.0, words="61 s of --max-time 60 s")]
+
+    monkeypatch.setattr(budget.SweepBudget, "used_up", used_up)
+    done = lengthwise(*words, "--max-time", "1m")
+    assert done.returncode == 0, done.stderr
+    folder = tmp_path / "tiny"
+    stopped = "61 s of --max-time 60 s used, 0 of 4 configurations done; continue with: "
+    assert f"stopped by its budget: {stopped}" in done.stdout
+    assert done.stdout.rstrip().endswith(f"lengthwise resume {folder}")
+    packs = SweepState.load(folder).packs
+    (running,) = (pack for pack in packs.values() if pack.status == "running")
+    assert running.step == 40 and not running.attempts
+    saved = [path.name for path in (folder / "checkpoints" / running.pack_id).iterdir()]
+    assert saved == ["step-000000000040.ckpt"]
+    assert not (folder / "checkpoints" / "stop").exists()
+    finished = lengthwise("extend", folder, "--seeds", "3")
+    assert finished.returncode == 0, finished.stderr
+    assert lengthwise(*words, "--name", "larger", "--set", "seeds=3").returncode == 0
+    keys = ["config_id", "seed", "average", "metric", "length", "step"]
+    one, other = (
+        curves(tmp_path / name).astype(dict.fromkeys(keys[:4:2], str)).sort_values(keys).to_numpy().tolist()
+        for name in ("tiny", "larger")
+    )
+    assert one == other
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("scheduler", ["local", "ray"])
+def test_workers_stop_and_are_resumed(lengthwise, tiny, tmp_path, scheduler):
+    """A step of a member is said to take no time at all, so that packs start; then the time is over."""
+    long = ("--set", "training.steps=30000", "--set", "evaluation.every=300")
+    words = ("run", tiny, "--storage", tmp_path, *long, "--set", f"resources.scheduler={scheduler}")
+    done = lengthwise.process(*words, "--max-time", "12s")
+    assert done.returncode == 0, done.stderr
+    assert "stopped by its budget" in done.stdout
+    packs = SweepState.load(tmp_path / "tiny").packs.values()
+    running = [pack for pack in packs if pack.status == "running"]
+    assert running and not any(pack.attempts for pack in packs)
+    for pack in running:
+        newest = max((tmp_path / "tiny" / "checkpoints" / pack.pack_id).glob("step-*.ckpt"))
+        assert int(newest.stem.removeprefix("step-")) == pack.step
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("30m", 1800), ("1h30m", 5400), ("90s", 90), ("0.5h", 1800), (None, None)]
+)
+def test_times_are_read(text, seconds):
+    assert in_seconds(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "30", "m", "1m1h", "-1m", "0m", "soon"])
+def test_what_is_no_time_is_refused(text):
+    with pytest.raises(UserError, match="allowed: hours, minutes and seconds such as 2h, 1h30m or 90s"):
+        in_seconds(text)
+
+
+def test_plan_says_what_a_budget_has_no_room_for(lengthwise, tiny):
+    said = lengthwise("plan", tiny, "--set", "budget={member_steps: 120, hours: 1000}").stdout
+    assert "480 member-steps; 75 % of the member-steps do not fit into 120" in said
+    wrong = lengthwise("validate", tiny, "--set", "budget={hours: 0, days: 3}")
+    assert wrong.returncode == 2 and "budget.hours: is out of bounds; given 0; allowed: above 0" in wrong.stderr
+    assert "budget.days" in wrong.stderr

@@ -1,0 +1,78 @@
+"""The verbs that keep the storage folder, and the help, as a person types them."""
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+import typer.main
+from mlflow.tracking import MlflowClient
+
+from orchestrator import cli
+from orchestrator.cli_help import PANELS
+
+RELEASED = Path(__file__).resolve().parents[2] / "sweeps" / "1.0.0"
+
+
+def test_the_help_fits_one_screen_and_has_every_verb_in_a_panel(lengthwise):
+    lines = lengthwise("--help").stdout.splitlines()
+    assert len(lines) <= 24 and max(map(len, lines)) <= 80, lines
+    verbs = [re.match(r"(begin|look|continue|take out|keep house|) +([\w-]+) +\w", line) for line in lines[2:]]
+    assert all(verbs), lines
+    group = typer.main.get_command(cli.app)
+    assert sorted(one[2] for one in verbs if one) == sorted(group.commands)
+    assert [one[1] for one in verbs if one and one[1]] == list(PANELS)
+    assert all(command.rich_help_panel in PANELS for command in group.commands.values())
+
+
+def test_sweeps_are_listed_and_deleted_by_name(lengthwise, tmp_path, monkeypatch):
+    for name in ("finished", "grid"):
+        shutil.copytree(RELEASED / name, tmp_path / name)
+    listed = lengthwise("list", "sweeps", "--storage", tmp_path)
+    assert listed.returncode == 0 and [line.split()[0] for line in listed.stdout.splitlines()] == [
+        "name",
+        "finished",
+        "grid",
+    ]
+    refused = lengthwise("delete", tmp_path / "grid")
+    assert refused.returncode == 2 and "--yes deletes without asking" in refused.stderr and (tmp_path / "grid").exists()
+    done = lengthwise("delete", tmp_path / "grid", "--yes")
+    assert done.returncode == 0 and not (tmp_path / "grid").exists() and (tmp_path / "finished").exists()
+    again = lengthwise("delete", tmp_path / "grid", "--yes")
+    assert again.returncode == 2 and "does not exist" in again.stderr
+    assert "did you mean sweeps?" in lengthwise("list", "sweep").stderr
+
+
+@pytest.mark.usefixtures("figures_left_blank")
+def test_mlflow_runs_are_deleted_with_their_sweep_and_no_others(lengthwise, tmp_path):
+    for name in ("finished", "grid"):
+        shutil.copytree(RELEASED / name, tmp_path / name)
+    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    unpublished = lengthwise(
+        "delete", shutil.copytree(RELEASED / "tpe", tmp_path / "tpe"), "--yes", "--mlflow", "--tracking-uri", uri
+    )
+    assert unpublished.returncode == 0 and "0 runs" in unpublished.stdout and not (tmp_path / "mlflow.db").exists()
+    for name in ("finished", "grid"):
+        assert lengthwise("publish", tmp_path / name, "--tracking-uri", uri).returncode == 0
+    client = MlflowClient(uri)
+    ids = [one.experiment_id for one in client.search_experiments()]
+    assert len(client.search_runs(ids)) == 7 + 7
+    done = lengthwise("delete", tmp_path / "finished", "--yes", "--mlflow", "--tracking-uri", uri)
+    assert done.returncode == 0 and "7 runs are in MLflow's bin" in done.stdout, done.stderr
+    assert {run.data.tags["lengthwise.sweep"] for run in client.search_runs(ids)} == {"grid"}
+
+
+def test_a_member_is_replayed_and_a_difference_is_exit_code_1(lengthwise, tiny, tmp_path, monkeypatch):
+    assert lengthwise("run", tiny, "--storage", tmp_path, "--set", "search.configurations=1").returncode == 0
+    good = lengthwise("replay", tmp_path / "tiny", "0", "1")
+    assert good.returncode == 0 and "agree bit for bit at steps 20, 40, 60" in good.stdout, good.stderr
+    monkeypatch.setattr("orchestrator.upkeep.replay._difference", lambda *given: "they differ")
+    assert lengthwise("replay", tmp_path / "tiny", "0", "1").returncode == 1
+
+
+def test_an_export_says_what_it_wrote(lengthwise, tmp_path):
+    done = lengthwise("export", RELEASED / "finished", "--latex", tmp_path / "t.tex", "--best", tmp_path / "best.yaml")
+    assert done.returncode == 0 and done.stdout.startswith(f"wrote {tmp_path / 'best.yaml'}\n"), done.stderr
+    assert lengthwise("validate", tmp_path / "best.yaml").returncode == 0
+    refused = lengthwise("export", RELEASED / "finished", "--latex", tmp_path / "t.tex")
+    assert refused.returncode == 2 and "exists already" in refused.stderr and "Traceback" not in refused.stderr

@@ -1,0 +1,270 @@
+"""`lengthwise extend`: an extended sweep is the sweep of that size from the beginning, and nothing is trained twice."""
+
+import json
+import os
+import shutil
+import signal
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from orchestrator.record.ledger.records import LEDGER_FILE, read_records
+from orchestrator.record.state.state import SweepState
+from search_spaces import load_sweep
+
+KEYS = ["config_id", "seed", "average", "metric", "length", "step"]
+GRID = ("--set", "space={training.learning_rate: {log_uniform: [0.001, 0.1]}, model.norm: {grid: [none, pre]}}")
+GRID += ("--set", "search.configurations=2")
+
+
+@pytest.fixture(scope="module")
+def run(lengthwise, tmp_path_factory, tiny_text):
+    """run("name", "--set", ...) runs a tiny sweep once for the module and returns a copy of its folder."""
+    storage, known = tmp_path_factory.mktemp("begun"), {}
+    (storage / "tiny.yaml").write_text(tiny_text)
+
+    def begin(*options: str) -> Path:
+        if options not in known:
+            folder = storage / str(len(known))
+            done = lengthwise("run", storage / "tiny.yaml", "--storage", folder, *options)
+            assert done.returncode == 0, done.stderr
+            known[options] = folder / "tiny"
+        return Path(shutil.copytree(known[options], tmp_path_factory.mktemp("copy") / "tiny"))
+
+    return begin
+
+
+def same(one, other, curves) -> bool:
+    """Whether two sweeps have the same curves, bit for bit, and the same scores."""
+    tables = [curves(folder).astype(dict.fromkeys(KEYS[:4:2], str)).sort_values(KEYS) for folder in (one, other)]
+    values = [table[[*KEYS, "value"]].to_numpy().tolist() for table in tables]
+    scores = [{name: c.score for name, c in SweepState.load(folder).configurations.items()} for folder in (one, other)]
+    return values[0] == values[1] and scores[0] == scores[1] and None not in scores[0].values()
+
+
+@pytest.mark.parametrize(
+    ("begun", "options", "whole"),
+    [
+        ((), ("--seeds", "4"), ("--set", "seeds=4")),
+        ((), ("--seeds", "+2"), ("--set", "seeds=4")),
+        ((), ("--configurations", "6"), ("--set", "search.configurations=6")),
+        (
+            (),
+            ("--seeds", "7-8", "--configurations", "5"),
+            ("--set", "seeds=[0, 1, 7, 8]", "--set", "search.configurations=5"),
+        ),
+        (
+            ("--set", "search.sampler=tpe", "--set", "search.generation=2"),
+            ("--configurations", "6"),
+            ("--set", "search.sampler=tpe", "--set", "search.generation=2", "--set", "search.configurations=6"),
+        ),
+        (
+            ("--set", "search.sampler=qmc", "--set", "search.seed=3"),
+            ("--configurations", "6"),
+            ("--set", "search.sampler=qmc", "--set", "search.seed=3", "--set", "search.configurations=6"),
+        ),
+    ],
+    ids=["seeds", "more seeds", "configurations", "both", "tpe", "qmc"],
+)
+def test_an_extended_sweep_is_the_one_of_that_size_from_the_beginning(lengthwise, run, curves, begun, options, whole):
+    folder, other = run(*begun), run(*whole)
+    before = (folder / LEDGER_FILE).read_bytes()
+    trained = {(r.fields["pack_id"], r.fields["step"]) for r in read_records(folder) if r.kind == "evaluation"}
+    done = lengthwise("extend", folder, *options)
+    assert done.returncode == 0, done.stderr
+    assert "kept: 8 members trained so far, as they are" in done.stdout
+    assert same(folder, other, curves)
+    assert load_sweep(folder / "sweep.yaml").spec_hash == load_sweep(other / "sweep.yaml").spec_hash
+    assert (folder / LEDGER_FILE).read_bytes().startswith(before)
+    steps = Counter((r.fields["pack_id"], r.fields["step"]) for r in read_records(folder) if r.kind == "evaluation")
+    assert set(steps.values()) == {1} and trained < steps.keys()
+    assert SweepState.load(folder).ended == "complete"
+
+
+def test_values_are_added_to_a_grid_behind_the_old_points(lengthwise, run, curves):
+    folder = run(*GRID)
+    before = {n: (one.config_id, one.values) for n, one in SweepState.load(folder).draws.items()}
+    added = "space.model.norm={grid: [pre, post, none]}"
+    done = lengthwise("extend", folder, "--set", added)
+    assert done.returncode == 0, done.stderr
+    assert "added: 2 configurations with seeds 0-1, model.norm: ['pre', 'post', 'none']" in done.stdout
+    more = lengthwise("extend", folder, "--configurations", "3")
+    assert more.returncode == 0, more.stderr
+    assert same(folder, run(*GRID, "--set", added, "--set", "search.configurations=3"), curves)
+    draws = SweepState.load(folder).draws
+    assert {n: (draws[n].config_id, draws[n].values) for n in before} == before
+    norms, rates = ([draws[n].values[key] for n in range(9)] for key in ("model.norm", "training.learning_rate"))
+    assert norms == ["none", "pre", "none", "pre", "post", "post", "pre", "post", "none"]
+    assert rates == [rates[0], rates[0], rates[2], rates[2], rates[0], rates[2], *[rates[6]] * 3]
+    assert len(set(rates)) == 3
+
+
+def test_the_first_configurations_alone_get_more_seeds(lengthwise, run, curves):
+    folder = run()
+    first = min(SweepState.load(folder).configurations.values(), key=lambda one: one.score)
+    done = lengthwise("extend", folder, "--top", "1", "--seeds", "5")
+    assert done.returncode == 0, done.stderr
+    assert f"added: seeds 2-4 of #{first.number}" in done.stdout
+    state = SweepState.load(folder)
+    assert {len(one.members) for one in state.configurations.values()} == {2, 5}
+    assert len(state.configurations[first.config_id].members) == 5
+    other = next(one for one in state.configurations.values() if one.number != first.number)
+    named = lengthwise("extend", folder, "--configuration", f"#{other.number}", "--seeds", "20-21")
+    assert named.returncode == 0, named.stderr
+    everything = lengthwise("extend", folder, "--seeds", "5")
+    assert everything.returncode == 0, everything.stderr
+    seeds = {one.config_id: sorted(one.members) for one in SweepState.load(folder).configurations.values()}
+    assert seeds.pop(other.config_id) == [0, 1, 2, 3, 4, 20, 21]
+    assert all(one == [0, 1, 2, 3, 4] for one in seeds.values())
+
+
+@pytest.mark.parametrize(
+    ("begun", "options", "said"),
+    [
+        ((), ("--seeds", "2"), "this adds nothing to what is planned: 4 configurations with seeds 0-1"),
+        ((), (), "this adds nothing"),
+        ((), ("--seeds", "1"), "there are 2 already; allowed: 2 or more"),
+        ((), ("--seeds", "0.5"), "allowed: a number such as 12 (up to so many), +6 (so many more), or seeds such as"),
+        ((), ("--seeds", "9-5"), "9-5 are no seeds"),
+        ((), ("--seeds", "5000000000-5000000001"), "are no seeds"),
+        ((), ("--configurations", "3"), "has 4 and none can be taken away"),
+        ((), ("--top", "1"), "give --seeds, too"),
+        ((), ("--top", "1", "--configuration", "1", "--seeds", "4"), "give one of them"),
+        ((), ("--top", "9", "--seeds", "4"), "allowed: a number from 1 to 4"),
+        ((), ("--configuration", "9", "--seeds", "4"), "there is no configuration 9; allowed: #0 to #3"),
+        ((), ("--set", "training.steps=80"), "training.steps: was 60, now 80"),
+        ((), ("--set", "space.training.batch_size={choice: [8, 16, 32]}"), "space.training.batch_size.choice: was"),
+        ((), ("--set", "model.widht=3"), "model.widht"),
+        (GRID, ("--set", "space.model.norm={grid: [none, before]}"), "space.model.norm.grid: was ['none', 'pre']"),
+        (GRID, ("--set", "space.model.norm={grid: [none, pre, before]}"), "space.model.norm.grid[2]"),
+        (
+            ("--set", "search.sampler=tpe", "--set", "search.generation=3"),
+            ("--configurations", "6"),
+            "Of its 4 the last 1 were drawn as a smaller generation after 3",
+        ),
+        (
+            ("--set", "space={}", "--set", "search={sampler: listed, listed: [{model.norm: pre}, {model.norm: none}]}"),
+            ("--configurations", "6"),
+            "has a list of 2 configurations, to which none can be added",
+        ),
+        (
+            ("--set", "space={model.norm: {grid: [none, pre]}}", "--set", "search={}"),
+            ("--configurations", "6"),
+            "draws nothing at random",
+        ),
+    ],
+)
+def test_what_cannot_be_added_is_refused_before_anything_is_written(lengthwise, run, begun, options, said):
+    folder = run(*begun)
+    before = {path: path.read_bytes() for path in (folder / LEDGER_FILE, folder / "sweep.yaml")}
+    done = lengthwise("extend", folder, *options)
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+    assert said in done.stderr
+    assert all(path.read_bytes() == content for path, content in before.items())
+
+
+def test_seeds_of_a_tpe_sweep_come_with_a_sentence(lengthwise, run):
+    folder = run("--set", "search.sampler=tpe", "--set", "search.generation=2")
+    done = lengthwise("extend", folder, "--seeds", "3")
+    assert done.returncode == 0 and "would have drawn others" in done.stdout
+    assert len(SweepState.load(folder).draws) == 4
+
+
+def test_run_and_resume_say_how_a_changed_file_is_added(lengthwise, run, tmp_path, tiny_text):
+    folder = run()
+    file = tmp_path / "tiny.yaml"
+    file.write_text(tiny_text.replace("configurations: 4", "configurations: 5").replace("seeds: 2", "seeds: 3"))
+    command = f"lengthwise extend {folder} --seeds 2-2 --configurations 5"
+    for words in (("run", file, "--storage", folder.parent), ("resume", folder, "--set", "seeds=3")):
+        refused = lengthwise(*words)
+        assert refused.returncode == 2
+        assert (command if words[0] == "run" else command.partition(" --conf")[0]) in refused.stderr
+    done = lengthwise(*command.split()[1:])
+    assert done.returncode == 0, done.stderr
+    again = lengthwise("run", file, "--storage", folder.parent)
+    assert again.returncode == 2 and "holds this sweep already" in again.stderr
+    file.write_text(tiny_text)
+    earlier = lengthwise("run", file, "--storage", folder.parent)
+    assert earlier.returncode == 2 and "which was extended since" in earlier.stderr
+    file.write_text(tiny_text.replace("steps: 60", "steps: 61").replace("seeds: 2", "seeds: 4"))
+    other = lengthwise("run", file, "--storage", folder.parent)
+    assert other.returncode == 2 and "extend" not in other.stderr
+
+
+def test_a_driver_that_dies_before_sweep_yaml_is_written_is_mended(lengthwise, run, curves, monkeypatch):
+    folder = run()
+    text = (folder / "sweep.yaml").read_text().replace("checkpoint_steps: 15", "checkpoint_steps: 20")
+    (folder / "sweep.yaml").write_text(text)
+
+    def die(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("orchestrator.sweep.extend.rewrite_spec", die)
+    killed = lengthwise("extend", folder, "--seeds", "4")
+    assert killed.returncode == 130
+    assert (folder / "sweep.yaml").read_text() == text
+    again = lengthwise("extend", folder, "--seeds", "4")
+    assert again.returncode == 2 and f"lengthwise resume {folder}" in again.stderr
+    done = lengthwise("resume", folder)
+    assert done.returncode == 0, done.stderr
+    assert same(folder, run("--set", "seeds=4"), curves)
+    spec = load_sweep(folder / "sweep.yaml")
+    assert spec.seeds == (0, 1, 2, 3) and spec.resources.checkpoint_steps == 20
+
+
+def test_what_was_edited_in_sweep_yaml_is_kept(lengthwise, run):
+    folder = run()
+    (folder / "sweep.yaml").write_text(text := "# mine\n" + (folder / "sweep.yaml").read_text())
+    done = lengthwise("extend", folder, "--seeds", "3")
+    assert f"is kept as {folder / 'sweep.yaml.before-1'}" in done.stdout
+    assert (folder / "sweep.yaml.before-1").read_text() == text and "# mine" not in (folder / "sweep.yaml").read_text()
+    assert lengthwise("extend", folder, "--seeds", "4").returncode == 0
+    assert not (folder / "sweep.yaml.before-2").exists()
+
+
+def test_an_unfinished_sweep_is_extended(lengthwise, run, curves):
+    folder = run()
+    records = (folder / LEDGER_FILE).read_bytes().splitlines(keepends=True)
+    kinds = [json.loads(line)["kind"] for line in records]
+    (folder / LEDGER_FILE).write_bytes(b"".join(records[: kinds.index("pack_end") + 1]))
+    refused = lengthwise("extend", folder, "--top", "1", "--seeds", "4")
+    assert refused.returncode == 2 and "is not finished" in refused.stderr
+    done = lengthwise("extend", folder, "--seeds", "3", "--configurations", "5")
+    assert done.returncode == 0, done.stderr
+    assert same(folder, run("--set", "seeds=3", "--set", "search.configurations=5"), curves)
+
+
+def test_a_confirmation_gets_seeds_that_its_search_has_not_used(lengthwise, run):
+    folder = run()
+    assert lengthwise("confirm", folder, "--top", "1", "--seeds", "2").returncode == 0
+    confirmation = folder.with_name("tiny-confirm")
+    refused = lengthwise("extend", confirmation, "--seeds", "0-1")
+    assert refused.returncode == 2 and "0-1 were used by" in refused.stderr
+    assert lengthwise("extend", confirmation, "--configurations", "2").returncode == 2
+    done = lengthwise("extend", confirmation, "--seeds", "4")
+    assert done.returncode == 0, done.stderr
+    (one,) = SweepState.load(confirmation).configurations.values()
+    assert sorted(one.members) == [2, 3, 4, 5]
+    skipped = lengthwise("extend", folder, "--seeds", "3")
+    assert "added: seeds 6 of 4 configurations" in skipped.stdout
+    onto = lengthwise("extend", folder, "--seeds", "4-4")
+    assert "seeds 4 were used by tiny-confirm, which confirms nothing on them from now on" in onto.stdout
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("scheduler", ["local", "ray"])
+def test_workers_extend_to_the_same_curves_also_when_the_driver_is_killed(
+    lengthwise, run, curves, wait_for, records, scheduler
+):
+    folder = run("--set", "training.steps=150", "--set", "evaluation.every=50")
+    begun = len(records(folder, "evaluation"))
+    setting = ("--set", f"resources.scheduler={scheduler}", "--set", "resources.pack=2")
+    driver = lengthwise.start("extend", folder, "--seeds", "4", "--configurations", "5", *setting)
+    wait_for(lambda: len(records(folder, "evaluation")) > begun + 1, driver)
+    os.kill(driver.pid, signal.SIGKILL)
+    driver.wait()
+    done = lengthwise.process("resume", folder)
+    assert done.returncode == 0, done.stderr
+    long = ("--set", "training.steps=150", "--set", "evaluation.every=50")
+    assert same(folder, run(*long, "--set", "seeds=4", "--set", "search.configurations=5"), curves)

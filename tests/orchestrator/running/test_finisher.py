@@ -1,0 +1,246 @@
+"""The finisher prints, draws and publishes the end of a sweep; if it dies or hangs, the driver does."""
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from multiprocessing import Pipe
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import psutil
+import pytest
+from mlflow.tracking import MlflowClient
+from rich.console import Console
+
+from orchestrator.ending import finisher as finishing
+from orchestrator.ending import finisher_process
+from orchestrator.ending.finisher import Finisher
+from orchestrator.figures.drawing import FigureFile, read_figure_digest
+from orchestrator.figures.drawing_forks import DrawingForks
+from orchestrator.record.state.state import SweepState
+from orchestrator.report.files import read_summary, write_report
+from orchestrator.results.comparing.shared_streams import parameters_by_structure
+from tests.orchestrator.running.deaths import with_words
+
+pytestmark = pytest.mark.long
+
+TRACKED = ("--set", "tracking.enabled=true", "--set", "resources.scheduler=local")
+
+
+def test_the_end_is_that_of_a_sweep_that_draws_by_itself(lengthwise, tiny, tmp_path):
+    done = lengthwise.process("run", tiny, "--storage", tmp_path, *TRACKED, FIGURES="drawn")
+    assert done.returncode == 0, done.stderr
+    folder = tmp_path / "tiny"
+    said = done.stdout
+    assert said.index("Configurations by score") < said.index("Report: ") < said.index("lengthwise ui") < len(said)
+    (published,) = SweepState.load(folder).publishes
+    assert published["ok"] and published["uri"].endswith("mlflow.db")
+    figures = {path.name: path.read_bytes() for path in (folder / "figures").iterdir()}
+    detailed_rows = [row.config_id for row in read_summary(folder).rows[:3]]
+    drawn = {name for name in figures if name.startswith("configuration-")}
+    assert drawn == {f"configuration-{config_id}.png" for config_id in detailed_rows}  # of four
+    assert (folder / "curves.parquet").exists()
+    page = (folder / "report.html").read_bytes()
+    for path in folder.glob("figures/*"):
+        path.unlink()
+    write_report(folder)
+    assert (folder / "report.html").read_bytes() == page
+    assert all(path.read_bytes() == figures[path.name] for path in folder.glob("figures/*"))
+
+
+@pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning")  # MLflow's own use of it
+def test_the_driver_does_what_a_killed_finisher_has_not(lengthwise, long_sweep, wait_for, records):
+    folder = long_sweep.storage / "undone"
+    words = long_sweep.words("undone", "resources.scheduler=local", "tracking.enabled=true")
+    driver = lengthwise.start(*words)
+    wait_for(lambda: records(folder, "evaluation"), driver)
+    beside = with_words(driver.pid, "finisher_process")  # the finisher and its forks
+    assert beside
+    for one in beside:
+        one.kill()
+    out, err = driver.communicate()
+    assert driver.returncode == 0, err
+    assert "Report: " in out and (folder / "report.html").exists()
+    (published,) = SweepState.load(folder).publishes
+    assert published["ok"] and published["uri"].endswith("mlflow.db")
+    (parent,) = MlflowClient(published["uri"]).search_runs(["1"], "tags.`lengthwise.kind` = 'sweep'")
+    assert parent.info.status == "FINISHED"
+    artifacts = Path(unquote(urlsplit(parent.info.artifact_uri).path))
+    assert (artifacts / "report.html").exists()  # sent by the last pass alone
+
+
+REPORTING = """
+import json, sys
+from pathlib import Path
+from orchestrator.record.state.state import SweepState
+from orchestrator.results.comparing.seed_comparisons import compare_seeds
+from orchestrator.results.summarise import summary
+
+folder, told = sys.argv[1:]
+found = compare_seeds(summary(SweepState.load(Path(folder)), None, json.loads(told)))
+print(json.dumps([[one.shared.sentence for one in found], "torch" in sys.modules]))
+"""
+
+
+def test_what_the_driver_tells_of_parameters_spares_its_report_torch(lengthwise, tiny, tmp_path):
+    """Batches differ, so there are two programs, and the rate of dropout, which changes no parameter."""
+    space = "space={model.dropout: {grid: [0.1, 0.2]}, training.batch_size: {grid: [8, 16]}}"
+    done = lengthwise("run", tiny, "--storage", tmp_path, "--set", space, "--set", "search={sampler: grid}")
+    assert done.returncode == 0, done.stderr
+    told = parameters_by_structure(SweepState.load(tmp_path / "tiny"))
+    assert len(told) == 2 and len(set(told.values())) == 1
+    both = []
+    for known in (told, {}):
+        command = [sys.executable, "-c", REPORTING, tmp_path / "tiny", json.dumps(known)]
+        both.append(json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout))
+    (sentences, imported), (others, imported_without) = both
+    assert sentences == others and any("same" in one and "initial weights" in one for one in sentences)
+    assert not imported and imported_without
+
+
+@pytest.fixture
+def played(tmp_path):
+    """Make a finisher whose process runs a function with its end of the connection."""
+    children = []
+
+    def make(play, *, tracking=True):
+        one = object.__new__(Finisher)
+        one._tracking = tracking
+        one._connection, theirs = Pipe()
+        child = os.fork()
+        if child == 0:
+            os.setsid()
+            one._connection.close()
+            play(lambda **answer: finisher_process._send(theirs, **answer))
+            os._exit(0)
+        theirs.close()
+        one._process = psutil.Process(child)
+        children.append(one)
+        return one
+
+    yield make
+    for one in children:
+        one.kill()
+
+
+@pytest.fixture
+def console():
+    return Console(file=io.StringIO(), width=200)
+
+
+def test_a_dead_finisher_has_done_nothing(played, console):
+    one = played(lambda send: os._exit(1))
+    one.begin(Path("nowhere"), console, {})
+    finished = one.wait(console)
+    assert not (finished.printed or finished.drawn or finished.attempt) and not console.file.getvalue()
+
+
+def test_what_a_finisher_has_done_before_it_dies_is_not_done_again(played, console):
+    def play(send):
+        send(printed="the report")
+        send(drawn=True)
+
+    finished = played(play).wait(console)
+    assert finished.printed and finished.drawn and finished.attempt is None
+    assert console.file.getvalue() == "the report"
+
+
+def test_a_finisher_that_works_is_waited_for_and_one_that_hangs_is_not(played, console, monkeypatch):
+    monkeypatch.setattr(finishing, "PATIENCE", 2.0)
+    monkeypatch.setattr(finishing, "WORK", 0.2)
+
+    def work(seconds):
+        began = time.process_time()
+        while time.process_time() < began + seconds:
+            sum(range(1000))
+
+    def play(send):
+        if os.fork() == 0:  # as the forks that draw
+            work(2.5)
+            os._exit(0)
+        os.wait()
+        work(2.5)
+        send(printed="the report")
+        signal.pause()
+
+    began = time.monotonic()
+    one = played(play)
+    finished = one.wait(console)
+    assert finished.printed and not finished.drawn and time.monotonic() - began > 5
+    one.kill()
+    assert not one._process.is_running()
+
+
+def test_a_finisher_that_cannot_read_the_sweep_exits_without_a_word(tmp_path, capfd):
+    mine, theirs = Pipe()
+    mine.send_bytes(json.dumps({"folder": str(tmp_path), "look": {}, "encoding": "utf-8", "parameters": {}}).encode())
+    child = os.fork()
+    if child == 0:
+        mine.close()
+        finisher_process.serve(os.dup(theirs.fileno()))
+        os._exit(0)
+    theirs.close()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_a_process_exits_with_its_driver_though_a_request_waits():
+    mine, theirs = Pipe()
+    child = os.fork()
+    if child == 0:
+        mine.close()
+        finisher_process._exit_with_driver(theirs)
+        signal.pause()
+    theirs.close()
+    mine.send_bytes(b"a request")
+    time.sleep(0.3)
+    assert os.waitpid(child, os.WNOHANG) == (0, 0)
+    mine.close()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
+
+
+def test_publish_follow_ends_with_the_sweep_and_has_published_all_of_it(lengthwise, long_sweep, wait_for, records):
+    folder = long_sweep.storage / "followed"
+    driver = lengthwise.start(*long_sweep.words("followed", "resources.scheduler=local"))
+    wait_for(lambda: records(folder, "evaluation"), driver)
+    follower = lengthwise.start("publish", folder, "--follow")
+    assert driver.wait(300) == 0
+    out, err = follower.communicate(timeout=300)
+    assert follower.returncode == 0, err
+    assert "while it runs" in out and "4 configurations are published" in out
+    assert records(folder, "end")
+
+
+def test_figures_drawn_side_by_side_are_all_there_though_a_fork_dies(tmp_path, monkeypatch):
+    from matplotlib.figure import Figure
+
+    parent = os.getpid()
+
+    def draw(index):
+        def figure():
+            if index == 2 and os.getpid() != parent:
+                os._exit(1)
+            return Figure(figsize=(1, 1))
+
+        return figure
+
+    monkeypatch.setattr("orchestrator.figures.drawing_forks.threading.active_count", lambda: 1)
+    drawings = [FigureFile(tmp_path / f"{index}.png", draw(index), f"digest {index}") for index in range(6)]
+    beside = DrawingForks(drawings, forks=2)
+    assert len(beside._children) == 2
+    beside.finish()
+    assert [read_figure_digest(one.path) for one in drawings] == [one.digest for one in drawings]
+
+
+def test_one_core_draws_without_forks(tmp_path):
+    from matplotlib.figure import Figure
+
+    drawings = [FigureFile(tmp_path / f"{i}.png", lambda: Figure(figsize=(1, 1)), f"digest {i}") for i in range(3)]
+    one = DrawingForks(drawings, forks=1)
+    assert not one._children and not drawings[0].is_current()
+    one.finish()
+    assert all(drawing.is_current() for drawing in drawings)

@@ -1,0 +1,112 @@
+"""`status --follow` shows a sweep that another process runs, by its ledger, and never changes anything."""
+
+import io
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from orchestrator.record.kept.curves import read_curves
+from orchestrator.record.ledger.ledger import Ledger
+from orchestrator.record.ledger.records import LEDGER_FILE
+from orchestrator.record.state.state import SweepState
+from orchestrator.running.watching.follow import LedgerMeter, follow
+from orchestrator.running.watching.leading_curve import leading_curve_rows
+
+VALUES = [{"model.norm": "none"}, {"model.norm": "pre"}]
+
+
+@pytest.fixture
+def unfinished(tmp_path, synthetic_sweep, simple_curve):
+    """A sweep without ends of packs, as its driver has written it so far."""
+    return synthetic_sweep(tmp_path / "unfinished", VALUES, 2, simple_curve, ended=False).folder
+
+
+def wait_for(condition):
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_it_ends_when_the_sweep_ends(unfinished):
+    shown, found = io.StringIO(), []
+    with Ledger.open(unfinished) as ledger:
+        thread = threading.Thread(
+            target=lambda: found.append(follow(unfinished, Console(file=shown, width=300), pause=0.02))
+        )
+        thread.start()
+        wait_for(lambda: "seeds 0/4" in shown.getvalue())
+        assert "packs 0/2, 2 running" in shown.getvalue() and "run by " in shown.getvalue()
+        before = sorted(path.name for path in unfinished.iterdir())
+        for number, pack_id in enumerate(SweepState.load(unfinished).packs):
+            ledger.append("pack_end", pack_id=pack_id, status="complete", error=None, seconds=1.0 + number)
+        ledger.append("end", status="complete", message="")
+        thread.join(30)
+        assert [state.ended for state in found] == ["complete"]
+        assert sorted(path.name for path in unfinished.iterdir()) == before
+
+
+def test_it_ends_without_a_driver_and_when_the_driver_dies(unfinished):
+    shown, found = io.StringIO(), []
+    console = Console(file=shown, width=300)
+    assert follow(unfinished, console).ended is None and not shown.getvalue()  # nobody runs it
+    ledger = Ledger.open(unfinished)
+    thread = threading.Thread(target=lambda: found.append(follow(unfinished, console, pause=0.02, silence=0.1)))
+    thread.start()
+    wait_for(shown.getvalue)
+    time.sleep(0.5)
+    assert not found  # silent, and alive: the lock is held
+    ledger.close()  # as when the process is killed: without an end
+    thread.join(30)
+    assert [state.ended for state in found] == [None]
+
+
+def test_an_interrupt_ends_it_and_leaves_the_sweep_alone(unfinished):
+    with Ledger.open(unfinished):
+        before = (unfinished / LEDGER_FILE).read_bytes()
+        command = [sys.executable, "-m", "orchestrator", "status", str(unfinished), "--follow"]
+        follower = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert follower.stdout is not None
+        assert "configurations 0/2" in follower.stdout.readline()
+        follower.send_signal(signal.SIGINT)
+        said, _ = follower.communicate(timeout=60)
+        assert follower.returncode == 130 and "no longer followed; the sweep continues" in said
+        assert (unfinished / LEDGER_FILE).read_bytes() == before
+
+
+def test_speed_is_that_of_the_times_in_the_ledger(unfinished):
+    state = SweepState.load(unfinished)
+    began = state.sessions.spans[0][0]
+    state.updated = began + 10.0
+    snapshot = LedgerMeter(state).snapshot(state, "ada")
+    assert snapshot.member_steps == 2 * 2 * 100 and snapshot.rate == 40.0 and snapshot.elapsed == 10.0
+    state.sessions.spans.append([began + 10.0, began + 10.0])  # resumed: what was done before does not count
+    assert LedgerMeter(state).snapshot(state, "ada").rate == 0.0
+
+
+def test_the_curve_of_the_leading_configuration_is_its_median(small_sweep):
+    ((name, text),) = leading_curve_rows(small_sweep)
+    best = min(small_sweep.configurations.values(), key=lambda one: one.score)
+    curves = read_curves(small_sweep, final_only=True).astype({"config_id": str})
+    mine = curves[
+        (curves.config_id == best.config_id) & (curves.metric == "total_variation") & (curves.average == "ema")
+    ]
+    medians = mine.groupby("length").value.median()
+    assert name == f"median of #{best.number}"
+    assert text == "total_variation (ema) by length: " + ", ".join(f"{at}: {one:#.3g}" for at, one in medians.items())
+    assert len(medians) == 11 and np.isfinite(medians).all()
+
+
+def test_there_is_no_curve_before_a_score_and_damage_is_said(tmp_path, unfinished, synthetic_sweep, simple_curve):
+    assert leading_curve_rows(SweepState.load(unfinished)) == []
+    state = synthetic_sweep(tmp_path / "damaged", VALUES, 2, simple_curve)
+    for part in state.folder.glob("curves/*.parquet"):
+        part.write_bytes(b"no curves")
+    ((_, text),) = leading_curve_rows(state)
+    assert text.startswith("cannot be read: ") and ".parquet" in text

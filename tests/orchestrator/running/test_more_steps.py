@@ -1,0 +1,145 @@
+"""extend --steps: members trained on from kept states end with the bits of those trained so long from the beginning."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from rich.console import Console
+
+from orchestrator.errors import SweepExists, UserError
+from orchestrator.record.ledger.ledger import Ledger
+from orchestrator.record.state.state import SweepState
+from orchestrator.sweep.confirm import plan_confirmation
+from orchestrator.sweep.more_steps import extend_steps, plan_more_steps
+from orchestrator.sweep.sweep import resume_sweep, run_sweep
+from search_spaces import SweepSpec, parse_sweep
+from trainers.training import earlier, loop
+
+QUIET = Console(quiet=True)
+SWEEP = """\
+name: few
+study: tests
+task: {name: set_complement, vocabulary: 6, train_length: 3, target: soft}
+model: {name: attention_only, width: 8, value_width: 4, dropout: 0.2}
+training:
+  steps: 6
+  batch_size: 4
+  learning_rate: 0.01
+  compile: false
+  schedule: {name: constant, warmup: 3}
+  averages: {raw: {}, ema: {decay: 0.9}}
+space: {training.learning_rate: {choice: [0.01, 0.02, 0.03]}, training.batch_size: {grid: [4, 5]}}
+search: {sampler: random, configurations: 2, seed: 1}
+seeds: 3
+evaluation: {every: 4, samples: 20}
+objective: {metric: total_variation, average: raw, lengths: [4], direction: minimize}
+resources: {scheduler: inline, pack: 2}
+tracking: {enabled: false}
+"""
+
+
+def sweep(*overrides: str, name: str = "few") -> SweepSpec:
+    return parse_sweep(SWEEP, "few.yaml", overrides, name)
+
+
+def run(storage: Path, *overrides: str, name: str = "few") -> Path:
+    assert run_sweep(sweep(*overrides, name=name), storage, QUIET).exit_code == 0
+    return storage / name
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return run(tmp_path_factory.mktemp("few"))
+
+
+@pytest.fixture(scope="module")
+def long(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return run(tmp_path_factory.mktemp("long"), "training.steps=11", name="long")
+
+
+def bits(folder: Path) -> pd.DataFrame:
+    table = pd.read_parquet(folder / "curves.parquet")
+    keys = ["config_id", "seed", "average", "metric", "length", "step"]
+    return table[[*keys, "value"]].astype({"config_id": str}).sort_values(keys).reset_index(drop=True)
+
+
+@pytest.fixture
+def joined(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The steps from which packs have started, 0 for those without a state."""
+    found: list[int] = []
+
+    def join(*arguments: Any, **more: Any) -> Any:
+        snapshot, notices = earlier.join_earlier(*arguments, **more)
+        found.append(snapshot.step if snapshot else 0)
+        return snapshot, notices
+
+    monkeypatch.setattr(loop, "join_earlier", join)
+    return found
+
+
+def test_they_end_with_the_bits_of_a_sweep_of_so_many_steps(tmp_path: Path, done: Path, long: Path, joined) -> None:
+    """Also in other packs than before."""
+    folder = shutil.copytree(done, tmp_path / "few")
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    assert extend_steps(folder, QUIET, 11, overrides=["resources.pack=5"]).exit_code == 0
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+    assert set(joined) == {6}
+    assert bits(tmp_path / "few-steps-11").equals(bits(long))
+
+
+def test_one_that_is_killed_is_resumed(
+    tmp_path: Path, done: Path, long: Path, joined, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = shutil.copytree(done, tmp_path / "few")
+    evaluate, calls = loop.evaluate, list[int]()
+
+    def interrupted(*arguments: Any, **more: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return evaluate(*arguments, **more)
+
+    monkeypatch.setattr(loop, "evaluate", interrupted)
+    assert extend_steps(folder, QUIET, 11, only=["0", "3"], name="again").exit_code == 130
+    monkeypatch.setattr(loop, "evaluate", evaluate)
+    assert resume_sweep(tmp_path / "again", QUIET).exit_code == 0
+    again, whole = bits(tmp_path / "again"), bits(long)
+    assert again["config_id"].nunique() == 2
+    assert again.equals(whole[whole["config_id"].isin(again["config_id"])].reset_index(drop=True))
+    assert plan_confirmation(SweepState.load(tmp_path / "again"), top=1, seeds="2").spec.seeds == (3, 4)
+    with pytest.raises(SweepExists, match="resume it with"):
+        extend_steps(folder, QUIET, 11, name="again")
+
+
+def test_without_the_states_it_trains_from_the_beginning(tmp_path: Path, done: Path, long: Path, joined) -> None:
+    folder = shutil.copytree(done, tmp_path / "few")
+    first, *_ = sorted((folder / "checkpoints").glob("*/step-*.ckpt"))
+    first.unlink()
+    assert extend_steps(folder, QUIET, 11).exit_code == 0
+    assert set(joined) == {0, 6}
+    assert bits(tmp_path / "few-steps-11").equals(bits(long))
+
+
+@pytest.mark.parametrize(("lost", "steps", "said"), [(True, 11, "kept no states"), (False, 6, "has 6 steps already")])
+def test_what_cannot_be_continued_is_refused(tmp_path: Path, done: Path, lost: bool, steps: int, said: str) -> None:
+    shutil.copytree(done, tmp_path / "few", ignore=shutil.ignore_patterns("*.ckpt") if lost else None)
+    with pytest.raises(UserError, match=said):
+        plan_more_steps(SweepState.load(tmp_path / "few"), steps)
+    assert [path.name for path in tmp_path.iterdir()] == ["few"]
+
+
+def test_a_schedule_that_depends_on_the_steps_is_refused(tmp_path: Path) -> None:
+    folder = run(tmp_path, "training.schedule={name: cosine}", "search.configurations=1", "seeds=1")
+    with pytest.raises(UserError, match="cannot be trained on: the schedule cosine depends on"):
+        plan_more_steps(SweepState.load(folder), 11)
+
+
+def test_an_unfinished_sweep_and_unequal_asks_are_refused(tmp_path: Path) -> None:
+    spec = sweep()
+    first = {"name": spec.name, "study": spec.study, "spec": spec.resolved(), "spec_hash": spec.spec_hash}
+    with Ledger.create(tmp_path / "few", {**first, "provenance": {}}):
+        pass
+    with pytest.raises(UserError, match="is not finished"):
+        plan_more_steps(SweepState.load(tmp_path / "few"), 11)

@@ -1,0 +1,179 @@
+"""Whom a sweep notifies when it ends: real servers that take it, refuse it and hang; its secrets are nowhere."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+from typer.testing import CliRunner
+
+from orchestrator import cli
+from orchestrator.ending.notice import Notice, post
+from orchestrator.record.state.state import SweepState
+from orchestrator.redaction import without_secrets
+
+SECRET = "T0001/B0002/very-secret-XyZ"
+TINY = """name: tiny
+study: tests
+task: {name: set_complement, vocabulary: 6, train_length: 3}
+model: {name: attention_only, width: 8, value_width: 8}
+training: {steps: 20, batch_size: 8, learning_rate: 0.003, compile: false, averages: {raw: {}}}
+space: {model.norm: {grid: [none, pre]}}
+search: {sampler: grid}
+seeds: 2
+evaluation: {every: 20, samples: 10}
+objective: {metric: total_variation, average: raw, lengths: [4], direction: minimize}
+resources: {scheduler: inline}
+tracking: {enabled: false}
+"""
+
+
+class Taking(BaseHTTPRequestHandler):
+    """Keeps what it is sent in `server.taken` and answers `server.answer`."""
+
+    def do_POST(self):
+        content = self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.taken.append((self.path, dict(self.headers), json.loads(content)))
+        self.send_response(self.server.answer)
+        self.send_header("Location", "http://127.0.0.1:1/elsewhere")
+        self.end_headers()
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def server():
+    taking = HTTPServer(("127.0.0.1", 0), Taking)
+    taking.taken, taking.answer = [], 200
+    thread = threading.Thread(target=taking.serve_forever, daemon=True)
+    thread.start()
+    yield taking
+    taking.shutdown()
+    taking.server_close()
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "tiny.yaml"
+    path.write_text(TINY)
+    return path
+
+
+def address(server, path=f"/services/{SECRET}"):
+    return f"http://127.0.0.1:{server.server_port}{path}"
+
+
+def everything_in(folder):
+    return b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
+
+
+@pytest.mark.usefixtures("figures_left_blank")
+def test_a_finished_sweep_is_posted_once_and_its_address_is_recorded_nowhere(file, server, tmp_path):
+    storage = tmp_path / "sweeps"
+    done = CliRunner().invoke(
+        cli.app, ["run", str(file), "--storage", str(storage), "--notify", address(server)], catch_exceptions=False
+    )
+    assert done.exit_code == 0, done.output
+    ((path, headers, fields),) = server.taken
+    assert path == f"/services/{SECRET}" and headers["Content-Type"] == "application/json"
+    best = min(SweepState.load(storage / "tiny").configurations.values(), key=lambda one: one.score)
+    assert fields["text"].startswith(
+        "Sweep tiny: complete, 2 of 2 configurations succeeded; 2 of 2 configurations done"
+    )
+    assert (fields["status"], fields["seeds_done"], fields["seeds_failed"]) == ("complete", 4, 0)
+    assert (fields["best_configuration"], fields["best_score"]) == (best.number, best.score)
+    shown = without_secrets(address(server))
+    assert f"notified {shown}" in done.output and SECRET not in done.output
+    assert SECRET.encode() not in everything_in(storage) and f"notify: {shown}".encode() in everything_in(storage)
+    again = CliRunner().invoke(cli.app, ["resume", str(storage / "tiny")], catch_exceptions=False)
+    assert again.exit_code == 0 and "only the host of the address is recorded" in again.output
+    again = CliRunner().invoke(cli.app, ["resume", str(storage / "tiny"), "--notify", address(server)])
+    assert again.exit_code == 0 and len(server.taken) == 2
+    longer = ["extend", str(storage / "tiny"), "--steps", "25", "--notify", address(server)]
+    done = CliRunner().invoke(cli.app, longer, catch_exceptions=False)
+    assert done.exit_code == 0 and server.taken[-1][2]["sweep"] == "tiny-steps-25" and len(server.taken) == 3
+    assert SECRET.encode() not in everything_in(storage)
+
+
+def test_it_changes_no_identity(file):
+    from search_spaces import load_sweep
+
+    without, with_it = load_sweep(file), load_sweep(file, [f"notify=http://host/{SECRET}"])
+    assert without.spec_hash == with_it.spec_hash and "notify" not in without.resolved()
+
+
+@pytest.mark.parametrize("given", [f"ftp://host/{SECRET}", SECRET, f"http:///{SECRET}", f"http://h:x/{SECRET}"])
+def test_what_is_no_address_is_refused_without_showing_it(file, given, monkeypatch, capsys, tmp_path):
+    for words in (["--notify", given], ["--set", f"notify={given}"]):
+        monkeypatch.setattr("sys.argv", ["lengthwise", "run", str(file), "--storage", str(tmp_path / "s"), *words])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        said = capsys.readouterr().err
+        assert ended.value.code == 2 and "notify: is no http or https address" in said and SECRET not in said
+    assert not (tmp_path / "s").exists()
+
+
+@pytest.mark.parametrize(("answer", "said"), [(200, None), (404, "it answered 404"), (302, "it answered 302")])
+def test_a_refusal_is_a_problem_in_words(server, answer, said):
+    server.answer = answer
+    userinfo = address(server, "/x").replace("//", "//ada:p%40ss@")
+    assert post(userinfo, {"text": "x"}) == said
+    ((_, headers, _),) = server.taken
+    assert headers["Authorization"] == "Basic YWRhOnBAc3M="  # ada:p@ss
+
+
+def test_servers_that_are_absent_or_hang_cost_seconds_only(small_sweep, capsys):
+    from rich.console import Console
+
+    with socket.socket() as absent:
+        absent.bind(("127.0.0.1", 0))
+        assert post(f"http://127.0.0.1:{absent.getsockname()[1]}/{SECRET}", {}) == "Connection refused"
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        url, began = f"http://127.0.0.1:{silent.getsockname()[1]}/{SECRET}", time.monotonic()
+        assert post(url, {}, 0.3) in ("no answer in 0.3 s", "TimeoutError")
+        assert time.monotonic() - began < 3
+        Notice(url.replace("127.0.0.1", "no such host")).send(small_sweep.folder, "complete", "", Console())
+    said = capsys.readouterr().out
+    assert said.startswith("warning: http://no such host") and SECRET not in said
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interruption_is_posted(file, server, tmp_path, number):
+    command = [sys.executable, "-m", "orchestrator", "run", str(file), "--storage", str(tmp_path / "s")]
+    command += ["--set", "training.steps=1000000", "--set", "evaluation.every=1000", "--notify", address(server)]
+    running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env={**os.environ})
+    assert running.stdout is not None
+    for line in running.stdout:
+        if "at once" in line:
+            break
+    time.sleep(0.5)
+    running.send_signal(number)
+    said, _ = running.communicate(timeout=60)
+    assert running.returncode == 130 and SECRET not in said, said
+    ((_, _, fields),) = server.taken
+    assert (fields["status"], fields["message"]) == ("interrupted", "stopped by a signal")
+
+
+def test_an_error_that_ends_the_command_is_posted(file, server, tmp_path, monkeypatch):
+    from orchestrator.sweep import sweep as module
+
+    def broken(*_, **__):
+        raise RuntimeError(f"no such luck at {address(server)}")
+
+    monkeypatch.setattr(module, "drive_packs", broken)
+    done = CliRunner().invoke(
+        cli.app, ["run", str(file), "--storage", str(tmp_path / "s"), "--notify", address(server)]
+    )
+    assert isinstance(done.exception, RuntimeError)
+    ((_, _, fields),) = server.taken
+    assert fields["status"] == "failed" and fields["message"].startswith("RuntimeError: no such luck at ")
+    assert SECRET not in json.dumps(fields)

@@ -1,0 +1,59 @@
+"""The report and the pages of MLflow that links lead to, in a real browser: they show the sweep without an error."""
+
+import io
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from orchestrator.report.files import present
+from orchestrator.tracking.store.sqlite_store import artifact_folder, default_uri, sqlite_file
+from orchestrator.tracking.ui.serve import sweeps_in
+from orchestrator.tracking.ui.server import UiServer
+
+BROWSER = next((path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), "")
+pytestmark = [
+    pytest.mark.skipif(not BROWSER, reason="needs a browser (Debian: chromium)"),
+    pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning"),  # MLflow's own use of it
+]
+FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--virtual-time-budget=20000")
+
+
+def open_page(url: str, profile: Path) -> tuple[str, list[str]]:
+    """The document after its scripts, and what they logged, but what says that AG Grid is old or a layout slow."""
+    command = [BROWSER, *FLAGS, f"--user-data-dir={profile}", "--window-size=1400,900", "--dump-dom", url]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    logged = re.findall(r':CONSOLE:\d+\] "(.*)', done.stderr)
+    return done.stdout, [
+        line for line in logged if not line.startswith("AG Grid:") and "ResizeObserver loop" not in line
+    ]
+
+
+def test_an_error_on_a_page_is_seen(tmp_path: Path) -> None:
+    (tmp_path / "bad.html").write_text('<script>console.error("bad");throw new Error("boom")</script>')
+    logged = open_page((tmp_path / "bad.html").as_uri(), tmp_path / "profile")[1]
+    assert len(logged) == 2 and "boom" in logged[1]
+
+
+def test_the_report_opens(sweep: Any, tmp_path: Path) -> None:
+    present(sweep.folder, Console(file=io.StringIO()))
+    document, logged = open_page((sweep.folder / "report.html").as_uri(), tmp_path / "profile")
+    assert logged == [] and "Configurations by score" in document
+
+
+def test_the_pages_of_mlflow_show_the_sweep(sweep: Any, publish: Any, tmp_path: Path) -> None:
+    publish(sweep.folder)
+    uri = default_uri(sweep.folder.parent)
+    database = sqlite_file(uri)
+    log = tmp_path / "server.log"
+    with UiServer(database=database, artifacts=artifact_folder(database.parent), log=log) as server:
+        ((_, links),) = sweeps_in(uri, server.url)
+        for what, link in links:
+            document, logged = open_page(link, tmp_path / "profile")
+            assert logged == [], what
+            if "configurations" in what:
+                assert "#0" in document and "page not found" not in document.lower(), what

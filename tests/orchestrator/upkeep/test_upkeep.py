@@ -1,0 +1,147 @@
+"""The storage folder: a table of its sweeps, deleting one and nothing else, training one member again."""
+
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from orchestrator.errors import NotASweep, SweepLocked, UserError
+from orchestrator.record.ledger.ledger import Ledger
+from orchestrator.record.ledger.lock import SweepLock
+from orchestrator.report.files import write_report
+from orchestrator.upkeep import replay as replaying
+from orchestrator.upkeep.deletion import delete_sweep, plan_deletion
+from orchestrator.upkeep.listing import list_sweeps, readable_size
+from orchestrator.upkeep.replay import replay
+
+RELEASED = Path(__file__).resolve().parents[2] / "sweeps" / "1.0.0"
+
+
+def test_the_table_says_where_each_sweep_stands(tmp_path, synthetic_sweep, simple_curve):
+    one = synthetic_sweep(tmp_path / "a", [{}, {"model.norm": "pre"}], 2, simple_curve)
+    synthetic_sweep(tmp_path / "b", [{}], 2, simple_curve, ended=False, spec={"search.configurations": 4})
+    for name, status in (("c", "interrupted"), ("d", "stopped")):
+        synthetic_sweep(tmp_path / name, [{}], 2, simple_curve, ended=False)
+        with Ledger.open(tmp_path / name) as ledger:
+            ledger.append("end", status=status, message="")
+    running = SweepLock(synthetic_sweep(tmp_path / "e", [{}], 2, simple_curve, ended=False).folder)
+    shutil.copytree(tmp_path / "a", tmp_path / "f")
+    (tmp_path / "f" / "events.jsonl").write_text("damaged\n")
+    (tmp_path / "no_sweep").mkdir()
+    running.acquire()
+    try:
+        head, *lines, unread = list_sweeps(tmp_path)
+    finally:
+        running.release()
+    assert head.split("  ")[0] == "name" and "best score" in head
+    states = {line.split()[0]: line.split()[2] for line in lines}
+    assert states == {"a": "finished", "b": "interrupted", "c": "interrupted", "d": "stopped", "e": "running"}
+    assert " 2 of 2 " in lines[0] and f"{min(c.score for c in one.configurations.values()):.4g} (#0)" in lines[0]
+    assert " 0 of 1 " in lines[1] and "KiB" in lines[0] and lines[0].endswith(" s")
+    assert unread.startswith("cannot be read: ") and "events.jsonl:1" in unread
+
+
+def test_a_storage_folder_that_is_not_there_is_refused(tmp_path):
+    with pytest.raises(UserError, match="there is no such folder; --storage"):
+        list_sweeps(tmp_path / "no")
+    assert list_sweeps(tmp_path) == [f"there are no sweeps in {tmp_path}"]
+
+
+def test_sizes_are_readable():
+    assert [readable_size(n) for n in (0, 1023, 1024, 2_500_000, 3 << 40)] == [
+        *("0 B", "1023 B", "1.0 KiB", "2.4 MiB", "3072.0 GiB")
+    ]
+
+
+@pytest.mark.parametrize("name", ["kept_weights", "interrupted_eager"])
+@pytest.mark.usefixtures("figures_left_blank")
+def test_a_deleted_sweep_leaves_nothing_of_its_own(name, tmp_path):
+    folder = shutil.copytree(RELEASED / name, tmp_path / name)
+    write_report(folder)
+    (folder / "events.jsonl.damaged-1").touch()
+    planned = plan_deletion(folder)
+    assert not planned.foreign and " files, " in planned.sentence
+    delete_sweep(planned)
+    assert not folder.exists() and not list(tmp_path.iterdir())
+
+
+def test_files_of_the_user_stay_where_they_are(small_sweep):
+    folder = small_sweep.folder
+    (folder / "notes.txt").write_text("mine")
+    (folder / "mine").mkdir()
+    planned = plan_deletion(folder)
+    assert "these stay, which lengthwise has not written: mine, notes.txt" in planned.sentence
+    delete_sweep(planned)
+    assert sorted(path.name for path in folder.iterdir()) == ["mine", "notes.txt"]
+
+
+def test_a_link_is_not_followed(small_sweep, tmp_path):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "mine").touch()
+    (small_sweep.folder / "figures").symlink_to(outside)
+    link = tmp_path / "link"
+    link.symlink_to(small_sweep.folder)
+    with pytest.raises(UserError, match="is a link to"):
+        plan_deletion(link)
+    delete_sweep(plan_deletion(small_sweep.folder))
+    assert (outside / "mine").exists() and not small_sweep.folder.exists()
+
+
+def test_a_sweep_that_is_being_run_and_no_sweep_are_refused(small_sweep, tmp_path):
+    lock = SweepLock(small_sweep.folder)
+    lock.acquire()
+    before = sorted(small_sweep.folder.rglob("*"))
+    try:
+        with pytest.raises(SweepLocked, match="is being run by"):
+            delete_sweep(plan_deletion(small_sweep.folder))
+        assert sorted(small_sweep.folder.rglob("*")) == before
+    finally:
+        lock.release()
+    with pytest.raises(NotASweep, match="holds no sweep"):
+        plan_deletion(tmp_path)
+
+
+def test_a_member_that_is_trained_again_agrees_bit_for_bit(trained_sweep):
+    before = {path: path.stat().st_mtime_ns for path in trained_sweep.rglob("*")}
+    found = replay(trained_sweep, "#1", 3)
+    assert found.agreed == (6, 12) and found.difference is None and not found.environment
+    assert "the curves agree bit for bit at steps 6, 12" in found.sentences()[-1]
+    assert {path: path.stat().st_mtime_ns for path in trained_sweep.rglob("*") if path in before} == before
+
+
+def test_the_first_evaluation_that_differs_is_named(trained_sweep, monkeypatch):
+    read = replaying.read_curves
+
+    def nudged(state, **given):
+        curves = read(state, **given)
+        mine = (curves["step"] == 12) & (curves["length"] == 5) & (curves["average"] == "ema")
+        curves.loc[mine, "value"] = np.nextafter(curves.loc[mine, "value"], np.float32(2))
+        return curves
+
+    monkeypatch.setattr(replaying, "read_curves", nudged)
+    found = replay(trained_sweep, "0", 0)
+    assert found.agreed == (6,)
+    assert found.difference and "differ first at step 12: total_variation (ema) at length 5 was" in found.difference
+    assert found.sentences()[-1].endswith("differs from the worker in: nothing recorded")
+
+
+def test_members_that_cannot_be_replayed_are_refused(trained_sweep, tmp_path, synthetic_sweep, simple_curve):
+    with pytest.raises(UserError, match="has no seed 1; allowed: 0, 3"):
+        replay(trained_sweep, "0", 1)
+    with pytest.raises(UserError, match="there is no configuration 9"):
+        replay(trained_sweep, "9", 0)
+    state = synthetic_sweep(tmp_path / "begun", [{}], 2, simple_curve, ended=False, stop_after_step=0)
+    with pytest.raises(UserError, match="has no recorded curves yet"):
+        replay(state.folder, "0", 0)
+
+
+@pytest.mark.parametrize(("then", "now", "agrees"), [(np.nan, np.nan, True), (np.nan, 1, False), (0.0, -0.0, False)])
+def test_nan_agrees_with_nan_and_with_nothing_else(then, now, agrees):
+    recorded = pd.DataFrame({"average": ["raw"], "metric": ["kl"], "length": [4], "value": np.float32([then])})
+    values = np.array(now, dtype=np.float32).reshape(1, 1, 1, 1)
+    again = SimpleNamespace(step=1, averages=("raw",), metrics=("kl",), lengths=(4,), values_MAKL=values)
+    assert (replaying._difference(again, recorded) is None) == agrees

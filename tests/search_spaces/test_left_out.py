@@ -1,0 +1,64 @@
+"""What an objective may leave out changes no identity: the only average, and the direction that the metric has."""
+
+from pathlib import Path
+
+import pytest
+
+import search_spaces
+from orchestrator.door.running import _spec
+from orchestrator.plan.soundness import build_sample, load_checked
+from search_spaces import SweepFileError, load_sweep
+
+TEXT = """name: left-out
+study: tests
+task: {{name: padded_addition, width: 6, train_digits: 2}}
+model: {{name: encoder, layers: 1, width: 16, heads: 2, hidden: 16}}
+training: {{steps: 20, batch_size: 8, learning_rate: 0.003{averages}}}
+seeds: 2
+objective: {{metric: {metric}, lengths: [3]{more}}}
+"""
+
+
+@pytest.fixture
+def written(tmp_path):
+    def write(averages="", more="", metric="digit_accuracy"):
+        path = tmp_path / f"{len(list(tmp_path.iterdir()))}.yaml"
+        path.write_text(TEXT.format(averages=averages, more=more, metric=metric))
+        return path
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("averages", "average"), [("", "raw"), (", averages: {mine: {kind: ema, decay: 0.9}}", "mine")]
+)
+def test_identity_is_that_of_a_file_that_says_them(written, averages, average):
+    short = load_checked(written(averages))
+    whole = load_checked(written(averages, f", average: {average}, direction: maximize"))
+    assert short.spec_hash == whole.spec_hash and short.resolved() == whole.resolved()
+    assert (short.objective.average, short.objective.direction) == (average, "maximize")
+    assert build_sample(short).built == 1
+
+
+def test_a_dictionary_may_leave_them_out_too():
+    sections = load_sweep(Path(search_spaces.__file__).parent / "quickstart.yaml").resolved()
+    del sections["objective"]["direction"]
+    assert _spec(sections, [], None, []).objective.direction == "minimize"
+
+
+def test_what_is_ambiguous_is_missing(written):
+    two = ", averages: {raw: {}, ema: {decay: 0.9}}"
+    with pytest.raises(SweepFileError, match=r"objective\.average: is missing"):
+        load_checked(written(two))
+    with pytest.raises(SweepFileError) as caught:
+        build_sample(load_checked(written(metric="digit_accuracyy")))
+    assert "objective.metric" in {problem.key for problem in caught.value.problems}
+
+
+def test_a_direction_that_nobody_has_asked_for_is_never_run(written):
+    with pytest.raises(SweepFileError, match=r"objective\.direction: is missing, and the task does not say it"):
+        build_sample(load_sweep(written()))
+    file = Path(search_spaces.__file__).parent / "quickstart.yaml"
+    objective = "objective={metric: margin_bound, average: ema, lengths: [6, 7]}"
+    with pytest.raises(SweepFileError, match=r"objective\.direction: is missing"):
+        build_sample(load_checked(file, [objective]))

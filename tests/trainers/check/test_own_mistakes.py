@@ -1,0 +1,256 @@
+"""Mistakes of own tasks and models that would give wrong numbers: each is refused in words, or no mistake at all."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import ClassVar
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from tests.trainers.own_tasks import TOKENS, Bag, Last, Ragged, Sets
+from trainers.check.trial import check_task, collect_problems
+from trainers.config.member import MemberConfig
+from trainers.errors import ConfigError
+from trainers.evaluation.evaluate import evaluate, rows_at_once
+from trainers.models.attention_only import AttentionOnly
+from trainers.models.decoder import Decoder
+from trainers.models.model import Model
+from trainers.packs.pack import Pack, State
+from trainers.random import Stream
+from trainers.settings import registry
+from trainers.tasks.task import EvaluationBatch, Task
+from trainers.tensors.batch import Batch
+from trainers.training.cost import estimate
+from trainers.training.step import step_once
+
+CPU = torch.device("cpu")
+DECODER = Decoder(layers=1, width=8, heads=2, position="rope")
+
+
+@pytest.fixture
+def pack(member):
+    def made(task: Task, model: Model = DECODER, count: int = 2) -> Pack:
+        return Pack([replace(member(seed), task=task, model=model) for seed in range(count)], CPU)
+
+    return made
+
+
+class DrawsTwice(Last):
+    """Draws its tokens and their noise at the same site."""
+
+    def sample(self, stream: Stream, rows: int) -> Batch:
+        tokens, noise = (stream.integers(0, (rows, self.train_length), TOKENS) for _ in range(2))
+        return self.batch_of((tokens + noise) % TOKENS)
+
+
+def test_two_draws_at_one_site_are_named() -> None:
+    (problem,) = [problem for problem in check_task(DrawsTwice()) if "site" in problem]
+    assert problem.startswith("a training batch is drawn with 2 draws at site 0, which return the same random numbers")
+    assert not [problem for problem in check_task(Last()) if "site" in problem]
+
+
+def test_losses_without_their_weight_are_no_pair_of_members(pack) -> None:
+    """Two members' mean losses unpack like a sum and a weight: each member would train on their ratio."""
+
+    class Mean(Last):
+        def loss(self, logits_MBTV: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+            total, weight = super().loss(logits_MBTV, batch)
+            return total / weight  # type: ignore[return-value]
+
+    class Summed(Last):
+        def loss(self, logits_MBTV: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+            total, weight = super().loss(logits_MBTV, batch)
+            return total.sum(), weight
+
+    for task in (Mean(), Summed()):
+        for count in (1, 2, 3):
+            mine = pack(task, count=count)
+            with pytest.raises(ValueError, match=r"loss must return a tuple of a sum and its weight, each of shape"):
+                step_once(mine, State.initial(mine))
+
+
+class Elsewhere(Sets):
+    """Measures every length of every set."""
+
+    def evaluation_batches(self, stream: Stream, samples: int, lengths: tuple[int, ...]) -> Iterator[EvaluationBatch]:
+        for test in super().evaluation_batches(stream, samples, (4,)):
+            yield replace(test, lengths=(16,))
+
+
+class Unknown(Last):
+    """Names a set that it does not have."""
+
+    def evaluation_batches(self, stream: Stream, samples: int, lengths: tuple[int, ...]) -> Iterator[EvaluationBatch]:
+        return (replace(test, distribution="ood") for test in super().evaluation_batches(stream, samples, lengths))
+
+
+class Undeclared(Last):
+    """Gives a metric by another name."""
+
+    metrics: ClassVar[Mapping[str, str]] = {"right": "maximize"}
+
+
+class Twice(Last):
+    """Half of the rows of a length at a time."""
+
+    def evaluation_batches(self, stream: Stream, samples: int, lengths: tuple[int, ...]) -> Iterator[EvaluationBatch]:
+        for part in range(2):
+            for length in lengths:
+                tokens = stream.integers(100 * part + length, (samples // 2, length), TOKENS)
+                yield EvaluationBatch(self.batch_of(tokens), (length,))
+
+
+@pytest.mark.parametrize(
+    ("task", "said"),
+    [
+        (Elsewhere(), r"measures lengths \[16\] of its distribution 'iid'; allowed: \[2, 4\]"),
+        (Unknown(), r"has no distribution 'ood'; allowed: \[''\]"),
+        (Undeclared(), "returns the undeclared metric accuracy; declared: right"),
+        (Twice(), r"returns accuracy at lengths \[2\] for two batches, and the second would replace the first"),
+    ],
+    ids=lambda given: type(given).__name__ if isinstance(given, Task) else "",
+)
+def test_what_evaluation_cannot_file_is_refused(pack, task: Task, said: str) -> None:
+    mine = pack(task)
+    with pytest.raises(ValueError, match=said):
+        evaluate(mine, State.initial(mine))
+
+
+def test_whether_a_row_is_right_may_be_a_truth_value(pack) -> None:
+    class Truths(Last):
+        def score_rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
+            return {name: value > 0 for name, value in super().score_rows(logits_MBTV, batch, lengths).items()}
+
+    found = [evaluate(mine, State.initial(mine))[1] for mine in (pack(Last()), pack(Truths()))]
+    np.testing.assert_array_equal(*found)
+
+
+def test_several_batches_may_be_a_list_and_some_without_rows(member, pack) -> None:
+    """What a configuration costs is counted on one row, of which two widths have too few."""
+
+    class Listed(Ragged):
+        def sample(self, stream: Stream, rows: int) -> list[Batch]:  # type: ignore[override]
+            return list(super().sample(stream, rows))  # type: ignore[arg-type]
+
+    losses = []
+    for task in (Ragged(two=True), Listed(two=True)):
+        mine = pack(task)
+        state = State.initial(mine)
+        step_once(mine, state)
+        losses.append(state.loss_sum)
+    assert torch.equal(*losses)
+    assert estimate(replace(member(), task=Ragged(two=True), model=DECODER)).bytes_per_member > 0
+
+
+def test_initial_values_are_those_of_parameters(pack) -> None:
+    class Started(Bag):
+        def initial(self, task: Task, seeds_S: Tensor) -> Mapping[str, Tensor]:
+            return {self.given_name: torch.ones(len(seeds_S), TOKENS, self.columns)}
+
+        given_name: ClassVar[str] = "vectors"
+        columns: ClassVar[int] = TOKENS
+
+    class Misnamed(Started):
+        given_name = "vektors"
+
+    class Misshaped(Started):
+        columns = TOKENS + 1
+
+    assert State.initial(pack(Last(), Started())).theta[:, : TOKENS**2].eq(1).all()
+    for model, said in ((Misnamed(), "vektors, not a parameter"), (Misshaped(), r"allowed: \(2, 7, 7\)")):
+        with pytest.raises(ValueError, match=said):
+            State.initial(pack(Last(), model))
+
+
+def test_a_metric_is_measured_by_the_task_or_by_the_model(sections) -> None:
+    """Else the model's values would stand in the place of the task's."""
+
+    class Claims(AttentionOnly):
+        metrics: ClassVar[Mapping[str, str]] = {"kl": "none"}
+
+    registry.register("model", "claims")(Claims)
+    try:
+        with pytest.raises(ConfigError, match="both claims and the task set_complement have metrics named kl"):
+            MemberConfig.from_dict(sections(model__name="claims"))
+    finally:
+        registry._classes["model"].pop("claims")
+
+
+def test_a_model_without_groups_refuses_a_batch_with_some(pack) -> None:
+    class Grouped(Last):
+        def batch_of(self, tokens: Tensor) -> Batch:
+            return replace(super().batch_of(tokens), groups=torch.ones_like(tokens))
+
+    mine = pack(Grouped(), AttentionOnly(width=8))
+    with pytest.raises(ValueError, match="groups"):
+        step_once(mine, State.initial(mine))
+    said = [problem for problem in check_task(Grouped()) if "groups" in problem]
+    assert said == [f"{rows} rows have groups, but `has_groups` is false" for rows in ("training", "test")]
+    assert not [problem for problem in check_task(Last()) if "groups" in problem]
+
+
+def test_the_first_distribution_has_two_names_and_one_place(pack) -> None:
+    """A batch without a name and one of the first name measure the same: the second would replace the first."""
+
+    class Both(Sets):
+        def evaluation_batches(self, stream, samples, lengths):
+            for test in super().evaluation_batches(stream, samples, lengths):
+                yield test
+                if test.distribution == "iid" and type(test.batch) is Batch:
+                    yield replace(test, distribution="")
+
+    mine = pack(Both())
+    with pytest.raises(ValueError, match=r"returns accuracy at lengths .* for two batches"):
+        evaluate(mine, State.initial(mine))
+
+
+def test_a_metric_has_one_of_three_directions(sections) -> None:
+    class Up(AttentionOnly):
+        metrics: ClassVar[Mapping[str, str]] = {"height": "up"}
+
+    registry.register("model", "up")(Up)
+    try:
+        with pytest.raises(
+            ConfigError, match=r"model.name: the better direction of the metric height is 'up'; allowed: minimize"
+        ):
+            MemberConfig.from_dict(sections(model__name="up"))
+    finally:
+        registry._classes["model"].pop("up")
+
+
+def test_what_a_model_draws_in_tests_is_not_what_the_inputs_are_made_of(pack) -> None:
+    """At whatever site: a task numbers its sites as it likes, and so does a model."""
+    drawn: list[Tensor] = []
+
+    class Drawing(Bag):
+        def logits(self, weights, batch, noise, form, record=None):
+            drawn.append(noise.integers(4, tuple(batch.tokens.shape[1:]), TOKENS))
+            return super().logits(weights, batch, noise, form, record)
+
+    mine = pack(Last(), Drawing())
+    evaluate(mine, State.initial(mine))
+    stream = Stream(mine.seeds_S, "eval", torch.tensor(0))
+    inputs = [test.batch.tokens for test in mine.task.evaluation_batches(stream, 64, (4,))]
+    own = next(one[: len(mine)] for one in drawn if one.shape[1:] == inputs[0].shape[1:])  # of the first average
+    assert not torch.equal(own, inputs[0])
+
+
+def test_pieces_of_long_rows_are_as_small_as_their_attention(pack) -> None:
+    """Narrow models on long rows: few operations, few logits, and scores of every pair of positions."""
+    mine = pack(Last(), Decoder(layers=1, width=8, heads=8, position="alibi"))
+    for length, most in ((256, 2048), (1024, 128), (2**14, 1)):
+        tokens = torch.zeros(1, 1, length, dtype=torch.int64)
+        assert rows_at_once(mine, Batch(tokens, tokens)) == most
+
+
+def test_a_task_that_ends_the_process_is_a_fault_that_is_said() -> None:
+    """sys.exit in own code would end a check without a word."""
+
+    def leaves() -> Iterator[str]:
+        yield "one thing"
+        raise SystemExit(3)
+
+    first, second = collect_problems(leaves)
+    assert first == "one thing" and second.startswith("SystemExit when it was tried: 3 (")

@@ -1,0 +1,167 @@
+"""Trying models before a run: ones that round otherwise in another pack pass, ones that mix members do not."""
+
+import runpy
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from trainers.check.trial import check_member, collect_problems
+from trainers.models.decoder import Decoder
+from trainers.models.model import Recorder
+from trainers.models.vmapped import Vmapped
+from trainers.settings import registry
+from trainers.tasks.task import Task
+from trainers.tensors.batch import Batch
+from trainers.tensors.noise import Noise
+
+MIXES = "its training depends on the other members of its pack"
+
+
+class Attends(nn.Module):
+    """The library's attention, whose key bias has no gradient: what is left of it is rounding."""
+
+    def __init__(self, inputs: int, outputs: int, positions: int) -> None:
+        super().__init__()
+        self.table, self.places = nn.Embedding(inputs, 16), nn.Embedding(positions, 16)
+        self.attention = nn.MultiheadAttention(16, 2, batch_first=True)
+        self.head = nn.Linear(16, outputs)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        length = tokens.shape[-1]
+        x = self.table(tokens) + self.places.weight[:length]
+        hidden = torch.ones(length, length, dtype=torch.bool).triu(1)
+        return self.head(self.attention(x, x, x, attn_mask=hidden, need_weights=False)[0])
+
+
+class Encodes(Attends):
+    """A layer of the library's encoder in its place."""
+
+    def __init__(self, inputs: int, outputs: int, positions: int) -> None:
+        super().__init__(inputs, outputs, positions)
+        self.attention = nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        length = tokens.shape[-1]
+        hidden = torch.ones(length, length, dtype=torch.bool).triu(1)
+        return self.head(self.attention(self.table(tokens) + self.places.weight[:length], src_mask=hidden))
+
+
+class _Rounded:
+    """One member alone is computed by another kernel than several: here in float64."""
+
+    def logits(
+        self,
+        weights: Mapping[str, Tensor],
+        batch: Batch,
+        noise: Noise | None,
+        form: str,
+        record: Recorder | None = None,
+    ) -> Tensor:
+        alone = len(batch.tokens) == 1
+        weights = {name: one.double() for name, one in weights.items()} if alone else weights
+        found: Tensor = super().logits(weights, batch, noise, form, record)  # type: ignore[misc]
+        return found.float()
+
+
+class RoundedDecoder(_Rounded, Decoder):
+    pass
+
+
+class RoundedAttention(_Rounded, Vmapped):
+    def build(self, inputs: int, outputs: int, positions: int) -> nn.Module:
+        return Attends(inputs, outputs, positions)
+
+
+class RoundedEncoder(_Rounded, Vmapped):
+    def build(self, inputs: int, outputs: int, positions: int) -> nn.Module:
+        return Encodes(inputs, outputs, positions)
+
+
+class Normed(Decoder):
+    """A thousandth of a norm over members."""
+
+    def logits(self, *given: Any, **named: Any) -> Tensor:
+        found = super().logits(*given, **named)
+        return found + 1e-3 * (found - found.mean(dim=0, keepdim=True))
+
+
+class Neighbour(Decoder):
+    """A thousandth of the logits of the member before."""
+
+    def logits(self, *given: Any, **named: Any) -> Tensor:
+        found = super().logits(*given, **named)
+        return found + 1e-3 * found.roll(1, dims=0)
+
+
+class Weighs(Decoder):
+    """A ten-thousandth of the largest weight of the pack."""
+
+    def logits(self, weights: Mapping[str, Tensor], *given: Any, **named: Any) -> Tensor:
+        mixed = {name: one + 1e-4 * one.amax(dim=0) for name, one in weights.items()}
+        return super().logits(mixed, *given, **named)
+
+
+class Decays(Decoder):
+    """Only gradients leak: the values of its logits are those of one member."""
+
+    def logits(self, *given: Any, **named: Any) -> Tensor:
+        found = super().logits(*given, **named)
+        shared = found.sum(dim=0, keepdim=True) * found.detach()
+        return found + 1e-3 * (shared - shared.detach())
+
+
+class Counts(Decoder):
+    """Depends on how many members there are."""
+
+    def logits(self, *given: Any, **named: Any) -> Tensor:
+        found = super().logits(*given, **named)
+        return found * (1 + 1e-3 * len(found))
+
+
+class Starts(Decoder):
+    """Begins with weights that depend on how many seeds the pack has."""
+
+    def initial(self, task: Task, seeds_S: Tensor) -> Mapping[str, Tensor]:
+        first = self.parameters(task)[0]
+        return {first.name: torch.ones(len(seeds_S), *first.shape) * (1 + 1e-3 * len(seeds_S))}
+
+
+@pytest.fixture
+def problems(sections, monkeypatch):
+    def tried(model: type[Any], **changes: Any) -> list[str]:
+        monkeypatch.setitem(registry._classes["model"], "tried", model)
+        model.name = "tried"  # type: ignore[attr-defined]
+        sizes = {"width": 16, "layers": 2, "heads": 2} if issubclass(model, Decoder) else {}
+        position = {"position": "learned"} if issubclass(model, Decoder) else {}
+        return list(
+            check_member(sections(model={"name": "tried", **sizes, **position}, training__batch_size=3, **changes))
+        )
+
+    return tried
+
+
+@pytest.mark.parametrize("model", [RoundedDecoder, RoundedAttention, RoundedEncoder])
+def test_what_only_rounds_otherwise_is_no_fault(problems, model: type[Any]) -> None:
+    """AdamW makes a step of a gradient that is nothing but rounding, as that of a bias of keys."""
+    assert problems(model) == []
+
+
+def test_bits_of_bfloat16_are_no_fault_either(problems) -> None:
+    assert problems(RoundedDecoder, training__compute_dtype="bfloat16") == []
+
+
+def test_a_fault_in_an_own_folder_called_trainers_is_said_with_its_place(tmp_path) -> None:
+    own = tmp_path / "trainers" / "own.py"
+    own.parent.mkdir()
+    own.write_text("def fails():\n    raise ValueError('too bad')\n")
+    names = runpy.run_path(str(own))
+    assert collect_problems(names["fails"]) == [f"ValueError when it was tried: too bad ({own}:2, fails)"]
+
+
+@pytest.mark.parametrize("model", [Normed, Neighbour, Weighs, Decays, Counts, Starts])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_model_that_mixes_members_a_little_is_refused(problems, model: type[Any], dtype: str) -> None:
+    assert problems(model, training__compute_dtype=dtype) == [MIXES]

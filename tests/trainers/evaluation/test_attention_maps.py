@@ -1,0 +1,148 @@
+"""What one input attends to: the weights that the model computes with, of a row that was evaluated."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from tests.side_by_side.cases import DECODER, FLIPS, PRODUCT, SIX, STRINGS
+from trainers import MemberConfig
+from trainers.errors import ConfigError
+from trainers.evaluation import attention_maps as module
+from trainers.evaluation.attention_maps import compute_input_attention
+from trainers.models import attention
+from trainers.packs.evaluation_inputs import evaluation_inputs, noise_stream
+from trainers.packs.pack import Pack, State
+from trainers.tensors.noise import Noise
+from trainers.tensors.position_maps import Map
+
+COPY = {"name": "copy_string", **STRINGS}
+
+
+def member(task: dict, model: dict, **position: object) -> MemberConfig:
+    return MemberConfig.from_dict(
+        {
+            "task": task,
+            "model": {**model, **({"position": position} if position else {})},
+            "training": {"steps": 1, "batch_size": 2, "learning_rate": 0.1, "dtype": "float64"},
+            "evaluation": {"samples": 5},
+            "seed": 3,
+        }
+    )
+
+
+def initial(of: MemberConfig) -> dict[str, np.ndarray]:
+    """Initial weights, large ones: small scores would make every row of weights the same."""
+    pack = Pack([of], torch.device("cpu"))
+    return {name: 8 * value[0].numpy() for name, value in pack.layout.views(State.initial(pack).theta).items()}
+
+
+def test_the_weights_of_the_first_layer_are_those_of_its_equations() -> None:
+    """ALiBi (arXiv:2108.12409): softmax over j <= i of q_i . k_j / sqrt(E) - m_h (i - j), m_h = 2^(-8 h / H)."""
+    of = member(FLIPS, {**DECODER, "norm": "none"}, name="alibi")
+    weights, row = initial(of), 4
+    found = compute_input_attention(of, weights, length=4, row=row)
+    (test, *_) = evaluation_inputs(Pack([of], torch.device("cpu")))
+    tokens = test.batch.tokens[0, row]
+    x = weights["embedding"][tokens]
+    projected = x @ weights["block0.qkv"] + weights["block0.qkv_bias"]
+    q, k, _ = np.split(projected.reshape(len(x), 3 * 2, 4), [2, 4], axis=1)
+    for head in range(2):
+        for i in range(len(x)):
+            scores = [
+                q[i, head] @ k[j, head] / math.sqrt(4) - 2 ** (-8 * (head + 1) / 2) * (i - j) for j in range(i + 1)
+            ]
+            expected = np.exp(scores) / np.exp(scores).sum()
+            np.testing.assert_allclose(found.layers[0][head, i, : i + 1], expected, rtol=1e-9)
+            assert not found.layers[0][head, i, i + 1 :].any()
+    assert found.tokens == tuple(of.task.format_row(test.batch, row)[0])
+    assert len(found.layers) == 2 and found.layers[1].shape == (2, 8, 8)
+
+
+@pytest.mark.parametrize("position", ["nope", "rope", "tra", "cope", "fox", "shaw"])
+def test_looking_changes_nothing_and_rows_sum_to_one_or_attend_to_nothing(position: str) -> None:
+    of = member(COPY, DECODER, name=position)
+    pack, weights = Pack([of], torch.device("cpu")), initial(of)
+    views = {name: torch.as_tensor(value)[None] for name, value in weights.items()}
+    seen = list[torch.Tensor]()
+    for test in evaluation_inputs(pack):
+        plain = of.model.logits(views, test.batch, None, "plain")
+        whole = of.model._full_pass(views, test.batch, None, watcher=lambda context, part: seen.append(part))
+        torch.testing.assert_close(of.model._logits(whole), plain, rtol=1e-9, atol=1e-12)
+    assert len(seen) == 2 * len(of.evaluated_lengths)
+    found = compute_input_attention(of, weights, length=8, row=2)
+    for layer in found.layers:
+        sums = layer.sum(axis=-1)
+        assert np.all((np.abs(sums - 1) < 1e-9) | (sums == 0)) and np.allclose(np.triu(layer, 1), 0)
+        assert position == "tra" or not (sums == 0).any()
+
+
+def test_the_row_is_one_that_was_evaluated_with_its_random_numbers() -> None:
+    of = member(COPY, DECODER, name="randomized", longest=64, base="learned", draw="row")
+    pack, weights = Pack([of], torch.device("cpu")), initial(of)
+    test = next(one for one in evaluation_inputs(pack) if 8 in one.lengths)
+    views = {name: torch.as_tensor(value)[None] for name, value in weights.items()}
+    rows = test.batch.tokens.shape[1]
+    noise = Noise(noise_stream(pack), torch.zeros(1, dtype=torch.int64), training=False, first=0, total=rows)
+    every = of.model.compute_attention(views, test.batch, noise)
+    for row in (0, 3):
+        found = compute_input_attention(of, weights, length=8, row=row)
+        count = len(found.tokens)
+        assert found.tokens == tuple(of.task.format_row(test.batch, row)[0]), "without the pads on the right"
+        for one, layer in zip(found.layers, every, strict=True):
+            np.testing.assert_allclose(one, layer[0, row, :, :count, :count].numpy(), rtol=1e-9, atol=1e-12)
+    assert not np.array_equal(every[0][0, 0], every[0][0, 3])
+
+
+def test_a_row_that_measures_several_lengths_is_cut_and_one_head_is_one() -> None:
+    of = member(SIX, {"name": "attention_only", "width": 8})
+    found = compute_input_attention(of, initial(of), length=3)
+    assert len(found.tokens) == 3 and [layer.shape for layer in found.layers] == [(1, 3, 3)]
+    longer = compute_input_attention(of, initial(of), length=5)
+    np.testing.assert_allclose(found.layers[0], longer.layers[0][:, :3, :3])
+
+
+@pytest.mark.parametrize(("task", "model"), [(COPY, DECODER), (PRODUCT, {**DECODER, "name": "encoder"})])
+def test_chunks_of_queries_are_put_together(task: dict, model: dict, monkeypatch: pytest.MonkeyPatch) -> None:
+    of = member(task, model)
+    test = next(evaluation_inputs(Pack([of], torch.device("cpu"))))
+    grouped = replace(test.batch, groups=torch.ones_like(test.batch.tokens))
+    weights = {name: torch.as_tensor(value)[None] for name, value in initial(of).items()}
+    whole = of.model.compute_attention(weights, grouped, None)
+    monkeypatch.setattr(attention, "QUERIES_AT_ONCE", 3)
+    for one, other in zip(whole, of.model.compute_attention(weights, grouped, None), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-12)
+
+
+def test_what_was_not_evaluated_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    of = member(FLIPS, DECODER)
+    weights = initial(of)
+
+    def refused(**given: object) -> str:
+        with pytest.raises(ConfigError) as error:
+            compute_input_attention(of, weights, **{"length": 4, **given})
+        return str(error.value)
+
+    assert refused(length=5) == "length: 5 was not evaluated in iid; allowed: 4, 8"
+    assert refused(row=5) == "row: there is no row 5; allowed: 0..4, the rows evaluated at length 4"
+    assert "there is no row -1" in refused(row=-1)
+    assert refused(distribution="spare").endswith("allowed: 'iid', 'sparse', 'dense'; did you mean 'sparse'?")
+    monkeypatch.setattr(module, "MAX_POSITIONS", 10)
+    assert refused(length=8) == "length: an input of 16 tokens is too long to be drawn; allowed: <= 10 tokens"
+    of = member(FLIPS, {"name": "lstm", "width": 8})
+    weights = initial(of)
+    assert refused() == "model.name: lstm has no attention weights"
+
+
+def test_every_head_has_a_map_with_the_tokens_at_its_edges() -> None:
+    of = member(FLIPS, DECODER)
+    found = compute_input_attention(of, initial(of), length=4, distribution="dense")
+    maps = found.maps()
+    assert [*maps] == ["1.1", "1.2", "2.1", "2.2"]
+    one = maps["2.1"]
+    assert (one.group, one.title, one.ends) == ("attention weights of layer 2", "head 1", (0.0, 1.0))
+    assert one.words == found.tokens and np.array_equal(one.values, found.layers[1][0])
+    with pytest.raises(ValueError, match="3 words"):
+        Map(values=np.ones((2, 2)), group="g", row_label="r", rows=[1, 2], columns=[1, 2], words=("a", "b", "c"))

@@ -1,0 +1,208 @@
+"""Batches of several steps in one draw are those of one step at a time, for every task, wherever training stops."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.trainers.own_tasks import TOKENS, Bag, Last, Ragged
+from trainers import Checkpoints, train
+from trainers.packs import batches as step_batches
+from trainers.packs.batches import StepBatches, elements_per_row, steps_per_draw
+from trainers.packs.pack import Pack
+from trainers.random import Stream
+from trainers.settings.registry import build
+from trainers.tasks.task import Task
+from trainers.tensors.batch import Batch
+from trainers.training.step import sample_batches
+
+CPU = torch.device("cpu")
+SHIPPED: tuple[dict[str, Any], ...] = (
+    {"name": "set_complement", "vocabulary": 9, "train_length": 4},
+    {"name": "set_complement", "vocabulary": 40, "train_length": 20, "target": "soft"},
+    {"name": "othello", "board": 4, "train_moves": 12},
+    {"name": "othello", "board": 6, "train_moves": 5, "target": "soft"},
+    {"name": "padded_addition", "width": 5, "train_digits": 3, "text_tokens": 2},
+    {"name": "padded_addition", "width": 5, "train_digits": 3, "fixed_set": 50, "zero_shift": True},
+    {"name": "padded_addition", "width": 5, "train_digits": 3, "distribution": "mixed"},
+    {"name": "padded_addition", "width": 5, "train_digits": 3, "carries": "sum_le_9"},
+    {"name": "padded_multiplication", "number_digits": 5, "train_digits": 3, "text_tokens": 2, "zero_shift": True},
+    {"name": "padded_multiplication", "number_digits": 5, "train_digits": 3, "fixed_set": 7},
+    {"name": "ring_regression", "ring": 9, "window": 3},
+    {"name": "flip_flop", "pairs": 6},
+    {"name": "flip_flop", "pairs": 6, "fixed_set": 40},
+    {"name": "copy_string", "train_length": 5, "test_lengths": [7]},
+    {"name": "copy_string", "train_length": 5, "test_lengths": [7], "fixed_set": 40},
+    {"name": "induction", "train_length": 5, "test_lengths": [7]},
+    {"name": "induction", "train_length": 5, "test_lengths": [7], "repeats": True},
+    {"name": "multi_instruction", "train_length": 5, "test_lengths": [7]},
+    {"name": "language", "train_window": 6},
+)
+
+
+@dataclass(frozen=True)
+class Marked(Batch):
+    """A batch with more tensors, and something that is none."""
+
+    marks: Tensor | None = None
+    kinds: tuple[str, ...] = ()
+
+
+class Rich(Last):
+    """Every field that a batch may have."""
+
+    def sample(self, stream: Stream, rows: int) -> Batch:
+        tokens, weight = stream.integers(0, (rows, 4), TOKENS), stream.uniform(1, (rows, 4))
+        ids, marks = stream.integers(2, (rows, 4), 9), stream.normal(3, (rows, 2))
+        return Marked(tokens, tokens, ids=ids, groups=ids % 2, weight=weight, marks=marks, kinds=("a",))
+
+
+class Stepped(Last):
+    """Looks at the step as one number."""
+
+    def sample(self, stream: Stream, rows: int) -> Batch:
+        return self.batch_of(stream.integers(0, (rows, self.train_length), 2 + min(int(stream.step), 5)))
+
+
+class Later(Last):
+    """Looks at the step as a tensor that is broadcast, which goes unnoticed until it is late."""
+
+    def sample(self, stream: Stream, rows: int) -> Batch:
+        drawn = stream.integers(0, (rows, 6), TOKENS)
+        return self.batch_of(torch.where(stream.step > 1000, 0, drawn))
+
+
+class Crowded(Last):
+    """Looks at how many seeds there are."""
+
+    def sample(self, stream: Stream, rows: int) -> Batch:
+        return self.batch_of(stream.integers(len(stream.seeds_S), (rows, 4), TOKENS))
+
+
+class Shared(Last):
+    """Gives one tensor for all seeds."""
+
+    def sample(self, stream: Stream, rows: int) -> Batch:
+        tokens = stream.integers(0, (rows, 4), TOKENS)
+        return replace(self.batch_of(tokens), weight=torch.ones(1, rows, 4))
+
+
+class Broken(Last):
+    """Cannot be drawn at all."""
+
+    compiles: ClassVar[bool] = True  # a name that said something once
+
+    def sample(self, stream: Stream, rows: int) -> Batch:
+        raise ArithmeticError("no batch today")
+
+
+def same(some: Sequence[Batch], others: Sequence[Batch]) -> None:
+    assert [type(one) for one in some] == [type(one) for one in others]
+    for one, other in zip(some, others, strict=True):
+        for name, value in vars(one).items():
+            theirs = vars(other)[name]
+            if isinstance(value, Tensor):
+                assert value.dtype == theirs.dtype and torch.equal(value, theirs), name
+            else:
+                assert value == theirs
+
+
+def packed(member, task: Task, seeds: tuple[int, ...] = (3, 5, 2**40), **changes: Any) -> Pack:
+    return Pack([replace(member(seed, **changes), task=task, model=Bag()) for seed in seeds], CPU)
+
+
+@pytest.mark.parametrize("seeds", [(3, 5, 2**40), (5, 3, 5, 5)], ids=["a member a seed", "members of one seed"])
+@pytest.mark.parametrize("task", [*SHIPPED, Rich(), Ragged(), Ragged(two=True)], ids=str)
+def test_a_draw_of_many_steps_has_the_batches_of_each(member, task: Any, seeds: tuple[int, ...]) -> None:
+    task = build("task", task) if isinstance(task, dict) else task
+    pack = packed(member, task, seeds)
+    one_by_one = StepBatches(pack)
+    assert one_by_one.steps_at_once > 1
+    one_by_one.steps_at_once = 1
+    many = StepBatches(pack)
+    many.steps_at_once = 3
+    for done in (0, 1, 2, 3, 4, 7, 8, 1):  # whole draws, one that begins elsewhere, and back
+        wanted = sample_batches(pack, torch.tensor(done + 1), pack.training.batch_size)
+        same(one_by_one.batches(done, 100), wanted)
+        same(many.batches(done, 100), wanted)
+
+
+@pytest.mark.parametrize("task", [Stepped(), Later(), Crowded(), Shared()], ids=lambda task: type(task).__name__)
+def test_a_task_that_looks_at_step_or_seeds_is_asked_step_by_step(member, task: Task) -> None:
+    pack = packed(member, task)
+    drawn = StepBatches(pack)
+    assert elements_per_row(task) is None and drawn.steps_at_once == 1
+    for done in (0, 1, 2000):
+        same(drawn.batches(done, 5000), sample_batches(pack, torch.tensor(done + 1), pack.training.batch_size))
+
+
+def test_what_is_wrong_with_a_task_is_said_as_it_is(member) -> None:
+    with pytest.raises(ArithmeticError, match="no batch today"):
+        StepBatches(packed(member, Broken()))
+
+
+def counted(monkeypatch: pytest.MonkeyPatch, task: type[Task]) -> list[int]:
+    """The numbers of seeds that batches are drawn for from now on."""
+    seen, whole = list[int](), task.training_batches
+    monkeypatch.setattr(
+        task,
+        "training_batches",
+        lambda self, stream, *more: seen.append(len(stream.seeds_S)) or whole(self, stream, *more),
+    )
+    return seen
+
+
+def test_nothing_is_drawn_beyond_a_stop(member, recorder, monkeypatch) -> None:
+    seen = counted(monkeypatch, Last)
+    members = [replace(member(s, training__steps=50, evaluation__every=20), task=Last(), model=Bag()) for s in (1, 2)]
+    train(members, recorder)
+    assert seen[4:] == [2 * 20, 2 * 20, 2 * 10], "after the four draws that are compared"
+
+
+def test_a_draw_is_bounded(member, monkeypatch) -> None:
+    few, many = (StepBatches(packed(member, Last(), training__batch_size=rows)).steps_at_once for rows in (16, 2000))
+    assert few == step_batches.MAX_STEPS and many == step_batches.ELEMENTS // (
+        3 * 4 * 2000 * 3
+    )  # tokens, targets, weight of 4 positions
+    assert StepBatches(packed(member, Last(), training__batch_size=10**6)).steps_at_once == 1
+    assert [steps_per_draw(10**6, device) for device in ("cpu", "cuda")] == [1, 4]  # launches are dear on a GPU
+
+
+@pytest.mark.parametrize("task", [Rich(), Ragged(two=True)], ids=str)
+@pytest.mark.parametrize("accumulation", [1, 3])
+def test_training_is_the_same_however_far_ahead(member, recorder, monkeypatch, task: Task, accumulation: int) -> None:
+    changes = {"training__steps": 12, "evaluation__every": 5, "training__accumulation": accumulation}
+    members = [replace(member(seed, **changes), task=task, model=Bag(shaken=True)) for seed in (1, 2, 1)]
+    for most in (1, 4, 64):
+        monkeypatch.setattr(step_batches, "MAX_STEPS", most)
+        train(members, recorder)
+    one, *others = (recorder.evaluations[i : i + 3] for i in (0, 3, 6))
+    for other in others:
+        for mine, theirs in zip(one, other, strict=True):
+            assert mine.values_MAKL.tobytes() == theirs.values_MAKL.tobytes()
+            assert mine.loss_M.tobytes() == theirs.loss_M.tobytes()
+
+
+def test_a_pack_resumed_in_the_middle_of_a_draw_goes_on_with_the_same_batches(
+    member, recorder, tmp_path, monkeypatch
+) -> None:
+    class EndsError(Exception):
+        pass
+
+    def stop(progress: Any) -> None:
+        if progress.step == 5:
+            raise EndsError
+
+    monkeypatch.setattr(sys.modules["trainers.training.loop"], "_HEARTBEAT_SECONDS", -1.0)
+    members = [replace(member(seed, training__steps=12), task=Rich(), model=Bag()) for seed in (1, 2)]
+    whole = train(members, recorder)
+    recorder.progress, going_on = stop, recorder.progress
+    with pytest.raises(EndsError):
+        train(members, recorder, checkpoints=Checkpoints(folder=tmp_path, every_seconds=0.0))
+    recorder.progress = going_on
+    again = train(members, recorder, checkpoints=Checkpoints(folder=tmp_path, every_seconds=0.0))
+    assert [result.curves for result in again] == [result.curves for result in whole]

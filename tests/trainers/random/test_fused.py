@@ -1,0 +1,135 @@
+"""Fused draws have the bits of the reference, and where they cannot be made the reference draws.
+
+The real kernels are tested on a GPU (tests/gpu); here the compiler follows the same programs, which serve any size, and
+they run operator by operator.
+"""
+
+import sys
+from types import SimpleNamespace
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trainers import train
+from trainers.random import draws, fused, reference, take_notice
+
+PROGRAM = fused._program
+
+
+@pytest.fixture(autouse=True)
+def without_kernels(monkeypatch):
+    monkeypatch.setattr(fused, "_program", lambda function: PROGRAM(function, "eager"))
+    monkeypatch.setattr(fused, "_outcome", fused._Outcome())
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    seeds=st.lists(st.integers(0, 2**63 - 1), min_size=1, max_size=4),
+    step=st.integers(0, 2**31),
+    stream=st.integers(0, 4),
+    site=st.integers(0, 2**31),
+    count=st.integers(1, 99),
+    each=st.booleans(),
+    data=st.data(),
+)
+def test_fused_draws_are_those_of_the_reference(seeds, step, stream, site, count, each, data):
+    seeds = torch.tensor(seeds)
+    step = torch.arange(step, step + len(seeds)) if each else torch.tensor(step)
+    whole = reference.words(seeds, step, stream, site, count)
+    assert torch.equal(fused.words(seeds, step, stream, site, count), whole)
+    first = data.draw(st.integers(0, count - 1))
+    last = data.draw(st.integers(first + 1, count))
+    assert torch.equal(fused.some_words(seeds, step, stream, site, count, (first, last)), whole[:, first:last])
+    assert fused.take_notice() is None
+
+
+def test_where_no_kernel_can_be_made_the_reference_draws_and_it_is_said_once(monkeypatch):
+    def broken(function):
+        def call(*arguments):
+            raise RuntimeError("no C compiler\nand more")
+
+        return call
+
+    monkeypatch.setattr(fused, "_program", broken)
+    fused.fuse()
+    drawn = torch.tensor([3, 4]), torch.tensor(5), 2, 0, 17
+    assert torch.equal(fused.words(*drawn), reference.words(*drawn))
+    assert (
+        take_notice()
+        == "random numbers are drawn by many kernels instead of one, slower but the same: RuntimeError: no C compiler"
+    )
+    assert take_notice() is None
+    fused.fuse()
+    assert not fused._outcome.enabled
+
+
+@pytest.mark.parametrize("every", [True, False], ids=["all", "some"])
+def test_kernels_that_draw_other_numbers_are_not_used(monkeypatch, every):
+    """Also where only those for draws of some sizes are wrong, which are made later."""
+
+    def wrong(seeds, step, stream, site, count):
+        drawn = reference.words(seeds, step, stream, site, count)
+        return drawn + 1 if every or count % 4 == 0 else drawn
+
+    program = PROGRAM(wrong, "eager")
+    monkeypatch.setattr(fused, "_program", lambda function: program)
+    fused.fuse()
+    for count in (17, 19, 20, 24):
+        drawn = torch.tensor([3, 4]), torch.tensor(5), 2, 9, count
+        assert torch.equal(fused.words(*drawn), reference.words(*drawn))
+        assert fused._outcome.enabled is (count < 20 and not every)
+        if not fused._outcome.enabled:
+            break
+    assert take_notice() == (
+        "random numbers are drawn by many kernels instead of one, slower but the same: "
+        "the kernels of torch's compiler draw other numbers"
+    )
+
+
+def test_draws_are_fused_on_a_gpu_once_that_is_asked_for(monkeypatch):
+    seeds = torch.tensor([3])
+    there = SimpleNamespace(device=torch.device("cuda"))
+    assert not fused.is_enabled(there)
+    fused.fuse()
+    assert fused.is_enabled(there)
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    assert not fused.is_enabled(there)
+    monkeypatch.undo()
+
+    asked = []
+    monkeypatch.setattr(draws, "_uses_library", lambda given: False)
+    monkeypatch.setattr(fused, "is_enabled", lambda given: True)
+    for name in ("words", "some_words"):
+        monkeypatch.setattr(fused, name, lambda *drawn, name=name: asked.append((name, *drawn[2:])))
+    draws.words(seeds, torch.tensor(5), 2, 7, 17, None)
+    draws.words(seeds, torch.tensor(5), 2, 7, 17, (3, 9))
+    assert asked == [("words", 2, 7, 17), ("some_words", 2, 7, 17, (3, 9))]
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_long_trainings_ask_for_it(member, recorder, monkeypatch, wanted):
+    asked, module = [], sys.modules["trainers.training.loop"]
+    monkeypatch.setattr(module, "should_fuse_draws", lambda one, device: (one.seed, device) == (4, "cpu") and wanted)
+    monkeypatch.setattr(module, "fuse", lambda: asked.append(True))
+    train([member(4)], recorder)
+    assert asked == [True] * wanted
+
+
+def test_memory_that_runs_out_is_no_reason_to_go_on_without_kernels(monkeypatch):
+    def full(function):
+        def call(*arguments):
+            raise torch.OutOfMemoryError("CUDA out of memory")
+
+        return call
+
+    monkeypatch.setattr(fused, "_program", full)
+    with pytest.raises(torch.OutOfMemoryError):
+        fused.words(torch.tensor([3]), torch.tensor(5), 2, 0, 17)
+    assert fused.take_notice() is None
+
+
+def test_a_cpu_has_its_own_draws():
+    fused.fuse()
+    assert not fused.is_enabled(torch.tensor([3])) and fused.is_enabled(torch.empty(1, device="meta")) is False

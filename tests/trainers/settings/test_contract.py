@@ -1,0 +1,167 @@
+"""A class that lacks a member of its kind, or has one of another form, is refused by name."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from torch import Tensor
+
+from tests.trainers.own_tasks import Last
+from trainers.config.member import MemberConfig
+from trainers.errors import ConfigError
+from trainers.models.decoder import Decoder
+from trainers.optimization.averaging import Ema
+from trainers.positions.position import Position
+from trainers.settings import registry
+from trainers.settings.fields import Settings, setting
+from trainers.settings.registry import class_problems
+from trainers.tasks.task import Task
+
+
+@pytest.fixture
+def half_a_task() -> Iterator[type[Settings]]:
+    """A task with a method in the place of a property, and little else."""
+
+    @registry.register("task", "half")
+    class Half(Task):
+        """Half a task."""
+
+        inputs: int = setting(help="a field without a default is a value too")
+        outputs: int = setting(4, help="so is one with")
+        causal = False
+        compiles = True  # a name that said something once
+        loss = 0.5  # type: ignore[assignment]
+
+        def lengths(self) -> tuple[int, ...]:  # type: ignore[override]
+            return (1, 2)
+
+        def sample(self, stream: Any, rows: int) -> Any:
+            return None
+
+        def score_rows(self, logits: Tensor, batch: Any) -> Any:  # type: ignore[override]
+            return {}
+
+    yield Half
+    registry._classes["task"].pop("half")
+
+
+def refused(name: str) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        MemberConfig.from_dict({"task": {"name": name}, "model": {"name": "attention_only"}})
+    found = [problem for problem in caught.value.problems if problem.key.startswith("task")]
+    assert {problem.key for problem in found} == {"task.name"}
+    assert all(f"task {name!r} of " in problem.message for problem in found)
+    return [problem.message.split(": ", 1)[1] for problem in found]
+
+
+def test_every_absent_or_mistaken_member_is_named(half_a_task: type[Settings]) -> None:
+    said = refused("half")
+    assert "Half.lengths is a method; write @property above it" in said
+    assert "Half.loss is not a method" in said
+    assert "Half.score_rows takes (logits, batch), but is called with (logits_MBTV, batch, lengths)" in said
+    assert "Half has no trained_lengths" in said
+    assert "Half has no method draw_rows; allowed: draw_rows, or both sample and evaluation_batches" in said
+    assert not any(
+        re.search(rf"\b{name}\b", text) for text in said for name in ("inputs", "outputs", "causal", "compiles")
+    )
+
+
+def test_a_position_that_takes_other_arguments_is_refused_with_the_method() -> None:
+    class Old(Position):
+        """Takes what the hook was given before."""
+
+        def score(self, q: Tensor, tokens: Tensor, weights: Any, name: str, causal: bool) -> Tensor | None:  # type: ignore[override]
+            return None
+
+    assert any(
+        said.startswith("Old.score takes (q, tokens, weights, name, causal), but is called with (")
+        for said in class_problems("position", Old)
+    )
+
+
+def test_a_class_of_another_base_is_refused() -> None:
+    class Loose(Settings):
+        """Derives from nothing that says what a task is."""
+
+    assert list(class_problems("task", Loose)) == ["Loose does not derive from trainers.tasks.task.Task"]
+
+
+@pytest.mark.parametrize("kind", registry.KINDS)
+def test_what_is_registered_lacks_nothing(kind: str) -> None:
+    assert registry.names(kind)
+    for name in registry.names(kind):
+        assert list(class_problems(kind, registry.lookup(kind, name))) == []
+
+
+@pytest.mark.parametrize("kind", ["task", "model", "position", "schedule"])
+def test_a_member_hyperparameter_that_nothing_hands_on_is_refused(kind: str) -> None:
+    class Own(registry.lookup(kind, registry.names(kind)[0])):  # type: ignore[misc]
+        """One whose field would be the first member's for all of a pack."""
+
+        power: float = setting(1.0, member=True)
+
+    assert any("Own.power is declared with member=True" in said for said in class_problems(kind, Own))
+
+
+def test_a_member_hyperparameter_of_an_average_is_a_number() -> None:
+    class Own(Ema):
+        """Two that become columns, and two that cannot."""
+
+        power: float = setting(1.0, member=True)
+        count: int = setting(1, member=True)
+        pair: tuple[float, ...] = setting((1.0,), member=True)
+        perhaps: float | None = setting(None, member=True)
+
+    assert [said.split()[0] for said in class_problems("average", Own)] == ["Own.pair", "Own.perhaps"]
+
+
+def test_a_rate_of_dropout_that_would_not_reach_the_model_is_refused() -> None:
+    class Fixed(Decoder):
+        """No member hyperparameter: the noise of the engine never hears of it."""
+
+        dropout: float = setting(0.5)
+
+    class Mixed(Decoder):
+        """Zero and not zero in one pack: a member alone would be computed otherwise than beside others."""
+
+        dropout: float = setting(0.5, member=True)
+
+    assert [one for cls in (Decoder, Fixed, Mixed) for one in class_problems("model", cls)] == [
+        f"{name}.dropout is not declared with trainers.models.dropout.dropout_rate(), so it would not reach the model"
+        for name in ("Fixed", "Mixed")
+    ]
+
+
+def test_arguments_by_name_alone_and_methods_for_values_are_refused() -> None:
+    class Named(Last):
+        def score_rows(self, logits_MBTV: Tensor, *, batch: Any, lengths: Any) -> Any:  # type: ignore[override]
+            return {}
+
+        def loss(self, logits_MBTV: Tensor, batch: Any, *, smoothing: float = 0.0) -> Any:
+            return super().loss(logits_MBTV, batch)
+
+        def reduce(self, rows: Any, batch: Any, **more: Any) -> Any:  # type: ignore[override]
+            return {}
+
+        def causal(self) -> bool:  # type: ignore[override]
+            return False
+
+    assert list(class_problems("task", Named)) == [
+        "Named.causal is a method; write @property above it",
+        "Named.reduce takes (rows, batch, **more), but is called with (rows, batch, lengths)",
+        "Named.score_rows takes (logits_MBTV, *, batch, lengths), but is called with (logits_MBTV, batch, lengths)",
+    ]
+
+
+def test_what_a_list_may_have_is_said_in_words() -> None:
+    class Lists(Settings):
+        flags: tuple[bool, ...] = setting((True,))
+        counts: tuple[int, ...] = setting((1,), low=1)
+        names: tuple[str, ...] = setting(("a",))
+
+    with pytest.raises(ConfigError) as caught:
+        Lists(flags=(1,), counts=(0,), names=(2,))
+    assert [problem.allowed for problem in caught.value.problems] == [
+        "a list of true or false values", "a list of integers >= 1", "a list of strings",
+    ]  # fmt: skip

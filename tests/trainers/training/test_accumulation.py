@@ -1,0 +1,157 @@
+"""A batch in slices trains as the whole batch does: to float rounding, with the dropout masks of the whole draw."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from tests.trainers.own_tasks import TOKENS, Bag, Echo, Last, Ragged
+from trainers import Checkpoints, train
+from trainers.config.member import MemberConfig
+from trainers.errors import ConfigError
+from trainers.models.decoder import Decoder
+from trainers.packs.pack import Pack, State
+from trainers.random import Stream
+from trainers.training.cost import estimate
+from trainers.training.step import compute_gradients, compute_losses, learn, sample_batches, step_once
+
+CPU = torch.device("cpu")
+DECODER = Decoder(layers=1, width=8, heads=2, dropout=0.3, position="learned")
+
+
+def sliced(member, count: int, task=None, model=DECODER, seeds=(0, 1), **changes) -> Pack:
+    settings = {"training__dtype": "float64", "training__batch_size": 10, **changes}
+    plain = [member(seed, training__accumulation=count, **settings) for seed in seeds]
+    return Pack([replace(one, task=task or Last(), model=model) for one in plain], CPU)
+
+
+def gradient(pack: Pack) -> tuple[torch.Tensor, torch.Tensor]:
+    step = torch.tensor(3)
+    return compute_gradients(pack, State.initial(pack).theta, sample_batches(pack, step, 10), step)
+
+
+@pytest.mark.parametrize("count", [2, 3, 4, 10])
+@pytest.mark.parametrize("task", [Last(), Ragged(), Ragged(two=True)], ids=["last", "ragged", "two widths"])
+def test_slices_have_the_gradient_of_the_whole(member, count: int, task) -> None:
+    whole, parts = (gradient(sliced(member, n, task)) for n in (1, count))
+    for one, other in zip(whole, parts, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-14)
+
+
+def test_a_ragged_loss_counts_every_position_once(member) -> None:
+    """By hand: the sum over all counted positions of a member over their number, not a mean of means."""
+    pack = sliced(member, 4, Ragged(), replace(DECODER, dropout=0.0))
+    (batch,) = sample_batches(pack, torch.tensor(3), 10)
+    assert len({int(n) for n in batch.weight[0].sum(dim=-1)}) > 1
+    theta = State.initial(pack).theta
+    logits = pack.model.logits(pack.layout.views(theta), batch, None, "plain")
+    expected = []
+    for m in range(2):
+        terms = [
+            torch.nn.functional.cross_entropy(logits[m, b, t], batch.targets[m, b, t])
+            for b in range(10)
+            for t in range(4)
+            if batch.weight[m, b, t]
+        ]
+        expected.append(torch.stack(terms).mean())
+    torch.testing.assert_close(gradient(pack)[1], torch.stack(expected))
+
+
+def test_one_slice_is_the_step_there_was(member) -> None:
+    """Bit for bit the gradient of the mean loss of the whole batch."""
+    pack = sliced(member, 1, training__dtype="float32")
+    step, theta = torch.tensor(3), State.initial(pack).theta
+    (batch,) = sample_batches(pack, step, 10)
+    from trainers.training.step import training_noise
+
+    def mean(theta: torch.Tensor) -> torch.Tensor:
+        total, weight = compute_losses(pack, theta, batch, training_noise(pack, step))
+        return (total / weight).sum()
+
+    assert torch.equal(torch.func.grad(mean)(theta), gradient(pack)[0])
+
+
+def test_what_a_model_draws_besides_dropout_goes_by_rows(member) -> None:
+    """A random model without a `dropout` field trains, and its slices draw what the whole batch draws."""
+    whole, parts = (gradient(sliced(member, n, model=Bag(shaken=True))) for n in (1, 5))
+    torch.testing.assert_close(whole[0], parts[0], rtol=1e-12, atol=1e-14)
+    still = gradient(sliced(member, 1, model=Bag()))
+    assert not torch.allclose(whole[1], still[1]), "the random numbers matter"
+
+
+@pytest.mark.parametrize("model", [DECODER, Bag(shaken=True)], ids=["decoder", "random"])
+def test_a_member_alone_equals_itself_in_a_pack(member, model) -> None:
+    packs = [sliced(member, 3, Ragged(two=True), model, seeds, training__dtype="float32") for seeds in ((1,), (0, 1))]
+    states = [State.initial(pack) for pack in packs]
+    for pack, state in zip(packs, states, strict=True):
+        for _ in range(5):
+            step_once(pack, state)
+    assert torch.equal(states[0].theta[0], states[1].theta[1])
+
+
+def test_members_at_different_stages_train_side_by_side(member) -> None:
+    """What a curriculum needs of a step: batches of members, each at its own stage, in one pack."""
+    task, stage = Echo(), torch.tensor([0, 1])
+    pack = sliced(member, 1, task, training__dtype="float32", seeds=(5, 5))
+    seeds_M = torch.tensor([5, 5])
+    state = State.initial(pack)
+    for step in range(1, 4):
+        batch = task.sample_staged(Stream(seeds_M, "data", torch.tensor(step)), 10, stage)
+        assert int(batch.tokens[0].max()) <= 2 and int(batch.tokens[1].max()) > 2
+        learn(pack, state, (batch,))
+    for m in range(2):
+        alone = sliced(member, 1, task, training__dtype="float32", seeds=(5,))
+        mine = State.initial(alone)
+        for step in range(1, 4):
+            stream = Stream(torch.tensor([5]), "data", torch.tensor(step))
+            learn(alone, mine, (task.sample_staged(stream, 10, stage[m : m + 1]),))
+        assert torch.equal(mine.theta[0], state.theta[m])
+
+
+def test_it_is_resumed_exactly(member, recorder, tmp_path) -> None:
+    def members() -> list[MemberConfig]:
+        plain = member(training__accumulation=3, training__batch_size=10, training__steps=8, evaluation__every=4)
+        return [replace(plain, task=Last(), model=DECODER)]
+
+    class EndsError(Exception):
+        pass
+
+    def stop(evaluation) -> None:
+        if evaluation.step == 8:
+            raise EndsError
+
+    whole = train(members(), recorder)
+    recorder.report = stop
+    with pytest.raises(EndsError):
+        train(members(), recorder, checkpoints=Checkpoints(folder=tmp_path, every_steps=3))
+    recorder.report = recorder.evaluations.append
+    again = train(members(), recorder, checkpoints=Checkpoints(folder=tmp_path, every_steps=3))
+    assert [curve.values for curve in again[0].curves] == [curve.values for curve in whole[0].curves]
+
+
+def test_fewer_rows_at_once_need_less_memory(member) -> None:
+    settings = {"training__batch_size": 64, "training__compile": False}
+    model = replace(DECODER, width=32)
+    costs = [
+        estimate(replace(member(training__accumulation=n, **settings), task=Last(), model=model)) for n in (1, 4, 64)
+    ]
+    assert costs[0].bytes_per_member > 1.5 * costs[1].bytes_per_member > 1.5 * costs[2].bytes_per_member
+    assert costs[0].flops_per_step == costs[2].flops_per_step
+
+
+def test_more_slices_than_rows_are_refused(sections) -> None:
+    with pytest.raises(ConfigError, match="cannot have 17 slices"):
+        MemberConfig.from_dict(sections(training__accumulation=17))
+
+
+def test_it_is_part_of_the_name_only_where_it_is_asked_for(member) -> None:
+    assert member(training__accumulation=1).config_id == member().config_id
+    other = member(training__accumulation=2)
+    assert other.config_id != member().config_id and other.structural_key != member().structural_key
+
+
+def test_the_cost_counts_the_tokens_of_the_batch(member) -> None:
+    """Rows of two widths: half of them have 2 tokens, half 4."""
+    wide, both = (replace(member(training__batch_size=10), task=Ragged(two=two), model=Bag()) for two in (False, True))
+    assert estimate(wide).flops_per_step == 3 * 2 * 10 * 4 * TOKENS
+    assert estimate(both).flops_per_step == 3 * 2 * (5 * 2 + 5 * 4) * TOKENS

@@ -1,0 +1,90 @@
+"""Members that are trained on from the states of a shorter training: equal to the longer one, bit for bit."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from trainers import Checkpoints, train
+from trainers.training.earlier import join_earlier, step_dependence
+
+
+def folders(path: Path) -> tuple[Checkpoints, ...]:
+    return tuple(Checkpoints(folder=path / str(place), every_seconds=1e9) for place in range(3))
+
+
+@pytest.mark.parametrize("every", [2, 3, 4, None])
+@pytest.mark.parametrize("rates", [(0.01, 0.02, 0.03), (1e30, 0.02, 0.03)], ids=["all", "one fails"])
+def test_trained_on_equals_trained_long(member, recorder, tmp_path: Path, every: int | None, rates) -> None:
+    """Two packs of the shorter training make a pack of the longer one, in another order."""
+    averages = {"raw": {}, "ema": {"decay": 0.9}, "bema": {}}
+    few, many = (
+        [
+            member(
+                seed,
+                evaluation__every=every,
+                training__steps=steps,
+                training__learning_rate=rate,
+                training__averages=averages,
+                model__dropout=0.2,
+            )
+            for seed, rate in enumerate(rates)
+        ]
+        for steps in (6, 11)
+    )
+    first, second, _ = folders(tmp_path)
+    train(few[:2], recorder, checkpoints=first)
+    train(few[2:], recorder, checkpoints=second)
+    order = [2, 0, 1]
+    earlier = [((first, second)[place == 2].folder, (few[place].config_id, few[place].seed)) for place in order]
+    recorder.evaluations.clear()
+    train([many[place] for place in order], recorder, earlier=earlier)
+    joined = list(recorder.evaluations)
+    assert not recorder.notices
+    recorder.evaluations.clear()
+    train([many[place] for place in order], recorder)
+    assert [one.step for one in joined] == [one.step for one in recorder.evaluations]
+    for one, other in zip(joined, recorder.evaluations, strict=True):
+        assert one.final == other.final and np.array_equal(one.values_MAKL, other.values_MAKL, equal_nan=True)
+        assert np.array_equal(one.loss_M, other.loss_M, equal_nan=True) and np.array_equal(
+            one.failed_at_M, other.failed_at_M
+        )
+
+
+def test_states_that_do_not_fit_together_are_not_used(member, recorder, tmp_path: Path) -> None:
+    first, second, third = folders(tmp_path)
+    short, long = member(0, training__steps=4), member(1, training__steps=6)
+    train([short], recorder, checkpoints=first)
+    train([long], recorder, checkpoints=second)
+    names = [(one.config_id, one.seed) for one in (short, long)]
+    both = [(first.folder, names[0]), (second.folder, names[1])]
+    for earlier, compiled, most, said in (
+        (both, False, 9, "are of different steps"),
+        (both[:1], True, 9, "has no usable state"),
+        (both[:1], False, 3, "has no usable state"),
+        ([(third.folder, names[0])], False, 9, "has no usable state"),
+        ([(first.folder, names[1])], False, 9, "has no usable state"),
+    ):
+        snapshot, notices = join_earlier(earlier, (), compiled=compiled, most=most)
+        assert snapshot is None and said in notices[-1]
+    snapshot, notices = join_earlier(both[:1], ("before",), compiled=False, most=9)
+    assert snapshot is not None and snapshot.step == 4 and notices == ["before"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"schedule": {"name": "cosine"}}, ["the schedule cosine depends on training.steps: at step 50 its factor is"]),
+        ({"schedule": {"name": "linear", "decay_steps": 60}}, []),
+        ({"schedule": {"name": "constant", "warmup_share": 0.5}}, ["the schedule constant depends on training.steps"]),
+        ({"schedule": {"name": "constant", "warmup": 5}}, []),
+        ({"stop": {"metric": "total_variation", "threshold": 0.0}}, ["members may have stopped early"]),
+        ({"compile": "auto"}, ["a training of 1000000 steps is compiled and one of 50 is not"]),
+    ],
+)
+def test_what_depends_on_the_number_of_steps_is_named(member, changes: dict[str, Any], said: list[str]) -> None:
+    given = {f"training__{key}": value for key, value in changes.items()}
+    before, after = (member(evaluation__every=10, training__steps=steps, **given) for steps in (50, 1_000_000))
+    found = list(step_dependence(before, after, "cpu"))
+    assert len(found) == len(said) and all(map(str.startswith, found, said))

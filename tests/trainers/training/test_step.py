@@ -1,0 +1,245 @@
+"""What a step does after the gradient: the bits of the plain formulas, few passes, buffers that averages share."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from trainers.optimization import averaging
+from trainers.optimization.averaging import Bema, Ema, NormMatched
+from trainers.optimization.optimizer import adamw, gradient_descent
+from trainers.packs.pack import Pack, State, average_weights
+from trainers.tensors.parameters import ParameterLayout
+from trainers.training import step
+from trainers.training.cost import estimate
+from trainers.training.step import learn, sample_batches, step_once
+
+CPU = torch.device("cpu")
+EVERY: dict[str, dict[str, Any]] = {
+    "raw": {},
+    "ema": {"decay": 0.9},
+    "bema": {"rho": 2.0},
+    "norm_matched": {"rho": 2.0},
+    "queries": {"kind": "norm_matched", "rho": 2.0, "parameters": ["query"]},
+    "other": {"kind": "norm_matched", "rho": 3.0},
+}
+
+
+def column(*values: float) -> Tensor:
+    return torch.tensor(values, dtype=torch.float64)[:, None]
+
+
+def packed(member, averages: Mapping[str, Any] = EVERY, **changes: Any) -> Pack:
+    return Pack([member(seed, training__averages=dict(averages), **changes) for seed in (0, 1)], CPU)
+
+
+@pytest.mark.parametrize("mask", [None, torch.tensor([1.0, 0.0] * 40)], ids=["all decay", "half decay"])
+def test_the_optimizers_have_the_bits_of_their_formulas(mask: Tensor | None) -> None:
+    one, two, three, four = torch.randn(4, 3, 80, generator=torch.Generator().manual_seed(3))
+    theta, gradient, m, v, t, rate = one, two, three, four**2, torch.tensor(7), column(1e-3, 0.1, 1e12)
+    h = {"weight_decay": column(0.1, 0.0, 2.0), "epsilon": column(1e-8, 1e-3, 0.0)}
+    h |= {"beta1": column(0.9, 0.8, 0.0), "beta2": column(0.99, 0.999, 0.5)}
+    kept = [tensor.clone() for tensor in (theta, gradient, m, v)]
+    got = adamw(theta, gradient, m, v, t, rate, mask, h)
+    b1, b2, decay = h["beta1"], h["beta2"], torch.ones(80) if mask is None else mask
+    new_m = m + (1.0 - b1).float() * (gradient - m)
+    new_v = v * b2.float() + (1.0 - b2).float() * gradient * gradient
+    scale = torch.sqrt(new_v) / torch.sqrt(1.0 - b2**7.0).float() + h["epsilon"].float()
+    shrunk = theta * (1.0 - (rate * h["weight_decay"]).float() * decay)
+    wanted = (shrunk - (rate / (1.0 - b1**7.0)).float() * (new_m / scale), new_m, new_v)
+    for mine, theirs in zip(got, wanted, strict=True):
+        assert torch.equal(mine, theirs)
+    assert torch.equal(gradient_descent(theta, gradient, rate, mask, h), shrunk - rate.float() * gradient)
+    for before, after in zip(kept, (theta, gradient, m, v), strict=True):
+        assert torch.equal(before, after), "nothing that was given is written into"
+
+
+def plain_ema(ema: Tensor, theta: Tensor, t: int, h: Mapping[str, Tensor]) -> Tensor:
+    moved = ema * h["decay"].float() + theta * (1.0 - h["decay"]).float()
+    after = t - h["burn_in"]
+    return torch.where(after <= 0, theta, torch.where(after % h["update_period"] == 0, moved, ema))
+
+
+@pytest.mark.parametrize("t", [1, 2, 3, 4, 9])
+def test_averages_have_the_bits_of_their_formulas_idle_or_not(t: int) -> None:
+    ema, anchor, average, theta = torch.randn(4, 3, 80, generator=torch.Generator().manual_seed(4))
+    numbers = {"decay": column(0.9, 0.5, 0.0), "kappa": column(0.5, -1.0, 0.3), "eta": column(0.2, 0.1, -1.0)}
+    numbers |= {"rho": column(10.0, 2.0, 3.0), "gamma": column(1.0, 2.0, 0.5)}
+    for burn_in, period in (
+        ((0, 0, 0), (1, 1, 1)),
+        ((0, 3, 2), (1, 1, 2)),
+        ((0, 0, 0), (1, 2, 3)),
+        ((2, 0, 9), (1, 1, 1)),
+    ):
+        h = {**numbers, "burn_in": torch.tensor(burn_in)[:, None], "update_period": torch.tensor(period)[:, None]}
+        short = {name: value for name, value in h.items() if not (value == Ema.neutral.get(name, -1)).all()}
+        after = t - h["burn_in"]
+        count = h["rho"] + h["gamma"] * torch.clamp(after, min=1)
+        beta = torch.where(h["kappa"] < 0, 1.0, count ** -h["kappa"])
+        alpha = torch.where(h["eta"] < 0, 0.0, count ** -h["eta"])
+        moved = ema * (1.0 - beta).float() + theta * beta.float()
+        corrected = moved + alpha.float() * (theta - anchor)
+        burning, due = after <= 0, after % h["update_period"] == 0
+        wanted = [
+            torch.where(burning, theta, torch.where(due, new, old)) for new, old in ((moved, ema), (corrected, average))
+        ]
+        for given in (h, short):
+            got = Bema().update((ema, anchor, average), theta, torch.tensor(t), given)
+            assert torch.equal(got[0], wanted[0]) and torch.equal(got[2], wanted[1])
+            assert torch.equal(got[1], torch.where(burning, theta, anchor))
+            assert torch.equal(
+                Ema(decay=0.5).update((ema,), theta, torch.tensor(t), given)[0], plain_ema(ema, theta, t, h)
+            )
+
+
+class Passes(TorchDispatchMode):
+    """The operations on whole buffers, by name."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.size, self.names = size, list[str]()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        given = [one for one in (*args, *(kwargs or {}).values()) if isinstance(one, Tensor)]
+        if any(one.numel() == self.size for one in given):
+            self.names.append(func.__name__.partition(".")[0])
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize(("label", "most"), [("raw", 21), ("ema", 25), ("bema", 30)])
+def test_an_update_takes_so_many_passes(member, monkeypatch, label: str, most: int) -> None:
+    """From the clipped gradient on; none chooses between old and new while nobody has failed."""
+    pack = packed(member, {label: EVERY[label]})
+    state, batches = State.initial(pack), sample_batches(pack, torch.tensor(1), 16)
+    found = step.compute_gradients(pack, state.theta, batches, torch.tensor(1))
+    monkeypatch.setattr(step, "compute_gradients", lambda *_: found)
+    with Passes(state.theta.numel()) as passes:
+        learn(pack, state, batches)
+    assert "where" not in passes.names and len(passes.names) <= most, passes.names
+
+
+def test_averages_of_one_source_share_their_buffers(member) -> None:
+    pack = packed(member)
+    assert pack.buffers_at == (0, 1, 2, 2, 2, 3)
+    assert [type(source) for source in pack.sources[1:]] == [Ema, Bema, Bema]
+    states = [State.initial(one) for one in (pack, *(packed(member, {label: EVERY[label]}) for label in EVERY))]
+    for _ in range(4):
+        step_once(pack, states[0])
+    together = average_weights(pack, states[0])
+    for (label, values), state in zip(EVERY.items(), states[1:], strict=True):
+        alone = packed(member, {label: values})
+        for _ in range(4):
+            step_once(alone, state)
+        assert torch.equal(average_weights(alone, state)[label], together[label]), label
+    rho = [member(seed, training__averages={**EVERY, "bema": {"rho": 2.0 + seed}}) for seed in (0, 1)]
+    assert Pack(rho, CPU).buffers_at == (0, 1, 2, 3, 3, 4), "what differs in one member is kept apart"
+
+
+def test_a_checkpoint_has_the_buffers_of_every_average_by_its_label(member) -> None:
+    pack = packed(member)
+    state = State.initial(pack)
+    for _ in range(3):
+        step_once(pack, state)
+    stored = state.snapshot(pack, [], False)
+    buffers = {"ema": 1, "bema": 3, "norm_matched": 3, "queries": 3, "other": 3}
+    named = {f"averages.{label}.{j}" for label, count in buffers.items() for j in range(count)}
+    assert {name for name in stored.arrays if name.startswith("averages.")} == named
+    again = State.initial(pack).restored(stored, pack)
+    for one in (state, again):
+        step_once(pack, one)
+    for label, weights in average_weights(pack, state).items():
+        assert torch.equal(weights, average_weights(pack, again)[label])
+    assert np.array_equal(stored.arrays["averages.bema.2"], stored.arrays["averages.queries.2"])
+
+
+def test_shared_buffers_are_paid_for_once(member) -> None:
+    few = {label: EVERY[label] for label in ("raw", "bema")}
+    costs = [estimate(member(training__averages=averages)) for averages in (few, {**few, "norm_matched": {"rho": 2.0}})]
+    assert costs[0].bytes_per_member == costs[1].bytes_per_member
+
+
+def test_an_update_of_ones_own_is_given_every_number(member) -> None:
+    """`neutral` speaks of the `update` beside it, not of one that overrides it; so does `source`."""
+
+    class Mine(Ema):
+        def update(self, buffers: Any, theta: Tensor, step: Tensor, h: Mapping[str, Tensor]) -> Any:
+            return (torch.where(step <= h["burn_in"] * h["update_period"], theta, buffers[0]),)
+
+    class MyNorms(NormMatched):
+        pass
+
+    averages = {"mine": Mine(decay=0.5), "norms": MyNorms(), "bema": Bema()}
+    training = replace(member().training, averages=averages)
+    pack = Pack([replace(member(seed), training=training) for seed in (0, 1)], CPU)
+    assert set(pack.average_h[0]) == {"decay", "burn_in", "update_period"}
+    assert "burn_in" not in pack.average_h[2] and pack.buffers_at == (0, 1, 2)
+    start = State.initial(pack)
+    first = start.theta.clone()
+    step_once(pack, start)
+    assert torch.equal(start.averages[0][0], first)
+    assert averaging.Average.neutral == {}
+
+
+def test_a_failed_member_keeps_its_whole_state(member) -> None:
+    averages = {**EVERY, "late": {"kind": "bema", "burn_in": 3, "update_period": 2}}
+    rates = (3e-3, 1e30)
+    members = [member(0, training__averages=averages, training__learning_rate=rate) for rate in rates]
+    pack, alone = Pack(members, CPU), Pack(members[:1], CPU)
+    state, other = State.initial(pack), State.initial(alone)
+
+    def of(some: State, m: int) -> list[Tensor]:
+        every = [some.theta, some.m, some.v, some.loss_sum, *(b for buffers in some.averages for b in buffers)]
+        return [tensor[m].clone() for tensor in every]
+
+    before = of(state, 1)
+    while int(state.failed_at[1]) < 0:
+        before = of(state, 1)
+        step_once(pack, state)
+        step_once(alone, other)
+        assert int(state.step) < 10
+    for _ in range(5):
+        step_once(pack, state)
+        step_once(alone, other)
+    assert all(torch.equal(*two) for two in zip(before, of(state, 1), strict=True))
+    assert all(torch.equal(*two) for two in zip(of(other, 0), of(state, 0), strict=True))
+    state.failed_at[0] = 2  # it is healthy, and frozen all the same
+    before = of(state, 0)
+    step_once(pack, state)
+    assert all(torch.equal(*two) for two in zip(before, of(state, 0), strict=True)) and int(state.failed_at[0]) == 2
+
+
+def test_who_goes_on_is_counted(member) -> None:
+    pack = packed(member)
+    state = State.initial(pack)
+    step_once(pack, state)
+    assert int(state.failed_at[0]) == -1 and int(state.loss_steps[0]) == int(state.step)
+
+
+class Lagged(averaging.Average):
+    """The weights of two steps ago: its buffers hand on what they have."""
+
+    def start(self, theta: Tensor) -> tuple[Tensor, ...]:
+        return theta.clone(), theta.clone(), theta.clone()
+
+    def update(
+        self, buffers: tuple[Tensor, ...], theta: Tensor, step: Tensor, h: Mapping[str, Tensor]
+    ) -> tuple[Tensor, ...]:
+        return theta, buffers[0], buffers[1]
+
+    def weights(self, buffers: tuple[Tensor, ...], theta: Tensor, layout: ParameterLayout) -> Tensor:
+        return buffers[2]
+
+
+def test_buffers_that_hand_on_what_they_have_lose_nothing(member) -> None:
+    pack = packed(member, {"raw": {}})
+    pack.sources, pack.average_h = (Lagged(),), ({},)
+    state, seen = State.initial(pack), []
+    for _ in range(4):
+        seen.append(state.theta.clone())
+        step_once(pack, state)
+    assert all(torch.equal(mine, wanted) for mine, wanted in zip(state.averages[0][1:], seen[:1:-1], strict=True))

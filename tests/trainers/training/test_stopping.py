@@ -1,0 +1,280 @@
+"""Members that stop early: when, what is repeated of them, and that nobody's bits change by it."""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.trainers.conftest import Recorder
+from tests.trainers.own_tasks import Bag, Echo
+from trainers import Checkpoints, Evaluation, train
+from trainers.config.member import MemberConfig
+from trainers.evaluation.weights import StoredWeights
+from trainers.optimization.criterion import Stop
+
+SEEDS = (0, 1, 2, 3, 4, 5, 6, 7)
+EVERY, STEPS = 4, 60
+ENOUGH = Stop(metric="accuracy", threshold=0.99, samples=100)
+
+
+def quick(member, seed: int, stop: Stop | None = ENOUGH, **changes) -> MemberConfig:
+    """A member that learns to echo tokens in 20 steps or so."""
+    numbers = {"training__learning_rate": 0.05, "training__steps": STEPS, "evaluation__every": EVERY}
+    plain = member(seed, **{**numbers, "evaluation__samples": 20, "training__batch_size": 4, **changes})
+    return replace(plain, task=Echo(), model=Bag(), training=replace(plain.training, stop=stop))
+
+
+def kept(members, **more) -> tuple[list[Evaluation], list]:
+    """The evaluations of a pack, and its results."""
+    recorder = Recorder()
+    return recorder.evaluations, train(members, recorder, **more)
+
+
+@pytest.fixture(scope="module")
+def eight(member):
+    return kept([quick(member, seed) for seed in SEEDS])
+
+
+@pytest.fixture(scope="module")
+def unstopped(member):
+    return kept([quick(member, seed, None) for seed in SEEDS])[0]
+
+
+def test_members_stop_at_evaluations_of_their_own(eight) -> None:
+    evaluations, results = eight
+    last = evaluations[-1]
+    assert last.step == STEPS and last.final and [one.final for one in evaluations].count(True) == 1
+    assert len({int(at) for at in last.stopped_at_M}) >= 3 and (last.stopped_at_M > 0).all()
+    assert all(at % EVERY == 0 for at in last.stopped_at_M)
+    assert evaluations[-2].step == last.stopped_at_M.max(), "nothing was trained after the last had stopped"
+    assert [one.stopped_at for one in results] == last.stopped_at_M.tolist()
+    assert {one.status for one in results} == {"complete"} and (last.failed_at_M == -1).all()
+
+
+def test_the_validation_says_why(eight) -> None:
+    """Each stopped at the first evaluation at which its mean over the trained lengths was good enough."""
+    evaluations, _ = eight
+    for m, at in enumerate(evaluations[-1].stopped_at_M):
+        means = {one.step: one.validation.mean("accuracy", "raw")[m] for one in evaluations}
+        assert min(step for step, mean in means.items() if mean >= np.float32(0.99)) == at
+    assert evaluations[0].validation.lengths == (2, 4) and evaluations[0].validation.decided == (("accuracy", "raw"),)
+
+
+def test_curves_are_those_without_stopping_and_then_repeated(eight, unstopped) -> None:
+    evaluations, plain = eight[0], {one.step: one for one in unstopped}
+    timed = unstopped[0].metrics.index("steps_to_accuracy")
+    for one in evaluations:
+        for m, at in enumerate(evaluations[-1].stopped_at_M):
+            other = plain[min(one.step, int(at))]
+            np.testing.assert_array_equal(one.values_MAKL[m], other.values_MAKL[m])
+            assert one.loss_M[m] == other.loss_M[m]
+            assert one.stopped_at_M[m] == (at if one.step >= at else -1)
+    assert np.isfinite(evaluations[-1].values_MAKL[:, 0, timed, :2]).all()
+    assert all(one.stopped_at_M is None and one.validation is None for one in unstopped)
+
+
+@pytest.mark.parametrize("chosen", [(3,), (6, 0, 5), (7, 7, 2)], ids=str)
+def test_a_member_stops_in_any_pack_as_it_does_in_this_one(member, eight, chosen) -> None:
+    evaluations, _ = kept([quick(member, seed) for seed in chosen])
+    mine = {one.step: one for one in evaluations}
+    for one in eight[0]:
+        if one.step in mine:
+            places = list(chosen)
+            np.testing.assert_array_equal(mine[one.step].values_MAKL, one.values_MAKL[places])
+            np.testing.assert_array_equal(mine[one.step].loss_M, one.loss_M[places])
+            np.testing.assert_array_equal(mine[one.step].stopped_at_M, one.stopped_at_M[places])
+            np.testing.assert_array_equal(mine[one.step].validation.values_MDL, one.validation.values_MDL[places])
+
+
+def test_the_pack_becomes_smaller(member, eight, monkeypatch) -> None:
+    module, seen = sys.modules["trainers.training.loop"], []
+    whole = module.make_learner
+
+    def watched(pack, *more):
+        learn = whole(pack, *more)
+        return lambda state, batches: seen.append(len(state.theta)) or learn(state, batches)
+
+    monkeypatch.setattr(module, "make_learner", watched)
+    evaluations, _ = kept([quick(member, seed) for seed in SEEDS])
+    stopped_at = evaluations[-1].stopped_at_M
+    wanted = [int((stopped_at >= step).sum()) for step in range(1, int(stopped_at.max()) + 1)]
+    assert seen == wanted
+
+
+def test_a_last_member_of_a_compiled_pack_goes_on_with_a_twin(member, eight, monkeypatch) -> None:
+    module, seen = sys.modules["trainers.training.loop"], set()
+    whole = module.make_learner
+
+    def eager(pack, *_):
+        learn = whole(pack, False)
+        return lambda state, batches: seen.add(len(state.theta)) or learn(state, batches)
+
+    monkeypatch.setattr(module, "make_learner", eager)
+    monkeypatch.setattr(module, "should_compile", lambda member, device: True)
+    for chosen in ((0, 1, 2), (3,)):
+        seen.clear()
+        evaluations, _ = kept([quick(member, seed) for seed in chosen])
+        assert min(seen) == 2
+        final = eight[0][-1]
+        np.testing.assert_array_equal(evaluations[-1].values_MAKL, final.values_MAKL[list(chosen)])
+        np.testing.assert_array_equal(evaluations[-1].stopped_at_M, final.stopped_at_M[list(chosen)])
+
+
+def test_a_compiled_pack_that_becomes_smaller_has_the_bits_of_its_members_alone(member, tmp_path) -> None:
+    """One program for packs of five members, fewer, and a last one with its twin: curves, losses and kept weights."""
+
+    def trained(*seeds: int) -> tuple[list[Evaluation], dict[int, np.ndarray]]:
+        folder = tmp_path / str(seeds)
+        found, _ = kept([quick(member, seed, training__compile=True) for seed in seeds], weights=folder)
+        files = (StoredWeights(folder / file.name, file.sha256, "raw") for file in found[-1].weights)
+        return found, {seed: stored["vectors"] for seed, stored in zip(seeds, files, strict=True)}
+
+    made = torch._dynamo.utils.counters["stats"]["unique_graphs"]
+    five = (0, 1, 2, 3, 4)
+    together, weights = trained(*five)
+    final = together[-1]
+    assert all(one.compiled for one in together) and (final.stopped_at_M > 0).all()
+    times = sorted(set(final.stopped_at_M.tolist()))
+    assert len(times) >= 3, "it becomes smaller more than once"
+    by_step = {one.step: one for one in together}
+    for seed in (int(final.stopped_at_M.argmin()), int(final.stopped_at_M.argmax())):
+        alone, lone_weights = trained(seed)
+        assert alone[-1].compiled and alone[-1].stopped_at_M[0] == final.stopped_at_M[seed]
+        for one in alone:
+            np.testing.assert_array_equal(one.values_MAKL[0], by_step[one.step].values_MAKL[seed])
+            np.testing.assert_array_equal(one.loss_M[0], by_step[one.step].loss_M[seed])
+        np.testing.assert_array_equal(lone_weights[seed], weights[seed])
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == made + 1
+
+
+def test_a_failed_member_leaves_and_stays_failed(member) -> None:
+    members = [quick(member, 0), quick(member, 1, training__learning_rate=1e38), quick(member, 2)]
+    evaluations, results = kept(members)
+    assert [one.status for one in results] == ["complete", "failed", "complete"]
+    assert results[1].stopped_at is None and results[1].failed_at is not None
+    assert np.isnan(evaluations[-1].values_MAKL[1]).all() and np.isnan(evaluations[-1].loss_M[1])
+    assert evaluations[-2].step < STEPS, "the failed one did not keep the pack going"
+
+
+def test_weights_are_those_at_the_stop(member, eight, tmp_path) -> None:
+    evaluations, _ = kept([quick(member, seed) for seed in (0, 1)], weights=tmp_path)
+    final = evaluations[-1]
+    assert [one for one in evaluations[:-1] if one.weights] == []
+    for m, file in enumerate(final.weights):
+        stored = StoredWeights(tmp_path / file.name, file.sha256, "raw")
+        at = int(final.stopped_at_M[m])
+        assert stored.step == at
+        short = quick(member, m, None, training__steps=at)
+        ((lone,),) = [kept([short], weights=tmp_path / "alone")[0][-1].weights]
+        alone = StoredWeights(tmp_path / "alone" / lone.name, lone.sha256, "raw")
+        np.testing.assert_array_equal(stored["vectors"], alone["vectors"])
+
+
+class KilledError(Exception):
+    """The process is gone."""
+
+
+def killed(members, folder: Path, at: int) -> None:
+    """Train up to a step at which the process is gone; a checkpoint is written every three steps."""
+
+    class Dies(Recorder):
+        def progress(self, progress) -> None:
+            if progress.step >= at:
+                raise KilledError
+
+    module = sys.modules["trainers.training.loop"]
+    beat, module._HEARTBEAT_SECONDS = module._HEARTBEAT_SECONDS, 0.0
+    try:
+        with pytest.raises(KilledError):
+            train(members, Dies(), checkpoints=Checkpoints(folder=folder, every_steps=3))
+    finally:
+        module._HEARTBEAT_SECONDS = beat
+
+
+@pytest.mark.parametrize("at", [10, 13, 22, 31])
+def test_a_pack_resumed_in_the_middle_goes_on_bit_for_bit(member, eight, tmp_path, at) -> None:
+    """Whatever has stopped by then."""
+    members = [quick(member, seed) for seed in SEEDS]
+    killed(members, tmp_path, at)
+    evaluations, results = kept(members, checkpoints=Checkpoints(folder=tmp_path, every_steps=1000))
+    same(evaluations, eight[0])
+    assert results == eight[1]
+
+
+def same(some: list[Evaluation], others: list[Evaluation]) -> None:
+    """The same evaluations but for how long they took."""
+    assert [replace(one, seconds=0.0).to_bytes() for one in some] == [
+        replace(one, seconds=0.0).to_bytes() for one in others
+    ]
+
+
+def test_a_metric_that_is_newer_than_a_checkpoint_is_measured_of_those_that_go_on(member, eight, tmp_path) -> None:
+    """Here accuracy; of members that had stopped before there is none."""
+    members = [quick(member, seed) for seed in SEEDS]
+    killed(members, tmp_path, 31)
+    names = [(one.config_id, one.seed) for one in members]
+    snapshot, _ = Checkpoints(folder=tmp_path).load(names)
+    before = [Evaluation.from_bytes(data) for data in snapshot.evaluations]
+    left = before[-1].stopped_at_M > 0
+    assert left.any() and not left.all() and before[0].metrics == ("accuracy", "steps_to_accuracy")
+    older = [replace(one, metrics=one.metrics[1:], values_MAKL=one.values_MAKL[:, :, 1:]) for one in before]
+    stored = [one.to_bytes() for one in older]
+    Checkpoints(folder=tmp_path / "older").save(replace(snapshot, evaluations=stored), names)
+    evaluations, _ = kept(members, checkpoints=Checkpoints(folder=tmp_path / "older"))
+    final, wanted = evaluations[-1], eight[0][-1]
+    assert final.metrics == wanted.metrics
+    np.testing.assert_array_equal(final.values_MAKL[~left, :, 0], wanted.values_MAKL[~left, :, 0])
+    assert np.isnan(final.values_MAKL[left, :, 0]).all()
+    np.testing.assert_array_equal(final.values_MAKL[left, :, 1], wanted.values_MAKL[left, :, 1])
+
+
+def test_an_evaluation_round_trips(unstopped, eight) -> None:
+    assert unstopped[0].stopped_at_M is None
+    for evaluation in (unstopped[0], *eight[0]):
+        again = Evaluation.from_bytes(evaluation.to_bytes())
+        assert again.to_bytes() == evaluation.to_bytes()
+    with pytest.raises(ValueError, match="checksum does not match"):
+        Evaluation.from_bytes(eight[0][0].to_bytes()[:-1])
+
+
+@settings(max_examples=25, deadline=None)
+@given(data=st.data())
+def test_whenever_members_stop_what_is_repeated_is_right(member, eight, unstopped, data) -> None:
+    """Random times of stopping: later evaluations repeat the values at the stop, and packs have who is left."""
+    count = data.draw(st.integers(1, 5))
+    times = st.one_of(st.none(), st.integers(1, 5).map(lambda n: n * EVERY))
+    at = data.draw(st.lists(times, min_size=count, max_size=count))
+    module, seen = sys.modules["trainers.training.loop"], {}
+    whole, decide = module.evaluate, module.members_to_stop
+    members = [quick(member, seed, training__steps=24) for seed in SEEDS[:count]]
+
+    def chosen(pack, validation, stage):
+        return np.array([at[one.seed] == now[0] for one in pack.members])
+
+    def evaluated(pack, state, *more):
+        now[0] = int(state.step)
+        seen[now[0]] = [one.seed for one in pack.members]
+        return whole(pack, state, *more)
+
+    now = [0]
+    module.evaluate, module.members_to_stop = evaluated, chosen
+    try:
+        evaluations, _ = kept(members)
+    finally:
+        module.evaluate, module.members_to_stop = whole, decide
+    plain = {one.step: one for one in unstopped}
+    for one in evaluations:
+        for m in range(count):
+            stopped = at[m] is not None and one.step >= at[m]
+            other = plain[at[m] if stopped else one.step]
+            np.testing.assert_array_equal(one.values_MAKL[m], other.values_MAKL[m])
+            assert one.stopped_at_M[m] == (at[m] if stopped else -1)
+    for step, there in seen.items():
+        assert there == [m for m in range(count) if at[m] is None or at[m] >= step]
+    latest = max((24 if one is None else one) for one in at)
+    assert max(seen) == latest and evaluations[-1].step == 24 and evaluations[-1].final

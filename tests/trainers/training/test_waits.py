@@ -1,0 +1,122 @@
+"""What would make the host wait for a GPU, looked for on the CPU: numbers that are read, constants that are copied."""
+
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from trainers.evaluation.evaluate import evaluate
+from trainers.packs.batches import StepBatches
+from trainers.packs.pack import Pack, State
+from trainers.random import Stream
+from trainers.settings import registry
+from trainers.training.step import learn, sample_batches, step_once
+
+READ = ("_local_scalar_dense", "nonzero", "masked_select", "equal", "is_nonzero")
+COPIED = ("lift_fresh",)  # what torch.tensor ends with
+# Functions that may wait: one looks at the end of an evaluation, the others on a CPU alone.
+MAY = {"_derive", "play", "_all_known_alive", "_all_ended"}
+TASKS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "set_complement": ({"vocabulary": 8, "train_length": 3}, {"name": "attention_only", "width": 8}),
+    "othello": (
+        {"board": 4, "train_moves": 5, "target": "soft"},
+        {"name": "decoder", "layers": 1, "width": 8, "heads": 2, "dropout": 0.1, "position": "t5"},
+    ),
+    "padded_addition": (
+        {"width": 4, "train_digits": 2, "measured_cascades": [0, 1], "measured_samples": 9, "text_tokens": 2},
+        {"name": "encoder", "layers": 1, "width": 8, "heads": 2, "position": "significance"},
+    ),
+    "padded_multiplication": (
+        {"multiplier_digits": 1, "number_digits": 4, "train_digits": 2, "zero_shift": True, "fixed_set": 20},
+        {"name": "encoder", "layers": 1, "width": 8, "heads": 2, "position": "upe"},
+    ),
+    "cycles": (
+        {"smallest": 2, "size": 3, "names": 9},
+        {"name": "decoder", "layers": 1, "width": 8, "heads": 2, "position": "learned"},
+    ),
+    "reachability": (
+        {"nodes": 6, "edges": 6, "farthest": 2, "probes": [2], "other_cycles": [1], "names": 9},
+        {"name": "decoder", "layers": 1, "width": 8, "heads": 2, "position": "learned"},
+    ),
+    "shift_addition": (
+        {"canvas": 2, "train_digits": 1, "test_digits": [2], "temperature": 0.5, "top_k": 5, "slices": 2},
+        {"name": "decoder", "layers": 1, "width": 8, "heads": 2, "position": "learned"},
+    ),
+    "ring_regression": ({"ring": 8, "window": 4}, {"name": "linear_attention", "width": 8}),
+    "parity": (
+        {"canvas": 4, "train_bits": 2, "row_form": "split", "slices": 2},
+        {"name": "decoder", "layers": 1, "width": 8, "heads": 2, "position": "learned"},
+    ),
+}
+
+
+class Watch(TorchDispatchMode):
+    """Keeps the function and line of everything that reads a number or copies a constant."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: set[str] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func.__name__.partition(".")[0] in READ + COPIED:
+            ours = [frame for frame in traceback.extract_stack() if "/trainers/" in frame.filename]
+            frame = next(frame for frame in reversed(ours) if "/tests/" not in frame.filename)
+            if frame.name not in MAY and "] = " not in str(frame.line):  # a number written into a slice is no copy
+                self.seen.add(f"{frame.filename}:{frame.lineno} {frame.line}")
+        return func(*args, **(kwargs or {}))
+
+
+def waits(call: Callable[[], Any]) -> set[str]:
+    call()  # constants are copied once
+    with Watch() as watch:
+        call()
+    return watch.seen
+
+
+def evaluated_anew(pack: Pack, state: State) -> None:
+    """An evaluation that draws its inputs, as the first one does."""
+    pack.cached_inputs.clear()
+    evaluate(pack, state)
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_neither_a_step_nor_an_evaluation_waits(member, name: str) -> None:
+    task, model = TASKS[name]
+    labels = {"raw": {}, "ema": {"decay": 0.9}, "bema": {}, "norm_matched": {}}
+    changes = {"task": {"name": name, **task}, "model": model, "training__averages": labels}
+    pack = Pack([member(seed, **changes) for seed in (0, 1, 0)], torch.device("cpu"))
+    state = State.initial(pack)
+    assert waits(lambda: step_once(pack, state)) == set()
+    assert waits(lambda: evaluated_anew(pack, state)) == set()
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_batches_of_several_steps_are_drawn_without_waiting(member, name: str) -> None:
+    task, model = TASKS[name]
+    pack = Pack([member(seed, task={"name": name, **task}, model=model) for seed in (0, 1, 0)], torch.device("cpu"))
+    drawn = StepBatches(pack)
+    drawn.steps_at_once = 3
+    assert waits(lambda: [drawn.batches(done, 7) for done in range(7)]) == set()
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_a_step_is_one_program(member, name: str) -> None:
+    """The compiler can follow it from end to end; what it would make of it is not asked."""
+    task, model = TASKS[name]
+    pack = Pack([member(0, task={"name": name, **task}, model=model)] * 2, torch.device("cpu"))
+    states = [State.initial(pack), State.initial(pack)]
+    batches = sample_batches(pack, torch.tensor(1), 4)
+    torch.compiler.reset()  # so many programs of one function in a process are refused
+    torch.compile(learn, fullgraph=True, backend="eager")(pack, states[0], batches)
+    learn(pack, states[1], batches)
+    torch.testing.assert_close(states[0].theta, states[1].theta)
+
+
+def test_stages_are_drawn_without_waiting() -> None:
+    settings = {"name": "cycles", "smallest": 2, "size": 4, "names": 9, "grow_both": False}
+    task = registry.build("task", settings)
+    stream, stage = Stream(torch.tensor([1, 2]), "data", torch.tensor(1)), torch.tensor([0, 2])
+    assert waits(lambda: task.sample_staged(stream, 6, stage)) == set()

@@ -1,0 +1,75 @@
+"""Curves of stored weights: of members that may be evaluated otherwise than they were in training.
+
+Shapes: M members, A averages, K metrics, L lengths, P parameters.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from trainers.config.member import MemberConfig
+from trainers.errors import ConfigError, Problem
+from trainers.evaluation.evaluate import evaluate_weights
+from trainers.packs.pack import Pack
+
+Weights = Mapping[str, NDArray[Any]]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class StoredCurves:
+    """The curves of members: values_MAKL, float32 (members, averages, metrics, lengths)."""
+
+    step: int
+    averages: tuple[str, ...]
+    metrics: tuple[str, ...]
+    lengths: tuple[int, ...]
+    values_MAKL: NDArray[np.float32]
+
+
+def evaluate_stored(
+    members: Sequence[MemberConfig], weights: Sequence[Mapping[str, Weights]], *, device: str = "cpu"
+) -> StoredCurves:
+    """Evaluate the weights {average: {parameter: array}} of each member at its own task and evaluation settings.
+
+    Members have one structural key and the same averages. Raises ConfigError, with the key `model`, for weights whose
+    shapes differ from what the model needs for the task, and the errors of `evaluate` for its batches.
+    """
+    pack = Pack(members, torch.device(device))
+    averages = tuple(weights[0])
+    _refuse_other_shapes(pack, weights[0][averages[0]])
+    theta = [torch.cat([_flat(pack, of_member[average]) for of_member in weights]) for average in averages]
+    metrics, values = evaluate_weights(pack, [one.to(pack.device) for one in theta])
+    return StoredCurves(
+        step=members[0].training.steps, averages=averages, metrics=metrics, lengths=pack.lengths, values_MAKL=values
+    )
+
+
+def _flat(pack: Pack, weights: Weights) -> Tensor:
+    """Return the weights of one member as a row (1, P)."""
+    return pack.layout.flat({name: torch.as_tensor(np.array(weights[name]))[None] for name, _ in pack.layout.shapes})
+
+
+def _refuse_other_shapes(pack: Pack, weights: Weights) -> None:
+    stored = {name: tuple(weights[name].shape) for name in weights}
+    needed = dict(pack.layout.shapes)
+    if stored.keys() != needed.keys():
+        names = ", ".join(sorted(stored.keys() ^ needed.keys()))
+        message = f"the stored weights and the model have different parameters for this task: {names}"
+        raise ConfigError([Problem(key="model", given=pack.model.name, message=message)])
+    problems = [
+        Problem(
+            key=f"model, parameter {name}",
+            given=list(stored[name]),
+            message=f"the weights were trained with shape {stored[name]}, and this task needs {shape}",
+            allowed="lengths and task settings that keep the shape",
+        )
+        for name, shape in needed.items()
+        if stored[name] != shape
+    ]
+    if problems:
+        raise ConfigError(problems)

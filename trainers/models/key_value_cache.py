@@ -1,0 +1,52 @@
+"""The KV cache of a causal transformer.
+
+Shapes: M members, B rows, T new tokens, H heads, E head width.
+"""
+
+from dataclasses import dataclass, field, replace
+
+from torch import Tensor
+
+from trainers.positions.context import Context
+
+
+@dataclass(frozen=True)
+class LayerCache:
+    """Keys and values (M, B, H, width, E) and key state (M, B, H, width) of one layer, updated in place."""
+
+    width: int
+    tensors: dict[str, Tensor] = field(default_factory=dict)
+
+    def append(self, context: Context) -> Context:
+        """Append keys, values and key state of the new tokens; return the context with those of all tokens."""
+        last = context.first + context.count
+        for name, new in {"k": context.k, "v": context.v, **_prefixed(context)}.items():
+            if name not in self.tensors:
+                self.tensors[name] = new.new_zeros(*new.shape[:3], self.width, *new.shape[4:])
+            self.tensors[name][:, :, :, context.first : last] = new
+        if context.first == 0:
+            return context
+        cached = {name: tensor[:, :, :, :last] for name, tensor in self.tensors.items()}
+        state = {name: cached[f"state.{name}"] for name in context.state}
+        return replace(context, k=cached["k"], v=cached["v"], state=state)
+
+
+@dataclass(frozen=True)
+class TokenCache:
+    """The caches of all layers, and the position ids, int64 (M, B, width); None means 0..width-1."""
+
+    layers: tuple[LayerCache, ...]
+    ids: Tensor | None
+
+    @classmethod
+    def empty(cls, layers: int, width: int, placed: Tensor | None) -> "TokenCache":
+        """Return an empty cache; `placed` are the ids of the first tokens, or of all future ones."""
+        ids = None
+        if placed is not None:
+            ids = placed.new_zeros(*placed.shape[:2], width)
+            ids[..., : placed.shape[-1]] = placed
+        return cls(tuple(LayerCache(width) for _ in range(layers)), ids)
+
+
+def _prefixed(context: Context) -> dict[str, Tensor]:
+    return {f"state.{name}": value for name, value in context.state.items()}

@@ -1,0 +1,97 @@
+"""The states of members that were trained before for fewer steps, joined from the checkpoints of their packs.
+
+A longer training that starts from them ends with the same bits as one from step 0, because no member depends on its
+pack. What must not depend on the number of steps is checked by `step_dependence`.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from trainers.config.member import MemberConfig
+from trainers.evaluation.results import Evaluation
+from trainers.files.checkpoint import Checkpoints, Snapshot, member_names
+from trainers.training.compiling import should_compile
+
+Earlier = Sequence[tuple[Path, tuple[str, int]]]
+"""For each member the folder of checkpoints of the pack it was in, and its (config_id, seed) there."""
+
+_MOST_STEPS = 10_000  # steps at which two schedules are compared
+
+
+def step_dependence(before: MemberConfig, after: MemberConfig, device: str) -> Iterator[str]:
+    """Yield why a training of `before` is not the beginning of that of `after`, which only has more steps."""
+    old, new = before.training.steps, after.training.steps
+    schedule = before.training.schedule
+    steps = np.unique(np.linspace(1, old, min(old, _MOST_STEPS), dtype=np.int64)).tolist()
+    most, at = max((abs(_factor(before, step) - _factor(after, step)), step) for step in steps)
+    if most > 0:
+        yield (
+            f"the schedule {schedule.name} depends on training.steps: at step {at} its factor is "
+            f"{_factor(before, at):.4g} with {old} steps and {_factor(after, at):.4g} with {new}"
+        )
+    if before.training.stop is not None:
+        yield "members may have stopped early (training.stop)"
+    if should_compile(before, device) != should_compile(after, device):
+        yield f"a training of {new} steps is compiled and one of {old} is not, which changes the last bits"
+
+
+def join_earlier(
+    earlier: Earlier, notices: Sequence[str], *, compiled: bool, most: int
+) -> tuple[Snapshot | None, list[str]]:
+    """Return the states of members as the checkpoint of one pack, None if they cannot be joined; and more notices.
+
+    compiled: whether the pack is compiled, as their packs must have been. most: the steps of the longer training.
+    """
+    rows, notices = list[tuple[Snapshot, int]](), list(notices)
+    newest = {folder: Checkpoints(folder=folder).read_newest() for folder in dict.fromkeys(one for one, _ in earlier)}
+    for folder, name in earlier:
+        snapshot, names, damaged = newest[folder]
+        notices += [text for text in damaged if text not in notices]
+        (own,) = member_names([name])
+        if snapshot is None or own not in names or snapshot.compiled != compiled or snapshot.step > most:
+            return None, [*notices, f"{folder} has no usable state of {own}: the pack starts from step 0"]
+        rows.append((snapshot, names.index(own)))
+    if len({(one.step, len(one.evaluations), tuple(one.parameters)) for one, _ in rows}) > 1:
+        return None, [*notices, "the kept states of its members are of different steps: the pack starts from step 0"]
+    first = rows[0][0]
+    states = rows * 2 if compiled and len(rows) == 1 else rows  # such a member is trained as two copies of it
+    arrays = {name: _rows(states, name) if value.ndim else value for name, value in first.arrays.items()}
+    read = {id(one): [Evaluation.from_bytes(data) for data in one.evaluations] for one, _ in rows}
+    evaluations = [
+        _join([(read[id(one)][place], member) for one, member in rows]).to_bytes()
+        for place in range(len(first.evaluations))
+    ]
+    return replace(first, arrays=arrays, evaluations=evaluations), notices
+
+
+def _factor(member: MemberConfig, step: int) -> float:
+    return float(member.training.schedule.factor(torch.tensor(step), member.training.steps))
+
+
+def _rows(states: Sequence[tuple[Snapshot, int]], name: str) -> NDArray[Any]:
+    return np.stack([one.arrays[name][place] for one, place in states])
+
+
+def _join(parts: Sequence[tuple[Evaluation, int]]) -> Evaluation:
+    """Return one evaluation of members that are given by an evaluation of their pack and their place in it.
+
+    Its time is 0: it was spent in another training.
+    """
+    first = parts[0][0]
+
+    def stack(read: Callable[[Evaluation], Any]) -> Any:
+        return None if read(first) is None else np.stack([read(one)[member] for one, member in parts])
+
+    names = ("values_MAKL", "loss_M", "failed_at_M", "stopped_at_M", "stage_M")
+    arrays: dict[str, Any] = {name: stack(attrgetter(name)) for name in names}
+    validation = first.validation and replace(
+        first.validation, values_MDL=stack(lambda one: one.validation and one.validation.values_MDL)
+    )
+    return replace(first, seconds=0.0, weights=(), validation=validation, **arrays)
