@@ -39,14 +39,21 @@ def killed_as_often_as_it_may_and_once_more(
     driver = lengthwise.start(*long_sweep.words("worker", scheduler, "resources.retries=1"))
 
     def kill_the_worker(pack_id: str) -> None:
-        """Kill whichever worker has the pack, and wait until the driver has recorded it."""
+        """Kill whichever worker has the pack until the driver has recorded it: a death before it begins does not count."""
 
         def attempts() -> int:
             return sum(record.fields["pack_id"] == pack_id for record in records(folder, "attempt"))
 
+        def counted() -> bool:
+            worker = worker_with(pack_id, driver.pid)
+            if attempts() > before:
+                return True
+            if worker is not None:
+                worker.kill()
+            return False
+
         before = attempts()
-        wait_for(lambda: worker_with(pack_id, driver.pid), driver).kill()
-        wait_for(lambda: attempts() > before, driver)
+        wait_for(counted, driver)
 
     unlucky = wait_for(lambda: records(folder, "evaluation"), driver)[0].fields["pack_id"]
     kill_the_worker(unlucky)
