@@ -81,8 +81,9 @@ def _draw_seeds(axes: Axes, judgement: Judgement, arms: Sequence[ArmValues]) -> 
     claim, success = judgement.claim, judgement.claim.success
     limit = claim.bound if success is None else success.least if success.least is not None else success.most
     if limit is not None and claim.question in ("share", "fisher", "bound"):
-        what = "bound" if success is None else "at most, to succeed" if success.least is None else "at least, to succeed"
-        axes.axhline(limit, color="#555555", linewidth=0.9, linestyle="--", label=what)
+        side = "" if success is None else "at most, " if success.least is None else "at least, "
+        label = f"{side}to succeed" if side else "bound"
+        axes.axhline(limit, color="#555555", linewidth=0.9, linestyle="--", label=label)
         axes.legend(frameon=False, fontsize=8)
     shown = [arm.values[np.isfinite(arm.values)].to_numpy(dtype=np.float64) for arm in arms]
     finite = np.concatenate([*shown, [] if limit is None else [limit]])
