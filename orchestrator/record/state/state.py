@@ -23,7 +23,7 @@ _FIRST = {"sweep": 0, "configuration": 1, "pack": 2}
 
 
 class SweepState:
-    """A sweep as its ledger tells it; `load` and `replay` make it, `apply` keeps it up with a ledger being written."""
+    """A sweep as its ledger records it; `load` and `replay` make it, `apply` adds records as they are written."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = Path(folder)
