@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import psutil
 
@@ -18,7 +19,7 @@ from orchestrator.plan.rounds import PlannedRound, plan_rounds
 from orchestrator.plan.soundness import check
 from orchestrator.preview.few_seeds import warn_of_few_seeds
 from orchestrator.preview.upload import measure
-from orchestrator.record.kept.weights import bytes_per_member
+from orchestrator.record.kept.weights import SMALL, planned_bytes
 from orchestrator.running.pack.gpu_memory import gpus_here, smallest_share
 from orchestrator.running.schedulers import inline, local
 from orchestrator.running.schedulers.choice import choose_scheduler
@@ -63,7 +64,7 @@ class Forecast:
     bytes_per_pack: int
     parameters: tuple[int, ...]
     weights_bytes: int
-    keeps_weights: bool
+    keep_weights: bool | Literal["auto"]
     later: int
     compiles: bool
     compiled: tuple[str, ...]
@@ -130,8 +131,11 @@ class Forecast:
         return "; ".join(self.compiled[:2]) + more
 
     def _weights(self) -> str:
-        size = _size(self.weights_bytes)
-        return f"{size} will be kept" if self.keeps_weights else f"not kept; resources.keep_weights would keep {size}"
+        size, most = _size(self.weights_bytes), _size(SMALL)
+        if self.keep_weights is True or (self.keep_weights == "auto" and self.weights_bytes <= SMALL):
+            return f"{size} will be kept"
+        why = f" for more than {most}" if self.keep_weights == "auto" else ""
+        return f"not kept{why}; resources.keep_weights: true would keep {size}"
 
 
 def forecast(spec: SweepSpec, workers: int | None, working_dir: Path) -> Forecast:
@@ -149,7 +153,6 @@ def forecast(spec: SweepSpec, workers: int | None, working_dir: Path) -> Forecas
     by_id = {configuration.config_id: configuration for configuration in configurations}
     examples = {pack.structural_key: by_id[pack.members[0][0]].member(pack.members[0][1]) for pack in packs}
     costs = {key: cost_of(member) for key, member in examples.items()}
-    weights = {key: bytes_per_member(member, costs[key]) for key, member in examples.items()}
     work = [costs[pack.structural_key].flops_per_step * len(pack.members) * pack.steps for pack in packs]
     seconds = _seconds(packs, examples, costs)
     time_of = dict(zip((one.pack_id for one in packs), seconds or (), strict=False))
@@ -189,8 +192,8 @@ def forecast(spec: SweepSpec, workers: int | None, working_dir: Path) -> Forecas
         budget=spec.budget,
         bytes_per_pack=max(costs[pack.structural_key].bytes_per_member * len(pack.members) for pack in packs),
         parameters=tuple(sorted({cost.parameters for cost in costs.values()})),
-        weights_bytes=round(growth * sum(weights[pack.structural_key] * len(pack.members) for pack in packs)),
-        keeps_weights=spec.resources.keep_weights,
+        weights_bytes=planned_bytes(spec, configurations),
+        keep_weights=spec.resources.keep_weights,
         later=later,
         compiles=any(compiling.should_compile(member, device) for member in examples.values()),
         compiled=tuple(dict.fromkeys(compiling.why(member, device) for member in examples.values())),

@@ -39,7 +39,7 @@ def killed_as_often_as_it_may_and_once_more(
     driver = lengthwise.start(*long_sweep.words("worker", scheduler, "resources.retries=1"))
 
     def kill_the_worker(pack_id: str) -> None:
-        """Kill whichever worker has the pack until the driver has recorded it: a death before it begins does not count."""
+        """Kill whichever worker has the pack until the driver has recorded it: one before it begins does not count."""
 
         def attempts() -> int:
             return sum(record.fields["pack_id"] == pack_id for record in records(folder, "attempt"))
