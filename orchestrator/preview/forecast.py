@@ -40,6 +40,7 @@ START_SECONDS = {"ray": 12.0, "local": 6.0, "inline": 5.0}  # Ray and its worker
 class Forecast:
     """A plan in numbers. `seconds` is the time with so many `workers`, None if this machine cannot measure it.
 
+    `first_evaluation` is the time in seconds until the first one begins, None as for `seconds`.
     `informed` says how many configurations are drawn by results, None for samplers that do not use results. `race` has
     the rounds of a race, None without one; a test may keep fewer configurations than the plan counts. `evaluated` has
     the lengths by distribution, None for a single one. `stops`: members may stop early, so that time and operations are
@@ -57,6 +58,7 @@ class Forecast:
     scheduler: str
     workers: int
     seconds: float | None
+    first_evaluation: float | None
     operations: float
     gpu_hours: float | None
     member_steps: int
@@ -121,7 +123,8 @@ class Forecast:
         if self.gpus:
             compiled = ", measured on a CPU core of this machine; the GPU is not measured"
         most = "at most " if self.stops else ""
-        return f"{most}about {duration(self.seconds)} with {counted(self.workers, 'pack')} at once{compiled}"
+        first = f", first evaluation after about {duration(self.first_evaluation)}" if self.first_evaluation else ""
+        return f"{most}about {duration(self.seconds)} with {counted(self.workers, 'pack')} at once{first}{compiled}"
 
     def _bound(self) -> str:
         return ": members may stop early (training.stop), and this goes to the last step" if self.stops else ""
@@ -186,6 +189,10 @@ def forecast(spec: SweepSpec, workers: int | None, working_dir: Path) -> Forecas
         + growth * sum(makespan([time_of[one.pack_id] for one in run], here.workers) for run in by_round)
         if seconds
         else None,
+        first_evaluation=START_SECONDS[scheduler]
+        + min(time_of[one.pack_id] * _first_share(examples[one.structural_key]) for one in by_round[0][: here.workers])
+        if seconds
+        else None,
         operations=growth * sum(work),
         gpu_hours=growth * sum(seconds) * spec.resources.gpus / 3600 if seconds and gpus else None if gpus else 0.0,
         member_steps=round(growth * sum(len(pack.members) * pack.steps for pack in packs)),
@@ -202,6 +209,12 @@ def forecast(spec: SweepSpec, workers: int | None, working_dir: Path) -> Forecas
         gpus=gpus,
         warnings=tuple(warnings),
     )
+
+
+def _first_share(member: MemberConfig) -> float:
+    """Return the share of a member's training that comes before its first evaluation."""
+    every, steps = member.evaluation.every, member.training.steps
+    return min(every, steps) / steps if every else 1.0
 
 
 def _race(spec: SweepSpec, rounds: Sequence[PlannedRound]) -> str | None:
