@@ -15,11 +15,10 @@ from orchestrator.plan import search
 from orchestrator.plan.configurations import loop_warnings
 from orchestrator.plan.distributions import evaluated_sets, further_distributions
 from orchestrator.plan.packs import LARGEST_PACK_CPU, Cluster, Pack, cost_of, makespan, packing, steps_worth
-from orchestrator.plan.rounds import PlannedRound, plan_rounds
+from orchestrator.plan.rounds import SMALL_WEIGHTS, PlannedRound, plan_rounds, planned_bytes
 from orchestrator.plan.soundness import check
 from orchestrator.preview.few_seeds import warn_of_few_seeds
 from orchestrator.preview.upload import measure
-from orchestrator.record.kept.weights import SMALL, planned_bytes
 from orchestrator.running.pack.gpu_memory import gpus_here, smallest_share
 from orchestrator.running.schedulers import inline, local
 from orchestrator.running.schedulers.choice import choose_scheduler
@@ -134,8 +133,8 @@ class Forecast:
         return "; ".join(self.compiled[:2]) + more
 
     def _weights(self) -> str:
-        size, most = _size(self.weights_bytes), _size(SMALL)
-        if self.keep_weights is True or (self.keep_weights == "auto" and self.weights_bytes <= SMALL):
+        size, most = _size(self.weights_bytes), _size(SMALL_WEIGHTS)
+        if self.keep_weights is True or (self.keep_weights == "auto" and self.weights_bytes <= SMALL_WEIGHTS):
             return f"{size} will be kept"
         why = f" for more than {most}" if self.keep_weights == "auto" else ""
         return f"not kept{why}; resources.keep_weights: true would keep {size}"

@@ -1,29 +1,23 @@
-"""Final weights that a sweep has kept: whether it keeps them, which files the ledger names, and loading them.
+"""Final weights that a sweep has kept: which files the ledger names, and loading them.
 
 Packs write one file for each member below `weights/` (trainers/evaluation/weights.py has the format) before their final
 evaluation is recorded, and that record names the files and their checksums.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from orchestrator.errors import DamagedWeights, UserError
-from orchestrator.plan.configurations import Configuration, weights_bytes
-from orchestrator.plan.rounds import plan_rounds
-from orchestrator.plan.search import total
 from orchestrator.record.ledger.paths import WEIGHTS_FOLDER
 from orchestrator.record.state.labels import find_configuration
 from orchestrator.record.state.parts import ConfigurationState, PackState
 from orchestrator.record.state.state import SweepState
 from orchestrator.wording import label
-from search_spaces import SweepSpec
 from trainers.errors import WeightsError
 from trainers.evaluation.results import WeightsFile
-from trainers.evaluation.weights import Array, StoredWeights, averages_kept, member_prefix
+from trainers.evaluation.weights import Array, StoredWeights, member_prefix
 from trainers.files.atomic_file import final_name
-
-SMALL = 64 * 2**20  # bytes of all members together, which resources.keep_weights: auto keeps
 
 
 class Kept(NamedTuple):
@@ -92,17 +86,6 @@ def discard_unnamed(state: SweepState, pack_id: str) -> None:
         prefix = final_name(path.name).rpartition("-")[0] + "-"
         if prefix in prefixes and path.name not in named:
             path.unlink(missing_ok=True)
-
-
-def planned_bytes(spec: SweepSpec, built: Sequence[Configuration]) -> int:
-    """Return the bytes of the weights of all members that a sweep plans, headers of files apart.
-
-    `built` is its first generation; the configurations of later ones count as the mean of these.
-    """
-    members = [one.member(spec.seeds[0]) for one in built if one.duplicate_of is None]
-    sizes = [weights_bytes(member) * len(averages_kept(member)) for member in members]
-    planned = sum(len(part.seeds) * sum(sizes[: part.configurations]) for part in plan_rounds(spec, len(sizes)))
-    return round(total(spec) / len(built) * planned)
 
 
 def _named(pack: PackState) -> list[Mapping[str, Any] | None]:

@@ -167,9 +167,9 @@ def test_the_plan_says_how_large_they_are(kept, tiny, tmp_path, monkeypatch):
     assert said == f"not kept; resources.keep_weights: true would keep {arrays / 1024:.3g} KiB"
     drawn_later = load_sweep(tiny, ["search.sampler=tpe", "search.generation=2", "seeds=4"])
     assert forecast(drawn_later, 1, tmp_path).weights_bytes == 2 * arrays
-    monkeypatch.setattr(forecasts, "SMALL", arrays)
+    monkeypatch.setattr(forecasts, "SMALL_WEIGHTS", arrays)
     assert dict(forecast(load_sweep(tiny), 1, tmp_path).rows())["weights"] == f"{arrays / 1024:.3g} KiB will be kept"
-    monkeypatch.setattr(forecasts, "SMALL", arrays - 1)
+    monkeypatch.setattr(forecasts, "SMALL_WEIGHTS", arrays - 1)
     assert "not kept for more than" in dict(forecast(load_sweep(tiny), 1, tmp_path).rows())["weights"]
 
 
@@ -178,11 +178,11 @@ def test_by_default_a_sweep_keeps_small_weights_also_when_it_is_extended(
     lengthwise, tiny, tmp_path, monkeypatch, small
 ):
     """What was decided at its beginning is recorded: a larger or smaller sweep later does not change it."""
-    monkeypatch.setattr(sweeps, "SMALL", 2**20 if small else 0)
+    monkeypatch.setattr(sweeps, "SMALL_WEIGHTS", 2**20 if small else 0)
     folder = tmp_path / "tiny"
     assert lengthwise("run", tiny, "--storage", tmp_path).returncode == 0
     assert len(kept_weights(SweepState.load(folder))) == (8 if small else 0)
-    monkeypatch.setattr(sweeps, "SMALL", 0 if small else 2**20)
+    monkeypatch.setattr(sweeps, "SMALL_WEIGHTS", 0 if small else 2**20)
     extended = lengthwise("extend", folder, "--seeds", "3")
     assert extended.returncode == 0, extended.stderr
     assert len(kept_weights(SweepState.load(folder))) == (12 if small else 0)
