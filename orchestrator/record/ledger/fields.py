@@ -26,6 +26,7 @@ class _Sweep(TypedDict):
     spec: Spec
     spec_hash: Text
     provenance: Provenance
+    small_weights: NotRequired[Flag]
     claims: NotRequired[dict[str, Text]]
     code: NotRequired[Code]
 
