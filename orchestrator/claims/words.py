@@ -26,14 +26,16 @@ def metric_words(metrics: Sequence[str]) -> str:
 def value_words(claim: Claim, name: str) -> str:
     """Return which value of a seed an arm has: metric and lengths, minus and over another arm."""
     arm = claim.arms[name]
-    what, at = _metric(claim, arm), lengths_words(claim.lengths if arm.lengths is None else arm.lengths)
+    what, minus = _metric(claim, arm), ""
     if arm.minus is not None:
-        other = claim.arms[arm.minus]
-        alike = _metric(claim, other) == what
-        what += f" minus that of {arm.minus}" if alike else f" minus {_metric(claim, other)}"
+        other = _metric(claim, claim.arms[arm.minus])
+        minus = f", minus that of {arm.minus}" if other == what else ""
+        what += f" minus {other}" if other != what else ""
     how = {"min": "the smallest ", "max": "the largest "}.get(arm.reduce or claim.reduce, "")
+    how = how or ("the " if what.startswith("mean of") else "")
+    at = lengths_words(claim.lengths if arm.lengths is None else arm.lengths)
     over = f", over {value_words(claim, arm.over)}" if arm.over is not None else ""
-    return f"{how}{what} at {at}{over}"
+    return f"{how}{what} at {at}{minus}{over}"
 
 
 def axis_words(claim: Claim, names: Sequence[str]) -> str:

@@ -136,7 +136,7 @@ GROWTH = {
         (
             GROWTH,
             "Is pre (total variation at length 9, over total variation at length 5) smaller than none "
-            f"({AT} minus that of pre at 5)?",
+            f"({AT}, minus that of pre at 5)?",
         ),
         (
             {"metric": ["margin", "margin.x"], "reduce": "max"},
@@ -144,7 +144,7 @@ GROWTH = {
         ),
         (
             {"metric": ["digit_1", "digit_2", "digit_4"], "lengths": [8]},
-            "Is mean of digit 1-2, 4 at length 8 smaller with pre than with none?",
+            "Is the mean of digit 1-2, 4 at length 8 smaller with pre than with none?",
         ),
     ],
 )
