@@ -67,7 +67,7 @@ def test_lengths_are_whole_numbers_and_shades_say_what_was_chosen_where(put: Put
 )
 def test_the_axis_names_what_an_arm_is_computed_from(put: Put, arm: dict[str, object], label: str) -> None:
     arms = {"pre": {**POOLED, **arm}, "other": {**POOLED, "metric": "invalid_mass"}, "alike": POOLED}
-    asked = claim(arms=arms, compare=["pre"], question="bound", figure="seeds")
+    asked = claim(arms=arms, compare=["pre"], question="bound", bound=0.1, figure="seeds")
     assert axes_of(put(by_seed_and_rate, asked)["pre_norm"])[0].get_ylabel() == label
 
 
