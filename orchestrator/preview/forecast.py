@@ -40,7 +40,8 @@ class Forecast:
     """A plan in numbers. `seconds` is the time with so many `workers`, None if this machine cannot measure it.
 
     `informed` says how many configurations are drawn by results, None for samplers that do not use results. `race` has
-    the rounds of a race, None without one; a test may keep fewer configurations than the plan counts. `evaluated` has
+    the rounds of a race, None without one; a test may keep fewer configurations than the plan counts. `rungs` has those
+    of its first round; steps, operations and time are without ties and without what the guard keeps. `evaluated` has
     the lengths by distribution, None for a single one. `stops`: members may stop early, so that time and operations are
     upper bounds.
     """
@@ -49,6 +50,7 @@ class Forecast:
     informed: str | None
     seeds: int
     race: str | None
+    rungs: str | None
     packs: int
     members_per_pack: tuple[int, ...]
     structures: int
@@ -82,6 +84,7 @@ class Forecast:
             *([("drawn by results", self.informed)] if self.informed else []),
             ("seeds", str(self.seeds)),
             *([("race", self.race)] if self.race else []),
+            *([("rungs", self.rungs)] if self.rungs else []),
             ("packs", f"{packs} ({counted(self.structures, 'structure')})"),
             ("steps", ", ".join(str(step) for step in self.steps)),
             *([("evaluated at", self.evaluated)] if self.evaluated else []),
@@ -150,8 +153,11 @@ def forecast(spec: SweepSpec, workers: int | None, working_dir: Path) -> Forecas
     examples = {pack.structural_key: by_id[pack.members[0][0]].member(pack.members[0][1]) for pack in packs}
     costs = {key: cost_of(member) for key, member in examples.items()}
     weights = {key: bytes_per_member(member, costs[key]) for key, member in examples.items()}
-    work = [costs[pack.structural_key].flops_per_step * len(pack.members) * pack.steps for pack in packs]
+    trained = [(one, part.share) for part, run in zip(rounds, by_round, strict=True) for one in run]
+    steps_of = {one.pack_id: share * one.steps * len(one.members) for one, share in trained}
+    work = [costs[pack.structural_key].flops_per_step * steps_of[pack.pack_id] for pack in packs]
     seconds = _seconds(packs, examples, costs)
+    seconds = seconds and [share * one for (_, share), one in zip(trained, seconds, strict=True)]
     time_of = dict(zip((one.pack_id for one in packs), seconds or (), strict=False))
     later = search.total(spec) - len(configurations)
     upload = measure(working_dir)
@@ -179,13 +185,14 @@ def forecast(spec: SweepSpec, workers: int | None, working_dir: Path) -> Forecas
         scheduler=f"{scheduler}: {why}",
         workers=here.workers,
         race=_race(spec, rounds),
+        rungs=_rungs(rounds[0]),
         seconds=START_SECONDS[scheduler]
         + growth * sum(makespan([time_of[one.pack_id] for one in run], here.workers) for run in by_round)
         if seconds
         else None,
         operations=growth * sum(work),
         gpu_hours=growth * sum(seconds) * spec.resources.gpus / 3600 if seconds and gpus else None if gpus else 0.0,
-        member_steps=round(growth * sum(len(pack.members) * pack.steps for pack in packs)),
+        member_steps=round(growth * sum(steps_of.values())),
         budget=spec.budget,
         bytes_per_pack=max(costs[pack.structural_key].bytes_per_member * len(pack.members) for pack in packs),
         parameters=tuple(sorted({cost.parameters for cost in costs.values()})),
@@ -210,6 +217,19 @@ def _race(spec: SweepSpec, rounds: Sequence[PlannedRound]) -> str | None:
     most, ties = ("at most ", "") if spec.search.racing.test else ("", ", more with ties")
     share = f"{100 * members / without:.0f} %"
     return f"{', then '.join(parts)}: {most}{members:,} members of {without:,} ({share}{ties})"
+
+
+def _rungs(first: PlannedRound) -> str | None:
+    """Return how many configurations of the first round train to which step, None if all train to the end."""
+    if not first.rungs:
+        return None
+    parts = [f"{counted(left, 'configuration')} to step {step:,}" for step, left in first.rungs]
+    most = first.members * first.rungs[-1][0]
+    done = round(first.share * most)
+    return (
+        f"{', '.join(parts)}: {done:,} member-steps of {most:,} in the first round ({100 * first.share:.0f} %, more "
+        "with ties and what the guard keeps)"
+    )
 
 
 def _informed(spec: SweepSpec) -> str | None:

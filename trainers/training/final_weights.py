@@ -3,6 +3,9 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from trainers.evaluation.results import WeightsFile
 from trainers.evaluation.weights import write_weights
 from trainers.packs.active_members import ActiveMembers
@@ -10,20 +13,29 @@ from trainers.packs.pack import Pack, collect_weights
 
 
 def write_pack_weights(
-    folder: Path,
+    folder: Path | None,
     names: Sequence[tuple[str, int]],
     pack: Pack,
     active: ActiveMembers,
     step: int,
+    pruned_M: NDArray[np.bool_],
     beat: Callable[[], None],
 ) -> tuple[WeightsFile | None, ...]:
-    """Write the weights of the named members of a pack after `step` steps; return the files, None for failed ones."""
+    """Write the weights of the named members of a pack after `step` steps; return the files, none without a folder.
+
+    The file is None for a member that failed or was pruned.
+    """
+    if folder is None:
+        return ()
     found, kept = collect_weights(pack, active.full_state()), list[WeightsFile | None]()
     failed_at, stopped_at = active.member_steps("failed_at"), active.member_steps("stopped_at")
     for i, name in enumerate(names):
         beat()
+        if failed_at[i] >= 0 or pruned_M[i]:
+            kept.append(None)
+            continue
         mine = {label: pack.layout.views(theta[i : i + 1].cpu()) for label, theta in found.items()}
         arrays = {label: {key: value[0].numpy() for key, value in of.items()} for label, of in mine.items()}
         last = int(stopped_at[i]) if stopped_at[i] >= 0 else step
-        kept.append(None if failed_at[i] >= 0 else write_weights(folder, name, pack.members[i], last, arrays))
+        kept.append(write_weights(folder, name, pack.members[i], last, arrays))
     return tuple(kept)
