@@ -64,3 +64,13 @@ def test_seeds_too_few_to_tell_three_values_apart_are_warned_of(seeds: int, warn
     ]
     rates = ("search={sampler: listed, listed: [{model.dropout: 0.1}, {model.dropout: 0.2}]}", "space={}", "seeds=2")
     assert not list(warn_of_few_seeds(load_sweep(QUICKSTART, rates)))
+
+
+@pytest.mark.parametrize(("first", "warned"), [(4, True), (7, False)])
+def test_in_a_race_the_seeds_of_the_first_round_are_counted(first: int, warned: bool) -> None:
+    norms = ("space={model.norm: {grid: [none, pre, post]}}", "seeds=16")
+    race = f"search={{sampler: grid, racing: {{first: {first}, keep: 0.5}}}}"
+    assert list(warn_of_few_seeds(load_sweep(QUICKSTART, (*norms, race)))) == warned * [
+        "4 seeds of the first round of the race, which are all that a configuration surely has, cannot tell the 3 values "
+        "of model.norm apart: no p can be below 0.05 after Holm's correction for 3 pairs of values; that takes 7 seeds"
+    ]
