@@ -72,6 +72,6 @@ def test_in_a_race_the_seeds_of_the_first_round_are_counted(first: int, warned: 
     race = f"search={{sampler: grid, racing: {{first: {first}, keep: 0.5}}}}"
     assert list(warn_of_few_seeds(load_sweep(QUICKSTART, (*norms, race)))) == warned * [
         "4 seeds of the first round of the race, which are all that a configuration surely has, cannot tell the 3 "
-        "values of model.norm apart: no p can be below 0.05 after Holm's correction for 3 pairs of values; that takes 7 "
-        "seeds"
+        "values of model.norm apart: no p can be below 0.05 after Holm's correction for 3 pairs of values; that takes "
+        "7 seeds"
     ]
