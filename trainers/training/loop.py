@@ -141,8 +141,9 @@ class _Run:
         """Remove members that ended by the last evaluation; return whether there were any."""
         if not self.evaluations or self.evaluations[-1].final:
             return False
-        before, ended = len(self.active), self.select_members(ended_members(self.evaluations[-1], self.ends_at_M))
-        self.active.remove(np.flatnonzero(ended).tolist())
+        before, ended = len(self.active), ended_members(self.evaluations[-1], self.ends_at_M)
+        if ended.any():
+            self.active.remove(np.flatnonzero(self.select_members(ended)).tolist())
         if left := len(self.active) < before:
             self.past.clear()
         return left
