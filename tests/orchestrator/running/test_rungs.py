@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -241,6 +242,45 @@ def test_a_member_whose_pack_had_ended_has_its_last_values_and_a_lost_one_has_no
     assert str(last) == "{'a': [0.5, nan], 'b': [0.4, nan]}"
     best = scores_at_step(curves, OBJECTIVE.model_copy(update={"evaluation": "best"}), 15, ["b"], [0])
     assert best == {"b": [0.1]}
+
+
+def test_a_late_learner_is_lost_without_the_guard_and_wins_with_it(stage, monkeypatch):
+    """Planted curves: three configurations stay where they are, and the last falls slowly and passes them."""
+    from orchestrator.running.schedulers import inline
+
+    original, early, late = inline.train_pack, (0.001, 0.002, 0.003), 0.004
+
+    def planted(rate: float, seed: int, step: int) -> float:
+        return 0.01 * seed + (1.0 - 0.02 * step if rate == late else 0.5 + rate)
+
+    def train_pack(work, reporter):
+        class Planted:
+            began, progress, notice = reporter.began, reporter.progress, reporter.notice
+
+            def report(self, evaluation):
+                values = evaluation.values_MAKL.copy()
+                for m, (member, (_, seed)) in enumerate(zip(work["members"], work["ids"], strict=True)):
+                    values[m] = planted(member["training"]["learning_rate"], seed, evaluation.step)
+                reporter.report(replace(evaluation, values_MAKL=values))
+
+        original(work, Planted())
+
+    monkeypatch.setattr(inline, "train_pack", train_pack)
+
+    def play(name: str, racing: str) -> SweepState:
+        listed = ", ".join(f"{{training.learning_rate: {rate}}}" for rate in (*early, late))
+        search = f"search={{sampler: listed, listed: [{listed}]{racing}}}"
+        return stage(name, *SIZE[1:], "space={}", search, pack=6).play()
+
+    whole = play("whole", "")
+    plain = play("plain", ", racing: {first: 4, steps: {first: 10, growth: 2, keep: 0.5, guard: false}}")
+    guarded = play("guarded", ", racing: {first: 4, steps: {first: 10, growth: 2, keep: 0.5}}")
+    name = list(whole.configurations)[-1]
+    assert plain.configurations[name].pruned_at == 10 and summary(plain).rows[0].config_id != name
+    assert [one.guarded for one in guarded.rungs] == [(name,), (name,)]
+    assert [len(one.survivors) for one in guarded.rungs] == [3, 3]
+    assert summary(guarded).rows[0].config_id == summary(whole).rows[0].config_id == name
+    assert same_curves(guarded, whole) and told(guarded) == replayed(whole, guarded)
 
 
 # What is written and refused -----------------------------------------------------------------------------------------
