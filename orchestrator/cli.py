@@ -149,16 +149,6 @@ def data(
         _say(part) if isinstance(part, str) else console.print(part, crop=False)
 
 
-@app.command(
-    "job-env", rich_help_panel=KEEP_HOUSE, short_help="Print the commit and changes of this folder, for a job."
-)
-def job_env() -> None:
-    """Print the commit and changes of this folder for `ray job submit --runtime-env-json`: a job has no .git."""
-    from orchestrator.code.repository import job_environment
-
-    typer.echo(job_environment(Path.cwd(), warn=_complain))
-
-
 @app.command(rich_help_panel=BEGIN)
 def run(
     file: options.SweepFile,
@@ -195,6 +185,48 @@ def run(
 
         outcome = run_sweep(spec, storage, console, children=children, max_seconds=max_seconds)
     raise typer.Exit(outcome.exit_code)
+
+
+@app.command(rich_help_panel=BEGIN)
+def submit(
+    file: options.SweepFile,
+    address: options.Address = None,
+    name: options.Name = None,
+    overrides: options.Overrides = None,
+    imports: options.Imports = None,
+    storage: options.JobStorage = None,
+    tracking_uri: options.TrackingUri = None,
+    max_time: options.MaxTime = None,
+    working_dir: options.WorkingDir = None,
+    job_env: options.JobEnv = None,
+    python: options.JobPython = "python",
+    resume_begun: options.JobResume = False,
+    detach: Annotated[bool, typer.Option("--detach", help="Do not follow the log.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", help="Follow the log of the job; submit nothing.")] = False,
+    status: Annotated[bool, typer.Option("--status", help="Say how the job is; submit nothing.")] = False,
+    stop: Annotated[bool, typer.Option("--stop", help="Stop the job, as Ctrl-C stops a sweep.")] = False,
+) -> None:
+    """Run a sweep as a job of a Ray cluster. Uploads the folder of the file and follows the log."""
+    options.in_seconds(max_time)
+    replaced = options.with_uri(overrides, tracking_uri)
+    spec = _load(file, replaced, name, imports)
+    from orchestrator.submission import submit as jobs
+
+    given = {"--set": replaced, "--import": imports, "--name": [name], "--storage": [storage], "--max-time": [max_time]}
+    arguments = [
+        word for option, values in given.items() for value in values or () if value for word in (option, value)
+    ]
+    submission = jobs.Submission(
+        spec=spec,
+        file=file,
+        folder=working_dir or file.parent,
+        arguments=arguments,
+        variables=job_env or (),
+        python=python,
+        resume=resume_begun,
+    )
+    asked = {"--detach": detach, "--follow": follow, "--status": status, "--stop": stop}
+    raise typer.Exit(jobs.run_verb(submission, address, [option for option in asked if asked[option]], _say))
 
 
 app.add_typer(cli_continue.app)

@@ -16,8 +16,8 @@ class VerbGroup(TyperGroup):
         """Write the help: a line for every verb, the name of a panel before its first."""
         verbs = [(self._panel(name), name) for name in self.commands]
         first, second = (max(map(len, column)) for column in zip(*verbs, strict=True))
-        formatter.write("Usage: lengthwise VERB ...   (lengthwise VERB --help shows its options)\n")
-        formatter.write(f"{_cut(self.help or '', WIDTH)}\n")
+        usage = "lengthwise VERB [--help]  "
+        formatter.write(f"{usage}{_cut(self.help or '', WIDTH - len(usage))}\n")
         before = None
         for panel, name in sorted(verbs, key=lambda verb: PANELS.index(verb[0])):
             start = f"{'' if panel == before else panel:{first}}  {name:{second}}  "

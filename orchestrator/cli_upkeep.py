@@ -1,6 +1,7 @@
-"""The verbs that take results out of a sweep and look after its folder: export, replay, delete. See `cli`."""
+"""The verbs that take results out of a sweep, look after its folder, or describe it to a job. See `cli`."""
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -117,3 +118,13 @@ def delete(
         say(console, f"{uri}: {count} runs are in MLflow's bin")
     delete_sweep(planned)
     say(console, f"deleted {folder}")
+
+
+@app.command(
+    "job-env", rich_help_panel=KEEP_HOUSE, short_help="Print the commit and changes of this folder, for a job."
+)
+def job_env() -> None:
+    """Print the commit and changes of this folder for `ray job submit --runtime-env-json`: a job has no .git."""
+    from orchestrator.code.repository import job_environment
+
+    typer.echo(job_environment(Path.cwd(), warn=partial(say, make_console(stderr=True))))

@@ -105,6 +105,25 @@ Source = Annotated[
     Path | None,
     typer.Option(metavar="FOLDER", help="Prepare missing texts from this folder: a data set and a tokenizer.json."),
 ]
+Address = Annotated[
+    str | None,
+    typer.Option(metavar="URL", help="Of the job server, http://HEAD:8265; else RAY_API_SERVER_ADDRESS, RAY_ADDRESS."),
+]
+WorkingDir = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="The folder to upload; by default that of the sweep file.")
+]
+JobEnv = Annotated[
+    list[str] | None,
+    typer.Option(metavar="KEY=VALUE", help="A variable of the job, which its dashboard shows; may be repeated."),
+]
+JobPython = Annotated[
+    str, typer.Option(metavar="PATH", help="The Python of the cluster in which lengthwise is installed.")
+]
+JobStorage = Annotated[
+    str | None,
+    typer.Option(metavar="DIR", help="On the cluster; by default LENGTHWISE_STORAGE or ~/lengthwise-sweeps."),
+]
+JobResume = Annotated[bool, typer.Option("--resume", help="Resume the sweep if a job has begun it.")]
 
 
 PLACES = ("name", "storage")

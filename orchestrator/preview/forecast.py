@@ -164,7 +164,7 @@ def forecast(spec: SweepSpec, workers: int | None, working_dir: Path) -> Forecas
     time_of = dict(zip((one.pack_id for one in packs), seconds or (), strict=False))
     later = search.total(spec) - len(configurations)
     upload = measure(working_dir)
-    warnings = [upload.describe()] if upload.too_large else []
+    warnings = [upload.describe(f"ray job submit --working-dir {upload.folder}")] if upload.too_large else []
     warnings += [
         f"{source.module} lies in {source.root}, outside of {upload.folder}, and would not be uploaded with a job"
         for source in import_for(spec)

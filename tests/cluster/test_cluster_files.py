@@ -4,7 +4,6 @@ import copy
 import os
 import re
 import subprocess
-import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,39 +14,10 @@ from ray.autoscaler._private.util import prepare_config, validate_config
 
 ROOT = Path(__file__).parents[2]
 CLUSTER = ROOT / "cluster"
-RAY_VERSION = re.search(r"^ray==(\S+)$", (ROOT / "constraints.txt").read_text(), re.M).group(1)  # type: ignore[union-attr]
-VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
-ENTRYPOINT = "python -m orchestrator run search_spaces/quickstart.yaml"
-
-# The fields of ray.io/v1, from the reference of KubeRay 1.6 (https://ray-project.github.io/kuberay/reference/api/).
-FIELDS = {
-    "RayJobSpec": (
-        "activeDeadlineSeconds backoffLimit rayClusterSpec submitterPodTemplate metadata clusterSelector "
-        "submitterConfig managedBy deletionStrategy entrypoint runtimeEnvYAML jobId submissionMode entrypointResources "
-        "entrypointNumCpus entrypointNumGpus ttlSecondsAfterFinished shutdownAfterJobFinishes suspend"
-    ),
-    "RayClusterSpec": (
-        "authOptions suspend managedBy autoscalerOptions headServiceAnnotations enableInTreeAutoscaling "
-        "gcsFaultToleranceOptions headGroupSpec rayVersion workerGroupSpecs"
-    ),
-    "HeadGroupSpec": "template headService enableIngress rayStartParams serviceType resources labels",
-    "WorkerGroupSpec": (
-        "suspend groupName replicas minReplicas maxReplicas idleTimeoutSeconds rayStartParams template scaleStrategy "
-        "numOfHosts resources labels"
-    ),
-    "Container": (
-        "name image command args env envFrom ports resources volumeMounts securityContext imagePullPolicy "
-        "livenessProbe readinessProbe lifecycle workingDir"
-    ),
-}
 
 
 def on_premises() -> dict[str, Any]:
     return dict(yaml.safe_load((CLUSTER / "on_premises.yaml").read_text()))
-
-
-def rayjob() -> list[dict[str, Any]]:
-    return list(yaml.safe_load_all((CLUSTER / "rayjob.yaml").read_text()))
 
 
 def on_premises_faults(config: dict[str, Any]) -> Iterator[str]:
@@ -78,67 +48,6 @@ def on_premises_faults(config: dict[str, Any]) -> Iterator[str]:
         yield "workers look for the head at another port"
     if not all(key in config["setup_commands"][-1] for key in ("pip", "constraints.txt")):
         yield "exact versions are not installed"
-
-
-def unpinned(image: str) -> bool:
-    """Whether an image's tag may mean something else tomorrow."""
-    tag = image.rsplit("/", 1)[-1].partition(":")[2]
-    return re.match(r"\d+\.\d+\.\d+", tag) is None
-
-
-def unknown(kind: str, found: dict[str, Any]) -> Iterator[str]:
-    yield from (f"{kind}.{key} is no field" for key in found if key not in FIELDS[kind].split())
-
-
-def rayjob_faults(documents: list[dict[str, Any]]) -> Iterator[str]:
-    claims = {one["metadata"]["name"]: one["spec"] for one in documents if one["kind"] == "PersistentVolumeClaim"}
-    (job,) = [one for one in documents if one["kind"] == "RayJob"]
-    if job["apiVersion"] != "ray.io/v1" or set(job) != {"apiVersion", "kind", "metadata", "spec"}:
-        yield "not a ray.io/v1 RayJob"
-    spec = job["spec"]
-    yield from unknown("RayJobSpec", spec)
-    if spec.get("entrypoint") != ENTRYPOINT:
-        yield "entrypoint"
-    if spec.get("submissionMode") not in ("K8sJobMode", "HTTPMode", "InteractiveMode"):
-        yield "submissionMode"
-    if spec.get("backoffLimit") != 0:
-        yield "a retry would start the same sweep again"
-    if "ttlSecondsAfterFinished" in spec and spec.get("shutdownAfterJobFinishes") is not True:
-        yield "ttl without shutdown"
-    cluster = spec["rayClusterSpec"]
-    yield from unknown("RayClusterSpec", cluster)
-    if cluster.get("authOptions") != {"mode": "token"}:
-        yield "token authentication is off"
-    if cluster.get("rayVersion") != RAY_VERSION:
-        yield "another Ray version than constraints.txt"
-    yield from unknown("HeadGroupSpec", cluster["headGroupSpec"])
-    groups = [cluster["headGroupSpec"], *cluster["workerGroupSpecs"]]
-    for group in cluster["workerGroupSpecs"]:
-        yield from unknown("WorkerGroupSpec", group)
-        if not group["minReplicas"] <= group["replicas"] <= group["maxReplicas"]:
-            yield "replicas"
-    for group in groups:
-        if any(not isinstance(value, str) for value in group["rayStartParams"].values()):
-            yield "rayStartParams are strings"
-        yield from pod_faults(group["template"]["spec"], claims)
-
-
-def pod_faults(pod: dict[str, Any], claims: dict[str, Any]) -> Iterator[str]:
-    volumes = {volume["name"]: volume["persistentVolumeClaim"]["claimName"] for volume in pod["volumes"]}
-    for container in pod["containers"]:
-        yield from unknown("Container", container)
-        if unpinned(container["image"]):
-            yield "floating image tag"
-        if container["resources"]["limits"] != container["resources"]["requests"]:
-            yield "limits differ from requests"
-        environment = {entry["name"]: entry["value"] for entry in container["env"]}
-        shared = [
-            mount["mountPath"]
-            for mount in container["volumeMounts"]
-            if "ReadWriteMany" in claims.get(volumes.get(mount["name"], ""), {}).get("accessModes", [])
-        ]
-        if environment.get("LENGTHWISE_STORAGE") not in shared:
-            yield "no shared storage"
 
 
 def test_ray_up_file_passes_rays_validation_and_ours() -> None:
@@ -249,50 +158,3 @@ def test_the_slurm_script_outside_a_job_says_how_to_submit_it(tmp_path: Path) ->
     inside = {**outside, "SLURM_JOB_ID": "1", "LENGTHWISE_BIN": str(tmp_path)}
     asked = subprocess.run([script, "x.yaml"], env=inside, cwd=tmp_path, capture_output=True, text=True)
     assert asked.returncode == 2 and "make install" in asked.stderr and list(tmp_path.iterdir()) == []
-
-
-def test_rayjob_manifest_has_only_known_fields_and_means_what_it_should() -> None:
-    assert list(rayjob_faults(rayjob())) == []
-
-
-CLUSTER_SPEC = (1, "spec", "rayClusterSpec")
-HEAD_POD = (*CLUSTER_SPEC, "headGroupSpec", "template", "spec")
-WORKERS = (*CLUSTER_SPEC, "workerGroupSpecs", 0)
-
-
-@pytest.mark.parametrize(
-    ("mutate", "fault"),
-    [
-        (put("ray.io/v1alpha1", 1, "apiVersion"), "not a ray.io/v1 RayJob"),
-        (put(60, 1, "spec", "ttlSeconds"), "RayJobSpec.ttlSeconds is no field"),
-        (put("python train.py", 1, "spec", "entrypoint"), "entrypoint"),
-        (put(2, 1, "spec", "backoffLimit"), "a retry would start the same sweep again"),
-        (put(False, 1, "spec", "shutdownAfterJobFinishes"), "ttl without shutdown"),
-        (cut(*CLUSTER_SPEC, "authOptions"), "token authentication is off"),
-        (put("2.59.0", *CLUSTER_SPEC, "rayVersion"), "another Ray version than constraints.txt"),
-        (put(0, *CLUSTER_SPEC, "headGroupSpec", "rayStartParams", "num-cpus"), "rayStartParams are strings"),
-        (put(5, *WORKERS, "replicas"), "replicas"),
-        (put(1, *WORKERS, "min_replicas"), "WorkerGroupSpec.min_replicas is no field"),
-        (put("rayproject/ray:latest", *HEAD_POD, "containers", 0, "image"), "floating image tag"),
-        (put("host:5000/lengthwise", *HEAD_POD, "containers", 0, "image"), "floating image tag"),
-        (put(["ReadWriteOnce"], 0, "spec", "accessModes"), "no shared storage"),
-        (put("/tmp", *WORKERS, "template", "spec", "containers", 0, "env", 0, "value"), "no shared storage"),
-        (put("8Gi", *HEAD_POD, "containers", 0, "resources", "limits", "memory"), "limits differ from requests"),
-    ],
-)
-def test_a_wrong_rayjob_manifest_is_found(mutate: Callable[[Any], None], fault: str) -> None:
-    documents = copy.deepcopy(rayjob())
-    mutate(documents)
-    assert fault in list(rayjob_faults(documents))
-
-
-def test_image_is_pinned_to_the_versions_of_the_repository() -> None:
-    lines = (CLUSTER / "Dockerfile").read_text().splitlines()
-    (base,) = [line.split()[1] for line in lines if line.startswith("FROM ")]
-    assert base == f"rayproject/ray:{RAY_VERSION}-py311-cpu" and not unpinned(base)
-    copied = [name for line in lines if line.startswith("COPY ") for name in line.split()[2:-1]]
-    assert "constraints.txt" in copied and all((ROOT / name).exists() for name in copied)
-    packages = {path.parent.name for path in ROOT.glob("*/__init__.py")}
-    assert packages <= set(copied)
-    images = set(re.findall(r"registry\.example\.com/lengthwise\S*", (CLUSTER / "rayjob.yaml").read_text()))
-    assert images == {f"registry.example.com/lengthwise:{VERSION}"}

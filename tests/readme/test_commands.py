@@ -167,5 +167,5 @@ def test_overrides_in_the_text_can_be_set(one: Page) -> None:
 def test_the_job_of_the_page_is_the_one_the_script_prints() -> None:
     printed = re.search(r"^RAY_AUTH_MODE=token.*$", (ROOT / "cluster/local_head.sh").read_text(), re.M)
     assert printed
-    shown = lines_of_blocks(page("cluster/README.md"))[1]
+    shown = next(line for line in lines_of_blocks(page("cluster/README.md")) if " job submit " in line)
     assert shown.partition(" --working-dir")[2] == printed.group().partition(" --working-dir")[2]

@@ -1,0 +1,55 @@
+"""The archive that a job gets: the folder of a study without its results, data, environments and secrets."""
+
+import os
+import zipfile
+from pathlib import Path
+
+from orchestrator.code.repository import looks_secret
+from orchestrator.errors import UserError
+from orchestrator.preview.upload import measure, uploaded_files
+from orchestrator.record.ledger.folders import default_storage, has_ledger
+from trainers.tasks.language.corpus import DATA_VARIABLE
+
+LEFT_OUT = {".git", ".hg", ".svn", "__pycache__", "node_modules", "mlruns"}
+_YEAR = (1980, 1, 1, 0, 0, 0)  # equal files must give equal archives: Ray then uploads them once
+
+
+def write_archive(folder: Path, target: Path) -> list[str]:
+    """Write the files of `folder` into a zip file; return the files left out because they look like secrets.
+
+    Left out are also what .gitignore and .rayignore name, version control, virtual environments, sweeps and data.
+    Raises UserError if the files have more than 100 MiB or one cannot be read.
+    """
+    unneeded = Unneeded()
+    size = measure(folder, unneeded)
+    if size.too_large:
+        raise UserError(size.describe(f"lengthwise submit --working-dir {folder}"))
+    with zipfile.ZipFile(target, "w") as archive:
+        for file in sorted(uploaded_files(size.folder, unneeded)):
+            try:
+                content = file.read_bytes()
+            except OSError as error:
+                raise UserError(f"{file}: cannot be read, so it cannot be uploaded: {error.strerror}") from error
+            entry = zipfile.ZipInfo(file.relative_to(size.folder).as_posix(), _YEAR)
+            archive.writestr(entry, content, zipfile.ZIP_DEFLATED)
+    return sorted({str(path.relative_to(size.folder)) for path in unneeded.secrets})
+
+
+class Unneeded:
+    """Says which files and folders a job does not need; `secrets` collects those that look like secrets."""
+
+    def __init__(self) -> None:
+        self.secrets: list[Path] = []
+        data = os.environ.get(DATA_VARIABLE)
+        self._folders = {default_storage().resolve(), *([Path(data).resolve()] if data else [])}
+
+    def __call__(self, path: Path) -> bool:
+        """Return whether a file or folder stays here."""
+        if path.name in LEFT_OUT or path in self._folders:
+            return True
+        if path.is_dir() and ((path / "pyvenv.cfg").exists() or has_ledger(path)):
+            return True
+        if looks_secret(path.name):
+            self.secrets.append(path)
+            return True
+        return False

@@ -1,0 +1,168 @@
+"""`lengthwise submit`: a sweep becomes a job of a Ray cluster, whose log is followed."""
+
+import json
+import re
+import shlex
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.code.own_code import import_for
+from orchestrator.code.repository import job_environment
+from orchestrator.consoles import align_rows
+from orchestrator.errors import UserError
+from orchestrator.plan.soundness import check
+from orchestrator.redaction import redact
+from orchestrator.submission.job_server import Job, JobServer
+from orchestrator.submission.package import write_archive
+from orchestrator.wording import duration
+from search_spaces import SweepSpec
+
+STOP_SECONDS = "30"  # Ray gives a stopped job 3 seconds before it kills it
+LAST_LINES = 8
+INTERRUPTED = 130
+
+
+@dataclass(frozen=True, kw_only=True)
+class Submission:
+    """A sweep file and what its job runs with: `arguments` of `lengthwise run`, `variables` of the job.
+
+    `python` is an interpreter of the cluster that has lengthwise.
+    """
+
+    spec: SweepSpec
+    file: Path
+    folder: Path
+    arguments: Sequence[str]
+    variables: Sequence[str]
+    python: str
+    resume: bool
+
+    def entrypoint(self) -> str:
+        """Return the command of the job. Raises UserError if a file that it needs is not in the uploaded folder."""
+        file, folder = self.file.resolve(), self.folder.resolve()
+        outside = [source.root for source in import_for(self.spec) if not source.installed]
+        for path in (file, *outside):
+            if not path.is_relative_to(folder):
+                raise UserError(f"{path} is not in {folder}, which is uploaded; --working-dir names a folder with both")
+        words = [self.python, "-m", "orchestrator", "run", str(file.relative_to(folder)), *self.arguments]
+        return shlex.join([*words, *(["--resume"] if self.resume else [])])
+
+    def environment(self, warn: Callable[[str], None]) -> dict[str, str]:
+        """Return the variables of the job, with the commit of its folder. Raises UserError for no KEY=VALUE."""
+        given = dict[str, str]()
+        for setting in self.variables:
+            key, equals, value = setting.partition("=")
+            if not equals or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", key):
+                raise UserError(f"--job-env {setting!r}: allowed: KEY=VALUE, such as MLFLOW_TRACKING_USERNAME=ada")
+            given[key] = value
+        sent: dict[str, str] = json.loads(job_environment(self.folder, warn=warn))["env_vars"]
+        return {"RAY_JOB_STOP_WAIT_TIME_S": STOP_SECONDS, **sent, **given}
+
+
+def run_verb(submission: Submission, address: str | None, options: Sequence[str], say: Callable[[str], None]) -> int:
+    """Submit a sweep, or look after its latest job, as the options say; return the exit code.
+
+    `options` is empty (submit and follow) or one of --detach, --follow, --status and --stop. Raises UserError for
+    more than one, and for what is wrong with sweep, cluster or job.
+    """
+    if len(options) > 1:
+        raise UserError(f"{' and '.join(options)} exclude each other")
+    server = JobServer(address)
+    if options and options != ["--detach"]:
+        job = _latest_job(server, submission.spec.name)
+    else:
+        job = _submit(submission, server, say)
+    match options:
+        case ["--detach"]:
+            say("the same command with --follow shows its log, with --status its state, and with --stop stops it")
+        case ["--status"]:
+            _show_status(server, job, say)
+        case ["--stop"]:
+            _stop(server, job, say)
+        case _:
+            return _follow(server, job, say)
+    return 0
+
+
+def _submit(submission: Submission, server: JobServer, say: Callable[[str], None]) -> Job:
+    """Upload the folder of a sweep and start its job.
+
+    Before anything is uploaded, raises SweepFileError for a sweep with a wrong configuration, and UserError if the
+    sweep is running there or, without `resume`, has run there.
+    """
+    name, spec_hash = submission.spec.name, submission.spec.spec_hash
+    check(submission.spec)
+    jobs = server.jobs(name)
+    if active := next((job for job in jobs if job.is_active), None):
+        raise UserError(
+            f"sweep {name} is {active.status.lower()} at {server.address} (job {active.id}); "
+            "the same command with --follow shows its log, with --stop stops it; another sweep needs another --name"
+        )
+    ended = [job for job in jobs if job.spec_hash == spec_hash]
+    if ended and not submission.resume:
+        raise UserError(
+            f"sweep {name} has been submitted to {server.address} (job {ended[0].id}, {ended[0].status.lower()}); "
+            "the same command with --resume resumes it, with another --name it begins another sweep"
+        )
+    entrypoint, variables = submission.entrypoint(), submission.environment(say)
+    slug = re.sub(r"[^A-Za-z0-9_.-]+", "-", name)
+    id = "-".join(["lengthwise", slug, spec_hash, *([str(len(ended) + 1)] if ended else [])])
+    with tempfile.TemporaryDirectory() as scratch:
+        archive = Path(scratch) / "study.zip"
+        if secrets := write_archive(submission.folder, archive):
+            say(f"not uploaded, because they look like secrets: {', '.join(secrets)}")
+        server.submit(id, entrypoint, archive, variables, name, spec_hash)
+    say(f"sweep {name} is job {id} at {server.address}: {entrypoint}")
+    return server.job(id)
+
+
+def _latest_job(server: JobServer, sweep: str) -> Job:
+    """Return the latest job of a sweep. Raises UserError without one."""
+    jobs = server.jobs(sweep)
+    if not jobs:
+        raise UserError(f"{server.address} has no job of sweep {sweep}; without this option it is submitted")
+    return jobs[0]
+
+
+def _follow(server: JobServer, job: Job, say: Callable[[str], None]) -> int:
+    """Show the log of a job until it ends; return the exit code of its sweep. After Ctrl-C the job continues."""
+    try:
+        ended = server.follow(job.id, _write)
+    except KeyboardInterrupt:
+        say("no longer followed; the job continues: the same command with --follow shows its log, with --stop stops it")
+        return INTERRUPTED
+    say(f"job {ended.id}: {ended.status.lower()}")
+    if ended.status == "SUCCEEDED":
+        return 0
+    if ended.exit_code is None and ended.message:
+        say(ended.message)
+    return INTERRUPTED if ended.status == "STOPPED" else ended.exit_code or 1
+
+
+def _stop(server: JobServer, job: Job, say: Callable[[str], None]) -> None:
+    """Stop a job as Ctrl-C stops a sweep: everything recorded is kept. Raises UserError if it has ended."""
+    if not job.is_active:
+        raise UserError(f"job {job.id} at {server.address} has ended ({job.status.lower()}); nothing was stopped")
+    ended = server.stop(job.id)
+    end = f"job {ended.id}: {ended.status.lower()}; the same command with --resume resumes it"
+    say("\n".join([*_last_lines(server, ended), end]))
+
+
+def _show_status(server: JobServer, job: Job, say: Callable[[str], None]) -> None:
+    """Say whether a job runs and what it printed last."""
+    since = duration(max(0.0, time.time() - job.started))
+    rows = [("job", f"{job.id} at {server.address}"), ("status", job.status.lower()), ("submitted", f"{since} ago")]
+    say("\n".join([align_rows(rows), *_last_lines(server, job)]))
+
+
+def _write(text: str) -> None:
+    sys.stdout.write(redact(text))
+    sys.stdout.flush()
+
+
+def _last_lines(server: JobServer, job: Job) -> list[str]:
+    return [f"  {line}" for line in server.log(job.id).splitlines()[-LAST_LINES:]]

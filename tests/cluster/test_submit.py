@@ -1,0 +1,239 @@
+"""`lengthwise submit` against a real head with a token: followed, left alone, refused twice, stopped and resumed."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import psutil
+import pytest
+
+from orchestrator.errors import UserError
+from orchestrator.submission.job_server import JobServer
+from orchestrator.submission.package import write_archive
+from orchestrator.submission.submit import Submission
+from search_spaces import load_sweep
+
+pytestmark = pytest.mark.long
+
+ROOT = Path(__file__).parents[2]
+PATIENCE = 300.0  # seconds
+TASK = '''"""A task of my own."""
+
+from trainers import register
+from trainers.tasks.set_complement import SetComplement
+
+
+@register("task", "mine")
+class Mine(SetComplement):
+    """Set complement."""
+'''
+SWEEP = """\
+name: my study
+study: tests
+imports: [my_tasks]
+task: {name: mine, vocabulary: 6, train_length: 3, target: soft}
+model: {name: attention_only, width: 8, value_width: 4}
+training: {steps: 20000, batch_size: 4, learning_rate: 0.01, averages: {raw: {}}, compile: false}
+seeds: 2
+evaluation: {samples: 20, every: 1000}
+objective: {metric: total_variation, average: raw, lengths: [4], direction: minimize}
+resources: {pack: 1, checkpoint_seconds: 1}
+tracking: {enabled: false}
+"""
+SHORT = ("--set", "training.steps=4", "--set", "evaluation={samples: 20}", "--name", "short")
+CURVES = ["config_id", "seed", "average", "metric", "length", "step"]
+
+
+@dataclass(frozen=True)
+class Head:
+    """A head that wants a token; `environment` is that of somebody who has it."""
+
+    address: str
+    environment: dict[str, str]
+    storage: Path
+
+    def command(self, *words: object) -> list[str]:
+        return [sys.executable, "-m", "orchestrator", "submit", *map(str, words), "--address", self.address]
+
+    def submit(self, *words: object, **variables: str) -> subprocess.CompletedProcess[str]:
+        environment = self.environment | variables
+        return subprocess.run(self.command(*words), env=environment, capture_output=True, text=True, timeout=PATIENCE)
+
+
+@pytest.fixture(scope="module")
+def head(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Head]:
+    home = tmp_path_factory.mktemp("home")
+    outside = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "LENGTHWISE_"))}
+    storage = home / "sweeps"
+    bin = str(Path(sys.executable).parent)
+    environment = outside | {"HOME": str(home), "PYTHONPATH": str(ROOT), "LENGTHWISE_BIN": bin}
+    started = subprocess.run(
+        [ROOT / "cluster" / "local_head.sh", "--detach", "--", "--num-cpus=2", "--object-store-memory=100000000"],
+        env=environment | {"LENGTHWISE_STORAGE": str(storage)},
+        capture_output=True,
+        text=True,
+    )
+    assert started.returncode == 0, started.stderr
+    process = psutil.Process(int(re.findall(r"only this one: kill (\d+)$", started.stdout, re.M)[0]))
+    try:
+        address = re.findall(r"http://127\.0\.0\.1:\d+", started.stdout)[0]
+        yield Head(address, environment | {"RAY_AUTH_MODE": "token"}, storage)
+    finally:
+        members = process.children(recursive=True)
+        process.terminate()
+        psutil.wait_procs([process, *members], timeout=60)
+        Path(re.findall(r"Its messages: (\S+)", started.stdout)[0]).unlink()
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Path:
+    folder = tmp_path / "study"
+    folder.mkdir()
+    (folder / "my_tasks.py").write_text(TASK)
+    (folder / "mine.yaml").write_text(SWEEP)
+    return folder
+
+
+def records(folder: Path, kind: str) -> list[dict[str, Any]]:
+    ledger = folder / "events.jsonl"
+    lines = ledger.read_text().splitlines() if ledger.exists() else []
+    return [one for one in map(json.loads, lines) if one["kind"] == kind]
+
+
+def wait_for(holds: Callable[[], object]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def test_a_sweep_is_submitted_once_and_followed_to_its_end(head: Head, study: Path) -> None:
+    (study / ".env").write_text("PASSWORD=open sesame")
+    done = head.submit(study / "mine.yaml", *SHORT, "--python", sys.executable, "--job-env", "GREETING=hello")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "not uploaded, because they look like secrets: .env" in done.stdout
+    assert "1 of 1 configurations" in done.stdout and done.stdout.endswith("succeeded\n")
+    assert len(records(head.storage / "short", "end")) == 1
+    again = head.submit(study / "mine.yaml", *SHORT, "--python", sys.executable)
+    assert (
+        again.returncode == 2 and "has been submitted to" in again.stderr and "with --resume resumes it" in again.stderr
+    )
+    stopped = head.submit(study / "mine.yaml", *SHORT, "--stop")
+    assert stopped.returncode == 2 and "nothing was stopped" in stopped.stderr
+
+
+def test_left_alone_refused_stopped_and_resumed_it_ends_with_the_same_curves(
+    head: Head, study: Path, run_inline: Callable[..., Path], own_code_forgotten: None
+) -> None:
+    file, folder = study / "mine.yaml", head.storage / "my study"
+    follower = subprocess.Popen(
+        head.command(file, "--python", sys.executable), env=head.environment, stdout=subprocess.PIPE, text=True
+    )
+    wait_for(lambda: records(folder, "evaluation") or follower.poll() is not None)
+    follower.send_signal(signal.SIGINT)
+    said = follower.communicate(timeout=PATIENCE)[0]
+    assert follower.returncode == 130 and "the job continues" in said, said
+    refused = head.submit(file)
+    assert refused.returncode == 2 and "sweep my study is running at" in refused.stderr
+    other = head.submit(file, "--set", "seeds=3")
+    assert other.returncode == 2 and "sweep my study is running at" in other.stderr
+    shown = head.submit(file, "--status")
+    assert shown.returncode == 0 and re.search(r"^status +running$", shown.stdout, re.M)
+
+    stopped = head.submit(file, "--stop")
+    assert stopped.returncode == 0 and "stopped; the same command with --resume" in stopped.stdout, (
+        stopped.stdout + stopped.stderr
+    )
+    assert [one["data"]["status"] for one in records(folder, "end")] == ["interrupted"], stopped.stdout
+    resumed = head.submit(file, "--resume", "--python", sys.executable)
+    assert resumed.returncode == 0 and len(records(folder, "resume")) == 1, resumed.stdout + resumed.stderr
+    here = run_inline(file)
+    there, alone = (
+        pd.read_parquet(one / "curves.parquet").set_index(CURVES).sort_index()[["value"]] for one in (folder, here)
+    )
+    pd.testing.assert_frame_equal(there, alone, check_exact=True)
+
+
+def test_a_wrong_or_missing_token_is_one_sentence(head: Head, study: Path) -> None:
+    for variables, said in (
+        ({"RAY_AUTH_TOKEN": "0" * 64}, "rejected the token"),
+        ({"RAY_AUTH_MODE": "disabled"}, "asks for a token"),
+    ):
+        done = head.submit(study / "mine.yaml", "--name", "tokenless", **variables)
+        assert done.returncode == 2 and said in done.stderr and len(done.stderr.splitlines()) == 1, done.stderr
+    (study / "mine.yaml").write_text(SWEEP.replace("steps: 20000", "steps: many"))
+    done = head.submit(study / "mine.yaml", "--name", "tokenless")
+    assert done.returncode == 2 and "steps" in done.stderr
+    assert not (head.storage / "tokenless").exists()
+
+
+def test_nobody_at_the_address_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RAY_API_SERVER_ADDRESS", "RAY_ADDRESS"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(UserError, match="no Ray cluster is named"):
+        JobServer(None)
+    for address in ("http://127.0.0.1:9", "127.0.0.1:9", "ray://127.0.0.1:9"):
+        with pytest.raises(UserError, match=f"{address}: no Ray cluster answers there"):
+            JobServer(address)
+    monkeypatch.setenv("RAY_API_SERVER_ADDRESS", "http://127.0.0.1:8")
+    with pytest.raises(UserError, match=r"127\.0\.0\.1:8: no"):
+        JobServer(None)
+    with pytest.raises(UserError, match=r"127\.0\.0\.1:9: no"):
+        JobServer("http://127.0.0.1:9")  # it is stronger than the variable
+    with pytest.raises(UserError, match="no address of a cluster; allowed"):
+        JobServer("auto")
+
+
+def test_the_archive_lacks_results_data_environments_and_secrets(
+    study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LENGTHWISE_DATA", str(study / "texts"))
+    for name in (
+        *(".env", "id_ed25519", "keys/server.pem", "credentials.json"),
+        *(".git/config", "env/pyvenv.cfg", "env/lib/torch.so", "__pycache__/a.pyc"),
+        *("old/sweep/events.jsonl", "old/sweep/curves.parquet", "texts/wiki.bin", "scratch/x", "lib/my_nets.py"),
+    ):
+        (study / name).parent.mkdir(parents=True, exist_ok=True)
+        (study / name).write_text("x")
+    (study / ".gitignore").write_text("scratch/\n")
+    secrets = write_archive(study, tmp_path / "a.zip")
+    with zipfile.ZipFile(tmp_path / "a.zip") as archive:
+        assert sorted(archive.namelist()) == [".gitignore", "lib/my_nets.py", "mine.yaml", "my_tasks.py"]
+    assert secrets == [".env", "credentials.json", "id_ed25519", "keys/server.pem"]
+    os.utime(study / "mine.yaml", (0, 0))
+    write_archive(study, tmp_path / "b.zip")
+    assert (tmp_path / "a.zip").read_bytes() == (tmp_path / "b.zip").read_bytes()
+    with (study / "big.bin").open("wb") as file:
+        file.truncate(101 * 2**20)
+    with pytest.raises(UserError, match=r"would upload 101 MiB, and the limit is 100 MiB \(big.bin 101 MiB"):
+        write_archive(study, tmp_path / "c.zip")
+    assert not (tmp_path / "c.zip").exists()
+
+
+def test_what_a_job_cannot_run_is_refused_before_anything_is_uploaded(
+    study: Path, tmp_path: Path, own_code_forgotten: None
+) -> None:
+    def submission(**changes: Any) -> Submission:
+        file = study / "mine.yaml"
+        given = {"file": file, "folder": study, "arguments": ["--name", "a b"], "variables": [], "python": "python"}
+        return Submission(spec=load_sweep(file), resume=False, **{**given, **changes})
+
+    assert submission().entrypoint() == "python -m orchestrator run mine.yaml --name 'a b'"
+    assert submission(folder=tmp_path).entrypoint().split()[4] == "study/mine.yaml"
+    (tmp_path / "elsewhere").mkdir()
+    with pytest.raises(UserError, match=r"mine\.yaml is not in .*elsewhere, which is uploaded"):
+        submission(folder=tmp_path / "elsewhere").entrypoint()
+    assert submission(variables=["A=1=2", "B="]).environment(print).items() >= {"A": "1=2", "B": ""}.items()
+    for wrong in ("A", "=1", "1A=2", "A B=2"):
+        with pytest.raises(UserError, match="allowed: KEY=VALUE"):
+            submission(variables=[wrong]).environment(print)
