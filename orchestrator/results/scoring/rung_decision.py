@@ -52,11 +52,11 @@ def scores_at_step(
     judged = judged_values(curves, objective)
     judged = judged[judged["config_id"].isin(names)]
     is_before = judged["step"] < step
-    at = judged[~is_before].drop_duplicates(["config_id", "seed"]).assign(step=step)
-    there = judged[is_before].merge(at[["config_id", "seed"]], on=["config_id", "seed"])
+    last = judged[~is_before].drop_duplicates(["config_id", "seed"]).assign(step=step)
+    earlier = judged[is_before].merge(last[["config_id", "seed"]], on=["config_id", "seed"])
     import pandas as pd
 
-    chosen = chosen_steps(pd.concat([there, at]), objective.direction, objective.evaluation)
+    chosen = chosen_steps(pd.concat([earlier, last]), objective.direction, objective.evaluation)
     scores = dict(zip(zip(chosen["config_id"], chosen["seed"], strict=True), chosen["value"], strict=True))
     return {name: [float(scores.get((name, seed), math.nan)) for seed in seeds] for name in names}
 
@@ -67,14 +67,14 @@ def decide_rung(now: Scores, before: Scores, rungs: Rungs, objective: Objective)
     Failed seeds count as `objective.failed_seeds` says, and as the worst improvement where they are not left out.
     """
     policy, sign = objective.failed_seeds, 1.0 if objective.direction == "minimize" else -1.0
-    at = {name: score_configuration(name, scores, objective) for name, scores in now.items()}
-    alive = {name: sign * one.score for name, one in at.items() if not one.failed}
+    scored = {name: score_configuration(name, scores, objective) for name, scores in now.items()}
+    alive = {name: sign * one.score for name, one in scored.items() if not one.failed}
     improvements, spreads = dict[str, float](), dict[str, float]()
     with np.errstate(invalid="ignore"):  # inf - inf: nothing was reached at either step, and the seed did not improve
         for name in alive:
             gains = sign * (np.array(before[name]) - np.array(now[name]))
             improvements[name] = over_seeds(gains, policy, "maximize").median
-            spreads[name] = float(np.subtract(at[name].q75, at[name].q25))
+            spreads[name] = float(np.subtract(scored[name].q75, scored[name].q25))
     ahead = keep_best(alive, rungs.count_kept(len(now)))
     guarded = tuple(name for name in alive if rungs.guard and name not in ahead and improvements[name] > spreads[name])
 
@@ -84,7 +84,7 @@ def decide_rung(now: Scores, before: Scores, rungs: Rungs, objective: Objective)
     return RungOutcome(
         survivors=tuple(name for name in now if name in ahead or name in guarded),
         guarded=guarded,
-        values=recorded({name: at[name].score for name in alive}),
+        values=recorded({name: scored[name].score for name in alive}),
         improvements=recorded(improvements),
         spreads=recorded(spreads),
     )
