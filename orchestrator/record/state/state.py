@@ -125,10 +125,8 @@ class SweepState:
         fields = record.fields
         self.name, self.study = fields["name"], fields["study"]
         self.specs, self.spec_hash = [fields["spec"]], fields["spec_hash"]
-        self.provenance = fields["provenance"]
-        self.small_weights = fields.get("small_weights", False)
-        self.claims = fields.get("claims", {})
-        self.started = record.time
+        self.provenance, self.started = fields["provenance"], record.time
+        self.small_weights, self.claims = fields.get("small_weights", False), fields.get("claims", {})
         self._code(record)
 
     def _code(self, record: Record) -> None:
