@@ -83,10 +83,11 @@ def test_a_worker_is_killed_as_often_as_it_may_and_once_more(lengthwise, long_sw
 
 def test_the_host_is_killed_and_its_workers_live_or_are_replaced(lengthwise, long_sweep, wait_for, records):
     folder = long_sweep.storage / "host"
-    driver = lengthwise.start(*long_sweep.words("host", LOCAL))
+    driver = long_sweep.start(lengthwise, *long_sweep.words("host", LOCAL))
     wait_for(lambda: records(folder, "evaluation"), driver)
     for one in children(driver.pid):
         one.kill()
+    long_sweep.release()
     _, err = driver.communicate()
     assert driver.returncode == 0, err
     long_sweep.ended_as_if_left_alone(folder)
@@ -95,13 +96,15 @@ def test_the_host_is_killed_and_its_workers_live_or_are_replaced(lengthwise, lon
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT], ids=lambda number: number.name)
 def test_workers_end_with_their_driver_and_the_sweep_is_resumed(lengthwise, long_sweep, wait_for, records, number):
     folder = long_sweep.storage / number.name
-    driver = lengthwise.start(*long_sweep.words(number.name, LOCAL))
+    driver = long_sweep.start(lengthwise, *long_sweep.words(number.name, LOCAL))
     wait_for(lambda: records(folder, "evaluation"), driver)
     left = children(driver.pid)
     assert len(left) > 1
     os.kill(driver.pid, number)
+    wait_for(lambda: records(folder, "end") if number == signal.SIGINT else driver.poll() is not None)
+    long_sweep.release()
     out, err = driver.communicate()
-    assert not psutil.wait_procs(left, timeout=60)[1], "the workers outlive their driver"
+    assert not psutil.wait_procs(left, timeout=600)[1], "the workers outlive their driver"
     if number == signal.SIGINT:
         assert driver.returncode == 130 and "Traceback" not in out + err
         assert f"lengthwise resume {folder}" in out
@@ -304,6 +307,6 @@ def test_a_scheduler_is_chosen_where_the_file_says_nothing_and_makes_no_other_sw
 
 
 def test_auto_runs_here_without_ray(lengthwise, tiny, tmp_path):
-    done = lengthwise.process("run", tiny, "--storage", tmp_path, "--set", "resources.scheduler=auto")
+    done = lengthwise("run", tiny, "--storage", tmp_path, "--set", "resources.scheduler=auto")
     assert done.returncode == 0, done.stderr
     assert "this machine with " in done.stdout and "a local Ray" not in done.stdout
