@@ -35,7 +35,10 @@ def draw_claim(judgement: Judgement) -> Figure | None:
     if not any(claim.arms[arm.name].minus or claim.arms[arm.name].over for arm in arms):
         more = f", mean of {len(claim.metric)} metrics" if len(claim.metric) > 1 else ""
         axes.set_ylabel(claim.metric[0].replace("_", " ") + more)
-    words = "every seed thin" if claim.figure == "curves" else "every seed a dot, × if infinite"
+    words = "every seed thin"
+    if claim.figure != "curves":
+        never = any(np.isinf(arm.values).any() for arm in arms)
+        words = "every seed a dot" + (", × if it never got there" if never else "")
     figure.suptitle(f"{members.name}: median over seeds, {words}", fontsize=9)
     return figure
 
@@ -75,7 +78,15 @@ def _draw_seeds(axes: Axes, judgement: Judgement, arms: Sequence[ArmValues]) -> 
 
     A dashed line is the bound, or the threshold of success.
     """
-    finite = np.concatenate([arm.values[np.isfinite(arm.values)].to_numpy(dtype=np.float64) for arm in arms])
+    claim, success = judgement.claim, judgement.claim.success
+    limit = claim.bound if success is None else success.least if success.least is not None else success.most
+    if limit is not None and claim.question in ("share", "fisher", "bound"):
+        side = "" if success is None else "at most, " if success.least is None else "at least, "
+        label = f"{side}to succeed" if side else "bound"
+        axes.axhline(limit, color="#555555", linewidth=0.9, linestyle="--", label=label)
+        axes.legend(frameon=False, fontsize=8)
+    shown = [arm.values[np.isfinite(arm.values)].to_numpy(dtype=np.float64) for arm in arms]
+    finite = np.concatenate([*shown, [] if limit is None else [limit]])
     top = 1.15 * float(finite.max()) if len(finite) else 1.0
     for place, (arm, colour) in enumerate(zip(arms, COLOURS, strict=False)):
         values = arm.values.dropna().to_numpy(dtype=np.float64)
@@ -86,9 +97,5 @@ def _draw_seeds(axes: Axes, judgement: Judgement, arms: Sequence[ArmValues]) -> 
         middle = float(np.median(values)) if len(values) else np.nan
         if np.isfinite(middle):
             axes.plot([place - 0.25, place + 0.25], [middle, middle], color=colour, linewidth=2)
-    claim, success = judgement.claim, judgement.claim.success
-    limit = claim.bound if success is None else success.least if success.least is not None else success.most
-    if limit is not None and claim.question in ("share", "fisher", "bound"):
-        axes.axhline(limit, color="#555555", linewidth=0.9, linestyle="--")
     axes.set_xticks(range(len(arms)), [arm.name for arm in arms])
     axes.set_xlim(-0.7, len(arms) - 0.3)

@@ -1,4 +1,4 @@
-"""Files that are asked for: held against what is there before any of them is written."""
+"""Files that are asked for: checked against what is there before any of them is written."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path

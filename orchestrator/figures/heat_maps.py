@@ -117,8 +117,8 @@ def map_figure(found: MemberMaps, path: Path) -> Path:
 
 
 def _shown(result: Summary, folder: Path) -> list[Row]:
-    rows = [row for row in result.rows if row.complete and row.rank]
-    return [row for i, row in enumerate(rows) if i < FIRST or (folder / _name(row)).exists()] if result.weights else []
+    rows, first = [row for row in result.rows if row.complete and row.rank], FIRST if result.draws_maps else 0
+    return [row for i, row in enumerate(rows) if i < first or (folder / _name(row)).exists()] if result.weights else []
 
 
 def _figure(result: Summary, row: Row, folder: Path) -> Path | None:

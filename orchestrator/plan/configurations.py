@@ -167,8 +167,13 @@ def _too_large(spec: SweepSpec, member: MemberConfig) -> Problem | None:
 
 def member_bytes(member: MemberConfig) -> int:
     """Return the bytes of one member's weights, their gradient and AdamW's two moments."""
+    return 4 * weights_bytes(member)
+
+
+def weights_bytes(member: MemberConfig) -> int:
+    """Return the bytes of one member's weights."""
     width = 8 if member.training.dtype == "float64" else 4
-    return 4 * width * _parameters(member.model, member.task)
+    return width * _parameters(member.model, member.task)
 
 
 @lru_cache(maxsize=1024)

@@ -1,4 +1,4 @@
-"""Every value a sweep file gives or can draw, held against the field it fills: key by key, not draw by draw.
+"""Every value a sweep file gives or can draw, checked against the field it fills: key by key, not draw by draw.
 
 So nothing depends on which values happen to be drawn, and a space of a million grid points costs no more than its
 lists are long. Where names are drawn (`model.name`), a value must fit every class that it can meet under its

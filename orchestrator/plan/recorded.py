@@ -1,4 +1,4 @@
-"""Configurations that a ledger has recorded, held against today's code: the same ones, under the names they have.
+"""Configurations that a ledger has recorded, checked against today's code: the same ones, under the names they have.
 
 Two configurations are the same when today's code names their resolved values alike. A default may have changed since
 they were recorded, so their values are built anew only together with `as_then`. A class whose numbers were mended since

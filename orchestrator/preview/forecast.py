@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import psutil
 
@@ -14,11 +15,10 @@ from orchestrator.plan import search
 from orchestrator.plan.configurations import loop_warnings
 from orchestrator.plan.distributions import evaluated_sets, further_distributions
 from orchestrator.plan.packs import LARGEST_PACK_CPU, Cluster, Pack, cost_of, makespan, packing, steps_worth
-from orchestrator.plan.rounds import PlannedRound, plan_rounds
+from orchestrator.plan.rounds import SMALL_WEIGHTS, PlannedRound, plan_rounds, planned_bytes
 from orchestrator.plan.soundness import check
 from orchestrator.preview.few_seeds import warn_of_few_seeds
 from orchestrator.preview.upload import measure
-from orchestrator.record.kept.weights import bytes_per_member
 from orchestrator.running.pack.gpu_memory import gpus_here, smallest_share
 from orchestrator.running.schedulers import inline, local
 from orchestrator.running.schedulers.choice import choose_scheduler
@@ -39,6 +39,7 @@ START_SECONDS = {"ray": 12.0, "local": 6.0, "inline": 5.0}  # Ray and its worker
 class Forecast:
     """A plan in numbers. `seconds` is the time with so many `workers`, None if this machine cannot measure it.
 
+    `first_evaluation` is the time in seconds until the first one begins, None as for `seconds`.
     `informed` says how many configurations are drawn by results, None for samplers that do not use results. `race` has
     the rounds of a race, None without one; a test may keep fewer configurations than the plan counts. `evaluated` has
     the lengths by distribution, None for a single one. `stops`: members may stop early, so that time and operations are
@@ -56,6 +57,7 @@ class Forecast:
     scheduler: str
     workers: int
     seconds: float | None
+    first_evaluation: float | None
     operations: float
     gpu_hours: float | None
     member_steps: int
@@ -63,7 +65,7 @@ class Forecast:
     bytes_per_pack: int
     parameters: tuple[int, ...]
     weights_bytes: int
-    keeps_weights: bool
+    keep_weights: bool | Literal["auto"]
     later: int
     compiles: bool
     compiled: tuple[str, ...]
@@ -120,7 +122,8 @@ class Forecast:
         if self.gpus:
             compiled = ", measured on a CPU core of this machine; the GPU is not measured"
         most = "at most " if self.stops else ""
-        return f"{most}about {duration(self.seconds)} with {counted(self.workers, 'pack')} at once{compiled}"
+        first = f", first evaluation after about {duration(self.first_evaluation)}" if self.first_evaluation else ""
+        return f"{most}about {duration(self.seconds)} with {counted(self.workers, 'pack')} at once{first}{compiled}"
 
     def _bound(self) -> str:
         return ": members may stop early (training.stop), and this goes to the last step" if self.stops else ""
@@ -130,8 +133,11 @@ class Forecast:
         return "; ".join(self.compiled[:2]) + more
 
     def _weights(self) -> str:
-        size = _size(self.weights_bytes)
-        return f"{size} will be kept" if self.keeps_weights else f"not kept; resources.keep_weights would keep {size}"
+        size, most = _size(self.weights_bytes), _size(SMALL_WEIGHTS)
+        if self.keep_weights is True or (self.keep_weights == "auto" and self.weights_bytes <= SMALL_WEIGHTS):
+            return f"{size} will be kept"
+        why = f" for more than {most}" if self.keep_weights == "auto" else ""
+        return f"not kept{why}; resources.keep_weights: true would keep {size}"
 
 
 def forecast(spec: SweepSpec, workers: int | None, working_dir: Path) -> Forecast:
@@ -149,7 +155,6 @@ def forecast(spec: SweepSpec, workers: int | None, working_dir: Path) -> Forecas
     by_id = {configuration.config_id: configuration for configuration in configurations}
     examples = {pack.structural_key: by_id[pack.members[0][0]].member(pack.members[0][1]) for pack in packs}
     costs = {key: cost_of(member) for key, member in examples.items()}
-    weights = {key: bytes_per_member(member, costs[key]) for key, member in examples.items()}
     work = [costs[pack.structural_key].flops_per_step * len(pack.members) * pack.steps for pack in packs]
     seconds = _seconds(packs, examples, costs)
     time_of = dict(zip((one.pack_id for one in packs), seconds or (), strict=False))
@@ -183,14 +188,18 @@ def forecast(spec: SweepSpec, workers: int | None, working_dir: Path) -> Forecas
         + growth * sum(makespan([time_of[one.pack_id] for one in run], here.workers) for run in by_round)
         if seconds
         else None,
+        first_evaluation=START_SECONDS[scheduler]
+        + min(time_of[one.pack_id] * _first_share(examples[one.structural_key]) for one in by_round[0][: here.workers])
+        if seconds
+        else None,
         operations=growth * sum(work),
         gpu_hours=growth * sum(seconds) * spec.resources.gpus / 3600 if seconds and gpus else None if gpus else 0.0,
         member_steps=round(growth * sum(len(pack.members) * pack.steps for pack in packs)),
         budget=spec.budget,
         bytes_per_pack=max(costs[pack.structural_key].bytes_per_member * len(pack.members) for pack in packs),
         parameters=tuple(sorted({cost.parameters for cost in costs.values()})),
-        weights_bytes=round(growth * sum(weights[pack.structural_key] * len(pack.members) for pack in packs)),
-        keeps_weights=spec.resources.keep_weights,
+        weights_bytes=planned_bytes(spec, configurations),
+        keep_weights=spec.resources.keep_weights,
         later=later,
         compiles=any(compiling.should_compile(member, device) for member in examples.values()),
         compiled=tuple(dict.fromkeys(compiling.why(member, device) for member in examples.values())),
@@ -199,6 +208,12 @@ def forecast(spec: SweepSpec, workers: int | None, working_dir: Path) -> Forecas
         gpus=gpus,
         warnings=tuple(warnings),
     )
+
+
+def _first_share(member: MemberConfig) -> float:
+    """Return the share of a member's training that comes before its first evaluation."""
+    every, steps = member.evaluation.every, member.training.steps
+    return min(every, steps) / steps if every else 1.0
 
 
 def _race(spec: SweepSpec, rounds: Sequence[PlannedRound]) -> str | None:

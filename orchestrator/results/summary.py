@@ -159,6 +159,11 @@ class Summary:
         judged = self.metrics.get(self.objective.metric)
         return tuple(name for name, one in self.metrics.items() if judged and one.base == judged.base)
 
+    @property
+    def draws_maps(self) -> bool:
+        """Whether reports draw maps of kept weights by themselves: not if `keep_weights: auto` kept them."""
+        return self.spec.get("resources", {}).get("keep_weights") != "auto"
+
     @cached_property
     def unreached(self) -> frozenset[str]:
         """Metrics that a seed never reached: smaller is better, and its value is infinite."""

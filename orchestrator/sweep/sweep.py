@@ -22,6 +22,7 @@ from orchestrator.plan import search
 from orchestrator.plan.configurations import Configuration, warnings_for
 from orchestrator.plan.packs import packing
 from orchestrator.plan.recorded import member_of, refuse_corrected, refuse_too_large, refuse_without_data
+from orchestrator.plan.rounds import SMALL_WEIGHTS, planned_bytes
 from orchestrator.plan.soundness import check
 from orchestrator.record.kept.code import import_to_resume
 from orchestrator.record.ledger.ledger import Ledger
@@ -78,6 +79,7 @@ def run_sweep(
         "spec": spec.resolved(),
         "spec_hash": spec.spec_hash,
         "provenance": {**provenance(), **(origin or {})},
+        "small_weights": planned_bytes(spec, configurations) <= SMALL_WEIGHTS,
         "code": code.fields,
     }
     if registered:

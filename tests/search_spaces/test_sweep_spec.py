@@ -29,7 +29,7 @@ def test_defaults(sweep_file: Write, valid_text: str) -> None:
         "pack": "auto",
         "checkpoint_seconds": 30.0,
         "checkpoint_steps": None,
-        "keep_weights": False,
+        "keep_weights": "auto",
         "retries": 2,
         "watchdog_seconds": 600.0,
         "workers": None,

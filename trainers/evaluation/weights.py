@@ -9,7 +9,7 @@ named by member and checksum, so none is overwritten with other content.
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from trainers.config.member import MemberConfig
 from trainers.errors import WeightsError
 from trainers.evaluation.results import WeightsFile
-from trainers.files.atomic_file import write_atomic
+from trainers.files.atomic_file import final_name, write_all_atomic
 from trainers.files.container import is_count
 
 Array = NDArray[Any]
@@ -32,38 +32,54 @@ def averages_kept(member: MemberConfig) -> tuple[str, ...]:
     return tuple(dict.fromkeys(["raw", *member.training.averages]))
 
 
-def write_weights(
-    folder: Path,
-    member_id: tuple[str, int],
-    member: MemberConfig,
-    step: int,
-    weights: Mapping[str, Mapping[str, Array]],
-) -> WeightsFile:
-    """Write the weights of the member named (config_id, seed), {average: {parameter: array}}.
+class MemberWeights(NamedTuple):
+    """The weights of the member named `member_id`, (config_id, seed), after `step` steps.
 
-    Raises WeightsError naming the path.
+    weights: {average: {parameter: array}}.
     """
+
+    member_id: tuple[str, int]
+    member: MemberConfig
+    step: int
+    weights: Mapping[str, Mapping[str, Array]]
+
+
+def write_weights(folder: Path, members: Iterable[MemberWeights]) -> list[WeightsFile]:
+    """Write a file for each member. Raises WeightsError naming the path."""
+    written: list[WeightsFile] = []
+
+    def contents() -> Iterator[tuple[str, list[bytes]]]:
+        for one in members:
+            file, content = _encode(one)
+            written.append(file)
+            yield file.name, [content]
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_all_atomic(folder, contents())
+    except OSError as error:
+        path = Path(error.filename)
+        path = path.with_name(final_name(path.name))
+        raise WeightsError(f"cannot write weights {path}: {error.strerror or error}") from error
+    return written
+
+
+def _encode(one: MemberWeights) -> tuple[WeightsFile, bytes]:
     from safetensors.numpy import save
 
     arrays = {
         (average, name): np.asarray(array, order="C")
-        for average, named in weights.items()
+        for average, named in one.weights.items()
         for name, array in named.items()
     }
-    sha256s: dict[str, dict[str, str]] = {average: {} for average in weights}
+    sha256s: dict[str, dict[str, str]] = {average: {} for average in one.weights}
     for (average, name), array in arrays.items():
         sha256s[average][name] = hashlib.sha256(array.tobytes()).hexdigest()
-    plain = {"schema": _SCHEMA, "member": member.to_dict(), "step": step, "sha256": sha256s}
+    plain = {"schema": _SCHEMA, "member": one.member.to_dict(), "step": one.step, "sha256": sha256s}
     content = save({"/".join(key): array for key, array in arrays.items()}, {"lengthwise": json.dumps(plain)})
     sha256 = hashlib.sha256(content[: _LENGTH + int.from_bytes(content[:_LENGTH], "little")]).hexdigest()
-    name = f"{member_prefix(*member_id)}{sha256[:12]}.safetensors"
-
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        write_atomic(folder / name, [content])
-    except OSError as error:
-        raise WeightsError(f"cannot write weights {folder / name}: {error.strerror or error}") from error
-    return WeightsFile(name=name, sha256=sha256, bytes=len(content))
+    name = f"{member_prefix(*one.member_id)}{sha256[:12]}.safetensors"
+    return WeightsFile(name=name, sha256=sha256, bytes=len(content)), content
 
 
 def member_prefix(config_id: str, seed: int) -> str:

@@ -4,7 +4,7 @@ import contextlib
 import os
 import re
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 _TEMPORARY = re.compile(r"\.(.+)\.\d+-\d+\.tmp")
@@ -16,24 +16,45 @@ def write_atomic(path: Path, pieces: Iterable[bytes | memoryview]) -> None:
     The folder must exist. Several processes and threads may write the same file at once; the last one wins. Raises
     OSError and then leaves no temporary file; a killed process leaves `.<name>.<pid>-<thread>.tmp`.
     """
+    write_all_atomic(path.parent, [(path.name, pieces)])
+
+
+def write_all_atomic(folder: Path, files: Iterable[tuple[str, Iterable[bytes | memoryview]]]) -> None:
+    """Write files, (name, pieces), into a folder as `write_atomic` does, and sync them when all are written.
+
+    That takes a fraction of the time of one sync after another. If it raises, some of the files may be there.
+    """
     unique = f"{os.getpid()}-{threading.get_ident()}"
-    temporary = path.with_name(f".{path.name.lstrip('.')}.{unique}.tmp")
+    written: dict[Path, Path] = {}
+    path = folder
     try:
-        with temporary.open("wb") as file:
-            for piece in pieces:
-                file.write(piece)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
+        for name, pieces in files:
+            path = folder / name
+            written[path] = temporary = path.with_name(f".{name.lstrip('.')}.{unique}.tmp")
+            with temporary.open("wb") as file:
+                for piece in pieces:
+                    file.write(piece)
+        for temporary in written.values():
+            with _opened(temporary, os.O_WRONLY) as descriptor:
+                os.fsync(descriptor)
+        for path, temporary in written.items():
+            temporary.replace(path)
     except BaseException as error:
         if isinstance(error, OSError) and error.filename is None:  # for example on a full disk
             error.filename = str(path)
-        with contextlib.suppress(OSError):
-            temporary.unlink()
+        for temporary in written.values():
+            with contextlib.suppress(OSError):
+                temporary.unlink()
         raise
-    descriptor = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
+    with _opened(folder, os.O_RDONLY | os.O_DIRECTORY) as descriptor:
         os.fsync(descriptor)
+
+
+@contextlib.contextmanager
+def _opened(path: Path, flags: int) -> Iterator[int]:
+    descriptor = os.open(path, flags)
+    try:
+        yield descriptor
     finally:
         os.close(descriptor)
 

@@ -1,10 +1,10 @@
 """The final weights of all members of a pack, as files."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from trainers.evaluation.results import WeightsFile
-from trainers.evaluation.weights import write_weights
+from trainers.evaluation.weights import MemberWeights, write_weights
 from trainers.packs.active_members import ActiveMembers
 from trainers.packs.pack import Pack, collect_weights
 
@@ -18,12 +18,17 @@ def write_pack_weights(
     beat: Callable[[], None],
 ) -> tuple[WeightsFile | None, ...]:
     """Write the weights of the named members of a pack after `step` steps; return the files, None for failed ones."""
-    found, kept = collect_weights(pack, active.full_state()), list[WeightsFile | None]()
+    found = collect_weights(pack, active.full_state())
     failed_at, stopped_at = active.member_steps("failed_at"), active.member_steps("stopped_at")
-    for i, name in enumerate(names):
-        beat()
-        mine = {label: pack.layout.views(theta[i : i + 1].cpu()) for label, theta in found.items()}
-        arrays = {label: {key: value[0].numpy() for key, value in of.items()} for label, of in mine.items()}
-        last = int(stopped_at[i]) if stopped_at[i] >= 0 else step
-        kept.append(None if failed_at[i] >= 0 else write_weights(folder, name, pack.members[i], last, arrays))
-    return tuple(kept)
+    good = [i for i in range(len(names)) if failed_at[i] < 0]
+
+    def members() -> Iterator[MemberWeights]:
+        for i in good:
+            beat()
+            mine = {label: pack.layout.views(theta[i : i + 1].cpu()) for label, theta in found.items()}
+            arrays = {label: {key: value[0].numpy() for key, value in of.items()} for label, of in mine.items()}
+            last = int(stopped_at[i]) if stopped_at[i] >= 0 else step
+            yield MemberWeights(names[i], pack.members[i], last, arrays)
+
+    files = dict(zip(good, write_weights(folder, members()), strict=True))
+    return tuple(map(files.get, range(len(names))))

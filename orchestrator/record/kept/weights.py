@@ -6,7 +6,7 @@ evaluation is recorded, and that record names the files and their checksums.
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from orchestrator.errors import DamagedWeights, UserError
 from orchestrator.record.ledger.paths import WEIGHTS_FOLDER
@@ -14,14 +14,10 @@ from orchestrator.record.state.labels import find_configuration
 from orchestrator.record.state.parts import ConfigurationState, PackState
 from orchestrator.record.state.state import SweepState
 from orchestrator.wording import label
-from trainers.config.member import MemberConfig
 from trainers.errors import WeightsError
 from trainers.evaluation.results import WeightsFile
-from trainers.evaluation.weights import Array, StoredWeights, averages_kept, member_prefix
+from trainers.evaluation.weights import Array, StoredWeights, member_prefix
 from trainers.files.atomic_file import final_name
-
-if TYPE_CHECKING:
-    from trainers.training.cost import Cost  # brings torch
 
 
 class Kept(NamedTuple):
@@ -90,12 +86,6 @@ def discard_unnamed(state: SweepState, pack_id: str) -> None:
         prefix = final_name(path.name).rpartition("-")[0] + "-"
         if prefix in prefixes and path.name not in named:
             path.unlink(missing_ok=True)
-
-
-def bytes_per_member(member: MemberConfig, cost: "Cost") -> int:
-    """How large the file of a member like this is, its header apart."""
-    width = 8 if member.training.dtype == "float64" else 4
-    return cost.parameters * width * len(averages_kept(member))
 
 
 def _named(pack: PackState) -> list[Mapping[str, Any] | None]:

@@ -1,7 +1,7 @@
 """What the fields of each kind of record are: a sweep folder may have been made by somebody else, or by hand.
 
 A right checksum says that a line is as it was written, not that it was written by lengthwise. Fields that are not named
-here may be anything: newer versions add some. Names that become part of file names are held against a pattern.
+here may be anything: newer versions add some. Names that become part of file names are checked against a pattern.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ class _Sweep(TypedDict):
     spec: Spec
     spec_hash: Text
     provenance: Provenance
+    small_weights: NotRequired[Flag]
     claims: NotRequired[dict[str, Text]]
     code: NotRequired[Code]
 

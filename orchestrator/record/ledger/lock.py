@@ -1,6 +1,6 @@
 """The lock of a sweep directory: one driver at a time, and its name for the one that comes second.
 
-The operating system holds the lock (`flock` on `.lock`), so a killed driver frees it at once. Who holds it stands in
+The operating system holds the lock (`flock` on `.lock`), so a killed driver frees it at once. Its holder is named in
 `.owner.json`, refreshed by a thread; that file is only for reading by people and never decides anything.
 """
 

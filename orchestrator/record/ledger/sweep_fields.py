@@ -85,4 +85,5 @@ class Spec(TypedDict, total=False):
     search: _Search
     seeds: list[Count]
     objective: _Objective
+    resources: Tree
     tracking: _Tracking | None

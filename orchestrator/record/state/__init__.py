@@ -1,1 +1,1 @@
-"""A sweep as its ledger tells it."""
+"""A sweep as its ledger records it."""

@@ -1,4 +1,4 @@
-"""The parts of a sweep as its ledger tells of them: configurations, their members, draws, packs, conflicts."""
+"""The parts of a sweep as its ledger records them: configurations, their members, draws, packs, conflicts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A race over seeds as its ledger tells it: the decisions of its rounds, and who is still in it.
+"""A race over seeds as its ledger records it: the decisions of its rounds, and who is still in it.
 
 The first round gives the first `search.racing.first` seeds to every configuration. The record `race` ends a round: its
 survivors get the next seeds. A race is over when its survivors have all seeds of the sweep, or when there are none.

@@ -23,7 +23,7 @@ _FIRST = {"sweep": 0, "configuration": 1, "pack": 2}
 
 
 class SweepState:
-    """A sweep as its ledger tells it; `load` and `replay` make it, `apply` keeps it up with a ledger being written."""
+    """A sweep as its ledger records it; `load` and `replay` make it, `apply` adds records as they are written."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = Path(folder)
@@ -32,6 +32,7 @@ class SweepState:
         self.more_seeds: dict[str, frozenset[int]] = {}  # by config_id, beside the seeds that every configuration has
         self.decisions: list[Decision] = []  # those of a race over seeds, one for each round that has ended
         self.provenance: dict[str, Any] = {}
+        self.small_weights = False  # whether `keep_weights: auto` keeps them; sweeps of 1.0.0 did not have it
         self.claims: dict[str, str] = {}  # digests of the claims that were registered before the sweep ran, by id
         self.codes: list[dict[str, Any]] = []  # every record of the code once, the latest last
         self.environments: dict[str, dict[str, Any]] = {}  # what workers computed with, by its digest
@@ -155,6 +156,7 @@ class SweepState:
         self.name, self.study = fields["name"], fields["study"]
         self.specs, self.spec_hash = [fields["spec"]], fields["spec_hash"]
         self.provenance = fields["provenance"]
+        self.small_weights = fields.get("small_weights", False)
         self.claims = fields.get("claims", {})
         self.started = record.time
         self._code(record)

@@ -11,12 +11,13 @@ from search_spaces import Resources
 def describe_work(resources: Resources, state: SweepState, pack_id: str) -> str:
     """Return everything that a worker needs to train a recorded pack, as one string."""
     ids, folder = state.packs[pack_id].members, state.folder.resolve()
+    keeps_weights = state.small_weights if resources.keep_weights == "auto" else resources.keep_weights
     return encode_work(
         [state.configurations[config_id].resolved for config_id, _ in ids],
         ids,
         pack_id=pack_id,
         folder=str(folder),
-        weights=str(folder / WEIGHTS_FOLDER) if resources.keep_weights else None,
+        weights=str(folder / WEIGHTS_FOLDER) if keeps_weights else None,
         code=modules_for_worker(state.folder, state.modules),
         cpus=resources.cpus,
         gpus=resources.gpus,

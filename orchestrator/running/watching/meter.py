@@ -74,7 +74,27 @@ def take_snapshot(
         time_left=(total - done) / speed if speed else None,
         seeds_stopped=sum(one.stopped_at is not None for one in members) if may_stop(state) else None,
         race_round=len(state.race.rounds) if state.race else None,
+        first_evaluation=seconds_to_first_evaluation(state, running),
     )
+
+
+def seconds_to_first_evaluation(state: SweepState, running: Mapping[str, Running]) -> float | None:
+    """Return the seconds until the first evaluation of a sweep begins, by the speed that running packs have measured.
+
+    0 while one is under way; None once one is recorded, and while no pack has measured its speed.
+    """
+    if any(pack.evaluations for pack in state.packs.values()):
+        return None
+    seconds = []
+    for pack_id, at in running.items():
+        pack = state.packs[pack_id]
+        every = state.configurations[pack.members[0][0]].resolved.get("evaluation", {}).get("every") or pack.steps
+        if at.phase == "evaluate":
+            seconds.append(0.0)
+        elif at.rate:
+            left = min((at.step // every + 1) * every, pack.steps) - at.step
+            seconds.append(left * len(pack.members) / at.rate)
+    return min(seconds, default=None)
 
 
 def _total(state: SweepState) -> int:

@@ -20,7 +20,8 @@ class Snapshot:
     """The progress of a sweep. `member_steps` counts optimiser steps of single members; rates are per second.
 
     `seeds_stopped` are those that stopped early, None where none can. `race_round` is the round of a race, to whose end
-    totals and time left go; None without a race.
+    totals and time left go; None without a race. `first_evaluation` is the seconds until the first one of the sweep
+    begins, 0 while it is under way; None once it is recorded, and while no pack has measured its speed.
     """
 
     phase: str
@@ -41,6 +42,7 @@ class Snapshot:
     time_left: float | None
     seeds_stopped: int | None = None
     race_round: int | None = None
+    first_evaluation: float | None = None
 
     def pairs(self) -> list[tuple[str, str]]:
         """Return rows of label and text, in the order shown."""
@@ -51,6 +53,10 @@ class Snapshot:
         stopped = [] if self.seeds_stopped is None else [("seeds stopped early", str(self.seeds_stopped))]
         race = [] if self.race_round is None else [("round of the race", str(self.race_round))]
         packs = f"{self.packs_done}/{self.packs_total}, {self.packs_running} running"
+        first = []
+        if self.first_evaluation is not None:
+            begins = f"begins in about {duration(self.first_evaluation)}" if self.first_evaluation else "under way"
+            first = [("first evaluation", begins)]
         return [
             *race,
             ("configurations", f"{self.configurations_done}/{self.configurations_total}"),
@@ -58,6 +64,7 @@ class Snapshot:
             ("seeds failed", str(self.seeds_failed)),
             *stopped,
             ("packs", packs if self.packs_total else "-"),
+            *first,
             ("best so far", best),
             ("member-steps", f"{share:.0f} %, {self.rate:,.0f} per second" if self.member_steps_total else "-"),
             ("elapsed", duration(self.elapsed)),

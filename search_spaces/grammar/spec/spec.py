@@ -19,6 +19,7 @@ from search_spaces.grammar.spec.values import (
     LARGEST_SEED,
     Address,
     Gpus,
+    KeepWeights,
     Listed,
     Modules,
     Name,
@@ -112,10 +113,11 @@ class Resources(Strict):
     checkpoint_steps: int | None = Field(
         default=None, ge=1, description="A pack saves its state every so many steps; null turns it off."
     )
-    keep_weights: bool = Field(
-        default=False,
+    keep_weights: KeepWeights = Field(
+        default="auto",
         description="Whether the final weights of every member are kept: all parameters, once for each weight average. "
-        "`lengthwise plan` says how large they are.",
+        "auto: if those of the planned sweep take at most 64 MiB; `lengthwise plan` says how large they are. true: "
+        "always, and reports draw maps of them where models have any. false: never.",
     )
     workers: int | None = Field(
         default=None,

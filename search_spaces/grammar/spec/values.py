@@ -60,6 +60,12 @@ def _pack(value: Any) -> Any:
     raise value_error("is not allowed", "auto, or a whole number of members, at least 1")
 
 
+def _keep_weights(value: Any) -> Any:
+    if value == "auto" or isinstance(value, bool):
+        return value
+    raise value_error("is not allowed", "auto, true or false")
+
+
 def _gpus(value: Any) -> float:
     if is_number(value) and (0 <= value <= 1 or (value > 1 and float(value).is_integer())):
         return float(value)
@@ -141,5 +147,10 @@ Pack = Annotated[
     Literal["auto"] | int,
     BeforeValidator(_pack),
     WithJsonSchema({"anyOf": [{"const": "auto"}, {"type": "integer", "minimum": 1}]}),
+]
+KeepWeights = Annotated[
+    Literal["auto"] | bool,
+    BeforeValidator(_keep_weights),
+    WithJsonSchema({"anyOf": [{"const": "auto"}, {"type": "boolean"}]}),
 ]
 Gpus = Annotated[float, BeforeValidator(_gpus), WithJsonSchema({"type": "number", "minimum": 0})]

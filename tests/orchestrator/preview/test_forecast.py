@@ -21,6 +21,16 @@ def test_a_small_step_is_measured(workers: int | None, tmp_path: Path) -> None:
     assert rows["time"].startswith("about ") and float(rows["operations"].split()[0]) > 1e10
 
 
+@pytest.mark.parametrize(("every", "first"), [("200", "14 s"), ("1000", "18 s"), ("null", "18 s")])
+def test_it_says_when_the_first_evaluation_begins(
+    every: str, first: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 600 steps that take 6 s, after 12 s in which Ray starts."""
+    monkeypatch.setattr(module, "calibrate", lambda *_, **__: 0.01)
+    rows = dict(forecast(load_sweep(QUICKSTART, overrides=(f"evaluation.every={every}",)), 2, tmp_path).rows())
+    assert rows["time"] == f"about 18 s with 2 packs at once, first evaluation after about {first}"
+
+
 def test_it_says_how_many_configurations_tpe_draws_by_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PATIENCE", 0.0)
     example = load_sweep(EXAMPLES / "tpe.yaml", overrides=("search.configurations=20", "search.startup=9"))

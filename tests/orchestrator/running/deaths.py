@@ -1,5 +1,6 @@
 """The death of workers, the same under every scheduler that has any."""
 
+import subprocess
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -38,32 +39,15 @@ def killed_as_often_as_it_may_and_once_more(
     folder = long_sweep.storage / "worker"
     driver = long_sweep.start(lengthwise, *long_sweep.words("worker", scheduler, "resources.retries=1"))
 
-    def kill_the_worker(pack_id: str) -> None:
-        """Kill whichever worker has the pack until that is in the ledger: a death before it begins does not count."""
-
-        def attempts() -> int:
-            return sum(record.fields["pack_id"] == pack_id for record in records(folder, "attempt"))
-
-        def counted() -> bool:
-            worker = worker_with(pack_id, driver.pid)
-            if attempts() > before:
-                return True
-            if worker is not None:
-                worker.kill()
-            return False
-
-        before = attempts()
-        wait_for(counted, driver)
-
     unlucky = wait_for(lambda: records(folder, "evaluation"), driver)[0].fields["pack_id"]
-    kill_the_worker(unlucky)
+    kill_worker(unlucky, worker_with, folder, driver, wait_for, records)
     long_sweep.release(unlucky)
     doomed = wait_for(
         lambda: next((p for p in unfinished(folder, unlucky) if worker_with(p, driver.pid)), None), driver
     )
     long_sweep.release(*(pack_id for pack_id in SweepState.load(folder).packs if pack_id != doomed))
     for _ in range(2):
-        kill_the_worker(doomed)
+        kill_worker(doomed, worker_with, folder, driver, wait_for, records)
     long_sweep.release()
     out, err = driver.communicate()
     assert driver.returncode == 0, err
@@ -74,6 +58,26 @@ def killed_as_often_as_it_may_and_once_more(
     again = lengthwise("resume", folder, "--retry-failed", *INLINE)
     assert again.returncode == 0, again.stderr
     long_sweep.ended_as_if_left_alone(folder, ends=5)
+
+
+def kill_worker(
+    pack_id: str, worker_with: Find, folder: Path, driver: subprocess.Popen[str], wait_for, records
+) -> None:
+    """Kill whichever worker has the pack until the driver has recorded it: a death before it begins does not count."""
+
+    def attempts() -> int:
+        return sum(record.fields["pack_id"] == pack_id for record in records(folder, "attempt"))
+
+    def is_recorded() -> bool:
+        worker = worker_with(pack_id, driver.pid)
+        if attempts() > before:
+            return True
+        if worker is not None:
+            worker.kill()
+        return False
+
+    before = attempts()
+    wait_for(is_recorded, driver)
 
 
 def unfinished(folder: Path, but: str) -> list[str]:

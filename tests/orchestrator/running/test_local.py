@@ -23,7 +23,13 @@ from orchestrator.running.schedulers import local, local_worker
 from orchestrator.running.schedulers.choice import EXAMPLES, choose_scheduler, refuse_unavailable
 from orchestrator.sweep.children import SweepChildren
 from search_spaces import Resources, load_sweep
-from tests.orchestrator.running.deaths import INLINE, holding, killed_as_often_as_it_may_and_once_more, with_words
+from tests.orchestrator.running.deaths import (
+    INLINE,
+    holding,
+    kill_worker,
+    killed_as_often_as_it_may_and_once_more,
+    with_words,
+)
 
 pytestmark = pytest.mark.long
 
@@ -79,6 +85,32 @@ def test_the_curves_are_those_of_packs_in_this_process(lengthwise, tiny, tmp_pat
 
 def test_a_worker_is_killed_as_often_as_it_may_and_once_more(lengthwise, long_sweep, wait_for, records):
     killed_as_often_as_it_may_and_once_more(LOCAL, worker_with, lengthwise, long_sweep, wait_for, records)
+
+
+def test_more_steps_survive_the_death_of_a_worker_and_of_the_driver(lengthwise, long_sweep, wait_for, records, curves):
+    """`extend --steps`, resumed after both, has the curves of a sweep that had so many steps from the beginning."""
+    begun = lengthwise(*long_sweep.words("fewer", "training.steps=15"))
+    assert begun.returncode == 0, begun.stderr
+    folder = long_sweep.storage / "fewer-steps-90"
+    extend = ("extend", str(long_sweep.storage / "fewer"), "--steps", "90", "--set", LOCAL)
+    driver = long_sweep.start(lengthwise, *extend)
+    unlucky = wait_for(lambda: records(folder, "evaluation"), driver)[0].fields["pack_id"]
+    kill_worker(unlucky, worker_with, folder, driver, wait_for, records)
+    evaluations = len(records(folder, "evaluation"))
+    wait_for(lambda: len(records(folder, "evaluation")) > evaluations, driver)
+    os.kill(driver.pid, signal.SIGKILL)
+    driver.wait()
+    long_sweep.release()
+    assert not records(folder, "end")
+    done = lengthwise("resume", folder, *INLINE)
+    assert done.returncode == 0, done.stderr
+    assert not SweepState.load(folder).conflicts
+    order = ["config_id", "seed", "average", "metric", "length", "step"]
+    found, wanted = (
+        curves(one).astype({"config_id": str}).sort_values(order)[[*order, "value"]].reset_index(drop=True)
+        for one in (folder, long_sweep.uninterrupted)
+    )
+    assert found.equals(wanted) and len(found)
 
 
 def test_the_host_is_killed_and_its_workers_live_or_are_replaced(lengthwise, long_sweep, wait_for, records):

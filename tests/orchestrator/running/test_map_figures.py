@@ -1,5 +1,7 @@
 """Maps of kept weights: of which seed, with which numbers, in how many panels, in the report; damage is named."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from matplotlib.collections import LineCollection
@@ -165,6 +167,16 @@ def test_without_kept_weights_nothing_is_drawn_and_asking_for_maps_is_refused(st
     with pytest.raises(UserError, match=r"no weights were kept \(resources\.keep_weights\)"):
         draw_weight_maps(one.folder, ["0"])
     assert not list(one.folder.glob("figures/maps-*"))
+
+
+def test_weights_that_are_kept_by_default_are_drawn_when_asked_for(stage):
+    one = stage("ring", *RING, BOTH, "seeds=1")
+    result = summary(one.play())
+    result = replace(result, spec={**result.spec, "resources": {"keep_weights": "auto"}})
+    assert result.weights and draw_all(result, one.folder / "figures").maps == ()
+    assert len(draw_weight_maps(one.folder, ["0"])) == 1
+    (path,) = draw_all(result, one.folder / "figures").maps
+    assert path.name == f"maps-{next(row.config_id for row in result.rows if row.number == 0)}.png"
 
 
 def test_a_model_without_maps_has_no_figure(stage):

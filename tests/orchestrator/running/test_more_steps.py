@@ -1,6 +1,9 @@
 """extend --steps: members trained on from kept states end with the bits of those trained so long from the beginning."""
 
 import shutil
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +114,45 @@ def test_one_that_is_killed_is_resumed(
     assert plan_confirmation(SweepState.load(tmp_path / "again"), top=1, seeds="2").spec.seeds == (3, 4)
     with pytest.raises(SweepExists, match="resume it with"):
         extend_steps(folder, QUIET, 11, name="again")
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from rich.console import Console
+from orchestrator.sweep.more_steps import extend_steps
+from trainers.training import loop
+
+name, calls = sys.argv[2], int(sys.argv[3])
+original = getattr(loop, name)
+
+def killed(*arguments, **more):
+    global calls
+    calls -= 1
+    if not calls:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return original(*arguments, **more)
+
+setattr(loop, name, killed)
+extend_steps(Path(sys.argv[1]), Console(quiet=True), 11, name="again")
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "call", "evaluated"),
+    [("join_earlier", 1, set()), ("make_learner", 1, {4}), ("evaluate", 1, {4}), ("evaluate", 2, {4, 8})],
+    ids=["before the states are joined", "before the first step", "before the first evaluation", "before the last"],
+)
+def test_a_driver_that_is_killed_is_resumed_to_the_same_bits(
+    tmp_path: Path, done: Path, long: Path, name: str, call: int, evaluated: set[int]
+) -> None:
+    """The evaluation at step 4 is one of the shorter sweep, which comes with its states."""
+    folder, again = shutil.copytree(done, tmp_path / "few"), tmp_path / "again"
+    killed = subprocess.run([sys.executable, "-c", KILLED, folder, name, str(call)], capture_output=True)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert {step for pack in SweepState.load(again).packs.values() for step in pack.evaluations} == evaluated
+    assert resume_sweep(again, QUIET).exit_code == 0
+    assert bits(again).equals(bits(long)) and not SweepState.load(again).conflicts
 
 
 def test_without_the_states_it_trains_from_the_beginning(tmp_path: Path, done: Path, long: Path, joined) -> None:

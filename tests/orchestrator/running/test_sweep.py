@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from orchestrator.errors import LedgerError
+from orchestrator.plan.packs import packing
 from orchestrator.plan.soundness import check
 from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.ledger import ledger as ledger_module
@@ -21,6 +22,7 @@ from orchestrator.results.scoring.objective import score_configurations, score_m
 from orchestrator.results.summarise import summary
 from orchestrator.running.driving import driver as driver_module
 from orchestrator.running.driving import sampler as drawing
+from orchestrator.running.schedulers import inline
 from orchestrator.running.watching.meter import Meter, best_configuration, status_rows
 
 
@@ -290,6 +292,24 @@ def test_the_meter_counts_steps_between_evaluations(stage):
         one.play(watch=watch)
     (snapshot,) = snapshots
     assert snapshot.member_steps == 2 * 50 and snapshot.rate == 70.0 and snapshot.phase == "training"
+
+
+def test_until_the_first_evaluation_the_meter_says_when_it_begins(stage):
+    """At the speed that packs measure, of the pack that comes to it first; afterwards no more."""
+    one, state, snapshots = stage("first"), SweepState.load(stage("second").folder), []
+    with Ledger.open(state.folder) as ledger:
+        driver = driver_module.SweepDriver(one.spec, ledger, state, pack=packing(one.spec, inline.this_process(0.0)))
+        pack_id, _ = driver.next_pack()
+        driver.started(pack_id)
+        meter, members = Meter(state), len(state.packs[pack_id].members)
+        assert meter.snapshot(driver).first_evaluation is None
+        for phase, step, text in (("train", 5, "begins in about 15 s"), ("evaluate", 20, "under way")):
+            beat = {"phase": phase, "step": step, "failed": 0, "member_steps_per_second": members, "seconds": 1.0}
+            driver.progressed(pack_id, beat)
+            assert dict(meter.snapshot(driver).pairs())["first evaluation"] == text
+    meter = Meter(SweepState.load(one.folder))
+    one.play(watch=lambda driver: snapshots.append(meter.snapshot(driver)))
+    assert {snapshot.first_evaluation for snapshot in snapshots} == {None}
 
 
 @pytest.mark.parametrize("sets", [("training.stop={metric: kl, threshold: 100.0, samples: 2}",), ()], ids=str)

@@ -8,10 +8,13 @@ import numpy as np
 import pytest
 
 from orchestrator.errors import DamagedWeights, UserError
+from orchestrator.preview import forecast as forecasts
 from orchestrator.preview.forecast import forecast
 from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.kept.weights import kept_weights, load
 from orchestrator.record.ledger.records import LEDGER_FILE, read_records
+from orchestrator.record.state.state import SweepState
+from orchestrator.sweep import sweep as sweeps
 from search_spaces import load_sweep
 from tests.trainers.files.test_atomic_file import KILLED
 from trainers.config.member import MemberConfig
@@ -149,7 +152,7 @@ def test_a_damaged_file_is_named(kept, damage):
     assert all(load(one.folder, *member) for member in others)
 
 
-def test_the_plan_says_how_large_they_are(kept, tiny, tmp_path):
+def test_the_plan_says_how_large_they_are(kept, tiny, tmp_path, monkeypatch):
     one, state = kept
     arrays = sum(
         array.nbytes
@@ -160,5 +163,31 @@ def test_the_plan_says_how_large_they_are(kept, tiny, tmp_path):
     planned = forecast(load_sweep(tiny, [KEEP]), 1, tmp_path)
     assert planned.weights_bytes == arrays
     assert dict(planned.rows())["weights"] == f"{arrays / 1024:.3g} KiB will be kept"
-    said = dict(forecast(load_sweep(tiny), 1, tmp_path).rows())["weights"]
-    assert said == f"not kept; resources.keep_weights would keep {arrays / 1024:.3g} KiB"
+    said = dict(forecast(load_sweep(tiny, ["resources.keep_weights=false"]), 1, tmp_path).rows())["weights"]
+    assert said == f"not kept; resources.keep_weights: true would keep {arrays / 1024:.3g} KiB"
+    drawn_later = load_sweep(tiny, ["search.sampler=tpe", "search.generation=2", "seeds=4"])
+    assert forecast(drawn_later, 1, tmp_path).weights_bytes == 2 * arrays
+    monkeypatch.setattr(forecasts, "SMALL_WEIGHTS", arrays)
+    assert dict(forecast(load_sweep(tiny), 1, tmp_path).rows())["weights"] == f"{arrays / 1024:.3g} KiB will be kept"
+    monkeypatch.setattr(forecasts, "SMALL_WEIGHTS", arrays - 1)
+    assert "not kept for more than" in dict(forecast(load_sweep(tiny), 1, tmp_path).rows())["weights"]
+
+
+@pytest.mark.parametrize("small", [True, False])
+def test_by_default_a_sweep_keeps_small_weights_also_when_it_is_extended(
+    lengthwise, tiny, tmp_path, monkeypatch, small
+):
+    """What was decided at its beginning is recorded: a larger or smaller sweep later does not change it."""
+    monkeypatch.setattr(sweeps, "SMALL_WEIGHTS", 2**20 if small else 0)
+    folder = tmp_path / "tiny"
+    assert lengthwise("run", tiny, "--storage", tmp_path).returncode == 0
+    assert len(kept_weights(SweepState.load(folder))) == (8 if small else 0)
+    monkeypatch.setattr(sweeps, "SMALL_WEIGHTS", 0 if small else 2**20)
+    extended = lengthwise("extend", folder, "--seeds", "3")
+    assert extended.returncode == 0, extended.stderr
+    assert len(kept_weights(SweepState.load(folder))) == (12 if small else 0)
+
+
+def test_a_sweep_of_1_0_0_keeps_nothing_by_the_new_default(stage):
+    """Its ledger has no decision, and its specification says false."""
+    assert not kept_weights(stage("old", "resources.keep_weights=auto").play())

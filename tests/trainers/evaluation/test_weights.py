@@ -15,7 +15,7 @@ from trainers import Checkpoints, train
 from trainers.config.member import MemberConfig
 from trainers.errors import WeightsError
 from trainers.evaluation.evaluate import evaluate
-from trainers.evaluation.weights import StoredWeights, averages_kept, write_weights
+from trainers.evaluation.weights import MemberWeights, StoredWeights, averages_kept, write_weights
 from trainers.packs.pack import Pack, State
 
 NAME = ("0123456789ab", 0)
@@ -29,6 +29,11 @@ TASKS = {
         "training__dtype": "float64",
     },
 }
+
+
+def write_one(folder, *values):
+    (file,) = write_weights(folder, [MemberWeights(*values)])
+    return file
 
 
 class KilledError(Exception):
@@ -138,13 +143,13 @@ def test_a_full_disk_leaves_nothing_and_names_the_file(member, tmp_path, monkeyp
 
     monkeypatch.setattr(*((os, "fsync") if fails == "fsync" else ("pathlib.Path.replace",)), full)
     with pytest.raises(WeightsError, match=rf"{tmp_path}/0123456789ab-0-.*No space left"):
-        write_weights(tmp_path, NAME, member(), 1, {"raw": {"a": np.ones(3)}})
+        write_one(tmp_path, NAME, member(), 1, {"raw": {"a": np.ones(3)}})
     assert not list(tmp_path.iterdir())
 
 
 def test_a_file_that_is_there_is_not_touched_by_other_weights(member, tmp_path) -> None:
-    one = write_weights(tmp_path, NAME, member(), 1, {"raw": {"a": np.ones(3)}})
-    other = write_weights(tmp_path, NAME, member(), 1, {"raw": {"a": np.zeros(3)}})
+    one = write_one(tmp_path, NAME, member(), 1, {"raw": {"a": np.ones(3)}})
+    other = write_one(tmp_path, NAME, member(), 1, {"raw": {"a": np.zeros(3)}})
     assert one.name != other.name
     assert StoredWeights(tmp_path / one.name, one.sha256, "raw")["a"].tolist() == [1, 1, 1]
     with pytest.raises(WeightsError, match="no average 'ema'; it has raw"):
@@ -155,7 +160,7 @@ def test_a_file_that_is_there_is_not_touched_by_other_weights(member, tmp_path) 
 @given(position=st.integers(0, 100_000), bit=st.integers(0, 7))
 def test_any_flipped_bit_is_named(member, tmp_path, position, bit) -> None:
     arrays = {"a": np.arange(40, dtype=np.float32).reshape(8, 5), "b": np.arange(60, dtype=np.float64)}
-    file = write_weights(tmp_path, NAME, member(), 3, {"raw": arrays})
+    file = write_one(tmp_path, NAME, member(), 3, {"raw": arrays})
     path = tmp_path / file.name
     stored = StoredWeights(path, file.sha256, "raw")
     assert all(
@@ -170,7 +175,7 @@ def test_any_flipped_bit_is_named(member, tmp_path, position, bit) -> None:
 
 @pytest.mark.parametrize("change", [lambda data: data[:-1], lambda data: data + b"x", lambda data: b""])
 def test_a_file_cut_short_or_longer_is_named(member, tmp_path, change) -> None:
-    file = write_weights(tmp_path, NAME, member(), 3, {"raw": {"a": np.ones(4)}})
+    file = write_one(tmp_path, NAME, member(), 3, {"raw": {"a": np.ones(4)}})
     path = tmp_path / file.name
     path.write_bytes(change(path.read_bytes()))
     with pytest.raises(WeightsError, match=str(path)):
@@ -181,9 +186,7 @@ def test_a_file_cut_short_or_longer_is_named(member, tmp_path, change) -> None:
 
 
 def test_one_array_is_read_without_the_others(member, tmp_path) -> None:
-    file = write_weights(
-        tmp_path, NAME, member(), 3, {"raw": {"a": np.ones(4), "b": np.ones(1000), "c": np.full(2, 7.0)}}
-    )
+    file = write_one(tmp_path, NAME, member(), 3, {"raw": {"a": np.ones(4), "b": np.ones(1000), "c": np.full(2, 7.0)}})
     path = tmp_path / file.name
     data = bytearray(path.read_bytes())
     data[data.index(np.ones(1000).tobytes()) + 100] ^= 1  # in b
@@ -216,7 +219,7 @@ def rewritten(path, change) -> str:
     ids=repr,
 )
 def test_a_header_that_claims_what_the_file_does_not_hold_is_refused(member, tmp_path, key, value) -> None:
-    file = write_weights(tmp_path, NAME, member(), 3, {"raw": {"a": np.ones(4)}})
+    file = write_one(tmp_path, NAME, member(), 3, {"raw": {"a": np.ones(4)}})
     path = tmp_path / file.name
     sha256 = rewritten(path, lambda header, _: header["raw/a"].update({key: value}))
     with pytest.raises(WeightsError, match=str(path)):
@@ -226,7 +229,7 @@ def test_a_header_that_claims_what_the_file_does_not_hold_is_refused(member, tmp
 @pytest.mark.parametrize("key", ["schema", "member", "step", "sha256"])
 @pytest.mark.parametrize("value", [None, "x", -1, [3], {"raw": 1}], ids=repr)
 def test_metadata_of_other_types_is_refused(member, tmp_path, key, value) -> None:
-    file = write_weights(tmp_path, NAME, member(), 3, {"raw": {"a": np.ones(4)}})
+    file = write_one(tmp_path, NAME, member(), 3, {"raw": {"a": np.ones(4)}})
     sha256 = rewritten(tmp_path / file.name, lambda _, metadata: metadata.update({key: value}))
     if key == "member" and isinstance(value, dict):
         return
@@ -236,14 +239,14 @@ def test_metadata_of_other_types_is_refused(member, tmp_path, key, value) -> Non
 
 @pytest.mark.parametrize("name", ["b", 3, None])
 def test_checksums_of_other_tensors_are_refused(member, tmp_path, name) -> None:
-    file = write_weights(tmp_path, NAME, member(), 3, {"raw": {"a": np.ones(4)}})
+    file = write_one(tmp_path, NAME, member(), 3, {"raw": {"a": np.ones(4)}})
     sha256 = rewritten(tmp_path / file.name, lambda _, metadata: metadata.update(sha256={"raw": {name: "0"}}))
     with pytest.raises(WeightsError, match=file.name):
         dict(StoredWeights(tmp_path / file.name, sha256, "raw"))
 
 
 def test_a_file_without_metadata_is_refused(member, tmp_path) -> None:
-    file = write_weights(tmp_path, NAME, member(), 3, {"raw": {"a": np.ones(4)}})
+    file = write_one(tmp_path, NAME, member(), 3, {"raw": {"a": np.ones(4)}})
     sha256 = rewritten(tmp_path / file.name, lambda header, _: header.pop("__metadata__"))
     with pytest.raises(WeightsError, match=f"{file.name} are damaged"):
         StoredWeights(tmp_path / file.name, sha256, "raw")
@@ -254,5 +257,5 @@ def test_a_file_without_metadata_is_refused(member, tmp_path) -> None:
 
 
 def test_safetensors_opens_it(member, tmp_path) -> None:
-    file = write_weights(tmp_path, NAME, member(), 3, {"raw": {"a": np.ones(4)}, "ema": {"a": np.zeros(4)}})
+    file = write_one(tmp_path, NAME, member(), 3, {"raw": {"a": np.ones(4)}, "ema": {"a": np.zeros(4)}})
     assert sorted(load_file(tmp_path / file.name)) == ["ema/a", "raw/a"]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from trainers.files.atomic_file import final_name, write_atomic
+from trainers.files.atomic_file import final_name, write_all_atomic, write_atomic
 from trainers.files.checkpoint import Checkpoints
 
 KILLED = """
@@ -62,6 +62,16 @@ def test_an_interruption_leaves_nothing_behind(tmp_path) -> None:
     with pytest.raises(KeyboardInterrupt):
         write_atomic(tmp_path / "file", pieces())
     assert [(left.name, left.read_bytes()) for left in tmp_path.iterdir()] == [("file", b"old")]
+
+
+def test_of_several_files_none_is_there_before_all_are_written(tmp_path) -> None:
+    def files() -> Iterator[tuple[str, list[bytes]]]:
+        yield "one", [b"1"]
+        yield "two", [b"2"]
+        assert not (tmp_path / "one").exists()
+
+    write_all_atomic(tmp_path, files())
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"one": b"1", "two": b"2"}
 
 
 def test_a_folder_that_is_gone_is_not_made_again(tmp_path) -> None:
