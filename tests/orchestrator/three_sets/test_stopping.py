@@ -170,9 +170,8 @@ def test_what_a_ledger_cannot_say_is_damage(ran):
         ("task={name: set_complement}", "training.curriculum"),
     ],
 )
-def test_what_does_not_fit_is_said_before_anything_starts(study, lengthwise_says, capsys, override, said):
-    lengthwise_says("validate", study, *(f"--set={one}" for one in (*STOPPING, override)))
-    assert said in capsys.readouterr().err
+def test_what_does_not_fit_is_said_before_anything_starts(study, lengthwise, override, said):
+    assert said in lengthwise("validate", study, *(f"--set={one}" for one in (*STOPPING, override))).stderr
 
 
 def test_a_plan_says_that_it_is_the_most(study, lengthwise_says):
