@@ -12,6 +12,7 @@ from orchestrator.claims.verdicts import judge, read_sweeps
 from orchestrator.errors import DamagedCurves
 from search_spaces.grammar.claims import ClaimsFile, load_claims
 from tests.orchestrator.claims.conftest import pretended_sweep
+from tests.startup.sitecustomize import blank
 from trainers.config.member import MemberConfig
 
 STUDIES = Path(__file__).parents[3] / "search_spaces"
@@ -78,8 +79,11 @@ def test_a_damaged_file_is_named(packed_claims: tuple[ClaimsFile, Path], tmp_pat
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.parent.name)
-def test_a_committed_page_is_drawn_again_from_the_clone(page: Path, tmp_path: Path) -> None:
+def test_a_committed_page_is_drawn_again_from_the_clone(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Without training: the text of the page is what the packed sweeps and the claims give today."""
+    monkeypatch.setattr("orchestrator.claims.page.write_small_png", lambda figure, path: blank(path, None))
     claims = page.with_name("claims.yaml")
     drawn = tmp_path / page.name
     list(judge_claims(claims, tmp_path, drawn))
