@@ -22,7 +22,7 @@ from search_spaces.grammar.space.domains import (
 from search_spaces.grammar.spec.differences import differences
 from search_spaces.grammar.spec.objective import Objective
 from search_spaces.grammar.spec.points import active_values, grid_points
-from search_spaces.grammar.spec.racing import Racing
+from search_spaces.grammar.spec.racing import Racing, Rung, Rungs
 from search_spaces.grammar.spec.schema import json_schema, schema_text
 from search_spaces.grammar.spec.spec import Budget, Resources, Search, SweepSpec, Tracking
 from search_spaces.grammar.text.dump import dump_yaml
@@ -43,6 +43,8 @@ __all__ = [
     "Racing",
     "Reading",
     "Resources",
+    "Rung",
+    "Rungs",
     "Search",
     "SweepFileError",
     "SweepSpec",

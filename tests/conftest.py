@@ -1,13 +1,13 @@
 """What tests of several folders use."""
 
 import gc
+import importlib
 import io
 import os
 import sys
 from collections.abc import Callable, Iterator
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
 
 import pytest
 from matplotlib.figure import Figure
@@ -17,6 +17,8 @@ from rich.console import Console
 
 from orchestrator.code import own_code
 from orchestrator.figures import drawing
+from tests.command_line import CommandLine
+from tests.startup.sitecustomize import blank
 from trainers.settings import registry
 
 NOT_OWN = (Path(sys.prefix), Path(sys.base_prefix), Path(__file__).parents[1])
@@ -54,34 +56,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture
-def own_code_forgotten() -> Iterator[None]:
-    """What a test imports and registers of its own is gone after it."""
+def own_code_forgotten() -> Iterator[Callable[[], None]]:
+    """What a test imports and registers of its own is gone after it, and whenever it calls this."""
     before = {kind: dict(registry.classes(kind)) for kind in registry.KINDS}
     modules, path, loaded = set(sys.modules), list(sys.path), dict(own_code._loaded)
-    yield
-    for kind, known in before.items():
-        registry._classes[kind].clear()
-        registry._classes[kind].update(known)
-    for name in set(sys.modules) - modules:
-        file = getattr(sys.modules[name], "__file__", None)
-        if file and not any(Path(file).is_relative_to(folder) for folder in NOT_OWN):
-            del sys.modules[name]
-    sys.path[:] = path
-    own_code._loaded.clear()
-    own_code._loaded.update(loaded)
 
+    def forget() -> None:
+        for kind, known in before.items():
+            registry._classes[kind].clear()
+            registry._classes[kind].update(known)
+        for name in set(sys.modules) - modules:
+            file = getattr(sys.modules[name], "__file__", None)
+            if file and not any(Path(file).is_relative_to(folder) for folder in NOT_OWN):
+                del sys.modules[name]
+        sys.path[:] = path
+        importlib.invalidate_caches()
+        own_code._loaded.clear()
+        own_code._loaded.update(loaded)
 
-def blank(path: Path, draw: Any, *facts: Any) -> Path:
-    """In the place of `drawing.save`: a picture of one pixel."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    Image.new("L", (1, 1)).save(path, format="png")
-    return path
-
-
-@pytest.fixture(scope="session")
-def blank_figure() -> Callable[..., Path]:
-    """What `figures_left_blank` puts in the place of `orchestrator.figures.drawing.save`."""
-    return blank
+    yield forget
+    forget()
 
 
 @pytest.fixture
@@ -105,6 +99,14 @@ def figures_not_rendered(monkeypatch: pytest.MonkeyPatch) -> None:
         Image.new("L", (1, 1)).save(self.path, format="png", pnginfo=info)
 
     monkeypatch.setattr(drawing.FigureFile, "make", make)
+
+
+@pytest.fixture(scope="module")
+def lengthwise(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]:
+    """The command line."""
+    found = CommandLine(tmp_path_factory.mktemp("home"))
+    yield found
+    found.close()
 
 
 @pytest.fixture

@@ -7,11 +7,14 @@ from pathlib import Path
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 from PIL import Image
 
 from orchestrator.claims.members import Members
-from orchestrator.claims.values import ArmValues
+from orchestrator.claims.values import ArmValues, by_seed
 from orchestrator.claims.verdicts import Judgement
+from orchestrator.claims.words import axis_words
+from orchestrator.wording import NOT_REACHED
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D31", "#000000")  # Okabe and Ito
 WIDE = 8  # up to so many lengths, over at least so large a factor, have a logarithmic axis
@@ -32,14 +35,11 @@ def draw_claim(judgement: Judgement) -> Figure | None:
         _draw_curves(axes, judgement, members, arms)
     else:
         _draw_seeds(axes, judgement, arms)
-    if not any(claim.arms[arm.name].minus or claim.arms[arm.name].over for arm in arms):
-        more = f", mean of {len(claim.metric)} metrics" if len(claim.metric) > 1 else ""
-        axes.set_ylabel(claim.metric[0].replace("_", " ") + more)
-    words = "every seed thin"
-    if claim.figure != "curves":
-        never = any(np.isinf(arm.values).any() for arm in arms)
-        words = "every seed a dot" + (", × if it never got there" if never else "")
-    figure.suptitle(f"{members.name}: median over seeds, {words}", fontsize=9)
+    axes.set_ylabel(axis_words(claim, claim.compare))
+    words = "every seed thin" if claim.figure == "curves" else "every seed a dot"
+    several = max(len(arm.config_ids) for arm in arms)
+    pooled = f", each the median of {several} configurations" if several > 1 else ""
+    figure.suptitle(f"{claim.id} ({members.name})\nmedian over seeds, {words}{pooled}", fontsize=9)
     return figure
 
 
@@ -60,12 +60,19 @@ def _draw_curves(axes: Axes, judgement: Judgement, members: Members, arms: Seque
         metrics = claim.arms[arm.name].metric or claim.metric
         lengths = members.resolve_lengths("all", metrics, arm.config_ids)
         table = members.table(metrics, arm.average, claim.evaluation)
-        curves = table.loc[table.index.get_level_values("config_id").isin(arm.config_ids), lengths].T
+        rows = table.loc[table.index.get_level_values("config_id").isin(arm.config_ids), lengths]
+        curves = rows.groupby(level="seed").agg(np.median).T
         axes.plot(curves.index, curves, color=colour, linewidth=0.6, alpha=0.3)
         axes.plot(curves.index, curves.median(axis=1), color=colour, linewidth=2, label=arm.name)
-    for group, colour in (("trained", "#E6E9ED"), ("selection", "#F4F1E4")):
-        if shaded := members.groups[group]:
-            axes.axvspan(min(shaded) - 0.5, max(shaded) + 0.5, zorder=0, linewidth=0, label=group, facecolor=colour)
+    trained, selection = members.groups["trained"], members.groups["selection"]
+    inside = ", selection among them" if set(selection) <= set(trained) else ""
+    for name, shaded, colour in (
+        (f"trained{inside}", trained, "#E6E9ED"),
+        ("selection", () if inside else selection, "#F4F1E4"),
+    ):
+        if shaded:
+            axes.axvspan(min(shaded) - 0.5, max(shaded) + 0.5, zorder=0, linewidth=0, label=name, facecolor=colour)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     if lengths[-1] >= WIDE * lengths[0] and len(lengths) <= WIDE:
         axes.set_xscale("log", base=2)
         axes.set_xticks(lengths, [str(length) for length in lengths])
@@ -74,28 +81,29 @@ def _draw_curves(axes: Axes, judgement: Judgement, members: Members, arms: Seque
 
 
 def _draw_seeds(axes: Axes, judgement: Judgement, arms: Sequence[ArmValues]) -> None:
-    """Draw one column of dots for each arm, its median as a line, and infinite values as crosses at the top.
+    """Draw one column of dots for each arm, its median as a line, and infinite values as crosses above all else.
 
     A dashed line is the bound, or the threshold of success.
     """
     claim, success = judgement.claim, judgement.claim.success
     limit = claim.bound if success is None else success.least if success.least is not None else success.most
     if limit is not None and claim.question in ("share", "fisher", "bound"):
-        side = "" if success is None else "at most, " if success.least is None else "at least, "
-        label = f"{side}to succeed" if side else "bound"
-        axes.axhline(limit, color="#555555", linewidth=0.9, linestyle="--", label=label)
-        axes.legend(frameon=False, fontsize=8)
-    shown = [arm.values[np.isfinite(arm.values)].to_numpy(dtype=np.float64) for arm in arms]
-    finite = np.concatenate([*shown, [] if limit is None else [limit]])
-    top = 1.15 * float(finite.max()) if len(finite) else 1.0
-    for place, (arm, colour) in enumerate(zip(arms, COLOURS, strict=False)):
-        values = arm.values.dropna().to_numpy(dtype=np.float64)
-        across = place + 0.03 * (np.arange(len(values)) - (len(values) - 1) / 2)
+        axes.axhline(limit, color="#555555", linewidth=0.9, linestyle="--")
+    columns = [by_seed(arm.values) for arm in arms]
+    every = np.concatenate(columns)
+    least_top = [] if success is None or limit is None else [limit]
+    highest = max([*every[np.isfinite(every)], *least_top], default=1.0)
+    top = 1.15 * highest
+    for place, (values, colour) in enumerate(zip(columns, COLOURS, strict=False)):
+        across = place + 0.5 * ((np.arange(len(values)) + 0.5) / max(len(values), 1) - 0.5)
         reached = np.isfinite(values)
         axes.plot(across[reached], values[reached], ".", color=colour, alpha=0.6)
         axes.plot(across[~reached], np.full((~reached).sum(), top), "x", color=colour)
         middle = float(np.median(values)) if len(values) else np.nan
         if np.isfinite(middle):
             axes.plot([place - 0.25, place + 0.25], [middle, middle], color=colour, linewidth=2)
+    if not np.isfinite(every).all():
+        axes.axhspan(1.07 * highest, 1.23 * highest, color="#EEEEEE", zorder=0, linewidth=0)
+        axes.text(-0.68, top, NOT_REACHED, va="center", fontsize=8)
     axes.set_xticks(range(len(arms)), [arm.name for arm in arms])
     axes.set_xlim(-0.7, len(arms) - 0.3)

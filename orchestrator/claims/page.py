@@ -8,18 +8,28 @@ import numpy as np
 
 from orchestrator.claims.figures import draw_claim, write_small_png
 from orchestrator.claims.members import Members
-from orchestrator.claims.questions import Answer
 from orchestrator.claims.registration import changes_since, say_when_registered
-from orchestrator.claims.values import ArmValues
+from orchestrator.claims.values import ArmValues, by_seed
 from orchestrator.claims.verdicts import HELD, NOT_TESTED, Judgement
-from orchestrator.wording import duration, spans, three_digits
+from orchestrator.claims.words import (
+    ask_in_words,
+    axis_words,
+    effect_name,
+    effect_words,
+    lengths_words,
+    metric_words,
+    threshold_words,
+)
+from orchestrator.wording import NOT_REACHED, compact_value, counted, duration, spans, three_digits
 from search_spaces.grammar.claims import Claim, ClaimsFile
 
 READ = """\
-Verdicts are about these sweeps and no others. **held** and **contradicted**: the whole 95 % interval lies on one side,
-also after Holm's correction over the claims of this page. **no effect within ±x**: the whole interval is that close.
-**not tested** gives the reason. Intervals of medians lie between two of the seeds and need at least six of them. All
-choices were made at the selection lengths.
+Verdicts are about these sweeps and no others. **held** and **contradicted**: the whole 95 % interval lies on one side
+of what is asked, and p is below .05 after Holm's correction over the claims of this page. **no effect within ±x**: the
+whole interval is that close to 0. **not tested** gives the reason. *Ours* marks controls, and questions that the paper
+does not ask. Values at several lengths are averaged. Intervals of medians lie between two of the seeds and need at
+least six of them. p is of the sign test (for no effect, of two one-sided ones), of the exact test for shares, and of
+least squares for a search. All choices were made at the selection lengths.
 """
 
 
@@ -53,35 +63,37 @@ def write_page(file: ClaimsFile, judgements: Sequence[Judgement], page: Path) ->
 def overview(judgements: Sequence[Judgement]) -> str:
     """Return a table of every claim with its effect and its verdict."""
     rows = [
-        (one.claim.id, one.claim.says, effect_words(one.claim, one.answer), f"**{one.words}**") for one in judgements
+        (one.claim.id, _sentence(one.claim), effect_words(one.claim, one.answer), f"**{one.words}**")
+        for one in judgements
     ]
-    return markdown_table(("claim", "the paper says", "effect and 95 % interval", "verdict"), rows)
+    return markdown_table(("name", "claim", "effect and 95 % interval", "verdict"), rows)
 
 
 def section(one: Judgement, file: ClaimsFile, picture: Path | None) -> str:
     """Return everything about one claim."""
     claim, members = one.claim, one.members
-    lines = [f"## {claim.id}: {claim.says}", "", f"**{one.words}**", ""]
+    lines = [f"## {claim.id}: {_sentence(claim)}", "", f"**{one.words}**", ""]
+    note = [claim.note.strip(), ""] if claim.note else []
     if members is None:
-        return "\n".join([*lines, f"Asked of sweep `{claim.sweep}`. {ask_in_words(claim)}", ""])
+        return "\n".join([*lines, f"Asked of sweep `{claim.sweep}`. {ask_in_words(claim)}", "", *note])
     minutes = duration(sum(pack.seconds for pack in members.state.packs.values()))
     lost = f", {members.failed} members failed" if members.failed else ""
     lines += [
-        f"{ask_in_words(claim)} Asked of sweep `{members.name}` ({len(members.state.configurations)} configurations, "
-        f"{len(members.seeds)} seeds{lost}; {minutes} of one core): {say_when_registered(claim, members, file)}.",
+        f"{ask_in_words(claim)} Asked of sweep `{members.name}` ("
+        f"{counted(len(members.state.configurations), 'configuration')}, {len(members.seeds)} seeds{lost}; "
+        f"{minutes} of one core): {say_when_registered(claim, members, file)}.",
         "",
-        f"{_effect_name(claim)}: {effect_words(claim, one.answer)}{_p_words(one)}.",
+        f"{effect_name(claim)}: {effect_words(claim, one.answer)}{_p_words(one)}.",
         "",
     ]
     if changes := changes_since(members.state, file):
         words = "; ".join(f"{key} was {before}, now {now}" for key, before, now in changes)
         lines += [f"The sweep was begun with other values than its file has now: {words}.", ""]
     if one.all_seeds is not None:
-        lines += [f"Over all seeds, learned or not: {effect_words(claim, one.all_seeds)}.", ""]
-    if claim.note:
-        lines += [claim.note.strip(), ""]
+        lines += [f"{_learned_words(claim)} Over all seeds: {effect_words(claim, one.all_seeds)}.", ""]
+    lines += note
     if picture is not None:
-        lines += [f"![{claim.says}]({picture.as_posix()})", ""]
+        lines += [f"![{axis_words(claim, claim.compare)} of {' and '.join(claim.compare)}]({picture.as_posix()})", ""]
     if one.arms is not None:
         lines += [arms_table(one, members, list(one.arms.values())), ""]
     if hint := what_would_decide(one):
@@ -89,83 +101,60 @@ def section(one: Judgement, file: ClaimsFile, picture: Path | None) -> str:
     return "\n".join(lines)
 
 
-def ask_in_words(claim: Claim) -> str:
-    """Return the question as a sentence."""
-    what = " and ".join(claim.metric).replace("_", " ")
-    what += f" at {claim.lengths} lengths" if isinstance(claim.lengths, str) else f" at length {spans(claim.lengths)}"
-    first, second = claim.compare[0], claim.compare[-1]
-    more = {"smaller": "fewer", "larger": "more"}.get(claim.expect or "", "")
-    match claim.question:
-        case "difference":
-            return f"Is {what} {claim.expect} with {first} than with {second}?"
-        case "ratio":
-            return f"Is {what} with {first}, over that with {second}, {claim.expect} than {claim.bound or 1:g}?"
-        case "bound":
-            return f"Is the median of {what} with {first} {claim.expect} than {claim.bound or 0:g}?"
-        case "equivalence":
-            other = f"that with {second}" if len(claim.compare) == 2 else f"{claim.around or 0:g}"
-            return f"Is {what} with {first} within ±{claim.within or 0:g} of {other}?"
-        case "share":
-            bound = 0.5 if claim.bound is None else claim.bound
-            return f"Do {more} than {100 * bound:g} % of the seeds of {first} have {what} {_threshold_words(claim)}?"
-        case "fisher":
-            return f"Do {more} seeds of {first} than of {second} have {what} {_threshold_words(claim)}?"
-    held = ", other searched values held fixed" if claim.hold_others else ""
-    moves = f"as {claim.key} grows" if claim.category is None else f"with {claim.key} {claim.category}"
-    return f"Does {what} get {claim.expect} {moves}{held}?"
+def _sentence(claim: Claim) -> str:
+    return f"{claim.says} *(ours)*" if claim.source == "ours" else claim.says
 
 
-def _effect_name(claim: Claim) -> str:
-    """Return the name of the number that answers the question."""
-    first, second = claim.compare[0], claim.compare[-1]
-    match claim.question:
-        case "difference" | "equivalence" if first != second:
-            return f"{first} minus {second}, median over seeds"
-        case "ratio":
-            return f"{first} over {second}, median over seeds"
-        case "fisher":
-            return f"Share of seeds of {first} minus that of {second}"
-        case "share":
-            return f"Share of seeds of {first}"
-        case "trend":
-            return "Effect in standard deviations of ranks" if claim.hold_others else "Rank correlation"
-    return f"{first}, median over seeds"
-
-
-def effect_words(claim: Claim, answer: Answer | None) -> str:
-    """Return the effect with its interval and the number of its values."""
-    if answer is None or math.isnan(answer.effect):
-        return "-"
-    signed = claim.question in ("difference", "equivalence", "trend", "fisher")
-    effect, low, high = (f"{x:+.3g}" if signed else f"{x:.3g}" for x in (answer.effect, answer.low, answer.high))
-    interval = "no interval" if math.isnan(answer.low) else f"[{low}, {high}]"
-    ran = f" of {answer.ran}" if answer.ran > answer.n else ""
-    detail = f" ({answer.detail})" if answer.detail else ""
-    return f"{effect} {interval}, n = {answer.n}{ran} {answer.unit}{detail}"
+def _learned_words(claim: Claim) -> str:
+    """Return which seeds count."""
+    assert claim.learned is not None
+    rule, how = claim.learned, {"mean": "", "min": "the smallest ", "max": "the largest "}
+    what = f"{how[rule.reduce]}{metric_words(rule.metric)} at {lengths_words(rule.lengths)} {threshold_words(rule)}"
+    return f"Seeds count if they learned the task, with {what} in every arm."
 
 
 def arms_table(one: Judgement, members: Members, arms: Sequence[ArmValues]) -> str:
-    """Return a table with a row for each arm: its configuration, how many seeds learned, median and range."""
+    """Return a table with a row for each arm: its configurations, how many seeds learned, median and range.
+
+    Median and range are over all seeds, learned or not; of a trend over every configuration and seed.
+    """
     rows = []
     for arm in arms:
-        values = arm.values.dropna().to_numpy(dtype=np.float64)
-        numbers = ", ".join(f"#{members.state.configurations[name].number}" for name in arm.config_ids)
-        where = ", ".join(f"{key}: {value}" for key, value in one.claim.arms[arm.name].where.items()) or "any"
+        every = arm.values.dropna().to_numpy(dtype=np.float64)
+        values = every if one.claim.question == "trend" else by_seed(arm.values)
+        numbers = spans([members.state.configurations[name].number for name in arm.config_ids])
         middle, least, most = (
-            (three_digits(float(f(values))) for f in (np.median, np.min, np.max)) if len(values) else ("-", "-", "-")
+            (three_digits(float(f(values)), NOT_REACHED) for f in (np.median, np.min, np.max))
+            if len(values)
+            else ("-", "-", "-")
         )
         learned = f"{arm.seeds_learned} of {arm.seeds}" if one.claim.learned else f"{arm.seeds}"
-        rows.append((arm.name, where, numbers, arm.average, learned, middle, f"{least} to {most}"))
+        where = _configuration_words(one.claim, members, arm)
+        rows.append((arm.name, where, f"#{numbers}", arm.average, learned, middle, f"{least} to {most}"))
     head = (
         "arm",
         "values",
         "configuration",
         "average",
         "seeds that learned" if one.claim.learned else "seeds",
-        "median",
+        "median of all seeds" if one.claim.learned else "median",
         "range",
     )
     return markdown_table(head, rows)
+
+
+def _configuration_words(claim: Claim, members: Members, arm: ArmValues) -> str:
+    """Return the values by which an arm was found and, if one configuration was chosen, its other searched values."""
+    where = claim.arms[arm.name].where
+    words = [f"{key}: {_value_words(value)}" for key, value in where.items()]
+    if len(arm.config_ids) == 1:
+        drawn = members.state.configurations[arm.config_ids[0]].values
+        words += [f"chosen {key}: {_value_words(value)}" for key, value in drawn.items() if key not in where]
+    return ", ".join(words) or "any"
+
+
+def _value_words(value: object) -> str:
+    return " and ".join(map(compact_value, value)) if isinstance(value, list | tuple) else compact_value(value)
 
 
 def what_would_decide(one: Judgement) -> str:
@@ -180,12 +169,6 @@ def what_would_decide(one: Judgement) -> str:
         )
     more = next((n for n in (9, 12, 17, 24, 36) if n > one.answer.n), 2 * one.answer.n)
     return f"With {more} {one.answer.unit} it may be decided."
-
-
-def _threshold_words(claim: Claim) -> str:
-    assert claim.success is not None
-    most, least = claim.success.most, claim.success.least
-    return f"of at least {least:g}" if least is not None else f"of at most {most:g}"
 
 
 def _p_words(one: Judgement) -> str:

@@ -111,12 +111,12 @@ def _ratio(claim: Claim, members: Members, arms: list[ArmValues]) -> Answer:
     least, most = (
         median_answer(by_seed(rows), null=_null(claim)) for rows in (divide(low_1, high_2), divide(high_1, low_2))
     )
-    reached = [f"{int(np.isfinite(arm.values).sum())} of {len(arm.values)}" for arm in arms]
+    reached = " and ".join(f"{int(np.isfinite(arm.values).sum())} of {len(arm.values)}" for arm in arms)
     return replace(
         most,
         low=least.low,
         p=max(least.p, most.p),
-        detail=f"or down to {least.effect:.3g}; seeds that got there: {reached[0]} and {reached[1]}",
+        detail=f"{least.effect:.3g} or more, as steps are known to one evaluation; reached by {reached}",
     )
 
 

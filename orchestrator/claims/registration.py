@@ -24,7 +24,7 @@ KEPT = "claims.yaml"
 
 def digest(claim: Claim) -> str:
     """Return a digest of 16 hex characters of everything in a claim that decides its verdict."""
-    deciding = claim.model_dump(mode="json", exclude={"figure", "note"})
+    deciding = claim.model_dump(mode="json", exclude={"figure", "note", "source"})
     return hashlib.sha256(json.dumps(deciding, sort_keys=True).encode()).hexdigest()[:16]
 
 

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from orchestrator.claims.packed import pack_sweep, packed_path
-from orchestrator.claims.page import effect_words, write_page
+from orchestrator.claims.page import write_page
 from orchestrator.claims.registration import changes_since
 from orchestrator.claims.verdicts import judge, read_sweeps
+from orchestrator.claims.words import effect_words
 from orchestrator.errors import SpecChanged, UserError
 from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.record.state.state import SweepState

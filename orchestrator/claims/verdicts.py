@@ -107,7 +107,7 @@ def read_verdict(claim: Claim, answer: Answer) -> str:
     if claim.question == "equivalence":
         least, most = null - (claim.within or 0.0), null + (claim.within or 0.0)
         if least <= low and high <= most:
-            return f"no effect within ±{compact_value(claim.within)}"
+            return HELD
         return CONTRADICTED if high < least or low > most else NOT_TESTED
     if claim.negligible is not None and -claim.negligible <= low and high <= claim.negligible:
         return f"no effect within ±{compact_value(claim.negligible)}"

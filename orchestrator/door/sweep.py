@@ -119,7 +119,7 @@ class Sweep:
 
         round, config_id, new_seeds, decided_by (median or rank sum), value, p, stays.
         """
-        from orchestrator.report.csv_tables import race_lines
+        from orchestrator.report.tables.race import race_lines
 
         return table(race_lines(self.summary))
 

@@ -109,7 +109,7 @@ def record_end(ledger: Ledger, state: SweepState, interrupts: Interrupts, stoppe
     if state.ended not in ("complete", "failed", STOPPED):
         status, message = _describe_end(state)
         if stopped_by:
-            finished = sum(configuration.finished for configuration in state.configurations.values())
+            finished = sum(configuration.is_done for configuration in state.configurations.values())
             used = " and ".join(limit.words for limit in stopped_by)
             more = "".join(limit.option for limit in stopped_by)
             status = STOPPED
@@ -122,7 +122,9 @@ def record_end(ledger: Ledger, state: SweepState, interrupts: Interrupts, stoppe
 def _describe_end(state: SweepState) -> tuple[str, str]:
     """Return the status, complete or failed, and a sentence."""
     succeeded = sum(configuration.succeeded for configuration in state.configurations.values())
+    pruned = sum(configuration.pruned_at is not None for configuration in state.configurations.values())
     message = f"{succeeded} of {len(state.configurations)} configurations succeeded"
+    message += f", {pruned} were pruned" if pruned else ""
     return "complete" if succeeded else "failed", message
 
 

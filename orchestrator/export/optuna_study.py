@@ -57,8 +57,9 @@ def _trial(
     about = {"config_id": row.config_id, "seeds run": row.seeds_run, "seeds failed": row.seeds_failed}
     about |= {"score q25": row.score_q25, "score q75": row.score_q75} if scored else {}
     about |= {"duplicate of": draw.duplicate_of} if draw.duplicate_of else {}
+    open_state = TrialState.RUNNING if begun else TrialState.WAITING
     return create_trial(
-        state=ended if row.complete else TrialState.RUNNING if begun else TrialState.WAITING,
+        state=ended if row.complete else open_state if row.pruned_at is None else TrialState.PRUNED,
         value=row.score if scored else None,
         params=params,
         distributions={key: distributions[key] for key in params},

@@ -15,6 +15,8 @@ from trainers.training.cost import Cost, estimate
 
 # Beyond this a stacked step gains little, and a lost worker costs more. On an H100 a pack of 1,024 members of a small
 # model trained 2.9 times as many of them in a second as one of 64 (tests/benchmarks/README.md).
+# Smaller packs would reach their first evaluation sooner but take longer in all: on a CPU 12 members of the quickstart
+# train a fifth fewer member-steps per second than 24.
 LARGEST_PACK_CPU, LARGEST_PACK_GPU = 64, 1024
 LEAST_BYTES_GPU = 8 * 2**20  # for each member, however small: what draws and evaluations take on the way
 WORTHWHILE = 0.1  # the sweep must end so much sooner for more packs to be made: each starts and compiles by itself

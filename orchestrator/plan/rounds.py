@@ -1,4 +1,4 @@
-"""How many members a sweep will have, in each round of a race or all at once, and how large their weights are."""
+"""How many members a sweep has, in each round of a race or all at once, how long they train, and their weights."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,30 +13,51 @@ SMALL_WEIGHTS = 64 * 2**20  # bytes of all members together; resources.keep_weig
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedRound:
-    """A round: how many configurations are in it at most, and the seeds that are new to them."""
+    """A round: how many configurations are in it at most, and the seeds that are new to them.
+
+    `rungs` has the step and the configurations left of every stretch of training, the last one to its end; it is empty
+    where all train to the end.
+    """
 
     configurations: int
     seeds: tuple[int, ...]
+    rungs: tuple[tuple[int, int], ...] = ()
 
     @property
     def members(self) -> int:
         """How many members it has at most."""
         return self.configurations * len(self.seeds)
 
+    @property
+    def survivors(self) -> int:
+        """How many configurations train to the end."""
+        return self.rungs[-1][1] if self.rungs else self.configurations
+
+    @property
+    def share(self) -> float:
+        """The share of the steps of its members that are trained."""
+        if not self.rungs:
+            return 1.0
+        starts = (0, *(step for step, _ in self.rungs))
+        steps = sum(left * (step - start) for start, (step, left) in zip(starts, self.rungs, strict=False))
+        return steps / (self.configurations * self.rungs[-1][0])
+
 
 def plan_rounds(spec: SweepSpec, configurations: int) -> list[PlannedRound]:
     """Return the rounds of a sweep with so many different configurations; one of all seeds without a race.
 
-    A test may keep every configuration, which is what is returned. Ties are not foreseen.
+    A test may keep every configuration, which is what is returned. Ties, and what the guard of rungs keeps, are not
+    foreseen.
     """
     racing, seeds = spec.search.racing, spec.seeds
     if racing is None:
         return [PlannedRound(configurations=configurations, seeds=seeds)]
-    rounds = [PlannedRound(configurations=configurations, seeds=seeds[: racing.first])]
+    rungs = _plan_rungs(spec, configurations)
+    rounds = [PlannedRound(configurations=configurations, seeds=seeds[: racing.first], rungs=rungs)]
     given = racing.first
     while given < len(seeds):
         until = racing.next_count(given, len(seeds))
-        stay = racing.count_kept(rounds[-1].configurations)
+        stay = racing.count_kept(rounds[-1].survivors)
         rounds.append(PlannedRound(configurations=stay, seeds=seeds[given:until]))
         given = until
     return rounds
@@ -51,3 +72,15 @@ def planned_bytes(spec: SweepSpec, built: Sequence[Configuration]) -> int:
     sizes = [weights_bytes(member) * len(averages_kept(member)) for member in members]
     planned = sum(len(part.seeds) * sum(sizes[: part.configurations]) for part in plan_rounds(spec, len(sizes)))
     return round(total(spec) / len(built) * planned)
+
+
+def _plan_rungs(spec: SweepSpec, configurations: int) -> tuple[tuple[int, int], ...]:
+    """Return the step and the configurations of every stretch of the first round, which rungs end; none without."""
+    racing, steps = spec.search.racing, spec.training.get("steps")
+    if racing is None or racing.steps is None or not isinstance(steps, int):
+        return ()
+    found, left = [], configurations
+    for rung in racing.steps.rungs(spec.evaluation["every"], steps):
+        found.append((rung.step, left))
+        left = racing.steps.count_kept(left)
+    return (*found, (steps, left))

@@ -13,15 +13,19 @@ from search_spaces.grammar.space.domains import Choice, value_key
 def warn_of_few_seeds(spec: SweepSpec) -> Iterator[str]:
     """Yield a warning for each categorical key of which no two values can differ with p < 0.05, and how many seeds can.
 
-    The comparison is that of the report: exact, by pairs of seeds, with Holm's correction over all pairs of values.
+    The comparison is that of the report: exact, by pairs of seeds, with Holm's correction over all pairs of values. In
+    a race only the seeds of the first round are counted: two configurations share no more if one leaves after it.
     """
+    racing = spec.search.racing
+    seeds = len(spec.seeds) if racing is None else min(racing.first, len(spec.seeds))
+    which = "" if racing is None else " of the first round of the race, which are all that a configuration surely has,"
     for key, values in _categories(spec).items():
         tests = comb(len(values), 2)
         needed = fewest_pairs(tests)
-        if len(spec.seeds) < needed:
+        if seeds < needed:
             corrected = f" after Holm's correction for {tests} pairs of values" if tests > 1 else ""
             yield (
-                f"{len(spec.seeds)} seeds cannot tell the {len(values)} values of {key} apart: no p can be below "
+                f"{seeds} seeds{which} cannot tell the {len(values)} values of {key} apart: no p can be below "
                 f"{ALPHA:g}{corrected}; that takes {needed} seeds"
             )
 

@@ -7,30 +7,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-import psutil
-
 from orchestrator.code.own_code import import_for
 from orchestrator.errors import UserError
 from orchestrator.plan import search
 from orchestrator.plan.configurations import loop_warnings
 from orchestrator.plan.distributions import evaluated_sets, further_distributions
-from orchestrator.plan.packs import LARGEST_PACK_CPU, Cluster, Pack, cost_of, makespan, packing, steps_worth
+from orchestrator.plan.packs import Cluster, cost_of, makespan, packing
 from orchestrator.plan.rounds import SMALL_WEIGHTS, PlannedRound, plan_rounds, planned_bytes
 from orchestrator.plan.soundness import check
 from orchestrator.preview.few_seeds import warn_of_few_seeds
+from orchestrator.preview.times import first_share, measure_packs
 from orchestrator.preview.upload import measure
 from orchestrator.running.pack.gpu_memory import gpus_here, smallest_share
 from orchestrator.running.schedulers import inline, local
 from orchestrator.running.schedulers.choice import choose_scheduler
 from orchestrator.wording import counted, duration
 from search_spaces import Budget, SweepSpec
-from trainers.config.member import MemberConfig
 from trainers.training import compiling
-from trainers.training.cost import Cost, calibrate
 
-CALIBRATIONS = 3  # structures that are measured; the time of others is estimated from their operations
-PATIENCE = 1e12  # operations of the largest step that is measured: a minute on one core
-MEMORY_SHARE = 0.5  # of the free memory; larger steps are not measured
 _UNITS = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
 START_SECONDS = {"ray": 12.0, "local": 6.0, "inline": 5.0}  # Ray and its workers, and the report at the end
 
@@ -41,7 +35,8 @@ class Forecast:
 
     `first_evaluation` is the time in seconds until the first one begins, None as for `seconds`.
     `informed` says how many configurations are drawn by results, None for samplers that do not use results. `race` has
-    the rounds of a race, None without one; a test may keep fewer configurations than the plan counts. `evaluated` has
+    the rounds of a race, None without one; a test may keep fewer configurations than the plan counts. `rungs` has those
+    of its first round; steps, operations and time are without ties and without what the guard keeps. `evaluated` has
     the lengths by distribution, None for a single one. `stops`: members may stop early, so that time and operations are
     upper bounds.
     """
@@ -50,6 +45,7 @@ class Forecast:
     informed: str | None
     seeds: int
     race: str | None
+    rungs: str | None
     packs: int
     members_per_pack: tuple[int, ...]
     structures: int
@@ -84,6 +80,7 @@ class Forecast:
             *([("drawn by results", self.informed)] if self.informed else []),
             ("seeds", str(self.seeds)),
             *([("race", self.race)] if self.race else []),
+            *([("rungs", self.rungs)] if self.rungs else []),
             ("packs", f"{packs} ({counted(self.structures, 'structure')})"),
             ("steps", ", ".join(str(step) for step in self.steps)),
             *([("evaluated at", self.evaluated)] if self.evaluated else []),
@@ -155,8 +152,15 @@ def forecast(spec: SweepSpec, workers: int | None, working_dir: Path) -> Forecas
     by_id = {configuration.config_id: configuration for configuration in configurations}
     examples = {pack.structural_key: by_id[pack.members[0][0]].member(pack.members[0][1]) for pack in packs}
     costs = {key: cost_of(member) for key, member in examples.items()}
-    work = [costs[pack.structural_key].flops_per_step * len(pack.members) * pack.steps for pack in packs]
-    seconds = _seconds(packs, examples, costs)
+    trained = [(one, part.share) for part, run in zip(rounds, by_round, strict=True) for one in run]
+    steps_of = {one.pack_id: share * one.steps * len(one.members) for one, share in trained}
+    work = [costs[pack.structural_key].flops_per_step * steps_of[pack.pack_id] for pack in packs]
+    seconds = measure_packs(packs, examples, costs)
+    evaluated_after = {
+        one.pack_id: time * first_share(examples[one.structural_key])
+        for one, time in zip(packs, seconds or (), strict=False)
+    }
+    seconds = seconds and [share * one for (_, share), one in zip(trained, seconds, strict=True)]
     time_of = dict(zip((one.pack_id for one in packs), seconds or (), strict=False))
     later = search.total(spec) - len(configurations)
     upload = measure(working_dir)
@@ -184,17 +188,18 @@ def forecast(spec: SweepSpec, workers: int | None, working_dir: Path) -> Forecas
         scheduler=f"{scheduler}: {why}",
         workers=here.workers,
         race=_race(spec, rounds),
+        rungs=_rungs(rounds[0]),
         seconds=START_SECONDS[scheduler]
         + growth * sum(makespan([time_of[one.pack_id] for one in run], here.workers) for run in by_round)
         if seconds
         else None,
         first_evaluation=START_SECONDS[scheduler]
-        + min(time_of[one.pack_id] * _first_share(examples[one.structural_key]) for one in by_round[0][: here.workers])
+        + min(evaluated_after[one.pack_id] for one in by_round[0][: here.workers])
         if seconds
         else None,
         operations=growth * sum(work),
         gpu_hours=growth * sum(seconds) * spec.resources.gpus / 3600 if seconds and gpus else None if gpus else 0.0,
-        member_steps=round(growth * sum(len(pack.members) * pack.steps for pack in packs)),
+        member_steps=round(growth * sum(steps_of.values())),
         budget=spec.budget,
         bytes_per_pack=max(costs[pack.structural_key].bytes_per_member * len(pack.members) for pack in packs),
         parameters=tuple(sorted({cost.parameters for cost in costs.values()})),
@@ -210,12 +215,6 @@ def forecast(spec: SweepSpec, workers: int | None, working_dir: Path) -> Forecas
     )
 
 
-def _first_share(member: MemberConfig) -> float:
-    """Return the share of a member's training that comes before its first evaluation."""
-    every, steps = member.evaluation.every, member.training.steps
-    return min(every, steps) / steps if every else 1.0
-
-
 def _race(spec: SweepSpec, rounds: Sequence[PlannedRound]) -> str | None:
     """Return the rounds of a race and how many members they have, None without a race."""
     if spec.search.racing is None:
@@ -225,6 +224,19 @@ def _race(spec: SweepSpec, rounds: Sequence[PlannedRound]) -> str | None:
     most, ties = ("at most ", "") if spec.search.racing.test else ("", ", more with ties")
     share = f"{100 * members / without:.0f} %"
     return f"{', then '.join(parts)}: {most}{members:,} members of {without:,} ({share}{ties})"
+
+
+def _rungs(first: PlannedRound) -> str | None:
+    """Return how many configurations of the first round train to which step, None if all train to the end."""
+    if not first.rungs:
+        return None
+    parts = [f"{counted(left, 'configuration')} to step {step:,}" for step, left in first.rungs]
+    most = first.members * first.rungs[-1][0]
+    done = round(first.share * most)
+    return (
+        f"{', '.join(parts)}: {done:,} member-steps of {most:,} in the first round ({100 * first.share:.0f} %, more "
+        "with ties and what the guard keeps)"
+    )
 
 
 def _informed(spec: SweepSpec) -> str | None:
@@ -256,32 +268,3 @@ def _cluster(spec: SweepSpec, workers: int | None) -> Cluster:
 def _size(count: int) -> str:
     unit, name = next(((unit, name) for unit, name in _UNITS if count >= unit), _UNITS[-1])
     return f"{count / unit:.3g} {name}"
-
-
-def _seconds(packs: list[Pack], examples: dict[str, MemberConfig], costs: dict[str, Cost]) -> list[float] | None:
-    """Return the seconds of every pack: measured for the most expensive structures, scaled by operations for others.
-
-    None if a step of a measured structure is too large for this machine.
-    """
-    largest: dict[str, Pack] = {}
-    for pack in packs:
-        largest.setdefault(pack.structural_key, pack)
-
-    def step(pack: Pack) -> float:
-        return costs[pack.structural_key].flops_per_step * len(pack.members)
-
-    def work(pack: Pack) -> float:
-        return step(pack) * steps_worth(examples[pack.structural_key])
-
-    most_expensive = sorted(largest.values(), key=lambda pack: -work(pack))[:CALIBRATIONS]
-    free = MEMORY_SHARE * psutil.virtual_memory().available
-    for pack in most_expensive:
-        if step(pack) > PATIENCE or costs[pack.structural_key].bytes_per_member * len(pack.members) > free:
-            return None
-    per_flop = {}
-    for pack in most_expensive:
-        count = min(len(pack.members), LARGEST_PACK_CPU)
-        measured = calibrate(examples[pack.structural_key], count, seconds=0.25)
-        per_flop[pack.structural_key] = pack.steps * measured / (work(pack) * count / len(pack.members))
-    mean = sum(per_flop.values()) / len(per_flop)
-    return [per_flop.get(pack.structural_key, mean) * work(pack) for pack in packs]

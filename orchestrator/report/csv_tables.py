@@ -14,6 +14,7 @@ from orchestrator.report.tables.columns import Columns, fields, optional_field, 
 from orchestrator.report.tables.configurations import read_beside
 from orchestrator.report.tables.effects import effect_lines as lines_of_effects
 from orchestrator.report.tables.later_evaluations import later_lines
+from orchestrator.report.tables.race import race_lines, rung_lines
 from orchestrator.results.analysis import compare_weight_averages, read_confirmations, shows_effects
 from orchestrator.results.comparing.seed_comparisons import SeedComparison, compare_seeds
 from orchestrator.results.comparing.value_comparisons import compare_values
@@ -28,10 +29,10 @@ from trainers.files.atomic_file import write_atomic
 REPORT_CSV, EFFECTS_CSV, AVERAGES_CSV = "report.csv", "effects.csv", "averages.csv"
 CONFIRMED_CSV, FAMILIES_CSV, EVALUATIONS_CSV = "confirmed.csv", "families.csv", "evaluations.csv"
 SEED_COMPARISONS_CSV, VALIDATION_CSV, STEPS_CSV = "seed_comparisons.csv", "validation.csv", "steps_to.csv"
-VALUES_CSV, RACE_CSV, LATER_CSV = "values.csv", "race.csv", "later_evaluations.csv"
+VALUES_CSV, RACE_CSV, RUNGS_CSV, LATER_CSV = "values.csv", "race.csv", "rungs.csv", "later_evaluations.csv"
 TABLES = (
     *(REPORT_CSV, EFFECTS_CSV, AVERAGES_CSV, CONFIRMED_CSV, FAMILIES_CSV, EVALUATIONS_CSV),
-    *(SEED_COMPARISONS_CSV, VALIDATION_CSV, STEPS_CSV, VALUES_CSV, RACE_CSV, LATER_CSV),
+    *(SEED_COMPARISONS_CSV, VALIDATION_CSV, STEPS_CSV, VALUES_CSV, RACE_CSV, RUNGS_CSV, LATER_CSV),
 )
 
 Lines = list[dict[str, Any]]
@@ -61,6 +62,7 @@ def csv_tables(result: Summary) -> dict[str, Lines]:
         VALIDATION_CSV: validation_lines(result),
         STEPS_CSV: steps_lines(result),
         RACE_CSV: race_lines(result),
+        RUNGS_CSV: rung_lines(result),
         LATER_CSV: later_lines(result.later_evaluations),
     }
     return {REPORT_CSV: configuration_lines(result)} | {name: lines for name, lines in tables.items() if lines}
@@ -79,7 +81,7 @@ def configuration_lines(result: Summary) -> Lines:
         columns["seeds_stopped"] = lambda row: len(row.stopped_at)
         columns["stopped_at_median"] = lambda row: statistics.median(row.stopped_at) if row.stopped_at else ""
     if result.race is not None:
-        columns |= fields("rounds")
+        columns |= fields("rounds pruned_at") if result.race.rungs else fields("rounds")
     return _lines(result.rows, columns | fields("complete failed form"))
 
 
@@ -230,26 +232,6 @@ def steps_lines(result: Summary) -> Lines:
         }
         for one in steps_to(result)
         for point in one.points
-    ]
-
-
-def race_lines(result: Summary) -> Lines:
-    """Return a line for every configuration of every round of a race: its seeds, what decided, whether it stays.
-
-    `value` is its median score or rank sum over all seeds up to the round; `stays` is empty until it is decided.
-    """
-    return [
-        {
-            "round": place,
-            "config_id": name,
-            "new_seeds": spans(one.new_seeds),
-            "decided_by": one.decision.by if one.decision else "",
-            "value": one.decision.values.get(name) if one.decision else None,
-            "p": one.decision.p if one.decision else None,
-            "stays": name in one.decision.survivors if one.decision else "",
-        }
-        for place, one in enumerate(result.race.rounds if result.race else (), start=1)
-        for name in one.contenders
     ]
 
 

@@ -127,9 +127,10 @@ def _value(value: Any) -> str:
 def _match_sentence(compared: SweepComparison) -> str:
     matching = compared.matching
     keys = ", ".join(short_keys(matching.keys).values())
-    matched = counted(len(matching.pairs) + matching.unfinished, "configuration")
+    matched = counted(len(matching.pairs) + matching.unfinished + matching.pruned, "configuration")
     sentence = f"{matched} with equal searched values ({keys})" if keys else f"{matched} in both, nothing was searched"
     sentence += f"; only in the first: {matching.only_first}, only in the second: {matching.only_second}"
+    sentence += f"; pruned in one of them, left out: {matching.pruned}" if matching.pruned else ""
     return sentence + (f"; not ended in both, left out: {matching.unfinished}" if matching.unfinished else "")
 
 

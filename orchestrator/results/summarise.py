@@ -167,6 +167,7 @@ def _row(
         seeds_failed=sum(m.status == "failed" for m in ended),
         seeds_crashed=sum(m.status == "failed" and m.failed_at is None for m in ended),
         stopped_at=stopped_at(configuration),
+        pruned_at=configuration.pruned_at,
         form=", ".join(sorted({m.form for m in members if m.form})),
     )
     band = bands.get((configuration.config_id, objective.metric, objective.average))
@@ -204,7 +205,7 @@ def _beside(
 
 
 def _scored(rows: Sequence[Row], curves: pd.DataFrame, state: SweepState, objective: Objective) -> list[Row]:
-    """Return the rows with score and rank, best first; incomplete configurations follow in their order.
+    """Return the rows with score and rank, best first; incomplete configurations follow, and those that were pruned.
 
     A configuration that left a race in an earlier round is ranked behind all that stayed, also incomplete ones.
     """
@@ -214,12 +215,14 @@ def _scored(rows: Sequence[Row], curves: pd.DataFrame, state: SweepState, object
     ranked = []
     best_first = rank(scores, objective.direction)
     best_first.sort(key=lambda one: (one.failed, -complete[one.config_id].rounds))
-    open_rounds = [row.rounds for row in rows if not row.complete]
+    pruned = sorted((row for row in rows if row.pruned_at is not None), key=lambda row: -(row.pruned_at or 0))
+    unfinished = [row for row in rows if not row.complete and row.pruned_at is None]
+    open_rounds = [row.rounds for row in unfinished]
     for place, one in enumerate(best_first, start=1):
         row = replace(complete[one.config_id], score_q25=one.q25, score_q75=one.q75, failed=one.failed)
         place += sum(rounds > row.rounds for rounds in open_rounds)
         ranked.append(replace(row, score=one.score, rank=None if one.failed else place))
-    return [*ranked, *(row for row in rows if not row.complete)]
+    return [*ranked, *unfinished, *pruned]
 
 
 def _informed(state: SweepState) -> tuple[int, int] | None:

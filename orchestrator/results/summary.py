@@ -33,7 +33,8 @@ class Row:
 
     `seeds_crashed` of the `seeds_failed` were lost with a pack that was given up; the others diverged. `beside` has the
     judged metric on other distributions by metric and group (trained, test). `seeds` are the planned seeds,
-    `stopped_at` the steps at which seeds stopped early. `rounds` counts the rounds of a race that it was in, 0 without.
+    `stopped_at` the steps at which seeds stopped early. `rounds` counts the rounds of a race that it was in, 0 without;
+    `pruned_at` is the step of the rung at which it ended, and then it is never complete.
     """
 
     config_id: str
@@ -58,12 +59,24 @@ class Row:
     seeds_crashed: int = 0
     stopped_at: tuple[int, ...] = ()
     rounds: int = 0
+    pruned_at: int | None = None
     form: str = ""
 
     @property
     def seeds_planned(self) -> int:
         """How many seeds were planned."""
         return len(self.seeds)
+
+    @property
+    def unranked(self) -> str:
+        """Why it has no rank: "failed", "pruned at step 300", or "..." while its seeds have not ended."""
+        open_or_pruned = "..." if self.pruned_at is None else f"pruned at step {self.pruned_at}"
+        return "failed" if self.failed else open_or_pruned
+
+    @property
+    def why_incomplete(self) -> str:
+        """Why an incomplete configuration cannot be compared, as a predicate."""
+        return "has not ended" if self.pruned_at is None else f"was {self.unranked}"
 
     @property
     def scored(self) -> Quartiles | None:

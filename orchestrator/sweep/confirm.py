@@ -195,7 +195,8 @@ def best_rows(result: Summary, top: int) -> list[Row]:
         counts = {
             "failed": sum(row.failed for row in ended),
             "have no finite score": sum(not row.failed for row in ended),
-            "have not ended": result.planned - result.configurations_finished,
+            "were pruned": (pruned := sum(row.pruned_at is not None for row in result.rows)),
+            "have not ended": result.planned - result.configurations_finished - pruned,
         }
         why = ", ".join(f"{count} {what}" for what, count in counts.items() if count) or "it has no more"
         allowed = f"a number from 1 to {len(good)}" if good else "nothing: there is none"
@@ -210,7 +211,7 @@ def named_rows(result: Summary, state: SweepState, names: Sequence[str]) -> list
     asked = {find_configuration(state, name).config_id: name for name in names}
     for row in result.rows:
         if row.config_id in asked and (row.rank is None or row.score is None or not math.isfinite(row.score)):
-            why = "failed" if row.failed else "has no finite score" if row.complete else "has not ended"
+            why = "failed" if row.failed else "has no finite score" if row.complete else row.why_incomplete
             raise UserError(
                 f"--configuration {asked[row.config_id]}: {label(row.number)} {why}; allowed: one that succeeded"
             )

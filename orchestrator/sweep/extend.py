@@ -140,7 +140,7 @@ def plan_extension(
         changes.append(f"seeds={[*recorded.seeds, *_new_seeds(seeds, recorded.seeds, taken)]}")
     spec = parse_recorded(state.spec, f"{state.folder / SPEC_FILE} (to extend)", changes)
     added = refuse_extension(recorded, spec, what)
-    if state.decisions and (added.configurations or added.grids):
+    if (state.decisions or state.rungs) and (added.configurations or added.grids):
         raise UserError(
             f"{what}: this is a race, and its first round was decided without further configurations; seeds can be "
             "added. For a race of more configurations: lengthwise run FILE --name NAME"
@@ -192,7 +192,12 @@ def _named_configurations(state: SweepState, top: int | None, only: Sequence[str
     if top is not None and only:
         raise UserError("--top and --configuration both say which configurations get more seeds; give one of them")
     if top is None:
-        return list(dict.fromkeys(find_configuration(state, name).config_id for name in only))
+        found = {name: find_configuration(state, name) for name in only}
+        for name, one in found.items():
+            if one.pruned_at is not None:
+                what = f"{state.folder}: --configuration {name}: {label(one.number)}"
+                raise UserError(f"{what} was pruned at step {one.pruned_at}; allowed: one that was not")
+        return list(dict.fromkeys(one.config_id for one in found.values()))
     result = summary(state)
     if not result.finished:
         raise UserError(

@@ -134,7 +134,7 @@ def resume_sweep(
             code = code_to_resume(state, console, accept_change=accept_code_change)
         if retry_failed:
             _reopen(ledger, state, console)
-        done = sum(found.finished for found in state.configurations.values())
+        done = sum(found.is_done for found in state.configurations.values())
         share = f"{done} of {search.total(spec)} configurations are done"
         say(console, f"sweep {spec.name} in {folder.resolve()}: {share}")
         if going_on:

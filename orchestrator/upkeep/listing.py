@@ -60,7 +60,7 @@ def readable_size(count: int) -> str:
 def _row(folder: Path) -> tuple[str, ...]:
     state = SweepState.load(folder)
     best = best_configuration(state)
-    done = sum(one.finished for one in state.configurations.values())
+    done = sum(one.is_done for one in state.configurations.values())
     planned = len(state.configurations) if state.ended else max(planned_size(state.spec), len(state.configurations))
     return (
         folder.name,

@@ -96,10 +96,13 @@ class Arm(_Strict):
 
 
 class Claim(_Strict):
-    """One sentence of a paper, and the question that decides it."""
+    """One sentence, of a paper or of ours, and the question that decides it."""
 
     id: Name = Field(description="A short name that other claims and pages refer to.")
-    says: Text = Field(description="The claim, as the paper has it.")
+    says: Text = Field(description="The claim, in one sentence.")
+    source: Literal["paper", "ours"] = Field(
+        default="paper", description="Who claims it; ours: a control, or a question that the paper does not ask."
+    )
     sweep: Name = Field(description="The name of the sweep that is asked; its file lies beside this one.")
     question: Question = Field(
         description="difference: is one arm smaller than another, seed by seed? share: do enough seeds succeed? bound: "

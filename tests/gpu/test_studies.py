@@ -1,5 +1,6 @@
 """The studies of a GPU run, stop, go on where they stopped, and end in packed results and a page; here on the CPU."""
 
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -8,32 +9,49 @@ import pytest
 
 from orchestrator.claims.packed import read_packed
 
-pytestmark = pytest.mark.long
 STUDIES = Path(__file__).parent / "studies.py"
-SMALL = ("training.steps=300", "training.schedule.warmup=1", "evaluation.every=20", "evaluation.samples=4", "seeds=2",
+SMALL = ("training.steps=4", "training.schedule.warmup=1", "evaluation.every=2", "evaluation.samples=4", "seeds=2",
          "task.vocabulary=8", "task.train_length=3", "model.width=8", "model.value_width=8", "objective.lengths=[4]",
-         "space.model.dropout={grid: [0.0, 0.1]}")  # fmt: skip
+         "space.model.dropout={grid: [0.0, 0.1]}", "training.compile=false")  # fmt: skip
 
 
-def run_studies(out: Path, *words: str) -> "subprocess.CompletedProcess[str]":
-    sets = [word for setting in SMALL for word in ("--set", setting)]
-    command = [sys.executable, STUDIES, "--device", "cpu", "--studies", "noise_gpu", "--out", out, *sets, *words]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+@pytest.fixture
+def run_studies(lengthwise, tmp_path):
+    """run_studies("key=value") runs one of them here; returns its exit code and every command that it ran."""
+    main = runpy.run_path(str(STUDIES))["main"]
+    done = []
+
+    def call(*words):
+        done.append(lengthwise(*words))
+        return done[-1].returncode
+
+    main.__globals__["lengthwise"] = call
+
+    def run(setting):
+        done.clear()
+        sets = [word for one in (*SMALL, setting) for word in ("--set", one)]
+        words = ["--device", "cpu", "--minutes", "5", "--studies", "noise_gpu", "--out", str(tmp_path / "out"), *sets]
+        return main(words), done
+
+    return run
 
 
-def test_a_study_stops_when_its_time_is_over_and_is_resumed_and_packed(tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    stopped = run_studies(out, "--minutes", "0.001")
-    assert stopped.returncode == 0, stopped.stdout + stopped.stderr
-    assert "stopped by its budget" in stopped.stdout and "0 of 12 claims are decided" in stopped.stdout
-    ended = run_studies(out, "--minutes", "5")
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    members = read_packed(out / "results" / "noise_gpu.tar.xz")
+def test_a_study_stops_when_its_time_is_over_and_is_resumed_and_packed(run_studies, tmp_path, capsys) -> None:
+    """Its time is over after some steps here: clocks are tested with budgets."""
+    code, (run, claims) = run_studies("budget.member_steps=20")
+    assert code == 0, run.stdout + run.stderr + claims.stderr
+    assert capsys.readouterr().out == "noise_gpu: at most 300 s\n"
+    assert run.args[run.args.index("--max-time") + 1] == "300s"
+    assert "stopped by its budget" in run.stdout and "0 of 12 claims are decided" in claims.stdout
+    code, (run, claims) = run_studies("budget.member_steps=null")
+    assert code == 0, run.stdout + run.stderr + claims.stderr
+    members = read_packed(tmp_path / "out" / "results" / "noise_gpu.tar.xz")
     assert members.state.ended == "complete" and len(members.state.configurations) == 4
-    page = (out / "page.md").read_text()
+    page = (tmp_path / "out" / "page.md").read_text()
     assert "With batches of 64 sampled targets" in page and "the sweep was not run" in page
 
 
 def test_bad_input_starts_nothing(tmp_path: Path) -> None:
-    done = run_studies(tmp_path / "new", "--minutes", "-1")
+    command = [sys.executable, STUDIES, "--device", "cpu", "--minutes", "-1", "--out", tmp_path / "new"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2 and "allowed: more than 0" in done.stderr and not (tmp_path / "new").exists()

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from orchestrator.sweep.sweep import run_sweep
 from search_spaces import load_sweep
+from tests.startup.sitecustomize import blank
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(Path(__file__).parent))
@@ -59,5 +60,7 @@ def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("threshold_attention/table1_induct_cpu.yaml", [*INDUCTION, "training.compile=false"]),
     ):
         spec = load_sweep(ROOT / "search_spaces" / file, [*overrides, *inline])
-        assert run_sweep(spec, folder / "sweeps", Console(file=io.StringIO())).exit_code == 0
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("orchestrator.figures.drawing.save", blank)
+            assert run_sweep(spec, folder / "sweeps", Console(file=io.StringIO())).exit_code == 0
     return folder

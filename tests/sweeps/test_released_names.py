@@ -68,7 +68,7 @@ def test_the_specification_is_still_the_same_sweep(folder: Path) -> None:
     [
         ("finished", {"seeds": "+1"}, {"#0": 1}),
         ("grid", {"seeds": "+1", "only": ["0"]}, {"#0": 1, "#1": 0}),
-        ("interrupted_eager", {"seeds": "+1"}, {"#0": 1}),
+        ("interrupted_eager", {"seeds": "+1", "only": ["0"]}, {"#0": 1, "#1": 0}),
     ],
 )
 def test_one_of_them_is_extended(name: str, more: dict[str, Any], members: dict[str, int], tmp_path: Path) -> None:

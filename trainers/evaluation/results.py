@@ -67,9 +67,10 @@ class Evaluation:
     values_MAKL: float32 (members, averages, metrics, lengths), NaN for failed members.
     loss_M: float64, mean training loss since the previous evaluation. failed_at_M: int64, the step at which a member
     became non-finite, -1 if it did not. seconds: time this pack has trained and evaluated so far. weights: in the final
-    evaluation the weights file of each member, None for failed ones; empty if weights are not kept. stopped_at_M:
-    int64, the step at which a member stopped early, -1 if it did not, None without early stopping; later evaluations
-    repeat its values and loss. stage_M: int64, the stage of the curriculum up to this evaluation, None without one.
+    evaluation the weights file of each member, None for failed or pruned ones; empty if weights are not kept.
+    stopped_at_M: int64, the step at which a member stopped early, -1 if it did not, None without early stopping; later
+    evaluations repeat its values and loss. stage_M: int64, the stage of the curriculum up to this evaluation, None
+    without one.
     """
 
     step: int

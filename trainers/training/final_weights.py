@@ -3,6 +3,9 @@
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from trainers.evaluation.results import WeightsFile
 from trainers.evaluation.weights import MemberWeights, write_weights
 from trainers.packs.active_members import ActiveMembers
@@ -10,17 +13,23 @@ from trainers.packs.pack import Pack, collect_weights
 
 
 def write_pack_weights(
-    folder: Path,
+    folder: Path | None,
     names: Sequence[tuple[str, int]],
     pack: Pack,
     active: ActiveMembers,
     step: int,
+    pruned_M: NDArray[np.bool_],
     beat: Callable[[], None],
 ) -> tuple[WeightsFile | None, ...]:
-    """Write the weights of the named members of a pack after `step` steps; return the files, None for failed ones."""
+    """Write the weights of the named members of a pack after `step` steps; return the files, none without a folder.
+
+    The file is None for a member that failed or was pruned.
+    """
+    if folder is None:
+        return ()
     found = collect_weights(pack, active.full_state())
     failed_at, stopped_at = active.member_steps("failed_at"), active.member_steps("stopped_at")
-    good = [i for i in range(len(names)) if failed_at[i] < 0]
+    good = [i for i in range(len(names)) if failed_at[i] < 0 and not pruned_M[i]]
 
     def members() -> Iterator[MemberWeights]:
         for i in good:

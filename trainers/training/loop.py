@@ -33,7 +33,7 @@ from trainers.training.compiling import should_compile, should_fuse_draws
 from trainers.training.earlier import Earlier, join_earlier
 from trainers.training.final_weights import write_pack_weights
 from trainers.training.step import make_learner
-from trainers.training.stopping import members_to_stop, next_stages
+from trainers.training.stopping import ended_members, members_to_stop, next_stages
 
 _HEARTBEAT_SECONDS = 1.0
 
@@ -47,10 +47,12 @@ def train(
     weights: Path | None = None,
     device: str = "cpu",
     earlier: Earlier | None = None,
+    prune_at: Sequence[int | None] | None = None,
 ) -> list[MemberResult]:
     """Train members of one structural key as one stacked program; return results in the order of `members`.
 
-    The list is empty if the reporter stopped the pack early. `ids` are the (config_id, seed) of the members in
+    The list is empty if the reporter stopped the pack early. `prune_at` has for each member the step of an evaluation
+    at which it ends without final weights, None for the last step. `ids` are the (config_id, seed) of the members in
     checkpoints and weights files, by default computed from their values.
 
     Resumes from the newest good checkpoint, and then first reports every earlier evaluation again; without one it
@@ -72,8 +74,8 @@ def train(
     if len(members) == 1 and compiled:
         # A compiled program for one member sums in another order than one for several: train two copies of it.
         pack, names = Pack([*members, *members], torch.device(device)), [*names, *names]
-    run = _Run(pack, names, len(members), compiled, reporter, checkpoints, weights)
-    for notice in (*notices, *filter(None, [mkl_order_problem()])):
+    run = _Run(pack, names, len(members), compiled, reporter, checkpoints, weights, prune_at)
+    for notice in (*notices, *filter(None, [mkl_order_problem(), take_notice()])):
         reporter.notice(notice)
     if stored:
         run.resume(stored)
@@ -91,28 +93,28 @@ class _Run:
         reporter: Reporter,
         checkpoints: Checkpoints | None,
         weights: Path | None,
+        prune_at: Sequence[int | None] | None,
     ) -> None:
         self.pack, self.names, self.count = pack, names, count
         self.reporter, self.checkpoints, self.weights = reporter, checkpoints, weights
+        self.ends_at_M = np.array([step or pack.training.steps for step in prune_at or [None] * count])
         self.compiled, self.active, self.done = compiled, ActiveMembers(pack, State.initial(pack), compiled), 0
         self.evaluations, self.past, self.stopped = list[Evaluation](), list[Evaluated](), False
         self.started, self.spent, self.last_beat, self.rate = time.monotonic(), 0.0, 0.0, 0.0
 
     def run(self) -> list[MemberResult]:
         steps = self.pack.training.steps
-        if lost := take_notice():
-            self.reporter.notice(lost)
         self.prepare()
         self.evaluate_if_due()
-        while self.done < steps and len(self.active):
+        while self.done < steps and len(self.active) and not self.stopped:
             self.run_until(self.next_stop())
             if self.checkpoints and self.checkpoints.enabled and self.done == steps:
                 self.save()  # before the last evaluation, so that a longer training can start from here
             self.evaluate_if_due()
             if self.checkpoints and self.done < steps and (self.stopped or self.checkpoints.is_due(self.done)):
                 self.save()
-            if self.stopped and self.done < steps:
-                return []
+        if self.stopped and self.done < steps:
+            return []
         if not self.evaluations[-1].final:
             self.report_final()
         return member_results(self.pack.members[: self.count], self.evaluations[-1])
@@ -136,12 +138,12 @@ class _Run:
         )
 
     def remove_finished(self) -> bool:
-        """Remove members that stopped or failed by the last evaluation, with early stopping; return whether any did."""
-        if self.pack.stop is None or not self.evaluations or self.evaluations[-1].final:
+        """Remove members that ended by the last evaluation; return whether there were any."""
+        if not self.evaluations or self.evaluations[-1].final:
             return False
-        last, before = self.evaluations[-1], len(self.active)
-        ended = (self.select_members(last.stopped_at_M) >= 0) | (self.select_members(last.failed_at_M) >= 0)
-        self.active.remove(np.flatnonzero(ended).tolist())
+        before, ended = len(self.active), ended_members(self.evaluations[-1], self.ends_at_M)
+        if ended.any():
+            self.active.remove(np.flatnonzero(self.select_members(ended)).tolist())
         if left := len(self.active) < before:
             self.past.clear()
         return left
@@ -149,10 +151,9 @@ class _Run:
     def resume(self, snapshot: Snapshot) -> None:
         self.active = ActiveMembers(self.pack, self.active.state.restored(snapshot, self.pack), self.compiled)
         self.done = snapshot.step
-        self.evaluations = [Evaluation.from_bytes(data) for data in snapshot.evaluations]
+        for data in snapshot.evaluations:
+            self.report(Evaluation.from_bytes(data))
         self.spent = max((evaluation.seconds for evaluation in self.evaluations), default=0.0)
-        for evaluation in self.evaluations:
-            self.reporter.report(evaluation)
         self.remove_finished()
 
     def next_stop(self) -> int:
@@ -248,9 +249,8 @@ class _Run:
         )
         return replace(active, values_MDL=values)
 
-    def select_members(self, values: NDArray[Any] | None, rows: Sequence[int] | None = None) -> NDArray[Any]:
+    def select_members(self, values: NDArray[Any], rows: Sequence[int] | None = None) -> NDArray[Any]:
         """Return the values of the members at these places, by default of all; a second copy has those of the first."""
-        assert values is not None
         places = [min(place, self.count - 1) for place in (range(len(self.pack)) if rows is None else rows)]
         return values if places == list(range(len(values))) else values[places]
 
@@ -263,11 +263,10 @@ class _Run:
         return self.past
 
     def write_weights_files(self) -> tuple[WeightsFile | None, ...]:
-        """Write the final weights of every member, if they are kept; return the files, None for failed members."""
-        if self.weights is None:
-            return ()
+        """Write the final weights of every member, if they are kept; return the files."""
         names, beat = self.names[: self.count], lambda: self.beat("evaluate")
-        return write_pack_weights(self.weights, names, self.pack, self.active, self.done, beat)
+        pruned_M = self.ends_at_M < self.pack.training.steps
+        return write_pack_weights(self.weights, names, self.pack, self.active, self.done, pruned_M, beat)
 
     def save(self) -> None:
         assert self.checkpoints is not None

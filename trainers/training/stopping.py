@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainers.errors import PackError
-from trainers.evaluation.results import Validation
+from trainers.evaluation.results import Evaluation, Validation
 from trainers.optimization.criterion import is_reached
 from trainers.packs.pack import Pack
 
@@ -21,6 +21,12 @@ def members_to_stop(pack: Pack, validation: Validation, stage_M: Ints) -> NDArra
         return np.zeros(len(pack), dtype=bool)
     reached = is_reached(validation.mean(stop.metric, stop.average), stop.threshold, pack.directions[stop.metric])
     return reached if pack.curriculum is None else reached & (stage_M == len(pack.task.stages) - 1)
+
+
+def ended_members(last: Evaluation, ends_at_M: Ints) -> NDArray[np.bool_]:
+    """Return which members have ended by an evaluation, (M,): at `ends_at_M`; with early stopping stopped or failed."""
+    ended = ends_at_M <= last.step
+    return ended if last.stopped_at_M is None else ended | (last.stopped_at_M >= 0) | (last.failed_at_M >= 0)
 
 
 def next_stages(pack: Pack, validation: Validation, stage_M: Ints) -> Ints:

@@ -95,10 +95,10 @@ def read_curves(
 
     A searched value has the column of its dotted key, such as `training.learning_rate` (see `searched_columns`).
     Rows of failed members are NaN. A pack that died before its end has NaN rows at its last step, so that its members
-    are not mistaken for ones that never were. A metric has no rows at lengths that it does not have. `final_only` keeps
-    each pack's last step alone, `packs` those of these pack_ids; `keep` says which rows are kept of so many packs at a
-    time as fit in memory. Rows come by configuration number, seed and step, whatever order the packs ran in; config_id,
-    average and metric are categories. Raises
+    are not mistaken for ones that never were. A metric has no rows at lengths that it does not have, and a pruned
+    configuration none after its rung. `final_only` keeps each pack's last step alone, `packs` those of these pack_ids;
+    `keep` says which rows are kept of so many packs at a time as fit in memory. Rows come by configuration number, seed
+    and step, whatever order the packs ran in; config_id, average and metric are categories. Raises
     DamagedCurves naming the file that is missing or not what the ledger says.
     """
     order = {name: configuration.number for name, configuration in state.configurations.items()}
@@ -115,7 +115,7 @@ def read_curves(
         ]
         if pack.status == "failed" and not pack.is_final:
             parts.append(_lost(state, pack))
-        parts = [_measured(state, pack, part) for part in parts]
+        parts = [_measured(state, pack, _unpruned(pack, part)) for part in parts]
         waiting += parts
         rows += sum(part.num_rows for part in parts)
         if rows >= _ROWS_AT_ONCE:
@@ -138,6 +138,15 @@ def _kept(tables: list[Any], keep: Keep | None) -> list[Any]:
         return tables
     table = pa.concat_tables(tables).unify_dictionaries()
     return [table.filter(pa.array(keep(table.to_pandas())))]
+
+
+def _unpruned(pack: PackState, table: Any) -> Any:
+    """Return the rows up to the steps at which members were pruned: later ones repeat their last values."""
+    if not pack.pruned_at:
+        return table
+    names = table.column("config_id").combine_chunks()
+    ends = np.array([pack.pruned_at.get(name, pack.steps) for name in names.dictionary.to_pylist()])
+    return table.filter(pa.array(table.column("step").to_numpy() <= ends[names.indices.to_numpy()]))
 
 
 def _measured(state: SweepState, pack: PackState, table: Any) -> Any:

@@ -97,6 +97,8 @@ def _why_not(state: SweepState, found: ConfigurationState, seed: int) -> str:
     member = found.members[seed]
     if member.status == "failed":
         return f"seed {seed} of configuration {label(found.number)} failed; its weights were not kept"
+    if found.pruned_at is not None:
+        return f"configuration {label(found.number)} was pruned at step {found.pruned_at}; its weights were not kept"
     if member.status != "complete":
         return f"seed {seed} of configuration {label(found.number)} has not ended; its weights are kept at the end"
     return f"{state.folder}: weights were not kept; resources.keep_weights: true in the sweep file keeps them"

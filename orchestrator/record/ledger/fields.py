@@ -178,6 +178,18 @@ class _Race(TypedDict):
     p: NotRequired[Number | None]
 
 
+class _Rung(TypedDict):
+    rung: Count
+    step: Count
+    since: Count
+    seeds: list[Count]
+    survivors: list[Name]
+    guarded: list[Name]
+    values: dict[Name, Number | None]
+    improvements: dict[Name, Number | None]
+    spreads: dict[Name, Number | None]
+
+
 class _Retry(TypedDict):
     pack_ids: list[Name]
 
@@ -201,6 +213,7 @@ _KINDS: Mapping[str, Any] = {
     "resume": _Resume,
     "extend": _Extend,
     "race": _Race,
+    "rung": _Rung,
     "retry": _Retry,
     "publish": _Publish,
 }

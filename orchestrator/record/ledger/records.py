@@ -26,7 +26,7 @@ from orchestrator.record.ledger.lock import LAST_TIME
 
 SCHEMA = 2  # 1: before 1.0.0
 _STORY = ("sweep", "configuration", "pack", "evaluation", "attempt", "pack_end", "score")
-KINDS = frozenset((*_STORY, "race", "end", "resume", "extend", "retry", "publish", "later_evaluation"))
+KINDS = frozenset((*_STORY, "rung", "race", "end", "resume", "extend", "retry", "publish", "later_evaluation"))
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from typing import Any, Literal, NotRequired
 from typing_extensions import TypedDict
 
 from orchestrator.record.ledger.code_fields import Count, Folder, Name, Number, Text
+from search_spaces import Rungs
 
 Tree = dict[str, Any]
 Quartiles = tuple[Number, Number, Number]
@@ -57,6 +58,7 @@ class _Domain(TypedDict, total=False):
 
 class _Racing(TypedDict):
     first: Count
+    steps: NotRequired[Rungs | None]
 
 
 class _Search(TypedDict, total=False):

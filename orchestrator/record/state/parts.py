@@ -37,7 +37,8 @@ class ConfigurationState:
     """One configuration with its members by seed; `score` is None until `finished`, and stays None if it failed.
 
     `measured` names what it measures, in `SweepState.measured`; None in ledgers that do not say it.
-    `seeds_failed` counts the seeds that the score takes for failed.
+    `seeds_failed` counts the seeds that the score takes for failed. `pruned_at` is the step of the rung of a race at
+    which its members ended; it never has a score then.
     """
 
     config_id: str
@@ -49,6 +50,12 @@ class ConfigurationState:
     score: float | None = None
     seeds_failed: int = 0
     finished: bool = False
+    pruned_at: int | None = None
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it trains no further: it has its score, or was pruned."""
+        return self.finished or self.pruned_at is not None
 
     @property
     def succeeded(self) -> bool:
@@ -59,6 +66,13 @@ class ConfigurationState:
         if self.score is None or math.isnan(self.score):
             return False
         return math.isfinite(self.score) or 2 * self.seeds_failed < len(self.members)
+
+    def take_score(self, score: float | None, seeds_failed: int | None) -> None:
+        """Take its score, unless it has one; without `seeds_failed` count the members that failed."""
+        if not self.finished:
+            self.finished, self.score = True, score
+            lost = sum(member.status == "failed" for member in self.members.values())
+            self.seeds_failed = lost if seeds_failed is None else seeds_failed
 
 
 @dataclass
@@ -83,7 +97,8 @@ class PackState:
     """One pack: its members as (config_id, seed), its evaluations by step, how often and why it died.
 
     `traces` has the traceback of every attempt, None where none was kept. `ran_under` has every record of the code
-    (by name; None if there is none) and environment (by digest).
+    (by name; None if there is none) and environment (by digest). `pruned_at` is the step at which members of a
+    configuration were pruned, by config_id.
     """
 
     pack_id: str
@@ -98,11 +113,26 @@ class PackState:
     traces: list[str | None] = field(default_factory=list)
     evaluations: dict[int, dict[str, Any]] = field(default_factory=dict)
     ran_under: list[tuple[str | None, str]] = field(default_factory=list)
+    pruned_at: dict[str, int] = field(default_factory=dict)
 
     @property
     def is_final(self) -> bool:
         """Whether its last evaluation is recorded."""
         return any(fields["final"] for fields in self.evaluations.values())
+
+    @property
+    def is_pruned(self) -> bool:
+        """Whether all of its members are pruned."""
+        return all(name in self.pruned_at for name, _ in self.members)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it is complete, or was given up."""
+        return self.status in ("complete", "failed")
+
+    def member_steps(self, step: int) -> int:
+        """Return how many steps its members have trained in all when it is at a step."""
+        return sum(min(step, self.pruned_at.get(name, step)) for name, _ in self.members)
 
     def take_evaluation(self, step: int, fields: dict[str, Any], members: Sequence[MemberState]) -> None:
         """Take the fields of an evaluation at a step; `members` are those of the pack, in its order."""
@@ -113,7 +143,10 @@ class PackState:
         if running:
             self.status = "running"
         stopped = fields.get("stopped_at", [-1] * len(members))
-        for member, failed_at, stopped_at in zip(members, fields["failed_at"], stopped, strict=True):
+        rows = zip(self.members, members, fields["failed_at"], stopped, strict=True)
+        for (name, _), member, failed_at, stopped_at in rows:
+            if name in self.pruned_at:
+                continue
             member.stopped_at = stopped_at if stopped_at >= 0 else member.stopped_at
             member.step = max(member.step, step)
             member.form, member.compiled = fields["form"], fields["compiled"]
@@ -126,7 +159,7 @@ class PackState:
         """Take the end of the pack: complete, or failed with an error."""
         self.status, self.error = status, error
         self.seconds = max(self.seconds, seconds)
-        for member in members:
+        for member in self._unpruned(members):
             member.error = error
             member.status = "failed" if status == "failed" or member.failed_at is not None else "complete"
 
@@ -134,8 +167,19 @@ class PackState:
         """Take back that the pack was given up."""
         self.status, self.error = "running" if self.evaluations else "planned", None
         self.attempts, self.traces = [], []
-        for member in members:
+        for member in self._unpruned(members):
             member.error, member.status = None, self.status if member.failed_at is None else "failed"
+
+    def prune(self, config_ids: Collection[str], step: int, members: Sequence[MemberState]) -> None:
+        """End the members of these configurations at a step."""
+        for (name, _), member in zip(self.members, members, strict=True):
+            if name in config_ids:
+                self.pruned_at[name] = step
+                member.status = "failed" if member.status == "failed" else "complete"
+
+    def _unpruned(self, members: Sequence[MemberState]) -> list[MemberState]:
+        pairs = zip(self.members, members, strict=True)
+        return [member for (name, _), member in pairs if name not in self.pruned_at]
 
 
 def drop_scores(

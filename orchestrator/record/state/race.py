@@ -1,12 +1,17 @@
-"""A race over seeds as its ledger records it: the decisions of its rounds, and who is still in it.
+"""A race over seeds as its ledger records it: the decisions of its rounds and rungs, and who is still in it.
 
-The first round gives the first `search.racing.first` seeds to every configuration. The record `race` ends a round: its
-survivors get the next seeds. A race is over when its survivors have all seeds of the sweep, or when there are none.
+The first round gives the first `search.racing.first` seeds to every configuration. With `search.racing.steps` all of
+its packs pause at a rung; the record `rung` prunes configurations, and the others train on. The record `race` ends a
+round: its survivors get the next seeds. A race is over when its survivors have all seeds of the sweep, or when there
+are none.
 """
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from dataclasses import fields as dataclass_fields
 from typing import Any, Self
+
+from search_spaces import Rung, Rungs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +40,36 @@ class Decision:
             values=fields["values"],
             p=fields.get("p"),
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RungDecision:
+    """The decision at a rung: who trains on. `guarded` are those of the survivors that the guard alone has kept.
+
+    By config_id of every configuration of the rung, None for one that failed: `values` are median scores at the rung,
+    `improvements` the median over seeds of the improvement since the step `since`, `spreads` the interquartile range of
+    the scores at the rung.
+    """
+
+    step: int
+    since: int
+    seeds: tuple[int, ...]
+    survivors: tuple[str, ...]
+    guarded: tuple[str, ...]
+    values: Mapping[str, float | None]
+    improvements: Mapping[str, float | None]
+    spreads: Mapping[str, float | None]
+
+    @classmethod
+    def from_fields(cls, fields: Mapping[str, Any]) -> Self:
+        """Return the decision in the fields of a record of kind `rung`."""
+        lists = {name: tuple(fields[name]) for name in ("seeds", "survivors", "guarded")}
+        return cls(**{field.name: lists.get(field.name, fields[field.name]) for field in dataclass_fields(cls)})
+
+    @property
+    def pruned(self) -> tuple[str, ...]:
+        """The configurations that end at this rung."""
+        return tuple(name for name in self.values if name not in self.survivors)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,13 +113,58 @@ def add_decision(decisions: list[Decision], specs: Sequence[Mapping[str, Any]], 
     return decision
 
 
+def read_rungs(specs: Sequence[Mapping[str, Any]]) -> tuple[Rung, ...]:
+    """Return the rungs of the first round; none if every configuration trains to the end."""
+    steps = specs[-1]["search"]["racing"].get("steps") if is_race(specs) else None
+    every, last = (specs[-1].get(section, {}).get(key) for section, key in _RUNG_KEYS)
+    if steps is None or not isinstance(every, int) or not isinstance(last, int):
+        return ()
+    return Rungs.model_validate(steps).rungs(every, last)
+
+
+_RUNG_KEYS = (("evaluation", "every"), ("training", "steps"))
+
+
+def add_rung(
+    rungs: list[RungDecision],
+    specs: Sequence[Mapping[str, Any]],
+    configurations: Collection[str],
+    fields: Mapping[str, Any],
+) -> RungDecision:
+    """Add the decision in the fields of a record to those before, unless it is there; return it.
+
+    Raises ValueError, with what is wrong, for one that the race does not have, or that differs from the one there.
+    """
+    decision, place, planned = RungDecision.from_fields(fields), fields["rung"], read_rungs(specs)
+    if place > len(rungs) or place >= len(planned) or (decision.step, decision.since) != planned[place]:
+        raise ValueError(f"decision at step {decision.step}, which is not the next rung of the race")
+    if unknown := sorted({*decision.values, *decision.survivors}.difference(configurations)):
+        raise ValueError(f"decision about unknown configuration {unknown[0]}")
+    if place == len(rungs):
+        rungs.append(decision)
+    if rungs[place] != decision:
+        raise ValueError(f"the rung at step {decision.step} is decided twice and differently")
+    return decision
+
+
 class Race:
-    """The rounds of a race. `configurations` are the config_ids of the sweep in the order of their numbers."""
+    """The rounds of a race. `configurations` are the config_ids of the sweep in the order of their numbers.
+
+    `rungs` are those of the first round that are decided; at `next_rung` its packs pause, None if no rung is left.
+    """
 
     def __init__(
-        self, specs: Sequence[Mapping[str, Any]], configurations: Collection[str], decisions: Sequence[Decision]
+        self,
+        specs: Sequence[Mapping[str, Any]],
+        configurations: Collection[str],
+        decisions: Sequence[Decision],
+        rungs: Sequence[RungDecision] = (),
     ) -> None:
         self._all_seeds = tuple(specs[-1].get("seeds", ())) if specs else ()
+        self._steps = specs[-1].get("training", {}).get("steps", 0) if specs else 0
+        self.rungs = tuple(rungs)
+        left = read_rungs(specs)[len(rungs) :] if not rungs or rungs[-1].survivors else ()
+        self.next_rung: Rung | None = next(iter(left), None)
         self.rounds: list[Round] = []
         contenders, seeds = tuple(configurations), read_common_seeds(specs)
         for decision in decisions:
@@ -94,8 +174,9 @@ class Race:
 
     @property
     def contenders(self) -> tuple[str, ...]:
-        """The configurations of the last round."""
-        return self.rounds[-1].contenders
+        """The configurations of the last round that are not pruned."""
+        first = self.rungs and len(self.rounds) == 1
+        return self.rungs[-1].survivors if first else self.rounds[-1].contenders
 
     @property
     def seeds(self) -> tuple[int, ...]:
@@ -105,13 +186,13 @@ class Race:
     @property
     def seeds_left(self) -> tuple[int, ...]:
         """The seeds of the sweep that no round has given yet; none if the race is over."""
-        nobody_left = len(self.rounds) > 1 and not self.contenders
+        nobody_left = (len(self.rounds) > 1 or self.rungs) and not self.contenders
         return () if nobody_left else tuple(seed for seed in self._all_seeds if seed not in self.seeds)
 
     @property
     def is_over(self) -> bool:
-        """Whether no further round follows."""
-        return not self.seeds_left
+        """Whether no further round and no further rung follows."""
+        return not self.seeds_left and self.next_rung is None
 
     def count_rounds(self, config_id: str) -> int:
         """Return in how many rounds a configuration was."""
@@ -126,3 +207,14 @@ class Race:
     def members_without(self) -> int:
         """How many members the sweep would have without a race."""
         return len(self.rounds[0].contenders) * len(self._all_seeds)
+
+    @property
+    def member_steps_of_first_round(self) -> int:
+        """The member-steps that the first round would have without rungs."""
+        return self.rounds[0].members * self._steps
+
+    @property
+    def member_steps_saved(self) -> int:
+        """The member-steps that its pruned configurations were not trained."""
+        seeds = len(self.rounds[0].new_seeds)
+        return sum(seeds * len(rung.pruned) * (self._steps - rung.step) for rung in self.rungs)

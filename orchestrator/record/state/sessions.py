@@ -15,7 +15,7 @@ class Sessions:
         """Count the time of a driver; what others record, or is replayed out of order, does not count."""
         if record.kind in ("sweep", "resume", "extend"):
             self.spans.append([record.time, record.time])
-        elif record.kind in ("evaluation", "attempt", "pack_end", "score", "race", "end") and self.spans:
+        elif record.kind in ("evaluation", "attempt", "pack_end", "score", "rung", "race", "end") and self.spans:
             self.spans[-1][1] = max(self.spans[-1][1], record.time)
 
     @property

@@ -14,8 +14,8 @@ from typing import Any, Self
 from orchestrator.errors import DamagedLedger
 from orchestrator.record.ledger.fields import wrong_field
 from orchestrator.record.ledger.records import LEDGER_FILE, Record, read_records
+from orchestrator.record.state import race as races
 from orchestrator.record.state.parts import ConfigurationState, Conflict, Draw, MemberState, PackState, drop_scores
-from orchestrator.record.state.race import Decision, Race, add_decision, is_race, read_common_seeds
 from orchestrator.record.state.sessions import Sessions
 
 # Records that later ones refer to are replayed first, whatever order they were written in.
@@ -30,7 +30,8 @@ class SweepState:
         self.name = self.study = self.spec_hash = ""
         self.specs: list[dict[str, Any]] = []  # the one it was begun with, then that of every extension
         self.more_seeds: dict[str, frozenset[int]] = {}  # by config_id, beside the seeds that every configuration has
-        self.decisions: list[Decision] = []  # those of a race over seeds, one for each round that has ended
+        self.decisions: list[races.Decision] = []  # those of a race over seeds, one for each round that has ended
+        self.rungs: list[races.RungDecision] = []  # those of its first round, in the course of training
         self.provenance: dict[str, Any] = {}
         self.small_weights = False  # whether `keep_weights: auto` keeps them; sweeps of 1.0.0 did not have it
         self.claims: dict[str, str] = {}  # digests of the claims that were registered before the sweep ran, by id
@@ -73,45 +74,9 @@ class SweepState:
         """
         if problem := wrong_field(record.kind, record.fields):
             raise self._damage(record, problem)
-        self._apply(record)
+        getattr(self, f"_{record.kind}")(record)
         self.sessions.take(record)
         self.updated = record.time if self.updated is None else max(self.updated, record.time)
-
-    def _apply(self, record: Record) -> None:
-        match record.kind:
-            case "sweep":
-                self._sweep(record)
-            case "configuration":
-                self._configuration(record)
-            case "pack":
-                self._pack(record)
-            case "evaluation":
-                self._evaluation(record)
-            case "attempt":
-                pack = self._pack_of(record)
-                pack.attempts.append(record.fields["error"])
-                self._ran_under(pack, record)
-                pack.traces.append(record.fields.get("trace"))
-            case "pack_end":
-                self._pack_end(record)
-            case "score":
-                self._score(record)
-            case "end":
-                self.ended, self.message = record.fields["status"], record.fields["message"]
-            case "resume":
-                self.ended = self.message = None
-                self.resumes.append(record.fields["provenance"])
-                self._code(record)
-            case "extend":
-                self._extend(record)
-            case "race":
-                self._race(record)
-            case "retry":
-                self._retry(record)
-            case "later_evaluation":
-                self.later_evaluations.append(record.fields)
-            case "publish":
-                self.publishes.append(record.fields)
 
     @property
     def spec(self) -> dict[str, Any]:
@@ -133,32 +98,35 @@ class SweepState:
         return {name: tuple(sorted(configuration.members)) for name, configuration in self.configurations.items()}
 
     @property
-    def race(self) -> Race | None:
+    def race(self) -> races.Race | None:
         """The race over seeds that the sweep is, if it is one."""
-        return Race(self.specs, self.configurations, self.decisions) if is_race(self.specs) else None
+        if not races.is_race(self.specs):
+            return None
+        return races.Race(self.specs, self.configurations, self.decisions, self.rungs)
 
     def planned_seeds(self, config_id: str) -> tuple[int, ...]:
         """Return the seeds that a configuration is to be trained with: those of all, then its own further ones."""
-        shared = read_common_seeds(self.specs)
+        shared = races.read_common_seeds(self.specs)
         return (*shared, *sorted(self.more_seeds.get(config_id, frozenset()).difference(shared)))
 
     def has_all_seeds(self, configuration: ConfigurationState) -> bool:
-        """Whether the packs with all seeds that are planned for a configuration have ended.
+        """Whether the packs with all seeds that are planned for a configuration have ended, and it was not pruned.
 
         A seed may fail long before its pack ends.
         """
         packs = {member.pack_id for member in configuration.members.values()}
         planned = set(self.planned_seeds(configuration.config_id)) <= configuration.members.keys()
-        return planned and bool(packs) and {self.packs[pack_id].status for pack_id in packs} <= {"complete", "failed"}
+        ended = bool(packs) and all(self.packs[pack_id].has_ended for pack_id in packs)
+        return planned and ended and configuration.pruned_at is None
+
+    # A method for every kind of record --------------------------------------------------------------------------------
 
     def _sweep(self, record: Record) -> None:
         fields = record.fields
         self.name, self.study = fields["name"], fields["study"]
         self.specs, self.spec_hash = [fields["spec"]], fields["spec_hash"]
-        self.provenance = fields["provenance"]
-        self.small_weights = fields.get("small_weights", False)
-        self.claims = fields.get("claims", {})
-        self.started = record.time
+        self.provenance, self.started = fields["provenance"], record.time
+        self.small_weights, self.claims = fields.get("small_weights", False), fields.get("claims", {})
         self._code(record)
 
     def _code(self, record: Record) -> None:
@@ -231,6 +199,12 @@ class SweepState:
             raise self._damage(record, f"{wrong[0]} members reported for the {len(pack.members)} of {pack.pack_id}")
         pack.take_evaluation(step, fields, self._members(pack))
 
+    def _attempt(self, record: Record) -> None:
+        pack = self._pack_of(record)
+        pack.attempts.append(record.fields["error"])
+        pack.traces.append(record.fields.get("trace"))
+        self._ran_under(pack, record)
+
     def _pack_end(self, record: Record) -> None:
         pack, status = self._pack_of(record), record.fields["status"]
         if pack.status == "complete":  # the first good end counts
@@ -248,21 +222,45 @@ class SweepState:
                 drop_scores({name for name, _ in pack.members}, self.configurations, self.draws)
         self.ended = self.message = None
 
+    def _end(self, record: Record) -> None:
+        self.ended, self.message = record.fields["status"], record.fields["message"]
+
+    def _resume(self, record: Record) -> None:
+        self.ended = self.message = None
+        self.resumes.append(record.fields["provenance"])
+        self._code(record)
+
+    def _later_evaluation(self, record: Record) -> None:
+        self.later_evaluations.append(record.fields)
+
+    def _publish(self, record: Record) -> None:
+        self.publishes.append(record.fields)
+
     def _extend(self, record: Record) -> None:
         """Take the new specification; configurations that get more seeds are scored again."""
         fields = record.fields
         self._add_seeds(record, fields.get("seeds", {}), fields["spec"])
-        self.ended = self.message = None
-        self.resumes.append(fields["provenance"])
-        self._code(record)
+        self._resume(record)
 
     def _race(self, record: Record) -> None:
         """Take the decision of a round; its survivors are scored again with their next seeds."""
         try:
-            decision = add_decision(self.decisions, self.specs, record.fields)
+            decision = races.add_decision(self.decisions, self.specs, record.fields)
         except ValueError as error:
             raise self._damage(record, str(error)) from None
         self._add_seeds(record, dict.fromkeys(decision.survivors, decision.next))
+
+    def _rung(self, record: Record) -> None:
+        """Take the decision at a rung; configurations that are pruned have no score."""
+        try:
+            decision = races.add_rung(self.rungs, self.specs, self.configurations, record.fields)
+        except ValueError as error:
+            raise self._damage(record, str(error)) from None
+        for name in decision.pruned:
+            self.configurations[name].pruned_at = decision.step
+        for pack in self.packs.values():
+            pack.prune(decision.pruned, decision.step, self._members(pack))
+        drop_scores(decision.pruned, self.configurations, self.draws)
 
     def _add_seeds(self, record: Record, added: Mapping[str, Iterable[int]], *specs: dict[str, Any]) -> None:
         """Add seeds to single configurations, and those of new specifications to all; drop scores that lack them."""
@@ -283,11 +281,7 @@ class SweepState:
         if draw.scored:
             return
         draw.scored, draw.score = True, score
-        configuration = self.configurations[name]
-        if not configuration.finished:
-            configuration.finished, configuration.score = True, score
-            lost = sum(member.status == "failed" for member in configuration.members.values())
-            configuration.seeds_failed = record.fields.get("seeds_failed", lost)
+        self.configurations[name].take_score(score, record.fields.get("seeds_failed"))
 
     def _pack_of(self, record: Record) -> PackState:
         pack = self.packs.get(record.fields["pack_id"])

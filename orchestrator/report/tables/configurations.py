@@ -29,7 +29,7 @@ def configuration_section(result: Summary) -> Section:
 def place_columns() -> Columns:
     """Return the columns rank, label and config_id."""
     return {
-        "rank": lambda row: str(row.rank) if row.rank else "failed" if row.failed else "...",
+        "rank": lambda row: str(row.rank) if row.rank else row.unranked,
         "label": lambda row: label(row.number),
         CONFIG_ID: lambda row: row.config_id,
     }

@@ -1,4 +1,8 @@
-"""The table of a race over seeds: its rounds, what decided them and who stayed."""
+"""The tables of a race over seeds: its rounds and the rungs of the first one, what decided them and who stayed."""
+
+from collections.abc import Collection, Mapping
+from functools import partial
+from typing import Any
 
 from orchestrator.report.tables.columns import NONE, Columns, Section, make_cells
 from orchestrator.results.summary import Summary
@@ -14,16 +18,19 @@ NOTES = (
 )
 
 
+RUNG_NOTES = (
+    "Packs pause at a rung, and configurations are compared by the median over the seeds of the judged value at the "
+    "selection lengths. The guard keeps who still improves by more than its seeds differ: the median over the seeds of "
+    "the improvement since the step in the second column, against the interquartile range at the rung.",
+    "A pruned configuration keeps its curves up to its rung, and has no score.",
+)
+
+
 def race_section(result: Summary) -> list[Section]:
-    """Return the section of the race; none without a race."""
+    """Return the sections of the race, of its rungs if it has any; none without a race."""
     if result.race is None:
         return []
-    numbers = {row.config_id: row.number for row in result.rows}
-
-    def staying(names: tuple[str, ...]) -> str:
-        chosen = sorted(numbers[name] for name in names)
-        return ", ".join(map(label, chosen[:NAMED])) + (" ..." if len(chosen) > NAMED else "")
-
+    staying = partial(_labels, {row.config_id: row.number for row in result.rows})
     columns: Columns = {
         "round": lambda line: str(line[0]),
         "seeds": lambda line: spans(line[1].new_seeds),
@@ -35,4 +42,63 @@ def race_section(result: Summary) -> list[Section]:
     }
     cells = make_cells(list(enumerate(result.race.rounds, start=1)), columns)
     sentence = f"{race_sentence(result.race)}."
-    return [Section(heading="Race over seeds", cells=cells, paragraphs=[sentence], notes=NOTES, csv="race.csv")]
+    rounds = Section(heading="Race over seeds", cells=cells, paragraphs=[sentence], notes=NOTES, csv="race.csv")
+    if not result.race.rungs:
+        return [rounds]
+    rungs: Columns = {
+        "rung at step": lambda line: f"{line.step:,}",
+        "improvement since": lambda line: f"{line.since:,}",
+        "configurations": lambda line: str(len(line.values)),
+        "train on": lambda line: str(len(line.survivors)),
+        "kept by the guard": lambda line: staying(line.guarded) or NONE,
+        "pruned": lambda line: staying(line.pruned) or NONE,
+    }
+    cells = make_cells(result.race.rungs, rungs)
+    return [rounds, Section(heading="Pruned in the course of training", cells=cells, notes=RUNG_NOTES, csv="rungs.csv")]
+
+
+def race_lines(result: Summary) -> list[dict[str, Any]]:
+    """Return a line for every configuration of every round of a race: its seeds, what decided, whether it stays.
+
+    `value` is its median score or rank sum over all seeds up to the round; `stays` is empty until it is decided.
+    """
+    return [
+        {
+            "round": place,
+            "config_id": name,
+            "new_seeds": spans(one.new_seeds),
+            "decided_by": one.decision.by if one.decision else "",
+            "value": one.decision.values.get(name) if one.decision else None,
+            "p": one.decision.p if one.decision else None,
+            "stays": name in one.decision.survivors if one.decision else "",
+        }
+        for place, one in enumerate(result.race.rounds if result.race else (), start=1)
+        for name in one.contenders
+    ]
+
+
+def rung_lines(result: Summary) -> list[dict[str, Any]]:
+    """Return a line for every configuration of every rung of a race, with what decided.
+
+    `value` is its median score at the step; `improvement`, the median since an earlier step, and `spread` are those of
+    the guard; `outcome` is ahead, guarded or pruned.
+    """
+    return [
+        {
+            "step": one.step,
+            "since": one.since,
+            "config_id": name,
+            "value": value,
+            "improvement": one.improvements.get(name),
+            "spread": one.spreads.get(name),
+            "outcome": "guarded" if name in one.guarded else "ahead" if name in one.survivors else "pruned",
+        }
+        for one in (result.race.rungs if result.race else ())
+        for name, value in one.values.items()
+    ]
+
+
+def _labels(numbers: Mapping[str, int], names: Collection[str]) -> str:
+    """Return the labels of configurations, at most NAMED."""
+    chosen = sorted(numbers[name] for name in names)
+    return ", ".join(map(label, chosen[:NAMED])) + (" ..." if len(chosen) > NAMED else "")

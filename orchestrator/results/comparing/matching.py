@@ -17,12 +17,14 @@ from search_spaces.grammar.spec.spec import PASSIVE
 class Matching:
     """The configurations of two sweeps with the same values of `keys`; the other fields count configurations.
 
-    `pairs` have ended in both, by their numbers in the first sweep; `unfinished` match and have not ended in both.
+    `pairs` have ended in both, by their numbers in the first sweep; `unfinished` match and have not ended in both,
+    `pruned` were pruned in one of them.
     """
 
     keys: tuple[str, ...]
     pairs: tuple[tuple[Side, Side], ...]
     unfinished: int
+    pruned: int
     only_first: int
     only_second: int
 
@@ -42,6 +44,7 @@ def match_configurations(first: Summary, second: Summary) -> Matching:
             f"{first.folder} and {second.folder}: no configuration of one has the searched values "
             f"({', '.join(keys) or 'none'}) of a configuration of the other, so there is nothing to compare"
         )
+    pruned = sum(one[values].pruned_at is not None or other[values].pruned_at is not None for values in matched)
     ended = [values for values in matched if one[values].complete and other[values].complete]
     if not ended:
         raise UserError(
@@ -51,7 +54,8 @@ def match_configurations(first: Summary, second: Summary) -> Matching:
     return Matching(
         keys=keys,
         pairs=tuple((Side(first, one[values]), Side(second, other[values])) for values in ended),
-        unfinished=len(matched) - len(ended),
+        unfinished=len(matched) - len(ended) - pruned,
+        pruned=pruned,
         only_first=len(first.rows) - len(matched),
         only_second=len(second.rows) - len(matched),
     )

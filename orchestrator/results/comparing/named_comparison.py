@@ -66,6 +66,6 @@ def _side(folder: Path, name: str, read: dict[Path, tuple[SweepState, Summary]])
     row = next(row for row in result.rows if row.config_id == config_id)
     if not row.complete:
         raise UserError(
-            f"{home}: configuration {label} has not ended: {row.seeds_run} of {row.seeds_planned} seeds have"
+            f"{home}: configuration {label} {row.why_incomplete}: {row.seeds_run} of {row.seeds_planned} seeds ended"
         )
     return Side(result, row)

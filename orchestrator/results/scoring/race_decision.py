@@ -2,7 +2,7 @@
 
 A configuration whose round has failed leaves. With `keep` the share with the best medians stays, rounded up, and
 whatever ties with the last of them: at least one. With `test` those stay that the test does not rule out, and at least
-two, so that the first always has a rival with as many seeds.
+two, so that the first always has a rival with as many seeds. With neither all stay.
 """
 
 import math
@@ -40,9 +40,9 @@ def decide_round(scores: Mapping[str, Sequence[float]], racing: Racing, objectiv
         medians[name] = None if failed else found.median
     alive = [name for name, median in medians.items() if median is not None]
     sign = 1.0 if objective.direction == "minimize" else -1.0
-    if racing.keep is not None:
+    if racing.test is None:
         goodness = {name: sign * median for name, median in medians.items() if median is not None}
-        survivors = _keep_best(goodness, racing.count_kept(len(scores)))
+        survivors = keep_best(goodness, racing.count_kept(len(scores)))
         return Outcome(survivors=survivors, by=MEDIAN, values=medians, p=None)
     if len(alive) < LEAST_TESTED:
         return Outcome(survivors=tuple(alive), by=RANK_SUM, values=dict.fromkeys(scores), p=None)
@@ -52,11 +52,11 @@ def decide_round(scores: Mapping[str, Sequence[float]], racing: Racing, objectiv
     sums = dict(zip(alive, rank_sums.tolist(), strict=True))
     survivors = tuple(name for name, one in zip(alive, stays, strict=True) if one)
     if len(survivors) < LEAST_TESTED:
-        survivors = _keep_best(sums, LEAST_TESTED)
+        survivors = keep_best(sums, LEAST_TESTED)
     return Outcome(survivors=survivors, by=RANK_SUM, values=dict.fromkeys(scores) | sums, p=p)
 
 
-def _keep_best(goodness: Mapping[str, float], count: int) -> tuple[str, ...]:
+def keep_best(goodness: Mapping[str, float], count: int) -> tuple[str, ...]:
     """Return the `count` names with the smallest values and all that tie with the last of them, in their order."""
     if not goodness:
         return ()

@@ -61,6 +61,8 @@ def _scores_of_packs(state: SweepState) -> Iterator[ValidationScore]:
             stages, stopped = fields.get("stages"), fields.get("stopped_at")
             for one in fields.get("validation", ()):
                 for m, (config_id, seed) in enumerate(pack.members):
+                    if step > pack.pruned_at.get(config_id, step):
+                        continue
                     yield ValidationScore(
                         config_id=config_id,
                         seed=seed,

@@ -1,6 +1,6 @@
 """The rounds of a race in words: what was trained, what decided, who stayed."""
 
-from orchestrator.record.state.race import Race, Round
+from orchestrator.record.state.race import Race, Round, RungDecision
 from orchestrator.wording import counted, spans
 
 
@@ -10,6 +10,12 @@ def describe_round(one: Round, is_over: bool) -> str:
     if one.decision is None:
         return f"{trained}: {'the last round' if is_over else 'not decided yet'}"
     return f"{trained}: {len(one.decision.survivors)} stay, by {decided_by(one)}"
+
+
+def describe_rung(one: RungDecision) -> str:
+    """Return a rung as a sentence: "4 of 8 configurations train on, 1 of them kept by the guard"."""
+    guarded = f", {len(one.guarded)} of them kept by the guard" if one.guarded else ""
+    return f"{len(one.survivors)} of {counted(len(one.values), 'configuration')} train on{guarded}"
 
 
 def decided_by(one: Round) -> str:
@@ -28,4 +34,18 @@ def race_sentence(race: Race) -> str:
     share = f"{race.members:,} of {race.members_without:,} members ({100 * race.members / race.members_without:.0f} %)"
     rank = "Who left in an earlier round is ranked behind those that stayed, whatever the medians"
     state = "" if race.is_over else ", and is not over"
-    return f"A race over seeds had {', then '.join(parts)}: {share}{state}. {rank}"
+    return f"A race over seeds had {', then '.join(parts)}: {share}{state}. {_pruned_sentence(race)}{rank}"
+
+
+def _pruned_sentence(race: Race) -> str:
+    """Return which configurations of the first round were pruned and what that saved; empty without rungs."""
+    if not race.rungs:
+        return ""
+    pruned = [f"{len(one.pruned)} at step {one.step:,}" for one in race.rungs]
+    guarded = len({name for one in race.rungs for name in one.guarded})
+    saved, whole = race.member_steps_saved, race.member_steps_of_first_round
+    return (
+        f"Configurations pruned in the course of training: {', '.join(pruned)}; kept by the guard at least once: "
+        f"{guarded}. That saved {saved:,} of {whole:,} member-steps of the first round. They are in no rank, no effect "
+        "and no comparison. "
+    )

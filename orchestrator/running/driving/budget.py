@@ -7,6 +7,7 @@ of a member. Before anything is known a pack takes no time.
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from orchestrator.record.state.parts import PackState
 from orchestrator.record.state.state import SweepState
@@ -47,12 +48,14 @@ class SweepBudget:
         packs = self._state.packs
         if not self._is_limited:
             return next(iter(queue), None), []
-        rate, blocking = self._seconds_per_step(), list[Limit]()
+        race = self._state.race
+        pause_at = race.next_rung.step if race and race.next_rung else None
+        rate, steps_left, blocking = self._seconds_per_step(), partial(_steps_left, pause_at), list[Limit]()
         for pack_id in queue:
             ahead = [packs[name] for name in {*running, pack_id}]
-            seconds = [rate(pack) * _steps_left(pack) for pack in ahead]
-            own = rate(packs[pack_id]) * _steps_left(packs[pack_id])
-            limits = self._limits(own, sum(seconds), sum(map(_steps_left, ahead)))
+            seconds = [rate(pack) * steps_left(pack) for pack in ahead]
+            own = rate(packs[pack_id]) * steps_left(packs[pack_id])
+            limits = self._limits(own, sum(seconds), sum(map(steps_left, ahead)))
             passed = [limit for limit in limits if limit.used > limit.most]
             if not passed:
                 return pack_id, []
@@ -99,9 +102,10 @@ class SweepBudget:
 
 def _steps_done(pack: PackState) -> int:
     """Member-steps that a pack has trained, as the ledger has them."""
-    return pack.step * len(pack.members)
+    return pack.member_steps(pack.step)
 
 
-def _steps_left(pack: PackState) -> int:
-    """Member-steps that a pack has not trained; none of one that has ended."""
-    return 0 if pack.status in ("complete", "failed") else (pack.steps - pack.step) * len(pack.members)
+def _steps_left(pause_at: int | None, pack: PackState) -> int:
+    """Member-steps that a pack trains until it ends, or pauses at a rung; none of one that has ended."""
+    until = pack.steps if pause_at is None else max(pause_at, pack.step)
+    return 0 if pack.has_ended else pack.member_steps(until) - pack.member_steps(pack.step)

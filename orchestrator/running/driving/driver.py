@@ -19,7 +19,7 @@ from orchestrator.record.ledger.records import Record
 from orchestrator.record.state.measured import measured_fields
 from orchestrator.record.state.state import SweepState
 from orchestrator.running.driving.budget import Limit, SweepBudget
-from orchestrator.running.driving.racing import is_race_over, race_fields
+from orchestrator.running.driving.racing import is_paused, is_race_over, race_fields, rung_fields
 from orchestrator.running.driving.sampler import ConfigurationSampler, as_configuration
 from orchestrator.running.driving.scores import Scores
 from orchestrator.running.driving.validation_record import decision_fields
@@ -85,13 +85,18 @@ class SweepDriver:
     def next_pack(self) -> tuple[str, str] | None:
         """The next pack that fits into the budget; without one the sweep stops.
 
-        tpe draws a generation when every earlier configuration has its score, and a round of a race is decided when
-        all of its configurations have theirs.
+        tpe draws a generation when every earlier configuration has its score. A rung of a race is decided when all
+        packs have reached it, a round when all of its configurations have their scores.
         """
         while not self.stopped_by and not self._queue and self._generations:
             if any(not found.finished for found in self.state.configurations.values() if found.number < self._next()):
                 return None
             self._plan(self._generations.popleft())
+        idle = not self.running and not self.stopped_by  # a pack at a rung runs until its state is saved
+        while idle and not self._queue and (fields := rung_fields(self.spec, self.state)):
+            self.record("rung", **fields)
+            self._take_up_packs()
+            self._score(set(fields["survivors"]))  # that had ended already
         while not self.stopped_by and not self._queue and (fields := race_fields(self.spec, self.state, self._scores)):
             self.record("race", **fields)
             self._plan_packs(set(fields["survivors"]), queue=True)
@@ -173,14 +178,14 @@ class SweepDriver:
     def retried(self, pack_id: str, error: str, trace: str | None = None) -> None:
         """Record why the pack died; it is tried again from its checkpoint."""
         error = self._attempt(pack_id, error, trace)
-        self.running.pop(pack_id, None)
+        self.started(pack_id)  # a rung must wait for it
         self._say(f"pack {pack_id}: {error}; it is tried again from its newest checkpoint")
 
     def completed(self, pack_id: str) -> None:
         """Close the pack and score the configurations that are finished by it; one that was stopped stays open."""
         if self.state.packs[pack_id].is_final:
             self._end(pack_id, "complete", None)
-        elif self.stopped_by:
+        elif self.stopped_by or is_paused(self.state.race, self.state.packs[pack_id]):
             self.running.pop(pack_id, None)
         else:
             self.failed(pack_id, "the worker stopped before the last evaluation")
@@ -218,13 +223,17 @@ class SweepDriver:
         while self._generations and all(number in self.state.draws for number in self._generations[0]):
             numbers = self._generations.popleft()
             self._plan_packs({self.state.draws[number].config_id for number in numbers}, queue=False)
-        for pack in list(self.state.packs.values()):
-            if pack.status in ("planned", "running"):
-                if pack.is_final:
-                    self._end(pack.pack_id, "complete", None)
-                else:
-                    self._queue.append(pack.pack_id)
+        self._take_up_packs()
         self._score(set(self.state.configurations))
+
+    def _take_up_packs(self) -> None:
+        """Close packs that only lack their last record, and queue those that have something left to train."""
+        race = self.state.race
+        for pack in [pack for pack in self.state.packs.values() if not pack.has_ended]:
+            if pack.is_final or pack.is_pruned:
+                self._end(pack.pack_id, "complete", None)
+            elif not is_paused(race, pack):
+                self._queue.append(pack.pack_id)
 
     def _next(self) -> int:
         """The first number of the next generation; a killed driver may have recorded some of it."""

@@ -1,9 +1,15 @@
-"""The race of a running sweep: when a round is decided, and the record of its decision."""
+"""The race of a running sweep: when a round or a rung is decided, and the record of its decision."""
 
+from functools import partial
 from typing import Any
 
+from orchestrator.record.kept.curves import read_curves
+from orchestrator.record.state.parts import PackState
+from orchestrator.record.state.race import Race
 from orchestrator.record.state.state import SweepState
+from orchestrator.results.scoring.objective import is_judged
 from orchestrator.results.scoring.race_decision import decide_round
+from orchestrator.results.scoring.rung_decision import decide_rung, scores_at_step
 from orchestrator.running.driving.scores import Scores
 from search_spaces import SweepSpec
 
@@ -13,6 +19,40 @@ def is_race_over(state: SweepState) -> bool:
     return state.race is None or state.race.is_over
 
 
+def is_paused(race: Race | None, pack: PackState) -> bool:
+    """Return whether a pack waits for the decision at a rung."""
+    return race is not None and race.next_rung is not None and pack.step >= race.next_rung.step
+
+
+def rung_fields(spec: SweepSpec, state: SweepState) -> dict[str, Any] | None:
+    """Return the fields of the record that decides who trains on at the next rung.
+
+    None while a pack has not reached it, and if no rung is left. All configurations must be drawn and in packs, and no
+    pack may be running. The decision depends on the recorded curves up to the rung alone.
+    """
+    race, racing = state.race, spec.search.racing
+    if race is None or racing is None or racing.steps is None or (rung := race.next_rung) is None:
+        return None
+    if not all(pack.has_ended or is_paused(race, pack) for pack in state.packs.values()):
+        return None
+    objective, seeds, names = spec.objective, race.seeds, race.contenders
+    packs = {member.pack_id for name in names for member in state.configurations[name].members.values()}
+    curves = read_curves(state, packs=packs, keep=partial(is_judged, objective=objective))
+    now, before = (scores_at_step(curves, objective, step, names, seeds) for step in (rung.step, rung.since))
+    outcome = decide_rung(now, before, racing.steps, objective)
+    return {
+        "rung": len(race.rungs),
+        "step": rung.step,
+        "since": rung.since,
+        "seeds": list(seeds),
+        "survivors": list(outcome.survivors),
+        "guarded": list(outcome.guarded),
+        "values": outcome.values,
+        "improvements": outcome.improvements,
+        "spreads": outcome.spreads,
+    }
+
+
 def race_fields(spec: SweepSpec, state: SweepState, scores: Scores) -> dict[str, Any] | None:
     """Return the fields of the record that ends a round and begins the next one.
 
@@ -20,7 +60,7 @@ def race_fields(spec: SweepSpec, state: SweepState, scores: Scores) -> dict[str,
     drawn. The decision depends on the scores of the seeds of the round alone.
     """
     race, racing = state.race, spec.search.racing
-    if race is None or racing is None or race.is_over:
+    if race is None or racing is None or race.next_rung is not None or not race.seeds_left:
         return None
     if not all(state.configurations[name].finished for name in race.contenders):
         return None

@@ -66,7 +66,7 @@ def as_configuration(found: ConfigurationState) -> Configuration:
 
 
 def is_finished(spec: SweepSpec, state: SweepState) -> bool:
-    """Whether every configuration of the sweep is drawn and has its score, and no round of a race follows."""
+    """Whether every configuration of the sweep is drawn, scored or pruned, and no round of a race follows."""
     drawn = len(state.draws) == search.total(spec)
-    scored = all(configuration.finished for configuration in state.configurations.values())
+    scored = all(configuration.is_done for configuration in state.configurations.values())
     return drawn and scored and is_race_over(state)

@@ -10,7 +10,8 @@ from search_spaces import Resources
 
 def describe_work(resources: Resources, state: SweepState, pack_id: str) -> str:
     """Return everything that a worker needs to train a recorded pack, as one string."""
-    ids, folder = state.packs[pack_id].members, state.folder.resolve()
+    pack, folder, race = state.packs[pack_id], state.folder.resolve(), state.race
+    ids = pack.members
     keeps_weights = state.small_weights if resources.keep_weights == "auto" else resources.keep_weights
     return encode_work(
         [state.configurations[config_id].resolved for config_id, _ in ids],
@@ -25,4 +26,6 @@ def describe_work(resources: Resources, state: SweepState, pack_id: str) -> str:
         checkpoint_seconds=resources.checkpoint_seconds,
         watchdog_seconds=resources.watchdog_seconds,
         earlier=earlier_states(state, ids),
+        prune_at=[pack.pruned_at.get(config_id) for config_id, _ in ids],
+        pause_at=race.next_rung.step if race and race.next_rung else None,
     )

@@ -104,12 +104,13 @@ def train_pack(work: Mapping[str, Any], reporter: PackReporter) -> None:
     weights = Path(work["weights"]) if work["weights"] else None
     train(
         members,
-        _Stoppable(reporter, stop_file(Path(work["folder"]))),
+        _Stoppable(reporter, stop_file(Path(work["folder"])), work.get("pause_at")),
         ids=ids,
         checkpoints=checkpoints,
         weights=weights,
         device=device,
         earlier=work.get("earlier") and [(Path(folder), (name, seed)) for folder, name, seed in work["earlier"]],
+        prune_at=work.get("prune_at"),
     )
 
 
@@ -129,16 +130,16 @@ def stop_file(folder: Path) -> Path:
 
 
 class _Stoppable:
-    """Passes reports on, and stops the pack where the stop file is there when an evaluation has been recorded."""
+    """Passes reports on, and stops the pack after the evaluation at `pause_at`, or once the stop file exists."""
 
-    def __init__(self, reporter: PackReporter, file: Path) -> None:
+    def __init__(self, reporter: PackReporter, file: Path, pause_at: int | None) -> None:
         self.progress, self.notice = reporter.progress, reporter.notice
-        self._report, self._file = reporter.report, file
+        self._report, self._file, self._pause_at = reporter.report, file, pause_at
 
     def report(self, evaluation: Evaluation) -> bool:
         """Report an evaluation, and return whether the pack is to stop."""
         self._report(evaluation)
-        return self._file.exists()
+        return evaluation.step == self._pause_at or self._file.exists()
 
 
 def stuck_file(folder: Path, pack_id: str) -> Path:

@@ -14,7 +14,7 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.results.ran_under import RanUnder, code_sentence
 from orchestrator.results.scoring.search_design import planned_size
 from orchestrator.results.scoring.validation_scores import may_stop, stopped_at
-from orchestrator.results.views.race_rounds import describe_round
+from orchestrator.results.views.race_rounds import describe_round, describe_rung
 from orchestrator.running.driving.driver import Running, SweepDriver
 from orchestrator.running.watching.progress import Snapshot
 from orchestrator.wording import command, counted, label
@@ -56,7 +56,7 @@ def take_snapshot(
     duplicates = len(state.draws) - len(state.configurations)
     return Snapshot(
         phase=phase,
-        configurations_done=sum(found.finished for found in state.configurations.values()),
+        configurations_done=sum(found.is_done for found in state.configurations.values()),
         configurations_total=planned - duplicates,
         packs_running=len(running),
         packs_done=sum(pack.status in ("complete", "failed") for pack in state.packs.values()),
@@ -98,8 +98,11 @@ def seconds_to_first_evaluation(state: SweepState, running: Mapping[str, Running
 
 
 def _total(state: SweepState) -> int:
-    """Return the member-steps of the sweep; configurations not drawn yet count as the mean of the drawn ones."""
-    known = sum(pack.steps * len(pack.members) for pack in state.packs.values())
+    """Return the member-steps of the sweep; configurations not drawn yet count as the mean of the drawn ones.
+
+    At a rung of a race all that are in it count as trained to the end.
+    """
+    known = sum(pack.member_steps(pack.steps) for pack in state.packs.values())
     drawn = len(state.draws)
     return round(known * planned_size(state.spec) / drawn) if drawn else 0
 
@@ -125,11 +128,11 @@ def status_rows(state: SweepState) -> list[tuple[str, str]]:
     crashed = sum(member.status == "failed" and member.failed_at is None for member in members)
     best, owner = best_configuration(state), running(state.folder)
     steps = steps_done(state)
-    total = sum(pack.steps * len(pack.members) for pack in state.packs.values())
+    total = sum(pack.member_steps(pack.steps) for pack in state.packs.values())
     standing = f"running, by {owner}" if owner else state.ended or "not running"
     is_over = owner or state.ended in ("complete", "failed")
     attempts = [text for pack in state.packs.values() for text in pack.attempts]
-    finished = sum(found.finished for found in state.configurations.values())
+    finished = sum(found.is_done for found in state.configurations.values())
     rows = [
         ("sweep", f"{state.name} (study {state.study}) in {state.folder}"),
         ("state", f"{standing}: {state.message}" if state.message else standing),
@@ -161,15 +164,16 @@ def steps_done(state: SweepState, running: Mapping[str, Running] = MappingProxyT
         step = pack.steps if pack.status in ("complete", "failed") else pack.step
         if pack.pack_id in running:
             step = max(step, running[pack.pack_id].step)
-        steps[pack.pack_id] = step * len(pack.members)
+        steps[pack.pack_id] = pack.member_steps(step)
     return steps
 
 
 def _race_rows(state: SweepState) -> list[tuple[str, str]]:
-    """Return a row for every round of a race."""
+    """Return a row for every rung that is decided and for every round of a race."""
     race = state.race
+    rungs = [(f"rung at step {one.step}", describe_rung(one)) for one in state.rungs]
     rounds = enumerate(race.rounds if race else (), start=1)
-    return [(f"round {place}", describe_round(one, race is not None and race.is_over)) for place, one in rounds]
+    return rungs + [(f"round {at}", describe_round(one, race is not None and race.is_over)) for at, one in rounds]
 
 
 def _stopped_row(state: SweepState, members: int) -> list[tuple[str, str]]:

@@ -139,11 +139,13 @@ class ContentsOfSweep:
             ),
             "lengthwise.form": row.form,
         }
+        if row.pruned_at is not None:
+            tags["lengthwise.pruned_at"] = str(row.pruned_at)
         if self.summary.may_stop:
             stopped = {s: m.stopped_at for s, m in sorted(configuration.members.items()) if m.stopped_at is not None}
             tags["lengthwise.stopped_seeds"] = ", ".join(f"{s} (at step {at})" for s, at in stopped.items())
         if not row.complete:
-            status = "KILLED" if self.state.ended else "RUNNING"
+            status = "KILLED" if self.state.ended or row.pruned_at is not None else "RUNNING"
         else:
             status = "FAILED" if row.failed else "FINISHED"
         end_ms = ended_ms if status != "RUNNING" else None

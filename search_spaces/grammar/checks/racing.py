@@ -1,4 +1,4 @@
-"""Checks of `search.racing` against the sampler, the seeds, the objective and claims."""
+"""Checks of `search.racing` against the sampler, the seeds, the steps, the objective and claims."""
 
 from typing import Any
 
@@ -13,7 +13,11 @@ def check_racing(data: dict[str, Any], findings: Findings) -> None:
     if not isinstance(racing, dict):
         return
     rules = [rule for rule in ("keep", "test") if racing.get(rule) is not None]
-    if len(rules) != 1:
+    seeds = lookup(data, "seeds")
+    count = len(seeds) if isinstance(seeds, list | tuple) else seeds
+    first, steps = racing.get("first"), racing.get("steps")
+    has_one_round = isinstance(count, int) and isinstance(first, int) and 1 <= count <= first
+    if len(rules) != 1 and (rules or not (steps and has_one_round)):
         message = "has both keep and test" if rules else "does not say which configurations stay"
         findings.add(KEY, message, allowed="keep: a share such as 0.25, or test: friedman")
     if racing.get("level") is not None and "test" not in rules:
@@ -24,12 +28,11 @@ def check_racing(data: dict[str, Any], findings: Findings) -> None:
             "tpe learns from scores, and scores over different numbers of seeds cannot be compared",
             allowed="the samplers random, qmc, grid and listed",
         )
-    seeds = lookup(data, "seeds")
-    count = len(seeds) if isinstance(seeds, list | tuple) else seeds
-    first = racing.get("first")
-    if isinstance(count, int) and isinstance(first, int) and 1 <= count <= first:
+    if has_one_round and steps is None:
         message = f"there is no round after the first: all {count} seeds are in it"
-        findings.add(f"{KEY}.first", message, given=first, allowed=f"less than seeds ({count})")
+        findings.add(f"{KEY}.first", message, given=first, allowed=f"less than seeds ({count}), or search.racing.steps")
+    if isinstance(steps, dict):
+        _check_rungs(data, steps, first, findings)
     if "test" in rules and lookup(data, "objective.failed_seeds") == "exclude":
         findings.add(
             "objective.failed_seeds",
@@ -41,3 +44,34 @@ def check_racing(data: dict[str, Any], findings: Findings) -> None:
         findings.add(
             "claims", "claims are judged over seeds that are the same in all arms, and a race gives seeds by results"
         )
+
+
+def _check_rungs(data: dict[str, Any], rungs: dict[str, Any], seeds: Any, findings: Findings) -> None:
+    """Record problems of the rungs of the first round, in which every configuration has so many seeds."""
+    key, guard = f"{KEY}.steps", rungs.get("guard", True) is True
+    listed = lookup(data, "search.listed")
+    varied = [lookup(data, "space"), *(listed if isinstance(listed, list) else ())]
+    for name in ("training.steps", "evaluation.every"):
+        section = name.partition(".")[0]
+        if any(isinstance(one, dict) and (name in one or section in one) for one in varied):
+            findings.add(key, f"its rungs are steps of every configuration, and {name} is searched")
+            return
+    first, every, last = rungs.get("first"), lookup(data, "evaluation.every"), lookup(data, "training.steps")
+    if not isinstance(every, int):
+        message = "compares configurations at evaluations, and there is none before the end"
+        findings.add(key, message, allowed="evaluation.every: a number of steps")
+        return
+    if not isinstance(first, int) or every < 1:
+        return
+    if first % every:
+        allowed = f"a multiple of evaluation.every ({every})"
+        findings.add(f"{key}.first", "there is no evaluation at this step", given=first, allowed=allowed)
+    elif guard and first < 2 * every:
+        message = "the guard compares with an evaluation in the first half, and there is none"
+        allowed = f"at least {2 * every}, a smaller evaluation.every, or guard: false"
+        findings.add(f"{key}.first", message, given=first, allowed=allowed)
+    if isinstance(last, int) and first >= last:
+        findings.add(f"{key}.first", "is not before the end", given=first, allowed=f"less than training.steps ({last})")
+    if guard and seeds == 1:
+        message = "the guard compares with the spread over seeds, and one seed has none"
+        findings.add(f"{KEY}.first", message, given=seeds, allowed=f"at least 2, or {key}.guard: false")

@@ -1,17 +1,69 @@
-"""A race over seeds: `search.racing` of a sweep file, and how many seeds each of its rounds has.
+"""A race over seeds: `search.racing` of a sweep file, how many seeds its rounds have, and the rungs of the first round.
 
 After Birattari et al. (2002), "A Racing Algorithm for Configuring Metaheuristics", and Lopez-Ibanez et al. (2016), "The
 irace package: Iterated racing for automatic algorithm configuration", with a seed as the block.
 """
 
 import math
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from pydantic import Field
 
 from search_spaces.grammar.spec.strict import Strict
 
 LEVEL = 0.05
+
+
+class Rung(NamedTuple):
+    """A step at which configurations are compared, and the earlier step from which their improvement counts."""
+
+    step: int
+    since: int
+
+
+class Rungs(Strict):
+    """Successive halving along training: at each rung a share of the configurations trains on, the others are pruned.
+
+    After Jamieson and Talwalkar (2016), "Non-stochastic Best Arm Identification and Hyperparameter Optimization".
+    """
+
+    first: int = Field(
+        ge=1, description="The step of the first rung: a multiple of evaluation.every and less than training.steps."
+    )
+    growth: float = Field(
+        default=3.0,
+        gt=1,
+        description="Each rung is at so many times the step of the one before, rounded up to an evaluation.",
+    )
+    keep: float = Field(
+        gt=0, lt=1, description="The share of the configurations of a rung that trains on: the best medians, and ties."
+    )
+    guard: bool = Field(
+        default=True,
+        description="Whether configurations train on, too, that still improve by more than their seeds differ.",
+    )
+
+    def rungs(self, every: int, steps: int) -> tuple[Rung, ...]:
+        """Return the rungs of a training with so many steps, evaluated `every` so many.
+
+        Improvement counts from the rung before; at the first rung from the last evaluation in the first half.
+
+        Rungs(first=300, keep=0.5).rungs(100, 3000) -> (Rung(300, 100), Rung(900, 300), Rung(2700, 900))
+        """
+        found = [Rung(self.first, self.first // 2 // every * every)]
+        while (evaluations := found[-1].step // every) * every < steps:
+            step = max(evaluations + 1, math.ceil(round(self.growth * evaluations, 6))) * every
+            found.append(Rung(step, found[-1].step))
+        return tuple(found[:-1])
+
+    def count_kept(self, configurations: int) -> int:
+        """Return how many of so many configurations train on, without ties and without those that the guard keeps."""
+        return count_share(self.keep, configurations)
+
+
+def count_share(share: float, configurations: int) -> int:
+    """Return a share of so many configurations, rounded up."""
+    return math.ceil(round(share * configurations, 6))
 
 
 class Racing(Strict):
@@ -33,6 +85,11 @@ class Racing(Strict):
     level: float | None = Field(
         default=None, gt=0, lt=1, description=f"test only: the level of the test; null is {LEVEL}."
     )
+    steps: Rungs | None = Field(
+        default=None,
+        description="Prunes configurations of the first round that are behind in the course of training; null trains "
+        "all of them to the end.",
+    )
 
     def next_count(self, count: int, total: int) -> int:
         """Return how many seeds the round after one with `count` seeds has, of `total` in all.
@@ -42,8 +99,8 @@ class Racing(Strict):
         return min(total, max(count + 1, math.ceil(round(self.growth * count, 6))))
 
     def count_kept(self, configurations: int) -> int:
-        """Return how many of so many configurations stay at most, without ties: all of them for a test."""
-        return configurations if self.keep is None else math.ceil(round(self.keep * configurations, 6))
+        """Return how many of so many configurations stay at most, without ties: all of them without a share."""
+        return configurations if self.keep is None else count_share(self.keep, configurations)
 
     def resolved(self) -> dict[str, Any]:
         """Return what was given and the defaults that are read."""

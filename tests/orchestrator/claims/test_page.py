@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from orchestrator import cli
-from orchestrator.claims.page import ask_in_words
+from orchestrator.claims.words import ask_in_words
 from search_spaces.grammar.claims import Claim
-from tests.orchestrator.claims.conftest import PRE, SWEEP, claim, is_pre, pretended_sweep, write_claims
+from tests.orchestrator.claims.conftest import NONE, PRE, SWEEP, claim, is_pre, pretended_sweep, write_claims
 from trainers.config.member import MemberConfig
 
 CLAIMS = [
-    claim(note="Of two norms."),
+    claim(note="Of two norms.", source="ours"),
     claim(
         id="share",
         question="share",
@@ -29,7 +29,7 @@ CLAIMS = [
     ),
     claim(id="after", control="opposite", learned={"metric": "total_variation", "most": 0.01}),
     claim(id="unlearned", learned={"metric": "total_variation", "most": 0.01}),
-    claim(id="elsewhere", sweep="elsewhere"),
+    claim(id="elsewhere", sweep="elsewhere", note="Of a sweep that was not run."),
 ]
 CLAIMS.insert(2, claim(id="opposite", expect="larger"))
 
@@ -77,16 +77,18 @@ def test_the_page_has_every_claim_with_its_numbers_and_a_small_figure(claims_fil
     assert "not tested: its control opposite is contradicted" in sections["after"]
     assert "It can be tested once opposite is **held**." in sections["after"]
     assert (
-        "Over all seeds, learned or not: -0" in sections["unlearned"] and "More training steps" in sections["unlearned"]
+        "Seeds count if they learned the task, with total variation at trained lengths of at most 0.01 in every arm. "
+        "Over all seeds: -0" in sections["unlearned"]
     )
-    assert "not tested: the sweep was not run" in sections["elsewhere"]
+    assert "More training steps" in sections["unlearned"] and "| median of all seeds |" in sections["unlearned"]
+    assert "not tested: the sweep was not run" in sections["elsewhere"] and "was not run.\n" in sections["elsewhere"]
     pictures = re.findall(r"!\[[^\]]*\]\(([^)]+)\)", text)
     assert len(pictures) == 5
     for picture in pictures:
         content = (page.parent / picture).read_bytes()
         assert content.startswith(b"\x89PNG") and len(content) < 60_000
     overview = [line for line in text.splitlines() if line.startswith("| ") and "**" in line]
-    assert len(overview) == len(CLAIMS)
+    assert len(overview) == len(CLAIMS) and [row.count("*(ours)*") for row in overview] == [1, 0, 0, 0, 0, 0]
 
 
 def test_the_same_ledgers_give_the_same_page(claims_file: Path, monkeypatch) -> None:
@@ -113,18 +115,38 @@ ONE = {"arms": {"pre": PRE}, "compare": ["pre"]}
 TREND = {"question": "trend", "arms": {"all": {"configurations": "all"}}, "compare": ["all"], "key": "model.dropout"}
 SEVERAL = {"question": "fisher", "success": {"least": 0.9}, "expect": "larger", "lengths": [7, 8]}
 EQUAL = {"question": "equivalence", "within": 0.1, "expect": None}
+GROWTH = {
+    "arms": {
+        "pre": {**PRE, "lengths": [9], "over": "pre at 5"},
+        "pre at 5": {**PRE, "lengths": [5]},
+        "none": {**NONE, "minus": "pre at 5"},
+    }
+}
 
 
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
         ({"question": "ratio", "bound": 2.0}, f"Is {AT} with pre, over that with none, smaller than 2?"),
-        ({"question": "bound", "bound": 0.5, **ONE}, f"Is the median of {AT} with pre smaller than 0.5?"),
+        ({"question": "bound", "bound": 0.5, **ONE}, f"Is the median over seeds of {AT}, with pre, smaller than 0.5?"),
         (EQUAL, f"Is {AT} with pre within ±0.1 of that with none?"),
         ({**EQUAL, **ONE, "around": 1.0}, f"Is {AT} with pre within ±0.1 of 1?"),
-        (SEVERAL, "Do more seeds of pre than of none have total variation at length 7-8 of at least 0.9?"),
+        (SEVERAL, "Do more seeds of pre than of none have total variation at lengths 7-8 of at least 0.9?"),
         (TREND, f"Does {AT} get smaller as model.dropout grows?"),
+        (
+            GROWTH,
+            "Is pre (total variation at length 9, over total variation at length 5) smaller than none "
+            f"({AT}, minus that of pre at 5)?",
+        ),
+        (
+            {"metric": ["margin", "margin.x"], "reduce": "max"},
+            "Is the largest mean of margin and margin (x) at test lengths smaller with pre than with none?",
+        ),
+        (
+            {"metric": ["digit_1", "digit_2", "digit_4"], "lengths": [8]},
+            "Is the mean of digit 1-2, 4 at length 8 smaller with pre than with none?",
+        ),
     ],
 )
-def test_a_question_is_a_sentence(changes: dict[str, Any], said: str) -> None:
+def test_a_question_says_which_values_are_compared(changes: dict[str, Any], said: str) -> None:
     assert ask_in_words(Claim.model_validate(claim(**changes))) == said

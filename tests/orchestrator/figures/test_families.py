@@ -55,7 +55,7 @@ def test_configurations_may_measure_different_members_of_a_family(tmp_path, addi
     assert {line["index"] for line in family_lines(result) if line["family"] == "cascade"} == {0, 1, 2}
 
 
-def test_the_report_has_the_figures_and_the_table(tmp_path, additions):
+def test_the_report_has_the_figures_and_the_table(tmp_path, additions, figures_not_rendered):
     result = additions(tmp_path / "r")
     page, _ = write_report(result.folder)
     assert "Families of metrics" in page.read_text() and 'alt="family-cascade"' in page.read_text()
@@ -69,7 +69,7 @@ def test_the_report_has_the_figures_and_the_table(tmp_path, additions):
     assert str(result.folder / "figures" / "family-cascade.png") in out.file.getvalue()
 
 
-def test_a_task_without_families_has_neither(tmp_path, small_sweep):
+def test_a_task_without_families_has_neither(tmp_path, small_sweep, figures_not_rendered):
     result = summary(small_sweep)
     write_report(result.folder, result)
     assert family_figures(result, tmp_path) == () and not (result.folder / "families.csv").exists()

@@ -6,6 +6,7 @@ import psutil
 import pytest
 
 from orchestrator.preview import forecast as module
+from orchestrator.preview import times
 from orchestrator.preview.few_seeds import warn_of_few_seeds
 from orchestrator.preview.forecast import forecast
 from orchestrator.running.schedulers import choice as schedulers
@@ -26,13 +27,13 @@ def test_it_says_when_the_first_evaluation_begins(
     every: str, first: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of 600 steps that take 6 s, after 12 s in which Ray starts."""
-    monkeypatch.setattr(module, "calibrate", lambda *_, **__: 0.01)
+    monkeypatch.setattr(times, "calibrate", lambda *_, **__: 0.01)
     rows = dict(forecast(load_sweep(QUICKSTART, overrides=(f"evaluation.every={every}",)), 2, tmp_path).rows())
     assert rows["time"] == f"about 18 s with 2 packs at once, first evaluation after about {first}"
 
 
 def test_it_says_how_many_configurations_tpe_draws_by_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "PATIENCE", 0.0)
+    monkeypatch.setattr(times, "PATIENCE", 0.0)
     example = load_sweep(EXAMPLES / "tpe.yaml", overrides=("search.configurations=20", "search.startup=9"))
     rows = dict(forecast(example, 2, tmp_path).rows())
     assert rows["drawn by results"] == "4 of 20: tpe learns from 9 results on (search.startup)"
@@ -43,8 +44,8 @@ def test_it_says_how_many_configurations_tpe_draws_by_results(tmp_path: Path, mo
 def test_a_step_too_large_for_this_machine_is_not_tried(
     limit: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, limit, 0.0)
-    monkeypatch.setattr(module, "calibrate", lambda *_, **__: pytest.fail("a step was tried"))
+    monkeypatch.setattr(times, limit, 0.0)
+    monkeypatch.setattr(times, "calibrate", lambda *_, **__: pytest.fail("a step was tried"))
     rows = dict(forecast(load_sweep(QUICKSTART), 2, tmp_path).rows())
     assert rows["time"] == "not measured: a step is too large for this machine"
 
@@ -57,7 +58,7 @@ def test_on_a_gpu_it_says_what_is_not_compiled_and_not_measured(tmp_path: Path) 
 
 @pytest.mark.parametrize("cpus", [1, 2])
 def test_packs_of_the_plan_have_the_memory_that_they_have_where_they_run(monkeypatch, cpus: int) -> None:
-    monkeypatch.setattr(module.psutil, "cpu_count", lambda: 8)
+    monkeypatch.setattr(psutil, "cpu_count", lambda: 8)
     spec = load_sweep(QUICKSTART, [f"resources.cpus={cpus}", "resources.scheduler=local"])
     with schedulers.open_scheduler("local", spec.resources, object()) as running:
         assert module._cluster(spec, None) == running.cluster
@@ -74,3 +75,14 @@ def test_seeds_too_few_to_tell_three_values_apart_are_warned_of(seeds: int, warn
     ]
     rates = ("search={sampler: listed, listed: [{model.dropout: 0.1}, {model.dropout: 0.2}]}", "space={}", "seeds=2")
     assert not list(warn_of_few_seeds(load_sweep(QUICKSTART, rates)))
+
+
+@pytest.mark.parametrize(("first", "warned"), [(4, True), (7, False)])
+def test_in_a_race_the_seeds_of_the_first_round_are_counted(first: int, warned: bool) -> None:
+    norms = ("space={model.norm: {grid: [none, pre, post]}}", "seeds=16")
+    race = f"search={{sampler: grid, racing: {{first: {first}, keep: 0.5}}}}"
+    assert list(warn_of_few_seeds(load_sweep(QUICKSTART, (*norms, race)))) == warned * [
+        "4 seeds of the first round of the race, which are all that a configuration surely has, cannot tell the 3 "
+        "values of model.norm apart: no p can be below 0.05 after Holm's correction for 3 pairs of values; that takes "
+        "7 seeds"
+    ]

@@ -1,17 +1,11 @@
-"""Tiny sweeps: as files, played in this process, and run by the command line here or in processes of their own."""
+"""Tiny sweeps: as files, played in this process, and killed in their middle."""
 
-import inspect
-import io
 import os
 import shutil
-import signal
 import subprocess
-import sys
 import time
-import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import redirect_stderr, redirect_stdout
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
@@ -20,8 +14,6 @@ import pandas as pd
 import pytest
 from filelock import FileLock
 
-from orchestrator import cli
-from orchestrator.figures import drawing
 from orchestrator.plan.packs import make_packs
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import Record, read_records
@@ -29,9 +21,9 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.running.driving.driver import SweepDriver
 from orchestrator.running.schedulers import inline
 from search_spaces import SweepSpec, load_sweep
+from tests.command_line import CommandLine
 from trainers.evaluation.results import Evaluation
 
-REPOSITORY = Path(__file__).resolve().parents[3]
 TINY = """name: tiny
 study: tests
 task: {name: set_complement, vocabulary: 6, train_length: 3, target: sampled}
@@ -159,131 +151,32 @@ def in_packs(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[str, int], 
     return put
 
 
-LEAVING_BLANK = '''"""Imported by every Python that finds it: the figures of lengthwise are left blank."""
-
-from __future__ import annotations
-
-import importlib.util
-import os
-import sys
-
-{blank}
-
-class Finder:
-    """Puts `blank` in the place of `save` when orchestrator.figures.drawing is imported."""
-
-    def find_spec(self, name, path=None, target=None):
-        if name != "orchestrator.figures.drawing":
-            return None
-        sys.meta_path.remove(self)
-        found = importlib.util.find_spec(name)
-        execute = found.loader.exec_module
-
-        def execute_and_replace(module):
-            execute(module)
-            globals()["Image"] = module.Image
-            module.save = blank
-
-        found.loader.exec_module = execute_and_replace
-        return found
-
-
-if os.environ.get("FIGURES") != "drawn":
-    sys.meta_path.insert(0, Finder())
-'''
-
-
-class CommandLine:
-    """`lengthwise` with a home folder of its own: called, it runs in this process; `start` and `process` begin another.
-
-    Sweeps of `tiny` run inline; what is about Ray says `--set resources.scheduler=ray` and runs in another process.
-    Figures are left blank, unless a process is begun with FIGURES="drawn": drawing them takes longer than all the rest
-    of a tiny sweep.
-    """
-
-    def __init__(self, home: Path, save: Callable[..., Path]) -> None:
-        self.home, self._save = home, save
-        self.environment = {
-            key: value for key, value in os.environ.items() if not key.startswith(("RAY_", "LENGTHWISE_"))
-        }
-        blank = home / "blank"
-        blank.mkdir()
-        (blank / "sitecustomize.py").write_text(LEAVING_BLANK.replace("{blank}", inspect.getsource(save)))
-        path = os.pathsep.join([str(blank), *filter(None, [os.environ.get("PYTHONPATH")])])
-        self.environment |= {"HOME": str(home), "PYTHONUNBUFFERED": "1", "COLUMNS": "160", "PYTHONPATH": path}
-        self._started: list[subprocess.Popen[str]] = []
-
-    def __call__(self, *arguments: Any, cwd: Path = REPOSITORY) -> subprocess.CompletedProcess[str]:
-        """Run a verb to its end, here."""
-        words = ["lengthwise", *map(str, arguments)]
-        out, err = io.StringIO(), io.StringIO()
-        with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
-            patch.chdir(cwd)
-            patch.setattr(sys, "argv", words)
-            patch.setattr(drawing, "save", self._save)
-            for key in set(os.environ) - set(self.environment):
-                patch.delenv(key)
-            for key, value in self.environment.items():
-                patch.setenv(key, value)
-            with warnings.catch_warnings(), pytest.raises(SystemExit) as ended:
-                warnings.simplefilter("default")  # as for a person: mlflow itself uses what is deprecated
-                cli.main()
-                sys.exit(0)
-        return subprocess.CompletedProcess(words, ended.value.code or 0, out.getvalue(), err.getvalue())
-
-    def start(self, *arguments: Any, cwd: Path = REPOSITORY, **environment: str) -> subprocess.Popen[str]:
-        """Start a verb in a process and session of its own and return at once."""
-        process = subprocess.Popen(
-            [sys.executable, "-m", "orchestrator", *map(str, arguments)],
-            cwd=cwd,
-            env=self.environment | environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
-        self._started.append(process)
-        return process
-
-    def process(self, *arguments: Any, cwd: Path = REPOSITORY, **environment: str) -> subprocess.CompletedProcess[str]:
-        """Run a verb to its end in a process of its own."""
-        process = self.start(*arguments, cwd=cwd, **environment)
-        out, err = process.communicate()
-        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
-
-    def close(self) -> None:
-        for process in self._started:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-            for stream in (process.stdout, process.stderr):
-                if stream is not None:
-                    stream.close()
-
-
-@pytest.fixture(scope="module")
-def lengthwise(tmp_path_factory: pytest.TempPathFactory, blank_figure: Callable[..., Path]) -> Iterator[CommandLine]:
-    """The command line."""
-    found = CommandLine(tmp_path_factory.mktemp("home"), blank_figure)
-    yield found
-    found.close()
-
-
 class LongSweep:
-    """A sweep long enough to be killed in: 4 packs of 2 members, 3 evaluations each; and the same one left alone."""
+    """A sweep to be killed in its middle: 4 packs of 2 members, 3 evaluations each; and the same one left alone."""
 
-    settings = ("training.steps=900", "evaluation.every=300", "resources.pack=2", "resources.checkpoint_steps=150")
+    settings = ("training.steps=90", "evaluation.every=30", "resources.pack=2", "resources.checkpoint_steps=15")
 
     def __init__(self, storage: Path, left_alone: Callable[[], Path]) -> None:
         self.storage, self._left_alone = storage, left_alone
-        self.file = storage / "tiny.yaml"
+        self.file, self._hold = storage / "tiny.yaml", storage / "hold"
         self.file.write_text(TINY)
 
     def words(self, name: str, *more: str) -> list[str]:
         """The command that runs it under a name."""
         settings = [word for setting in (*self.settings, *more) for word in ("--set", setting)]
         return ["run", str(self.file), "--storage", str(self.storage), "--name", name, *settings]
+
+    def start(self, lengthwise: CommandLine, *words: str, **environment: str) -> subprocess.Popen[str]:
+        """Start a verb in a process; every pack waits after each of its evaluations until it is released."""
+        self._hold.touch()
+        return lengthwise.start(*words, HOLD=str(self._hold), **environment)
+
+    def release(self, *pack_ids: str) -> None:
+        """Let these packs go on, or all of them."""
+        if pack_ids:
+            self._hold.write_text(" ".join(pack_ids))
+        else:
+            self._hold.unlink(missing_ok=True)
 
     @cached_property
     def uninterrupted(self) -> Path:
@@ -300,7 +193,7 @@ class LongSweep:
 
 
 @pytest.fixture(scope="session")
-def left_alone(tmp_path_factory: pytest.TempPathFactory, blank_figure: Callable[..., Path]) -> Callable[[], Path]:
+def left_alone(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Path]:
     """The long sweep that nobody disturbs, run once for all modules that ask, on any of the workers of pytest."""
 
     @cache
@@ -310,7 +203,7 @@ def left_alone(tmp_path_factory: pytest.TempPathFactory, blank_figure: Callable[
         with FileLock(folder.with_suffix(".lock")):
             if not (folder / "ended").exists():
                 folder.mkdir(exist_ok=True)
-                lengthwise = CommandLine(tmp_path_factory.mktemp("home"), blank_figure)
+                lengthwise = CommandLine(tmp_path_factory.mktemp("home"))
                 done = lengthwise(*LongSweep(folder, run).words("uninterrupted"))
                 assert done.returncode == 0, done.stderr
                 (folder / "ended").touch()
@@ -320,8 +213,10 @@ def left_alone(tmp_path_factory: pytest.TempPathFactory, blank_figure: Callable[
 
 
 @pytest.fixture(scope="module")
-def long_sweep(left_alone: Callable[[], Path], tmp_path_factory: pytest.TempPathFactory) -> LongSweep:
-    return LongSweep(tmp_path_factory.mktemp("sweeps"), left_alone)
+def long_sweep(left_alone: Callable[[], Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[LongSweep]:
+    found = LongSweep(tmp_path_factory.mktemp("sweeps"), left_alone)
+    yield found
+    found.release()
 
 
 def wait_for(condition: Callable[[], Any], process: subprocess.Popen[str] | None = None) -> Any:

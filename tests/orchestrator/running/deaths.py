@@ -37,15 +37,18 @@ def killed_as_often_as_it_may_and_once_more(
 ) -> None:
     """One pack loses its worker once and is brought to its end; another loses it twice and is given up."""
     folder = long_sweep.storage / "worker"
-    driver = lengthwise.start(*long_sweep.words("worker", scheduler, "resources.retries=1"))
+    driver = long_sweep.start(lengthwise, *long_sweep.words("worker", scheduler, "resources.retries=1"))
 
     unlucky = wait_for(lambda: records(folder, "evaluation"), driver)[0].fields["pack_id"]
     kill_worker(unlucky, worker_with, folder, driver, wait_for, records)
+    long_sweep.release(unlucky)
     doomed = wait_for(
         lambda: next((p for p in unfinished(folder, unlucky) if worker_with(p, driver.pid)), None), driver
     )
+    long_sweep.release(*(pack_id for pack_id in SweepState.load(folder).packs if pack_id != doomed))
     for _ in range(2):
         kill_worker(doomed, worker_with, folder, driver, wait_for, records)
+    long_sweep.release()
     out, err = driver.communicate()
     assert driver.returncode == 0, err
     state = SweepState.load(folder)

@@ -129,13 +129,29 @@ def test_running_packs_stop_at_their_next_evaluation_with_a_checkpoint(lengthwis
     assert one == other
 
 
+TIME_FLIES = """
+from orchestrator.__main__ import command
+from orchestrator.running.driving.budget import SweepBudget
+
+used_up = SweepBudget.used_up
+
+def used_up_after_an_evaluation(self):
+    if any(pack.step for pack in self._state.packs.values()):
+        self._clock = lambda: self._began + 7200.0
+    return used_up(self)
+
+SweepBudget.used_up = used_up_after_an_evaluation
+command()
+"""
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("scheduler", ["local", "ray"])
 def test_workers_stop_and_are_resumed(lengthwise, tiny, tmp_path, scheduler):
-    """A step of a member is said to take no time at all, so that packs start; then the time is over."""
-    long = ("--set", "training.steps=30000", "--set", "evaluation.every=300")
+    """The time is over when the first evaluation has been recorded, long before the end of its pack."""
+    long = ("--set", "training.steps=30000", "--set", "evaluation.every=30")
     words = ("run", tiny, "--storage", tmp_path, *long, "--set", f"resources.scheduler={scheduler}")
-    done = lengthwise.process(*words, "--max-time", "12s")
+    done = lengthwise.process(*words, "--max-time", "1h", program=TIME_FLIES)
     assert done.returncode == 0, done.stderr
     assert "stopped by its budget" in done.stdout
     packs = SweepState.load(tmp_path / "tiny").packs.values()

@@ -105,7 +105,6 @@ def test_validate_builds_what_the_space_can_draw(lengthwise, tiny):
     assert "quickstart.yaml: good" in both.stdout  # the other file is still looked at
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("verb", ["validate", "plan", "data", "run"])
 def test_a_model_that_no_memory_holds_is_refused_at_once(lengthwise, tiny, tmp_path, verb):
     text = tiny.read_text()

@@ -9,6 +9,7 @@ import sys
 import time
 from multiprocessing import Pipe
 from pathlib import Path
+from types import SimpleNamespace
 from urllib.parse import unquote, urlsplit
 
 import psutil
@@ -23,7 +24,9 @@ from orchestrator.figures.drawing import FigureFile, read_figure_digest
 from orchestrator.figures.drawing_forks import DrawingForks
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.files import read_summary, write_report
+from orchestrator.results.comparing.seed_comparisons import compare_seeds
 from orchestrator.results.comparing.shared_streams import parameters_by_structure
+from orchestrator.results.summarise import summary
 from tests.orchestrator.running.deaths import with_words
 
 pytestmark = pytest.mark.long
@@ -56,12 +59,13 @@ def test_the_end_is_that_of_a_sweep_that_draws_by_itself(lengthwise, tiny, tmp_p
 def test_the_driver_does_what_a_killed_finisher_has_not(lengthwise, long_sweep, wait_for, records):
     folder = long_sweep.storage / "undone"
     words = long_sweep.words("undone", "resources.scheduler=local", "tracking.enabled=true")
-    driver = lengthwise.start(*words)
+    driver = long_sweep.start(lengthwise, *words)
     wait_for(lambda: records(folder, "evaluation"), driver)
     beside = with_words(driver.pid, "finisher_process")  # the finisher and its forks
     assert beside
     for one in beside:
         one.kill()
+    long_sweep.release()
     out, err = driver.communicate()
     assert driver.returncode == 0, err
     assert "Report: " in out and (folder / "report.html").exists()
@@ -82,24 +86,24 @@ from orchestrator.results.summarise import summary
 
 folder, told = sys.argv[1:]
 found = compare_seeds(summary(SweepState.load(Path(folder)), None, json.loads(told)))
-print(json.dumps([[one.shared.sentence for one in found], "torch" in sys.modules]))
+assert "torch" not in sys.modules
+print(json.dumps([one.shared.sentence for one in found]))
 """
 
 
 def test_what_the_driver_tells_of_parameters_spares_its_report_torch(lengthwise, tiny, tmp_path):
     """Batches differ, so there are two programs, and the rate of dropout, which changes no parameter."""
     space = "space={model.dropout: {grid: [0.1, 0.2]}, training.batch_size: {grid: [8, 16]}}"
-    done = lengthwise("run", tiny, "--storage", tmp_path, "--set", space, "--set", "search={sampler: grid}")
+    small = ("--set", "search={sampler: grid}", "--set", "training.steps=20")
+    done = lengthwise("run", tiny, "--storage", tmp_path, "--set", space, *small)
     assert done.returncode == 0, done.stderr
-    told = parameters_by_structure(SweepState.load(tmp_path / "tiny"))
+    state = SweepState.load(tmp_path / "tiny")
+    told = parameters_by_structure(state)
     assert len(told) == 2 and len(set(told.values())) == 1
-    both = []
-    for known in (told, {}):
-        command = [sys.executable, "-c", REPORTING, tmp_path / "tiny", json.dumps(known)]
-        both.append(json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout))
-    (sentences, imported), (others, imported_without) = both
-    assert sentences == others and any("same" in one and "initial weights" in one for one in sentences)
-    assert not imported and imported_without
+    command = [sys.executable, "-c", REPORTING, tmp_path / "tiny", json.dumps(told)]
+    sentences = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    assert sentences == [one.shared.sentence for one in compare_seeds(summary(state))]
+    assert any("same" in one and "initial weights" in one for one in sentences)
 
 
 @pytest.fixture
@@ -149,30 +153,39 @@ def test_what_a_finisher_has_done_before_it_dies_is_not_done_again(played, conso
     assert console.file.getvalue() == "the report"
 
 
-def test_a_finisher_that_works_is_waited_for_and_one_that_hangs_is_not(played, console, monkeypatch):
-    monkeypatch.setattr(finishing, "PATIENCE", 2.0)
-    monkeypatch.setattr(finishing, "WORK", 0.2)
-
-    def work(seconds):
-        began = time.process_time()
-        while time.process_time() < began + seconds:
-            sum(range(1000))
-
+def test_a_finisher_that_hangs_is_not_waited_for(played, console, monkeypatch):
     def play(send):
-        if os.fork() == 0:  # as the forks that draw
-            work(2.5)
-            os._exit(0)
-        os.wait()
-        work(2.5)
         send(printed="the report")
         signal.pause()
 
-    began = time.monotonic()
+    monkeypatch.setattr(finishing, "PATIENCE", 0.0)
     one = played(play)
+    assert one._connection.poll(None)
     finished = one.wait(console)
-    assert finished.printed and not finished.drawn and time.monotonic() - began > 5
+    assert finished.printed and not finished.drawn
     one.kill()
     assert not one._process.is_running()
+
+
+def test_patience_is_with_the_work_of_forks_that_have_ended_too(played, monkeypatch):
+    def play(send):
+        if os.fork() == 0:  # as the forks that draw
+            began = time.process_time()
+            while time.process_time() < began + 0.3:
+                sum(range(1000))
+            os._exit(0)
+        os.wait()
+        send(printed="the report")
+        signal.pause()
+
+    now = [0.0]
+    monkeypatch.setattr(finishing, "WORK", 0.2)
+    monkeypatch.setattr(finishing, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    one = played(play)
+    patience = finishing._Patience(one._process)
+    assert one._connection.poll(None)  # it has worked
+    for now[0], exhausted in ((61.0, False), (121.0, False), (122.0, True)):
+        assert patience.is_exhausted() is exhausted
 
 
 def test_a_finisher_that_cannot_read_the_sweep_exits_without_a_word(tmp_path, capfd):
@@ -205,13 +218,15 @@ def test_a_process_exits_with_its_driver_though_a_request_waits():
 
 def test_publish_follow_ends_with_the_sweep_and_has_published_all_of_it(lengthwise, long_sweep, wait_for, records):
     folder = long_sweep.storage / "followed"
-    driver = lengthwise.start(*long_sweep.words("followed", "resources.scheduler=local"))
+    driver = long_sweep.start(lengthwise, *long_sweep.words("followed", "resources.scheduler=local"))
     wait_for(lambda: records(folder, "evaluation"), driver)
     follower = lengthwise.start("publish", folder, "--follow")
-    assert driver.wait(300) == 0
-    out, err = follower.communicate(timeout=300)
+    said = follower.stdout.readline()
+    long_sweep.release()
+    assert driver.wait() == 0
+    out, err = follower.communicate()
     assert follower.returncode == 0, err
-    assert "while it runs" in out and "4 configurations are published" in out
+    assert "while it runs" in said and "4 configurations are published" in out
     assert records(folder, "end")
 
 

@@ -27,14 +27,7 @@ def unfinished(tmp_path, synthetic_sweep, simple_curve):
     return synthetic_sweep(tmp_path / "unfinished", VALUES, 2, simple_curve, ended=False).folder
 
 
-def wait_for(condition):
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
-def test_it_ends_when_the_sweep_ends(unfinished):
+def test_it_ends_when_the_sweep_ends(unfinished, wait_for):
     shown, found = io.StringIO(), []
     with Ledger.open(unfinished) as ledger:
         thread = threading.Thread(
@@ -47,12 +40,12 @@ def test_it_ends_when_the_sweep_ends(unfinished):
         for number, pack_id in enumerate(SweepState.load(unfinished).packs):
             ledger.append("pack_end", pack_id=pack_id, status="complete", error=None, seconds=1.0 + number)
         ledger.append("end", status="complete", message="")
-        thread.join(30)
+        thread.join()
         assert [state.ended for state in found] == ["complete"]
         assert sorted(path.name for path in unfinished.iterdir()) == before
 
 
-def test_it_ends_without_a_driver_and_when_the_driver_dies(unfinished):
+def test_it_ends_without_a_driver_and_when_the_driver_dies(unfinished, wait_for):
     shown, found = io.StringIO(), []
     console = Console(file=shown, width=300)
     assert follow(unfinished, console).ended is None and not shown.getvalue()  # nobody runs it
@@ -63,7 +56,7 @@ def test_it_ends_without_a_driver_and_when_the_driver_dies(unfinished):
     time.sleep(0.5)
     assert not found  # silent, and alive: the lock is held
     ledger.close()  # as when the process is killed: without an end
-    thread.join(30)
+    thread.join()
     assert [state.ended for state in found] == [None]
 
 
@@ -75,7 +68,7 @@ def test_an_interrupt_ends_it_and_leaves_the_sweep_alone(unfinished):
         assert follower.stdout is not None
         assert "configurations 0/2" in follower.stdout.readline()
         follower.send_signal(signal.SIGINT)
-        said, _ = follower.communicate(timeout=60)
+        said, _ = follower.communicate()
         assert follower.returncode == 130 and "no longer followed; the sweep continues" in said
         assert (unfinished / LEDGER_FILE).read_bytes() == before
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,9 +15,11 @@ from orchestrator.record.state.state import SweepState
 PROGRAM = """
 import atexit, os, sys
 from importlib import import_module
-from signal import raise_signal
+from signal import SIG_IGN, raise_signal, signal
 
-module, name, first, last, *words = sys.argv[1:]
+module, name, first, last, ignored, *words = sys.argv[1:]
+if int(ignored):
+    signal(int(ignored), SIG_IGN)  # as nohup does
 module, call = import_module(module), getattr(import_module(module), name)
 
 def signalled(*given, **named):
@@ -31,23 +34,17 @@ import_module("orchestrator.__main__").command()
 """
 WHEN_CREATED, WHEN_CHECKED = ("orchestrator.sweep.sweep", "write_spec"), ("orchestrator.sweep.sweep", "import_for")
 WHEN_TRAINED = ("orchestrator.report.files", "write_curves")
-Run = Callable[..., tuple[subprocess.CompletedProcess[str], Path]]
+Run = Callable[..., tuple[Any, Path]]
 
 
 @pytest.fixture
 def signalled(lengthwise, tiny, tmp_path) -> Run:
     """signalled(moment, first, last, ...) runs a sweep that gets a signal at the moment, and `last` as it exits."""
 
-    def run(moment: tuple[str, str], first: int, last: int = 0, **options) -> tuple[subprocess.CompletedProcess, Path]:
-        words = ["run", tiny, "--storage", tmp_path, "--set", "search.configurations=1", "--set", "seeds=1"]
-        return subprocess.run(
-            [sys.executable, "-c", PROGRAM, *moment, str(first), str(last), *words],
-            env=lengthwise.environment,
-            cwd=Path(__file__).parents[3],
-            capture_output=True,
-            text=True,
-            **options,
-        ), tmp_path / "tiny"
+    def run(moment: tuple[str, str], first: int, last: int = 0, ignored: int = 0) -> tuple[Any, Path]:
+        words = ("run", tiny, "--storage", tmp_path, "--set", "search.configurations=1", "--set", "seeds=1")
+        numbers = (int(first), int(last), int(ignored))
+        return lengthwise.process(*moment, *numbers, *words, program=PROGRAM), tmp_path / "tiny"
 
     return run
 
@@ -75,29 +72,18 @@ def test_a_signal_during_the_report_leaves_a_complete_sweep(signalled):
 
 
 def test_under_nohup_a_closed_terminal_is_ignored(signalled):
-    done, folder = signalled(
-        WHEN_CREATED, signal.SIGHUP, preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    )
+    done, folder = signalled(WHEN_CREATED, signal.SIGHUP, ignored=signal.SIGHUP)
     assert (done.returncode, done.stderr) == (0, "") and SweepState.load(folder).ended == "complete"
 
 
 def test_a_terminal_that_is_closed_interrupts_its_sweep(lengthwise, tiny, tmp_path, wait_for, records):
     """The kernel sends SIGHUP, and what is written to the terminal afterwards fails."""
     ours, theirs = os.openpty()
-    command = [
-        sys.executable,
-        "-m",
-        "orchestrator",
-        "run",
-        tiny,
-        "--storage",
-        tmp_path,
-        "--set",
-        "training.steps=90000",
-    ]
+    (tmp_path / "hold").touch()
+    command = [sys.executable, "-m", "orchestrator", "run", tiny, "--storage", tmp_path]
     driver = subprocess.Popen(
         ["setsid", "--ctty", "--wait", *command],
-        env=lengthwise.environment | {"TERM": "xterm"},
+        env=lengthwise.environment | {"TERM": "xterm", "HOLD": str(tmp_path / "hold")},
         cwd=Path(__file__).parents[3],
         stdin=theirs,
         stdout=theirs,

@@ -89,16 +89,18 @@ def test_a_worker_is_killed_as_often_as_it_may_and_once_more(lengthwise, long_sw
 
 def test_more_steps_survive_the_death_of_a_worker_and_of_the_driver(lengthwise, long_sweep, wait_for, records, curves):
     """`extend --steps`, resumed after both, has the curves of a sweep that had so many steps from the beginning."""
-    begun = lengthwise(*long_sweep.words("fewer", "training.steps=150"))
+    begun = lengthwise(*long_sweep.words("fewer", "training.steps=15"))
     assert begun.returncode == 0, begun.stderr
-    folder = long_sweep.storage / "fewer-steps-900"
-    driver = lengthwise.start("extend", long_sweep.storage / "fewer", "--steps", "900", "--set", LOCAL)
+    folder = long_sweep.storage / "fewer-steps-90"
+    extend = ("extend", str(long_sweep.storage / "fewer"), "--steps", "90", "--set", LOCAL)
+    driver = long_sweep.start(lengthwise, *extend)
     unlucky = wait_for(lambda: records(folder, "evaluation"), driver)[0].fields["pack_id"]
     kill_worker(unlucky, worker_with, folder, driver, wait_for, records)
     evaluations = len(records(folder, "evaluation"))
     wait_for(lambda: len(records(folder, "evaluation")) > evaluations, driver)
     os.kill(driver.pid, signal.SIGKILL)
     driver.wait()
+    long_sweep.release()
     assert not records(folder, "end")
     done = lengthwise("resume", folder, *INLINE)
     assert done.returncode == 0, done.stderr
@@ -113,10 +115,11 @@ def test_more_steps_survive_the_death_of_a_worker_and_of_the_driver(lengthwise, 
 
 def test_the_host_is_killed_and_its_workers_live_or_are_replaced(lengthwise, long_sweep, wait_for, records):
     folder = long_sweep.storage / "host"
-    driver = lengthwise.start(*long_sweep.words("host", LOCAL))
+    driver = long_sweep.start(lengthwise, *long_sweep.words("host", LOCAL))
     wait_for(lambda: records(folder, "evaluation"), driver)
     for one in children(driver.pid):
         one.kill()
+    long_sweep.release()
     _, err = driver.communicate()
     assert driver.returncode == 0, err
     long_sweep.ended_as_if_left_alone(folder)
@@ -125,13 +128,15 @@ def test_the_host_is_killed_and_its_workers_live_or_are_replaced(lengthwise, lon
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT], ids=lambda number: number.name)
 def test_workers_end_with_their_driver_and_the_sweep_is_resumed(lengthwise, long_sweep, wait_for, records, number):
     folder = long_sweep.storage / number.name
-    driver = lengthwise.start(*long_sweep.words(number.name, LOCAL))
+    driver = long_sweep.start(lengthwise, *long_sweep.words(number.name, LOCAL))
     wait_for(lambda: records(folder, "evaluation"), driver)
     left = children(driver.pid)
     assert len(left) > 1
     os.kill(driver.pid, number)
+    wait_for(lambda: records(folder, "end") if number == signal.SIGINT else driver.poll() is not None)
+    long_sweep.release()
     out, err = driver.communicate()
-    assert not psutil.wait_procs(left, timeout=60)[1], "the workers outlive their driver"
+    assert not psutil.wait_procs(left, timeout=600)[1], "the workers outlive their driver"
     if number == signal.SIGINT:
         assert driver.returncode == 130 and "Traceback" not in out + err
         assert f"lengthwise resume {folder}" in out
@@ -334,6 +339,6 @@ def test_a_scheduler_is_chosen_where_the_file_says_nothing_and_makes_no_other_sw
 
 
 def test_auto_runs_here_without_ray(lengthwise, tiny, tmp_path):
-    done = lengthwise.process("run", tiny, "--storage", tmp_path, "--set", "resources.scheduler=auto")
+    done = lengthwise("run", tiny, "--storage", tmp_path, "--set", "resources.scheduler=auto")
     assert done.returncode == 0, done.stderr
     assert "this machine with " in done.stdout and "a local Ray" not in done.stdout

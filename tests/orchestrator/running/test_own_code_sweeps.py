@@ -1,7 +1,9 @@
 """A sweep of the user's own task, in a folder that is no clone of this repository: run, reported, resumed, changed."""
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,9 +17,20 @@ from orchestrator.results.summarise import summary
 from search_spaces import load_sweep
 
 
-def test_a_task_of_ones_own_is_run_and_reported_long_after(lengthwise, study: Path, tmp_path: Path, records) -> None:
+@pytest.fixture
+def anew(lengthwise, own_code_forgotten) -> Callable[..., Any]:
+    """Run a verb where none of the user's code has been imported yet."""
+
+    def run(*words: Any, cwd: Path) -> Any:
+        own_code_forgotten()
+        return lengthwise(*words, cwd=cwd)
+
+    return run
+
+
+def test_a_task_of_ones_own_is_run_and_reported_long_after(anew, study: Path, tmp_path: Path, records) -> None:
     storage = tmp_path / "sweeps"
-    done = lengthwise.process("run", study / "own.yaml", "--storage", storage, cwd=study)
+    done = anew("run", study / "own.yaml", "--storage", storage, cwd=study)
     assert done.returncode == 0, done.stdout + done.stderr
     folder = storage / "tiny"
     (code,) = records(folder, "sweep")[0].fields["code"]["modules"]
@@ -31,11 +44,9 @@ def test_a_task_of_ones_own_is_run_and_reported_long_after(lengthwise, study: Pa
         name: (study / name).read_bytes() for name in ("my_tasks.py", "my_numbers.py")
     }
     shutil.rmtree(study)
-    again = lengthwise.process("report", folder, cwd=tmp_path)
+    again = anew("report", folder, cwd=tmp_path)
     assert again.returncode == 0 and "my_tasks" not in again.stderr, again.stdout + again.stderr
-    assert (
-        lengthwise.process("resume", folder, cwd=tmp_path).returncode == 0
-    )  # nothing is left to train: the copy will do
+    assert anew("resume", folder, cwd=tmp_path).returncode == 0  # nothing is left to train: the copy will do
 
 
 def begun(study: Path, folder: Path) -> None:
@@ -60,24 +71,22 @@ def test_code_that_closes_standard_streams_is_refused(lengthwise, study: Path, t
     assert said in done.stderr and "Traceback" not in done.stderr
 
 
-def test_changed_code_is_refused_at_resume_and_recorded_when_accepted(
-    lengthwise, study: Path, tmp_path: Path, own_code_forgotten: None
-) -> None:
+def test_changed_code_is_refused_at_resume_and_recorded_when_accepted(anew, study: Path, tmp_path: Path) -> None:
     folder = tmp_path / "tiny"
     begun(study, folder)
     (study / "my_numbers.py").write_text("SMALLEST = 5 + 1\n")
     before = (folder / "events.jsonl").read_bytes()
-    refused = lengthwise.process("resume", folder, cwd=tmp_path)
+    refused = anew("resume", folder, cwd=tmp_path)
     assert refused.returncode == 2 and "Traceback" not in refused.stderr
     assert (
         "my_tasks" in refused.stderr and "my_numbers.py" in refused.stderr and "--accept-code-change" in refused.stderr
     )
     assert (folder / "events.jsonl").read_bytes() == before
     (study / "my_tasks.py").rename(study / "elsewhere.py")
-    missing = lengthwise.process("resume", folder, cwd=tmp_path)
+    missing = anew("resume", folder, cwd=tmp_path)
     assert missing.returncode == 2 and "there is no such module" in missing.stderr
     (study / "elsewhere.py").rename(study / "my_tasks.py")
-    accepted = lengthwise.process("resume", folder, "--accept-code-change", cwd=tmp_path)
+    accepted = anew("resume", folder, "--accept-code-change", cwd=tmp_path)
     assert accepted.returncode == 0, accepted.stdout + accepted.stderr
     assert "has changed since this sweep was last trained (my_numbers.py); training continues" in accepted.stdout
     state = SweepState.load(folder)
@@ -85,7 +94,7 @@ def test_changed_code_is_refused_at_resume_and_recorded_when_accepted(
 
 
 def test_two_sweeps_of_one_task_with_changed_code_are_not_said_to_share_anything(
-    lengthwise, study: Path, tmp_path: Path, own_code_forgotten: None
+    lengthwise, anew, study: Path, tmp_path: Path
 ) -> None:
     run = ("run", study / "own.yaml", "--set", "search.configurations=1", "--set", "training.steps=20")
     first, again, changed = tmp_path / "first", tmp_path / "again", tmp_path / "changed" / "first"
@@ -95,7 +104,7 @@ def test_two_sweeps_of_one_task_with_changed_code_are_not_said_to_share_anything
     assert confirmed.returncode == 0 and "other code" not in confirmed.stdout
     with (study / "my_numbers.py").open("a") as file:
         file.write("LARGEST = 9\n")
-    done = lengthwise.process(*run, "--name", "first", "--storage", changed.parent, cwd=study)
+    done = anew(*run, "--name", "first", "--storage", changed.parent, cwd=study)
     assert done.returncode == 0, done.stdout + done.stderr
     assert SweepState.load(first).configurations.keys() == SweepState.load(changed).configurations.keys()
 
@@ -112,14 +121,13 @@ def test_two_sweeps_of_one_task_with_changed_code_are_not_said_to_share_anything
 
 
 def test_the_copy_serves_where_the_module_is_gone_and_that_is_accepted(
-    lengthwise, study: Path, tmp_path: Path, own_code_forgotten: None
+    lengthwise, study: Path, tmp_path: Path, own_code_forgotten
 ) -> None:
     folder = tmp_path / "tiny"
     begun(study, folder)
     shutil.rmtree(study)
-    accepted = lengthwise.process(
-        "resume", folder, "--accept-code-change", "--set", "resources.scheduler=ray", cwd=tmp_path
-    )
+    own_code_forgotten()
+    accepted = lengthwise("resume", folder, "--accept-code-change", "--set", "resources.scheduler=local", cwd=tmp_path)
     assert accepted.returncode == 0, accepted.stdout + accepted.stderr
     assert "is no longer in" in accepted.stdout and SweepState.load(folder).ended == "complete"
 

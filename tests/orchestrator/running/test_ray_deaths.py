@@ -25,7 +25,8 @@ def worker_with(pack_id: str, driver: int) -> psutil.Process | None:
 def test_the_driver_is_killed_and_the_sweep_resumed(lengthwise, long_sweep, wait_for, records, tmp_path):
     folder = long_sweep.storage / "killed"
     temp = {"TMPDIR": str(tmp_path), "RAY_TMPDIR": "/tmp"}
-    driver = lengthwise.start(*long_sweep.words("killed", ON_RAY), **temp, **dict.fromkeys(SECRETS, "s3cret/w0rd"))
+    environment = {**temp, **dict.fromkeys(SECRETS, "s3cret/w0rd")}
+    driver = long_sweep.start(lengthwise, *long_sweep.words("killed", ON_RAY), **environment)
     wait_for(lambda: records(folder, "evaluation"), driver)
     of_ray = [one for one in psutil.Process(driver.pid).children(recursive=True) if is_of_ray(one)]
     (session,) = [Path(one.environ()[MARK]) for one in of_ray if one.name() == "raylet"]
@@ -54,7 +55,7 @@ def test_the_driver_is_killed_and_the_sweep_resumed(lengthwise, long_sweep, wait
 def test_sigterm_is_recorded_without_waiting_for_ray(lengthwise, long_sweep, wait_for, records):
     """`ray job stop` sends SIGKILL three seconds after SIGTERM: here Ray stands still until the record is there."""
     folder = long_sweep.storage / "terminated"
-    driver = lengthwise.start(*long_sweep.words("terminated", ON_RAY))
+    driver = long_sweep.start(lengthwise, *long_sweep.words("terminated", ON_RAY))
     wait_for(lambda: records(folder, "evaluation"), driver)
     frozen = [one for one in psutil.Process(driver.pid).children(recursive=True) if is_of_ray(one)]
     assert any(one.name() == "raylet" for one in frozen) and any(one.name() == "gcs_server" for one in frozen)
@@ -84,7 +85,7 @@ def test_sigterm_while_ray_is_being_started_ends_what_there_is_of_it(lengthwise,
     wait_for(lambda: records(folder, "sweep"), driver)
     time.sleep(1.0)  # then the main thread waits for Ray
     os.kill(driver.pid, signal.SIGTERM)
-    out, err = driver.communicate(timeout=40)
+    out, err = driver.communicate()
     assert driver.returncode == 130 and f"lengthwise resume {folder}" in out, err
     wait_for(lambda: not is_of_ray(raylet) and not session.exists())
 

@@ -13,23 +13,47 @@ from orchestrator.record.state.state import SweepState
 pytestmark = pytest.mark.long
 
 
-def test_the_driver_is_killed_at_random_moments(lengthwise, long_sweep, wait_for, records):
-    """kill -9 after a random number of evaluations or checkpoints, three times; then one damaged checkpoint too."""
+KILLED = """
+import os, signal, sys
+from orchestrator.__main__ import command
+from orchestrator.record.ledger.ledger import Ledger
+from trainers.files.checkpoint import Checkpoints
+
+left, moment = int(sys.argv.pop(1)), sys.argv.pop(1)
+append, save = Ledger.append, Checkpoints.save
+
+def append_and_die(self, kind, /, **fields):
+    global left
+    record = append(self, kind, **fields)
+    left -= kind == "evaluation"
+    if moment == "append" and left == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return record
+
+def save_and_die(self, *snapshot):
+    path = save(self, *snapshot)
+    if moment == "save" and left == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return path
+
+Ledger.append, Checkpoints.save = append_and_die, save_and_die
+command()
+"""
+
+
+def test_the_driver_is_killed_at_random_moments(lengthwise, long_sweep, records):
+    """kill -9 by itself after a random number of evaluations, or at the next checkpoint, three times; then one damaged
+    checkpoint too."""
     chance = random.Random(20261)
     folder = long_sweep.storage / "killed"
     words = long_sweep.words("killed")
     finished: set[str] = set()
     for _ in range(3):
-        before = {"evaluations": len(records(folder, "evaluation")), "checkpoints": written_checkpoints(folder)}
-        driver = lengthwise.start(*words)
-        evaluations = before["evaluations"] + chance.randint(1, 2)
-        wait_for(lambda goal=evaluations: len(records(folder, "evaluation")) >= goal, driver)
-        if chance.random() < 0.5:
-            known = written_checkpoints(folder)
-            wait_for(lambda known=known: written_checkpoints(folder) - known, driver)
-        os.kill(driver.pid, signal.SIGKILL)
-        driver.wait()
-        assert not records(folder, "end")
+        known, evaluations = len(records(folder, "evaluation")), chance.randint(1, 2)
+        moment = "save" if chance.random() < 0.5 else "append"
+        killed = lengthwise.process(evaluations, moment, *words, program=KILLED)
+        assert killed.returncode == -signal.SIGKILL, killed.stderr
+        assert len(records(folder, "evaluation")) == known + evaluations and not records(folder, "end")
         finished |= {record.fields["pack_id"] for record in records(folder, "pack_end")}
         words = ["resume", str(folder)]
     newest = damage_a_checkpoint(folder)
@@ -43,10 +67,6 @@ def test_the_driver_is_killed_at_random_moments(lengthwise, long_sweep, wait_for
     resumes = records(folder, "resume")
     assert len(resumes) == 3
     assert all(record.fields["provenance"]["versions"]["torch"] for record in resumes)
-
-
-def written_checkpoints(folder: Path) -> set[Path]:
-    return set(folder.glob("checkpoints/*/step-*.ckpt"))
 
 
 def damage_a_checkpoint(folder: Path) -> Path | None:
@@ -66,7 +86,7 @@ def test_signals_leave_a_resumable_sweep(lengthwise, long_sweep, wait_for, recor
     words = long_sweep.words(folder.name)
     for number in (signal.SIGINT, signal.SIGTERM):
         before = [(r.fields["pack_id"], r.fields["step"]) for r in records(folder, "evaluation")]
-        driver = lengthwise.start(*words)
+        driver = long_sweep.start(lengthwise, *words)
         wait_for(lambda known=before: len(records(folder, "evaluation")) > len(known), driver)
         second = lengthwise("resume", folder)
         assert second.returncode == 2 and "Traceback" not in second.stderr

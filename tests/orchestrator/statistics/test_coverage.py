@@ -31,7 +31,7 @@ from orchestrator.statistics.within import compare_within
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 POINTS = 0.03
-SAMPLES = 480  # of a whole sweep: the standard error of a coverage is then one point
+SAMPLES = 160  # of a whole sweep: the standard error of a coverage is then under two points
 
 
 def within_three_points(covered: Any, nominal: float = 0.95, *, or_more: bool = False) -> None:
@@ -205,7 +205,7 @@ def numbers(sweep: Sweep) -> Iterator[tuple[str, float, float, float]]:
 
 def truths(make: Callable[[np.random.Generator, int, float], Sweep], effect: float) -> dict[str, float]:
     """The numbers of a sweep so large that chance has no part in them."""
-    values, scores, design, members = make(np.random.default_rng(0), 8001, effect)
+    values, scores, design, members = make(np.random.default_rng(0), 4001, effect)
     compared = {
         c: {key: value for key, value in one.items() if design.compares_within_units(key)} for c, one in values.items()
     }
@@ -314,7 +314,7 @@ def test_averages_of_the_same_members(kind: Any) -> None:
 @pytest.mark.parametrize("n", [3, 6, 16])
 def test_tests_within_units_reject_nothing_in_five_of_a_hundred(n: int, labels: str) -> None:
     rng, found = np.random.default_rng(n), []
-    for table in rng.normal(size=(480, n, len(labels))):
+    for table in rng.normal(size=(240, n, len(labels))):
         units = [{(): {label: [score] for label, score in zip(labels, row, strict=True)}} for row in table]
         found.append(compare_within(units, labels, False).p <= 0.05)
     assert np.mean(found) <= 0.05 + POINTS
@@ -325,7 +325,7 @@ def test_tests_within_units_reject_nothing_in_five_of_a_hundred(n: int, labels: 
 def test_a_test_of_drawn_categories_rejects_nothing_in_five_of_a_hundred(n: int) -> None:
     rng, found = np.random.default_rng(n), []
     values = {f"c{i}": {"norm": "aabbcc"[i] if i < 6 else "abc"[i % 3]} for i in range(n)}
-    for scores in rng.normal(size=(480, n)):
+    for scores in rng.normal(size=(240, n)):
         (norm,) = effects(values, {f"c{i}": score for i, score in enumerate(scores.tolist())})
         found.append(norm.p <= 0.05)
     assert np.mean(found) <= 0.05 + POINTS

@@ -1,15 +1,12 @@
 """Sweeps of a task with three test sets, which is a module of the user's own."""
 
-import io
 import shutil
-import sys
 from collections.abc import Callable
-from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
 
-from orchestrator import cli
+from tests.command_line import CommandLine
 
 SWEEP = """name: sets
 study: tests
@@ -44,16 +41,6 @@ def ran(study: Path, run_inline: Callable[..., Path], figures_left_blank: None) 
 
 
 @pytest.fixture
-def lengthwise_says(monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+def lengthwise_says(lengthwise: CommandLine) -> Callable[..., str]:
     """lengthwise_says("validate", FILE) runs a verb here and returns what it prints."""
-
-    def said(*words: object) -> str:
-        monkeypatch.setattr(sys, "argv", ["lengthwise", *map(str, words)])
-        out = io.StringIO()
-        monkeypatch.setattr(cli.console, "_file", out)
-        with redirect_stdout(out), pytest.raises(SystemExit):
-            cli.main()
-            sys.exit(0)
-        return " ".join(out.getvalue().split())
-
-    return said
+    return lambda *words: " ".join(lengthwise(*words).stdout.split())

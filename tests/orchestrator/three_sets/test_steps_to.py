@@ -17,6 +17,7 @@ from orchestrator.report.files import write_report
 from orchestrator.results.summarise import summary
 from orchestrator.running.watching.meter import status_rows
 from orchestrator.sweep.confirm import confirm
+from tests.startup.sitecustomize import blank
 
 STEPS = (
     "objective.metric=steps_to_accuracy.hard",
@@ -27,13 +28,13 @@ STEPS = (
 
 
 @pytest.fixture
-def drawn(monkeypatch, blank_figure):
+def drawn(monkeypatch):
     """The matplotlib figures that are drawn, by file name; in their files is a blank one."""
     found = {}
 
     def save(path, draw, *facts):
         found[path.name] = draw()
-        return blank_figure(path, draw)
+        return blank(path, draw)
 
     return lambda: monkeypatch.setattr(drawing, "save", save) or found
 

@@ -22,6 +22,7 @@ from orchestrator.results.views.steps_to import seed_steps, steps_to
 from orchestrator.running.watching.meter import status_rows
 from orchestrator.sweep.sweep import resume_sweep
 from orchestrator.tracking.contents.contents import ContentsOfSweep
+from tests.startup.sitecustomize import blank
 
 STOPPING = (
     "training.stop={metric: accuracy, threshold: 0.9, samples: 100}",
@@ -35,7 +36,7 @@ def steps_of(state: SweepState) -> dict[tuple[str, int], int | None]:
     return {(c.config_id, m.seed): m.stopped_at for c in state.configurations.values() for m in c.members.values()}
 
 
-def test_a_sweep_in_which_members_stop(ran, monkeypatch, blank_figure, full_text):
+def test_a_sweep_in_which_members_stop(ran, monkeypatch, full_text):
     folder = ran(*STOPPING)
     state = SweepState.load(folder)
     stopped = steps_of(state)
@@ -70,7 +71,7 @@ def test_a_sweep_in_which_members_stop(ran, monkeypatch, blank_figure, full_text
 
     drawn = {}
     monkeypatch.setattr(
-        drawing, "save", lambda path, draw, *facts: drawn.update({path.name: draw()}) or blank_figure(path, draw)
+        drawing, "save", lambda path, draw, *facts: drawn.update({path.name: draw()}) or blank(path, draw)
     )
     page, table = write_report(folder, result)
     assert sentence in page.read_text() and "Steps until it was reached" in page.read_text()
@@ -169,9 +170,8 @@ def test_what_a_ledger_cannot_say_is_damage(ran):
         ("task={name: set_complement}", "training.curriculum"),
     ],
 )
-def test_what_does_not_fit_is_said_before_anything_starts(study, lengthwise_says, capsys, override, said):
-    lengthwise_says("validate", study, *(f"--set={one}" for one in (*STOPPING, override)))
-    assert said in capsys.readouterr().err
+def test_what_does_not_fit_is_said_before_anything_starts(study, lengthwise, override, said):
+    assert said in lengthwise("validate", study, *(f"--set={one}" for one in (*STOPPING, override))).stderr
 
 
 def test_a_plan_says_that_it_is_the_most(study, lengthwise_says):

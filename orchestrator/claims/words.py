@@ -1,0 +1,141 @@
+"""Claims in words: the value that is compared, the question, the effect with its interval."""
+
+import math
+from collections.abc import Sequence
+
+from orchestrator.claims.questions import Answer
+from orchestrator.wording import spans
+from search_spaces.grammar.claims import Arm, Claim, Lengths, Threshold
+
+
+def metric_words(metrics: Sequence[str]) -> str:
+    """Return metrics as words: ["read_error", "read_error.dense"] -> "mean of read error and read error (dense)".
+
+    Metrics that differ in a last number alone: ["digit_1", "digit_2"] -> "mean of digit 1-2".
+    """
+    heads, _, numbers = zip(*(metric.replace("_", " ").rpartition(" ") for metric in metrics), strict=True)
+    if len(metrics) > 1 and len(set(heads)) == 1 and all(number.isdigit() for number in numbers):
+        return f"mean of {heads[0]} {spans([int(number) for number in numbers])}"
+    names = []
+    for metric in metrics:
+        name, dot, distribution = metric.replace("_", " ").partition(".")
+        names.append(f"{name} ({distribution})" if dot else name)
+    return names[0] if len(names) == 1 else f"mean of {', '.join(names[:-1])} and {names[-1]}"
+
+
+def value_words(claim: Claim, name: str) -> str:
+    """Return which value of a seed an arm has: metric and lengths, minus and over another arm."""
+    arm = claim.arms[name]
+    what, minus = _metric(claim, arm), ""
+    if arm.minus is not None:
+        other = _metric(claim, claim.arms[arm.minus])
+        minus = f", minus that of {arm.minus}" if other == what else ""
+        what += f" minus {other}" if other != what else ""
+    how = {"min": "the smallest ", "max": "the largest "}.get(arm.reduce or claim.reduce, "")
+    how = how or ("the " if what.startswith("mean of") else "")
+    at = lengths_words(claim.lengths if arm.lengths is None else arm.lengths)
+    over = f", over {value_words(claim, arm.over)}" if arm.over is not None else ""
+    return f"{how}{what} at {at}{minus}{over}"
+
+
+def axis_words(claim: Claim, names: Sequence[str]) -> str:
+    """Return the label of the axis on which these arms are drawn."""
+    labels = list(dict.fromkeys(_axis(claim, claim.arms[name]) for name in names))
+    return labels[0] if len(labels) == 1 else metric_words(claim.metric)
+
+
+def _axis(claim: Claim, arm: Arm) -> str:
+    metrics = arm.metric or claim.metric
+    what = _metric(claim, arm)
+    if len({metric.partition(".")[0] for metric in metrics}) == 1 < len(metrics):
+        what = f"{metric_words(metrics[:1])}, mean of {len(metrics)} kinds of inputs"
+    elif len(metrics) > 1:
+        what = f"mean of {len(metrics)} metrics"
+    if arm.minus is not None:
+        other = _metric(claim, claim.arms[arm.minus])
+        what = f"difference of {what}" if other == what else f"{what} − {other}"
+    if arm.over is not None:
+        other = _metric(claim, claim.arms[arm.over])
+        what = f"ratio of {what}" if other == what else f"({what}) / {other}" if arm.minus else f"{what} / {other}"
+    return what
+
+
+def _metric(claim: Claim, arm: Arm) -> str:
+    return metric_words(arm.metric or claim.metric)
+
+
+def lengths_words(lengths: Lengths) -> str:
+    """Return a group of lengths, or listed ones, as words: (7, 8) -> "lengths 7-8"."""
+    if isinstance(lengths, str):
+        return f"{lengths} lengths"
+    return f"length{'s' if len(lengths) > 1 else ''} {spans(lengths)}"
+
+
+def ask_in_words(claim: Claim) -> str:
+    """Return the question as a sentence."""
+    first, second = claim.compare[0], claim.compare[-1]
+    values = [value_words(claim, name) for name in claim.compare]
+    what, alike = values[0], values[0] == values[-1]
+    one, other = (f"{name} ({value})" for name, value in ((first, values[0]), (second, values[-1])))
+    more = {"smaller": "fewer", "larger": "more"}.get(claim.expect or "", "")
+    match claim.question:
+        case "difference" if alike:
+            return f"Is {what} {claim.expect} with {first} than with {second}?"
+        case "difference":
+            return f"Is {one} {claim.expect} than {other}?"
+        case "ratio" if alike:
+            return f"Is {what} with {first}, over that with {second}, {claim.expect} than {claim.bound or 1:g}?"
+        case "ratio":
+            return f"Is {one}, over {other}, {claim.expect} than {claim.bound or 1:g}?"
+        case "bound":
+            return f"Is the median over seeds of {what}, with {first}, {claim.expect} than {claim.bound or 0:g}?"
+        case "equivalence":
+            number = f"{claim.around or 0:g}"
+            beside = number if len(claim.compare) == 1 else f"that with {second}" if alike else other
+            return f"Is {what} with {first} within ±{claim.within or 0:g} of {beside}?"
+        case "share":
+            bound = 0.5 if claim.bound is None else claim.bound
+            enough = f"{more} than {100 * bound:g} % of the seeds of {first}"
+            return f"Do {enough} have {what} {threshold_words(claim.success)}?"
+        case "fisher":
+            return f"Do {more} seeds of {first} than of {second} have {what} {threshold_words(claim.success)}?"
+    held = ", other searched values held fixed" if claim.hold_others else ""
+    moves = f"as {claim.key} grows" if claim.category is None else f"with {claim.key} {claim.category}"
+    return f"Does {what} get {claim.expect} {moves}{held}?"
+
+
+def threshold_words(threshold: Threshold | None) -> str:
+    """Return a threshold as words: "of at least 0.9"."""
+    assert threshold is not None
+    least, most = threshold.least, threshold.most
+    return f"of at least {least:g}" if least is not None else f"of at most {most:g}"
+
+
+def effect_name(claim: Claim) -> str:
+    """Return the name of the number that answers the question."""
+    first, second = claim.compare[0], claim.compare[-1]
+    match claim.question:
+        case "difference" | "equivalence" if first != second:
+            return f"{first} minus {second}, median over seeds"
+        case "ratio":
+            return f"{first} over {second}, median over seeds"
+        case "fisher":
+            return f"Share of seeds of {first} minus that of {second}"
+        case "share":
+            return f"Share of seeds of {first}"
+        case "trend":
+            return "Effect in standard deviations of ranks" if claim.hold_others else "Rank correlation"
+    return f"{first}, median over seeds"
+
+
+def effect_words(claim: Claim, answer: Answer | None) -> str:
+    """Return the effect with its interval and the number of its values."""
+    if answer is None or math.isnan(answer.effect):
+        return "-"
+    signed = claim.question in ("difference", "trend", "fisher")
+    signed |= claim.question == "equivalence" and len(claim.compare) == 2
+    effect, low, high = (f"{x:+.3g}" if signed else f"{x:.3g}" for x in (answer.effect, answer.low, answer.high))
+    interval = "no interval" if math.isnan(answer.low) else f"[{low}, {high}]"
+    ran = f" of {answer.ran}" if answer.ran > answer.n else ""
+    detail = f" ({answer.detail})" if answer.detail else ""
+    return f"{effect} {interval}, n = {answer.n}{ran} {answer.unit}{detail}"

@@ -1,0 +1,90 @@
+"""Which configurations of a race train on at a rung: by their scores in the course of training, and nothing else.
+
+The share with the best medians over the seeds trains on, rounded up, with whatever ties with the last of them. Medians
+cross, so that this alone would lose who learns late. The guard keeps, too, who still improves by more than its seeds
+differ: the median over the seeds of the improvement since an earlier step, each seed compared with itself, is larger
+than the interquartile range of their scores at the rung. Pairs cancel what is constant in a seed, and the
+interquartile range is robust: a quarter of the seeds may be anywhere (Rousseeuw and Croux, 1993, "Alternatives to the
+Median Absolute Deviation"). A configuration that failed ends.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from orchestrator.results.scoring.evaluation_choice import chosen_steps
+from orchestrator.results.scoring.objective import judged_values, score_configuration
+from orchestrator.results.scoring.race_decision import keep_best
+from orchestrator.statistics.failed_seeds import over_seeds
+from search_spaces import Objective, Rungs
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Scores = Mapping[str, Sequence[float]]
+"""The score of every seed, NaN for a failed one, by config_id; all configurations have the same seeds in one order."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RungOutcome:
+    """Who trains on, `guarded` only because of the guard, and by config_id what decided; None for a failed one."""
+
+    survivors: tuple[str, ...]
+    guarded: tuple[str, ...]
+    values: dict[str, float | None]
+    improvements: dict[str, float | None]
+    spreads: dict[str, float | None]
+
+
+def scores_at_step(
+    curves: pd.DataFrame, objective: Objective, step: int, names: Sequence[str], seeds: Sequence[int]
+) -> dict[str, list[float]]:
+    """Return the score of every seed of these configurations as if training ended at a step.
+
+    `curves` may go beyond it. A seed without an evaluation at the step, because all members of its pack had stopped
+    early, has that of the next one, which repeats its last values.
+    """
+    judged = judged_values(curves, objective)
+    judged = judged[judged["config_id"].isin(names)]
+    is_before = judged["step"] < step
+    last = judged[~is_before].drop_duplicates(["config_id", "seed"]).assign(step=step)
+    earlier = judged[is_before].merge(last[["config_id", "seed"]], on=["config_id", "seed"])
+    import pandas as pd
+
+    chosen = chosen_steps(pd.concat([earlier, last]), objective.direction, objective.evaluation)
+    scores = dict(zip(zip(chosen["config_id"], chosen["seed"], strict=True), chosen["value"], strict=True))
+    return {name: [float(scores.get((name, seed), math.nan)) for seed in seeds] for name in names}
+
+
+def decide_rung(now: Scores, before: Scores, rungs: Rungs, objective: Objective) -> RungOutcome:
+    """Return who trains on, from the scores at the rung and at the step from which improvement counts.
+
+    Failed seeds count as `objective.failed_seeds` says, and as the worst improvement where they are not left out.
+    """
+    policy, sign = objective.failed_seeds, 1.0 if objective.direction == "minimize" else -1.0
+    scored = {name: score_configuration(name, scores, objective) for name, scores in now.items()}
+    alive = {name: sign * one.score for name, one in scored.items() if not one.failed}
+    improvements, spreads = dict[str, float](), dict[str, float]()
+    with np.errstate(invalid="ignore"):  # inf - inf: nothing was reached at either step, and the seed did not improve
+        for name in alive:
+            gains = sign * (np.array(before[name]) - np.array(now[name]))
+            improvements[name] = over_seeds(gains, policy, "maximize").median
+            spreads[name] = float(np.subtract(scored[name].q75, scored[name].q25))
+    ahead = keep_best(alive, rungs.count_kept(len(now)))
+    guarded = tuple(name for name in alive if rungs.guard and name not in ahead and improvements[name] > spreads[name])
+
+    def recorded(values: Mapping[str, float]) -> dict[str, float | None]:
+        return {name: None if math.isnan(values.get(name, math.nan)) else values[name] for name in now}
+
+    return RungOutcome(
+        survivors=tuple(name for name in now if name in ahead or name in guarded),
+        guarded=guarded,
+        values=recorded({name: scored[name].score for name in alive}),
+        improvements=recorded(improvements),
+        spreads=recorded(spreads),
+    )

@@ -1,0 +1,88 @@
+"""The command line for tests, in this process or in processes of its own."""
+
+import io
+import os
+import signal
+import subprocess
+import sys
+import warnings
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator import cli
+from orchestrator.figures import drawing
+from tests.startup.sitecustomize import blank
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+STARTUP = Path(__file__).resolve().parent / "startup"
+
+
+class CommandLine:
+    """`lengthwise` with a home folder of its own: called, it runs in this process; `start` and `process` begin another.
+
+    Sweeps of `tiny` run inline; what is about Ray says `--set resources.scheduler=ray` and runs in another process.
+    Figures are left blank, unless a process is begun with FIGURES="drawn": drawing them takes longer than all the rest
+    of a tiny sweep.
+    """
+
+    def __init__(self, home: Path) -> None:
+        self.home, self._save = home, blank
+        self.environment = {
+            key: value for key, value in os.environ.items() if not key.startswith(("RAY_", "LENGTHWISE_"))
+        }
+        path = os.pathsep.join([str(STARTUP), *filter(None, [os.environ.get("PYTHONPATH")])])
+        self.environment |= {"HOME": str(home), "PYTHONUNBUFFERED": "1", "COLUMNS": "160", "PYTHONPATH": path}
+        self._started: list[subprocess.Popen[str]] = []
+
+    def __call__(self, *arguments: Any, cwd: Path = REPOSITORY) -> subprocess.CompletedProcess[str]:
+        """Run a verb to its end, here."""
+        words = ["lengthwise", *map(str, arguments)]
+        out, err = io.StringIO(), io.StringIO()
+        with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+            patch.chdir(cwd)
+            patch.setattr(sys, "argv", words)
+            patch.setattr(drawing, "save", self._save)
+            for key in set(os.environ) - set(self.environment):
+                patch.delenv(key)
+            for key, value in self.environment.items():
+                patch.setenv(key, value)
+            with warnings.catch_warnings(), pytest.raises(SystemExit) as ended:
+                warnings.simplefilter("default")  # as for a person: mlflow itself uses what is deprecated
+                cli.main()
+                sys.exit(0)
+        return subprocess.CompletedProcess(words, ended.value.code or 0, out.getvalue(), err.getvalue())
+
+    def start(
+        self, *arguments: Any, cwd: Path = REPOSITORY, program: str | None = None, **environment: str
+    ) -> subprocess.Popen[str]:
+        """Start a verb in a process and session of its own and return at once; `program` runs it in its own way."""
+        process = subprocess.Popen(
+            [sys.executable, *(["-m", "orchestrator"] if program is None else ["-c", program]), *map(str, arguments)],
+            cwd=cwd,
+            env=self.environment | environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        self._started.append(process)
+        return process
+
+    def process(self, *arguments: Any, **options: Any) -> subprocess.CompletedProcess[str]:
+        """Run a verb to its end in a process of its own, started as by `start`."""
+        process = self.start(*arguments, **options)
+        out, err = process.communicate()
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+    def close(self) -> None:
+        for process in self._started:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+            for stream in (process.stdout, process.stderr):
+                if stream is not None:
+                    stream.close()

@@ -1,0 +1,79 @@
+"""Figures of claims: a dot for each seed, what was never reached above the threshold, axes that say what they show."""
+
+import math
+
+import numpy as np
+import pytest
+
+from orchestrator.claims.figures import draw_claim
+from orchestrator.claims.page import arms_table
+from orchestrator.claims.verdicts import Judgement
+from tests.orchestrator.claims.conftest import Put, claim
+from trainers.config.member import MemberConfig
+
+POOLED = {"where": {"model.norm": "pre"}, "configurations": "all"}
+
+
+def by_seed_and_rate(member: MemberConfig, metric: str, average: str, length: int, step: int) -> float:
+    return 0.1 + 0.01 * member.seed + 100 * (member.training.learning_rate - 0.001)
+
+
+def axes_of(one: Judgement):
+    figure = draw_claim(one)
+    assert figure is not None
+    return figure.axes[0], figure.get_suptitle()
+
+
+def test_what_was_never_reached_is_drawn_above_the_threshold_of_success(put: Put) -> None:
+    def value(member: MemberConfig, metric: str, average: str, length: int, step: int) -> float:
+        return 0.3 if member.seed == 0 else math.inf
+
+    asked = claim(arms={"pre": POOLED}, compare=["pre"], question="share", success={"most": 0.8}, figure="seeds")
+    axes, _ = axes_of(put(value, asked)["pre_norm"])
+    (crosses,) = [line for line in axes.lines if line.get_marker() == "x"]
+    assert len(crosses.get_ydata()) == 8 and min(crosses.get_ydata()) > 0.8
+    assert [text.get_text() for text in axes.texts] == ["not reached"]
+
+
+def test_several_configurations_are_one_dot_for_each_seed_and_stay_in_their_column(put: Put) -> None:
+    asked = {"arms": {"pre": POOLED, "none": {**POOLED, "where": {"model.norm": "none"}}}}
+    one = put(by_seed_and_rate, claim(**asked, figure="seeds"))["pre_norm"]
+    axes, title = axes_of(one)
+    for place, dots in enumerate(line for line in axes.lines if line.get_marker() == "."):
+        assert dots.get_ydata() == pytest.approx(0.2 + 0.01 * np.arange(9), abs=1e-6), "the median of two rates"
+        assert np.abs(dots.get_xdata() - place).max() < 0.3
+    assert "each the median of 2 configurations" in title and title.startswith("pre_norm (made_up)")
+    assert one.members is not None and one.arms is not None
+    assert "| #2-3 | raw | 9 | 0.240 | 0.200 to 0.280 |" in arms_table(one, one.members, [one.arms["pre"]])
+    thin = [line for line in axes_of(put(by_seed_and_rate, claim(**asked))["pre_norm"])[0].lines if line.get_alpha()]
+    assert len(thin) == 18, "a curve for each seed of two arms"
+
+
+def test_lengths_are_whole_numbers_and_shades_say_what_was_chosen_where(put: Put) -> None:
+    axes, _ = axes_of(put(by_seed_and_rate, claim())["pre_norm"])
+    assert all(float(tick).is_integer() for tick in axes.get_xticks())
+    labels = axes.get_legend_handles_labels()[1]
+    assert labels[-2:] == ["trained", "selection"] and axes.get_ylabel() == "total variation"
+
+
+@pytest.mark.parametrize(
+    ("arm", "label"),
+    [
+        ({"minus": "other"}, "total variation − invalid mass"),
+        ({"over": "other"}, "total variation / invalid mass"),
+        ({"minus": "alike"}, "difference of total variation"),
+        ({"metric": ["total_variation", "invalid_mass"]}, "mean of 2 metrics"),
+    ],
+)
+def test_the_axis_names_what_an_arm_is_computed_from(put: Put, arm: dict[str, object], label: str) -> None:
+    arms = {"pre": {**POOLED, **arm}, "other": {**POOLED, "metric": "invalid_mass"}, "alike": POOLED}
+    asked = claim(arms=arms, compare=["pre"], question="bound", bound=0.1, figure="seeds")
+    assert axes_of(put(by_seed_and_rate, asked)["pre_norm"])[0].get_ylabel() == label
+
+
+def test_the_table_says_which_of_several_values_was_chosen(put: Put) -> None:
+    arms = {"pre": {"where": {"model.norm": "pre"}}, "none": {"where": {"model.norm": "none"}}}
+    one = put(by_seed_and_rate, claim(arms=arms))["pre_norm"]
+    assert one.members is not None and one.arms is not None
+    table = arms_table(one, one.members, list(one.arms.values()))
+    assert "| model.norm: pre, chosen training.learning_rate: 0.001 | #2 |" in table

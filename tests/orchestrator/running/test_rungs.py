@@ -1,0 +1,407 @@
+"""Rungs of a race: pruned in the course of training as the full sweep says, and survivors keep their bits."""
+
+import json
+import os
+import shutil
+import signal
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from orchestrator.errors import DamagedLedger
+from orchestrator.record.kept.curves import read_curves
+from orchestrator.record.ledger.fields import wrong_field
+from orchestrator.record.ledger.ledger import Ledger
+from orchestrator.record.ledger.records import LEDGER_FILE, read_records
+from orchestrator.record.state.state import SweepState
+from orchestrator.results.analysis import effects_on_score
+from orchestrator.results.scoring.objective import recorded_objective
+from orchestrator.results.scoring.rung_decision import decide_rung, scores_at_step
+from orchestrator.results.summarise import summary
+from search_spaces import Objective, Rungs, load_sweep
+
+SIZE = ("search.configurations=8", "seeds=4", "training.steps=40", "evaluation.every=5")
+RATES = (*SIZE, "space={training.learning_rate: {log_uniform: [0.001, 0.1]}}")
+HALVING = "search.racing={first: 4, steps: {first: 10, growth: 2, keep: 0.5, guard: false}}"
+GUARDED = "search.racing={first: 4, steps: {first: 10, growth: 2, keep: 0.25}}"
+ROUNDS = "search.racing={first: 2, keep: 0.5, steps: {first: 10, growth: 2, keep: 0.5, guard: false}}"
+
+
+def keyed(state: SweepState) -> pd.Series:
+    keys = ["config_id", "seed", "average", "metric", "length", "step"]
+    names = dict.fromkeys(("config_id", "average", "metric"), str)
+    return read_curves(state).astype(names).set_index(keys)["value"]
+
+
+def same_curves(state: SweepState, whole: SweepState) -> bool:
+    """Whether every row has the bits that it has in a sweep without a race."""
+    mine = keyed(state)
+    return len(mine) > 0 and mine.equals(keyed(whole).loc[mine.index])
+
+
+def replayed(whole: SweepState, race: SweepState) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
+    """The survivors and who was guarded at every rung, from the curves of the sweep without a race."""
+    rungs = Rungs.model_validate(race.spec["search"]["racing"]["steps"])
+    objective, curves = recorded_objective(whole.spec), read_curves(whole)
+    names, found, seeds = list(whole.configurations), [], race.rungs[0].seeds
+    for rung in rungs.rungs(5, 40):
+        now, before = (scores_at_step(curves, objective, step, names, seeds) for step in rung)
+        outcome = decide_rung(now, before, rungs, objective)
+        found.append((outcome.survivors, outcome.guarded))
+        names = list(outcome.survivors)
+    return found
+
+
+def told(state: SweepState) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
+    return [(one.survivors, one.guarded) for one in state.rungs]
+
+
+def last_steps(state: SweepState) -> dict[str, int]:
+    curves = read_curves(state)
+    return {str(name): int(step) for name, step in curves.groupby("config_id", observed=True)["step"].max().items()}
+
+
+@pytest.mark.parametrize(("rule", "left"), [(HALVING, [4, 2]), (GUARDED, None)])
+def test_rungs_decide_as_the_full_sweep_says_and_survivors_keep_their_bits(stage, rule, left):
+    whole, race = stage("whole", *RATES).play(), stage("race", *RATES, rule, pack=3).play()
+    assert told(race) == replayed(whole, race)
+    assert left is None or [len(one.survivors) for one in race.rungs] == left
+    assert same_curves(race, whole)
+    stays = race.rungs[-1].survivors
+    for name, one in race.configurations.items():
+        assert (one.pruned_at is None) == (name in stays) == one.finished
+        assert last_steps(race)[name] == (40 if name in stays else one.pruned_at)
+    assert race.race.is_over and {pack.status for pack in race.packs.values()} == {"complete"}
+    assert race.race.member_steps_saved == sum(
+        4 * (40 - one.pruned_at) for one in race.configurations.values() if one.pruned_at
+    )
+
+
+def test_survivors_race_on_over_seeds(stage):
+    whole, race = stage("whole", *RATES).play(), stage("race", *RATES, ROUNDS).play()
+    assert [len(one.survivors) for one in race.rungs] == [4, 2] and len(race.decisions) == 1
+    assert race.decisions[0].values.keys() == set(race.rungs[-1].survivors)
+    assert same_curves(race, whole)
+    assert [len(one.members) for one in race.configurations.values() if one.pruned_at] == [2] * 6
+    assert sum(len(one.members) for one in race.configurations.values()) == 18
+
+
+def test_decisions_do_not_depend_on_packs_or_their_order(stage):
+    one = stage("one", *RATES, HALVING, pack=3).play(order=lambda packs: packs[::-1])
+    two = stage("two", *RATES, HALVING, pack=32).play()
+    assert one.rungs == two.rungs and same_curves(one, two)
+
+
+@pytest.mark.parametrize("rule", [HALVING, ROUNDS])
+def test_rungs_that_are_killed_anywhere_resume_to_the_same_bits(stage, rule):
+    begun = stage("whole", *RATES, rule)
+    whole = begun.play()
+    lines = (begun.folder / LEDGER_FILE).read_bytes().splitlines(keepends=True)
+    kinds = [json.loads(line)["kind"] for line in lines]
+    rungs = [place for place, kind in enumerate(kinds) if kind == "rung"]
+    cuts = sorted({kinds.index("evaluation") + 1, *(rung + beside for rung in rungs for beside in (-1, 0, 1))})
+    for place, cut in enumerate(cuts):
+        killed = stage(f"killed {cut}", *RATES, rule)
+        shutil.copytree(begun.folder / "curves", killed.folder / "curves")
+        if place % 2:  # otherwise all states are lost
+            keep_checkpoints_until(begun.folder, killed.folder, lines[:cut])
+        (killed.folder / LEDGER_FILE).write_bytes(b"".join(lines[:cut]))
+        state = killed.play()
+        assert state.rungs == whole.rungs and state.decisions == whole.decisions, cut
+        assert same_curves(state, whole) and len(keyed(state)) == len(keyed(whole))
+        assert {name: one.score for name, one in state.configurations.items()} == {
+            name: one.score for name, one in whole.configurations.items()
+        }
+        assert [r.kind for r in read_records(killed.folder)].count("rung") == len(rungs)
+
+
+def keep_checkpoints_until(source, target, lines) -> None:
+    """Copy the checkpoints that were written before the last of these records."""
+    reached = Counter()
+    for line in lines:
+        record = json.loads(line)
+        if record["kind"] == "evaluation":
+            reached[record["data"]["pack_id"]] = record["data"]["step"]
+    for pack_id, step in reached.items():
+        for path in (source / "checkpoints" / pack_id).glob("step-*.ckpt"):
+            if int(path.stem.removeprefix("step-")) <= step:
+                (target / "checkpoints" / pack_id).mkdir(parents=True, exist_ok=True)
+                shutil.copy(path, target / "checkpoints" / pack_id)
+
+
+def test_a_pack_that_dies_at_a_rung_does_not_train_beyond_it(stage, monkeypatch):
+    from orchestrator.running.schedulers import inline
+
+    begun, original, died = stage("race", *RATES, HALVING), inline.train_pack, []
+
+    def train_pack(work, reporter):
+        original(work, reporter)
+        if not died:  # its state is saved, and the driver does not know that it has paused
+            died.append(work["pack_id"])
+            raise OSError("lost")
+
+    monkeypatch.setattr(inline, "train_pack", train_pack)
+    beyond = []
+
+    def during(pack_id, step):
+        beyond.append((pack_id, step, begun_rungs(begun.folder)))
+
+    state = begun.play(during=during)
+    assert died and all(step <= (10, 20, 40)[rungs] for _, step, rungs in beyond)
+    assert same_curves(state, stage("whole", *RATES).play())
+
+
+def begun_rungs(folder) -> int:
+    return sum(record.kind == "rung" for record in read_records(folder))
+
+
+def test_who_is_pruned_is_in_no_rank_and_no_effect(stage):
+    state = stage("race", *RATES, HALVING).play()
+    result = summary(state)
+    assert [row.rank for row in result.rows] == [1, 2, *[None] * 6]
+    assert [row.unranked for row in result.rows[2:]] == ["pruned at step 20"] * 2 + ["pruned at step 10"] * 4
+    assert {row.score for row in result.rows[2:]} == {None} and result.configurations_finished == 2
+    for effect in effects_on_score(result):
+        assert effect.configurations == 2
+
+
+def test_seeds_that_fail_before_a_rung_count_as_the_objective_says(stage):
+    diverging = "space={training.learning_rate: {grid: [0.01, 0.02, 1.0e+30, 1.0e+38]}}"
+    plain = ("search={racing: {first: 2, steps: {first: 10, keep: 0.9, guard: false}}}", "seeds=2")
+    state = stage("race", diverging, *plain, "training.steps=20", "evaluation.every=5").play()
+    (rung,) = state.rungs
+    assert [rung.values[name] is None for name in state.configurations] == [False, False, True, True]
+    assert rung.survivors == tuple(state.configurations)[:2]
+    assert [one.seeds_failed for one in summary(state).rows] == [0, 0, 2, 2]
+
+
+def test_a_pack_that_was_given_up_at_a_rung_changes_no_decision_when_it_is_retried(stage, monkeypatch):
+    from orchestrator.running.schedulers import inline
+
+    begun = stage("race", *RATES, HALVING, "resources.retries=0", pack=4)
+    original, lost = inline.train_pack, []
+
+    def train_pack(work, reporter):
+        if not lost or lost[0] == work["pack_id"]:
+            lost[:] = [work["pack_id"]]
+            raise RuntimeError("lost")
+        original(work, reporter)
+
+    monkeypatch.setattr(inline, "train_pack", train_pack)
+    state = begun.play()
+    ((name, _), *_) = state.packs[lost[0]].members
+    assert state.rungs[0].values[name] is None and state.configurations[name].pruned_at == 10
+    monkeypatch.undo()
+    with Ledger.open(begun.folder) as ledger:
+        ledger.append("retry", pack_ids=lost)
+    again = begun.play()
+    assert again.rungs == state.rungs and again.configurations[name].score is None
+
+
+# The guard -----------------------------------------------------------------------------------------------------------
+
+OBJECTIVE = Objective(metric="m", average="raw", lengths=[1], direction="minimize")
+
+
+def decide(now: dict[str, list[float]], before: dict[str, list[float]], **rungs: object):
+    return decide_rung(now, before, Rungs(**{"first": 10, "keep": 0.3, **rungs}), OBJECTIVE)
+
+
+def test_the_guard_keeps_who_improves_by_more_than_its_seeds_differ():
+    now = {"ahead": [0.1, 0.2, 0.3], "late": [0.8, 0.9, 1.0], "flat": [0.7, 0.8, 0.9], "noisy": [0.5, 0.9, 1.3]}
+    before = {"ahead": [0.1, 0.2, 0.3], "late": [1.0, 1.1, 1.2], "flat": [0.7, 0.8, 0.9], "noisy": [0.8, 1.2, 1.6]}
+    outcome = decide(now, before, keep=0.25)
+    assert outcome.survivors == ("ahead", "late") and outcome.guarded == ("late",)
+    assert outcome.improvements["late"] == pytest.approx(0.2) and outcome.spreads["late"] == pytest.approx(0.1)
+    assert outcome.improvements["noisy"] == pytest.approx(0.3) and outcome.spreads["noisy"] == pytest.approx(0.4)
+    assert decide(now, before, keep=0.25, guard=False).survivors == ("ahead",)
+
+
+def test_ties_stay_shares_are_rounded_up_and_failed_seeds_count():
+    flat = {name: [value] * 4 for name, value in (("a", 0.1), ("b", 0.2), ("c", 0.2), ("d", 0.3), ("e", np.nan))}
+    assert decide(flat, flat, keep=0.3).survivors == ("a", "b", "c")
+    assert decide(flat, flat, keep=0.2).survivors == ("a",)
+    assert decide(flat, flat, keep=0.99).survivors == ("a", "b", "c", "d")
+    assert decide({"e": [np.nan] * 2}, {"e": [np.nan] * 2}).survivors == ()
+    half = {"a": [0.1] * 4, "b": [0.5, 0.5, 0.5, np.nan]}
+    before = {"a": [0.1] * 4, "b": [0.9] * 4}
+    outcome = decide(half, before)
+    assert outcome.spreads["b"] == np.inf and outcome.guarded == ()  # one of four failed: its quartile is the worst
+
+
+def test_a_member_whose_pack_had_ended_has_its_last_values_and_a_lost_one_has_none():
+    rows = [("a", 0, 5, 0.5), ("a", 0, 40, 0.5), ("a", 1, 5, 0.7), ("a", 1, 40, np.nan), ("b", 0, 5, 0.6)]
+    rows += [("b", 0, 10, 0.4), ("b", 0, 15, 0.1), ("b", 1, 5, 0.2)]
+    curves = pd.DataFrame(rows, columns=["config_id", "seed", "step", "value"]).assign(
+        metric="m", average="raw", length=1
+    )
+    last = scores_at_step(curves, OBJECTIVE, 10, ["a", "b"], [0, 1])
+    assert str(last) == "{'a': [0.5, nan], 'b': [0.4, nan]}"
+    best = scores_at_step(curves, OBJECTIVE.model_copy(update={"evaluation": "best"}), 15, ["b"], [0])
+    assert best == {"b": [0.1]}
+
+
+def test_a_late_learner_is_lost_without_the_guard_and_wins_with_it(stage, monkeypatch):
+    """Planted curves: three configurations stay where they are, and the last falls slowly and passes them."""
+    from orchestrator.running.schedulers import inline
+
+    original, early, late = inline.train_pack, (0.001, 0.002, 0.003), 0.004
+
+    def planted(rate: float, seed: int, step: int) -> float:
+        return 0.01 * seed + (1.0 - 0.02 * step if rate == late else 0.5 + rate)
+
+    def train_pack(work, reporter):
+        class Planted:
+            began, progress, notice = reporter.began, reporter.progress, reporter.notice
+
+            def report(self, evaluation):
+                values = evaluation.values_MAKL.copy()
+                for m, (member, (_, seed)) in enumerate(zip(work["members"], work["ids"], strict=True)):
+                    values[m] = planted(member["training"]["learning_rate"], seed, evaluation.step)
+                reporter.report(replace(evaluation, values_MAKL=values))
+
+        original(work, Planted())
+
+    monkeypatch.setattr(inline, "train_pack", train_pack)
+
+    def play(name: str, racing: str) -> SweepState:
+        listed = ", ".join(f"{{training.learning_rate: {rate}}}" for rate in (*early, late))
+        search = f"search={{sampler: listed, listed: [{listed}]{racing}}}"
+        return stage(name, *SIZE[1:], "space={}", search, pack=6).play()
+
+    whole = play("whole", "")
+    plain = play("plain", ", racing: {first: 4, steps: {first: 10, growth: 2, keep: 0.5, guard: false}}")
+    guarded = play("guarded", ", racing: {first: 4, steps: {first: 10, growth: 2, keep: 0.5}}")
+    name = list(whole.configurations)[-1]
+    assert plain.configurations[name].pruned_at == 10 and summary(plain).rows[0].config_id != name
+    assert [one.guarded for one in guarded.rungs] == [(name,), (name,)]
+    assert [len(one.survivors) for one in guarded.rungs] == [3, 3]
+    assert summary(guarded).rows[0].config_id == summary(whole).rows[0].config_id == name
+    assert same_curves(guarded, whole) and told(guarded) == replayed(whole, guarded)
+
+
+# What is written and refused -----------------------------------------------------------------------------------------
+
+
+def test_rungs_are_evaluations_and_end_before_training():
+    steps = [[rung.step for rung in Rungs(first=300, growth=growth, keep=0.5).rungs(100, 3000)] for growth in (3, 1.5)]
+    assert steps == [[300, 900, 2700], [300, 500, 800, 1200, 1800, 2700]]
+    assert [rung.since for rung in Rungs(first=300, keep=0.5).rungs(100, 3000)] == [100, 300, 900]
+    assert [rung.step for rung in Rungs(first=1, growth=1.0000001, keep=0.5).rungs(1, 4)] == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (("search.racing.steps.first=12",), "there is no evaluation at this step; given 12; allowed: a multiple of"),
+        (("search.racing.steps.first=40",), "is not before the end"),
+        (("search.racing.steps.first=5",), "compares with an evaluation in the first half, and there is none"),
+        (("seeds=1", "search.racing.first=1"), "compares with the spread over seeds, and one seed has none"),
+        (("search.racing.steps.keep=1.0",), "search.racing.steps.keep"),
+        (("search.racing.steps.growth=1",), "search.racing.steps.growth"),
+        (("search.racing.steps.patience=3",), "search.racing.steps.patience"),
+        (("evaluation.every=null",), "compares configurations at evaluations, and there is none before the end"),
+        (("space.training.steps={choice: [40, 80]}",), "its rungs are steps of every configuration"),
+        (("search.racing.first=2",), "does not say which configurations stay"),
+    ],
+)
+def test_rungs_that_cannot_be_are_refused(lengthwise, tiny, settings, said):
+    words = [word for one in (*RATES, GUARDED, *settings) for word in ("--set", one)]
+    done = lengthwise("validate", tiny, *words)
+    assert done.returncode == 2 and said in " ".join(done.stderr.split()) and "Traceback" not in done.stderr
+
+
+def test_a_sweep_without_rungs_keeps_its_hash_and_rungs_are_resolved(tiny):
+    race = "search.racing={first: 2, keep: 0.5}"
+    plain, rungs = load_sweep(tiny, ["seeds=4", race]), load_sweep(tiny, [*SIZE, GUARDED])
+    assert plain.resolved()["search"]["racing"] == {"first": 2, "growth": 2.0, "keep": 0.5}
+    steps = {"first": 10, "growth": 2.0, "keep": 0.25, "guard": True}
+    assert rungs.resolved()["search"]["racing"] == {"first": 4, "growth": 2.0, "steps": steps}
+
+
+def test_a_record_of_a_rung_is_checked(stage):
+    begun = stage("race", *RATES, HALVING)
+    begun.play()
+    (fields, *_) = [record.fields for record in read_records(begun.folder) if record.kind == "rung"]
+    assert "spreads" in wrong_field("rung", {name: one for name, one in fields.items() if name != "spreads"})
+    for change, said in (({"step": 15}, "not the next rung"), ({"survivors": ["x"]}, "unknown configuration x")):
+        state = SweepState.replay(begun.folder, [r for r in read_records(begun.folder) if r.kind != "rung"])
+        with (
+            Ledger.open(shutil.copytree(begun.folder, begun.folder.with_name(said))) as ledger,
+            pytest.raises(DamagedLedger, match=said),
+        ):
+            state.apply(ledger.append("rung", **fields | change))
+
+
+def test_the_command_line_plans_runs_and_reports_rungs(lengthwise, tiny):
+    rule = [word for one in (*RATES, ROUNDS, "search.racing.steps.guard=true") for word in ("--set", one)]
+    plan = " ".join(lengthwise("plan", tiny, *rule).stdout.split())
+    assert "8 configurations to step 10, 4 configurations to step 20, 2 configurations to step 40" in plan
+    assert "320 member-steps of 640 in the first round (50 %, more with ties and what the guard keeps)" in plan
+    done = lengthwise("run", tiny, "--storage", tiny.parent, *rule)
+    assert done.returncode == 0, done.stderr
+    folder = tiny.parent / "tiny"
+    state, table = SweepState.load(folder), pd.read_csv(folder / "rungs.csv")
+    guarded = {name for one in state.rungs for name in one.guarded}
+    assert set(table[table["outcome"] == "guarded"]["config_id"]) == guarded
+    assert list(table.groupby("step").size()) == [len(one.values) for one in state.rungs]
+    saved = f"That saved {state.race.member_steps_saved:,} of 640 member-steps of the first round."
+    page = (folder / "report.html").read_text()
+    assert saved in done.stdout and saved in page
+    assert "pruned at step 10" in page and "Pruned in the course of training" in page
+    report = pd.read_csv(folder / "report.csv")
+    pruned = {name: one.pruned_at for name, one in state.configurations.items() if one.pruned_at}
+    assert report.dropna(subset="pruned_at").set_index("config_id")["pruned_at"].to_dict() == pruned
+    assert report[report["config_id"].isin(pruned)][["rank", "score"]].isna().all(axis=None)
+    status = lengthwise("status", folder).stdout
+    assert "rung at step 10" in status and "configurations 8/8" in " ".join(status.split())
+    assert "member-steps 100 %" in " ".join(status.split())
+    (first, *_) = [f"#{state.configurations[name].number}" for name in pruned]
+    best = f"#{next(row.number for row in summary(state).rows)}"
+    for words in (
+        ("compare", folder, best, first),
+        ("confirm", folder, "--configuration", first),
+        ("extend", folder, "--seeds", "+1", "--configuration", first),
+    ):
+        refused = lengthwise(*words)
+        assert refused.returncode == 2 and "was pruned at step" in refused.stderr, words
+    refused = lengthwise("extend", folder, "--configurations", "9")
+    assert refused.returncode == 2 and "decided without further configurations" in refused.stderr
+
+
+def test_a_budget_stops_at_a_rung_and_resumes_to_the_same_decisions(lengthwise, tiny, stage):
+    rule = [word for one in (*RATES, HALVING) for word in ("--set", one)]
+    stopped = lengthwise("run", tiny, "--storage", tiny.parent, *rule, "--set", "budget.member_steps=400")
+    assert stopped.returncode == 0 and "stopped by its budget" in stopped.stdout
+    folder = tiny.parent / "tiny"
+    assert len(SweepState.load(folder).rungs) == 1
+    done = lengthwise("resume", folder, "--set", "budget.member_steps=null")
+    assert done.returncode == 0, done.stderr
+    state, whole = SweepState.load(folder), stage("whole", *RATES, HALVING).play()
+    assert state.rungs == whole.rungs and same_curves(state, whole)
+
+
+@pytest.mark.long
+def test_workers_decide_alike_when_the_driver_is_killed(lengthwise, tiny, stage, wait_for, records):
+    rule = [word for one in (*RATES, HALVING, "resources.scheduler=local") for word in ("--set", one)]
+    driver = lengthwise.start("run", tiny, "--storage", tiny.parent, *rule)
+    folder = tiny.parent / "tiny"
+    wait_for(lambda: records(folder, "rung"), driver)
+    os.kill(driver.pid, signal.SIGKILL)
+    driver.wait()
+    done = lengthwise.process("resume", folder)
+    assert done.returncode == 0, done.stderr
+    state, whole = SweepState.load(folder), stage("whole", *RATES, HALVING).play()
+    assert state.rungs == whole.rungs and same_curves(state, whole)
+
+
+@pytest.mark.long
+def test_workers_of_ray_decide_alike(lengthwise, tiny, stage):
+    rule = [word for one in (*RATES, HALVING, "resources.scheduler=ray") for word in ("--set", one)]
+    done = lengthwise.process("run", tiny, "--storage", tiny.parent, *rule)
+    assert done.returncode == 0, done.stdout + done.stderr
+    state, whole = SweepState.load(tiny.parent / "tiny"), stage("whole", *RATES, HALVING).play()
+    assert state.rungs == whole.rungs and same_curves(state, whole)
