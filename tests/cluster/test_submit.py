@@ -166,7 +166,7 @@ def test_left_alone_refused_stopped_and_resumed_it_ends_with_the_same_curves(
 
 def test_a_wrong_or_missing_token_is_one_sentence(head: Head, study: Path) -> None:
     for variables, said in (
-        ({"RAY_AUTH_TOKEN": "0" * 64}, "rejected the token"),
+        ({"RAY_AUTH_TOKEN": "0" * 64, "RAY_API_SERVER_ADDRESS": "http://127.0.0.1:9"}, "rejected the token"),
         ({"RAY_AUTH_MODE": "disabled"}, "asks for a token"),
     ):
         done = head.submit(study / "mine.yaml", "--name", "tokenless", **variables)
@@ -189,7 +189,7 @@ def test_nobody_at_the_address_is_one_sentence(monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(UserError, match=r"127\.0\.0\.1:8: no"):
         JobServer(None)
     with pytest.raises(UserError, match=r"127\.0\.0\.1:9: no"):
-        JobServer("http://127.0.0.1:9")  # it is stronger than the variable
+        JobServer("http://127.0.0.1:9")
     with pytest.raises(UserError, match="no address of a cluster; allowed"):
         JobServer("auto")
 
