@@ -15,12 +15,12 @@ SWEEP = """name: text
 study: tests
 task: {name: language, corpus: mine, train_window: 8, test_windows: [16]}
 model: {name: decoder, layers: 1, width: 8, heads: 2, position: rope, dropout: 0.1}
-training: {steps: 400, batch_size: 8, learning_rate: 0.01, compile: false}
+training: {steps: 80, batch_size: 8, learning_rate: 0.01, compile: false}
 space: {training.learning_rate: {grid: [0.01, 0.03]}}
 seeds: 2
-evaluation: {every: 100, samples: 20}
+evaluation: {every: 20, samples: 20}
 objective: {metric: perplexity.validation, average: raw, lengths: [8], direction: minimize}
-resources: {scheduler: inline, pack: 2, checkpoint_seconds: null, checkpoint_steps: 50}
+resources: {scheduler: inline, pack: 2, checkpoint_seconds: null, checkpoint_steps: 10}
 tracking: {enabled: false}
 """
 
@@ -47,11 +47,11 @@ def test_a_sweep_on_a_text_that_is_killed_ends_like_one_that_was_left_alone(
     text: Path, tmp_path: Path, lengthwise, wait_for, records, curves
 ) -> None:
     words = ["run", text, "--storage", tmp_path, "--name"]
-    driver = lengthwise.start(*words, "killed")
+    (tmp_path / "hold").touch()
+    driver = lengthwise.start(*words, "killed", HOLD=str(tmp_path / "hold"))
     folder = tmp_path / "killed"
-    wait_for(lambda: len(records(folder, "evaluation")) >= 2, driver)
-    known = set(folder.glob("checkpoints/*/step-*.ckpt"))
-    wait_for(lambda: set(folder.glob("checkpoints/*/step-*.ckpt")) - known, driver)
+    wait_for(lambda: records(folder, "evaluation"), driver)
+    assert list(folder.glob("checkpoints/*/step-*.ckpt"))
     os.kill(driver.pid, signal.SIGKILL)
     driver.wait()
     assert not records(folder, "end")
