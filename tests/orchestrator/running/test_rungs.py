@@ -372,6 +372,13 @@ def test_the_command_line_plans_runs_and_reports_rungs(lengthwise, tiny):
     assert refused.returncode == 2 and "decided without further configurations" in refused.stderr
 
 
+def test_a_rung_is_decided_when_no_pack_runs(stage):
+    """Whoever asks for a pack while another one has just reached the rung, and has yet to save its state, gets none."""
+    asked = []
+    race = stage("race", *RATES, HALVING, pack=3).play(watch=lambda driver: asked.append(driver.next_pack()))
+    assert len(race.rungs) == 2 and len(asked) > 8 and not any(asked)
+
+
 def test_a_budget_stops_at_a_rung_and_resumes_to_the_same_decisions(lengthwise, tiny, stage):
     rule = [word for one in (*RATES, HALVING) for word in ("--set", one)]
     stopped = lengthwise("run", tiny, "--storage", tiny.parent, *rule, "--set", "budget.member_steps=400")
