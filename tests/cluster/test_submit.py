@@ -43,9 +43,9 @@ study: tests
 imports: [my_tasks]
 task: {name: mine, vocabulary: 6, train_length: 3, target: soft}
 model: {name: attention_only, width: 8, value_width: 4}
-training: {steps: 20000, batch_size: 4, learning_rate: 0.01, averages: {raw: {}}, compile: false}
+training: {steps: 2000, batch_size: 4, learning_rate: 0.01, averages: {raw: {}}, compile: false}
 seeds: 2
-evaluation: {samples: 20, every: 1000}
+evaluation: {samples: 20, every: 100}
 objective: {metric: total_variation, average: raw, lengths: [4], direction: minimize}
 resources: {pack: 1, checkpoint_seconds: 1}
 tracking: {enabled: false}
@@ -56,11 +56,15 @@ CURVES = ["config_id", "seed", "average", "metric", "length", "step"]
 
 @dataclass(frozen=True)
 class Head:
-    """A head that wants a token; `environment` is that of somebody who has it."""
+    """A head that wants a token; `environment` is that of somebody who has it.
+
+    While the file `hold` exists, every pack waits after each of its evaluations (tests/startup).
+    """
 
     address: str
     environment: dict[str, str]
     storage: Path
+    hold: Path
 
     def command(self, *words: object) -> list[str]:
         return [sys.executable, "-m", "orchestrator", "submit", *map(str, words), "--address", self.address]
@@ -74,9 +78,9 @@ class Head:
 def head(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Head]:
     home = tmp_path_factory.mktemp("home")
     outside = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "LENGTHWISE_"))}
-    storage = home / "sweeps"
-    bin = str(Path(sys.executable).parent)
-    environment = outside | {"HOME": str(home), "PYTHONPATH": str(ROOT), "LENGTHWISE_BIN": bin}
+    storage, hold = home / "sweeps", home / "hold"
+    bin, path = str(Path(sys.executable).parent), os.pathsep.join([str(ROOT / "tests" / "startup"), str(ROOT)])
+    environment = outside | {"HOME": str(home), "PYTHONPATH": path, "LENGTHWISE_BIN": bin, "HOLD": str(hold)}
     started = subprocess.run(
         [ROOT / "cluster" / "local_head.sh", "--detach", "--", "--num-cpus=2", "--object-store-memory=100000000"],
         env=environment | {"LENGTHWISE_STORAGE": str(storage)},
@@ -87,7 +91,7 @@ def head(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Head]:
     process = psutil.Process(int(re.findall(r"only this one: kill (\d+)$", started.stdout, re.M)[0]))
     try:
         address = re.findall(r"http://127\.0\.0\.1:\d+", started.stdout)[0]
-        yield Head(address, environment | {"RAY_AUTH_MODE": "token"}, storage)
+        yield Head(address, environment | {"RAY_AUTH_MODE": "token"}, storage, hold)
     finally:
         members = process.children(recursive=True)
         process.terminate()
@@ -136,6 +140,7 @@ def test_left_alone_refused_stopped_and_resumed_it_ends_with_the_same_curves(
     head: Head, study: Path, run_inline: Callable[..., Path], own_code_forgotten: None
 ) -> None:
     file, folder = study / "mine.yaml", head.storage / "my study"
+    head.hold.touch()
     follower = subprocess.Popen(
         head.command(file, "--python", sys.executable), env=head.environment, stdout=subprocess.PIPE, text=True
     )
@@ -155,6 +160,7 @@ def test_left_alone_refused_stopped_and_resumed_it_ends_with_the_same_curves(
         stopped.stdout + stopped.stderr
     )
     assert [one["data"]["status"] for one in records(folder, "end")] == ["interrupted"], stopped.stdout
+    head.hold.unlink()
     resumed = head.submit(file, "--resume", "--python", sys.executable)
     assert resumed.returncode == 0 and len(records(folder, "resume")) == 1, resumed.stdout + resumed.stderr
     here = run_inline(file)
@@ -171,7 +177,7 @@ def test_a_wrong_or_missing_token_is_one_sentence(head: Head, study: Path) -> No
     ):
         done = head.submit(study / "mine.yaml", "--name", "tokenless", **variables)
         assert done.returncode == 2 and said in done.stderr and len(done.stderr.splitlines()) == 1, done.stderr
-    (study / "mine.yaml").write_text(SWEEP.replace("steps: 20000", "steps: many"))
+    (study / "mine.yaml").write_text(SWEEP.replace("steps: 2000", "steps: many"))
     done = head.submit(study / "mine.yaml", "--name", "tokenless")
     assert done.returncode == 2 and "steps" in done.stderr
     assert not (head.storage / "tokenless").exists()
