@@ -168,7 +168,12 @@ def test_a_detached_head_is_up_when_the_script_returns_and_ends_by_the_printed_c
     process = psutil.Process(int(stop))
     started = process.children(recursive=True)
     try:
-        assert "in the foreground" not in asked.stdout and any("raylet" in one.name() for one in started)
+        assert "in the foreground" not in asked.stdout
+        deadline = time.monotonic() + 60  # the raylet may come after the job server
+        while not any("raylet" in one.name() for one in started):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+            started = process.children(recursive=True)
         url = re.findall(r"http://127\.0\.0\.1:\d+", asked.stdout)[0]
         assert requests.get(f"{url}/api/jobs/", timeout=10).status_code == 401
     finally:
