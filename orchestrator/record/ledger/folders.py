@@ -60,8 +60,9 @@ def no_sweep(folder: Path) -> NotASweep:
     hint = nearest_name(folder.name, [one.name for one in beside])
     meant = next((f"; did you mean {one}?" for one in beside if one.name == hint), "")
     if not meant and not folder.exists() and not folder.is_absolute():
-        named = f" or {default_storage().resolve()} ({STORAGE_VARIABLE} names another folder)"
-        meant = f"; it is not in {folder.resolve().parent}{named if len(folder.parts) == 1 else ''}"
+        here, storage = folder.resolve().parent, default_storage().resolve()
+        named = f" or {storage} ({STORAGE_VARIABLE} names another folder)"
+        meant = f"; it is not in {here}{named if len(folder.parts) == 1 and storage != here else ''}"
     return NotASweep(f"{folder} {said}{meant}")
 
 
