@@ -151,6 +151,25 @@ def in_packs(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[str, int], 
     return put
 
 
+@pytest.fixture
+def lose_first_pack(monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
+    """lose_first_pack() lets the first pack raise at every try, until `monkeypatch.undo()`; the list gets its id."""
+
+    def lose() -> list[str]:
+        original, lost = inline.train_pack, list[str]()
+
+        def train_pack(work: Any, reporter: Any) -> None:
+            lost[:] = lost or [work["pack_id"]]
+            if lost[0] == work["pack_id"]:
+                raise RuntimeError("lost")
+            original(work, reporter)
+
+        monkeypatch.setattr(inline, "train_pack", train_pack)
+        return lost
+
+    return lose
+
+
 class LongSweep:
     """A sweep to be killed in its middle: 4 packs of 2 members, 3 evaluations each; and the same one left alone."""
 

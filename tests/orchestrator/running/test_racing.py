@@ -260,19 +260,9 @@ def test_a_list_races_and_python_reads_its_rounds(stage):
     assert set(state.decisions[0].survivors) == set(first.nsmallest(2).index)
 
 
-def test_a_pack_that_was_given_up_and_trained_after_all_changes_no_decision(stage, monkeypatch):
-    from orchestrator.running.schedulers import inline
-
+def test_a_pack_that_was_given_up_and_trained_after_all_changes_no_decision(stage, lose_first_pack, monkeypatch):
     begun = stage("race", *WHOLE, SHARE, "resources.retries=0", pack=2)
-    original, lost = inline.train_pack, []
-
-    def train_pack(work, reporter):
-        if not lost or lost[0] == work["pack_id"]:
-            lost[:] = [work["pack_id"]]
-            raise RuntimeError("lost")
-        original(work, reporter)
-
-    monkeypatch.setattr(inline, "train_pack", train_pack)
+    lost = lose_first_pack()
     state = begun.play()
     ((name, _), *_) = state.packs[lost[0]].members
     decisions = state.decisions

@@ -55,7 +55,7 @@ def replayed(whole: SweepState, race: SweepState) -> list[tuple[tuple[str, ...],
     return found
 
 
-def told(state: SweepState) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
+def recorded_outcomes(state: SweepState) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
     return [(one.survivors, one.guarded) for one in state.rungs]
 
 
@@ -67,7 +67,7 @@ def last_steps(state: SweepState) -> dict[str, int]:
 @pytest.mark.parametrize(("rule", "left"), [(HALVING, [4, 2]), (GUARDED, None)])
 def test_rungs_decide_as_the_full_sweep_says_and_survivors_keep_their_bits(stage, rule, left):
     whole, race = stage("whole", *RATES).play(), stage("race", *RATES, rule, pack=3).play()
-    assert told(race) == replayed(whole, race)
+    assert recorded_outcomes(race) == replayed(whole, race)
     assert left is None or [len(one.survivors) for one in race.rungs] == left
     assert same_curves(race, whole)
     stays = race.rungs[-1].survivors
@@ -178,19 +178,9 @@ def test_seeds_that_fail_before_a_rung_count_as_the_objective_says(stage):
     assert [one.seeds_failed for one in summary(state).rows] == [0, 0, 2, 2]
 
 
-def test_a_pack_that_was_given_up_at_a_rung_changes_no_decision_when_it_is_retried(stage, monkeypatch):
-    from orchestrator.running.schedulers import inline
-
+def test_a_pack_that_was_given_up_at_a_rung_changes_no_decision_when_it_is_retried(stage, lose_first_pack, monkeypatch):
     begun = stage("race", *RATES, HALVING, "resources.retries=0", pack=4)
-    original, lost = inline.train_pack, []
-
-    def train_pack(work, reporter):
-        if not lost or lost[0] == work["pack_id"]:
-            lost[:] = [work["pack_id"]]
-            raise RuntimeError("lost")
-        original(work, reporter)
-
-    monkeypatch.setattr(inline, "train_pack", train_pack)
+    lost = lose_first_pack()
     state = begun.play()
     ((name, _), *_) = state.packs[lost[0]].members
     assert state.rungs[0].values[name] is None and state.configurations[name].pruned_at == 10
@@ -280,7 +270,7 @@ def test_a_late_learner_is_lost_without_the_guard_and_wins_with_it(stage, monkey
     assert [one.guarded for one in guarded.rungs] == [(name,), (name,)]
     assert [len(one.survivors) for one in guarded.rungs] == [3, 3]
     assert summary(guarded).rows[0].config_id == summary(whole).rows[0].config_id == name
-    assert same_curves(guarded, whole) and told(guarded) == replayed(whole, guarded)
+    assert same_curves(guarded, whole) and recorded_outcomes(guarded) == replayed(whole, guarded)
 
 
 # What is written and refused -----------------------------------------------------------------------------------------
