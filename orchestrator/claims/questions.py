@@ -11,9 +11,9 @@ from scipy import stats
 from orchestrator.claims.members import Members
 from orchestrator.claims.values import ArmValues, Values, by_seed, divide, pair, passes
 from orchestrator.errors import UserError
-from orchestrator.statistics.effects import effects
+from orchestrator.statistics.effects.partial_effects import partial_effects
+from orchestrator.statistics.effects.rank_effects import effects
 from orchestrator.statistics.intervals import FEWEST_FOR_CORRELATION, FEWEST_FOR_MEDIAN, median
-from orchestrator.statistics.partial_effects import partial_effects
 from search_spaces.grammar.claims import Claim
 
 

@@ -16,7 +16,7 @@ from orchestrator.plan.domains import reach
 from orchestrator.record.state.parts import ConfigurationState, Draw
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.summary import Row, Summary
-from orchestrator.statistics.effects import is_numeric
+from orchestrator.statistics.effects.rank_effects import is_numeric
 from search_spaces import Choice, Domain, Grid, IntUniform, LogUniform
 from search_spaces.grammar.problems.findings import SECTIONS, Findings
 from search_spaces.grammar.space.keys import parse_space

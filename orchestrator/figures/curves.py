@@ -12,14 +12,14 @@ from matplotlib.figure import Figure
 
 from orchestrator.figures import drawing
 from orchestrator.figures.bands import draw_band, draw_configurations, mark_unreached, shade_groups, shape_axes
+from orchestrator.figures.by_hyperparameter.families import family_figures
+from orchestrator.figures.by_hyperparameter.hyperparameters import score_figures
+from orchestrator.figures.by_hyperparameter.pairs import pair_figures
 from orchestrator.figures.drawing import PALETTE, printable
-from orchestrator.figures.families import family_figures
 from orchestrator.figures.heat_maps import map_figures
-from orchestrator.figures.hyperparameters import score_figures
 from orchestrator.figures.last_and_best import last_and_best_figure
 from orchestrator.figures.later_evaluations import later_figures
 from orchestrator.figures.legend import coloured_and_grey, legend_height, legend_table
-from orchestrator.figures.pairs import pair_figures
 from orchestrator.figures.steps_to import steps_figures
 from orchestrator.record.state.lineage import CONFIRMS
 from orchestrator.results.scoring.median_curves import Band

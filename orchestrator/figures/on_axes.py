@@ -10,8 +10,8 @@ from matplotlib.axes import Axes
 
 from orchestrator.errors import UserError
 from orchestrator.figures.bands import DISTINCT_IN_GREY, SOLID, draw_configurations, shade_groups, shape_axes
+from orchestrator.figures.by_hyperparameter.hyperparameters import draw_effect
 from orchestrator.figures.drawing import printable
-from orchestrator.figures.hyperparameters import draw_effect
 from orchestrator.figures.legend import coloured_and_grey
 from orchestrator.results.summary import Row, Summary
 from orchestrator.wording import compact_value, counted, label, short_keys

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from math import comb
 from typing import Any
 
-from orchestrator.statistics.effects import is_numeric
+from orchestrator.statistics.effects.rank_effects import is_numeric
 from orchestrator.statistics.exact_tests import ALPHA, fewest_pairs
 from search_spaces import Grid, SweepSpec
 from search_spaces.grammar.space.domains import Choice, value_key

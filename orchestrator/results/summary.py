@@ -18,7 +18,7 @@ from orchestrator.results.scoring.last_and_best import LastAndBest
 from orchestrator.results.scoring.length_groups import LengthGroups, common_test_lengths, length_groups
 from orchestrator.results.scoring.median_curves import Band, CurveKey
 from orchestrator.results.scoring.validation_scores import ValidationScore
-from orchestrator.statistics.design import Design
+from orchestrator.statistics.effects.design import Design
 from orchestrator.statistics.quartiles import Quartiles
 from orchestrator.wording import NOT_REACHED, counted, spans
 from search_spaces import Objective

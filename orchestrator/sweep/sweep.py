@@ -135,7 +135,8 @@ def resume_sweep(
         if retry_failed:
             _reopen(ledger, state, console)
         done = sum(found.is_done for found in state.configurations.values())
-        share = f"{done} of {search.total(spec)} configurations are done"
+        duplicates = len(state.draws) - len(state.configurations)
+        share = f"{done} of {search.total(spec) - duplicates} configurations are done"
         say(console, f"sweep {spec.name} in {folder.resolve()}: {share}")
         if going_on:
             state.apply(ledger.append("resume", provenance=provenance(), code=code.fields))

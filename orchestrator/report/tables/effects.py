@@ -9,9 +9,9 @@ from orchestrator.report.tables.sentences import unequal_seeds
 from orchestrator.results.analysis import effects_at_test_lengths, effects_on_score, shows_effects, why_no_effects
 from orchestrator.results.effects.hyperparameter_effects import Effect
 from orchestrator.results.summary import Summary
-from orchestrator.statistics.design import ADAPTIVE
-from orchestrator.statistics.partial_effects import Slope
-from orchestrator.statistics.within import Difference
+from orchestrator.statistics.effects.design import ADAPTIVE
+from orchestrator.statistics.effects.partial_effects import Slope
+from orchestrator.statistics.effects.within import Difference
 from orchestrator.wording import short_keys, spans, three_digits
 
 TITLE = "Effect of each hyperparameter"

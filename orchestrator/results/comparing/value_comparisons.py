@@ -14,7 +14,7 @@ from orchestrator.results.comparing.seed_comparisons import (
 )
 from orchestrator.results.effects.outcomes import searched_values
 from orchestrator.results.summary import REMEMBERED, Row, Summary
-from orchestrator.statistics.effects import is_numeric
+from orchestrator.statistics.effects.rank_effects import is_numeric
 from search_spaces.grammar.space.domains import value_key
 
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from orchestrator.statistics.design import Design
-from orchestrator.statistics.paired import Paired, compare_members
+from orchestrator.statistics.effects.design import Design
+from orchestrator.statistics.effects.paired import Paired, compare_members
 
 GROUPS = ("trained", "selection", "test")
 

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.statistics.design import Design
-from orchestrator.statistics.effects import KeyEffect, effects
-from orchestrator.statistics.importance import Importance, importances
-from orchestrator.statistics.partial_effects import PartialEffect, partial_effects
+from orchestrator.statistics.effects.design import Design
+from orchestrator.statistics.effects.importance import Importance, importances
+from orchestrator.statistics.effects.partial_effects import PartialEffect, partial_effects
+from orchestrator.statistics.effects.rank_effects import KeyEffect, effects
 
 
 @dataclass(frozen=True, kw_only=True)

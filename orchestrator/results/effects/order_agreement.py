@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from orchestrator.statistics.design import Design
+from orchestrator.statistics.effects.design import Design
 from orchestrator.statistics.intervals import Estimate, spearman
 
 DEPENDENT = {

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from orchestrator.record.state.state import SweepState
-from orchestrator.statistics.design import Design
+from orchestrator.statistics.effects.design import Design
 
 KINDS = ("choice", "grid", "uniform", "log_uniform", "one_minus_log_uniform", "int_uniform", "normal")
 

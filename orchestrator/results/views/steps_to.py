@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.results.summary import Row, Summary
-from orchestrator.statistics.effects import is_numeric
+from orchestrator.statistics.effects.rank_effects import is_numeric
 from orchestrator.statistics.failed_seeds import over_seeds
 from orchestrator.statistics.quartiles import Quartiles
 

@@ -13,8 +13,8 @@ from PIL import Image
 from orchestrator.errors import UserError
 from orchestrator.figures import curves as figures
 from orchestrator.figures import drawing
+from orchestrator.figures.by_hyperparameter.hyperparameters import score_figures
 from orchestrator.figures.curves import comparison_figure, draw_all
-from orchestrator.figures.hyperparameters import score_figures
 from orchestrator.figures.on_axes import plot_curves
 from orchestrator.figures.panels import arrange_panels
 from orchestrator.results.summarise import summary
@@ -45,7 +45,7 @@ def sources(tmp_path, monkeypatch):
 def test_a_figure_is_drawn_again_when_any_source_behind_it_has_changed(saved, sources):
     assert saved("fact") and not saved("fact")
     counted = ("results/scoring/length_groups.py", "wording.py")
-    modules = [*sources.glob("figures/*.py"), *(sources / path for path in counted)]
+    modules = [*sources.glob("figures/**/*.py"), *(sources / path for path in counted)]
     assert {path.stem for path in modules} >= {"legend", "drawing", "curves", "hyperparameters", "wording"}
     for path in modules:
         content = bytearray(path.read_bytes())

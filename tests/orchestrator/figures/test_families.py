@@ -5,8 +5,8 @@ import io
 
 from rich.console import Console
 
+from orchestrator.figures.by_hyperparameter.families import family_figures
 from orchestrator.figures.drawing import GREY, PALETTE
-from orchestrator.figures.families import family_figures
 from orchestrator.report.csv_tables import family_lines
 from orchestrator.report.files import write_report
 from orchestrator.report.terminal import FullReport

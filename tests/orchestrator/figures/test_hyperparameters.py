@@ -3,8 +3,8 @@
 import pytest
 from scipy.stats import spearmanr
 
+from orchestrator.figures.by_hyperparameter.hyperparameters import score_figures
 from orchestrator.figures.drawing import EDGE
-from orchestrator.figures.hyperparameters import score_figures
 from orchestrator.results.analysis import effects_on_score
 
 KEYS = ("training.learning_rate", "training.batch_size", "training.averages.ema.decay")

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from orchestrator.figures import drawing
-from orchestrator.figures import pairs as pair_figures
-from orchestrator.figures.pairs import PairPoint, pair_points
+from orchestrator.figures.by_hyperparameter import pairs as pair_figures
+from orchestrator.figures.by_hyperparameter.pairs import PairPoint, pair_points
 from orchestrator.results.summarise import summary
 
 

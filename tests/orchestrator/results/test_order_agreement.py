@@ -6,7 +6,7 @@ import pytest
 from scipy import stats
 
 from orchestrator.results.effects.order_agreement import order_agreement
-from orchestrator.statistics.design import Design
+from orchestrator.statistics.effects.design import Design
 from orchestrator.statistics.intervals import spearman
 
 SCORES = {"a": 0.1, "b": 0.2, "c": 0.3, "d": 0.4, "e": 0.5}

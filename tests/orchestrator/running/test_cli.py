@@ -85,14 +85,15 @@ def test_bad_input_is_one_message_and_nothing_is_written(lengthwise, tiny, tmp_p
 
 
 def test_run_resume_begins_a_sweep_or_resumes_the_one_it_has_begun(lengthwise, tiny, tmp_path):
-    words = ["run", tiny, "--resume", "--storage", tmp_path, "--name", "mine", "--set", "resources.scheduler=inline"]
+    sets = ("resources.scheduler=inline", "space={training.batch_size: {choice: [8, 16]}}", "search.configurations=5")
+    words = ["run", tiny, "--resume", "--storage", tmp_path, "--name", "mine", *(f"--set={one}" for one in sets)]
     assert lengthwise(*words).returncode == 0
     ledger = (tmp_path / "mine" / LEDGER_FILE).read_bytes()
     again = lengthwise(*words)
-    assert again.returncode == 0 and "configurations are done" in again.stdout
+    assert again.returncode == 0 and "2 of 2 configurations are done" in again.stdout  # three draws are duplicates
     assert (tmp_path / "mine" / LEDGER_FILE).read_bytes().startswith(ledger)
     refused(lengthwise(*words, "--set", "training.steps=61"), "training.steps")
-    refused(lengthwise(*[word for word in words if word != "--resume"]), "resume")
+    refused(lengthwise(*(word for word in words if word != "--resume")), "resume")
     assert not any(record.kind == "resume" for record in read_records(tmp_path / "mine"))  # it was finished
 
 

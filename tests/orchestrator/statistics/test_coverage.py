@@ -15,8 +15,11 @@ import pandas as pd
 import pytest
 
 from orchestrator.claims.questions import median_answer
-from orchestrator.statistics.design import Design
-from orchestrator.statistics.effects import Members, effects, score_units
+from orchestrator.statistics.effects.design import Design
+from orchestrator.statistics.effects.paired import compare_members
+from orchestrator.statistics.effects.partial_effects import Slope, partial_effects
+from orchestrator.statistics.effects.rank_effects import Members, effects, score_units
+from orchestrator.statistics.effects.within import compare_within
 from orchestrator.statistics.intervals import (
     correlation_intervals,
     coverage,
@@ -25,9 +28,6 @@ from orchestrator.statistics.intervals import (
     order_statistic,
     rank_correlations,
 )
-from orchestrator.statistics.paired import compare_members
-from orchestrator.statistics.partial_effects import Slope, partial_effects
-from orchestrator.statistics.within import compare_within
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 POINTS = 0.03

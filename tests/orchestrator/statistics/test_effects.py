@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from orchestrator.statistics.design import Design
-from orchestrator.statistics.effects import effects
-from orchestrator.statistics.partial_effects import partial_effects
+from orchestrator.statistics.effects.design import Design
+from orchestrator.statistics.effects.partial_effects import partial_effects
+from orchestrator.statistics.effects.rank_effects import effects
 
 inf, nan = math.inf, math.nan
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from orchestrator.statistics.importance import importances
+from orchestrator.statistics.effects.importance import importances
 
 
 @pytest.mark.parametrize(

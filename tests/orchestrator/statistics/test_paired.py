@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from orchestrator.statistics.paired import compare_members
+from orchestrator.statistics.effects.paired import compare_members
 
 inf, nan = math.inf, math.nan
 

@@ -10,8 +10,15 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from orchestrator.statistics.design import Design
-from orchestrator.statistics.effects import Scores, Values, hyperparameters, is_failed, is_numeric, value_label
+from orchestrator.statistics.effects.design import Design
+from orchestrator.statistics.effects.rank_effects import (
+    Scores,
+    Values,
+    hyperparameters,
+    is_failed,
+    is_numeric,
+    value_label,
+)
 
 FEWEST_FOR_IMPORTANCE, PER_HYPERPARAMETER = 20, 8
 

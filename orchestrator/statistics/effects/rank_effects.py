@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from orchestrator.statistics.design import ADAPTIVE, Design
+from orchestrator.statistics.effects.design import ADAPTIVE, Design
+from orchestrator.statistics.effects.within import Cells, Difference, compare_within
 from orchestrator.statistics.intervals import LEVEL, Estimate, spearman
 from orchestrator.statistics.quartiles import Floats, fast_median
-from orchestrator.statistics.within import Cells, Difference, compare_within
 from orchestrator.wording import compact_value
 
 Values = Mapping[str, Mapping[str, Any]]

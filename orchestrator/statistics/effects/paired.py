@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from orchestrator.statistics.design import ADAPTIVE, Design
+from orchestrator.statistics.effects.design import ADAPTIVE, Design
+from orchestrator.statistics.effects.within import signed_rank_p
 from orchestrator.statistics.intervals import LEVEL, median
 from orchestrator.statistics.quartiles import fast_median, quartiles
-from orchestrator.statistics.within import signed_rank_p
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -32,7 +32,7 @@ from orchestrator.results.analysis import effects_at_test_lengths, effects_on_sc
 from orchestrator.results.effects.hyperparameter_effects import Effect
 from orchestrator.results.effects.outcomes import outcomes_at_test_lengths
 from orchestrator.results.summary import Summary
-from orchestrator.statistics.effects import is_numeric
+from orchestrator.statistics.effects.rank_effects import is_numeric
 from orchestrator.statistics.failed_seeds import worst_value
 from orchestrator.statistics.quartiles import Quartiles, quartiles
 from orchestrator.statistics.trend import binned_medians

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from orchestrator.statistics.design import Design
-from orchestrator.statistics.effects import (
+from orchestrator.statistics.effects.design import Design
+from orchestrator.statistics.effects.rank_effects import (
     Scores,
     Values,
     group_scores,

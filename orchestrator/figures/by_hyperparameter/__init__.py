@@ -1,0 +1,1 @@
+"""Figures of the score along one or two hyperparameters."""
