@@ -7,7 +7,7 @@ from orchestrator.running.driving.interrupts import EXIT_CODE, Interrupts
 
 
 def command() -> None:
-    """Run the command line. Little garbage is looked for, and none at the end: among what is imported there is none.
+    """Run the command line, with garbage collection seldom: imports create none.
 
     Signals are handled from here on to the end of the process.
     """

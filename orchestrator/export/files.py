@@ -1,4 +1,4 @@
-"""Files that are asked for: checked against what is there before any of them is written."""
+"""Files of an export: all are checked against existing ones before the first is written."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path

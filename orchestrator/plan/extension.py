@@ -93,7 +93,7 @@ def _others(changes: Sequence[tuple[str, object, object]]) -> list[tuple[str, ob
 
 
 def _adds(key: str, old: Any, new: Any) -> bool:
-    """Whether everything that was there is there still."""
+    """Whether the new value keeps everything of the old one."""
     if key == "search.configurations":
         return old is not None and new is not None and bool(new > old)
     if key == "seeds" or (key.startswith("space.") and key.endswith(".grid")):

@@ -169,7 +169,7 @@ def _ending_together(
     """Cut structures so that all workers end about together, where that ends the sweep a good deal sooner.
 
     Workers are filled one after the other up to the earliest common end at which everything has a place; a structure
-    that does not fit into what is left of one goes on in the next (McNaughton 1959, with a cost for every pack).
+    that does not fit into the rest of one continues in the next (McNaughton 1959, with a cost for every pack).
     """
 
     def ends(sizes: Sizes) -> float:

@@ -1,8 +1,8 @@
 """Configurations that a ledger has recorded, checked against today's code: the same ones, under the names they have.
 
 Two configurations are the same when today's code names their resolved values alike. A default may have changed since
-they were recorded, so their values are built anew only together with `as_then`. A class whose numbers were mended since
-(`revision`) cannot give the same again: that is refused.
+they were recorded, so their values are built anew only together with `with_recorded_defaults`. A class whose numbers
+were mended since (`revision`) cannot give the same again: that is refused.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -88,10 +88,10 @@ def changed_defaults(spec: SweepSpec, one: Configuration) -> dict[str, Any]:
     }
 
 
-def as_then(spec: SweepSpec, recorded: Sequence[Configuration]) -> SweepSpec:
+def with_recorded_defaults(spec: SweepSpec, recorded: Sequence[Configuration]) -> SweepSpec:
     """The specification with the fixed values written out whose defaults have changed since these were recorded.
 
-    Those are the values that are the same in all of them; where that is not enough, see `listed_as_then`.
+    Those are the values that are the same in all of them; where that is not enough, see `list_recorded_values`.
     """
     changed = [changed_defaults(spec, one) for one in recorded]
     shared = {
@@ -113,7 +113,7 @@ def refuse_changed(spec: SweepSpec, recorded: Iterable[Configuration], what: str
         )
 
 
-def listed_as_then(spec: SweepSpec, recorded: Sequence[Configuration]) -> list[dict[str, Any]]:
+def list_recorded_values(spec: SweepSpec, recorded: Sequence[Configuration]) -> list[dict[str, Any]]:
     """The values of recorded configurations, each with those written out that today's defaults would change."""
     listed = []
     for one in recorded:

@@ -30,7 +30,7 @@ UNBUILT = "whether the values fit together is checked once this is mended"
 def load_checked(
     path: str | Path, overrides: Sequence[str] = (), name: str | None = None, imports: Sequence[str] = ()
 ) -> SweepSpec:
-    """Read a sweep file as `load_sweep` does, and go on as `checked` does."""
+    """Read a sweep file as `load_sweep` does, then check it as `checked` does."""
     return checked(read_sweep(path, overrides, name, imports))
 
 

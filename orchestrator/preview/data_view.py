@@ -48,7 +48,7 @@ def data_view(
     ]
     if not has_measures(member):
         return [*lines, NO_MEASURES.format(member.task.name)]
-    groups = length_groups(Measured.of(member), spec.objective)
+    groups = length_groups(Measured.from_member(member), spec.objective)
     found = histograms(member, chosen or few_lengths(groups, member.evaluated_lengths), samples)
     tables: list[str | Table] = []
     for measure, sets in found.items():

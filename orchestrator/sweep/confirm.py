@@ -16,7 +16,13 @@ from rich.console import Console
 from orchestrator.ending.ending import Outcome
 from orchestrator.errors import SweepExists, UserError
 from orchestrator.plan.configurations import Configuration
-from orchestrator.plan.recorded import as_then, listed_as_then, refuse_changed, refuse_corrected, refuse_without_data
+from orchestrator.plan.recorded import (
+    list_recorded_values,
+    refuse_changed,
+    refuse_corrected,
+    refuse_without_data,
+    with_recorded_defaults,
+)
 from orchestrator.plan.search import draw, total
 from orchestrator.record.kept.code import import_recorded
 from orchestrator.record.ledger.records import LEDGER_FILE
@@ -234,9 +240,9 @@ def _refuse_changes(resolved: dict[str, Any], spec: SweepSpec, overrides: Sequen
 
 def _as_recorded(spec: SweepSpec, recorded: Sequence[Configuration]) -> dict[str, Any]:
     """The resolved specification that trains what was recorded, whatever today's defaults are."""
-    spec = as_then(spec, recorded)
+    spec = with_recorded_defaults(spec, recorded)
     resolved = spec.resolved()
-    resolved["search"]["listed"] = listed_as_then(spec, recorded)
+    resolved["search"]["listed"] = list_recorded_values(spec, recorded)
     return resolved
 
 

@@ -21,8 +21,8 @@ from orchestrator.ending.notice import Notice
 from orchestrator.errors import UserError
 from orchestrator.plan import search
 from orchestrator.plan.extension import Extension, refuse_configurations, refuse_extension
-from orchestrator.plan.recorded import as_then
 from orchestrator.plan.recorded import refuse_changed as refuse_changed_defaults
+from orchestrator.plan.recorded import with_recorded_defaults
 from orchestrator.plan.soundness import check
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.state.labels import find_configuration
@@ -91,7 +91,9 @@ def extend_sweep(
         code = code_to_resume(state, console, accept_change=accept_code_change)
         if planned.added.configurations or planned.added.grids:
             recorded = [as_configuration(one) for one in state.configurations.values()]
-            refuse_changed_defaults(as_then(spec, recorded), recorded, f"{folder} cannot draw more configurations")
+            refuse_changed_defaults(
+                with_recorded_defaults(spec, recorded), recorded, f"{folder} cannot draw more configurations"
+            )
             check(spec)
         for line in describe(planned, state):
             say(console, line)

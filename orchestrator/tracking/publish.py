@@ -75,7 +75,7 @@ def address_of(state: SweepState, uri: str | None = None) -> str:
     """Return the address that a sweep is published to, with its password; `uri` if one is given. Raises UserError."""
     named = (state.spec.get("tracking") or {}).get("uri")
     uri = uri or _named_address(named, state) or default_uri(state.folder.resolve().parent)
-    return _whole(uri, state.folder)
+    return _with_password(uri, state.folder)
 
 
 def experiment_of(state: SweepState) -> str:
@@ -101,8 +101,8 @@ def _named_address(named: str | None, state: SweepState) -> str | None:
     )
 
 
-def _whole(uri: str, folder: Path) -> str:
-    """The address with the password that is kept nowhere; raises TrackingError where nothing says it."""
+def _with_password(uri: str, folder: Path) -> str:
+    """Return the address with its password, which is stored nowhere; raises TrackingError if none is given."""
     known = unmasked(uri)
     if known is None:
         raise TrackingError(

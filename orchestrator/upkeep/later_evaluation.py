@@ -190,7 +190,7 @@ def _replace_task(resolved: dict[str, Any], task: Sequence[str]) -> dict[str, An
 
 def _measured(member: MemberConfig) -> dict[str, Any]:
     """Return what is measured, as the ledger keeps it: all metrics but those derived from earlier evaluations."""
-    derived, every = member.task.derived_metrics, Measured.of(member)
+    derived, every = member.task.derived_metrics, Measured.from_member(member)
     metrics = {name: metric for name, metric in every.metrics.items() if metric.base not in derived}
     headline = tuple(name for name in every.headline if name not in derived)
     shown = replace(every, averages=averages_kept(member), metrics=metrics, headline=headline, families={}, pairs=())

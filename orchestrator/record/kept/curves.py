@@ -119,9 +119,9 @@ def read_curves(
         waiting += parts
         rows += sum(part.num_rows for part in parts)
         if rows >= _ROWS_AT_ONCE:
-            tables += _kept(waiting, keep)
+            tables += _filter_rows(waiting, keep)
             waiting, rows = [], 0
-    tables += _kept(waiting, keep)
+    tables += _filter_rows(waiting, keep)
     if not tables:
         tables = [_schema().empty_table()]
     frame: pd.DataFrame = pa.concat_tables(tables).unify_dictionaries().to_pandas()
@@ -131,7 +131,7 @@ def read_curves(
     return add_searched_values(frame.take(np.lexsort(keys)).reset_index(drop=True), state)
 
 
-def _kept(tables: list[Any], keep: Keep | None) -> list[Any]:
+def _filter_rows(tables: list[Any], keep: Keep | None) -> list[Any]:
     """Return the tables that have rows; with `keep` as one table of the rows it keeps."""
     tables = [table for table in tables if table.num_rows]
     if keep is None or not tables:

@@ -78,7 +78,7 @@ def check_storage(storage: Path) -> None:
 
 
 def refuse_outside(path: str) -> None:
-    """Raise ValueError, in words that go on from a path that a record names, for one that is not FOLDER/FILE."""
+    """Raise ValueError, whose message follows the path in a sentence, unless a recorded path is FOLDER/FILE."""
     folder, _, name = path.partition("/")
     plain = path.isprintable() and not {"\\", "/"} & set(name) and name not in ("", ".", "..")
     if folder not in FOLDERS or not plain:

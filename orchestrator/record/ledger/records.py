@@ -31,7 +31,7 @@ KINDS = frozenset((*_STORY, "rung", "race", "end", "resume", "extend", "retry", 
 
 @dataclass(frozen=True)
 class Record:
-    """One line of the ledger: its number, when it was written (Unix seconds), what it is, and what it says."""
+    """One line of the ledger: its number, the time it was written (Unix seconds), its kind and its fields."""
 
     seq: int
     time: float

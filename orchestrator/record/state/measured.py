@@ -37,7 +37,7 @@ class Measured:
     pairs: tuple[tuple[str, str], ...]
 
     @classmethod
-    def of(cls, member: MemberConfig) -> Self:
+    def from_member(cls, member: MemberConfig) -> Self:
         """What a member measures, by the classes of today."""
         task = member.task
         return cls(
@@ -93,7 +93,7 @@ class Measured:
 
 def measured_fields(member: MemberConfig, known: Iterable[str]) -> dict[str, Any]:
     """What the record of a member's configuration says of what it measures; in full unless the digest is `known`."""
-    recorded = Measured.of(member).recorded()
+    recorded = Measured.from_member(member).recorded()
     name = hashlib.sha256(json.dumps(recorded).encode()).hexdigest()[:12]
     return {"measured": name} | ({} if name in known else {"measured_in_full": {name: recorded}})
 

@@ -15,6 +15,8 @@ def read_measured(state: SweepState) -> dict[str, Measured]:
     if any(found.measured is None for found in state.configurations.values()):
         import_recorded(state)
     return {
-        found.config_id: recorded[found.measured] if found.measured is not None else Measured.of(member_of(found))
+        found.config_id: recorded[found.measured]
+        if found.measured is not None
+        else Measured.from_member(member_of(found))
         for found in state.configurations.values()
     }

@@ -1,4 +1,4 @@
-"""What a running sweep has used of its budget, and which packs fit into what is left.
+"""The budget a running sweep has used, and which packs fit into the rest.
 
 How long a pack will take follows from packs of the same structure, else from all that have trained: seconds for a step
 of a member. Before anything is known a pack takes no time.

@@ -191,7 +191,7 @@ class SweepDriver:
             self.failed(pack_id, "the worker stopped before the last evaluation")
 
     def failed(self, pack_id: str, error: str, trace: str | None = None) -> None:
-        """The pack and its members have failed for good; the sweep goes on."""
+        """The pack and its members have failed for good; the sweep continues."""
         error = self._attempt(pack_id, error, trace)
         attempts = counted(len(self.state.packs[pack_id].attempts), "attempt")
         self._say(f"pack {pack_id}: {error}; it is given up after {attempts}")

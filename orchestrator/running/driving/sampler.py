@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from orchestrator.plan import search
 from orchestrator.plan.configurations import Configuration, configure
-from orchestrator.plan.recorded import as_then, names_today, refuse_changed
+from orchestrator.plan.recorded import names_today, refuse_changed, with_recorded_defaults
 from orchestrator.record.state.parts import ConfigurationState
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.scoring.search_design import draws_by_number, grid_size
@@ -22,7 +22,7 @@ class ConfigurationSampler:
     def __init__(self, spec: SweepSpec, state: SweepState, built: Iterable[Configuration] = ()) -> None:
         self._spec, self._state = spec, state
         self._built = {one.number: one for one in built}  # until a generation is drawn
-        self._as_then: SweepSpec | None = None
+        self._as_recorded: SweepSpec | None = None
         self._draws: dict[int, int] = {}
         self._names: dict[str, str] = {}  # the config_id in the ledger, by the one that today's code gives
 
@@ -30,7 +30,7 @@ class ConfigurationSampler:
         """Return the configurations of a generation that are not recorded."""
         built, self._built = self._built, {}
         if not self._state.draws and built.keys() == set(numbers):
-            self._as_then = self._spec
+            self._as_recorded = self._spec
             found = [built[number] for number in numbers]
         else:
             found = self._draw(numbers)
@@ -53,11 +53,11 @@ class ConfigurationSampler:
         draws = search.draw(self._spec, numbers, scored, known)
         new = [(draw.number, draw.values) for draw in draws if draw.number not in drawn]
         self._draws |= {draw.number: draw.draw for draw in draws}
-        if self._as_then is None:
+        if self._as_recorded is None:
             recorded = [as_configuration(found) for found in self._state.configurations.values()]
-            self._as_then, self._names = as_then(self._spec, recorded), names_today(recorded)
-            refuse_changed(self._as_then, recorded, f"{self._state.folder} cannot draw more configurations")
-        return configure(self._as_then, new, self._names)
+            self._as_recorded, self._names = with_recorded_defaults(self._spec, recorded), names_today(recorded)
+            refuse_changed(self._as_recorded, recorded, f"{self._state.folder} cannot draw more configurations")
+        return configure(self._as_recorded, new, self._names)
 
 
 def as_configuration(found: ConfigurationState) -> Configuration:

@@ -6,7 +6,13 @@ import pytest
 
 from orchestrator.errors import UserError
 from orchestrator.plan.configurations import Configuration, configure
-from orchestrator.plan.recorded import as_then, changed_defaults, listed_as_then, names_today, refuse_changed
+from orchestrator.plan.recorded import (
+    changed_defaults,
+    list_recorded_values,
+    names_today,
+    refuse_changed,
+    with_recorded_defaults,
+)
 from orchestrator.plan.recorded import refuse_corrected as refuse_corrected_configurations
 from search_spaces import SweepSpec, parse_sweep
 from trainers.models.decoder import Decoder
@@ -68,7 +74,7 @@ def test_a_default_that_changed_since_is_written_out(spec) -> None:
         "training.weight_decay",
         "training.schedule",
     }
-    then = as_then(spec, old)
+    then = with_recorded_defaults(spec, old)
     assert then.model["norm"] == "post" and then.training["schedule"]["name"] == "linear"
     assert spec.model.get("norm") is None, "the specification itself stays as it is"
     assert all(changed_defaults(then, one) == {} for one in old)
@@ -78,17 +84,20 @@ def test_a_default_that_changed_since_is_written_out(spec) -> None:
 
 
 def test_nothing_is_written_out_where_nothing_changed(spec) -> None:
-    assert as_then(spec, recorded(spec)) is spec
-    assert listed_as_then(spec, recorded(spec)) == [{"training.learning_rate": 0.01}, {"training.learning_rate": 0.05}]
+    assert with_recorded_defaults(spec, recorded(spec)) is spec
+    assert list_recorded_values(spec, recorded(spec)) == [
+        {"training.learning_rate": 0.01},
+        {"training.learning_rate": 0.05},
+    ]
 
 
 def test_values_that_differ_are_listed_with_each_or_refused(spec) -> None:
     one, other = recorded(spec)
     old = [changed_to(one, "model", norm="post"), changed_to(other, "model", norm="none")]
-    assert as_then(spec, old) is spec
+    assert with_recorded_defaults(spec, old) is spec
     with pytest.raises(UserError, match=r"^it: the default of model.norm has changed since"):
         refuse_changed(spec, old, "it")
-    listed = listed_as_then(spec, old)
+    listed = list_recorded_values(spec, old)
     assert [values["model.norm"] for values in listed] == ["post", "none"]
     refuse_changed(spec, [replace(one, values=values) for one, values in zip(old, listed, strict=True)], "it")
 
@@ -98,7 +107,7 @@ def test_a_listed_value_within_one_that_is_written_out_gives_way(spec) -> None:
     one, other = recorded(spec, {**parts, "training.averages.slow.decay": 0.5}, parts)
     averages = {**one.resolved["training"]["averages"], "slow": {"kind": "ema", "decay": 0.5, "burn_in": 3}}
     one = changed_to(one, "training", averages=averages)
-    listed = listed_as_then(spec, [one, other])
+    listed = list_recorded_values(spec, [one, other])
     assert "training.averages.slow.decay" not in listed[0]
     assert listed[0]["training.averages"]["slow"]["burn_in"] == 3
     refuse_changed(spec, [replace(one, values=listed[0])], "it")

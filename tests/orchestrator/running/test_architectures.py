@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from orchestrator.plan.configurations import configure
-from orchestrator.plan.recorded import listed_as_then
+from orchestrator.plan.recorded import list_recorded_values
 from orchestrator.plan.search import draw_sample
 from orchestrator.plan.soundness import build_sample, load_checked
 from orchestrator.record.state.state import SweepState
@@ -119,4 +119,4 @@ def test_a_changed_default_is_written_into_a_listed_section(monkeypatch: pytest.
     spec = sweep(SECTIONS)
     recorded = configure(spec, [(one.number, one.values) for one in draw_sample(spec, 50)])
     monkeypatch.setattr("orchestrator.plan.recorded.changed_defaults", lambda spec, one: {"model.norm": "pre"})
-    assert listed_as_then(spec, recorded)[0]["model"]["norm"] == "pre"
+    assert list_recorded_values(spec, recorded)[0]["model"]["norm"] == "pre"

@@ -55,7 +55,7 @@ def forget(own_code_forgotten: None) -> Callable[[Path], None]:
 def of(task: dict) -> Measured:
     model = {"name": "attention_only", "width": 8, "value_width": 8}
     training = {"steps": 4, "batch_size": 4, "learning_rate": 0.1}
-    return Measured.of(MemberConfig.from_dict({"task": task, "model": model, "training": training, "seed": 0}))
+    return Measured.from_member(MemberConfig.from_dict({"task": task, "model": model, "training": training, "seed": 0}))
 
 
 @pytest.mark.parametrize("task", SHIPPED.values(), ids=SHIPPED)
@@ -72,7 +72,7 @@ def test_it_is_written_once_whatever_the_number_of_configurations(ran):
     assert [list(record.fields.get("measured_in_full", {})) for record in records] == [[name], [], [], []]
     state = SweepState.load(folder)
     member = load_and_build(folder)
-    assert state.measured == {name: Measured.of(member).recorded()}
+    assert state.measured == {name: Measured.from_member(member).recorded()}
     more = [measured_fields(member, state.measured) for _ in range(1000)]
     assert len(json.dumps(more)) < 0.1 * sum(len(json.dumps(record.fields)) for record in records) / 4 * 1000
 
