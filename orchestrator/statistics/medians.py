@@ -29,7 +29,7 @@ def median_curves(
     columns = ["config_id", "average", "metric", "step", "length"]
     if not len(curves):
         return pd.DataFrame({name: pd.Series(dtype="float64") for name in MEDIAN_CURVE_COLUMNS})
-    codes, labels = zip(*(_codes(curves[name]) for name in columns), strict=True)
+    codes, labels = zip(*(factorize(curves[name]) for name in columns), strict=True)
     key = np.zeros(len(curves), dtype=np.int64)
     for code, label in zip(codes, labels, strict=True):
         key = key * len(label) + code
@@ -57,7 +57,7 @@ def median_curves(
     return pd.DataFrame(result)[list(MEDIAN_CURVE_COLUMNS)]
 
 
-def _codes(column: pd.Series[Any]) -> tuple[npt.NDArray[np.int64], pd.Index[Any]]:
+def factorize(column: pd.Series[Any]) -> tuple[npt.NDArray[np.int64], pd.Index[Any]]:
     """Return integer codes and their labels, in the order of the categories, else ascending."""
     if isinstance(column.dtype, pd.CategoricalDtype):
         codes = column.cat.codes.to_numpy().astype(np.int64)

