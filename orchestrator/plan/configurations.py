@@ -52,9 +52,12 @@ def configure(
     names = dict(known or {})
     configurations: list[Configuration] = []
     problems: dict[tuple[str, str], Problem] = {}
+    fixed: dict[str, Any] = {}  # built sections without a drawn value, shared by all configurations
     for number, values in draws:
+        drawn = {key.split(".")[0] for key in values}
+        shared = {name: section for name, section in fixed.items() if name not in drawn}
         try:
-            member = MemberConfig.from_dict({**assigned(spec, values), "seed": 0}).pin_data()
+            member = MemberConfig.from_dict({**assigned(spec, values), **shared, "seed": 0}).pin_data()
         except ConfigError as error:
             for problem in _located(spec, values, error):
                 problems.setdefault((problem.where, problem.key), problem)
@@ -64,6 +67,7 @@ def configure(
             continue  # counting its lengths may already take minutes
         for problem in _objective_problems(spec, member):
             problems.setdefault((problem.where, problem.key), problem)
+        fixed |= {name: getattr(member, name) for name in SECTIONS if name not in drawn}
         resolved = {key: value for key, value in member.to_dict().items() if key != "seed"}
         duplicate_of = names.get(member.config_id)
         configurations.append(
