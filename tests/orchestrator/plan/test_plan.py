@@ -74,6 +74,19 @@ def test_the_same_values_twice_are_one_configuration(spec):
     assert fourth.duplicate_of == fourth.config_id == "recorded", "a ledger has another name for it"
 
 
+def test_configurations_built_together_are_those_built_alone(spec):
+    """Sections without a drawn value are shared; here each section is drawn by some configurations only."""
+    drawn = [
+        {"task.vocabulary": 7, "model.dropout": 0.1},
+        {"training.batch_size": 4},
+        {"model.dropout": 0.2, "evaluation.samples": 7},
+        {},
+    ]
+    draws = list(enumerate(drawn))
+    planned = spec()
+    assert configure(planned, draws) == [configure(planned, [draw])[0] for draw in draws]
+
+
 @pytest.mark.parametrize(
     ("old", "new", "key", "line", "nearest"),
     [
