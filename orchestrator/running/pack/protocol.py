@@ -32,6 +32,9 @@ class Driver(Protocol):
     def tick(self) -> None:
         """Called about ten times a second."""
 
+    def resized(self, workers: int) -> None:
+        """Called when another number of packs can run at once than before."""
+
     def started(self, pack_id: str) -> None:
         """Called when a worker starts the pack, for the first time or again."""
 
