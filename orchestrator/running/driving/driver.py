@@ -66,7 +66,7 @@ class SweepDriver:
         self._environments = Environments()
         self._pack, self._held, self._seen, self._say, self._tick = pack, held, seen, say, tick
         self._recut, self._workers = recut, workers
-        self._queue: deque[str] = deque()
+        self.queue: deque[str] = deque()
         self.stopped_by: list[Limit] = []  # the limits of the budget because of which no more packs are handed out
         self._budget = SweepBudget(spec, state, max_seconds)
         self._stop_file = stop_file(state.folder)
@@ -84,31 +84,31 @@ class SweepDriver:
         tpe draws a generation when every earlier configuration has its score. A rung of a race is decided when all
         packs have reached it, a round when all of its configurations have their scores.
         """
-        while not self.stopped_by and not self._queue and self._generations:
+        while not self.stopped_by and not self.queue and self._generations:
             if any(not found.finished for found in self.state.configurations.values() if found.number < self._next()):
                 return None
             self._plan(self._generations.popleft())
         idle = not self.running and not self.stopped_by  # a pack at a rung runs until its state is saved
-        while idle and not self._queue and (fields := rung_fields(self.spec, self.state)):
+        while idle and not self.queue and (fields := rung_fields(self.spec, self.state)):
             self.record("rung", **fields)
             self._take_up_packs()
             self._score(set(fields["survivors"]))  # that had ended already
-        while not self.stopped_by and not self._queue and (fields := race_fields(self.spec, self.state, self._scores)):
+        while not self.stopped_by and not self.queue and (fields := race_fields(self.spec, self.state, self._scores)):
             self.record("race", **fields)
             self._plan_packs(set(fields["survivors"]), queue=True)
             self._score(set(fields["survivors"]))  # that had these seeds already
-        if self.stopped_by or not self._queue:
+        if self.stopped_by or not self.queue:
             return None
-        pack_id, blocking = self._budget.first_fitting(self._queue, self.running)
+        pack_id, blocking = self._budget.first_fitting(self.queue, self.running)
         if pack_id is None:
             self.stopped_by = [] if self.running else blocking  # one that runs may end sooner than it is thought to
             return None
-        self._queue.remove(pack_id)
+        self.queue.remove(pack_id)
         return pack_id, describe_work(self.spec.resources, self.state, pack_id)
 
     def all_handed_out(self) -> bool:
         """Whether nothing is left to plan or to queue, or nothing more fits into the budget."""
-        more = self._queue or self._generations or not is_race_over(self.state)
+        more = self.queue or self._generations or not is_race_over(self.state)
         return bool(self.stopped_by) or not more
 
     def tick(self) -> None:
@@ -118,9 +118,9 @@ class SweepDriver:
     def resized(self, workers: int) -> None:
         """Cut packs again that no worker has begun, where the sweep ends a good deal sooner on so many workers."""
         self._workers = workers
-        if order := self._cut_again(self._queue):
-            begun = [name for name in self._queue if name in self.state.packs and name not in order]
-            self._queue = deque([*begun, *order])
+        if order := self._cut_again(self.queue):
+            begun = [name for name in self.queue if name in self.state.packs and name not in order]
+            self.queue = deque([*begun, *order])
 
     def started(self, pack_id: str) -> None:
         """Note that a worker has begun with the pack."""
@@ -227,7 +227,7 @@ class SweepDriver:
             if pack.is_final or pack.is_pruned:
                 self._end(pack.pack_id, "complete", None)
             elif not is_paused(race, pack):
-                self._queue.append(pack.pack_id)
+                self.queue.append(pack.pack_id)
 
     def _cut_again(self, waiting: Collection[str]) -> list[str]:
         """Cut waiting packs again if that is worth it; return those that can be cut, the longest first."""
@@ -271,7 +271,7 @@ class SweepDriver:
         for pack in self._pack(waiting):
             self.record("pack", **pack_fields(pack))
             if queue:
-                self._queue.append(pack.pack_id)
+                self.queue.append(pack.pack_id)
 
     def _attempt(self, pack_id: str, error: str, trace: str | None) -> str:
         """Record that the pack died; what the watchdog wrote says more than that its process is gone."""

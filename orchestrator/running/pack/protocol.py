@@ -23,6 +23,10 @@ class Death:
 class Driver(Protocol):
     """What a scheduler calls, always from the main thread, one call at a time."""
 
+    @property
+    def queue(self) -> Collection[str]:
+        """The pack_ids of the packs that have not been handed out."""
+
     def next_pack(self) -> tuple[str, str] | None:
         """Return a pack to run as (pack_id, work), None while there is none."""
 

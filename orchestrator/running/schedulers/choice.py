@@ -83,7 +83,6 @@ def open_scheduler(name: str, resources: Resources, start_worker: local.StartWor
 
     with ray_session.connected(resources.cpus, resources.gpus) as whole:
         cluster = replace(whole, workers=min(whole.workers, resources.workers or whole.workers))
-        slots = min(cluster.workers + 1, 256)
 
         def run(driver: Driver) -> None:
             scheduler.run_packs(
@@ -91,8 +90,8 @@ def open_scheduler(name: str, resources: Resources, start_worker: local.StartWor
                 cpus=resources.cpus,
                 gpus=resources.gpus,
                 retries=resources.retries,
-                slots=slots,
                 most=resources.workers,
+                may_grow=bool(os.environ.get("RAY_ADDRESS")),
             )
 
         yield Scheduler(cluster=cluster, run=run)
