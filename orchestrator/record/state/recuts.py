@@ -1,6 +1,6 @@
 """Packs that no worker had begun and that were cut again, because another number of workers was there."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,12 @@ def describe_recut(recut: Recut) -> str:
     were = "was" if len(recut.old) == 1 else "were"
     packs = f"{counted(len(recut.old), 'pack')} that no worker had begun {were} cut again into {len(recut.new)}"
     return f"{packs}, for {counted(recut.workers, 'worker')}"
+
+
+def describe_recuts(recuts: Sequence[Recut]) -> list[str]:
+    """Return one sentence about all recuts of a sweep; none without any."""
+    earlier = f"packs were cut again {len(recuts)} times, the last time: " if len(recuts) > 1 else ""
+    return [f"{earlier}{describe_recut(recuts[-1])}"] if recuts else []
 
 
 def has_begun(pack: PackState) -> bool:

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from orchestrator.record.ledger.lock import running
 from orchestrator.record.state.parts import ConfigurationState
 from orchestrator.record.state.race import read_common_seeds
-from orchestrator.record.state.recuts import describe_recut
+from orchestrator.record.state.recuts import describe_recuts
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.ran_under import RanUnder, code_sentence
 from orchestrator.results.scoring.search_design import planned_size
@@ -145,7 +145,7 @@ def status_rows(state: SweepState) -> list[tuple[str, str]]:
         *_stopped_row(state, len(members)),
         *_race_rows(state),
         ("packs", f"{sum(pack.status in ('complete', 'failed') for pack in state.packs.values())}/{len(state.packs)}"),
-        *(("packs cut again", describe_recut(one)) for one in state.recuts),
+        *(("packs cut again", sentence) for sentence in describe_recuts(state.recuts)),
         ("member-steps", f"{100 * sum(steps.values()) / total:.0f} %" if total else "none yet"),
         ("best so far", f"{best.score:.4g} ({label(best.number)})" if best else "none yet"),
     ]

@@ -52,22 +52,23 @@ def _living() -> list[dict[str, Any]]:
 class Workers:
     """How many packs the nodes can run at once, at most `most` and at least 1, looked at every ASK_SECONDS.
 
-    With `may_grow` an autoscaler is asked for as many workers again while packs wait: it sees placement groups that
+    `count` is how many it was at first. With `may_grow` an autoscaler is asked for as many workers again while packs wait: it sees placement groups that
     wait for a node. They hold no pack, and end with the driver.
     """
 
     def __init__(
         self,
         need: Mapping[str, float],
-        most: int | None,
+        count: int,
         *,
+        most: int | None,
         may_grow: bool,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self.count = count
         self._need, self._most, self._may_grow, self._clock = need, most, may_grow, clock
         self._requests: list[PlacementGroup] = []
         self._asked = clock()
-        self.count = self._count()
 
     def _count(self) -> int:
         count = max(1, count_packs(self._need))

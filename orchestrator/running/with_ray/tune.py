@@ -21,14 +21,14 @@ from ray.tune.search import Searcher
 from orchestrator.errors import OutOfSpace
 from orchestrator.running.pack.protocol import Death, Driver, DriverStopped, call_driver, describe_exception
 from orchestrator.running.pack.train_pack import PackRaised, run_pack
-from orchestrator.running.with_ray.nodes import Workers, needs
+from orchestrator.running.with_ray.nodes import Workers
 from orchestrator.running.with_ray.scratch import scratch_folder
 
 PASSED_ON = {"RAY_CHDIR_TO_TRIAL_DIR"}  # variables; Tune's own list has keys of AWS, and Ray logs what is passed on
 
 
-def run_packs(driver: Driver, *, cpus: float, gpus: float, retries: int, most: int | None, may_grow: bool) -> None:
-    """Run packs, at most `most` at once, until the driver has none left; `may_grow` is that of `Workers`.
+def run_packs(driver: Driver, workers: Workers, *, cpus: float, gpus: float, retries: int) -> None:
+    """Run packs, one on each of the workers, until the driver has none left. Then it asks for no more workers.
 
     Raises what the driver raises, and OutOfSpace.
     """
@@ -46,7 +46,7 @@ def run_packs(driver: Driver, *, cpus: float, gpus: float, retries: int, most: i
     class_cache.ENV_VARS_TO_PROPAGATE = PASSED_ON
     for name in ("ray.tune", "ray.train", "ray.air"):
         logging.getLogger(name).setLevel(logging.CRITICAL)  # what goes wrong reaches the driver, in words
-    with scratch_folder() as scratch, closing(Workers(needs(cpus, gpus), most, may_grow=may_grow)) as workers:
+    with scratch_folder() as scratch, closing(workers):
         tuner = tune.Tuner(
             tune.with_resources(run_pack, {"cpu": cpus, "gpu": gpus}),
             tune_config=tune.TuneConfig(

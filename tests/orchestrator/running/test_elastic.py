@@ -12,14 +12,25 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
+import ray
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from orchestrator.errors import UserError
 from orchestrator.plan.packs import Pack, make_packs, recut_packs
+from orchestrator.record.kept.curves import read_curves
+from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import Record, decode, encode
+from orchestrator.record.state.recuts import describe_recuts
 from orchestrator.record.state.state import SweepState
+from orchestrator.results.summarise import summary
 from orchestrator.running.driving.driver import SweepDriver
+from orchestrator.running.pack.train_pack import checkpoint_folder
+from orchestrator.running.schedulers import inline
+from orchestrator.running.watching.meter import status_rows
+from orchestrator.running.with_ray import nodes
 from orchestrator.running.with_ray.nodes import ASK_SECONDS
 from search_spaces import SweepSpec, load_sweep
 
@@ -215,3 +226,90 @@ def test_packs_are_not_cut_again_where_little_is_gained(spec, tmp_path: Path) ->
     pool.at(1.0, partial(pool.join, 0))
     pool.run()
     assert not pool.state.recuts
+
+
+# With the real engine ---------------------------------------------------------------------------------------------
+
+
+def play(stage: Any, capacity: Callable[[int], int], workers: int, **more: Any) -> SweepState:
+    """Run a sweep to its end in this process; its packs are cut again to `capacity(workers)` members."""
+
+    def recut(packs: Any, begun: Any, configurations: Any, workers: int) -> list[Pack]:
+        most = capacity(workers)
+        return recut_packs(packs, begun, configurations, workers, lambda member: most, lambda member, count: count)
+
+    with Ledger.open(stage.folder) as ledger:
+        state = SweepState.load(stage.folder)
+        given = {"pack": stage._packs, "recut": recut, "workers": workers, "say": stage.said.append, **more}
+        inline.run_packs(SweepDriver(stage.spec, ledger, state, **given), retries=0)
+        return state
+
+
+def keyed(state: SweepState) -> pd.Series:
+    """Every value of every curve."""
+    keys = ["config_id", "seed", "average", "metric", "length", "step"]
+    return read_curves(state).astype(dict.fromkeys(("config_id", "average", "metric"), str)).set_index(keys)["value"]
+
+
+def test_a_resumed_sweep_is_cut_again_for_the_workers_that_are_there(stage) -> None:
+    whole, one = stage("whole").play(), stage("one")
+
+    def stop(driver: SweepDriver) -> None:
+        if any(pack.evaluations for pack in driver.state.packs.values()):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        play(one, lambda workers: 4, 1, tick=stop)
+    before = SweepState.load(one.folder)
+    assert not before.recuts
+    begun, saved, *others = sorted(before.packs.values(), key=lambda pack: not pack.evaluations)
+    checkpoint_folder(one.folder, saved.pack_id).mkdir(parents=True)  # it may be further than the ledger says
+    state = play(one, lambda workers: 1, 4)
+    (recut,) = state.recuts
+    assert sorted(recut.old) == sorted(pack.pack_id for pack in others) and recut.workers == 4
+    assert {len(state.packs[name].members) for name in recut.new} == {1}
+    assert {begun.pack_id, saved.pack_id} < state.packs.keys()
+    assert keyed(state).sort_index().equals(keyed(whole).sort_index())
+    assert one.said[0] == describe_recuts([recut])[0] and ("packs cut again", one.said[0]) in status_rows(state)
+    assert one.said[0] in summary(state).notes
+
+
+RACE = (
+    "search.configurations=8", "seeds=4", "training.steps=40", "evaluation.every=5",
+    "space={training.learning_rate: {log_uniform: [0.001, 0.1]}}",
+    "search.racing={first: 2, keep: 0.5, steps: {first: 10, growth: 2, keep: 0.5, guard: false}}",
+)  # fmt: skip
+
+
+def test_a_race_whose_packs_are_cut_again_decides_alike_and_cuts_nothing_that_waits_at_a_rung(stage) -> None:
+    whole, cut = stage("whole", *RACE, pack=8).play(), stage("cut", *RACE, pack=8)
+    paused: list[set[str]] = []
+
+    def fewer(driver: SweepDriver) -> None:
+        paused.append({name for name, pack in driver.state.packs.items() if pack.evaluations})
+        driver.resized(max(1, 4 - len(driver.state.recuts)))
+
+    state = play(cut, lambda workers: workers, 8, tick=fewer)
+    assert len(state.recuts) > 1 and len(state.packs) > len(whole.packs)
+    assert set().union(*paused) <= state.packs.keys()
+    assert [(one.survivors, one.values) for one in state.rungs] == [(one.survivors, one.values) for one in whole.rungs]
+    assert [one.survivors for one in state.decisions] == [one.survivors for one in whole.decisions]
+    assert keyed(state).sort_index().equals(keyed(whole).sort_index())
+    assert SweepState.load(cut.folder).packs == state.packs
+
+
+def test_nodes_that_are_all_too_small_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def node(address: str, alive: bool = True, **resources: float) -> dict[str, Any]:
+        return {"Alive": alive, "NodeManagerAddress": address, "Resources": resources}
+
+    there = [node("10.0.0.1", CPU=0.0), node("10.0.0.2", CPU=4.0), node("10.0.0.3", alive=False, CPU=64.0)]
+    monkeypatch.setattr(ray, "nodes", lambda: there)
+    assert [nodes.count_packs(nodes.needs(cpus, 0)) for cpus in (1, 2, 3, 8)] == [4, 2, 1, 0]
+    nodes.refuse_small_nodes({"CPU": 4}, "Ray at x")
+    nodes.refuse_small_nodes({"CPU": 1, "GPU": 1}, "Ray at x")  # one with GPUs may be started when it is needed
+    with pytest.raises(UserError) as refused:
+        nodes.refuse_small_nodes({"CPU": 8}, "Ray at x")
+    assert str(refused.value) == (
+        "resources: a pack needs 8 CPUs on one node; the largest node of Ray at x, 10.0.0.2, has 4 CPUs; "
+        "lower resources.cpus or resources.gpus, or add a larger node"
+    )
