@@ -52,8 +52,9 @@ def _living() -> list[dict[str, Any]]:
 class Workers:
     """How many packs the nodes can run at once, at most `most` and at least 1, looked at every ASK_SECONDS.
 
-    `count` is how many it was at first. With `may_grow` an autoscaler is asked for more workers while packs wait, for as
-    many again at most: it sees placement groups that wait for a node. They hold no pack, and end with the driver.
+    `count` is how many it was at first. With `may_grow` an autoscaler is asked for more workers while packs wait, for
+    one more than there are at most: it sees placement groups that wait for a node. They hold no pack, and end with the
+    driver.
     """
 
     def __init__(

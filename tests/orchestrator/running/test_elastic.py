@@ -26,6 +26,8 @@ from orchestrator.record.ledger.records import Record, decode, encode
 from orchestrator.record.state.recuts import describe_recuts
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.summarise import summary
+from orchestrator.running.driving import driver as driver_module
+from orchestrator.running.driving import scores
 from orchestrator.running.driving.driver import SweepDriver
 from orchestrator.running.pack.train_pack import checkpoint_folder
 from orchestrator.running.schedulers import inline
@@ -162,8 +164,10 @@ class Pool:
 
 
 @pytest.fixture
-def spec(tiny: Path) -> Callable[[int], SweepSpec]:
-    """spec(100) is a sweep of 8 configurations with 100 seeds, of two structures."""
+def spec(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], SweepSpec]:
+    """spec(100) is a sweep of 8 configurations with 100 seeds, of two structures; no curves are kept of it."""
+    monkeypatch.setattr(scores, "read_curves", lambda *arguments, **options: [])
+    monkeypatch.setattr(driver_module, "describe_work", lambda *arguments: "")
 
     def build(seeds: int) -> SweepSpec:
         return load_sweep(tiny, [f"seeds={seeds}", "space.training.batch_size={grid: [8, 16]}"])
