@@ -1,5 +1,6 @@
 """The nodes of a Ray cluster: how many packs they can run at once, and a request for more of them."""
 
+import sys
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -67,20 +68,17 @@ class Workers:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.count = count
-        self._need, self._most, self._may_grow, self._clock = need, most, may_grow, clock
+        self._need, self._most = need, sys.maxsize if most is None else most
+        self._may_grow, self._clock = may_grow, clock
         self._requests: list[PlacementGroup] = []
         self._asked = clock()
-
-    def _count(self) -> int:
-        count = max(1, count_packs(self._need))
-        return count if self._most is None else min(count, self._most)
 
     def has_changed(self, waiting: int) -> bool:
         """Look at the nodes if it is time to, ask for more where packs wait, and return whether `count` has changed."""
         if self._clock() - self._asked < ASK_SECONDS:
             return False
-        before, self.count = self.count, self._count()
-        wanted = min(waiting, self.count + 1, (self._most or waiting) - self.count)
+        before, self.count = self.count, min(max(1, count_packs(self._need)), self._most)
+        wanted = min(waiting, self.count + 1, self._most - self.count)
         self._request(wanted if self._may_grow and before == self.count else 0)
         self._asked = self._clock()
         return before != self.count

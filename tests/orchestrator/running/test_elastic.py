@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
@@ -317,3 +318,46 @@ def test_nodes_that_are_all_too_small_are_named(monkeypatch: pytest.MonkeyPatch)
         "resources: a pack needs 8 CPUs on one node; the largest node of Ray at x, 10.0.0.2, has 4 CPUs; "
         "lower resources.cpus or resources.gpus, or add a larger node"
     )
+
+
+class Groups:
+    """In the place of Ray's placement groups."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.states: dict[str, str] = {}
+        self._names = itertools.count()
+        monkeypatch.setattr(nodes, "placement_group", self.make)
+        monkeypatch.setattr(nodes, "remove_placement_group", lambda group: self.states.pop(group.id.hex()))
+        monkeypatch.setattr(nodes, "placement_group_table", self.table)
+
+    def make(self, bundles: list[dict[str, float]]) -> Any:
+        name = str(next(self._names))
+        self.states[name] = "PENDING"
+        assert bundles == [{"CPU": 2.0}]
+        return SimpleNamespace(id=SimpleNamespace(hex=lambda: name))
+
+    def table(self) -> dict[str, Any]:
+        return {name: {"state": state} for name, state in self.states.items()}
+
+
+def test_an_autoscaler_is_asked_for_nodes_while_packs_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    groups, now, cpus = Groups(monkeypatch), [0.0], [4.0]
+    monkeypatch.setattr(nodes, "count_packs", lambda need: int(cpus[0] / need["CPU"]))
+    workers = nodes.Workers({"CPU": 2.0}, 2, most=6, may_grow=True, clock=lambda: now[0])
+
+    def look(waiting: int) -> tuple[bool, int]:
+        now[0] += ASK_SECONDS
+        return workers.has_changed(waiting), len(groups.states)
+
+    assert not workers.has_changed(5) and not groups.states  # too early
+    assert look(5) == (False, 3) and look(2) == (False, 2)
+    groups.states["0"] = "CREATED"  # a worker was free for a moment: it is for a pack
+    assert look(5) == (False, 1) and look(5) == (False, 3)
+    cpus[0] = 10.0
+    assert look(5) == (True, 0) and workers.count == 5
+    assert look(5) == (False, 1) and look(0) == (False, 0)
+    assert look(3) == (False, 1)
+    workers.close()
+    assert not groups.states
+    cpus[0] = 0.0
+    assert look(0) == (True, 0) and workers.count == 1
