@@ -118,9 +118,7 @@ class SweepDriver:
     def resized(self, workers: int) -> None:
         """Cut packs again that no worker has begun, where the sweep ends a good deal sooner on so many workers."""
         self._workers = workers
-        if order := self._cut_again(self.queue):
-            begun = [name for name in self.queue if name in self.state.packs and name not in order]
-            self.queue = deque([*begun, *order])
+        self.queue = deque(self._cut_again(self.queue))
 
     def started(self, pack_id: str) -> None:
         """Note that a worker has begun with the pack."""
@@ -229,12 +227,12 @@ class SweepDriver:
             elif not is_paused(race, pack):
                 self.queue.append(pack.pack_id)
 
-    def _cut_again(self, waiting: Collection[str]) -> list[str]:
-        """Cut waiting packs again if that is worth it; return those that can be cut, the longest first."""
+    def _cut_again(self, waiting: Collection[str]) -> Collection[str]:
+        """Cut waiting packs again if that is worth it; return which packs wait then."""
         steps = {name: at.step for name, at in self.running.items()}
         found = self._recut and recut_fields(self.state, waiting, steps, self._recut, self._workers)
         if not found:
-            return []
+            return waiting
         fields, order = found
         self.record("recut", **fields)
         self._say(describe_recut(self.state.recuts[-1]))

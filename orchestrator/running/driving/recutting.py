@@ -19,7 +19,7 @@ Recutting = Callable[[Sequence[Pack], Sequence[tuple[Pack, float]], Mapping[str,
 def recut_fields(
     state: SweepState, waiting: Collection[str], steps: Mapping[str, int], recut: Recutting, workers: int
 ) -> tuple[dict[str, Any], list[str]] | None:
-    """Return the fields of the record that cuts waiting packs again, and all packs that can be cut, longest first.
+    """Return the fields of the record that cuts waiting packs again, and which packs wait then, begun ones first.
 
     None where they had better stay as they are, as do packs that a worker has begun. `steps` has the step of every pack
     that a worker is training, by pack_id.
@@ -33,17 +33,18 @@ def recut_fields(
         for pack in left
         if pack.pack_id not in unbegun
     ]
-    names = {config_id for pack in left for config_id, _ in pack.members}
-    configurations = {name: as_configuration(state.configurations[name]) for name in names}
+    config_ids = {config_id for pack in left for config_id, _ in pack.members}
+    configurations = {name: as_configuration(state.configurations[name]) for name in config_ids}
     packs = recut(list(unbegun.values()), begun, configurations, workers)
     if not packs:
         return None
-    order = [pack.pack_id for pack in packs]
-    return {
-        "pack_ids": [name for name in unbegun if name not in order],
+    names = {pack.pack_id for pack in packs}
+    fields = {
+        "pack_ids": [name for name in unbegun if name not in names],
         "packs": [pack_fields(pack) for pack in packs if pack.pack_id not in unbegun],
         "workers": workers,
-    }, order
+    }
+    return fields, [*(name for name in waiting if name not in unbegun), *(pack.pack_id for pack in packs)]
 
 
 def pack_fields(pack: Pack) -> dict[str, Any]:
