@@ -1,14 +1,13 @@
 """From configurations to packs: members of equal structure, cut so that the workers at hand end together. No files."""
 
 import hashlib
-import heapq
-import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from orchestrator.errors import UserError
 from orchestrator.plan.configurations import Configuration
+from orchestrator.plan.cutting import Sizes, cut, end_together, shared
 from search_spaces import SweepSpec
 from trainers.config.member import MemberConfig
 from trainers.training.cost import Cost, estimate
@@ -19,8 +18,6 @@ from trainers.training.cost import Cost, estimate
 # train a fifth fewer member-steps per second than 24.
 LARGEST_PACK_CPU, LARGEST_PACK_GPU = 64, 1024
 LEAST_BYTES_GPU = 8 * 2**20  # for each member, however small: what draws and evaluations take on the way
-WORTHWHILE = 0.1  # the sweep must end so much sooner for more packs to be made: each starts and compiles by itself
-SNAP = 0.1  # how much of a pack may move to its neighbour to keep the seeds of a configuration together
 # Operations in the time that a step takes however few its members: 2 ms on a CPU, and on an H100 half a millisecond in
 # which 150 members of a small model are trained, too (1 to 256 members of the benchmark W1, recorded).
 STEP_FLOPS_CPU, STEP_FLOPS_GPU = 1.5e7, 4e8
@@ -31,6 +28,11 @@ Waiting = tuple[Configuration, Sequence[int]]
 """A configuration and the seeds of it that are to be packed."""
 
 Packing = Callable[[Sequence[Waiting]], "list[Pack]"]
+
+Capacity = Callable[[MemberConfig], int]
+Work = Callable[[MemberConfig, float], float]
+Groups = dict[str, list[tuple[str, int]]]
+"""Members by structural key."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,54 +87,61 @@ def steps_worth(member: MemberConfig) -> float:
     return steps + EVALUATED * member.task.passes_with(member.model) * rows / member.training.batch_size
 
 
-def packing(spec: SweepSpec, cluster: Cluster) -> Packing:
-    """How this sweep cuts configurations with their seeds into packs on that cluster."""
-    costs: dict[str, Cost] = {}
-    per_step, largest, least = STEP_FLOPS_CPU, LARGEST_PACK_CPU, 1
-    if spec.resources.gpus:
-        per_step, largest, least = STEP_FLOPS_GPU, LARGEST_PACK_GPU, LEAST_BYTES_GPU
+class Packer:
+    """Cuts configurations with their seeds into packs for the cluster that a sweep runs on."""
 
-    def cost(member: MemberConfig) -> Cost:
-        if member.structural_key not in costs:
-            costs[member.structural_key] = cost_of(member)
-        return costs[member.structural_key]
+    def __init__(self, spec: SweepSpec, cluster: Cluster) -> None:
+        self._resources, self._cluster = spec.resources, cluster
+        self._costs: dict[str, Cost] = {}
+        self._per_step, self._largest, self._least = STEP_FLOPS_CPU, LARGEST_PACK_CPU, 1
+        if spec.resources.gpus:
+            self._per_step, self._largest, self._least = STEP_FLOPS_GPU, LARGEST_PACK_GPU, LEAST_BYTES_GPU
 
-    def capacity(member: MemberConfig) -> int:
-        if spec.resources.pack != "auto":
-            return int(spec.resources.pack)
-        fits = int(MEMORY_SHARE * cluster.bytes_per_worker / max(least, cost(member).bytes_per_member))
-        return max(1, min(largest, fits))
+    def __call__(self, waiting: Sequence[Waiting]) -> list[Pack]:
+        """Return the packs of new members, the longest first."""
+        return make_packs(waiting, self._cluster.workers, self._capacity, self._work, even=self._even)
 
-    def work(member: MemberConfig, count: float) -> float:
+    def recut(
+        self,
+        packs: Sequence[Pack],
+        begun: Sequence[tuple[Pack, float]],
+        configurations: Mapping[str, Configuration],
+        workers: int,
+    ) -> list[Pack]:
+        """Return what `recut_packs` does; from now on packs are cut for so many workers."""
+        self._cluster = replace(self._cluster, workers=workers)
+        return recut_packs(packs, begun, configurations, workers, self._capacity, self._work, even=self._even)
+
+    @property
+    def _even(self) -> bool:
+        return self._resources.pack == "auto"
+
+    def _cost(self, member: MemberConfig) -> Cost:
+        if member.structural_key not in self._costs:
+            self._costs[member.structural_key] = cost_of(member)
+        return self._costs[member.structural_key]
+
+    def _capacity(self, member: MemberConfig) -> int:
+        if self._resources.pack != "auto":
+            return int(self._resources.pack)
+        bytes_per_member = max(self._least, self._cost(member).bytes_per_member)
+        return max(1, min(self._largest, int(MEMORY_SHARE * self._cluster.bytes_per_worker / bytes_per_member)))
+
+    def _work(self, member: MemberConfig, count: float) -> float:
         calls = count if member.model.explain_loop(member.task) else 1
-        return per_step * member.training.steps * calls + cost(member).flops_per_step * count * steps_worth(member)
-
-    def pack(waiting: Sequence[Waiting]) -> list[Pack]:
-        return make_packs(
-            waiting,
-            workers=cluster.workers,
-            capacity=capacity,
-            work=work,
-            even=spec.resources.pack == "auto",
-        )
-
-    return pack
+        per_member = self._cost(member).flops_per_step * steps_worth(member)
+        return self._per_step * member.training.steps * calls + per_member * count
 
 
 def make_packs(
-    waiting: Iterable[Waiting],
-    *,
-    workers: int,
-    capacity: Callable[[MemberConfig], int],
-    work: Callable[[MemberConfig, float], float],
-    even: bool = True,
+    waiting: Iterable[Waiting], workers: int, capacity: Capacity, work: Work, *, even: bool = True
 ) -> list[Pack]:
     """Group all members into packs of one structural key, the longest pack first.
 
     `capacity` is the most members of that structure a pack holds; `work` is what so many of them cost as one pack. With
     `even`, a structure is cut into more packs than its capacity asks for where `workers` end sooner by it.
     """
-    groups: dict[str, list[tuple[str, int]]] = {}
+    groups: Groups = {}
     examples: dict[str, MemberConfig] = {}
     for configuration, seeds in waiting:
         members = [(configuration.config_id, seed) for seed in seeds]
@@ -143,94 +152,60 @@ def make_packs(
     largest = {key: max(1, capacity(examples[key])) for key in groups}
     sizes = {key: shared(len(members), math.ceil(len(members) / largest[key])) for key, members in groups.items()}
     if even:
-        sizes = _ending_together(sizes, largest, lambda key, members: work(examples[key], members), max(1, workers))
-    packs: list[tuple[float, Pack]] = []
-    for key, members in groups.items():
-        steps = examples[key].training.steps
-        for run in cut(members, sizes[key], largest[key]):
-            packs.append((work(examples[key], len(run)), Pack.of(key, run, steps)))
-    packs.sort(key=lambda entry: -entry[0])  # stable: equal packs stay in the order of configuration numbers
-    return [pack for _, pack in packs]
+        sizes = end_together(sizes, largest, lambda key, members: work(examples[key], members), max(1, workers))
+    packs = [
+        Pack.of(key, run, examples[key].training.steps)
+        for key, members in groups.items()
+        for run in cut(members, sizes[key], largest[key])
+    ]
+    return _longest_first(packs, examples, work)
 
 
-Sizes = dict[str, list[int]]
-"""How many members each pack of a structure has."""
-
-
-def shared(members: int, count: int) -> list[int]:
-    """So many members in `count` packs of about equal size."""
-    cuts = [round(index * members / count) for index in range(count + 1)]
-    return [stop - start for start, stop in itertools.pairwise(cuts)]
-
-
-def _ending_together(
-    sizes: Sizes, largest: Mapping[str, int], work: Callable[[str, float], float], workers: int
-) -> Sizes:
-    """Cut structures so that all workers end about together, where that ends the sweep a good deal sooner.
-
-    Workers are filled one after the other up to the earliest common end at which everything has a place; a structure
-    that does not fit into the rest of one continues in the next (McNaughton 1959, with a cost for every pack).
-    """
-
-    def ends(sizes: Sizes) -> float:
-        return makespan([work(key, size) for key, run in sizes.items() for size in run], workers)
-
-    now = ends(sizes) if sizes else 0.0
-    low, high, best = 0.0, now, sizes
-    for _ in range(20):
-        middle = (low + high) / 2
-        found = _filled({key: sum(run) for key, run in sizes.items()}, largest, work, workers, middle)
-        if found is None:
-            low = middle
-        else:
-            high, best = middle, found
-    return best if ends(best) < (1.0 - WORTHWHILE) * now else sizes
-
-
-def _filled(
-    members: Mapping[str, int],
-    largest: Mapping[str, int],
-    work: Callable[[str, float], float],
+def recut_packs(
+    packs: Sequence[Pack],
+    begun: Sequence[tuple[Pack, float]],
+    configurations: Mapping[str, Configuration],
     workers: int,
-    end: float,
-) -> Sizes | None:
-    """Packs with which every worker ends by `end`; None where there is not enough room."""
-    sizes: Sizes = {key: [] for key in members}
-    room, free = end, workers - 1
-    for key in sorted(members, key=lambda key: -work(key, members[key])):
-        left = members[key]
-        while left:
-            most = min(left, largest[key])
-            while most and work(key, most) > room:
-                most -= 1
-            if most:
-                sizes[key].append(most)
-                room, left = room - work(key, most), left - most
-            elif free:
-                room, free = end, free - 1
-            else:
-                return None
-    return sizes
+    capacity: Capacity,
+    work: Work,
+    *,
+    even: bool = True,
+) -> list[Pack]:
+    """Cut packs that no worker has begun again, for so many workers; return them the longest first.
+
+    They are cut where one holds more members than its capacity, and with `even` where the sweep ends a good deal sooner
+    by it (`cutting.WORTHWHILE`); otherwise the result is empty. `begun` are the packs that stay as they are, each with
+    the share of its steps that is left; `configurations` has those of all members, by config_id.
+    """
+    groups: Groups = {}
+    sizes: Sizes = {}
+    examples: dict[str, MemberConfig] = {}
+    for pack in (*packs, *(pack for pack, _ in begun)):
+        if pack.structural_key not in examples:
+            config_id, seed = pack.members[0]
+            examples[pack.structural_key] = configurations[config_id].member(seed)
+    for pack in packs:
+        groups.setdefault(pack.structural_key, []).extend(pack.members)
+        sizes.setdefault(pack.structural_key, []).append(len(pack.members))
+    largest = {key: max(1, capacity(examples[key])) for key in groups}
+    fitting = {
+        key: run if max(run) <= largest[key] else shared(sum(run), math.ceil(sum(run) / largest[key]))
+        for key, run in sizes.items()
+    }
+    left = [share * work(examples[pack.structural_key], len(pack.members)) for pack, share in begun]
+    if even:
+        fitting = end_together(fitting, largest, lambda key, count: work(examples[key], count), max(1, workers), left)
+    changed = {key for key in sizes if sorted(fitting[key]) != sorted(sizes[key])}
+    if not changed:
+        return []
+    kept = [pack for pack in packs if pack.structural_key not in changed]
+    for key in changed:
+        members = sorted(groups[key], key=lambda member: (configurations[member[0]].number, member[1]))
+        steps = next(pack.steps for pack in packs if pack.structural_key == key)
+        kept += [Pack.of(key, run, steps) for run in cut(members, fitting[key], largest[key])]
+    return _longest_first(kept, examples, work)
 
 
-def makespan(costs: Iterable[float], workers: int) -> float:
-    """The time at which the last of `workers` ends if the first that is free always gets the costliest pack left."""
-    ends = [0.0] * workers
-    for cost in sorted(costs, reverse=True):
-        heapq.heapreplace(ends, ends[0] + cost)
-    return max(ends)
-
-
-def cut(members: Sequence[tuple[str, int]], sizes: Sequence[int], largest: int) -> list[list[tuple[str, int]]]:
-    """Cut into runs of about these sizes, none above `largest`. A cut moves to the nearest border between two
-    configurations when that shifts no more than a tenth of the runs at its sides."""
-    borders = [index for index in range(1, len(members)) if members[index][0] != members[index - 1][0]]
-    ideal = [0, *itertools.accumulate(sizes)]
-    cuts = [0]
-    for index in range(1, len(sizes)):
-        near = min(borders, key=lambda border: abs(border - ideal[index]), default=ideal[index])
-        fits = 0 < near - cuts[-1] <= largest and 0 < ideal[index + 1] - near <= largest
-        moves = abs(near - ideal[index]) <= SNAP * min(sizes[index - 1 : index + 1])
-        cuts.append(near if fits and moves else ideal[index])
-    cuts.append(len(members))
-    return [list(members[start:stop]) for start, stop in itertools.pairwise(cuts)]
+def _longest_first(packs: Iterable[Pack], examples: Mapping[str, MemberConfig], work: Work) -> list[Pack]:
+    """Sort packs by their work; equal ones stay in their order."""
+    return sorted(packs, key=lambda pack: -work(examples[pack.structural_key], len(pack.members)))

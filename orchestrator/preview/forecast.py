@@ -11,8 +11,9 @@ from orchestrator.code.own_code import import_for
 from orchestrator.errors import UserError
 from orchestrator.plan import search
 from orchestrator.plan.configurations import loop_warnings
+from orchestrator.plan.cutting import makespan
 from orchestrator.plan.distributions import evaluated_sets, further_distributions
-from orchestrator.plan.packs import Cluster, cost_of, makespan, packing
+from orchestrator.plan.packs import Cluster, Packer, cost_of
 from orchestrator.plan.rounds import SMALL_WEIGHTS, PlannedRound, plan_rounds, planned_bytes
 from orchestrator.plan.soundness import check
 from orchestrator.preview.few_seeds import warn_of_few_seeds
@@ -146,7 +147,7 @@ def forecast(spec: SweepSpec, workers: int | None, working_dir: Path) -> Forecas
     distinct = [configuration for configuration in configurations if configuration.duplicate_of is None]
     here = _cluster(spec, workers)
     scheduler, why = choose_scheduler(spec, (configuration.member(spec.seeds[0]) for configuration in configurations))
-    pack, rounds = packing(spec, here), plan_rounds(spec, len(distinct))
+    pack, rounds = Packer(spec, here), plan_rounds(spec, len(distinct))
     by_round = [pack([(one, part.seeds) for one in distinct[: part.configurations]]) for part in rounds]
     packs = [one for packs_of_round in by_round for one in packs_of_round]
     by_id = {configuration.config_id: configuration for configuration in configurations}

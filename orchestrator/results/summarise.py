@@ -16,6 +16,7 @@ from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.record.state.lineage import CONFIRMS, confirmations_of, planned_seeds, searches_of
 from orchestrator.record.state.measured import Measured
 from orchestrator.record.state.parts import STOPPED, ConfigurationState
+from orchestrator.record.state.recuts import describe_recuts
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.confirmed import Confirmed, ConfirmedRow, match_search
 from orchestrator.results.later_evaluations import read_later_evaluations
@@ -89,7 +90,7 @@ def summary(
         rows=tuple(rows),
         bands=bands,
         provenance=state.provenance,
-        notes=(*_extended(state), *(str(conflict) for conflict in state.conflicts), *ran_under.sentences),
+        notes=(*_extended(state), *map(str, state.conflicts), *describe_recuts(state.recuts), *ran_under.sentences),
         deaths=tuple(error for _, error in state.deaths),
         code=tuple(state.modules),
         ran_under=ran_under,

@@ -20,7 +20,7 @@ from orchestrator.ending.ending import Outcome, drive_to_an_end, finish, interru
 from orchestrator.ending.notice import Notice
 from orchestrator.plan import search
 from orchestrator.plan.configurations import Configuration, warnings_for
-from orchestrator.plan.packs import packing
+from orchestrator.plan.packs import Packer
 from orchestrator.plan.recorded import member_of, refuse_corrected, refuse_too_large, refuse_without_data
 from orchestrator.plan.rounds import SMALL_WEIGHTS, planned_bytes
 from orchestrator.plan.soundness import check
@@ -241,11 +241,14 @@ def drive_packs(
                 interrupts.install()  # ray.init has put its own handlers in their place
                 cluster = scheduler.cluster
                 progress.say(f"{cluster.description}: up to {counted(cluster.workers, 'pack')} at once")
+                packer = Packer(spec, cluster)
                 driver = SweepDriver(
                     spec,
                     ledger,
                     state,
-                    pack=packing(spec, cluster),
+                    pack=packer,
+                    recut=packer.recut,
+                    workers=cluster.workers,
                     max_seconds=max_seconds,
                     built=built,
                     held=interrupts.held,

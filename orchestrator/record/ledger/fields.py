@@ -83,6 +83,14 @@ class _Pack(TypedDict):
     steps: Count
 
 
+class _Recut(TypedDict):
+    """Packs that no worker had begun, the packs in their place, and how many workers these were cut for."""
+
+    pack_ids: list[Name]
+    packs: list[_Pack]
+    workers: Count
+
+
 class _WeightsFile(TypedDict):
     name: Text
     sha256: Text
@@ -204,6 +212,7 @@ _KINDS: Mapping[str, Any] = {
     "sweep": _Sweep,
     "configuration": _Configuration,
     "pack": _Pack,
+    "recut": _Recut,
     "evaluation": _Evaluation,
     "later_evaluation": _LaterEvaluation,
     "attempt": _Attempt,

@@ -25,7 +25,7 @@ from orchestrator.record.ledger.folders import no_sweep, refuse_odd_files, refus
 from orchestrator.record.ledger.lock import LAST_TIME
 
 SCHEMA = 2  # 1: before 1.0.0
-_STORY = ("sweep", "configuration", "pack", "evaluation", "attempt", "pack_end", "score")
+_STORY = ("sweep", "configuration", "pack", "recut", "evaluation", "attempt", "pack_end", "score")
 KINDS = frozenset((*_STORY, "rung", "race", "end", "resume", "extend", "retry", "publish", "later_evaluation"))
 
 

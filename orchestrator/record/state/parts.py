@@ -130,6 +130,18 @@ class PackState:
         """Whether it is complete, or was given up."""
         return self.status in ("complete", "failed")
 
+    def wrong_count(self, fields: Mapping[str, Any]) -> int | None:
+        """Return how many members an evaluation reports, if these are not as many as the pack has."""
+        reported = [fields["failed_at"], fields.get("stopped_at"), fields.get("stages")]
+        reported += [one["values"] for one in fields.get("validation", ())]
+        counts = [len(values) for values in reported if values is not None]
+        return next((count for count in counts if count != len(self.members)), None)
+
+    def take_under(self, code: str | None, environment: str) -> None:
+        """Add the code and the environment that it ran under."""
+        if (code, environment) not in self.ran_under:
+            self.ran_under.append((code, environment))
+
     def member_steps(self, step: int) -> int:
         """Return how many steps its members have trained in all when it is at a step."""
         return sum(min(step, self.pruned_at.get(name, step)) for name, _ in self.members)

@@ -2,7 +2,7 @@
 
 Replaying is idempotent: a record that says again what is known changes nothing, so a resumed sweep counts nothing
 twice. Three records take back what was said before: `retry` reopens packs that were given up, `extend` and `race`
-configurations that get more seeds. Their scores no longer count.
+configurations that get more seeds. Their scores no longer count. `recut` replaces packs that no worker has begun.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from orchestrator.errors import DamagedLedger
 from orchestrator.record.ledger.fields import wrong_field
 from orchestrator.record.ledger.records import LEDGER_FILE, Record, read_records
 from orchestrator.record.state import race as races
+from orchestrator.record.state import recuts
 from orchestrator.record.state.parts import ConfigurationState, Conflict, Draw, MemberState, PackState, drop_scores
 from orchestrator.record.state.sessions import Sessions
 
@@ -47,6 +48,7 @@ class SweepState:
         self.measured: dict[str, dict[str, Any]] = {}
         self.draws: dict[int, Draw] = {}
         self.packs: dict[str, PackState] = {}
+        self.recuts: list[recuts.Recut] = []
         self.conflicts: list[Conflict] = []
         self.publishes: list[dict[str, Any]] = []
         self.later_evaluations: list[dict[str, Any]] = []  # of kept weights, after training
@@ -54,8 +56,7 @@ class SweepState:
     @classmethod
     def load(cls, folder: Path | str) -> Self:
         """Read the ledger in `folder` without locking it; raises what `read_records` raises."""
-        folder = Path(folder)
-        return cls.replay(folder, read_records(folder))
+        return cls.replay(Path(folder), read_records(Path(folder)))
 
     @classmethod
     def replay(cls, folder: Path, records: Iterable[Record]) -> Self:
@@ -100,9 +101,8 @@ class SweepState:
     @property
     def race(self) -> races.Race | None:
         """The race over seeds that the sweep is, if it is one."""
-        if not races.is_race(self.specs):
-            return None
-        return races.Race(self.specs, self.configurations, self.decisions, self.rungs)
+        is_race = races.is_race(self.specs)
+        return races.Race(self.specs, self.configurations, self.decisions, self.rungs) if is_race else None
 
     def planned_seeds(self, config_id: str) -> tuple[int, ...]:
         """Return the seeds that a configuration is to be trained with: those of all, then its own further ones."""
@@ -138,13 +138,10 @@ class SweepState:
         """Add the code and the environment that the pack of this record ran under."""
         self.environments |= record.fields.get("environment_in_full", {})
         name = record.fields.get("environment")
-        if name is None:
-            return
-        if name not in self.environments:
-            raise self._damage(record, f"pack {pack.pack_id} ran under {name}, and no record says what that is")
-        under = (self.codes[-1]["name"] if self.codes else None, name)
-        if under not in pack.ran_under:
-            pack.ran_under.append(under)
+        if name is not None:
+            if name not in self.environments:
+                raise self._damage(record, f"pack {pack.pack_id} ran under {name}, and no record says what that is")
+            pack.take_under(self.codes[-1]["name"] if self.codes else None, name)
 
     def _configuration(self, record: Record) -> None:
         fields = record.fields
@@ -176,13 +173,22 @@ class SweepState:
             configuration = self.configurations.get(name)
             if configuration is None:
                 raise self._damage(record, f"pack {fields['pack_id']} has a member of unknown configuration {name}")
-            if seed in configuration.members:
-                other = configuration.members[seed].pack_id
+            other = configuration.members[seed].pack_id if seed in configuration.members else None
+            if other in self.packs:
                 raise self._damage(record, f"seed {seed} of {name} is in pack {other} and in {fields['pack_id']}")
             configuration.members[seed] = MemberState(seed, fields["pack_id"])
         self.packs[fields["pack_id"]] = PackState(
             fields["pack_id"], members, fields["steps"], structural_key=fields["structural_key"]
         )
+
+    def _recut(self, record: Record) -> None:
+        """Put other packs in the place of packs that no worker has begun."""
+        try:
+            new = recuts.take_recut(self.packs, self.recuts, record.fields)
+        except ValueError as error:
+            raise self._damage(record, str(error)) from None
+        for fields in new:
+            self._pack(Record(record.seq, record.time, "pack", fields))
 
     def _evaluation(self, record: Record) -> None:
         fields = record.fields
@@ -193,10 +199,8 @@ class SweepState:
             if known["sha256"] != fields["sha256"]:
                 self.conflicts.append(Conflict(pack.pack_id, step, known["sha256"], fields["sha256"], record.seq + 1))
             return
-        reported = [fields["failed_at"], fields.get("stopped_at"), fields.get("stages")]
-        reported += [one["values"] for one in fields.get("validation", ())]
-        if wrong := [len(values) for values in reported if values is not None and len(values) != len(pack.members)]:
-            raise self._damage(record, f"{wrong[0]} members reported for the {len(pack.members)} of {pack.pack_id}")
+        if (count := pack.wrong_count(fields)) is not None:
+            raise self._damage(record, f"{count} members reported for the {len(pack.members)} of {pack.pack_id}")
         pack.take_evaluation(step, fields, self._members(pack))
 
     def _attempt(self, record: Record) -> None:

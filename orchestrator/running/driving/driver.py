@@ -4,9 +4,8 @@ It holds nothing that the ledger cannot give back: a `SweepDriver` begins from a
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.plan import search
@@ -17,12 +16,15 @@ from orchestrator.record.kept import weights
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import Record
 from orchestrator.record.state.measured import measured_fields
+from orchestrator.record.state.recuts import describe_recut
 from orchestrator.record.state.state import SweepState
 from orchestrator.running.driving.budget import Limit, SweepBudget
+from orchestrator.running.driving.evaluation_record import evaluation_fields
 from orchestrator.running.driving.racing import is_paused, is_race_over, race_fields, rung_fields
+from orchestrator.running.driving.recutting import Recutting, pack_fields, recut_fields
+from orchestrator.running.driving.running import Running
 from orchestrator.running.driving.sampler import ConfigurationSampler, as_configuration
 from orchestrator.running.driving.scores import Scores
-from orchestrator.running.driving.validation_record import decision_fields
 from orchestrator.running.driving.work import describe_work
 from orchestrator.running.pack.environment import Environments
 from orchestrator.running.pack.protocol import LONGEST_TRACE
@@ -32,20 +34,11 @@ from search_spaces import SweepSpec
 from trainers.evaluation.results import Evaluation
 
 
-@dataclass
-class Running:
-    """A pack that a worker is training, as its last heartbeat told it."""
-
-    phase: str = "starting"
-    step: int = 0
-    failed: int = 0
-    rate: float = 0.0
-
-
 class SweepDriver:
     """What `orchestrator.running.pack.protocol.Driver` asks for, over a ledger and the state replayed from it.
 
-    `pack` cuts configurations with the seeds they lack into packs; `max_seconds` is how long this driver may run,
+    `pack` cuts configurations with the seeds they lack into packs; `recut` cuts packs again that no worker has begun,
+    for the `workers` that are there, None if they stay as they are; `max_seconds` is how long this driver may run,
     within the sweep's budget; `built` are the configurations of the first generation where `spec` has just been held
     against today's code, which spares building them again; `held` keeps signals away while a record is written; `seen`
     is called with every record, `say` with every sentence for the user, `tick` ten times a second.
@@ -58,6 +51,8 @@ class SweepDriver:
         state: SweepState,
         *,
         pack: Packing,
+        recut: Recutting | None = None,
+        workers: int = 1,
         max_seconds: float | None = None,
         built: Iterable[Configuration] = (),
         held: Callable[[], AbstractContextManager[None]] = nullcontext,
@@ -70,7 +65,8 @@ class SweepDriver:
         self._seconds: dict[str, float] = {}
         self._environments = Environments()
         self._pack, self._held, self._seen, self._say, self._tick = pack, held, seen, say, tick
-        self._queue: deque[str] = deque()
+        self._recut, self._workers = recut, workers
+        self.queue: deque[str] = deque()
         self.stopped_by: list[Limit] = []  # the limits of the budget because of which no more packs are handed out
         self._budget = SweepBudget(spec, state, max_seconds)
         self._stop_file = stop_file(state.folder)
@@ -88,36 +84,41 @@ class SweepDriver:
         tpe draws a generation when every earlier configuration has its score. A rung of a race is decided when all
         packs have reached it, a round when all of its configurations have their scores.
         """
-        while not self.stopped_by and not self._queue and self._generations:
+        while not self.stopped_by and not self.queue and self._generations:
             if any(not found.finished for found in self.state.configurations.values() if found.number < self._next()):
                 return None
             self._plan(self._generations.popleft())
         idle = not self.running and not self.stopped_by  # a pack at a rung runs until its state is saved
-        while idle and not self._queue and (fields := rung_fields(self.spec, self.state)):
+        while idle and not self.queue and (fields := rung_fields(self.spec, self.state)):
             self.record("rung", **fields)
             self._take_up_packs()
             self._score(set(fields["survivors"]))  # that had ended already
-        while not self.stopped_by and not self._queue and (fields := race_fields(self.spec, self.state, self._scores)):
+        while not self.stopped_by and not self.queue and (fields := race_fields(self.spec, self.state, self._scores)):
             self.record("race", **fields)
             self._plan_packs(set(fields["survivors"]), queue=True)
             self._score(set(fields["survivors"]))  # that had these seeds already
-        if self.stopped_by or not self._queue:
+        if self.stopped_by or not self.queue:
             return None
-        pack_id, blocking = self._budget.first_fitting(self._queue, self.running)
+        pack_id, blocking = self._budget.first_fitting(self.queue, self.running)
         if pack_id is None:
             self.stopped_by = [] if self.running else blocking  # one that runs may end sooner than it is thought to
             return None
-        self._queue.remove(pack_id)
+        self.queue.remove(pack_id)
         return pack_id, describe_work(self.spec.resources, self.state, pack_id)
 
     def all_handed_out(self) -> bool:
         """Whether nothing is left to plan or to queue, or nothing more fits into the budget."""
-        more = self._queue or self._generations or not is_race_over(self.state)
+        more = self.queue or self._generations or not is_race_over(self.state)
         return bool(self.stopped_by) or not more
 
     def tick(self) -> None:
         """Give the display a chance to be redrawn."""
         self._tick(self)
+
+    def resized(self, workers: int) -> None:
+        """Cut packs again that no worker has begun, where the sweep ends a good deal sooner on so many workers."""
+        self._workers = workers
+        self.queue = deque(self._cut_again(self.queue))
 
     def started(self, pack_id: str) -> None:
         """Note that a worker has begun with the pack."""
@@ -137,17 +138,7 @@ class SweepDriver:
             file, sha256 = curve_store.write_part(self.state.folder, pack_id, pack.members, found)
             self.record(
                 "evaluation",
-                pack_id=pack_id,
-                step=found.step,
-                final=found.final,
-                file=file,
-                sha256=sha256,
-                loss=found.loss_M,
-                failed_at=found.failed_at_M,
-                seconds=found.seconds,
-                form=found.form,
-                compiled=found.compiled,
-                **decision_fields(found),
+                **evaluation_fields(pack_id, found, file, sha256),
                 **self._environments.fields(pack_id, self.state.environments),
                 **({"weights": weights.as_recorded(found.weights)} if found.weights else {}),
             )
@@ -220,6 +211,7 @@ class SweepDriver:
         needed = {*unscored, *racing}
         packs = {member.pack_id for name in needed for member in self.state.configurations[name].members.values()}
         self._scores.take_recorded({pack_id for pack_id in packs if self.state.packs[pack_id].is_final})
+        self._cut_again(self.state.packs)
         while self._generations and all(number in self.state.draws for number in self._generations[0]):
             numbers = self._generations.popleft()
             self._plan_packs({self.state.draws[number].config_id for number in numbers}, queue=False)
@@ -233,7 +225,18 @@ class SweepDriver:
             if pack.is_final or pack.is_pruned:
                 self._end(pack.pack_id, "complete", None)
             elif not is_paused(race, pack):
-                self._queue.append(pack.pack_id)
+                self.queue.append(pack.pack_id)
+
+    def _cut_again(self, waiting: Collection[str]) -> Collection[str]:
+        """Cut waiting packs again if that is worth it; return which packs wait then."""
+        steps = {name: at.step for name, at in self.running.items()}
+        found = self._recut and recut_fields(self.state, waiting, steps, self._recut, self._workers)
+        if not found:
+            return waiting
+        fields, order = found
+        self.record("recut", **fields)
+        self._say(describe_recut(self.state.recuts[-1]))
+        return order
 
     def _next(self) -> int:
         """The first number of the next generation; a killed driver may have recorded some of it."""
@@ -264,15 +267,9 @@ class SweepDriver:
             if lacking:
                 waiting.append(((built or {}).get(found.config_id) or as_configuration(found), lacking))
         for pack in self._pack(waiting):
-            self.record(
-                "pack",
-                pack_id=pack.pack_id,
-                structural_key=pack.structural_key,
-                members=[list(member) for member in pack.members],
-                steps=pack.steps,
-            )
+            self.record("pack", **pack_fields(pack))
             if queue:
-                self._queue.append(pack.pack_id)
+                self.queue.append(pack.pack_id)
 
     def _attempt(self, pack_id: str, error: str, trace: str | None) -> str:
         """Record that the pack died; what the watchdog wrote says more than that its process is gone."""

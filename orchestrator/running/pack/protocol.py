@@ -23,6 +23,10 @@ class Death:
 class Driver(Protocol):
     """What a scheduler calls, always from the main thread, one call at a time."""
 
+    @property
+    def queue(self) -> Collection[str]:
+        """The pack_ids of the packs that have not been handed out."""
+
     def next_pack(self) -> tuple[str, str] | None:
         """Return a pack to run as (pack_id, work), None while there is none."""
 
@@ -31,6 +35,9 @@ class Driver(Protocol):
 
     def tick(self) -> None:
         """Called about ten times a second."""
+
+    def resized(self, workers: int) -> None:
+        """Called when another number of packs can run at once than before."""
 
     def started(self, pack_id: str) -> None:
         """Called when a worker starts the pack, for the first time or again."""

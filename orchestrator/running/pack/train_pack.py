@@ -96,7 +96,7 @@ def train_pack(work: Mapping[str, Any], reporter: PackReporter) -> None:
     ids = [(config_id, seed) for config_id, seed in work["ids"]]
     members = [recorded_member(resolved, seed) for resolved, (_, seed) in zip(work["members"], ids, strict=True)]
     checkpoints = Checkpoints(
-        folder=Path(work["folder"]) / "checkpoints" / work["pack_id"],
+        folder=checkpoint_folder(Path(work["folder"]), work["pack_id"]),
         every_steps=work["checkpoint_steps"],
         every_seconds=work["checkpoint_seconds"],
     )
@@ -122,6 +122,11 @@ def use_inductor_cache() -> None:
         cache = cache_folder("inductor")
         if os.access(cache, os.W_OK | os.X_OK):
             os.environ.setdefault(CACHE_VARIABLE, str(cache))
+
+
+def checkpoint_folder(folder: Path, pack_id: str) -> Path:
+    """Return the folder of a pack's checkpoints, which its first checkpoint makes."""
+    return folder / "checkpoints" / pack_id
 
 
 def stop_file(folder: Path) -> Path:

@@ -78,21 +78,18 @@ def open_scheduler(name: str, resources: Resources, start_worker: local.StartWor
         run_packs = partial(local.run_packs, start_worker=start_worker, workers=machine.workers)
         yield Scheduler(cluster=machine, run=partial(run_packs, retries=resources.retries))
         return
+    from orchestrator.running.with_ray import nodes
     from orchestrator.running.with_ray import session as ray_session
     from orchestrator.running.with_ray import tune as scheduler
 
     with ray_session.connected(resources.cpus, resources.gpus) as whole:
         cluster = replace(whole, workers=min(whole.workers, resources.workers or whole.workers))
-        slots = min(cluster.workers + 1, 256)
 
         def run(driver: Driver) -> None:
-            scheduler.run_packs(
-                driver,
-                cpus=resources.cpus,
-                gpus=resources.gpus,
-                retries=resources.retries,
-                slots=slots,
-                most=resources.workers,
-            )
+            need = nodes.needs(resources.cpus, resources.gpus)
+            may_grow = bool(os.environ.get("RAY_ADDRESS"))
+            workers = nodes.Workers(need, cluster.workers, most=resources.workers, may_grow=may_grow)
+            cpus, gpus, retries = resources.cpus, resources.gpus, resources.retries
+            scheduler.run_packs(driver, workers, cpus=cpus, gpus=gpus, retries=retries)
 
         yield Scheduler(cluster=cluster, run=run)

@@ -8,7 +8,7 @@ from rich.console import Console
 from orchestrator.record.ledger.lock import HEARTBEAT_SECONDS, read_owner, running
 from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.record.state.state import SweepState
-from orchestrator.running.driving.driver import Running
+from orchestrator.running.driving.running import Running
 from orchestrator.running.watching.meter import steps_done, take_snapshot
 from orchestrator.running.watching.progress import Progress, Snapshot
 

@@ -10,12 +10,14 @@ from types import MappingProxyType
 from orchestrator.record.ledger.lock import running
 from orchestrator.record.state.parts import ConfigurationState
 from orchestrator.record.state.race import read_common_seeds
+from orchestrator.record.state.recuts import describe_recuts
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.ran_under import RanUnder, code_sentence
 from orchestrator.results.scoring.search_design import planned_size
 from orchestrator.results.scoring.validation_scores import may_stop, stopped_at
 from orchestrator.results.views.race_rounds import describe_round, describe_rung
-from orchestrator.running.driving.driver import Running, SweepDriver
+from orchestrator.running.driving.driver import SweepDriver
+from orchestrator.running.driving.running import Running
 from orchestrator.running.watching.progress import Snapshot
 from orchestrator.wording import command, counted, label
 
@@ -143,6 +145,7 @@ def status_rows(state: SweepState) -> list[tuple[str, str]]:
         *_stopped_row(state, len(members)),
         *_race_rows(state),
         ("packs", f"{sum(pack.status in ('complete', 'failed') for pack in state.packs.values())}/{len(state.packs)}"),
+        *(("packs cut again", sentence) for sentence in describe_recuts(state.recuts)),
         ("member-steps", f"{100 * sum(steps.values()) / total:.0f} %" if total else "none yet"),
         ("best so far", f"{best.score:.4g} ({label(best.number)})" if best else "none yet"),
     ]

@@ -21,19 +21,20 @@ def connected(cpus: float, gpus: float) -> Iterator[Cluster]:
     leave = _join(address)
     import ray
 
+    from orchestrator.running.with_ray.nodes import count_packs, needs, refuse_small_nodes
+
     try:
         resources = ray.cluster_resources()
         have = {"CPU": resources.get("CPU", 0.0), "GPU": resources.get("GPU", 0.0)}
-        need = {"CPU": cpus, "GPU": gpus}
-        fit = [int(have[name] / amount + 1e-9) for name, amount in need.items() if amount > 0]
-        workers = min(fit, default=1)
+        workers = count_packs(needs(cpus, gpus))
         if workers == 0 and not address:
             raise UserError(
                 f"resources: a pack needs {cpus:g} CPUs and {gpus:g} GPUs; "
                 f"this machine has {have['CPU']:g} and {have['GPU']:g}"
             )
-        share = resources.get("memory", 4 * 2**30) / max(1, workers)
         where = f"Ray at {address}" if address else "a local Ray"
+        refuse_small_nodes(needs(cpus, gpus), where)
+        share = resources.get("memory", 4 * 2**30) / max(1, workers)
         assumed = ""
         if gpus:
             found = _ask_cluster(gpus) if address else gpus_here()

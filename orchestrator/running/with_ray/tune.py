@@ -7,6 +7,7 @@ leaves through `run_packs` as it was raised.
 import logging
 import os
 import re
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +21,14 @@ from ray.tune.search import Searcher
 from orchestrator.errors import OutOfSpace
 from orchestrator.running.pack.protocol import Death, Driver, DriverStopped, call_driver, describe_exception
 from orchestrator.running.pack.train_pack import PackRaised, run_pack
+from orchestrator.running.with_ray.nodes import Workers
 from orchestrator.running.with_ray.scratch import scratch_folder
 
 PASSED_ON = {"RAY_CHDIR_TO_TRIAL_DIR"}  # variables; Tune's own list has keys of AWS, and Ray logs what is passed on
 
 
-def run_packs(driver: Driver, *, cpus: float, gpus: float, retries: int, slots: int, most: int | None = None) -> None:
-    """Run packs, at most `most` at once, until the driver has none left; `slots` of them may be starting at once.
+def run_packs(driver: Driver, workers: Workers, *, cpus: float, gpus: float, retries: int) -> None:
+    """Run packs, one on each of the workers, until the driver has none left. Then it asks for no more workers.
 
     Raises what the driver raises, and OutOfSpace.
     """
@@ -35,7 +37,7 @@ def run_packs(driver: Driver, *, cpus: float, gpus: float, retries: int, slots: 
         TUNE_DISABLE_SIGINT_HANDLER="1",  # the sweep has its own, for SIGTERM too
         TUNE_PRINT_ALL_TRIAL_ERRORS="0",
         TUNE_GLOBAL_CHECKPOINT_S="1e9",  # Tune's own snapshot is never read
-        TUNE_MAX_PENDING_TRIALS_PG=str(slots),  # otherwise workers start one after another
+        TUNE_MAX_PENDING_TRIALS_PG="256",  # otherwise workers start one after another
         TUNE_WARN_THRESHOLD_S="30",
         RAY_AIR_NEW_OUTPUT="0",  # the new output prints a table of Tune's own settings even when told to be silent
         RAY_CHDIR_TO_TRIAL_DIR="0",
@@ -44,11 +46,11 @@ def run_packs(driver: Driver, *, cpus: float, gpus: float, retries: int, slots: 
     class_cache.ENV_VARS_TO_PROPAGATE = PASSED_ON
     for name in ("ray.tune", "ray.train", "ray.air"):
         logging.getLogger(name).setLevel(logging.CRITICAL)  # what goes wrong reaches the driver, in words
-    with scratch_folder() as scratch:
+    with scratch_folder() as scratch, closing(workers):
         tuner = tune.Tuner(
             tune.with_resources(run_pack, {"cpu": cpus, "gpu": gpus}),
             tune_config=tune.TuneConfig(
-                search_alg=PackSearcher(driver, most),
+                search_alg=PackSearcher(driver, workers),
                 num_samples=-1,
                 reuse_actors=True,
                 trial_name_creator=lambda trial: trial.config["pack_id"],
@@ -57,7 +59,7 @@ def run_packs(driver: Driver, *, cpus: float, gpus: float, retries: int, slots: 
             run_config=tune.RunConfig(
                 name="packs",
                 storage_path=str(scratch),
-                callbacks=[Recorder(driver)],
+                callbacks=[Recorder(driver, workers)],
                 failure_config=tune.FailureConfig(max_failures=retries),
                 verbose=0,
             ),
@@ -71,24 +73,27 @@ def run_packs(driver: Driver, *, cpus: float, gpus: float, retries: int, slots: 
 class _Unsaved:
     """Keeps the driver out of the snapshot into which Tune pickles everything it is given."""
 
-    def __init__(self, driver: Driver) -> None:
+    def __init__(self, driver: Driver, workers: Workers) -> None:
         super().__init__()
-        self.driver = driver
+        self.driver, self.workers = driver, workers
 
     def __getstate__(self) -> dict[str, Any]:
         return {}
 
 
 class PackSearcher(_Unsaved, Searcher):
-    """Suggests packs in the driver's order, at most `most` at once; while there are as many, Tune has to ask again."""
+    """Suggests packs in the driver's order, one for each worker; while all have one, Tune has to ask again.
 
-    def __init__(self, driver: Driver, most: int | None = None) -> None:
-        super().__init__(driver)
-        self._most, self._running = most, set[str]()
+    A pack that Tune had to keep for a worker to come could not be cut again.
+    """
+
+    def __init__(self, driver: Driver, workers: Workers) -> None:
+        super().__init__(driver, workers)
+        self._running = set[str]()
 
     def suggest(self, trial_id: str) -> Any:
         """The next pack as the configuration of a trial."""
-        if self._most is not None and len(self._running) >= self._most:
+        if len(self._running) >= self.workers.count:
             return None
         pack = call_driver(self.driver.next_pack)
         if pack is None:
@@ -114,13 +119,15 @@ class Recorder(_Unsaved, TrialProgressCallback):
     It stands in the place of Tune's own progress callback, which prints even when told to be silent.
     """
 
-    def __init__(self, driver: Driver) -> None:
-        super().__init__(driver)
+    def __init__(self, driver: Driver, workers: Workers) -> None:
+        super().__init__(driver, workers)
         self._ended: dict[str, Death] = {}  # packs that are not to be tried again: Tune takes them for complete
 
     def on_step_begin(self, iteration: int, trials: Any, **info: Any) -> None:
-        """Tell the driver, about ten times a second."""
+        """Tell the driver, about ten times a second, and when there are more workers or fewer."""
         call_driver(self.driver.tick)
+        if self.workers.has_changed(0 if call_driver(self.driver.all_handed_out) else len(self.driver.queue)):
+            call_driver(self.driver.resized, self.workers.count)
 
     def on_trial_start(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
         """Tell the driver that an actor has begun with the pack."""

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.plan.configurations import configure, warnings_for
-from orchestrator.plan.packs import Cluster, Pack, _ending_together, cut, make_packs, makespan, packing, shared
+from orchestrator.plan.cutting import cut, end_together, makespan, shared
+from orchestrator.plan.packs import Cluster, Pack, Packer, make_packs
 from search_spaces import SweepFileError, load_sweep
 
 FILE = """name: planned
@@ -159,9 +160,9 @@ def test_members_trained_one_after_another_are_spread_over_the_workers(spec, mon
     cluster = Cluster(workers=4, bytes_per_worker=2**34, description="")
     waiting = [(configure(spec(), [(0, values())])[0], range(8))]
     model = type(waiting[0][0].member(0).model)
-    assert len(packing(spec(), cluster)(waiting)) < 4
+    assert len(Packer(spec(), cluster)(waiting)) < 4
     monkeypatch.setattr(model, "explain_loop", lambda self, task: "no vmap rule for aten::gru")
-    assert [len(pack.members) for pack in packing(spec(), cluster)(waiting)] == [2, 2, 2, 2]
+    assert [len(pack.members) for pack in Packer(spec(), cluster)(waiting)] == [2, 2, 2, 2]
 
 
 def packs_of(spec, drawn, *, workers=2, largest=64, per_step=0.0, even=True, done=()):
@@ -211,7 +212,7 @@ def test_cutting_never_ends_later_and_loses_nothing(groups, workers):
     def work(key, members):
         return 3.0 + groups[int(key)][1] * members
 
-    found = _ending_together(whole, largest, work, workers)
+    found = end_together(whole, largest, work, workers)
     assert {key: sum(sizes) for key, sizes in found.items()} == {key: sizes[0] for key, sizes in whole.items()}
     before, after = (
         makespan([work(key, size) for key, run in one.items() for size in run], workers) for one in (whole, found)

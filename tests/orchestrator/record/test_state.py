@@ -13,6 +13,7 @@ from orchestrator.errors import DamagedLedger, NotASweep
 from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import Record, read_records
+from orchestrator.record.state.recuts import describe_recuts
 from orchestrator.record.state.state import SweepState
 
 
@@ -197,6 +198,37 @@ def test_a_retry_of_a_pack_without_evaluations_has_it_planned() -> None:
     assert state.packs["p1"].status == "planned" and statuses(state, "c1") == ["planned", "planned"]
 
 
+def recut(old: list[str], *new: tuple[str, dict[str, Any]]) -> tuple[str, dict[str, Any]]:
+    return "recut", {"pack_ids": old, "packs": [fields for _, fields in new], "workers": 3}
+
+
+HALVES = pack("p2", ("c0", 0)), pack("p3", ("c0", 1))
+CUT = [*STORY[:5], recut(["p0"], *HALVES), evaluation("p2", 50, [-1])]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_packs_that_are_cut_again_give_way_to_others_in_any_order_of_records(seed: int) -> None:
+    shuffled = records(*CUT)
+    random.Random(seed).shuffle(shuffled)
+    state = SweepState.replay(Path("sweeps/n"), shuffled)
+    assert view(state) == view(replay(*CUT))
+    assert list(state.packs) == ["p1", "p2", "p3"]
+    assert {one.pack_id for one in state.configurations["c0"].members.values()} == {"p2", "p3"}
+    assert statuses(state, "c0") == ["running", "planned"]
+    assert describe_recuts(state.recuts) == ["1 pack that no worker had begun was cut again into 2, for 3 workers"]
+
+
+def test_packs_may_be_cut_again_and_again_and_it_may_be_said_twice() -> None:
+    back = recut(["p2", "p3"], pack("p0", ("c0", 0), ("c0", 1)))
+    again = [*STORY[:5], recut(["p0"], *HALVES), back]
+    assert list(replay(*again).packs) == ["p1", "p0"]
+    state, twice = replay(*again, recut(["p0"], *HALVES)), replay(*again, recut(["p0"], *HALVES), *again[5:6])
+    assert list(state.packs) == ["p1", "p2", "p3"] and len(state.recuts) == 3
+    assert describe_recuts(state.recuts)[0].startswith("packs were cut again 3 times, the last time: 1 pack that ")
+    twice.updated, twice.sessions = state.updated, state.sessions
+    assert view(twice) == view(state)
+
+
 def test_draws_that_resolve_alike_share_a_configuration() -> None:
     state = replay(
         SWEEP, configuration(0, "c0"), configuration(1, "c0", "c0"), score(0, "c0", 0.5), score(1, "c0", 0.7)
@@ -240,6 +272,8 @@ def test_publishing_is_remembered() -> None:
         (pack("p2", ("c9", 0)), "pack p2 has a member of unknown configuration c9"),
         (pack("p2", ("c0", 1)), "seed 1 of c0 is in pack p0 and in p2"),
         (pack("p0", ("c0", 0)), "pack p0 is planned twice and differently"),
+        (recut(["p0"], *HALVES), "pack p0 is cut again after a worker has begun it"),
+        (recut(["p9"], *HALVES), "unknown pack p9 is cut again"),
         (configuration(1, "c7"), "configuration 1 is c1 and c7"),
         (score(7, "c0", 0.5), "score of unknown configuration 7 (c0)"),
         (score(1, "c0", 0.5), "score of unknown configuration 1 (c0)"),
@@ -251,6 +285,11 @@ def test_contradictions_name_their_line(record: tuple[str, dict[str, Any]], prob
         replay(*STORY, record)
     assert problem in str(caught.value)
     assert str(caught.value).startswith("sweeps/n/events.jsonl:")
+
+
+def test_a_cut_that_loses_a_member_is_damage() -> None:
+    with pytest.raises(DamagedLedger, match="packs that are cut again have other members than those in their place"):
+        replay(*STORY[:5], recut(["p0"], HALVES[0]))
 
 
 def test_a_real_sweep_replays(small_sweep: SweepState) -> None:

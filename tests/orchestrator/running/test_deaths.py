@@ -91,7 +91,7 @@ def test_under_ray_an_exception_of_ones_own_code_ends_the_pack_and_another_is_ra
         assert not reported
         return
     run_pack({"pack_id": "p1", "work": work})
-    recorder, pack = Recorder(driver), SimpleNamespace(config={"pack_id": "p1", "work": work})
+    recorder, pack = Recorder(driver, SimpleNamespace()), SimpleNamespace(config={"pack_id": "p1", "work": work})
     recorder.on_trial_result(1, [], pack, reported[0])
     recorder.on_trial_complete(2, [], pack)
     ((name, pack_id, said, trace),) = driver.calls

@@ -5,7 +5,7 @@ import sys
 import pytest
 import torch
 
-from orchestrator.plan.packs import LARGEST_PACK_CPU, LARGEST_PACK_GPU, MEMORY_SHARE, Cluster, cost_of, packing
+from orchestrator.plan.packs import LARGEST_PACK_CPU, LARGEST_PACK_GPU, MEMORY_SHARE, Cluster, Packer, cost_of
 from orchestrator.plan.soundness import check
 from orchestrator.preview import forecast as forecast_module
 from orchestrator.preview.forecast import forecast
@@ -106,7 +106,7 @@ def test_packs_on_a_gpu_are_larger_and_fit_into_its_memory(tiny):
     for memory in (80 * GIB, 1 * GIB):
         spec = load_sweep(tiny, many)
         cluster = Cluster(workers=1, bytes_per_worker=memory, description="pretended")
-        packs = packing(spec, cluster)([(one, spec.seeds) for one in check(spec)])
+        packs = Packer(spec, cluster)([(one, spec.seeds) for one in check(spec)])
         sizes[memory] = [len(pack.members) for pack in packs]
         assert sum(sizes[memory]) == 2000
     assert 500 < max(sizes[80 * GIB]) <= LARGEST_PACK_GPU
@@ -114,7 +114,7 @@ def test_packs_on_a_gpu_are_larger_and_fit_into_its_memory(tiny):
     spec = load_sweep(tiny, [*many[:-1], "resources.gpus=0"])
     cluster = Cluster(workers=1, bytes_per_worker=80 * GIB, description="pretended")
     assert (
-        max(len(pack.members) for pack in packing(spec, cluster)([(one, spec.seeds) for one in check(spec)]))
+        max(len(pack.members) for pack in Packer(spec, cluster)([(one, spec.seeds) for one in check(spec)]))
         <= LARGEST_PACK_CPU
     )
 
@@ -124,7 +124,7 @@ def test_every_gpu_has_packs(tiny, seeds, workers):
     as_measured = ("task.vocabulary=20", "task.train_length=5", "training.batch_size=64", "model.width=32")
     spec = load_sweep(tiny, (f"seeds={seeds}", "space={}", "search={}", "resources.gpus=1", *as_measured))
     cluster = Cluster(workers=workers, bytes_per_worker=80 * GIB, description="pretended")
-    sizes = [len(pack.members) for pack in packing(spec, cluster)([(one, spec.seeds) for one in check(spec)])]
+    sizes = [len(pack.members) for pack in Packer(spec, cluster)([(one, spec.seeds) for one in check(spec)])]
     assert len(sizes) % workers == 0 and max(sizes) - min(sizes) <= 1
 
 
@@ -134,7 +134,7 @@ def test_a_large_model_has_few_members_in_a_pack(tiny):
     (configuration,) = check(spec)
     needed = cost_of(configuration.member(0)).bytes_per_member
     cluster = Cluster(workers=1, bytes_per_worker=80 * GIB, description="pretended")
-    assert max(len(pack.members) for pack in packing(spec, cluster)([(configuration, spec.seeds)])) * needed <= 40 * GIB
+    assert max(len(pack.members) for pack in Packer(spec, cluster)([(configuration, spec.seeds)])) * needed <= 40 * GIB
 
 
 def test_the_plan_is_for_the_gpus_of_this_machine(says, tiny, tmp_path):

@@ -207,10 +207,10 @@ def test_the_scheduler_that_was_asked_for_is_opened(tiny, monkeypatch):
 
     ran = []
     monkeypatch.setattr(ray_session, "connected", connected)
-    monkeypatch.setattr(scheduler, "run_packs", lambda driver, **given: ran.append(given))
+    monkeypatch.setattr(scheduler, "run_packs", lambda driver, workers, **given: ran.append((workers.count, given)))
     with schedulers.open_scheduler("ray", load_sweep(tiny).resources, None) as opened:
         opened.run(None)
-    assert opened.cluster.workers == 7 and ran == [{"cpus": 1, "gpus": 0.0, "retries": 2, "slots": 8, "most": None}]
+    assert opened.cluster.workers == 7 and ran == [(7, {"cpus": 1, "gpus": 0.0, "retries": 2})]
     with schedulers.open_scheduler("inline", load_sweep(tiny).resources, None) as opened:
         assert opened.cluster.workers == 1
 

@@ -1,5 +1,6 @@
 """How many packs Ray Tune is given at once."""
 
+from types import SimpleNamespace
 from typing import Any
 
 from ray.tune.search import Searcher
@@ -22,12 +23,14 @@ class Packs:
 
 def test_another_pack_is_handed_out_when_one_has_ended() -> None:
     driver: Any = Packs()
-    searcher = PackSearcher(driver, most=2)
+    workers: Any = SimpleNamespace(count=2)
+    searcher = PackSearcher(driver, workers)
     assert [searcher.suggest(name) for name in ("t1", "t2")] == [{"pack_id": one, "work": "work"} for one in "ab"]
     assert searcher.suggest("t3") is None
     searcher.on_trial_complete("t1", error=True)
     assert searcher.suggest("t3") == {"pack_id": "c", "work": "work"}
     searcher.on_trial_complete("t2")
     assert searcher.suggest("t4") == Searcher.FINISHED
-    free = PackSearcher(Packs())  # type: ignore[arg-type]
+    workers.count = 9
+    free = PackSearcher(Packs(), workers)  # type: ignore[arg-type]
     assert [free.suggest(str(n)) for n in range(4)][-1] == Searcher.FINISHED

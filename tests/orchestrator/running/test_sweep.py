@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from orchestrator.errors import LedgerError
-from orchestrator.plan.packs import packing
+from orchestrator.plan.packs import Packer
 from orchestrator.plan.soundness import check
 from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.ledger import ledger as ledger_module
@@ -298,7 +298,7 @@ def test_until_the_first_evaluation_the_meter_says_when_it_begins(stage):
     """At the speed that packs measure, of the pack that comes to it first; afterwards no more."""
     one, state, snapshots = stage("first"), SweepState.load(stage("second").folder), []
     with Ledger.open(state.folder) as ledger:
-        driver = driver_module.SweepDriver(one.spec, ledger, state, pack=packing(one.spec, inline.this_process(0.0)))
+        driver = driver_module.SweepDriver(one.spec, ledger, state, pack=Packer(one.spec, inline.this_process(0.0)))
         pack_id, _ = driver.next_pack()
         driver.started(pack_id)
         meter, members = Meter(state), len(state.packs[pack_id].members)

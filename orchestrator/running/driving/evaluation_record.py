@@ -1,11 +1,28 @@
-"""The fields of an evaluation record about early stopping and curriculum stages, with the scores behind them."""
+"""The fields of an evaluation record, also those about early stopping and curriculum stages."""
 
 from typing import Any
 
 from trainers.evaluation.results import Evaluation
 
 
-def decision_fields(evaluation: Evaluation) -> dict[str, Any]:
+def evaluation_fields(pack_id: str, evaluation: Evaluation, file: str, sha256: str) -> dict[str, Any]:
+    """Fields of the record of an evaluation of a pack, whose curves are in a file with this checksum."""
+    return {
+        "pack_id": pack_id,
+        "step": evaluation.step,
+        "final": evaluation.final,
+        "file": file,
+        "sha256": sha256,
+        "loss": evaluation.loss_M,
+        "failed_at": evaluation.failed_at_M,
+        "seconds": evaluation.seconds,
+        "form": evaluation.form,
+        "compiled": evaluation.compiled,
+        **_decision_fields(evaluation),
+    }
+
+
+def _decision_fields(evaluation: Evaluation) -> dict[str, Any]:
     """Fields of its record, by member in the order of the pack; empty without early stopping and stages.
 
     stopped_at: the step, -1 before. stages: those trained at up to here. validation: by metric and average the score at

@@ -1,0 +1,108 @@
+"""How many members each pack gets, so that workers end together; pure, and knows no sweep."""
+
+import heapq
+import itertools
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+WORTHWHILE = 0.1  # the sweep must end so much sooner for more packs to be made: each starts and compiles by itself
+SNAP = 0.1  # how much of a pack may move to its neighbour to keep the seeds of a configuration together
+
+Sizes = dict[str, list[int]]
+"""How many members each pack of a structure has."""
+
+
+def shared(members: int, count: int) -> list[int]:
+    """So many members in `count` packs of about equal size."""
+    cuts = [round(index * members / count) for index in range(count + 1)]
+    return [stop - start for start, stop in itertools.pairwise(cuts)]
+
+
+def end_together(
+    sizes: Sizes,
+    largest: Mapping[str, int],
+    work: Callable[[str, float], float],
+    workers: int,
+    begun: Sequence[float] = (),
+) -> Sizes:
+    """Cut structures so that all workers end about together, where that ends the sweep a good deal sooner.
+
+    `begun` is what is left of packs that stay as they are. Workers are filled one after the other up to the earliest
+    common end at which everything has a place; a structure that does not fit into the rest of one continues in the next
+    (McNaughton 1959, with a cost for every pack).
+    """
+
+    def ends(sizes: Sizes) -> float:
+        return makespan([work(key, size) for key, run in sizes.items() for size in run], workers, begun)
+
+    members = {key: sum(run) for key, run in sizes.items()}
+    now = ends(sizes) if sizes else 0.0
+    earliest = (sum(begun) + sum(work(key, count) for key, count in members.items())) / workers
+    if earliest >= (1.0 - WORTHWHILE) * now:
+        return sizes
+    low, high, best = 0.0, now, sizes
+    for _ in range(20):
+        middle = (low + high) / 2
+        rooms = [middle - load for load in sorted(_loads(begun, workers))]
+        found = _filled(members, largest, work, rooms)
+        if found is None:
+            low = middle
+        else:
+            high, best = middle, found
+    return best if ends(best) < (1.0 - WORTHWHILE) * now else sizes
+
+
+def _filled(
+    members: Mapping[str, int],
+    largest: Mapping[str, int],
+    work: Callable[[str, float], float],
+    rooms: Iterable[float],
+) -> Sizes | None:
+    """Packs that fit into what the workers have room for; None where there is not enough."""
+    sizes: Sizes = {key: [] for key in members}
+    left_rooms = iter(rooms)
+    room: float | None = next(left_rooms)
+    for key in sorted(members, key=lambda key: -work(key, members[key])):
+        left = members[key]
+        while left:
+            if room is None:
+                return None
+            counts = range(1, min(left, largest[key]) + 1)
+            if most := bisect_right(counts, room, key=lambda count: work(key, count)):
+                sizes[key].append(most)
+                room, left = room - work(key, most), left - most
+            else:
+                room = next(left_rooms, None)
+    return sizes
+
+
+def makespan(costs: Iterable[float], workers: int, begun: Iterable[float] = ()) -> float:
+    """The time at which the last of `workers` ends if the first that is free always gets the costliest pack left.
+
+    `begun` is what is left of packs that workers have begun.
+    """
+    return max(_loads(costs, workers, _loads(begun, workers)))
+
+
+def _loads(costs: Iterable[float], workers: int, loads: Iterable[float] = ()) -> list[float]:
+    """What every worker has to do; `loads` is what each has to do already."""
+    ends = list(loads) or [0.0] * workers
+    heapq.heapify(ends)
+    for cost in sorted(costs, reverse=True):
+        heapq.heapreplace(ends, ends[0] + cost)
+    return ends
+
+
+def cut(members: Sequence[tuple[str, int]], sizes: Sequence[int], largest: int) -> list[list[tuple[str, int]]]:
+    """Cut into runs of about these sizes, none above `largest`. A cut moves to the nearest border between two
+    configurations when that shifts no more than a tenth of the runs at its sides."""
+    borders = [index for index in range(1, len(members)) if members[index][0] != members[index - 1][0]]
+    ideal = [0, *itertools.accumulate(sizes)]
+    cuts = [0]
+    for index in range(1, len(sizes)):
+        near = min(borders, key=lambda border: abs(border - ideal[index]), default=ideal[index])
+        fits = 0 < near - cuts[-1] <= largest and 0 < ideal[index + 1] - near <= largest
+        moves = abs(near - ideal[index]) <= SNAP * min(sizes[index - 1 : index + 1])
+        cuts.append(near if fits and moves else ideal[index])
+    cuts.append(len(members))
+    return [list(members[start:stop]) for start, stop in itertools.pairwise(cuts)]

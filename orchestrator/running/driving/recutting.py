@@ -1,0 +1,67 @@
+"""When packs that no worker has begun are cut again, and the record of it."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+from orchestrator.plan.configurations import Configuration
+from orchestrator.plan.packs import Pack
+from orchestrator.record.state.parts import PackState
+from orchestrator.record.state.recuts import has_begun
+from orchestrator.record.state.state import SweepState
+from orchestrator.running.driving.racing import is_paused
+from orchestrator.running.driving.sampler import as_configuration
+from orchestrator.running.pack.train_pack import checkpoint_folder
+
+Recutting = Callable[[Sequence[Pack], Sequence[tuple[Pack, float]], Mapping[str, Configuration], int], Sequence[Pack]]
+"""`orchestrator.plan.packs.Packer.recut`."""
+
+
+def recut_fields(
+    state: SweepState, waiting: Collection[str], steps: Mapping[str, int], recut: Recutting, workers: int
+) -> tuple[dict[str, Any], list[str]] | None:
+    """Return the fields of the record that cuts waiting packs again, and which packs wait then, begun ones first.
+
+    None where they had better stay as they are, as do packs that a worker has begun. `steps` has the step of every pack
+    that a worker is training, by pack_id.
+    """
+    left = [pack for pack in state.packs.values() if not pack.has_ended and not is_paused(state.race, pack)]
+    unbegun = {pack.pack_id: as_pack(pack) for pack in left if pack.pack_id in waiting and _is_unbegun(state, pack)}
+    if not unbegun:
+        return None
+    begun = [
+        (as_pack(pack), 1 - max(pack.step, steps.get(pack.pack_id, 0)) / pack.steps)
+        for pack in left
+        if pack.pack_id not in unbegun
+    ]
+    config_ids = {config_id for pack in left for config_id, _ in pack.members}
+    configurations = {name: as_configuration(state.configurations[name]) for name in config_ids}
+    packs = recut(list(unbegun.values()), begun, configurations, workers)
+    if not packs:
+        return None
+    names = {pack.pack_id for pack in packs}
+    fields = {
+        "pack_ids": [name for name in unbegun if name not in names],
+        "packs": [pack_fields(pack) for pack in packs if pack.pack_id not in unbegun],
+        "workers": workers,
+    }
+    return fields, [*(name for name in waiting if name not in unbegun), *(pack.pack_id for pack in packs)]
+
+
+def pack_fields(pack: Pack) -> dict[str, Any]:
+    """Return the fields of the record of a pack."""
+    return {
+        "pack_id": pack.pack_id,
+        "structural_key": pack.structural_key,
+        "members": [list(member) for member in pack.members],
+        "steps": pack.steps,
+    }
+
+
+def _is_unbegun(state: SweepState, pack: PackState) -> bool:
+    """Return whether no worker can have trained the pack: neither the ledger nor a checkpoint says so."""
+    return not has_begun(pack) and not checkpoint_folder(state.folder, pack.pack_id).exists()
+
+
+def as_pack(pack: PackState) -> Pack:
+    """Return a recorded pack as one of the plan."""
+    return Pack(pack_id=pack.pack_id, structural_key=pack.structural_key, members=tuple(pack.members), steps=pack.steps)

@@ -1,0 +1,363 @@
+"""Packs that no worker has begun are cut again when workers come or go: a simulated pool around the real driver.
+
+No pack is trained; the ledger is in memory.
+"""
+
+import heapq
+import itertools
+import random
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pandas as pd
+import pytest
+import ray
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from orchestrator.errors import UserError
+from orchestrator.plan.packs import Pack, make_packs, recut_packs
+from orchestrator.record.kept.curves import read_curves
+from orchestrator.record.ledger.ledger import Ledger
+from orchestrator.record.ledger.records import Record, decode, encode
+from orchestrator.record.state.recuts import describe_recuts
+from orchestrator.record.state.state import SweepState
+from orchestrator.results.summarise import summary
+from orchestrator.running.driving import driver as driver_module
+from orchestrator.running.driving import scores
+from orchestrator.running.driving.driver import SweepDriver
+from orchestrator.running.pack.train_pack import checkpoint_folder
+from orchestrator.running.schedulers import inline
+from orchestrator.running.watching.meter import status_rows
+from orchestrator.running.with_ray import nodes
+from orchestrator.running.with_ray.nodes import ASK_SECONDS
+from search_spaces import SweepSpec, load_sweep
+
+SLOW = settings(
+    max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
+START = 20.0  # of every pack, in seconds
+CAPACITY = 64
+
+
+def work(member: Any, count: float) -> float:
+    """Seconds for so many members of a structure as one pack: 5 or 10 s for each."""
+    return START + count * member.training.batch_size * 5 / 8
+
+
+class InMemory:
+    """A ledger that keeps its lines, as they would be on disk."""
+
+    def __init__(self, folder: Path, spec: SweepSpec) -> None:
+        self.folder, self.lines = folder, list[bytes]()
+        first = {"name": spec.name, "study": spec.study, "spec": spec.resolved(), "spec_hash": spec.spec_hash}
+        self.append("sweep", **first, provenance={}, schema=2)
+
+    def append(self, kind: str, **fields: Any) -> Record:
+        self.lines.append(encode(Record(len(self.lines), 0.0, kind, fields)))
+        return decode(self.lines[-1][:-1])
+
+    def replayed(self) -> SweepState:
+        return SweepState.replay(self.folder, [decode(line[:-1]) for line in self.lines])
+
+
+class Pool:
+    """Workers that join, leave and die at given times, and the packs that they train, by a clock of its own.
+
+    `delay` is how much longer than by the model of its cost a pack takes.
+    """
+
+    def __init__(self, spec: SweepSpec, folder: Path, workers: int, delay: Callable[[], float] = lambda: 0.0) -> None:
+        self.spec, self.ledger, self._delay = spec, InMemory(folder, spec), delay
+        self.now, self.began, self.ended, self.trained = 0.0, dict[str, float](), dict[str, float](), Counter[str]()
+        self._events: list[tuple[float, int, Callable[[], None]]] = []
+        self._order, self._names = itertools.count(), itertools.count()
+        self._workers: dict[int, str | None] = {next(self._names): None for _ in range(workers)}  # the pack of each
+        self._told, self._again = workers, list[str]()
+        self._examples: dict[str, Any] = {}
+        self.begin_driver()
+
+    def begin_driver(self) -> None:
+        """Begin a driver from the ledger, after the one before was killed; packs that were running are begun again."""
+        self.state = self.ledger.replayed()
+        self._again, self._workers = [], dict.fromkeys(self._workers)
+        self._told = len(self._workers)
+        given: dict[str, Any] = {"pack": self._pack, "recut": self._recut, "workers": self._told}
+        self.driver = SweepDriver(self.spec, self.ledger, self.state, **given)  # type: ignore[arg-type]
+
+    def _pack(self, waiting: Any) -> list[Pack]:
+        self._examples |= {one.member(0).structural_key: one.member(0) for one, _ in waiting}
+        return make_packs(waiting, self._told, lambda member: CAPACITY, work)
+
+    def _recut(self, packs: Any, begun: Any, configurations: Any, workers: int) -> list[Pack]:
+        return recut_packs(packs, begun, configurations, workers, lambda member: CAPACITY, work)
+
+    def at(self, time: float, event: Callable[[], None]) -> None:
+        """Have something happen."""
+        heapq.heappush(self._events, (time, next(self._order), event))
+
+    def join(self, count: int) -> None:
+        """Let so many workers join."""
+        self._workers |= {next(self._names): None for _ in range(count)}
+
+    def lose(self, worker: int) -> None:
+        """Let a worker leave or die, if it is there and not the last one; its pack is tried again."""
+        if worker in self._workers and len(self._workers) > 1:
+            pack_id = self._workers.pop(worker)
+            if pack_id is not None:
+                self.driver.retried(pack_id, "the worker process died")
+                self._again.append(pack_id)
+
+    def run(self) -> None:
+        """Run the sweep to its end."""
+        self.at(ASK_SECONDS, self._look)
+        while True:
+            self._hand_out()
+            if not any(self._workers.values()) and not self._again:
+                assert self.driver.all_handed_out()
+                return
+            self.now, _, event = heapq.heappop(self._events)
+            event()
+
+    def _look(self) -> None:
+        """What the scheduler does every few seconds: look how many workers there are."""
+        if len(self._workers) != self._told:
+            self._told = len(self._workers)
+            self.driver.resized(self._told)
+        self.at(self.now + ASK_SECONDS, self._look)
+
+    def _hand_out(self) -> None:
+        for worker in [worker for worker, pack_id in self._workers.items() if pack_id is None]:
+            pack = (self._again.pop(), "") if self._again else self.driver.next_pack()
+            if pack is None:
+                return
+            pack_id, _ = pack
+            assert pack_id not in self._workers.values() and not self.state.packs[pack_id].has_ended
+            self._workers[worker] = pack_id
+            self.began.setdefault(pack_id, self.now)
+            self.driver.started(pack_id)
+            self._continue(worker, pack_id, self.driver)
+
+    def _continue(self, worker: int, pack_id: str, driver: SweepDriver) -> None:
+        """Train a pack up to its next evaluation: there are two, in its middle and at its end."""
+        pack = self.state.packs[pack_id]
+        seconds = work(self._examples[pack.structural_key], len(pack.members)) * (1 + self._delay()) / 2
+
+        def evaluated() -> None:
+            if self.driver is driver and self._workers.get(worker) == pack_id:  # and neither has died
+                step = pack.steps if pack.evaluations else pack.steps // 2
+                none = [-1] * len(pack.members)
+                fields = {"file": "curves/x.parquet", "sha256": "0", "form": None, "compiled": None, "seconds": 1.0}
+                shown = {"loss": [0.5] * len(none), "failed_at": none, "final": step == pack.steps}
+                driver.record("evaluation", pack_id=pack_id, step=step, **fields, **shown)
+                if step < pack.steps:
+                    self._continue(worker, pack_id, driver)
+                else:
+                    driver.completed(pack_id)
+                    self.trained[pack_id] += 1
+                    self.ended[pack_id], self._workers[worker] = self.now, None
+
+        self.at(self.now + seconds, evaluated)
+
+
+@pytest.fixture
+def spec(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], SweepSpec]:
+    """spec(100) is a sweep of 8 configurations with 100 seeds, of two structures; no curves are kept of it."""
+    monkeypatch.setattr(scores, "read_curves", lambda *arguments, **options: [])
+    monkeypatch.setattr(driver_module, "describe_work", lambda *arguments: "")
+
+    def build(seeds: int) -> SweepSpec:
+        return load_sweep(tiny, [f"seeds={seeds}", "space.training.batch_size={grid: [8, 16]}"])
+
+    return build
+
+
+def ended_once(pool: Pool, members: int) -> None:
+    """Every member has ended, in one pack, once; and the ledger says so too."""
+    state = pool.ledger.replayed()
+    assert repr(vars(state)) == repr(vars(pool.state))
+    assert set(pool.trained.values()) == {1} and pool.trained.keys() == state.packs.keys()
+    ended = Counter(member for pack in state.packs.values() if pack.status == "complete" for member in pack.members)
+    assert len(ended) == members and set(ended.values()) == {1}
+    assert all(one.finished for one in state.configurations.values())
+
+
+@SLOW
+@given(data=st.data())
+def test_whoever_joins_leaves_or_dies_every_member_ends_once(data: st.DataObject, spec, tmp_path: Path) -> None:
+    chance = random.Random(data.draw(st.integers(0, 2**32), label="chance"))
+    seeds = data.draw(st.integers(1, 100), label="seeds")
+    pool = Pool(spec(seeds), tmp_path, data.draw(st.integers(1, 30), label="workers"), chance.random)
+    for _ in range(data.draw(st.integers(0, 12), label="events")):
+        time, number = chance.uniform(0, 1500), chance.choice([1, 5, 50])
+        one, some = chance.randrange(40), [chance.randrange(200) for _ in range(number)]
+        pool.at(
+            time, chance.choice([partial(pool.join, number), partial(pool.lose, one), partial(lose_all, pool, some)])
+        )
+    for _ in range(data.draw(st.integers(0, 2), label="killed drivers")):
+        pool.at(chance.uniform(0, 1000), pool.begin_driver)
+    pool.run()
+    ended_once(pool, 8 * seeds)
+
+
+def lose_all(pool: Pool, workers: list[int]) -> None:
+    for worker in workers:
+        pool.lose(worker)
+
+
+@SLOW
+@given(first=st.integers(1, 30), later=st.integers(1, 1000), time=st.floats(0, 2000), seeds=st.integers(20, 300))
+def test_workers_that_join_late_get_their_share(
+    first: int, later: int, time: float, seeds: int, spec, tmp_path
+) -> None:
+    """The sweep ends within 20 % of what nobody could beat, but for one member and one look at the workers."""
+    pool = Pool(spec(seeds), tmp_path, first)
+    pool.at(time, partial(pool.join, later))
+    pool.run()
+    ended_once(pool, 8 * seeds)
+    total = 4 * seeds * (5 + 10)  # without START, however packs are cut
+    end = max(pool.ended.values())
+    shared = min(total / first, (total + later * time) / (first + later)) if end > time else total / first
+    unsplittable = max(pool.ended[name] for name, began in pool.began.items() if began <= time)
+    assert end <= 1.2 * max(shared, unsplittable) + 2 * START + 10 + ASK_SECONDS
+
+
+def test_packs_are_not_cut_again_where_little_is_gained(spec, tmp_path: Path) -> None:
+    pool = Pool(spec(16), tmp_path, 4)
+    pool.at(1.0, partial(pool.join, 0))
+    pool.run()
+    assert not pool.state.recuts
+
+
+# With the real engine ---------------------------------------------------------------------------------------------
+
+
+def play(stage: Any, capacity: Callable[[int], int], workers: int, **more: Any) -> SweepState:
+    """Run a sweep to its end in this process; its packs are cut again to `capacity(workers)` members."""
+
+    def recut(packs: Any, begun: Any, configurations: Any, workers: int) -> list[Pack]:
+        most = capacity(workers)
+        return recut_packs(packs, begun, configurations, workers, lambda member: most, lambda member, count: count)
+
+    with Ledger.open(stage.folder) as ledger:
+        state = SweepState.load(stage.folder)
+        given = {"pack": stage._packs, "recut": recut, "workers": workers, "say": stage.said.append, **more}
+        inline.run_packs(SweepDriver(stage.spec, ledger, state, **given), retries=0)
+        return state
+
+
+def keyed(state: SweepState) -> pd.Series:
+    """Every value of every curve."""
+    keys = ["config_id", "seed", "average", "metric", "length", "step"]
+    return read_curves(state).astype(dict.fromkeys(("config_id", "average", "metric"), str)).set_index(keys)["value"]
+
+
+def test_a_resumed_sweep_is_cut_again_for_the_workers_that_are_there(stage) -> None:
+    whole, one = stage("whole").play(), stage("one")
+
+    def stop(driver: SweepDriver) -> None:
+        if any(pack.evaluations for pack in driver.state.packs.values()):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        play(one, lambda workers: 4, 1, tick=stop)
+    before = SweepState.load(one.folder)
+    assert not before.recuts
+    begun, saved, *others = sorted(before.packs.values(), key=lambda pack: not pack.evaluations)
+    checkpoint_folder(one.folder, saved.pack_id).mkdir(parents=True)  # it may be further than the ledger says
+    state = play(one, lambda workers: 1, 4)
+    (recut,) = state.recuts
+    assert sorted(recut.old) == sorted(pack.pack_id for pack in others) and recut.workers == 4
+    assert {len(state.packs[name].members) for name in recut.new} == {1}
+    assert {begun.pack_id, saved.pack_id} < state.packs.keys()
+    assert keyed(state).sort_index().equals(keyed(whole).sort_index())
+    assert one.said[0] == describe_recuts([recut])[0] and ("packs cut again", one.said[0]) in status_rows(state)
+    assert one.said[0] in summary(state).notes
+
+
+RACE = (
+    "search.configurations=8", "seeds=4", "training.steps=40", "evaluation.every=5",
+    "space={training.learning_rate: {log_uniform: [0.001, 0.1]}}",
+    "search.racing={first: 2, keep: 0.5, steps: {first: 10, growth: 2, keep: 0.5, guard: false}}",
+)  # fmt: skip
+
+
+def test_a_race_whose_packs_are_cut_again_decides_alike_and_cuts_nothing_that_waits_at_a_rung(stage) -> None:
+    whole, cut = stage("whole", *RACE, pack=8).play(), stage("cut", *RACE, pack=8)
+    paused: list[set[str]] = []
+
+    def fewer(driver: SweepDriver) -> None:
+        paused.append({name for name, pack in driver.state.packs.items() if pack.evaluations})
+        driver.resized(max(1, 4 - len(driver.state.recuts)))
+
+    state = play(cut, lambda workers: workers, 8, tick=fewer)
+    assert len(state.recuts) > 1 and len(state.packs) > len(whole.packs)
+    assert set().union(*paused) <= state.packs.keys()
+    assert [(one.survivors, one.values) for one in state.rungs] == [(one.survivors, one.values) for one in whole.rungs]
+    assert [one.survivors for one in state.decisions] == [one.survivors for one in whole.decisions]
+    assert keyed(state).sort_index().equals(keyed(whole).sort_index())
+    assert SweepState.load(cut.folder).packs == state.packs
+
+
+def test_nodes_that_are_all_too_small_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def node(address: str, alive: bool = True, **resources: float) -> dict[str, Any]:
+        return {"Alive": alive, "NodeManagerAddress": address, "Resources": resources}
+
+    there = [node("10.0.0.1", CPU=0.0), node("10.0.0.2", CPU=4.0), node("10.0.0.3", alive=False, CPU=64.0)]
+    monkeypatch.setattr(ray, "nodes", lambda: there)
+    assert [nodes.count_packs(nodes.needs(cpus, 0)) for cpus in (1, 2, 3, 8)] == [4, 2, 1, 0]
+    nodes.refuse_small_nodes({"CPU": 4}, "Ray at x")
+    nodes.refuse_small_nodes({"CPU": 1, "GPU": 1}, "Ray at x")  # one with GPUs may be started when it is needed
+    with pytest.raises(UserError) as refused:
+        nodes.refuse_small_nodes({"CPU": 8}, "Ray at x")
+    assert str(refused.value) == (
+        "resources: a pack needs 8 CPUs on one node; the largest node of Ray at x, 10.0.0.2, has 4 CPUs; "
+        "lower resources.cpus or resources.gpus, or add a larger node"
+    )
+
+
+class Groups:
+    """In the place of Ray's placement groups."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.states: dict[str, str] = {}
+        self._names = itertools.count()
+        monkeypatch.setattr(nodes, "placement_group", self.make)
+        monkeypatch.setattr(nodes, "remove_placement_group", lambda group: self.states.pop(group.id.hex()))
+        monkeypatch.setattr(nodes, "placement_group_table", self.table)
+
+    def make(self, bundles: list[dict[str, float]]) -> Any:
+        name = str(next(self._names))
+        self.states[name] = "PENDING"
+        assert bundles == [{"CPU": 2.0}]
+        return SimpleNamespace(id=SimpleNamespace(hex=lambda: name))
+
+    def table(self) -> dict[str, Any]:
+        return {name: {"state": state} for name, state in self.states.items()}
+
+
+def test_an_autoscaler_is_asked_for_nodes_while_packs_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    groups, now, cpus = Groups(monkeypatch), [0.0], [4.0]
+    monkeypatch.setattr(nodes, "count_packs", lambda need: int(cpus[0] / need["CPU"]))
+    workers = nodes.Workers({"CPU": 2.0}, 2, most=6, may_grow=True, clock=lambda: now[0])
+
+    def look(waiting: int) -> tuple[bool, int]:
+        now[0] += ASK_SECONDS
+        return workers.has_changed(waiting), len(groups.states)
+
+    assert not workers.has_changed(5) and not groups.states  # too early
+    assert look(5) == (False, 3) and look(2) == (False, 2)
+    groups.states["0"] = "CREATED"  # a worker was free for a moment: it is for a pack
+    assert look(5) == (False, 1) and look(5) == (False, 3)
+    cpus[0] = 10.0
+    assert look(5) == (True, 0) and workers.count == 5
+    assert look(5) == (False, 1) and look(0) == (False, 0)
+    assert look(3) == (False, 1)
+    workers.close()
+    assert not groups.states
+    cpus[0] = 0.0
+    assert look(0) == (True, 0) and workers.count == 1
