@@ -4,7 +4,7 @@ It holds nothing that the ledger cannot give back: a `SweepDriver` begins from a
 """
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
 
@@ -15,7 +15,6 @@ from orchestrator.record.kept import curves as curve_store
 from orchestrator.record.kept import weights
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import Record
-from orchestrator.record.state.measured import measured_fields
 from orchestrator.record.state.recuts import describe_recut
 from orchestrator.record.state.state import SweepState
 from orchestrator.running.driving.budget import Limit, SweepBudget
@@ -32,6 +31,8 @@ from orchestrator.running.pack.train_pack import stop_file, stuck_file
 from orchestrator.wording import counted
 from search_spaces import SweepSpec
 from trainers.evaluation.results import Evaluation
+
+RECORDS_AT_ONCE = 256  # of many configurations, packs and scores: signals wait while they are written
 
 
 class SweepDriver:
@@ -192,10 +193,17 @@ class SweepDriver:
 
     def record(self, kind: str, **fields: Any) -> None:
         """Write a record; only when it is on disk does anything else see it."""
-        with self._held():
-            record = self.ledger.append(kind, **fields)
-            self.state.apply(record)
-        self._seen(record)
+        self.record_all(kind, [fields])
+
+    def record_all(self, kind: str, entries: Sequence[Mapping[str, Any]]) -> None:
+        """Write records of a kind, RECORDS_AT_ONCE of them between two waits for the disk."""
+        for first in range(0, len(entries), RECORDS_AT_ONCE):
+            with self._held():
+                records = self.ledger.append_all(kind, entries[first : first + RECORDS_AT_ONCE])
+                for record in records:
+                    self.state.apply(record)
+            for record in records:
+                self._seen(record)
 
     def remove_stop_file(self) -> None:
         """Remove what stops packs, once none is running."""
@@ -245,17 +253,7 @@ class SweepDriver:
     def _plan(self, numbers: range) -> None:
         """Draw, build and pack one generation. What a killed driver had already recorded of it is not repeated."""
         new = self._sampler.new(numbers)
-        for configuration in new:
-            self.record(
-                "configuration",
-                number=configuration.number,
-                config_id=configuration.config_id,
-                values=configuration.values,
-                resolved=configuration.resolved,
-                duplicate_of=configuration.duplicate_of,
-                **self._sampler.draw_field(configuration.number),
-                **measured_fields(configuration.member(self.spec.seeds[0]), self.state.measured),
-            )
+        self.record_all("configuration", self._sampler.record_fields(new))
         names = {self.state.draws[number].config_id for number in numbers}
         self._plan_packs(names, queue=True, built={one.config_id: one for one in new if one.duplicate_of is None})
 
@@ -266,10 +264,10 @@ class SweepDriver:
             lacking = [seed for seed in self.state.planned_seeds(found.config_id) if seed not in found.members]
             if lacking:
                 waiting.append(((built or {}).get(found.config_id) or as_configuration(found), lacking))
-        for pack in self._pack(waiting):
-            self.record("pack", **pack_fields(pack))
-            if queue:
-                self.queue.append(pack.pack_id)
+        packs = self._pack(waiting)
+        self.record_all("pack", [pack_fields(pack) for pack in packs])
+        if queue:
+            self.queue.extend(pack.pack_id for pack in packs)
 
     def _attempt(self, pack_id: str, error: str, trace: str | None) -> str:
         """Record that the pack died; what the watchdog wrote says more than that its process is gone."""
@@ -292,6 +290,8 @@ class SweepDriver:
 
     def _score(self, names: set[str]) -> None:
         """Record the score of every one of these configurations whose members have all ended."""
+        scored = []
         for configuration in sorted(map(self.state.configurations.__getitem__, names), key=lambda found: found.number):
             if self.state.has_all_seeds(configuration) and not configuration.finished:
-                self.record("score", **self._scores.score_fields(configuration))
+                scored.append(self._scores.score_fields(configuration))
+        self.record_all("score", scored)

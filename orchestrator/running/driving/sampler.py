@@ -1,10 +1,12 @@
 """The sampler of a running sweep: draws its configurations one generation after the other."""
 
 from collections.abc import Iterable
+from typing import Any
 
 from orchestrator.plan import search
 from orchestrator.plan.configurations import Configuration, configure
 from orchestrator.plan.recorded import names_today, refuse_changed, with_recorded_defaults
+from orchestrator.record.state.measured import measured_fields
 from orchestrator.record.state.parts import ConfigurationState
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.scoring.search_design import draws_by_number, grid_size
@@ -38,8 +40,27 @@ class ConfigurationSampler:
             self._names.setdefault(one.config_id, one.config_id)
         return found
 
-    def draw_field(self, number: int) -> dict[str, int]:
-        """The field `draw` of the record of a new configuration, where it does not follow from the number."""
+    def record_fields(self, new: Iterable[Configuration]) -> list[dict[str, Any]]:
+        """Return the fields of the records of new configurations."""
+        known, records = set(self._state.measured), list[dict[str, Any]]()
+        for one in new:
+            measured = measured_fields(one.member(self._spec.seeds[0]), known)
+            known.add(measured["measured"])
+            records.append(
+                {
+                    "number": one.number,
+                    "config_id": one.config_id,
+                    "values": one.values,
+                    "resolved": one.resolved,
+                    "duplicate_of": one.duplicate_of,
+                    **self._draw_field(one.number),
+                    **measured,
+                }
+            )
+        return records
+
+    def _draw_field(self, number: int) -> dict[str, int]:
+        """Return the field `draw` of a configuration whose draw does not follow from its number; else nothing."""
         usual = number // grid_size(self._state.specs[0])
         return {} if self._draws.get(number, usual) == usual else {"draw": self._draws[number]}
 

@@ -7,7 +7,7 @@ import heapq
 import itertools
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -55,11 +55,12 @@ class InMemory:
     def __init__(self, folder: Path, spec: SweepSpec) -> None:
         self.folder, self.lines = folder, list[bytes]()
         first = {"name": spec.name, "study": spec.study, "spec": spec.resolved(), "spec_hash": spec.spec_hash}
-        self.append("sweep", **first, provenance={}, schema=2)
+        self.append_all("sweep", [{**first, "provenance": {}, "schema": 2}])
 
-    def append(self, kind: str, **fields: Any) -> Record:
-        self.lines.append(encode(Record(len(self.lines), 0.0, kind, fields)))
-        return decode(self.lines[-1][:-1])
+    def append_all(self, kind: str, entries: Sequence[Mapping[str, Any]]) -> list[Record]:
+        lines = [encode(Record(seq, 0.0, kind, dict(one))) for seq, one in enumerate(entries, start=len(self.lines))]
+        self.lines += lines
+        return [decode(line[:-1]) for line in lines]
 
     def replayed(self) -> SweepState:
         return SweepState.replay(self.folder, [decode(line[:-1]) for line in self.lines])
