@@ -77,7 +77,7 @@ def check_alone_equals_packed(member, compiled: bool, sizes: tuple[int, ...], **
             members[place] = mine
             pack = Pack(members, CPU)
             state, step = State.initial(pack), make_stepper(pack)
-            for _ in range(50):
+            for _ in range(12):
                 step(state)
             found = everything(pack, state, place)
             reference = reference or found
