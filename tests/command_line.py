@@ -11,12 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.main import get_command
 
 from orchestrator import cli
 from orchestrator.figures import drawing
+from tests.forks import Fork
 from tests.startup.sitecustomize import blank
 
 REPOSITORY = Path(__file__).resolve().parents[1]
+COMMAND = get_command(cli.app)  # made once: typer makes it anew in each call
 STARTUP = Path(__file__).resolve().parent / "startup"
 
 
@@ -45,6 +48,7 @@ class CommandLine:
             patch.chdir(cwd)
             patch.setattr(sys, "argv", words)
             patch.setattr(drawing, "save", self._save)
+            patch.setattr(cli, "app", COMMAND)
             for key in set(os.environ) - set(self.environment):
                 patch.delenv(key)
             for key, value in self.environment.items():
@@ -56,19 +60,27 @@ class CommandLine:
         return subprocess.CompletedProcess(words, ended.value.code or 0, out.getvalue(), err.getvalue())
 
     def start(
-        self, *arguments: Any, cwd: Path = REPOSITORY, program: str | None = None, **environment: str
+        self, *arguments: Any, cwd: Path = REPOSITORY, program: str | None = None, anew: bool = False, **more: str
     ) -> subprocess.Popen[str]:
-        """Start a verb in a process and session of its own and return at once; `program` runs it in its own way."""
-        process = subprocess.Popen(
-            [sys.executable, *(["-m", "orchestrator"] if program is None else ["-c", program]), *map(str, arguments)],
-            cwd=cwd,
-            env=self.environment | environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
+        """Start a verb in a process and session of its own and return at once; `program` runs it in its own way.
+
+        The process has imported the engine already, unless it is started `anew`. `more` is added to its environment.
+        """
+        words, environment = list(map(str, arguments)), self.environment | more
+        process: Any
+        if not anew:
+            process = Fork(words, program, cwd, environment)
+        else:
+            process = subprocess.Popen(
+                [sys.executable, *(["-m", "orchestrator"] if program is None else ["-c", program]), *words],
+                cwd=cwd,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                start_new_session=True,
+            )
         self._started.append(process)
         return process
 

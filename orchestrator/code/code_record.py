@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -168,8 +169,10 @@ def _imported_files(roots: Sequence[Path], own: Iterable[Path]) -> dict[Path, di
         file = getattr(loaded, "__file__", None)
         if module.partition(".")[0] in OURS or not isinstance(file, str) or not file.endswith(".py"):
             continue
-        path = Path(os.path.realpath(file))
-        around = [root for root in roots if path.is_relative_to(root)]
+        path = Path(file).absolute()
+        path = _real_folder(path.parent) / path.name
+        path = path.resolve() if path.is_symlink() else path
+        around = [root for root in roots if str(path).startswith(f"{root}{os.sep}")]
         if not around or is_installed(path) or path in skipped:
             continue
         root = max(around, key=lambda root: len(root.parts))
@@ -180,6 +183,12 @@ def _imported_files(roots: Sequence[Path], own: Iterable[Path]) -> dict[Path, di
             except OSError:
                 continue  # was removed after its import
     return files
+
+
+@cache
+def _real_folder(folder: Path) -> Path:
+    """Return a folder without symbolic links; cached: thousands of imported files are in hundreds."""
+    return folder.resolve()
 
 
 def _read_unchanged(module: Source, name: str) -> bytes:

@@ -72,8 +72,12 @@ class Finder:
         return spec
 
 
-if __name__ == "sitecustomize":
+def begin():
     if os.environ.get("FIGURES") != "drawn":
         sys.meta_path.insert(0, Finder("orchestrator.figures.drawing", leave_blank))
     if "HOLD" in os.environ:
         sys.meta_path.insert(0, Finder("orchestrator.running.pack.train_pack", hold))
+
+
+if __name__ == "sitecustomize":
+    begin()

@@ -1,6 +1,5 @@
 """Small members to train, and a reporter that remembers what it was told."""
 
-import multiprocessing
 import sys
 from collections.abc import Callable, Iterator
 from multiprocessing.context import ForkServerContext
@@ -9,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from tests import forks
 from trainers.config.member import MemberConfig
 from trainers.evaluation.results import Evaluation, Progress
 
@@ -33,10 +33,8 @@ def _nothing_compiled_is_left() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def processes() -> ForkServerContext:
-    """Makes processes that have imported the engine: they are forks of one that did nothing else."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["trainers.training.loop", "pytest", "hypothesis"])
-    return context
+    """Makes processes that have imported the engine."""
+    return forks.CONTEXT
 
 
 class Recorder:

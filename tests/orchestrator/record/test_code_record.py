@@ -80,10 +80,12 @@ def folder_of(record: CodeRecord) -> dict[str, Any]:
     return next(folder for folder in record.fields["folders"] if folder["files"])
 
 
-def test_imported_files_are_copied_and_others_are_not(repository, recorded, tmp_path) -> None:
+@pytest.mark.parametrize("linked", [False, True])
+def test_imported_files_are_copied_and_others_are_not(repository, recorded, tmp_path, linked: bool) -> None:
+    (tmp_path / "link").symlink_to(repository.root)
     for name in ("mine.py", "never_imported.py", "data.csv", ".env"):
         (repository.root / name).write_text("A = 1\n")
-    record = recorded(repository.root, "task", "mine")
+    record = recorded(tmp_path / "link" if linked else repository.root, "task", "mine")
     folder = folder_of(record)
     assert (folder["commit"], folder["dirty"], folder["diff"]) == (repository.git("rev-parse", "HEAD"), True, None)
     assert list(folder["files"]) == ["mine.py", "task.py"]

@@ -41,6 +41,7 @@ def built(spec: SweepSpec) -> list[dict]:
     ]
 
 
+@pytest.mark.usefixtures("figures_left_blank")
 def test_whole_sections_are_the_models(tmp_path: Path) -> None:
     spec = sweep(SECTIONS)
     assert run_sweep(spec, tmp_path, Console(quiet=True)).exit_code == 0
@@ -58,6 +59,7 @@ def test_whole_sections_are_the_models(tmp_path: Path) -> None:
     assert "model" in page[0].split(",")
 
 
+@pytest.mark.usefixtures("figures_left_blank")
 def test_the_columns_are_called_model_and_show_names(full_text, tmp_path: Path) -> None:
     from orchestrator.results.summarise import summary
 

@@ -32,7 +32,7 @@ def refused(done: subprocess.CompletedProcess[str], *texts: str) -> None:
 
 
 def test_help_imports_nothing_heavy(lengthwise):
-    done = lengthwise.process("--help")
+    done = lengthwise.process("--help", anew=True)
     assert done.returncode == 0 and "resume" in done.stdout
     heavy = ("torch", "ray", "mlflow", "optuna", "pandas")
     code = f"import sys, orchestrator.cli; print([name for name in {heavy} if name in sys.modules])"
@@ -47,19 +47,15 @@ def test_a_tracking_address_is_taken_as_it_is(tiny, uri):
 def test_a_driver_imports_what_it_drives_with_and_a_report_what_it_shows(lengthwise, tiny, tmp_path):
     """What draws, publishes and reads tables is for the process that ends a sweep; what trains is for workers."""
     assert lengthwise("run", tiny, "--storage", tmp_path).returncode == 0
-    program = (
-        "import sys; sys.argv[0] = 'lengthwise'; from orchestrator import sweep; from orchestrator.cli import main\n"
-    )
-    program += "before = set(sys.modules)\ntry: main()\nexcept SystemExit: pass\n"
-    asked = "[name for name in {} if name in {}], file=sys.stderr)"
-    driving = ("ray", "mlflow", "pandas", "scipy", "matplotlib")
-    report = (
-        program.replace("from orchestrator import sweep; ", "")
-        + f"print({asked.format(('torch', 'ray', 'mlflow'), 'sys.modules')}"
-    )
-    for code in (program + f"print({asked.format(driving, 'before')}", report):
-        words = [sys.executable, "-c", code, "report", str(tmp_path / "tiny")]
-        assert subprocess.run(words, capture_output=True, text=True, check=True).stderr == "[]\n"
+    driving = "import orchestrator.sweep, orchestrator.cli\n"
+    report = "import orchestrator.cli\ntry: orchestrator.cli.main()\nexcept SystemExit: pass\n"
+    for code, heavy in (
+        (driving, ("ray", "mlflow", "pandas", "scipy", "matplotlib")),
+        (report, ("torch", "ray", "mlflow")),
+    ):
+        program = f"{code}import sys; print([name for name in {heavy} if name in sys.modules], file=sys.stderr)"
+        done = lengthwise.process("report", tmp_path / "tiny", program=program, anew=True, FIGURES="drawn")
+        assert (done.returncode, done.stderr) == (0, "[]\n")
 
 
 def test_bad_input_is_one_message_and_nothing_is_written(lengthwise, tiny, tmp_path):
@@ -477,10 +473,10 @@ def test_characters_that_an_output_lacks_are_replaced(lengthwise, study):
     with (study / "my_tasks.py").open("a", encoding="utf-8") as file:
         file.write("\nprint('length \u2264 8')\n")
     words = ("run", study / "own.yaml", "--storage", study, "--set", "resources.scheduler=local")
-    ran = lengthwise.process(*words, cwd=study, PYTHONIOENCODING="ascii")
+    ran = lengthwise.process(*words, cwd=study, anew=True, PYTHONIOENCODING="ascii")
     assert ran.returncode == 0 and not ran.stderr, ran.stderr
     assert "length ? 8" in ran.stdout and "complete: 4 of 4" in ran.stdout
-    assert lengthwise.process("--help", PYTHONIOENCODING="ascii").returncode == 0
+    assert lengthwise.process("--help", anew=True, PYTHONIOENCODING="ascii").returncode == 0
 
 
 def test_a_limit_of_memory_is_one_sentence(lengthwise, tiny, tmp_path):
@@ -497,7 +493,7 @@ def test_a_sweep_outlives_its_output(lengthwise, tiny, tmp_path):
     """An output that is full is one sentence and exit code 1; a closed pipe is no fault."""
     for sink, name, code in (("> /dev/full", "full", 1), ("| head -1", "piped", 0)):
         line = f'set -o pipefail; "{sys.executable}" -m orchestrator run "$@" {sink}'
-        words = ["bash", "-c", line, "run", tiny, "--storage", tmp_path, "--name", name]
+        words = ["bash", "-c", line, "run", tiny, "--storage", tmp_path, "--name", name, "--set", "training.steps=2"]
         where = Path(__file__).parents[3]
         ran = subprocess.run(words, env=lengthwise.environment, cwd=where, capture_output=True, text=True)
         assert ran.returncode == code, ran.stderr

@@ -12,6 +12,7 @@ import pytest
 from orchestrator.record.ledger.records import LEDGER_FILE, read_records
 from orchestrator.record.state.state import SweepState
 from search_spaces import load_sweep
+from tests.orchestrator.running.deaths import INLINE
 
 KEYS = ["config_id", "seed", "average", "metric", "length", "step"]
 GRID = ("--set", "space={training.learning_rate: {log_uniform: [0.001, 0.1]}, model.norm: {grid: [none, pre]}}")
@@ -264,7 +265,7 @@ def test_workers_extend_to_the_same_curves_also_when_the_driver_is_killed(
     wait_for(lambda: len(records(folder, "evaluation")) > begun + 1, driver)
     os.kill(driver.pid, signal.SIGKILL)
     driver.wait()
-    done = lengthwise.process("resume", folder)
+    done = lengthwise("resume", folder, *INLINE)
     assert done.returncode == 0, done.stderr
     long = ("--set", "training.steps=150", "--set", "evaluation.every=50")
     assert same(folder, run(*long, "--set", "seeds=4", "--set", "search.configurations=5"), curves)

@@ -1,9 +1,8 @@
 """`status --follow` shows a sweep that another process runs, by its ledger, and never changes anything."""
 
 import io
+import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 
@@ -60,14 +59,12 @@ def test_it_ends_without_a_driver_and_when_the_driver_dies(unfinished, wait_for)
     assert [state.ended for state in found] == [None]
 
 
-def test_an_interrupt_ends_it_and_leaves_the_sweep_alone(unfinished):
+def test_an_interrupt_ends_it_and_leaves_the_sweep_alone(lengthwise, unfinished):
     with Ledger.open(unfinished):
         before = (unfinished / LEDGER_FILE).read_bytes()
-        command = [sys.executable, "-m", "orchestrator", "status", str(unfinished), "--follow"]
-        follower = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        assert follower.stdout is not None
+        follower = lengthwise.start("status", unfinished, "--follow")
         assert "configurations 0/2" in follower.stdout.readline()
-        follower.send_signal(signal.SIGINT)
+        os.kill(follower.pid, signal.SIGINT)
         said, _ = follower.communicate()
         assert follower.returncode == 130 and "no longer followed; the sweep continues" in said
         assert (unfinished / LEDGER_FILE).read_bytes() == before

@@ -4,9 +4,8 @@ import io
 import os
 import pdb
 import signal
-import subprocess
-import sys
 import threading
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -35,7 +34,7 @@ def blas_threads() -> set[int]:
     return {one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"}
 
 
-def test_nothing_of_ray_is_imported(tiny, tmp_path):
+def test_nothing_of_ray_is_imported(lengthwise, tiny, tmp_path):
     code = (
         "import sys; from pathlib import Path; from orchestrator.consoles import make_console\n"
         "from orchestrator.sweep.sweep import resume_sweep, run_sweep; from search_spaces import load_sweep\n"
@@ -44,7 +43,7 @@ def test_nothing_of_ray_is_imported(tiny, tmp_path):
         f"assert resume_sweep(Path({str(tmp_path / 'tiny')!r}), make_console()).exit_code == 0\n"
         "print('of ray:', [name for name in sys.modules if name.split('.')[0] == 'ray'])"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    done = lengthwise.process(program=code, anew=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "of ray: []"
 
@@ -54,8 +53,9 @@ def test_a_pack_has_the_threads_of_a_worker_and_afterwards_all_is_as_before(stag
     before, seen = (torch.get_num_threads(), blas_threads(), signal.getsignal(signal.SIGUSR2)), []
     in_packs(lambda pack_id, step: seen.append((torch.get_num_threads(), blas_threads())))
     other = before[0] + 1
-    stage("one", *ONE).play()
-    stage("other", *ONE, f"resources.cpus={other}").play()
+    short = (*ONE, "training.steps=6", "evaluation.every=2")
+    stage("one", *short).play()
+    stage("other", *short, f"resources.cpus={other}").play()
     assert seen == [(1, {1})] * 3 + [(other, {other})] * 3
     assert (torch.get_num_threads(), blas_threads(), signal.getsignal(signal.SIGUSR2)) == before
     assert "TORCHINDUCTOR_CACHE_DIR" not in os.environ
@@ -83,7 +83,7 @@ class Clock:
         self.now += seconds
         before = self.looks
         while self.looks < before + 2:
-            pass
+            time.sleep(0.001)
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ def test_a_pack_that_falls_silent_is_ended_and_given_up_and_the_driver_lives(sta
     def hang(pack_id: str, step: int) -> None:
         clock.now += 8
         while True:
-            pass
+            time.sleep(0.001)
 
     in_packs(hang)
     state = one.play()

@@ -44,7 +44,7 @@ def signalled(lengthwise, tiny, tmp_path) -> Run:
     def run(moment: tuple[str, str], first: int, last: int = 0, ignored: int = 0) -> tuple[Any, Path]:
         words = ("run", tiny, "--storage", tmp_path, "--set", "search.configurations=1", "--set", "seeds=1")
         numbers = (int(first), int(last), int(ignored))
-        return lengthwise.process(*moment, *numbers, *words, program=PROGRAM), tmp_path / "tiny"
+        return lengthwise.process(*moment, *numbers, *words, program=PROGRAM, anew=bool(last)), tmp_path / "tiny"
 
     return run
 

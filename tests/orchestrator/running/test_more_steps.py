@@ -2,8 +2,7 @@
 
 import shutil
 import signal
-import subprocess
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +11,15 @@ import pytest
 from rich.console import Console
 
 from orchestrator.errors import SweepExists, UserError
+from orchestrator.figures import drawing
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.state.state import SweepState
 from orchestrator.sweep.confirm import plan_confirmation
 from orchestrator.sweep.more_steps import extend_steps, plan_more_steps
 from orchestrator.sweep.sweep import resume_sweep, run_sweep
 from search_spaces import SweepSpec, parse_sweep
+from tests.command_line import CommandLine
+from tests.startup.sitecustomize import blank
 from trainers.training import earlier, loop
 
 QUIET = Console(quiet=True)
@@ -50,6 +52,13 @@ def sweep(*overrides: str, name: str = "few") -> SweepSpec:
 def run(storage: Path, *overrides: str, name: str = "few") -> Path:
     assert run_sweep(sweep(*overrides, name=name), storage, QUIET).exit_code == 0
     return storage / name
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _figures_left_blank() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(drawing, "save", blank)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -144,11 +153,11 @@ extend_steps(Path(sys.argv[1]), Console(quiet=True), 11, name="again")
     ids=["before the states are joined", "before the first step", "before the first evaluation", "before the last"],
 )
 def test_a_driver_that_is_killed_is_resumed_to_the_same_bits(
-    tmp_path: Path, done: Path, long: Path, name: str, call: int, evaluated: set[int]
+    lengthwise: CommandLine, tmp_path: Path, done: Path, long: Path, name: str, call: int, evaluated: set[int]
 ) -> None:
     """The evaluation at step 4 is one of the shorter sweep, which comes with its states."""
     folder, again = shutil.copytree(done, tmp_path / "few"), tmp_path / "again"
-    killed = subprocess.run([sys.executable, "-c", KILLED, folder, name, str(call)], capture_output=True)
+    killed = lengthwise.process(folder, name, call, program=KILLED)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     assert {step for pack in SweepState.load(again).packs.values() for step in pack.evaluations} == evaluated
     assert resume_sweep(again, QUIET).exit_code == 0

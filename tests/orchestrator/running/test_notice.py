@@ -4,8 +4,6 @@ import json
 import os
 import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -145,17 +143,15 @@ def test_servers_that_are_absent_or_hang_cost_seconds_only(small_sweep, capsys):
     assert said.startswith("warning: http://no such host") and SECRET not in said
 
 
-def test_an_interruption_is_posted(file, server, tmp_path):
-    command = [sys.executable, "-m", "orchestrator", "run", str(file), "--storage", str(tmp_path / "s")]
-    command += ["--set", "training.steps=1000000", "--set", "evaluation.every=1000", "--notify", address(server)]
-    running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env={**os.environ})
-    assert running.stdout is not None
+def test_an_interruption_is_posted(lengthwise, file, server, tmp_path):
+    long = ("--set", "training.steps=1000000", "--set", "evaluation.every=1000")
+    running = lengthwise.start("run", file, "--storage", tmp_path / "s", *long, "--notify", address(server))
     for line in running.stdout:
         if "at once" in line:
             break
     time.sleep(0.5)
-    running.send_signal(signal.SIGTERM)
-    said, _ = running.communicate()
+    os.kill(running.pid, signal.SIGTERM)
+    said = "".join(running.communicate())
     assert running.returncode == 130 and SECRET not in said, said
     ((_, _, fields),) = server.taken
     assert (fields["status"], fields["message"]) == ("interrupted", "stopped by a signal")

@@ -80,7 +80,7 @@ def members(state: SweepState) -> int:
 
 
 def test_a_race_for_a_share_is_the_one_over_the_full_sweep(stage):
-    whole, race = stage("whole", *WHOLE).play(), (began := stage("race", *WHOLE, SHARE)).play()
+    whole, race = stage("whole", *WHOLE, pack=32).play(), (began := stage("race", *WHOLE, SHARE)).play()
     scores = member_scores(whole)
     assert survivors(race) == race_by_share(scores, 0.5)
     assert survivors(race) != race_by_share(member_scores(whole, length=5), 0.5), "test lengths would have decided so"
@@ -93,7 +93,7 @@ def test_a_race_for_a_share_is_the_one_over_the_full_sweep(stage):
 
 
 def test_a_race_by_a_test_is_the_one_over_the_full_sweep(stage):
-    whole, race = stage("whole", *RATES).play(), (began := stage("race", *RATES, TEST)).play()
+    whole, race = stage("whole", *RATES, pack=32).play(), (began := stage("race", *RATES, TEST)).play()
     assert survivors(race) == race_by_test(member_scores(whole), 0.3, [4])
     assert 2 <= len(race.race.contenders) < 8 and race.decisions[0].p < 0.3
     assert same_curves(race, whole)
@@ -227,9 +227,9 @@ def test_workers_race_to_the_same_survivors_when_the_driver_is_killed(lengthwise
     wait_for(lambda: records(folder, "race"), driver)
     os.kill(driver.pid, signal.SIGKILL)
     driver.wait()
-    done = lengthwise.process("resume", folder)
+    done = lengthwise("resume", folder)
     assert done.returncode == 0, done.stderr
-    whole = stage("whole", *WHOLE, SHARE).play()
+    whole = stage("whole", *WHOLE, SHARE, pack=32).play()
     state = SweepState.load(folder)
     assert state.decisions == whole.decisions and same_curves(state, whole) and members(state) == members(whole)
 
@@ -244,7 +244,7 @@ def test_a_race_that_its_budget_stopped_resumes_to_the_same_survivors(lengthwise
     assert ", and is not over." in stopped.stdout
     done = lengthwise("resume", folder, "--set", "budget.member_steps=null")
     assert done.returncode == 0, done.stderr
-    whole = stage("whole", *WHOLE, SHARE).play()
+    whole = stage("whole", *WHOLE, SHARE, pack=32).play()
     assert SweepState.load(folder).decisions == whole.decisions
 
 

@@ -22,6 +22,7 @@ from orchestrator.results.scoring.objective import recorded_objective
 from orchestrator.results.scoring.rung_decision import decide_rung, scores_at_step
 from orchestrator.results.summarise import summary
 from search_spaces import Objective, Rungs, load_sweep
+from tests.orchestrator.running.deaths import INLINE
 
 SIZE = ("search.configurations=8", "seeds=4", "training.steps=40", "evaluation.every=5")
 RATES = (*SIZE, "space={training.learning_rate: {log_uniform: [0.001, 0.1]}}")
@@ -66,7 +67,7 @@ def last_steps(state: SweepState) -> dict[str, int]:
 
 @pytest.mark.parametrize(("rule", "left"), [(HALVING, [4, 2]), (GUARDED, None)])
 def test_rungs_decide_as_the_full_sweep_says_and_survivors_keep_their_bits(stage, rule, left):
-    whole, race = stage("whole", *RATES).play(), stage("race", *RATES, rule, pack=3).play()
+    whole, race = stage("whole", *RATES, pack=32).play(), stage("race", *RATES, rule, pack=3).play()
     assert recorded_outcomes(race) == replayed(whole, race)
     assert left is None or [len(one.survivors) for one in race.rungs] == left
     assert same_curves(race, whole)
@@ -81,7 +82,7 @@ def test_rungs_decide_as_the_full_sweep_says_and_survivors_keep_their_bits(stage
 
 
 def test_survivors_race_on_over_seeds(stage):
-    whole, race = stage("whole", *RATES).play(), stage("race", *RATES, ROUNDS).play()
+    whole, race = stage("whole", *RATES, pack=32).play(), stage("race", *RATES, ROUNDS).play()
     assert [len(one.survivors) for one in race.rungs] == [4, 2] and len(race.decisions) == 1
     assert race.decisions[0].values.keys() == set(race.rungs[-1].survivors)
     assert same_curves(race, whole)
@@ -97,14 +98,14 @@ def test_decisions_do_not_depend_on_packs_or_their_order(stage):
 
 @pytest.mark.parametrize("rule", [HALVING, ROUNDS])
 def test_rungs_that_are_killed_anywhere_resume_to_the_same_bits(stage, rule):
-    begun = stage("whole", *RATES, rule)
+    begun = stage("whole", *RATES, rule, pack=8)
     whole = begun.play()
     lines = (begun.folder / LEDGER_FILE).read_bytes().splitlines(keepends=True)
     kinds = [json.loads(line)["kind"] for line in lines]
     rungs = [place for place, kind in enumerate(kinds) if kind == "rung"]
     cuts = sorted({kinds.index("evaluation") + 1, *(rung + beside for rung in rungs for beside in (-1, 0, 1))})
     for place, cut in enumerate(cuts):
-        killed = stage(f"killed {cut}", *RATES, rule)
+        killed = stage(f"killed {cut}", *RATES, rule, pack=8)
         shutil.copytree(begun.folder / "curves", killed.folder / "curves")
         if place % 2:  # otherwise all states are lost
             keep_checkpoints_until(begun.folder, killed.folder, lines[:cut])
@@ -151,7 +152,7 @@ def test_a_pack_that_dies_at_a_rung_does_not_train_beyond_it(stage, monkeypatch)
 
     state = begun.play(during=during)
     assert died and all(step <= (10, 20, 40)[rungs] for _, step, rungs in beyond)
-    assert same_curves(state, stage("whole", *RATES).play())
+    assert same_curves(state, stage("whole", *RATES, pack=32).play())
 
 
 def begun_rungs(folder) -> int:
@@ -377,7 +378,7 @@ def test_a_budget_stops_at_a_rung_and_resumes_to_the_same_decisions(lengthwise, 
     assert len(SweepState.load(folder).rungs) == 1
     done = lengthwise("resume", folder, "--set", "budget.member_steps=null")
     assert done.returncode == 0, done.stderr
-    state, whole = SweepState.load(folder), stage("whole", *RATES, HALVING).play()
+    state, whole = SweepState.load(folder), stage("whole", *RATES, HALVING, pack=32).play()
     assert state.rungs == whole.rungs and same_curves(state, whole)
 
 
@@ -389,9 +390,9 @@ def test_workers_decide_alike_when_the_driver_is_killed(lengthwise, tiny, stage,
     wait_for(lambda: records(folder, "rung"), driver)
     os.kill(driver.pid, signal.SIGKILL)
     driver.wait()
-    done = lengthwise.process("resume", folder)
+    done = lengthwise("resume", folder, *INLINE)
     assert done.returncode == 0, done.stderr
-    state, whole = SweepState.load(folder), stage("whole", *RATES, HALVING).play()
+    state, whole = SweepState.load(folder), stage("whole", *RATES, HALVING, pack=32).play()
     assert state.rungs == whole.rungs and same_curves(state, whole)
 
 
@@ -400,5 +401,5 @@ def test_workers_of_ray_decide_alike(lengthwise, tiny, stage):
     rule = [word for one in (*RATES, HALVING, "resources.scheduler=ray") for word in ("--set", one)]
     done = lengthwise.process("run", tiny, "--storage", tiny.parent, *rule)
     assert done.returncode == 0, done.stdout + done.stderr
-    state, whole = SweepState.load(tiny.parent / "tiny"), stage("whole", *RATES, HALVING).play()
+    state, whole = SweepState.load(tiny.parent / "tiny"), stage("whole", *RATES, HALVING, pack=32).play()
     assert state.rungs == whole.rungs and same_curves(state, whole)

@@ -6,9 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.trainers.own_tasks import TOKENS, Last
+from tests.trainers.own_tasks import Last
 from tests.trainers.positions.own_positions import Everything
 from tests.trainers.positions.passes import drawn, noise, pass_of, tokens_of
+from tests.trainers.training.test_waits import check_one_program
 from trainers.models import attention as attention_module
 from trainers.models.attention import Drop, attention
 from trainers.models.block import block_drops
@@ -25,7 +26,7 @@ from trainers.random import Stream
 from trainers.settings import registry
 from trainers.tasks.arithmetic.padded_multiplication import PaddedMultiplication
 from trainers.tensors.batch import Batch
-from trainers.training.step import compute_gradients, make_stepper, sample_batches, step_once
+from trainers.training.step import compute_gradients, sample_batches, step_once
 
 CPU = torch.device("cpu")
 TASK = PaddedMultiplication(multiplier_digits=1, number_digits=12, train_digits=2)
@@ -170,20 +171,10 @@ def test_slices_of_a_batch_have_the_positions_and_gradient_of_the_whole(member) 
     )
 
 
-def test_a_compiled_step_with_every_hook(member, monkeypatch) -> None:
-    """With fullgraph: nothing in a hook, in groups or in chunks leaves the graph."""
+def test_a_step_with_every_hook_is_one_program(member, monkeypatch) -> None:
+    """Nothing in a hook, in groups or in chunks leaves it; chunks and groups are compiled in test_gpt2.py."""
     monkeypatch.setattr(attention_module, "QUERIES_AT_ONCE", 4)
-    states = []
-    for compiled in (False, True):
-        model = replace(HOOKED, layers=1)
-        pack = pack_of(member, (0, 3), model, training__compile=compiled, training__batch_size=4)
-        state, step = State.initial(pack), make_stepper(pack)
-        for _ in range(3):
-            step(state)
-        states.append(state)
-    assert int(states[1].failed_at.max()) == -1 and TOKENS == pack.task.outputs
-    torch.testing.assert_close(states[1].theta, states[0].theta, rtol=1e-3, atol=1e-4)
-    torch.testing.assert_close(states[1].loss_sum, states[0].loss_sum, rtol=1e-4, atol=1e-4)
+    check_one_program(pack_of(member, (0, 3), replace(HOOKED, layers=1)))
 
 
 class Counted(Position):

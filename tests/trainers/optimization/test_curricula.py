@@ -1,8 +1,5 @@
 """Curricula: stages of members side by side, what is trained and drawn at them, and restarts."""
 
-import os
-import signal
-import subprocess
 import sys
 import time
 from dataclasses import replace
@@ -185,21 +182,17 @@ def run_until_killed(folder: str) -> None:
     module.train(members, Slow(), checkpoints=Checkpoints(folder=Path(folder), every_steps=2))
 
 
-def test_a_curriculum_killed_and_resumed_goes_on_as_if_never_stopped(member, five, tmp_path) -> None:
-    root = Path(__file__).parents[3]
-    code = (
-        f"from tests.trainers.optimization.test_curricula import run_until_killed; run_until_killed({str(tmp_path)!r})"
-    )
-    environment = {**os.environ, "PYTHONPATH": str(root)}
-    other = subprocess.Popen([sys.executable, "-c", code], env=environment, cwd=root)
+def test_a_curriculum_killed_and_resumed_goes_on_as_if_never_stopped(member, five, tmp_path, processes) -> None:
+    other = processes.Process(target=run_until_killed, args=(str(tmp_path),))
+    other.start()
     stages = {tuple(one.stage_M) for one in five[0]}
     assert len(stages) > 2
     deadline = time.monotonic() + 120
     while not (tmp_path / "step-000000000014.ckpt").exists() and time.monotonic() < deadline:
-        assert other.poll() is None, "it ended before it was killed"
+        assert other.is_alive(), "it ended before it was killed"
         time.sleep(0.005)
-    other.send_signal(signal.SIGKILL)
-    other.wait()
+    other.kill()
+    other.join()
     members = [staged(member, seed) for seed in SEEDS]
     snapshot, _ = Checkpoints(folder=tmp_path).load([(one.config_id, one.seed) for one in members])
     assert 14 <= snapshot.step < 60 and snapshot.arrays["stage"].any()

@@ -5,10 +5,10 @@ import random
 import pytest
 import torch
 
-from tests.trainers.training.test_waits import waits
+from tests.trainers.training.test_waits import check_one_program, waits
 from trainers.evaluation.evaluate import evaluate
 from trainers.packs.pack import Pack, State
-from trainers.training.step import learn, sample_batches, step_once
+from trainers.training.step import step_once
 
 CPU = torch.device("cpu")
 POSITIONS = {
@@ -46,9 +46,4 @@ def test_a_member_is_alone_what_it_is_in_a_pack_and_nothing_waits(member, positi
 
 @pytest.mark.parametrize("name", ["cope", "randomized"])  # the others are in a step with every hook
 def test_a_step_is_one_program(member, name: str) -> None:
-    pack = pack_of(member, POSITIONS[name], (3, 4), layers=1)
-    states = [State.initial(pack), State.initial(pack)]
-    batches = sample_batches(pack, torch.tensor(1), 4)
-    torch.compile(learn, fullgraph=True, backend="eager")(pack, states[0], batches)
-    learn(pack, states[1], batches)
-    torch.testing.assert_close(states[0].theta, states[1].theta)
+    check_one_program(pack_of(member, POSITIONS[name], (3, 4), layers=1))

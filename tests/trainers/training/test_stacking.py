@@ -1,7 +1,6 @@
 """The determinism contract: a member alone equals the same member in any pack, bit for bit on CPU."""
 
 import random
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -66,18 +65,19 @@ OTHERS = {
 }
 
 
-def check_alone_equals_packed(member, compiled: bool, sizes: tuple[int, ...], **changes) -> None:
-    changes = {**changes, "training__compile": compiled}
+@pytest.mark.parametrize("changes", CASES.values(), ids=CASES)
+def test_alone_equals_packed_bit_for_bit(member, changes) -> None:
+    """Compiled packs are in test_stopping.py."""
     draw = random.Random(11)
     mine = neighbour(member, draw, **changes)
     reference = None
-    for size in sizes:
+    for size in (1, 2, 5, 8):
         for place in sorted({0, size // 2, size - 1}):
             members = [neighbour(member, draw, **changes) for _ in range(size)]
             members[place] = mine
             pack = Pack(members, CPU)
             state, step = State.initial(pack), make_stepper(pack)
-            for _ in range(50):
+            for _ in range(12):
                 step(state)
             found = everything(pack, state, place)
             reference = reference or found
@@ -85,11 +85,6 @@ def check_alone_equals_packed(member, compiled: bool, sizes: tuple[int, ...], **
                 assert torch.equal(one, other), (
                     f"a pack of {size}, place {place}, differs by {(one - other).abs().max()}"
                 )
-
-
-@pytest.mark.parametrize("changes", CASES.values(), ids=CASES)
-def test_alone_equals_packed_bit_for_bit(member, changes) -> None:
-    check_alone_equals_packed(member, False, (1, 2, 5, 8), **changes)
 
 
 @pytest.mark.parametrize("changes", [*CASES.values(), OTHERS], ids=[*CASES, "othello"])
@@ -118,34 +113,6 @@ def test_a_product_does_not_depend_on_its_place_in_a_batch() -> None:
         together = torch.bmm(x, w)
         for i in range(6):
             assert torch.equal(torch.bmm(x[i : i + 1], w[i : i + 1])[0], together[i])
-
-
-@pytest.fixture(scope="module")
-def five(member) -> tuple[list[MemberConfig], list, list]:
-    """Five members trained by one compiled program, which takes long: the members, their results, the evaluations."""
-    draw, evaluations = random.Random(5), []
-    members = [neighbour(member, draw, training__compile=True) for _ in range(5)]
-    reporter = SimpleNamespace(report=evaluations.append, progress=lambda at: None, notice=lambda text: None)
-    return members, train(members, reporter), evaluations
-
-
-def test_alone_equals_packed_compiled(five, recorder) -> None:
-    """Through `train`, which pairs a lone member with a twin when it compiles."""
-    members, together, evaluations = five
-    alone = train(members[3:4], recorder)
-    assert together[3].compiled and alone[0].compiled
-    assert alone[0].curves == together[3].curves
-    assert evaluations[0].loss_M[3] == recorder.evaluations[0].loss_M[0]
-
-
-def test_compiled_agrees_with_eager(five, recorder) -> None:
-    members, compiled, _ = five
-    eager = [m.to_dict() for m in members]
-    eager = [MemberConfig.from_dict({**m, "training": {**m["training"], "compile": False}}) for m in eager]
-    for one, other in zip(train(eager, recorder), compiled, strict=True):
-        assert other.compiled and not one.compiled
-        for a, b in zip(one.curves, other.curves, strict=True):
-            assert a.values == pytest.approx(b.values, rel=1e-3, abs=1e-3)
 
 
 def test_members_of_one_seed_see_the_same_data(member) -> None:

@@ -126,11 +126,23 @@ def test_a_last_member_of_a_compiled_pack_goes_on_with_a_twin(member, eight, mon
 
 
 def test_a_compiled_pack_that_becomes_smaller_has_the_bits_of_its_members_alone(member, tmp_path) -> None:
-    """One program for packs of five members, fewer, and a last one with its twin: curves, losses and kept weights."""
+    """One program for packs of five members, fewer, and a last one with its twin: curves, losses and kept weights.
 
-    def trained(*seeds: int) -> tuple[list[Evaluation], dict[int, np.ndarray]]:
-        folder = tmp_path / str(seeds)
-        found, _ = kept([quick(member, seed, training__compile=True) for seed in seeds], weights=folder)
+    They have hyperparameters of their own, and the losses of an eager pack.
+    """
+
+    def trained(*seeds: int, compiled: bool = True) -> tuple[list[Evaluation], dict[int, np.ndarray]]:
+        folder, members = tmp_path / f"{seeds} {compiled}", []
+        for seed in seeds:
+            own = {
+                "training__learning_rate": 0.05 - 0.003 * seed,
+                "training__weight_decay": 0.01 * seed,
+                "training__betas": [0.9 - 0.02 * seed, 0.999 - 0.001 * seed],
+                "training__clip": 1.0 + seed,
+                "training__averages": {"raw": {}, "ema": {"decay": 0.8 + 0.03 * seed}, "bema": {"kappa": 0.5}},
+            }
+            members.append(quick(member, seed, training__compile=compiled, **own))
+        found, _ = kept(members, weights=folder)
         files = (StoredWeights(folder / file.name, file.sha256, "raw") for file in found[-1].weights)
         return found, {seed: stored["vectors"] for seed, stored in zip(seeds, files, strict=True)}
 
@@ -150,6 +162,10 @@ def test_a_compiled_pack_that_becomes_smaller_has_the_bits_of_its_members_alone(
             np.testing.assert_array_equal(one.loss_M[0], by_step[one.step].loss_M[seed])
         np.testing.assert_array_equal(lone_weights[seed], weights[seed])
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == made + 1
+    eager, _ = trained(*five, compiled=False)
+    assert not eager[0].compiled
+    np.testing.assert_allclose(eager[0].loss_M, together[0].loss_M, rtol=1e-5)
+    np.testing.assert_allclose(eager[0].values_MAKL, together[0].values_MAKL, rtol=1e-3, atol=1e-3)
 
 
 def test_a_failed_member_leaves_and_stays_failed(member) -> None:

@@ -2,12 +2,14 @@
 
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+import trainers
 from trainers.evaluation.evaluate import evaluate
 from trainers.packs.batches import StepBatches
 from trainers.packs.pack import Pack, State
@@ -15,6 +17,7 @@ from trainers.random import Stream
 from trainers.settings import registry
 from trainers.training.step import learn, sample_batches, step_once
 
+ENGINE = str(Path(trainers.__file__).parent)
 READ = ("_local_scalar_dense", "nonzero", "masked_select", "equal", "is_nonzero")
 COPIED = ("lift_fresh",)  # what torch.tensor ends with
 # Functions that may wait: one looks at the end of an evaluation, the others on a CPU alone.
@@ -62,8 +65,7 @@ class Watch(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func.__name__.partition(".")[0] in READ + COPIED:
-            ours = [frame for frame in traceback.extract_stack() if "/trainers/" in frame.filename]
-            frame = next(frame for frame in reversed(ours) if "/tests/" not in frame.filename)
+            frame = next(one for one in reversed(traceback.extract_stack()) if one.filename.startswith(ENGINE))
             if frame.name not in MAY and "] = " not in str(frame.line):  # a number written into a slice is no copy
                 self.seen.add(f"{frame.filename}:{frame.lineno} {frame.line}")
         return func(*args, **(kwargs or {}))
@@ -74,6 +76,17 @@ def waits(call: Callable[[], Any]) -> set[str]:
     with Watch() as watch:
         call()
     return watch.seen
+
+
+def check_one_program(pack: Pack) -> None:
+    """The compiler can follow a step from end to end, in the same numbers; what it would make of it is not asked."""
+    states = [State.initial(pack), State.initial(pack)]
+    batches = sample_batches(pack, torch.tensor(1), 4)
+    torch.compiler.reset()  # so many programs of one function in a process are refused
+    torch.compile(learn, fullgraph=True, backend="eager")(pack, states[0], batches)
+    learn(pack, states[1], batches)
+    one, other = ([state.theta, state.m, state.v, state.loss_sum] for state in states)
+    torch.testing.assert_close(one, other)
 
 
 def evaluated_anew(pack: Pack, state: State) -> None:
@@ -104,15 +117,8 @@ def test_batches_of_several_steps_are_drawn_without_waiting(member, name: str) -
 
 @pytest.mark.parametrize("name", TASKS)
 def test_a_step_is_one_program(member, name: str) -> None:
-    """The compiler can follow it from end to end; what it would make of it is not asked."""
     task, model = TASKS[name]
-    pack = Pack([member(0, task={"name": name, **task}, model=model)] * 2, torch.device("cpu"))
-    states = [State.initial(pack), State.initial(pack)]
-    batches = sample_batches(pack, torch.tensor(1), 4)
-    torch.compiler.reset()  # so many programs of one function in a process are refused
-    torch.compile(learn, fullgraph=True, backend="eager")(pack, states[0], batches)
-    learn(pack, states[1], batches)
-    torch.testing.assert_close(states[0].theta, states[1].theta)
+    check_one_program(Pack([member(0, task={"name": name, **task}, model=model)] * 2, torch.device("cpu")))
 
 
 def test_stages_are_drawn_without_waiting() -> None:
