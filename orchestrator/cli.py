@@ -16,6 +16,7 @@ from orchestrator import cli_continue, cli_results, cli_upkeep, options
 from orchestrator.cli_help import BEGIN, KEEP_HOUSE, LOOK, VerbGroup
 from orchestrator.consoles import LenientOutput, align_rows, make_console, make_streams_lenient, say
 from orchestrator.errors import LengthwiseError, UserError
+from orchestrator.mirror.fetch import fetch_sweep
 from orchestrator.record.ledger.folders import default_storage, has_ledger
 from orchestrator.redaction import masked_traceback, redact, redact_log_records
 from orchestrator.running.with_ray import start as ray_start
@@ -175,6 +176,8 @@ def run(
             children = SweepChildren(early.resources.scheduler, tracking=early.tracking.enabled)
             opens.enter_context(children)  # they import in parallel to this process
         spec = _checked(reading)
+        if resume_begun:
+            fetch_sweep(storage / spec.name)
         if resume_begun and has_ledger(storage / spec.name):
             from orchestrator.sweep.sweep import resume_same
 

@@ -19,6 +19,7 @@ from orchestrator.consoles import say
 from orchestrator.ending.ending import Outcome, drive_to_an_end
 from orchestrator.ending.notice import Notice
 from orchestrator.errors import UserError
+from orchestrator.mirror.mirrored import open_ledger
 from orchestrator.plan import search
 from orchestrator.plan.extension import Extension, refuse_configurations, refuse_extension
 from orchestrator.plan.recorded import as_then
@@ -108,7 +109,7 @@ def extend_sweep(
         )
 
     notice = Notice()
-    return drive_to_an_end(lambda: Ledger.open(folder), console, drive, notice)
+    return drive_to_an_end(lambda: open_ledger(folder), console, drive, notice)
 
 
 def plan_extension(
