@@ -7,8 +7,6 @@ driver, its children and every verb see a folder as they always do.
 import re
 from pathlib import Path
 
-from trainers.files.cache_folder import cache_path
-
 _ADDRESS = re.compile(r"([a-z][a-z0-9+.-]+):/{1,3}([^/].*)")  # pathlib makes one slash of several
 
 
@@ -39,4 +37,6 @@ def address_of(folder: Path) -> str | None:
 
 
 def _root() -> Path:
+    from trainers.files.cache_folder import cache_path  # imports numpy, which `--help` need not
+
     return cache_path("storage")

@@ -16,7 +16,6 @@ from orchestrator import cli_continue, cli_results, cli_upkeep, options
 from orchestrator.cli_help import BEGIN, KEEP_HOUSE, LOOK, VerbGroup
 from orchestrator.consoles import LenientOutput, align_rows, make_console, make_streams_lenient, say
 from orchestrator.errors import LengthwiseError, UserError
-from orchestrator.mirror.fetch import fetch_sweep
 from orchestrator.record.ledger.folders import default_storage, has_ledger
 from orchestrator.redaction import masked_traceback, redact, redact_log_records
 from orchestrator.running.with_ray import start as ray_start
@@ -48,9 +47,12 @@ def list_names(
 ) -> None:
     """Show the sweeps of the storage folder, or the names a sweep file can use, with their fields."""
     if kind == "sweeps":
+        from orchestrator.mirror.fetch import fetch_storage
         from orchestrator.upkeep.listing import list_sweeps
 
-        found = list_sweeps(storage or default_storage())
+        storage = storage or default_storage()
+        fetch_storage(storage)
+        found = list_sweeps(storage)
     else:
         from orchestrator.preview.names import lines
 
@@ -177,6 +179,8 @@ def run(
             opens.enter_context(children)  # they import in parallel to this process
         spec = _checked(reading)
         if resume_begun:
+            from orchestrator.mirror.fetch import fetch_sweep
+
             fetch_sweep(storage / spec.name)
         if resume_begun and has_ledger(storage / spec.name):
             from orchestrator.sweep.sweep import resume_same

@@ -10,16 +10,22 @@ from typer.core import TyperCommand
 
 from orchestrator.addresses import local_copy
 from orchestrator.errors import UserError
-from orchestrator.mirror.fetch import find_sweep
 from orchestrator.record.ledger.folders import STORAGE_VARIABLE, default_storage
 from orchestrator.redaction import remember, remember_all_of
 from search_spaces.grammar.text.overrides import quote_text
+
+
+def _find_sweep(named: str) -> Path:
+    from orchestrator.mirror.fetch import find_sweep
+
+    return find_sweep(named)
+
 
 SweepFile = Annotated[Path, typer.Argument(metavar="FILE", help="A sweep file (YAML).")]
 SweepFolder = Annotated[
     Path,
     typer.Argument(
-        metavar="DIR", help="A sweep directory, its address, or its name in the storage folder.", parser=find_sweep
+        metavar="DIR", help="A sweep directory, its address, or its name in the storage folder.", parser=_find_sweep
     ),
 ]
 Storage = Annotated[

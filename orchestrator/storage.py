@@ -33,7 +33,13 @@ class Store:
     def sizes(self, below: str = "") -> dict[str, int]:
         """Return the bytes of every object, or of those below a folder, by name and in order."""
         found = self._ask(self._files.find, self._path(below), detail=True)
-        return {str(PurePosixPath(path).relative_to(self._root)): found[path]["size"] for path in sorted(found)}
+        names = {str(PurePosixPath(path).relative_to(self._root)): found[path]["size"] for path in sorted(found)}
+        return {name: size for name, size in names.items() if ".." not in PurePosixPath(name).parts}
+
+    def folders(self) -> list[str]:
+        """Return the names of the folders just below the address."""
+        found = self._ask(self._files.ls, self._root, detail=True)
+        return sorted(PurePosixPath(one["name"]).name for one in found if one["type"] == "directory")
 
     def has(self, name: str) -> bool:
         """Return whether there is an object of this name."""
@@ -45,10 +51,9 @@ class Store:
         contents = self._ask(self._files.cat, list(paths)) if paths else {}
         return {name: contents[path] for path, name in paths.items()}
 
-    def write(self, contents: Mapping[str, bytes]) -> None:
-        """Write objects, replacing those of the same names."""
-        if contents:
-            self._ask(self._files.pipe, {self._path(name): content for name, content in contents.items()})
+    def write(self, name: str, content: bytes) -> None:
+        """Write an object, in the place of one of this name."""
+        self._ask(self._files.pipe_file, self._path(name), content)
 
     def send(self, folder: Path, name: str) -> None:
         """Write an object from the file of the same name in a folder."""

@@ -67,6 +67,13 @@ def fetch_sweep(folder: Path) -> None:
             (folder / OWNER_FILE).unlink(missing_ok=True)
 
 
+def fetch_storage(storage: Path) -> None:
+    """Bring the local copy of every sweep of a storage up to its address; does nothing for a folder."""
+    if address_of(storage) is not None:
+        for name in Store.of(storage).folders():
+            fetch_sweep(storage / name)
+
+
 def missing_records(store: Store, folder: Path, content: bytes) -> bytes:
     """Return the lines of the ledger at an address that a local one, without a torn last line, lacks.
 

@@ -40,6 +40,11 @@ class Lease:
         self._number = (int(Path(others[-1]).stem) if others else 0) + 1
         mine = self._content()
         first = self._store.create(self._name, mine) == mine
+        if first and self._store.create(self._name, b"") != mine:
+            raise StorageRefused(
+                f"{self._store.address} cannot be used: it writes over an object that is to be created, so two drivers "
+                "would not be kept apart (conditional writes, If-None-Match, are missing)"
+            )
         if not first or list(self._store.sizes("owners"))[-1] != self._name:  # a later one was created, and ours late
             raise SweepLocked(f"the sweep in {self._store.address} is being run by {describe_owner(self._store)}")
         self._store.delete(others)
@@ -56,7 +61,7 @@ class Lease:
             self._thread.join()
             if not self.taken_by:
                 with suppress(StorageError, StorageRefused):
-                    self._store.write({self._name: b""})
+                    self._store.write(self._name, b"")
 
     @property
     def _name(self) -> str:
@@ -87,7 +92,7 @@ class Lease:
                 if list(self._store.sizes("owners"))[-1] != self._name:
                     self.taken_by = describe_owner(self._store)
                     return
-                self._store.write({self._name: self._content()})
+                self._store.write(self._name, self._content())
 
 
 def read_remote_owner(store: Store) -> bytes:

@@ -97,7 +97,6 @@ class MirroredLedger(Ledger):
                     f"not everything was copied to {self._store.address}: {error}; it is in {self.folder}, and is "
                     f"copied by: {command('resume', self.folder)}"
                 )
-                _log.error(self.problem)
             lease.release()
         super().close()
 
@@ -128,8 +127,7 @@ class MirroredLedger(Ledger):
         if not content:
             return
         records = [decode(line) for line in content.split(b"\n")[:-1]]
-        named = [str(record.fields["file"]) for record in records if "file" in record.fields]
-        self._store.write({name: (self.folder / name).read_bytes() for name in named})
+        self._copy_changed(self.folder / record.fields["file"] for record in records if "file" in record.fields)
         there = self._store.create(f"{SEGMENTS}/{self._copied:012d}.jsonl", content)
         if content.startswith(there):  # shorter, if it is from an earlier pass whose answer was lost
             self._copied += len(there)
@@ -147,7 +145,7 @@ class MirroredLedger(Ledger):
         """Let the packs of other machines see the stop file, by which the driver stops them."""
         is_stopped = (self.folder / STOP_FILE).exists()
         if is_stopped != self._is_stopped:
-            self._store.write({STOP_FILE: b""}) if is_stopped else self._store.delete([STOP_FILE])
+            self._store.write(STOP_FILE, b"") if is_stopped else self._store.delete([STOP_FILE])
             self._is_stopped = is_stopped
 
     def _small_files(self) -> Iterator[Path]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from orchestrator.errors import DamagedCurves, DamagedWeights, SweepLocked, UserError
+from orchestrator.errors import DamagedCurves, DamagedWeights, StorageError, SweepLocked, UserError
 from orchestrator.mirror.mirrored import open_ledger
 from orchestrator.plan.recorded import refuse_corrected
 from orchestrator.record.kept.code import import_recorded
@@ -75,6 +75,8 @@ def evaluate_later(
             for curves in [_Evaluated.compute(state, request) for request in missing]:
                 file, sha256 = write_part(folder, f"later-{curves.config_id}", curves.members, curves)
                 ledger.append("later_evaluation", **curves.fields, file=file, sha256=sha256)
+        if ledger.problem is not None:
+            raise StorageError(ledger.problem)
     return [evaluation_key(one.fields) for one in requests]
 
 
