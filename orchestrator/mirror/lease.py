@@ -45,7 +45,7 @@ class Lease:
                 f"{self._store.address} cannot be used: it writes over an object that is to be created, so two drivers "
                 "would not be kept apart (conditional writes, If-None-Match, are missing)"
             )
-        if not first or list(self._store.sizes("owners"))[-1] != self._name:  # a later one was created, and ours late
+        if not first or max(self._store.sizes("owners")) != self._name:  # a later one was created, and ours late
             raise SweepLocked(f"the sweep in {self._store.address} is being run by {describe_owner(self._store)}")
         self._store.delete(others)
         self._thread.start()
@@ -89,7 +89,7 @@ class Lease:
     def _keep(self) -> None:
         while not self._stop.wait(HEARTBEAT_SECONDS):
             with suppress(StorageError, StorageRefused):  # said by the mirror, which has it too
-                if list(self._store.sizes("owners"))[-1] != self._name:
+                if max(self._store.sizes("owners"), default=self._name) != self._name:
                     self.taken_by = describe_owner(self._store)
                     return
                 self._store.write(self._name, self._content())

@@ -14,7 +14,7 @@ from typing import Any
 from orchestrator.addresses import address_of
 from orchestrator.errors import LengthwiseError, StorageError, StorageRefused, SweepLocked, TakenLedger
 from orchestrator.mirror.fetch import SEGMENTS, fetch_sweep, missing_records
-from orchestrator.mirror.lease import Lease
+from orchestrator.mirror.lease import Lease, describe_owner
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.paths import STOP_FILE
 from orchestrator.record.ledger.records import LEDGER_FILE, Record, decode
@@ -79,8 +79,8 @@ class MirroredLedger(Ledger):
 
     def append(self, kind: str, /, **fields: Any) -> Record:
         """Write one record, which the thread copies; raises TakenLedger also if another driver is the owner now."""
-        if self._lease is not None and (taken := self._taken or self._lease.taken_by):
-            raise TakenLedger(f"{self._store.address} is continued by {taken}; one driver is enough, so this one stops")
+        if self._lease is not None:
+            self._refuse_other_owner(self._lease)
         return super().append(kind, **fields)
 
     def close(self) -> None:
@@ -90,21 +90,26 @@ class MirroredLedger(Ledger):
             self._closing.set()
             self._thread.join()
             try:
-                if not (self._taken or lease.taken_by):
-                    patiently(self._copy, everything=True)
+                self._refuse_other_owner(lease)
+                patiently(self._copy, everything=True)
             except (LengthwiseError, OSError) as error:
-                self.problem = (
-                    f"not everything was copied to {self._store.address}: {error}; it is in {self.folder}, and is "
-                    f"copied by: {command('resume', self.folder)}"
-                )
+                self.problem = f"not everything was copied to {self._store.address}: {error}; it is in {self.folder}"
+                if not isinstance(error, TakenLedger):
+                    self.problem += f", and is copied by: {command('resume', self.folder)}"
             lease.release()
         super().close()
+
+    def _refuse_other_owner(self, lease: Lease) -> None:
+        if taken := self._taken or lease.taken_by:
+            raise TakenLedger(f"{self._store.address} is continued by {taken}; one driver is enough, so this one stops")
 
     def _follow(self) -> None:
         pause = PAUSE
         while not self._closing.wait(pause):
             try:
                 self._copy()
+            except TakenLedger:
+                return
             except (StorageError, StorageRefused, OSError) as error:
                 if not self._failed_since:
                     self._failed_since = time.strftime("%H:%M:%S")
@@ -114,11 +119,12 @@ class MirroredLedger(Ledger):
                 if self._failed_since:
                     _log.warning(f"{self._store.address} answers again, for the first time since {self._failed_since}")
                 pause, self._failed_since = PAUSE, ""
-            if self._taken:
-                return
 
     def _copy(self, *, everything: bool = False) -> None:
-        """Copy the files, then the records that name them, as one segment; raises StorageError, StorageRefused."""
+        """Copy the files, then the records that name them, as one segment.
+
+        Raises StorageError, StorageRefused, and TakenLedger where another driver has written the segment.
+        """
         self._copy_stop_file()
         self._copy_changed(self._other_files() if everything else self._small_files())
         with (self.folder / LEDGER_FILE).open("rb") as file:
@@ -129,10 +135,12 @@ class MirroredLedger(Ledger):
         records = [decode(line) for line in content.split(b"\n")[:-1]]
         self._copy_changed(self.folder / record.fields["file"] for record in records if "file" in record.fields)
         there = self._store.create(f"{SEGMENTS}/{self._copied:012d}.jsonl", content)
-        if content.startswith(there):  # shorter, if it is from an earlier pass whose answer was lost
-            self._copied += len(there)
-        else:
-            self._taken = "another driver"
+        if not there or not content.startswith(there):
+            self._taken = describe_owner(self._store)
+            raise TakenLedger(f"{self._store.address} is continued by {self._taken}")
+        self._copied += len(there)
+        if there != content:  # it is from an earlier pass, whose answer was lost
+            self._copy()
 
     def _copy_changed(self, paths: Iterator[Path]) -> None:
         for path in paths:

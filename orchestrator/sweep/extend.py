@@ -19,6 +19,7 @@ from orchestrator.consoles import say
 from orchestrator.ending.ending import Outcome, drive_to_an_end
 from orchestrator.ending.notice import Notice
 from orchestrator.errors import UserError
+from orchestrator.mirror.fetch import fetch_storage
 from orchestrator.mirror.mirrored import open_ledger
 from orchestrator.plan import search
 from orchestrator.plan.extension import Extension, refuse_configurations, refuse_extension
@@ -108,6 +109,7 @@ def extend_sweep(
             spec, ledger, state, console, interrupts, recorded_members(spec, state), max_seconds=max_seconds
         )
 
+    fetch_storage(folder.resolve().parent)  # other sweeps may have used seeds
     notice = Notice()
     return drive_to_an_end(lambda: open_ledger(folder), console, drive, notice)
 
