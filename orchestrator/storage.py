@@ -64,8 +64,13 @@ class Store:
         try:
             self._ask(self._files.pipe_file, self._path(name), content, mode="create")
         except FileExistsError:  # also where our own request was repeated because its answer was lost
-            return self.read([name])[name]
-        return content
+            pass
+        except StorageError:  # servers differ in how they say that there is one
+            if not self.has(name):
+                raise
+        else:
+            return content
+        return self.read([name])[name]
 
     def delete(self, names: Iterable[str]) -> None:
         """Delete objects; those that are not there are left out."""
