@@ -81,7 +81,7 @@ def test_segments_are_the_ledger_and_are_never_changed(machine, wait_for):
         for number in range(3):
             ledger.append("publish", uri=None, ok=True, message=str(number))
             size = ledger.path.stat().st_size
-            wait_for(lambda size=size: sum(path.stat().st_size for path in segments.iterdir()) == size)
+            wait_for(lambda size=size: sum(path.stat().st_size for path in segments.glob("*")) == size)
             assert known.items() <= (known := {path: path.read_bytes() for path in segments.iterdir()}).items()
         ledger.close()
         assert len(known) >= 3
@@ -131,9 +131,10 @@ def test_a_missing_segment_is_named(machine):
         fetch_sweep(other)
 
 
-def test_a_living_owner_is_not_taken_over_and_a_dead_one_is(machine, monkeypatch):
+def test_a_living_owner_is_not_taken_over_and_a_dead_one_is(machine, monkeypatch, wait_for):
     with machine("a") as folder:
         ledger = create_ledger(folder, FIRST)
+    wait_for(lambda: list(machine("a").bucket.glob("ledger/*")))
     with machine("b") as other:
         with pytest.raises(SweepLocked, match="is being run by"):
             open_ledger(other)
