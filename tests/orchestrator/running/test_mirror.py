@@ -14,7 +14,7 @@ from orchestrator.mirror.lease import Lease
 from orchestrator.mirror.mirrored import create_ledger, open_ledger
 from orchestrator.mirror.worker import on_this_machine
 from orchestrator.record.ledger.ledger import Ledger
-from orchestrator.record.ledger.records import read_records
+from orchestrator.record.ledger.records import decode, read_records
 from orchestrator.running.schedulers import inline
 from orchestrator.storage import Store
 from search_spaces import dump_yaml
@@ -208,11 +208,22 @@ def test_workers_that_share_no_folder_with_the_driver(machine, tmp_path, monkeyp
     alone = lengthwise("run", file, "--storage", tmp_path / "alone", *words)
     assert alone.returncode == 0, alone.stderr
     monkeypatch.setattr(inline, "train_pack", elsewhere)
+    create, early = Store.create, []
+
+    def create_late(store, name, content):
+        fields = [decode(line).fields for line in content.splitlines()] if name.startswith("ledger/") else []
+        named = [one["file"] for one in fields if "file" in one]
+        named += [f"weights/{file['name']}" for one in fields for file in one.get("weights", ())]
+        early.extend(name for name in named if not (storage / "trained" / name).exists())
+        return create(store, name, content)
+
+    monkeypatch.setattr(Store, "create", create_late)
     lengthwise.environment["XDG_CACHE_HOME"] = str(tmp_path / "driver")
     done = lengthwise("run", file, "--storage", f"file://{storage}", *words)
     assert done.returncode == 0, done.stdout + done.stderr
     assert len(attempts) == 6 and len(set(attempts)) == 3
     folder = tmp_path / "driver/lengthwise/storage/file" / str(storage)[1:] / "trained"
+    assert not early  # what a record names is there before its segment
     assert curves(folder).equals(curves(tmp_path / "alone/trained"))
     assert any("step-000000000006.ckpt" in found for first, _, found in began if not first)
     assert not list(folder.glob("checkpoints/*/*.ckpt"))
