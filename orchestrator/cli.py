@@ -47,12 +47,9 @@ def list_names(
 ) -> None:
     """Show the sweeps of the storage folder, or the names a sweep file can use, with their fields."""
     if kind == "sweeps":
-        from orchestrator.mirror.fetch import fetch_storage
         from orchestrator.upkeep.listing import list_sweeps
 
-        storage = storage or default_storage()
-        fetch_storage(storage)
-        found = list_sweeps(storage)
+        found = list_sweeps(storage or default_storage())
     else:
         from orchestrator.preview.names import lines
 
