@@ -175,6 +175,10 @@ def run(
             children = SweepChildren(early.resources.scheduler, tracking=early.tracking.enabled)
             opens.enter_context(children)  # they import in parallel to this process
         spec = _checked(reading)
+        if resume_begun:
+            from orchestrator.mirror.fetch import fetch_sweep
+
+            fetch_sweep(storage / spec.name)
         if resume_begun and has_ledger(storage / spec.name):
             from orchestrator.sweep.sweep import resume_same
 

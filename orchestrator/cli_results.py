@@ -121,8 +121,10 @@ def claims(
 ) -> None:
     """Judge claims by sweeps: verdicts with effects, intervals and seeds. Trains nothing without --run."""
     from orchestrator.claims.verb import judge_claims, run_missing
+    from orchestrator.mirror.fetch import fetch_storage
 
     storage = storage or default_storage()
+    fetch_storage(storage)
     if run and (code := run_missing(file, storage, _say)):
         raise typer.Exit(code)
     for line in judge_claims(file, storage, page, keep=keep):
@@ -178,7 +180,10 @@ def ui(
     allowed_hosts: Annotated[str | None, typer.Option(help="Accepted host names, separated by commas.")] = None,
 ) -> None:
     """Open MLflow on the store of the storage folder and print links to the charts of every sweep."""
+    from orchestrator.mirror.fetch import fetch_storage
+
     storage = storage or default_storage()
+    fetch_storage(storage)
     if tracking_uri is None:
         check_storage(storage)
     _say("starting MLflow ...")

@@ -5,13 +5,16 @@ LengthwiseError                 printed as one message without a traceback; exit
 │   ├── SweepExists             a new sweep would overwrite an existing one
 │   ├── NotASweep               the folder holds no ledger
 │   ├── SpecChanged             the sweep file is no longer the one the ledger was begun with
-│   └── SweepLocked             another driver is running this sweep
+│   ├── SweepLocked             another driver is running this sweep
+│   ├── DivergedLedger          a local copy and its address have different continuations of a sweep
+│   └── StorageRefused          wrong credentials, bucket or address of a storage
 ├── LedgerError                 the ledger cannot be read or written: full disk, read-only folder
 │   ├── OddEntry                a link, a pipe or a folder where a sweep has its own files; exit code 2
 │   ├── TakenLedger             another driver writes it, without a working lock
 │   ├── DamagedLedger           its bytes are not what was written
 │   ├── NewerLedger             it was written by a newer version
 │   └── OlderLedger             it was written before the first version whose ledgers are read
+├── StorageError                a storage that is an address does not answer, or lacks what it should have
 ├── OutOfSpace                  the disk of the sweep is full
 ├── DamagedCurves               a parquet part is missing or differs from its checksum
 ├── DamagedWeights              a file of kept weights is missing or differs from its checksum
@@ -71,6 +74,18 @@ class SpecChanged(UserError):  # noqa: N818
 
 class SweepLocked(UserError):  # noqa: N818
     """Another driver holds the lock of this sweep; the message names it."""
+
+
+class DivergedLedger(UserError):  # noqa: N818
+    """A sweep was continued at its address and in its local copy; the message says how to go on with one of them."""
+
+
+class StorageRefused(UserError):  # noqa: N818
+    """A storage that is an address refuses a request, which would be in vain again; the message has the reason."""
+
+
+class StorageError(LengthwiseError):
+    """A request to a storage that is an address has failed, and may succeed later; the message has the reason."""
 
 
 class LedgerError(LengthwiseError):

@@ -8,21 +8,33 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from orchestrator.addresses import local_copy
 from orchestrator.errors import UserError
-from orchestrator.record.ledger.folders import STORAGE_VARIABLE, default_storage, found_in_storage
+from orchestrator.record.ledger.folders import STORAGE_VARIABLE, default_storage
 from orchestrator.redaction import remember, remember_all_of
 from search_spaces.grammar.text.overrides import quote_text
+
+
+def _find_sweep(named: str) -> Path:
+    from orchestrator.mirror.fetch import find_sweep
+
+    return find_sweep(named)
+
 
 SweepFile = Annotated[Path, typer.Argument(metavar="FILE", help="A sweep file (YAML).")]
 SweepFolder = Annotated[
     Path,
     typer.Argument(
-        metavar="DIR", help="A sweep directory, or the name of one in the storage folder.", callback=found_in_storage
+        metavar="DIR", help="A sweep directory, its address, or its name in the storage folder.", parser=_find_sweep
     ),
 ]
 Storage = Annotated[
     Path | None,
-    typer.Option(help="Folder that holds the sweeps; by default sweeps/, inside a Ray job ~/lengthwise-sweeps."),
+    typer.Option(
+        metavar="PATH",
+        parser=local_copy,
+        help="Folder or address that holds the sweeps; by default sweeps/, inside a Ray job ~/lengthwise-sweeps.",
+    ),
 ]
 TrackingUri = Annotated[str | None, typer.Option(help="MLflow; by default a SQLite file in the storage folder.")]
 Notify = Annotated[

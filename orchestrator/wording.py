@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from orchestrator.addresses import address_of
+
 NOT_REACHED = "not reached"  # an infinite value of a metric that counts until something is reached
 USUAL = {"learning_rate": "lr", "weight_decay": "wd", "batch_size": "batch", "train_length": "train"}
 
@@ -101,7 +103,7 @@ def counted(number: int, noun: str) -> str:
 
 def command(verb: str, folder: Path) -> str:
     """Return a command on a sweep directory that can be pasted into a shell."""
-    return f"lengthwise {verb} {shlex.quote(str(folder))}"
+    return f"lengthwise {verb} {shlex.quote(address_of(folder) or str(folder))}"
 
 
 def describe_deaths(errors: Sequence[str], folder: Path) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
+from orchestrator.addresses import local_copy
 from orchestrator.consoles import make_console, say
 from orchestrator.door.sweep import Sweep
 from orchestrator.errors import UserError
@@ -41,7 +42,7 @@ def run(
         say(console, f"note: {note}")
     from orchestrator.sweep.sweep import run_sweep  # brings the schedulers
 
-    return Sweep(run_sweep(spec, Path(storage) if storage is not None else default_storage(), console).folder)
+    return Sweep(run_sweep(spec, local_copy(storage) if storage is not None else default_storage(), console).folder)
 
 
 def _spec(

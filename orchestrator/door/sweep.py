@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Self
 from orchestrator.consoles import make_console
 from orchestrator.door.tables import table
 from orchestrator.errors import UserError
+from orchestrator.mirror.fetch import find_sweep
 from orchestrator.record.kept.curves import read_curves
-from orchestrator.record.ledger.folders import found_in_storage
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.summarise import summary
 from orchestrator.results.summary import Row, Summary
@@ -33,7 +33,7 @@ def open_sweep(path: str | Path) -> Sweep:
 
     Raises NotASweep for a folder without a ledger, DamagedLedger for a ledger that cannot be read.
     """
-    return Sweep(found_in_storage(Path(path)))
+    return Sweep(find_sweep(path))
 
 
 class Sweep:

@@ -5,7 +5,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -79,6 +79,10 @@ def drive_to_an_end(
             with suppress(LedgerError):  # there may be no room for it either
                 record_interruption(ledger, state, why)
             outcome = _interrupted(state, console, f" for lack of space: {full}" if full else f": {memory}")
+        ledger.close()  # which copies what is missing to an address
+        if ledger.problem is not None:
+            say(console, ledger.problem)
+            outcome, why = replace(outcome, exit_code=outcome.exit_code or 1), ledger.problem
         if notice.is_wanted:
             with interrupts.held():
                 notice.send(ledger.folder, outcome.status, why, console)

@@ -6,7 +6,8 @@ from pathlib import Path
 from rich.console import Console
 
 from orchestrator.errors import NotASweep, UserError
-from orchestrator.record.ledger.folders import found_in_storage, has_ledger
+from orchestrator.mirror.fetch import find_sweep
+from orchestrator.record.ledger.folders import has_ledger
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.csv_tables import Lines, seed_comparison_lines, write_csv
 from orchestrator.report.named_comparison import show_comparison
@@ -39,7 +40,7 @@ def compare_and_show(
         from orchestrator.figures.drawing import check_figure_path  # brings matplotlib
 
         check_figure_path(figure)
-    sweeps = [found_in_storage(Path(name)) for name in others]
+    sweeps = [find_sweep(name) for name in others]
     if len(others) != 2 or any(map(has_ledger, sweeps)):
         found = _compare_all([folder, *sweeps], metric, average, lengths)
         for place, one in enumerate(found):

@@ -15,6 +15,7 @@ from rich.console import Console
 
 from orchestrator.ending.ending import Outcome
 from orchestrator.errors import SweepExists, UserError
+from orchestrator.mirror.fetch import fetch_storage
 from orchestrator.plan.configurations import Configuration
 from orchestrator.plan.recorded import (
     list_recorded_values,
@@ -66,6 +67,7 @@ def confirm(
     Raises what `plan_confirmation` and `run_sweep` raise.
     """
     folder = folder.resolve()
+    fetch_storage(folder.parent)  # other sweeps may have used seeds
     planned = plan_confirmation(
         SweepState.load(folder),
         top=top,

@@ -19,6 +19,8 @@ from orchestrator.consoles import say
 from orchestrator.ending.ending import Outcome, drive_to_an_end
 from orchestrator.ending.notice import Notice
 from orchestrator.errors import UserError
+from orchestrator.mirror.fetch import fetch_storage
+from orchestrator.mirror.mirrored import open_ledger
 from orchestrator.plan import search
 from orchestrator.plan.extension import Extension, refuse_configurations, refuse_extension
 from orchestrator.plan.recorded import refuse_changed as refuse_changed_defaults
@@ -109,8 +111,9 @@ def extend_sweep(
             spec, ledger, state, console, interrupts, recorded_members(spec, state), max_seconds=max_seconds
         )
 
+    fetch_storage(folder.resolve().parent)  # other sweeps may have used seeds
     notice = Notice()
-    return drive_to_an_end(lambda: Ledger.open(folder), console, drive, notice)
+    return drive_to_an_end(lambda: open_ledger(folder), console, drive, notice)
 
 
 def plan_extension(

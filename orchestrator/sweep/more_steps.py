@@ -22,6 +22,7 @@ from orchestrator.record.state.lineage import CONTINUES
 from orchestrator.record.state.parts import ConfigurationState
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.summarise import summary
+from orchestrator.storage import fetch_missing
 from orchestrator.sweep import sweep
 from orchestrator.sweep.confirm import best_rows, list_again, named_rows
 from orchestrator.wording import command, counted, label, spans
@@ -53,6 +54,7 @@ def extend_steps(
     Raises what `plan_more_steps` and `run_sweep` raise; then nothing is written.
     """
     folder = folder.resolve()
+    fetch_missing(folder / "checkpoints")
     planned = plan_more_steps(SweepState.load(folder), steps, top=top, only=only, name=name, overrides=overrides)
     for line in planned.lines:
         say(console, line)

@@ -18,6 +18,8 @@ from orchestrator.code.provenance import provenance
 from orchestrator.consoles import say
 from orchestrator.ending.ending import Outcome, drive_to_an_end, finish, interruption_recorded, record_end
 from orchestrator.ending.notice import Notice
+from orchestrator.mirror.fetch import fetch_sweep
+from orchestrator.mirror.mirrored import create_ledger, open_ledger
 from orchestrator.plan import search
 from orchestrator.plan.configurations import Configuration, warnings_for
 from orchestrator.plan.packs import Packer
@@ -64,6 +66,7 @@ def run_sweep(
     written before all but the last are ruled out.
     """
     folder = storage / spec.name
+    fetch_sweep(folder)
     refuse_existing(spec, folder)
     refuse_unavailable(spec.resources)
     registered = register(spec)
@@ -97,7 +100,7 @@ def run_sweep(
             spec, ledger, SweepState.load(folder), console, interrupts, examples, configurations, children, max_seconds
         )
 
-    return drive_to_an_end(lambda: Ledger.create(folder, first), console, drive, Notice(spec.notify))
+    return drive_to_an_end(lambda: create_ledger(folder, first), console, drive, Notice(spec.notify))
 
 
 def resume_sweep(
@@ -145,7 +148,7 @@ def resume_sweep(
         )
 
     notice = Notice()
-    return drive_to_an_end(lambda: Ledger.open(folder), console, drive, notice)
+    return drive_to_an_end(lambda: open_ledger(folder), console, drive, notice)
 
 
 def code_to_resume(state: SweepState, console: Console, *, accept_change: bool) -> CodeRecord:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 
+from orchestrator.addresses import address_of
 from orchestrator.claims.registration import KEPT
 from orchestrator.errors import UserError
 from orchestrator.record.kept.curves import CURVES_FILE
@@ -40,6 +41,10 @@ def plan_deletion(folder: Path) -> Deletion:
     """Return what deleting the sweep in `folder` would delete; raises UserError for a folder that is no sweep."""
     if folder.is_symlink():
         raise UserError(f"{folder} is a link to {folder.readlink()}; give the folder itself")
+    if (address := address_of(folder)) is not None:
+        raise UserError(
+            f"{folder} is the local copy of {address}: delete what is there by the means of that storage first"
+        )
     if not has_ledger(folder):
         raise no_sweep(folder)
     entries = sorted(folder.iterdir())

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from orchestrator.errors import DamagedCurves, DamagedWeights, SweepLocked, UserError
+from orchestrator.errors import DamagedCurves, DamagedWeights, StorageError, SweepLocked, UserError
+from orchestrator.mirror.mirrored import open_ledger
 from orchestrator.plan.recorded import refuse_corrected
 from orchestrator.record.kept.code import import_recorded
 from orchestrator.record.kept.curves import read_part, write_part
 from orchestrator.record.kept.weights import Kept, kept_weights, stored_weights
-from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.lock import running
 from orchestrator.record.state.labels import find_configuration
 from orchestrator.record.state.measured import Measured
@@ -71,10 +71,12 @@ def evaluate_later(
     refuse_corrected(map(as_configuration, found), "kept weights cannot be evaluated again")
     requests = [_request(state, one, lengths, samples, task) for one in found]
     if missing := [request for request in requests if not _is_recorded(state, request)]:
-        with Ledger.open(folder) as ledger:  # and no driver begins meanwhile
+        with open_ledger(folder) as ledger:  # and no driver begins meanwhile
             for curves in [_Evaluated.compute(state, request) for request in missing]:
                 file, sha256 = write_part(folder, f"later-{curves.config_id}", curves.members, curves)
                 ledger.append("later_evaluation", **curves.fields, file=file, sha256=sha256)
+        if ledger.problem is not None:
+            raise StorageError(ledger.problem)
     return [evaluation_key(one.fields) for one in requests]
 
 

@@ -4,6 +4,7 @@ import time
 from pathlib import Path
 
 from orchestrator.errors import LengthwiseError, UserError
+from orchestrator.mirror.fetch import fetch_storage
 from orchestrator.record.ledger.folders import sweep_folders
 from orchestrator.record.ledger.lock import running
 from orchestrator.record.state.state import SweepState
@@ -20,6 +21,7 @@ def list_sweeps(storage: Path) -> list[str]:
 
     Raises UserError if there is no such folder.
     """
+    fetch_storage(storage)
     if not storage.is_dir():
         raise UserError(f"{storage}: there is no such folder; --storage names the folder that holds the sweeps")
     folders = sweep_folders(storage)

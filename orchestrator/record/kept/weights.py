@@ -13,6 +13,7 @@ from orchestrator.record.ledger.paths import WEIGHTS_FOLDER
 from orchestrator.record.state.labels import find_configuration
 from orchestrator.record.state.parts import ConfigurationState, PackState
 from orchestrator.record.state.state import SweepState
+from orchestrator.storage import fetch_file
 from orchestrator.wording import label
 from trainers.errors import WeightsError
 from trainers.evaluation.results import WeightsFile
@@ -27,7 +28,11 @@ class Kept(NamedTuple):
     sha256: str
 
     def weights(self, average: str) -> StoredWeights:
-        """The weights of an average, read one by one as they are asked for; raises WeightsError naming the file."""
+        """The weights of an average, read one by one as they are asked for; raises WeightsError naming the file.
+
+        The file may have been written by a worker on another machine, and only be at the address of the sweep.
+        """
+        fetch_file(self.path)
         return StoredWeights(self.path, self.sha256, average)
 
 

@@ -5,6 +5,7 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
+from orchestrator.addresses import local_copy
 from orchestrator.errors import NotASweep, OddEntry, UserError
 from orchestrator.wording import command
 from search_spaces import nearest_name
@@ -24,10 +25,13 @@ def inside_ray_job() -> bool:
 
 
 def default_storage() -> Path:
-    """LENGTHWISE_STORAGE if it is set, ~/lengthwise-sweeps inside a Ray job, otherwise ./sweeps."""
+    """LENGTHWISE_STORAGE if it is set, ~/lengthwise-sweeps inside a Ray job, otherwise ./sweeps.
+
+    Of an address it is the local copy.
+    """
     chosen = os.environ.get(STORAGE_VARIABLE)
     if chosen:
-        return Path(chosen)
+        return local_copy(chosen)
     return Path.home() / "lengthwise-sweeps" if inside_ray_job() else Path("sweeps")
 
 

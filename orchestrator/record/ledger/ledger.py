@@ -30,6 +30,7 @@ class Ledger:
     def __init__(self, path: Path, lock: SweepLock, descriptor: int, size: int, seq: int, notice: str | None) -> None:
         self.path, self.folder = path, path.parent
         self.notice = notice  # what `open` had to drop, in words; None when the ledger ended cleanly
+        self.problem: str | None = None  # what `close` could not do, in words (orchestrator.mirror)
         self._lock, self._descriptor, self._size, self._seq = lock, descriptor, size, seq
         self._writing = threading.Lock()
         self._broken: str | None = None

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from orchestrator.addresses import address_of
 from orchestrator.errors import LedgerError, SweepLocked
 from orchestrator.record.ledger.folders import LOCK_FILE, OWNER_FILE, refuse_odd_files
 
@@ -52,8 +53,16 @@ def read_owner(folder: Path) -> Owner | None:
     try:  # O_NONBLOCK: a pipe of that name is empty, and no reason to wait
         descriptor = os.open(folder / OWNER_FILE, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as file:
-            owner = Owner(**json.loads(file.read(8 * OWNER_BYTES)))
-    except (OSError, ValueError, TypeError, RecursionError):
+            return parse_owner(file.read(8 * OWNER_BYTES))
+    except OSError:
+        return None
+
+
+def parse_owner(content: bytes) -> Owner | None:
+    """Return the owner that was written so, None for anything else."""
+    try:
+        owner = Owner(**json.loads(content))
+    except (ValueError, TypeError, RecursionError):
         return None
     names, times = (owner.host, owner.user), (owner.started, owner.heartbeat)
     good = type(owner.pid) is int and 0 < owner.pid < LAST_TIME
@@ -71,12 +80,17 @@ def running(folder: Path) -> str | None:
         probe.acquire()
     except Timeout:
         return _describe(folder)
-    except OSError:  # a folder we may only read: the heartbeat is all there is to go by
-        owner = read_owner(folder)
-        fresh = owner is not None and time.time() - owner.heartbeat < 3 * HEARTBEAT_SECONDS
-        return _describe(folder) if fresh else None
+    except OSError:  # a folder that we may only read
+        return _by_heartbeat(folder)
     probe.release()
-    return None
+    return _by_heartbeat(folder) if address_of(folder) else None
+
+
+def _by_heartbeat(folder: Path) -> str | None:
+    """Return the description of a driver that has no lock we can see, None if its heartbeat is old."""
+    owner = read_owner(folder)
+    fresh = owner is not None and time.time() - owner.heartbeat < 3 * HEARTBEAT_SECONDS
+    return _describe(folder) if fresh else None
 
 
 class SweepLock:
@@ -143,7 +157,7 @@ class SweepLock:
     def _beat(self) -> None:
         self._look()
         owner = Owner(
-            host=socket.gethostname(), pid=os.getpid(), user=_user(), started=self._started, heartbeat=time.time()
+            host=socket.gethostname(), pid=os.getpid(), user=user_name(), started=self._started, heartbeat=time.time()
         )
         flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         descriptor = os.open(self.folder / OWNER_FILE, flags, 0o644)
@@ -157,7 +171,8 @@ def _describe(folder: Path) -> str:
     return f"an unknown process ({OWNER_FILE} is missing or damaged)" if owner is None else owner.describe(time.time())
 
 
-def _user() -> str:
+def user_name() -> str:
+    """Return the name of the user of this process."""
     try:
         return getpass.getuser()
     except (OSError, KeyError):  # a container's user id without a name

@@ -6,6 +6,7 @@ from typing import Any
 from orchestrator.record.ledger.folders import refuse_outside
 
 WEIGHTS_FOLDER = "weights"
+STOP_FILE = "checkpoints/stop"  # stops all packs at their next evaluation
 
 
 def path_outside(kind: str, fields: Mapping[str, Any]) -> str | None:

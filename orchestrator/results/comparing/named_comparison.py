@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from orchestrator.errors import UserError
-from orchestrator.record.ledger.folders import found_in_storage
+from orchestrator.mirror.fetch import find_sweep
 from orchestrator.record.state.labels import find_configuration
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.comparing.questions import make_questions
@@ -57,7 +57,7 @@ def compare_named(
 def _side(folder: Path, name: str, read: dict[Path, tuple[SweepState, Summary]]) -> Side:
     """Return the named configuration, of the sweep in `folder` or in the folder that the name begins with."""
     place = Path(name)
-    home, label = (found_in_storage(place.parent), place.name) if "/" in name else (Path(folder), name)
+    home, label = (find_sweep(place.parent), place.name) if "/" in name else (Path(folder), name)
     if home.resolve() not in read:
         state = SweepState.load(home)
         read[home.resolve()] = (state, summary(state))

@@ -1,5 +1,6 @@
 """What a worker gets to train one pack."""
 
+from orchestrator.addresses import address_of
 from orchestrator.record.kept.code import modules_for_worker
 from orchestrator.record.ledger.paths import WEIGHTS_FOLDER
 from orchestrator.record.state.lineage import earlier_states
@@ -18,6 +19,7 @@ def describe_work(resources: Resources, state: SweepState, pack_id: str) -> str:
         ids,
         pack_id=pack_id,
         folder=str(folder),
+        address=address_of(folder),
         weights=str(folder / WEIGHTS_FOLDER) if keeps_weights else None,
         code=modules_for_worker(state.folder, state.modules),
         cpus=resources.cpus,

@@ -14,9 +14,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Protocol
 
 from orchestrator.record.kept.code import own_files
+from orchestrator.record.ledger.paths import STOP_FILE
 from orchestrator.running.pack.protocol import Death, explain
 from orchestrator.running.pack.watchdog import Watchdog
 from orchestrator.shortages import out_of_space, raising_out_of_space
@@ -43,8 +45,16 @@ def encode_work(members: Sequence[Mapping[str, Any]], ids: Sequence[tuple[str, i
 
 
 def decode_work(work: str) -> dict[str, Any]:
-    """Return what `encode_work` was given."""
-    return dict(json.loads(zlib.decompress(base64.b85decode(work))))
+    """Return what `encode_work` was given, with the folders that it has on this machine."""
+    decoded = dict(json.loads(zlib.decompress(base64.b85decode(work))))
+    return mirror().on_this_machine(decoded) if decoded.get("address") else decoded
+
+
+def mirror() -> ModuleType:
+    """Return the module for sweeps that have an address, which others do not import."""
+    from orchestrator.mirror import worker
+
+    return worker
 
 
 def run_pack(config: Mapping[str, Any]) -> None:
@@ -83,19 +93,26 @@ class PackRaised(Exception):  # noqa: N818 - what it says of the pack
 
 
 def train_pack(work: Mapping[str, Any], reporter: PackReporter) -> None:
-    """Train the members of decoded work here, resuming from the pack's newest good checkpoint if there is one."""
+    """Train the members of decoded work here, resuming from the pack's newest good checkpoint if there is one.
+
+    Of a sweep that has an address, code and checkpoints come from there, and what is written here is copied there.
+    """
     from orchestrator.record.kept.code import import_on_worker
     from orchestrator.running.pack.environment import environment
     from trainers.config.recorded import recorded_member
     from trainers.files.checkpoint import Checkpoints
 
+    address = work.get("address")
+    if address:
+        mirror().fetch_for(work)
     import_on_worker(work["code"])
     reporter.began(environment(work["code"], gpus=work["gpus"]))
     from trainers.training.loop import train  # imports torch, for a second or more
 
     ids = [(config_id, seed) for config_id, seed in work["ids"]]
     members = [recorded_member(resolved, seed) for resolved, (_, seed) in zip(work["members"], ids, strict=True)]
-    checkpoints = Checkpoints(
+    kind: type[Any] = mirror().MirroredCheckpoints if address else Checkpoints
+    checkpoints = kind(
         folder=checkpoint_folder(Path(work["folder"]), work["pack_id"]),
         every_steps=work["checkpoint_steps"],
         every_seconds=work["checkpoint_seconds"],
@@ -104,7 +121,7 @@ def train_pack(work: Mapping[str, Any], reporter: PackReporter) -> None:
     weights = Path(work["weights"]) if work["weights"] else None
     train(
         members,
-        _Stoppable(reporter, stop_file(Path(work["folder"])), work.get("pause_at")),
+        _Stoppable(reporter, work),
         ids=ids,
         checkpoints=checkpoints,
         weights=weights,
@@ -112,6 +129,8 @@ def train_pack(work: Mapping[str, Any], reporter: PackReporter) -> None:
         earlier=work.get("earlier") and [(Path(folder), (name, seed)) for folder, name, seed in work["earlier"]],
         prune_at=work.get("prune_at"),
     )
+    if address and (problem := checkpoints.finish()):
+        reporter.notice(problem)
 
 
 def use_inductor_cache() -> None:
@@ -131,20 +150,24 @@ def checkpoint_folder(folder: Path, pack_id: str) -> Path:
 
 def stop_file(folder: Path) -> Path:
     """The file by which a driver stops all packs at their next evaluation: workers elsewhere share the folder."""
-    return folder / "checkpoints" / "stop"
+    return folder / STOP_FILE
 
 
 class _Stoppable:
     """Passes reports on, and stops the pack after the evaluation at `pause_at`, or once the stop file exists."""
 
-    def __init__(self, reporter: PackReporter, file: Path, pause_at: int | None) -> None:
+    def __init__(self, reporter: PackReporter, work: Mapping[str, Any]) -> None:
         self.progress, self.notice = reporter.progress, reporter.notice
-        self._report, self._file, self._pause_at = reporter.report, file, pause_at
+        self._report, self._work, self._file = reporter.report, work, stop_file(Path(work["folder"]))
 
     def report(self, evaluation: Evaluation) -> bool:
         """Report an evaluation, and return whether the pack is to stop."""
+        address = self._work.get("address")
+        if address and evaluation.weights:
+            mirror().send_weights(self._work, evaluation)
         self._report(evaluation)
-        return evaluation.step == self._pause_at or self._file.exists()
+        is_paused = evaluation.step == self._work.get("pause_at") or self._file.exists()
+        return is_paused or bool(address and mirror().is_stopped(address))
 
 
 def stuck_file(folder: Path, pack_id: str) -> Path:

@@ -5,12 +5,14 @@ from pathlib import Path
 
 from rich.console import Console
 
+from orchestrator.mirror.fetch import fetch_sweep
 from orchestrator.record.ledger.lock import HEARTBEAT_SECONDS, read_owner, running
 from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.record.state.state import SweepState
 from orchestrator.running.driving.running import Running
 from orchestrator.running.watching.meter import steps_done, take_snapshot
 from orchestrator.running.watching.progress import Progress, Snapshot
+from orchestrator.storage import patiently
 
 PAUSE = 1.0  # seconds between two looks
 SILENCE = 6 * HEARTBEAT_SECONDS  # without a heartbeat; then the lock says whether there is a driver
@@ -48,6 +50,7 @@ def follow(folder: Path, console: Console, *, pause: float = PAUSE, silence: flo
             if progress.due:
                 progress.show(meter.snapshot(state, driver.name))
             began = time.monotonic()
+            patiently(fetch_sweep, folder)
             if (now := _size(folder)) != size:
                 state, size = SweepState.load(folder), now
             time.sleep(max(pause, 4 * (time.monotonic() - began)))  # a large ledger takes its time to read

@@ -1,0 +1,42 @@
+"""Sweeps at an address such as s3://bucket/prefix/name: each has a folder of this machine that is its local copy.
+
+The copy of SCHEME://REST is ~/.cache/lengthwise/storage/SCHEME/REST, so either of the two names the other, and the
+driver, its children and every verb see a folder as they always do.
+"""
+
+import re
+from pathlib import Path
+
+_ADDRESS = re.compile(r"([a-z][a-z0-9+.-]+):/{1,3}([^/].*)")  # pathlib makes one slash of several
+
+
+def is_address(text: str | Path) -> bool:
+    """Return whether a storage or a sweep is given by an address and not by a folder."""
+    return _ADDRESS.fullmatch(str(text)) is not None
+
+
+def local_copy(text: str | Path) -> Path:
+    """Return the folder that is the local copy of an address; a folder is returned as it is.
+
+    local_copy("s3://bucket/sweeps") -> ~/.cache/lengthwise/storage/s3/bucket/sweeps. Raises OSError without a home.
+    """
+    found = _ADDRESS.fullmatch(str(text))
+    if found is None:
+        return Path(text)
+    return _root().joinpath(found[1], *(part for part in found[2].split("/") if part not in ("", ".", "..")))
+
+
+def address_of(folder: Path) -> str | None:
+    """Return the address of which a folder is the local copy, None for any other folder."""
+    try:
+        root = _root().resolve()
+        scheme, *rest = folder.resolve().relative_to(root).parts
+    except (ValueError, OSError):
+        return None
+    return f"{scheme}://{'/' if scheme == 'file' else ''}{'/'.join(rest)}" if rest else None
+
+
+def _root() -> Path:
+    from trainers.files.cache_folder import cache_path  # imports numpy, which `--help` need not
+
+    return cache_path("storage")

@@ -1,0 +1,107 @@
+"""Bring the local copy of a sweep up to its address: the ledger, the curves, the copies of code, sweep.yaml."""
+
+from contextlib import suppress
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from orchestrator.addresses import address_of, is_address, local_copy
+from orchestrator.errors import DivergedLedger, NotASweep, StorageError
+from orchestrator.mirror.lease import read_remote_owner
+from orchestrator.record.ledger.folders import (
+    LEDGER_FILE,
+    LOCK_FILE,
+    OWNER_FILE,
+    default_storage,
+    found_in_storage,
+    has_ledger,
+)
+from orchestrator.record.ledger.lock import PATIENCE_SECONDS
+from orchestrator.storage import Store
+from trainers.files.atomic_file import write_atomic
+
+SEGMENTS = "ledger"
+
+
+def find_sweep(named: str | Path) -> Path:
+    """Return the folder of a sweep that is given by its folder, its address, or its name in the storage folder.
+
+    Where that is a local copy, it is brought up to its address. Raises what `fetch_sweep` raises.
+    """
+    folder = local_copy(named)
+    if len(folder.parts) == 1:
+        fetch_sweep(default_storage() / folder)
+    fetch_sweep(folder)
+    if is_address(named) and not has_ledger(folder):
+        raise NotASweep(f"{address_of(folder)} holds no sweep: there is no ledger below it")
+    return found_in_storage(folder)
+
+
+def fetch_sweep(folder: Path) -> None:
+    """Bring the local copy of a sweep up to its address; does nothing for other folders, and while a driver uses it.
+
+    Checkpoints and weights are left to those who need them (`fetch_missing`). Raises StorageRefused, StorageError, and
+    DivergedLedger if the local ledger is not the beginning of the one at the address, or the other way round.
+    """
+    if address_of(folder) is None:
+        return
+    store = Store.of(folder)
+    sizes = store.sizes()
+    if not any(name.startswith(f"{SEGMENTS}/") for name in sizes):
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(folder / LOCK_FILE, timeout=PATIENCE_SECONDS)
+    with suppress(Timeout), lock:  # a driver that runs here has more than its mirror
+        path = folder / LEDGER_FILE
+        content = path.read_bytes() if path.exists() else b""
+        more = missing_records(store, folder, content)
+        lacking = [name for name in sizes if not (folder / name).exists()]
+        files = [name for name in lacking if name.startswith(("curves/", "code/"))]
+        files += [name for name in (sizes if more else lacking) if "/" not in name and name.endswith(".yaml")]
+        store.fetch(folder, files)
+        if more:
+            write_atomic(path, [content[: content.rfind(b"\n") + 1] + more])
+        if owner := read_remote_owner(store):
+            write_atomic(folder / OWNER_FILE, [owner])
+        else:
+            (folder / OWNER_FILE).unlink(missing_ok=True)
+
+
+def fetch_storage(storage: Path) -> None:
+    """Bring the local copy of every sweep of a storage up to its address; does nothing for a folder."""
+    if address_of(storage) is not None:
+        for name in Store.of(storage).folders():
+            fetch_sweep(storage / name)
+
+
+def missing_records(store: Store, folder: Path, content: bytes) -> bytes:
+    """Return the lines of the ledger at an address that a local one, without a torn last line, lacks.
+
+    Compared is the last segment that both have: records have their times, so ledgers that were continued apart differ
+    there. Raises DivergedLedger, and StorageError where a segment is missing.
+    """
+    have, ends = content.rfind(b"\n") + 1, {name: _first_byte(name) + size for name, size in _segments(store).items()}
+    read = [name for name, end in ends.items() if end >= have] or list(ends)[-1:]
+    there = b"".join(store.read(read).values())
+    start = _first_byte(read[0]) if read else 0
+    common = min(have - start, len(there))
+    if content[start : start + common] != there[:common]:
+        raise DivergedLedger(
+            f"{folder} is a copy of {store.address}, and both have records that the other lacks, because the sweep was "
+            "continued elsewhere before this copy was complete there. Nothing was changed. To continue what is at the "
+            f"address, move {folder} away and repeat the command"
+        )
+    return there[common:]
+
+
+def _segments(store: Store) -> dict[str, int]:
+    segments, end = store.sizes(SEGMENTS), 0
+    for name, size in segments.items():
+        if _first_byte(name) != end:
+            raise StorageError(f"{store.address}/{name}: the segment before it is missing")
+        end += size
+    return segments
+
+
+def _first_byte(name: str) -> int:
+    return int(Path(name).stem)

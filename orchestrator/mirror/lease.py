@@ -1,0 +1,107 @@
+"""Who drives a sweep at an address: numbered owners with a heartbeat, of which the last one counts.
+
+An owner is created only where there is none of its number, so of two drivers one is refused. An owner whose heartbeat
+stands still for SILENCE seconds, by the clock of the one who looks, is dead and is taken over.
+"""
+
+import json
+import logging
+import os
+import socket
+import threading
+import time
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+
+from orchestrator.errors import StorageError, StorageRefused, SweepLocked
+from orchestrator.record.ledger.lock import HEARTBEAT_SECONDS, Owner, parse_owner, user_name
+from orchestrator.storage import Store, patiently
+
+SILENCE = 6 * HEARTBEAT_SECONDS
+NUMBER_FILE = ".mirror-owner"  # the number under which a driver of this folder was the owner
+_LOOK = 1.0  # seconds
+_log = logging.getLogger(__name__)
+
+
+class Lease:
+    """The ownership of one sweep, from `acquire` to `release`; the caller holds the lock of its local folder."""
+
+    def __init__(self, store: Store, folder: Path) -> None:
+        self._store, self._file, self._number = store, folder / NUMBER_FILE, 0
+        self._started, self._stop, self._thread = time.time(), threading.Event(), threading.Thread(target=self._keep)
+        self._thread.daemon, self.taken_by = True, ""
+
+    def acquire(self) -> None:
+        """Become the owner, after waiting for the heartbeat of the last one; raises SweepLocked naming it."""
+        others = list(self._store.sizes("owners"))
+        if others and self._lives(others[-1]):
+            raise SweepLocked(f"the sweep in {self._store.address} is being run by {describe_owner(self._store)}")
+        self._number = (int(Path(others[-1]).stem) if others else 0) + 1
+        mine = self._content()
+        first = self._store.create(self._name, mine) == mine
+        if first and self._store.create(self._name, b"") != mine:
+            raise StorageRefused(
+                f"{self._store.address} cannot be used: it writes over an object that is to be created, so two drivers "
+                "would not be kept apart (conditional writes, If-None-Match, are missing)"
+            )
+        if not first or max(self._store.sizes("owners")) != self._name:  # a later one was created, and ours late
+            raise SweepLocked(f"the sweep in {self._store.address} is being run by {describe_owner(self._store)}")
+        self._store.delete(others)
+        self._thread.start()
+
+    def note(self) -> None:
+        """Write our number to the local folder, so that its next driver need not wait if this one is killed."""
+        self._file.write_text(str(self._number))
+
+    def release(self) -> None:
+        """Stop being the owner; does nothing for one who is not, or the second time."""
+        if self._thread.ident is not None and not self._stop.is_set():
+            self._stop.set()
+            self._thread.join()
+            if not self.taken_by:
+                with suppress(StorageError, StorageRefused):
+                    self._store.write(self._name, b"")
+
+    @property
+    def _name(self) -> str:
+        return f"owners/{self._number:06d}.json"
+
+    def _content(self) -> bytes:
+        host, now = socket.gethostname(), time.time()
+        owner = Owner(host=host, pid=os.getpid(), user=user_name(), started=self._started, heartbeat=now)
+        return json.dumps(asdict(owner)).encode()
+
+    def _lives(self, name: str) -> bool:
+        """Return whether an owner lives. The lock of this folder, which we hold, was that of its last driver."""
+        with suppress(OSError):
+            if self._file.read_text() == str(int(Path(name).stem)):
+                return False
+        before, end = self._store.read([name])[name], time.monotonic() + SILENCE
+        if before:
+            _log.warning(f"waiting up to {SILENCE:g} s for a heartbeat of {describe_owner(self._store)}")
+        while before and time.monotonic() < end:
+            time.sleep(_LOOK)
+            if self._store.read([name])[name] not in (before, b""):
+                return True
+        return False
+
+    def _keep(self) -> None:
+        while not self._stop.wait(HEARTBEAT_SECONDS):
+            with suppress(StorageError, StorageRefused):  # said by the mirror, which has it too
+                if max(self._store.sizes("owners"), default=self._name) != self._name:
+                    self.taken_by = describe_owner(self._store)
+                    return
+                self._store.write(self._name, self._content())
+
+
+def read_remote_owner(store: Store) -> bytes:
+    """Return what the last owner has written, empty if it has ended or there is none."""
+    names = list(store.sizes("owners"))[-1:]
+    return b"".join(store.read(names).values())
+
+
+def describe_owner(store: Store) -> str:
+    """Describe the last owner, as `lock` does that of a folder."""
+    owner = parse_owner(patiently(read_remote_owner, store, seconds=5.0))
+    return "an unknown process" if owner is None else owner.describe(time.time())

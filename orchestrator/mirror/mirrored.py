@@ -1,0 +1,170 @@
+"""The ledger of a sweep that has an address: what is recorded is copied there by a thread, within about a second.
+
+An outage is said once, training goes on, and what is missing follows; `close` waits for it, but not for long.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from orchestrator.addresses import address_of
+from orchestrator.errors import LengthwiseError, StorageError, StorageRefused, SweepLocked, TakenLedger
+from orchestrator.mirror.fetch import SEGMENTS, fetch_sweep, missing_records
+from orchestrator.mirror.lease import Lease, describe_owner
+from orchestrator.record.ledger.ledger import Ledger
+from orchestrator.record.ledger.paths import STOP_FILE
+from orchestrator.record.ledger.records import LEDGER_FILE, Record, decode
+from orchestrator.storage import Store, patiently
+from orchestrator.wording import command
+
+PAUSE = 1.0  # seconds between two passes
+LONGEST_PAUSE = 60.0  # in an outage
+_log = logging.getLogger(__name__)
+
+
+def create_ledger(folder: Path, first_fields: Mapping[str, Any]) -> Ledger:
+    """Begin a sweep as `Ledger.create` does, also at the address of its folder; raises SweepLocked as well."""
+    if address_of(folder) is None:
+        return Ledger.create(folder, first_fields)
+    store = Store.of(folder)
+    lease = Lease(store, folder)
+    lease.acquire()
+    try:
+        return MirroredLedger.create(folder, first_fields).mirror_to(store, lease, 0)
+    except BaseException:
+        lease.release()
+        raise
+
+
+def open_ledger(folder: Path) -> Ledger:
+    """Open a sweep as `Ledger.open` does, after its local copy is brought up to its address, and continue both.
+
+    Raises what `fetch_sweep` and `Ledger.open` raise.
+    """
+    if address_of(folder) is None:
+        return Ledger.open(folder)
+    fetch_sweep(folder)
+    ledger, store = MirroredLedger.open(folder), Store.of(folder)
+    lease = Lease(store, folder)
+    try:
+        lease.acquire()
+        if missing_records(store, folder, ledger.path.read_bytes()):
+            raise SweepLocked(f"the sweep in {store.address} was being run by another driver until now; try again")
+        return ledger.mirror_to(store, lease, sum(store.sizes(SEGMENTS).values()))
+    except BaseException:
+        lease.release()
+        ledger.close()
+        raise
+
+
+class MirroredLedger(Ledger):
+    """A ledger with a thread that copies it and the files that it names to an address."""
+
+    _lease: Lease | None = None
+
+    def mirror_to(self, store: Store, lease: Lease, copied: int) -> "MirroredLedger":
+        """Copy to a store from now on, whose ledger ends at byte `copied`."""
+        self._store, self._copied = store, copied
+        self._seen, self._taken, self._failed_since = dict[str, tuple[int, int]](), "", ""
+        self._is_stopped: bool | None = None  # not known: a driver that was killed may have left the object
+        self._closing, self._thread = threading.Event(), threading.Thread(target=self._follow, daemon=True)
+        self._lease = lease
+        lease.note()
+        self._thread.start()
+        return self
+
+    def append_all(self, kind: str, entries: Iterable[Mapping[str, Any]]) -> list[Record]:
+        """Write records, which the thread copies; raises TakenLedger also if another driver is the owner now."""
+        if self._lease is not None:
+            self._refuse_other_owner(self._lease)
+        return super().append_all(kind, entries)
+
+    def close(self) -> None:
+        """Copy what is missing, then close the ledger; `problem` says what could not be copied."""
+        lease, self._lease = self._lease, None
+        if lease is not None:
+            self._closing.set()
+            self._thread.join()
+            try:
+                self._refuse_other_owner(lease)
+                patiently(self._copy, everything=True)
+            except (LengthwiseError, OSError) as error:
+                self.problem = f"not everything was copied to {self._store.address}: {error}; it is in {self.folder}"
+                if not isinstance(error, TakenLedger):
+                    self.problem += f", and is copied by: {command('resume', self.folder)}"
+            lease.release()
+        super().close()
+
+    def _refuse_other_owner(self, lease: Lease) -> None:
+        if taken := self._taken or lease.taken_by:
+            raise TakenLedger(f"{self._store.address} is continued by {taken}; one driver is enough, so this one stops")
+
+    def _follow(self) -> None:
+        pause = PAUSE
+        while not self._closing.wait(pause):
+            try:
+                self._copy()
+            except TakenLedger:
+                return
+            except (StorageError, StorageRefused, OSError) as error:
+                if not self._failed_since:
+                    self._failed_since = time.strftime("%H:%M:%S")
+                    _log.warning(f"{error}; training continues, and what is missing there is copied later")
+                pause = min(2 * pause, LONGEST_PAUSE)
+            else:
+                if self._failed_since:
+                    _log.warning(f"{self._store.address} answers again, for the first time since {self._failed_since}")
+                pause, self._failed_since = PAUSE, ""
+
+    def _copy(self, *, everything: bool = False) -> None:
+        """Copy the files, then the records that name them, as one segment.
+
+        Raises StorageError, StorageRefused, and TakenLedger where another driver has written the segment.
+        """
+        self._copy_stop_file()
+        self._copy_changed(self._other_files() if everything else self._small_files())
+        with (self.folder / LEDGER_FILE).open("rb") as file:
+            file.seek(self._copied)
+            content = file.read(self._size - self._copied)  # up to the last record that was acknowledged
+        if not content:
+            return
+        records = [decode(line) for line in content.split(b"\n")[:-1]]
+        self._copy_changed(self.folder / record.fields["file"] for record in records if "file" in record.fields)
+        there = self._store.create(f"{SEGMENTS}/{self._copied:012d}.jsonl", content)
+        if not there or not content.startswith(there):
+            self._taken = describe_owner(self._store)
+            raise TakenLedger(f"{self._store.address} is continued by {self._taken}")
+        self._copied += len(there)
+        if there != content:  # it is from an earlier pass, whose answer was lost
+            self._copy()
+
+    def _copy_changed(self, paths: Iterator[Path]) -> None:
+        for path in paths:
+            stat, name = path.stat(), str(path.relative_to(self.folder))
+            if self._seen.get(name) != (stat.st_mtime_ns, stat.st_size):
+                self._store.send(self.folder, name)
+                self._seen[name] = (stat.st_mtime_ns, stat.st_size)
+
+    def _copy_stop_file(self) -> None:
+        """Let the packs of other machines see the stop file, by which the driver stops them."""
+        is_stopped = (self.folder / STOP_FILE).exists()
+        if is_stopped != self._is_stopped:
+            self._store.write(STOP_FILE, b"") if is_stopped else self._store.delete([STOP_FILE])
+            self._is_stopped = is_stopped
+
+    def _small_files(self) -> Iterator[Path]:
+        """The files that another driver needs and no record names: sweep.yaml and copies of code."""
+        return chain(self.folder.glob("*.yaml"), self._below("code"))
+
+    def _other_files(self) -> Iterator[Path]:
+        """The small files, and what is drawn."""
+        top = (path for path in self.folder.iterdir() if path.is_file() and path.name != LEDGER_FILE)
+        paths = chain(top, self._below("code"), self._below("figures"))
+        return (path for path in paths if not path.name.startswith("."))
+
+    def _below(self, name: str) -> Iterator[Path]:
+        return (path for path in (self.folder / name).rglob("*") if path.is_file())

@@ -1,0 +1,104 @@
+"""What a worker does for a sweep that has an address: its folder may be on another machine than the driver's.
+
+It works in the local copy of its own machine, gets code and checkpoints from the address before it reads them, and
+copies checkpoints and weights there after it has written them.
+"""
+
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from orchestrator.addresses import local_copy
+from orchestrator.errors import StorageError, StorageRefused
+from orchestrator.record.ledger.paths import STOP_FILE, WEIGHTS_FOLDER
+from orchestrator.storage import Store, fetch_missing, patiently
+from trainers.evaluation.results import Evaluation
+from trainers.files.checkpoint import Checkpoints, Snapshot
+
+
+def on_this_machine(work: dict[str, Any]) -> dict[str, Any]:
+    """Return decoded work with the folders that it has on this machine; of a sweep without address, as it is."""
+    if not work.get("address"):
+        return work
+    theirs, mine = Path(work["folder"]).parent, local_copy(work["address"]).parent
+
+    def moved(path: str) -> str:
+        return str(mine / Path(path).relative_to(theirs)) if Path(path).is_relative_to(theirs) else path
+
+    return work | {
+        "folder": moved(work["folder"]),
+        "weights": work["weights"] and moved(work["weights"]),
+        "code": [{**fields, "root": moved(fields["root"])} for fields in work["code"]],
+        "earlier": work.get("earlier") and [(moved(folder), *member) for folder, *member in work["earlier"]],
+    }
+
+
+def fetch_for(work: Mapping[str, Any]) -> None:
+    """Get the code, the checkpoints and the earlier states that a pack needs; raises StorageError, StorageRefused."""
+    store, folder = Store(work["address"]), Path(work["folder"])
+    for fields in work["code"]:
+        files = [Path(fields["root"]) / name for name in fields["files"]]
+        missing = [str(path.relative_to(folder)) for path in files if path.is_relative_to(folder) and not path.exists()]
+        patiently(store.fetch, folder, missing)  # the driver may be about to copy them
+    earlier = [Path(one[0]) for one in work["earlier"] or ()]
+    for needed in dict.fromkeys([folder / "checkpoints" / work["pack_id"], *earlier]):
+        patiently(fetch_missing, needed)
+
+
+def is_stopped(address: str) -> bool:
+    """Return whether the driver has stopped all packs; False where that cannot be known."""
+    with suppress(StorageError, StorageRefused):
+        return Store(address).has(STOP_FILE)
+    return False
+
+
+def send_weights(work: Mapping[str, Any], evaluation: Evaluation) -> None:
+    """Copy the final weights before the record that names them is written; raises StorageError, StorageRefused."""
+    store, folder = Store(work["address"]), Path(work["folder"])
+    for name in [f"{WEIGHTS_FOLDER}/{file.name}" for file in evaluation.weights if file]:
+        patiently(store.send, folder, name)
+
+
+@dataclass(kw_only=True)
+class MirroredCheckpoints(Checkpoints):
+    """Checkpoints that a thread copies to the address of their folder: always the newest, without stopping training.
+
+    A copy that is lost costs time and nothing else: the pack is trained again from an older one, to the same bits.
+    """
+
+    _thread: threading.Thread | None = field(default=None, init=False)
+    _newest: Path | None = field(default=None, init=False)
+    _copied: Path | None = field(default=None, init=False)
+
+    def save(self, snapshot: Snapshot, members: Sequence[tuple[str, int]]) -> Path:
+        """Write one checkpoint as `Checkpoints` does, and have it copied."""
+        self._newest = super().save(snapshot, members)
+        if self._thread is None or not self._thread.is_alive():
+            self._thread = threading.Thread(target=self._copy_newest, daemon=True)
+            self._thread.start()
+        return self._newest
+
+    def finish(self) -> str | None:
+        """Wait until the newest checkpoint is copied; return what prevents that, in words."""
+        if self._thread is not None:
+            self._thread.join()
+        try:
+            patiently(self._copy)
+        except (StorageError, StorageRefused) as error:
+            return f"its newest checkpoint was not copied: {error}"
+        return None
+
+    def _copy_newest(self) -> None:
+        with suppress(StorageError, StorageRefused):  # the next one is tried again
+            while self._newest != self._copied:
+                self._copy()
+
+    def _copy(self) -> None:
+        if (path := self._newest) is not None and path != self._copied and path.exists():
+            store = Store.of(self.folder)
+            store.send(self.folder, path.name)
+            store.delete(name for name in store.sizes() if name < path.name and not (self.folder / name).exists())
+        self._copied = path

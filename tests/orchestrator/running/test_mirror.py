@@ -1,0 +1,232 @@
+"""Sweeps at an address, here a folder (file://): what is copied, what is fetched, and workers that share no folder."""
+
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+from orchestrator.addresses import address_of, is_address, local_copy
+from orchestrator.errors import DivergedLedger, StorageError, StorageRefused, SweepLocked, TakenLedger
+from orchestrator.mirror import lease, mirrored
+from orchestrator.mirror.fetch import fetch_sweep
+from orchestrator.mirror.lease import Lease
+from orchestrator.mirror.mirrored import create_ledger, open_ledger
+from orchestrator.mirror.worker import on_this_machine
+from orchestrator.record.ledger.ledger import Ledger
+from orchestrator.record.ledger.records import decode, read_records
+from orchestrator.running.schedulers import inline
+from orchestrator.storage import Store
+from search_spaces import dump_yaml
+from tests.orchestrator.conftest import TRAINED
+
+FIRST = {"name": "s", "study": "tests", "spec": {}, "spec_hash": "f" * 16, "provenance": {}}
+
+
+class Machine:
+    """A cache folder of its own; `with` makes this process a machine that has it."""
+
+    def __init__(self, cache: Path, storage: Path) -> None:
+        self._cache, self.bucket = cache, storage / "s"
+        self._patch = pytest.MonkeyPatch()
+
+    def __enter__(self) -> Path:
+        self._patch.setenv("XDG_CACHE_HOME", str(self._cache))
+        return local_copy(f"file://{self.bucket}")
+
+    def __exit__(self, *_: object) -> None:
+        self._patch.undo()
+
+
+@pytest.fixture
+def machine(tmp_path, monkeypatch):
+    monkeypatch.setattr(mirrored, "PAUSE", 0.01)
+    monkeypatch.setattr(lease, "_LOOK", 0.02)
+    monkeypatch.setattr(lease, "HEARTBEAT_SECONDS", 0.05)
+    return lambda name: Machine(tmp_path / name, tmp_path / "bucket")
+
+
+@pytest.mark.parametrize(
+    ("address", "copy"),
+    [
+        ("s3://bucket/a/b", "s3/bucket/a/b"),
+        ("s3://bucket/a//b/", "s3/bucket/a/b"),
+        ("s3:/bucket/a/b", "s3/bucket/a/b"),  # as pathlib writes it
+        ("gs://bucket", "gs/bucket"),
+        ("file:///srv/a", "file/srv/a"),
+        ("memory://a/../b", "memory/a/b"),
+    ],
+)
+def test_an_address_and_its_local_copy_name_each_other(monkeypatch, tmp_path, address, copy):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    folder = tmp_path / "lengthwise/storage" / copy
+    assert is_address(address) and local_copy(address) == folder
+    assert local_copy(address_of(folder) or "") == folder
+    assert address_of(folder / "x") == f"{address_of(folder)}/x"
+
+
+def test_other_folders_have_no_address(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    for folder in ("sweeps", "/srv/sweeps", str(tmp_path), "a:b/c"):
+        assert not is_address(folder) and local_copy(folder) == Path(folder) and address_of(Path(folder)) is None
+    assert type(create_ledger(tmp_path / "s", FIRST)) is Ledger
+
+
+def test_segments_are_the_ledger_and_are_never_changed(machine, wait_for):
+    with machine("a") as folder:
+        ledger = create_ledger(folder, FIRST)
+        segments = machine("a").bucket / "ledger"
+        known = {}
+        for number in range(3):
+            ledger.append("publish", uri=None, ok=True, message=str(number))
+            size = ledger.path.stat().st_size
+            wait_for(lambda size=size: sum(path.stat().st_size for path in segments.glob("*")) == size)
+            assert known.items() <= (known := {path: path.read_bytes() for path in segments.iterdir()}).items()
+        ledger.close()
+        assert len(known) >= 3
+        assert b"".join(known[path] for path in sorted(known)) == ledger.path.read_bytes()
+    with machine("b") as other:
+        with open_ledger(other) as ledger:
+            ledger.append("publish", uri=None, ok=True, message="b")
+        assert len(read_records(other)) == 5
+    with machine("a") as folder:
+        fetch_sweep(folder)
+        assert (folder / "events.jsonl").read_bytes() == (other / "events.jsonl").read_bytes()
+
+
+def test_ledgers_that_were_continued_apart_are_refused_as_they_are(machine):
+    with machine("a") as folder:
+        create_ledger(folder, FIRST).close()
+        with Ledger.open(folder) as ledger:  # as if killed before anything was copied
+            ledger.append("publish", uri=None, ok=True, message="a")
+    with machine("b") as other, open_ledger(other) as ledger:
+        ledger.append("publish", uri=None, ok=True, message="b")
+    before = (folder / "events.jsonl").read_bytes()
+    with machine("a"), pytest.raises(DivergedLedger, match="both have records that the other lacks"):
+        open_ledger(folder)
+    assert (folder / "events.jsonl").read_bytes() == before
+    assert [path.read_bytes() for path in (machine("a").bucket / "owners").iterdir()] == [b""]  # nobody is the owner
+
+
+def test_a_torn_last_line_is_no_continuation(machine):
+    with machine("a") as folder:
+        create_ledger(folder, FIRST).close()
+    with machine("b") as other, open_ledger(other) as ledger:
+        ledger.append("publish", uri=None, ok=True, message="b")
+    with machine("a"):
+        with (folder / "events.jsonl").open("ab") as file:
+            file.write(b'{"seq":1,"ti')
+        open_ledger(folder).close()
+    assert (folder / "events.jsonl").read_bytes() == (other / "events.jsonl").read_bytes()
+
+
+def test_a_missing_segment_is_named(machine):
+    with machine("a") as folder:
+        create_ledger(folder, FIRST).close()
+        with open_ledger(folder) as ledger:
+            ledger.append("publish", uri=None, ok=True, message="a")
+    (machine("a").bucket / "ledger/000000000000.jsonl").unlink()
+    with machine("b") as other, pytest.raises(StorageError, match="the segment before it is missing"):
+        fetch_sweep(other)
+
+
+def test_a_living_owner_is_not_taken_over_and_a_dead_one_is(machine, monkeypatch, wait_for):
+    with machine("a") as folder:
+        ledger = create_ledger(folder, FIRST)
+    wait_for(lambda: list(machine("a").bucket.glob("ledger/*")))
+    with machine("b") as other:
+        with pytest.raises(SweepLocked, match="is being run by"):
+            open_ledger(other)
+        ledger._lease._stop.set()  # the first one hangs: it has no heartbeat
+        ledger._lease._thread.join()
+        monkeypatch.setattr(lease, "SILENCE", 0.1)
+        with open_ledger(other) as second:
+            second.append("publish", uri=None, ok=True, message="b")
+    with pytest.raises(TakenLedger, match="one driver is enough"):
+        for _ in range(1000):
+            ledger.append("publish", uri=None, ok=True, message="a")
+            time.sleep(0.01)
+    ledger.close()
+    assert "is continued by" in ledger.problem
+    with machine("b"):
+        fetch_sweep(other)
+    assert [record.fields.get("message") for record in read_records(other)] == [None, "b"]
+
+
+def test_of_two_that_take_over_at_once_one_is_refused(machine):
+    with machine("a") as folder:
+        folder.mkdir(parents=True)
+        store = Store.of(folder)
+        late = Lease(store, folder)
+        store_create = store.create
+
+        def create(name: str, content: bytes) -> bytes:
+            Lease(Store.of(folder), folder).acquire()  # somebody else, between a look and the creation
+            return store_create(name, content)
+
+        store.create = create
+        with pytest.raises(SweepLocked):
+            late.acquire()
+
+
+def test_an_unknown_kind_of_address_is_refused(machine):
+    with machine("a"), pytest.raises(StorageRefused, match="nosuch://a/b cannot be used: "):
+        fetch_sweep(local_copy("nosuch://a/b"))
+
+
+def test_workers_that_share_no_folder_with_the_driver(machine, tmp_path, monkeypatch, lengthwise, curves, wait_for):
+    """Every attempt of a pack is on a machine of its own; each first one dies after a checkpoint."""
+    train, attempts, began = inline.train_pack, [], []
+
+    def elsewhere(work, reporter):
+        attempts.append(work["pack_id"])
+        with machine(f"worker{len(attempts)}"):
+            mine = on_this_machine(dict(work))
+            folder = Path(mine["folder"])
+            assert not folder.exists()
+            first = attempts.count(work["pack_id"]) == 1
+
+            class Dying:
+                def __getattr__(self, name):
+                    return getattr(reporter, name)
+
+                def report(self, evaluation):
+                    began.append((first, evaluation.step, [path.name for path in folder.glob("checkpoints/*/*.ckpt")]))
+                    if first and evaluation.step == 8:
+                        there = storage / "trained/checkpoints" / attempts[-1]
+                        wait_for((there / "step-000000000006.ckpt").exists)
+                        raise OSError("the machine is gone")
+                    return reporter.report(evaluation)
+
+            train(mine, Dying())
+            shutil.rmtree(folder)
+
+    storage = tmp_path / "bucket"
+    settings = ["training.steps=12", "evaluation.every=4", "resources.checkpoint_steps=3", "resources.pack=2"]
+    file = tmp_path / "trained.yaml"
+    file.write_text(dump_yaml(TRAINED))
+    words = [word for setting in settings for word in ("--set", setting)]
+    alone = lengthwise("run", file, "--storage", tmp_path / "alone", *words)
+    assert alone.returncode == 0, alone.stderr
+    monkeypatch.setattr(inline, "train_pack", elsewhere)
+    create, early = Store.create, []
+
+    def create_late(store, name, content):
+        fields = [decode(line).fields for line in content.splitlines()] if name.startswith("ledger/") else []
+        named = [one["file"] for one in fields if "file" in one]
+        named += [f"weights/{file['name']}" for one in fields for file in one.get("weights", ())]
+        early.extend(name for name in named if not (storage / "trained" / name).exists())
+        return create(store, name, content)
+
+    monkeypatch.setattr(Store, "create", create_late)
+    lengthwise.environment["XDG_CACHE_HOME"] = str(tmp_path / "driver")
+    done = lengthwise("run", file, "--storage", f"file://{storage}", *words)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(attempts) == 6 and len(set(attempts)) == 3
+    folder = tmp_path / "driver/lengthwise/storage/file" / str(storage)[1:] / "trained"
+    assert not early  # what a record names is there before its segment
+    assert curves(folder).equals(curves(tmp_path / "alone/trained"))
+    assert any("step-000000000006.ckpt" in found for first, _, found in began if not first)
+    assert not list(folder.glob("checkpoints/*/*.ckpt"))
+    exported = lengthwise("export", f"file://{storage}/trained", "--weights", tmp_path / "weights")
+    assert exported.returncode == 0 and len(list((tmp_path / "weights").iterdir())) == 6, exported.stderr

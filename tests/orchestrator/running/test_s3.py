@@ -1,0 +1,199 @@
+"""Sweeps at an S3 address: killed and continued on another machine, two drivers, outages, wrong buckets."""
+
+import itertools
+import os
+import signal
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from orchestrator.mirror import lease, mirrored, worker
+from orchestrator.storage import patiently
+from tests.command_line import CommandLine
+from tests.s3_server import BUCKET, Server, s3_server
+
+pytest.importorskip("s3fs")
+pytest.importorskip("moto.server")
+pytestmark = pytest.mark.long
+
+STORAGE = f"s3://{BUCKET}/sweeps"
+KILLED = """
+import os, signal, sys, time
+from orchestrator.mirror import mirrored
+from orchestrator.record.ledger.ledger import Ledger
+
+append, copy = mirrored.MirroredLedger.append, mirrored.MirroredLedger._copy
+evaluations, mirrored.PAUSE = 0, 0.02
+
+def append_and_die(self, kind, /, **fields):
+    global evaluations
+    record = append(self, kind, **fields)
+    evaluations += kind == "evaluation"
+    if evaluations == 2:
+        while self._copied < self._size:
+            time.sleep(0.01)
+        mirrored.MirroredLedger._copy = lambda self: None
+    if evaluations == 4:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return record
+
+mirrored.MirroredLedger.append = append_and_die
+from orchestrator.__main__ import command
+command()
+"""
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[Server]:
+    with s3_server() as server:
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def no_faults(s3: Server) -> Iterator[None]:
+    yield
+    s3.fault = lambda method, path: None
+
+
+@pytest.fixture
+def machines(s3: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Iterator[CommandLine]]:
+    """Command lines of machines that share nothing but the storage."""
+    made = []
+
+    def machine() -> CommandLine:
+        made.append(CommandLine(tmp_path_factory.mktemp("home")))
+        made[-1].environment |= {**s3.environment, "XDG_CACHE_HOME": str(made[-1].home / ".cache")}
+        return made[-1]
+
+    yield (machine() for _ in itertools.count())
+    for one in made:
+        one.close()
+
+
+def folder_of(machine: CommandLine, name: str) -> Path:
+    return machine.home / ".cache/lengthwise/storage/s3" / BUCKET / "sweeps" / name
+
+
+def words(long_sweep, name: str, *more: str) -> list[str]:
+    found = long_sweep.words(name, *more)
+    found[found.index("--storage") + 1] = STORAGE
+    return found
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_killed_sweep_is_continued_on_another_machine_and_the_first_is_refused(
+    machines, long_sweep, records, monkeypatch
+):
+    first, second, third = itertools.islice(machines, 3)
+    killed = first.process(*words(long_sweep, "killed"), program=KILLED)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    here = folder_of(first, "killed")
+    assert len(records(here, "evaluation")) == 4
+
+    status = third("status", f"{STORAGE}/killed")
+    assert status.returncode == 0 and "killed (study tests)" in status.stdout
+    assert len(records(folder_of(third, "killed"), "evaluation")) == 2
+    assert not (folder_of(third, "killed") / "checkpoints").exists()
+
+    monkeypatch.setattr(lease, "SILENCE", 2.0)
+    resumed = second("resume", f"{STORAGE}/killed")
+    assert resumed.returncode == 0, resumed.stderr
+    there = folder_of(second, "killed")
+    long_sweep.ended_as_if_left_alone(there)
+    assert f"lengthwise report {STORAGE}/killed" in resumed.stdout
+
+    before = contents(here)
+    refused = first("resume", f"{STORAGE}/killed")
+    assert refused.returncode == 2 and "both have records that the other lacks" in refused.stderr
+    assert contents(here) == before
+    assert third("report", f"{STORAGE}/killed").returncode == 0
+    ledgers = [(folder_of(one, "killed") / "events.jsonl").read_bytes() for one in (second, third)]
+    assert ledgers[0] == ledgers[1]
+
+
+def test_a_killed_driver_is_resumed_where_it_was_at_once(machines, long_sweep, records):
+    machine = next(machines)
+    assert machine.process(*words(long_sweep, "again"), program=KILLED).returncode == -signal.SIGKILL
+    resumed = machine("resume", "again", "--storage", STORAGE)
+    assert resumed.returncode == 0, resumed.stderr
+    assert "waiting" not in resumed.stderr
+    assert len(records(folder_of(machine, "again"), "evaluation")) == 12
+    long_sweep.ended_as_if_left_alone(folder_of(machine, "again"))
+
+
+def test_a_second_driver_is_refused_and_one_that_was_taken_over_stops(
+    machines, long_sweep, records, wait_for, monkeypatch
+):
+    first, second = itertools.islice(machines, 2)
+    running = long_sweep.start(first, *words(long_sweep, "two"))
+    wait_for(lambda: records(folder_of(first, "two"), "evaluation"), running)
+    wait_for(lambda: second("status", f"{STORAGE}/two").returncode == 0, running)
+    refused = second("resume", f"{STORAGE}/two")
+    assert refused.returncode == 2 and f"is being run by {os.environ.get('USER', 'root')}@" in refused.stderr
+    assert f"pid {running.pid}" in refused.stderr
+    assert "running" in second("list", "sweeps", "--storage", STORAGE).stdout
+
+    os.kill(running.pid, signal.SIGSTOP)
+    monkeypatch.setattr(lease, "SILENCE", 2.0)
+    resumed = second("resume", f"{STORAGE}/two")
+    assert resumed.returncode == 0, resumed.stderr
+    long_sweep.ended_as_if_left_alone(folder_of(second, "two"))
+    os.kill(running.pid, signal.SIGCONT)
+    long_sweep.release()
+    _, err = running.communicate()
+    assert running.returncode == 1 and "one driver is enough" in err and "Traceback" not in err
+
+
+def test_training_goes_on_while_the_storage_answers_with_errors(machines, long_sweep, s3, monkeypatch, caplog):
+    machine = next(machines)
+    count = itertools.count()
+    monkeypatch.setattr(mirrored, "PAUSE", 0.1)
+
+    def fault(method: str, path: str) -> tuple[int, str] | None:
+        number = next(count) if method == "PUT" else None
+        return (500, "InternalError") if number is not None and (5 <= number < 20 or number % 3 == 0) else None
+
+    s3.fault = fault
+    done = machine(*words(long_sweep, "errors"))
+    assert done.returncode == 0, done.stderr
+    assert "training continues" in caplog.text
+    long_sweep.ended_as_if_left_alone(folder_of(machine, "errors"))
+    other = next(machines)
+    assert "complete" in other("status", f"{STORAGE}/errors").stdout
+
+
+def test_what_could_not_be_copied_is_said_at_the_end_and_copied_by_resume(
+    machines, long_sweep, s3, monkeypatch, caplog
+):
+    machine, other = itertools.islice(machines, 2)
+    for module in (mirrored, worker):
+        monkeypatch.setattr(module, "patiently", partial(patiently, seconds=1.0))
+    s3.fault = lambda method, path: (500, "InternalError") if method == "PUT" and "/owners/" not in path else None
+    failed = machine(*words(long_sweep, "late", "resources.keep_weights=false"))
+    assert failed.returncode == 1
+    assert "not everything was copied" in failed.stdout and f"lengthwise resume {STORAGE}/late" in failed.stdout
+    assert "training continues" in caplog.text
+    s3.fault = lambda method, path: None
+    assert "holds no sweep" in other("status", f"{STORAGE}/late").stderr
+    assert machine("resume", f"{STORAGE}/late").returncode == 0
+    assert other("report", f"{STORAGE}/late").returncode == 0
+    long_sweep.ended_as_if_left_alone(folder_of(machine, "late"))
+
+
+@pytest.mark.parametrize("storage, code", [("s3://nowhere/sweeps", None), (STORAGE, "InvalidAccessKeyId")])
+def test_a_wrong_bucket_or_key_is_refused_before_anything_is_written(machines, long_sweep, s3, storage, code):
+    machine = next(machines)
+    if code:
+        s3.fault = lambda method, path: (403, code)
+    given = words(long_sweep, "wrong")
+    given[given.index(STORAGE)] = storage
+    refused = machine(*given)
+    assert refused.returncode == 2, refused.stderr
+    assert len(refused.stderr.splitlines()) == 1 and storage in refused.stderr
+    assert not (machine.home / ".cache/lengthwise/storage").exists()
+    assert "Traceback" not in machine("status", f"{storage}/wrong").stderr
