@@ -16,7 +16,7 @@ from typing import Any
 import pandas as pd
 import pytest
 import ray
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from orchestrator.errors import UserError
@@ -215,6 +215,7 @@ def lose_all(pool: Pool, workers: list[int]) -> None:
 
 
 @SLOW
+@example(first=4, later=40, time=300.0, seeds=300)
 @given(first=st.integers(1, 30), later=st.integers(1, 1000), time=st.floats(0, 2000), seeds=st.integers(20, 300))
 def test_workers_that_join_late_get_their_share(
     first: int, later: int, time: float, seeds: int, spec, tmp_path
