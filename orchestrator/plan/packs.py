@@ -177,6 +177,8 @@ def recut_packs(
     (`cutting.WORTHWHILE`); otherwise the result is empty. `begun` are the packs that stay as they are, each with
     the share of its steps that is left; `configurations` has those of all members, by config_id.
     """
+    if not packs:
+        return []
     groups: Groups = {}
     sizes: Sizes = {}
     examples: dict[str, MemberConfig] = {}
