@@ -5,7 +5,7 @@ import itertools
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-WORTHWHILE = 0.1  # the sweep must end so much sooner for more packs to be made: each starts and compiles by itself
+WORTHWHILE = 0.1  # packs must end so much sooner for more of them to be made: each starts and compiles by itself
 SNAP = 0.1  # how much of a pack may move to its neighbour to keep the seeds of a configuration together
 
 Sizes = dict[str, list[int]]
@@ -25,7 +25,7 @@ def end_together(
     workers: int,
     begun: Sequence[float] = (),
 ) -> Sizes:
-    """Cut structures so that all workers end about together, where that ends the sweep a good deal sooner.
+    """Cut structures so that all workers end about together, where their packs then end a good deal sooner.
 
     `begun` is what is left of packs that stay as they are. Workers are filled one after the other up to the earliest
     common end at which everything has a place; a structure that does not fit into the rest of one continues in the next
@@ -37,14 +37,12 @@ def end_together(
 
     members = {key: sum(run) for key, run in sizes.items()}
     now = ends(sizes) if sizes else 0.0
-    earliest = (sum(begun) + sum(work(key, count) for key, count in members.items())) / workers
-    if earliest >= (1.0 - WORTHWHILE) * now:
+    if sum(work(key, count) for key, count in members.items()) / workers >= (1.0 - WORTHWHILE) * now:
         return sizes
     low, high, best = 0.0, now, sizes
     for _ in range(20):
         middle = (low + high) / 2
-        rooms = [middle - load for load in sorted(_loads(begun, workers))]
-        found = _filled(members, largest, work, rooms)
+        found = _filled(members, largest, work, [middle - load for load in _loads(begun, workers)])
         if found is None:
             low = middle
         else:
@@ -77,20 +75,24 @@ def _filled(
 
 
 def makespan(costs: Iterable[float], workers: int, begun: Iterable[float] = ()) -> float:
-    """The time at which the last of `workers` ends if the first that is free always gets the costliest pack left.
+    """The time at which the last of these packs ends if the first worker that is free always gets the costliest left.
 
-    `begun` is what is left of packs that workers have begun.
+    `begun` is what is left of other packs, which workers have begun.
     """
-    return max(_loads(costs, workers, _loads(begun, workers)))
-
-
-def _loads(costs: Iterable[float], workers: int, loads: Iterable[float] = ()) -> list[float]:
-    """What every worker has to do; `loads` is what each has to do already."""
-    ends = list(loads) or [0.0] * workers
+    ends, last = _loads(begun, workers), 0.0
     heapq.heapify(ends)
     for cost in sorted(costs, reverse=True):
+        last = max(last, ends[0] + cost)
         heapq.heapreplace(ends, ends[0] + cost)
-    return ends
+    return last
+
+
+def _loads(begun: Iterable[float], workers: int) -> list[float]:
+    """What every worker has left to do of the packs that were begun, the least first."""
+    loads = [0.0] * workers
+    for left in sorted(begun, reverse=True):
+        heapq.heapreplace(loads, loads[0] + left)
+    return sorted(loads)
 
 
 def cut(members: Sequence[tuple[str, int]], sizes: Sequence[int], largest: int) -> list[list[tuple[str, int]]]:

@@ -173,10 +173,12 @@ def recut_packs(
 ) -> list[Pack]:
     """Cut packs that no worker has begun again, for so many workers; return them the longest first.
 
-    They are cut where one holds more members than its capacity, and with `even` where the sweep ends a good deal sooner
-    by it (`cutting.WORTHWHILE`); otherwise the result is empty. `begun` are the packs that stay as they are, each with
+    They are cut where one holds more members than its capacity, and with `even` where they end a good deal sooner by it
+    (`cutting.WORTHWHILE`); otherwise the result is empty. `begun` are the packs that stay as they are, each with
     the share of its steps that is left; `configurations` has those of all members, by config_id.
     """
+    if not packs:
+        return []
     groups: Groups = {}
     sizes: Sizes = {}
     examples: dict[str, MemberConfig] = {}

@@ -117,7 +117,7 @@ class SweepDriver:
         self._tick(self)
 
     def resized(self, workers: int) -> None:
-        """Cut packs again that no worker has begun, where the sweep ends a good deal sooner on so many workers."""
+        """Cut packs again that no worker has begun, where they then end a good deal sooner on so many workers."""
         self._workers = workers
         self.queue = deque(self._cut_again(self.queue))
 

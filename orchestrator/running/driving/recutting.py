@@ -26,8 +26,6 @@ def recut_fields(
     """
     left = [pack for pack in state.packs.values() if not pack.has_ended and not is_paused(state.race, pack)]
     unbegun = {pack.pack_id: as_pack(pack) for pack in left if pack.pack_id in waiting and _is_unbegun(state, pack)}
-    if not unbegun:
-        return None
     begun = [
         (as_pack(pack), 1 - max(pack.step, steps.get(pack.pack_id, 0)) / pack.steps)
         for pack in left

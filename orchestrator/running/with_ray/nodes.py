@@ -92,7 +92,3 @@ class Workers:
             self._requests.remove(one)
         for _ in range(0 if found else wanted - len(self._requests)):
             self._requests.append(placement_group([dict(self._need)]))
-
-    def close(self) -> None:
-        """Ask for nothing any more."""
-        self._request(0)

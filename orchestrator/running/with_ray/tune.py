@@ -7,7 +7,6 @@ leaves through `run_packs` as it was raised.
 import logging
 import os
 import re
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,7 @@ PASSED_ON = {"RAY_CHDIR_TO_TRIAL_DIR"}  # variables; Tune's own list has keys of
 
 
 def run_packs(driver: Driver, workers: Workers, *, cpus: float, gpus: float, retries: int) -> None:
-    """Run packs, one on each of the workers, until the driver has none left. Then it asks for no more workers.
+    """Run packs, one on each of the workers, until the driver has none left.
 
     Raises what the driver raises, and OutOfSpace.
     """
@@ -46,7 +45,7 @@ def run_packs(driver: Driver, workers: Workers, *, cpus: float, gpus: float, ret
     class_cache.ENV_VARS_TO_PROPAGATE = PASSED_ON
     for name in ("ray.tune", "ray.train", "ray.air"):
         logging.getLogger(name).setLevel(logging.CRITICAL)  # what goes wrong reaches the driver, in words
-    with scratch_folder() as scratch, closing(workers):
+    with scratch_folder() as scratch:
         tuner = tune.Tuner(
             tune.with_resources(run_pack, {"cpu": cpus, "gpu": gpus}),
             tune_config=tune.TuneConfig(

@@ -165,6 +165,15 @@ def test_members_trained_one_after_another_are_spread_over_the_workers(spec, mon
     assert [len(pack.members) for pack in Packer(spec(), cluster)(waiting)] == [2, 2, 2, 2]
 
 
+def test_later_packs_are_cut_for_the_workers_that_are_there_then(spec, monkeypatch):
+    waiting = [(configure(spec(), [(0, values())])[0], range(8))]
+    monkeypatch.setattr(type(waiting[0][0].member(0).model), "explain_loop", lambda self, task: "no vmap rule")
+    packer = Packer(spec(), Cluster(workers=1, bytes_per_worker=2**34, description=""))
+    assert [len(pack.members) for pack in packer(waiting)] == [8]
+    assert packer.recut([], [], {}, 4) == []  # nothing waits
+    assert [len(pack.members) for pack in packer(waiting)] == [2, 2, 2, 2]
+
+
 def packs_of(spec, drawn, *, workers=2, largest=64, per_step=0.0, even=True, done=()):
     configurations = configure(spec, list(enumerate(drawn)))
     return make_packs(
