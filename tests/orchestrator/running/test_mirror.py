@@ -1,5 +1,6 @@
 """Sweeps at an address, here a folder (file://): what is copied, what is fetched, and workers that share no folder."""
 
+import os
 import shutil
 import time
 from pathlib import Path
@@ -82,6 +83,10 @@ def test_segments_are_the_ledger_and_are_never_changed(machine, wait_for):
             size = ledger.path.stat().st_size
             wait_for(lambda size=size: sum(path.stat().st_size for path in segments.glob("*")) == size)
             assert known.items() <= (known := {path: path.read_bytes() for path in segments.iterdir()}).items()
+        with ledger.path.open("ab") as file:
+            file.write(b"written and not acknowledged\n")
+        ledger._copy()
+        os.truncate(ledger.path, size)
         ledger.close()
         assert len(known) >= 3
         assert b"".join(known[path] for path in sorted(known)) == ledger.path.read_bytes()
@@ -153,15 +158,19 @@ def test_a_living_owner_is_not_taken_over_and_a_dead_one_is(machine, monkeypatch
     assert [record.fields.get("message") for record in read_records(other)] == [None, "b"]
 
 
-def test_of_two_that_take_over_at_once_one_is_refused(machine):
+@pytest.mark.parametrize("others", [1, 2])
+def test_of_two_that_take_over_at_once_one_is_refused(machine, others):
     with machine("a") as folder:
         folder.mkdir(parents=True)
         store = Store.of(folder)
         late = Lease(store, folder)
-        store_create = store.create
+        store_create, taken = store.create, []
 
         def create(name: str, content: bytes) -> bytes:
-            Lease(Store.of(folder), folder).acquire()  # somebody else, between a look and the creation
+            for _ in range(0 if taken else others):  # a second one frees the number of the first
+                taken.append(Lease(Store.of(folder), folder))
+                taken[-1].acquire()
+                taken[-1].release()
             return store_create(name, content)
 
         store.create = create
@@ -226,7 +235,8 @@ def test_workers_that_share_no_folder_with_the_driver(machine, tmp_path, monkeyp
     folder = tmp_path / "driver/lengthwise/storage/file" / str(storage)[1:] / "trained"
     assert not early  # what a record names is there before its segment
     assert curves(folder).equals(curves(tmp_path / "alone/trained"))
-    assert any("step-000000000006.ckpt" in found for first, _, found in began if not first)
+    resumed = [found for first, step, found in began if not first and step == 4]  # reported again, from a checkpoint
+    assert len(resumed) == 3 and all("step-000000000006.ckpt" in found for found in resumed)
     assert not list(folder.glob("checkpoints/*/*.ckpt"))
     exported = lengthwise("export", f"file://{storage}/trained", "--weights", tmp_path / "weights")
     assert exported.returncode == 0 and len(list((tmp_path / "weights").iterdir())) == 6, exported.stderr
