@@ -101,7 +101,9 @@ def begun() -> LocalRay:
 
 
 def end_unused() -> None:
-    """End a local Ray that was begun and that nobody has ended."""
+    """End a local Ray that was begun and that nobody has ended, at the end of the command."""
+    if _begun:
+        logging.disable()  # of a start that the end of the interpreter cuts short
     while _begun:
         _begun[-1].end()
 
