@@ -212,21 +212,29 @@ def test_a_job_runs_a_task_and_a_model_of_ones_own_that_travel_with_the_upload(
 
 
 ASKING = """
+from orchestrator.errors import UserError
 from orchestrator.running.with_ray import session as ray_session
 
 with ray_session.connected(1, 0.25) as cluster:
     print(cluster.workers, cluster.bytes_per_worker / 2**30)
-with ray_session.connected(1, 2) as cluster:
+ray_session.ASK_SECONDS = 0
+with ray_session.connected(1, 0.25) as cluster:
     print(cluster.workers, cluster.bytes_per_worker / 2**30, cluster.description)
+try:
+    with ray_session.connected(1, 2):
+        print("no node has two GPUs")
+except UserError as error:
+    print(error)
 """
 
 
 def test_the_machines_of_the_cluster_say_how_much_memory_their_gpus_have(head: Head) -> None:
-    """None of them has the two GPUs that the last one asks for: little is assumed, and said."""
+    """If none answers in time, little is assumed, and said; a pack for more GPUs than any of them has is refused."""
     environment = {**head.environment, "RAY_ADDRESS": head.cluster}
     command = [sys.executable, "-c", ASKING]
     done = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    first, second = done.stdout.strip().splitlines()[-2:]
-    assert first == "2 10.0" and second.startswith("1 16.0 Ray at ")
-    assert second.endswith("; no GPU says how much memory it has, 16 GiB are assumed")
+    answered, silent, refused = done.stdout.strip().splitlines()[-3:]
+    assert answered == "2 10.0" and silent.startswith("2 4.0 Ray at ")
+    assert silent.endswith("; no GPU says how much memory it has, 16 GiB are assumed")  # of which a quarter
+    assert refused.startswith("resources: a pack needs 1 CPUs and 2 GPUs on one node; the largest node of Ray at ")

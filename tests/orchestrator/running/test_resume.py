@@ -20,15 +20,15 @@ from orchestrator.record.ledger.ledger import Ledger
 from trainers.files.checkpoint import Checkpoints
 
 left, moment = int(sys.argv.pop(1)), sys.argv.pop(1)
-append, save = Ledger.append, Checkpoints.save
+append_all, save = Ledger.append_all, Checkpoints.save
 
-def append_and_die(self, kind, /, **fields):
+def append_and_die(self, kind, entries):
     global left
-    record = append(self, kind, **fields)
-    left -= kind == "evaluation"
+    records = append_all(self, kind, entries)
+    left -= len(records) * (kind == "evaluation")
     if moment == "append" and left == 0:
         os.kill(os.getpid(), signal.SIGKILL)
-    return record
+    return records
 
 def save_and_die(self, *snapshot):
     path = save(self, *snapshot)
@@ -36,7 +36,7 @@ def save_and_die(self, *snapshot):
         os.kill(os.getpid(), signal.SIGKILL)
     return path
 
-Ledger.append, Checkpoints.save = append_and_die, save_and_die
+Ledger.append_all, Checkpoints.save = append_and_die, save_and_die
 command()
 """
 
