@@ -77,11 +77,11 @@ class SweepLocked(UserError):  # noqa: N818
 
 
 class DivergedLedger(UserError):  # noqa: N818
-    """A sweep was continued at its address and in its local copy; the message says how to go on with one of them."""
+    """A sweep was continued at its address and in its local copy; the message says how to continue one of them."""
 
 
 class StorageRefused(UserError):  # noqa: N818
-    """A storage that is an address refuses a request, which would be in vain again; the message has the reason."""
+    """A storage that is an address refuses a request, and would refuse it again; the message has the reason."""
 
 
 class StorageError(LengthwiseError):

@@ -24,7 +24,7 @@ class Store:
         self._files, self._root = self._ask(_file_system, address, more)
 
     @classmethod
-    def of(cls, folder: Path) -> "Store":
+    def for_copy(cls, folder: Path) -> "Store":
         """Return the objects of which a folder is the local copy."""
         address = address_of(folder)
         assert address is not None
@@ -108,7 +108,7 @@ class Store:
 def fetch_missing(folder: Path) -> None:
     """Write to a folder what its address has and it has not; does nothing for a folder without address."""
     if address_of(folder) is not None:
-        store = Store.of(folder)
+        store = Store.for_copy(folder)
         store.fetch(folder, [name for name in store.sizes() if not (folder / name).exists()])
 
 
@@ -116,7 +116,7 @@ def fetch_file(path: Path) -> None:
     """Write a file that is missing here, if its address has it; otherwise who reads it says that it is missing."""
     if not path.exists() and address_of(path) is not None:
         with suppress(StorageRefused):
-            Store.of(path.parent).fetch(path.parent, [path.name])
+            Store.for_copy(path.parent).fetch(path.parent, [path.name])
 
 
 def patiently(call: Callable[..., _Answer], *arguments: Any, seconds: float = PATIENCE, **more: Any) -> _Answer:

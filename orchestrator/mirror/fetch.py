@@ -45,7 +45,7 @@ def fetch_sweep(folder: Path) -> None:
     """
     if address_of(folder) is None:
         return
-    store = Store.of(folder)
+    store = Store.for_copy(folder)
     sizes = store.sizes()
     if not any(name.startswith(f"{SEGMENTS}/") for name in sizes):
         return
@@ -70,7 +70,7 @@ def fetch_sweep(folder: Path) -> None:
 def fetch_storage(storage: Path) -> None:
     """Bring the local copy of every sweep of a storage up to its address; does nothing for a folder."""
     if address_of(storage) is not None:
-        for name in Store.of(storage).folders():
+        for name in Store.for_copy(storage).folders():
             fetch_sweep(storage / name)
 
 

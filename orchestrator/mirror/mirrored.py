@@ -1,6 +1,6 @@
 """The ledger of a sweep that has an address: what is recorded is copied there by a thread, within about a second.
 
-An outage is said once, training goes on, and what is missing follows; `close` waits for it, but not for long.
+An outage is logged once and does not stop training; the copy catches up later. `close` waits a minute for it at most.
 """
 
 import logging
@@ -30,7 +30,7 @@ def create_ledger(folder: Path, first_fields: Mapping[str, Any]) -> Ledger:
     """Begin a sweep as `Ledger.create` does, also at the address of its folder; raises SweepLocked as well."""
     if address_of(folder) is None:
         return Ledger.create(folder, first_fields)
-    store = Store.of(folder)
+    store = Store.for_copy(folder)
     lease = Lease(store, folder)
     lease.acquire()
     try:
@@ -48,7 +48,7 @@ def open_ledger(folder: Path) -> Ledger:
     if address_of(folder) is None:
         return Ledger.open(folder)
     fetch_sweep(folder)
-    ledger, store = MirroredLedger.open(folder), Store.of(folder)
+    ledger, store = MirroredLedger.open(folder), Store.for_copy(folder)
     lease = Lease(store, folder)
     try:
         lease.acquire()

@@ -98,7 +98,7 @@ class MirroredCheckpoints(Checkpoints):
 
     def _copy(self) -> None:
         if (path := self._newest) is not None and path != self._copied and path.exists():
-            store = Store.of(self.folder)
+            store = Store.for_copy(self.folder)
             store.send(self.folder, path.name)
             store.delete(name for name in store.sizes() if name < path.name and not (self.folder / name).exists())
         self._copied = path

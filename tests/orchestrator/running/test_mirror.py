@@ -162,13 +162,13 @@ def test_a_living_owner_is_not_taken_over_and_a_dead_one_is(machine, monkeypatch
 def test_of_two_that_take_over_at_once_one_is_refused(machine, others):
     with machine("a") as folder:
         folder.mkdir(parents=True)
-        store = Store.of(folder)
+        store = Store.for_copy(folder)
         late = Lease(store, folder)
         store_create, taken = store.create, []
 
         def create(name: str, content: bytes) -> bytes:
             for _ in range(0 if taken else others):  # a second one frees the number of the first
-                taken.append(Lease(Store.of(folder), folder))
+                taken.append(Lease(Store.for_copy(folder), folder))
                 taken[-1].acquire()
                 taken[-1].release()
             return store_create(name, content)

@@ -14,8 +14,6 @@ from orchestrator.storage import patiently
 from tests.command_line import CommandLine
 from tests.s3_server import BUCKET, Server, s3_server
 
-pytest.importorskip("s3fs")
-pytest.importorskip("moto.server")
 pytestmark = pytest.mark.long
 
 STORAGE = f"s3://{BUCKET}/sweeps"
