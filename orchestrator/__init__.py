@@ -12,14 +12,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from orchestrator.door.running import run
-    from orchestrator.door.sweep import Sweep, open_sweep
+    from orchestrator.api.running import run
+    from orchestrator.api.sweep import Sweep, open_sweep
 
 __all__ = ["Sweep", "open_sweep", "run"]
 _MODULES = {
-    "Sweep": "orchestrator.door.sweep",
-    "open_sweep": "orchestrator.door.sweep",
-    "run": "orchestrator.door.running",
+    "Sweep": "orchestrator.api.sweep",
+    "open_sweep": "orchestrator.api.sweep",
+    "run": "orchestrator.api.running",
 }
 
 

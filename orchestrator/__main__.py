@@ -14,7 +14,7 @@ def command() -> None:
     gc.set_threshold(100_000, 50, 50)
     try:
         Interrupts().install()
-        from orchestrator.cli import main  # takes half a second
+        from orchestrator.cli.main import main  # takes half a second
 
         main()
     except KeyboardInterrupt:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
-from orchestrator import cli
+from orchestrator.cli import main as cli
 from orchestrator.figures import drawing
 from tests.forks import Fork
 from tests.startup.sitecustomize import blank

@@ -1,13 +1,24 @@
-"""Modules of the product are short enough to be read in one go."""
+"""Modules of the product are short enough to be read in one go, and a folder's are few enough to be known."""
 
+from collections import Counter
 from pathlib import Path
 
-MOST = 300  # lines
-PACKAGES = ("cluster", "orchestrator", "search_spaces", "trainers")
+ROOT = Path(__file__).parents[1]
+MOST = 300  # lines of a module
+MOST_MODULES = 14  # of a folder
+CATALOGUES = {"trainers/positions", "trainers/tasks/scratchpad"}  # one module for each thing a sweep file can name
+MODULES = [
+    path for name in ("cluster", "orchestrator", "search_spaces", "trainers") for path in (ROOT / name).rglob("*.py")
+]
 
 
 def test_no_module_is_long() -> None:
-    root = Path(__file__).parents[1]
-    lines = {path: len(path.read_text().splitlines()) for name in PACKAGES for path in (root / name).rglob("*.py")}
-    long = {str(path.relative_to(root)): count for path, count in lines.items() if count > MOST}
+    lines = {path: len(path.read_text().splitlines()) for path in MODULES}
+    long = {str(path.relative_to(ROOT)): count for path, count in lines.items() if count > MOST}
     assert len(lines) > 100 and not long, f"find the idea that should leave: {long}"
+
+
+def test_no_folder_has_many_modules() -> None:
+    modules = Counter(path.parent.relative_to(ROOT).as_posix() for path in MODULES if path.name != "__init__.py")
+    many = {folder: count for folder, count in modules.items() if count > MOST_MODULES and folder not in CATALOGUES}
+    assert not many, f"find the rooms: {many}"

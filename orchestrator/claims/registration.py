@@ -66,7 +66,7 @@ def changes_since(state: SweepState, file: ClaimsFile) -> list[tuple[str, object
         return []
     recorded, written = parse_recorded(state.spec, "the specification"), load_sweep(path)
     if written.direction_is_assumed:
-        from orchestrator.plan.soundness import completed  # brings the registries
+        from orchestrator.plan.checks.soundness import completed  # brings the registries
 
         written = completed(written)
     return [] if extension_of(written, recorded) else list(differences(recorded, written))

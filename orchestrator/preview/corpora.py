@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator.errors import LengthwiseError, UserError
+from orchestrator.plan.checks.soundness import SAMPLES, configurations_of
 from orchestrator.plan.search import draw_sample
-from orchestrator.plan.soundness import SAMPLES, configurations_of
 from search_spaces import SweepSpec
 from trainers.errors import CorpusError
 from trainers.tasks.language.corpus import SPLITS, data_folder, open_corpus, write_corpus

@@ -15,8 +15,8 @@ from orchestrator.errors import UserError
 from orchestrator.figures import drawing
 from orchestrator.figures.drawing import PALETTE, check_figure_path, printable, spans_decades
 from orchestrator.plan import search
+from orchestrator.plan.checks.soundness import check_data, configurations_of
 from orchestrator.plan.distributions import evaluated_sets
-from orchestrator.plan.soundness import check_data, configurations_of
 from orchestrator.preview.task_data import Example, Histogram, annotations, examples, has_measures, histograms
 from orchestrator.record.state.measured import Measured
 from orchestrator.results.scoring.length_groups import few_lengths, length_groups

@@ -10,12 +10,12 @@ from typing import Literal
 from orchestrator.code.own_code import import_for
 from orchestrator.errors import UserError
 from orchestrator.plan import search
+from orchestrator.plan.checks.soundness import check
 from orchestrator.plan.configurations import loop_warnings
-from orchestrator.plan.cutting import makespan
 from orchestrator.plan.distributions import evaluated_sets, further_distributions
-from orchestrator.plan.packs import Cluster, Packer, cost_of
+from orchestrator.plan.packing.cutting import makespan
+from orchestrator.plan.packing.packs import Cluster, Packer, cost_of
 from orchestrator.plan.rounds import SMALL_WEIGHTS, PlannedRound, plan_rounds, planned_bytes
-from orchestrator.plan.soundness import check
 from orchestrator.preview.few_seeds import warn_of_few_seeds
 from orchestrator.preview.times import first_share, measure_packs
 from orchestrator.preview.upload import measure

@@ -12,7 +12,7 @@ from typing import Any
 
 from orchestrator.code.own_code import import_for
 from orchestrator.errors import LengthwiseError
-from orchestrator.plan.soundness import build_sample, drawn_configurations
+from orchestrator.plan.checks.soundness import build_sample, drawn_configurations
 from orchestrator.running.pack.protocol import describe_exception
 from orchestrator.wording import counted, label
 from search_spaces import SweepSpec

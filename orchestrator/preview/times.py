@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import psutil
 
-from orchestrator.plan.packs import LARGEST_PACK_CPU, Pack, steps_worth
+from orchestrator.plan.packing.packs import LARGEST_PACK_CPU, Pack, steps_worth
 from trainers.config.member import MemberConfig
 from trainers.training.cost import Cost, calibrate
 

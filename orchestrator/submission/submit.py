@@ -14,7 +14,7 @@ from orchestrator.code.own_code import import_for
 from orchestrator.code.repository import job_environment
 from orchestrator.consoles import align_rows
 from orchestrator.errors import UserError
-from orchestrator.plan.soundness import check
+from orchestrator.plan.checks.soundness import check
 from orchestrator.redaction import redact
 from orchestrator.submission.job_server import Job, JobServer
 from orchestrator.submission.package import write_archive

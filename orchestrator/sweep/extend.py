@@ -22,10 +22,10 @@ from orchestrator.errors import UserError
 from orchestrator.mirror.fetch import fetch_storage
 from orchestrator.mirror.mirrored import open_ledger
 from orchestrator.plan import search
+from orchestrator.plan.checks.soundness import check
 from orchestrator.plan.extension import Extension, refuse_configurations, refuse_extension
 from orchestrator.plan.recorded import refuse_changed as refuse_changed_defaults
 from orchestrator.plan.recorded import with_recorded_defaults
-from orchestrator.plan.soundness import check
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.state.labels import find_configuration
 from orchestrator.record.state.lineage import CONFIRMS, seeds_of_others

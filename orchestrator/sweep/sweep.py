@@ -21,11 +21,11 @@ from orchestrator.ending.notice import Notice
 from orchestrator.mirror.fetch import fetch_sweep
 from orchestrator.mirror.mirrored import create_ledger, open_ledger
 from orchestrator.plan import search
+from orchestrator.plan.checks.soundness import check
 from orchestrator.plan.configurations import Configuration, warnings_for
-from orchestrator.plan.packs import Packer
+from orchestrator.plan.packing.packs import Packer
 from orchestrator.plan.recorded import member_of, refuse_corrected, refuse_too_large, refuse_without_data
 from orchestrator.plan.rounds import SMALL_WEIGHTS, planned_bytes
-from orchestrator.plan.soundness import check
 from orchestrator.record.kept.code import import_to_resume
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.state.state import SweepState

@@ -101,7 +101,7 @@ def _verb(verb: str, storage: Path, count: int) -> None:
     """One command on a sweep of `count` configurations; prints its seconds and its peak memory."""
     import yaml
 
-    from orchestrator.cli import main
+    from orchestrator.cli.main import main
     from orchestrator.running.schedulers import inline
 
     inline.train_pack = _untrained  # type: ignore[assignment]

@@ -13,7 +13,7 @@ import typer
 import yaml
 from jsonschema import Draft202012Validator
 
-from orchestrator.cli import app
+from orchestrator.cli.main import app
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "cluster" / "rayjob.yaml").read_text()

@@ -11,7 +11,7 @@ import typer.main
 import yaml
 from pages import FOLDERS, PAGES, ROOT, Page, page
 
-from orchestrator.cli import app
+from orchestrator.cli.main import app
 from orchestrator.plan.configurations import configure
 from orchestrator.plan.search import draw_sample
 from search_spaces import load_claims, load_sweep

@@ -16,9 +16,9 @@ from rich.console import Console
 
 import trainers
 from orchestrator.claims.verdicts import judge, read_sweeps
+from orchestrator.plan.checks.soundness import load_checked
 from orchestrator.plan.configurations import configure
 from orchestrator.plan.search import draw_sample
-from orchestrator.plan.soundness import load_checked
 from orchestrator.sweep.extend import extend_sweep
 from orchestrator.sweep.sweep import resume_sweep, run_sweep
 from search_spaces import load_claims, load_sweep, schema_text

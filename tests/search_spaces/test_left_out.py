@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 import search_spaces
-from orchestrator.door.running import _spec
-from orchestrator.plan.soundness import build_sample, load_checked
+from orchestrator.api.running import _spec
+from orchestrator.plan.checks.soundness import build_sample, load_checked
 from search_spaces import SweepFileError, load_sweep
 
 TEXT = """name: left-out

@@ -10,7 +10,7 @@ from typing import Any
 
 from orchestrator.plan import search
 from orchestrator.plan.configurations import Configuration
-from orchestrator.plan.packs import Packing
+from orchestrator.plan.packing.packs import Packing
 from orchestrator.record.kept import curves as curve_store
 from orchestrator.record.kept import weights
 from orchestrator.record.ledger.ledger import Ledger

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from orchestrator.plan.configurations import Configuration
-from orchestrator.plan.packs import Pack
+from orchestrator.plan.packing.packs import Pack
 from orchestrator.record.state.parts import PackState
 from orchestrator.record.state.recuts import has_begun
 from orchestrator.record.state.state import SweepState
@@ -13,7 +13,7 @@ from orchestrator.running.driving.sampler import as_configuration
 from orchestrator.running.pack.train_pack import checkpoint_folder
 
 Recutting = Callable[[Sequence[Pack], Sequence[tuple[Pack, float]], Mapping[str, Configuration], int], Sequence[Pack]]
-"""`orchestrator.plan.packs.Packer.recut`."""
+"""`orchestrator.plan.packing.packs.Packer.recut`."""
 
 
 def recut_fields(

@@ -9,7 +9,7 @@ from itertools import islice
 from statistics import mean
 
 from orchestrator.plan import search
-from orchestrator.plan.packs import Cluster
+from orchestrator.plan.packing.packs import Cluster
 from orchestrator.plan.rounds import plan_rounds
 from orchestrator.running.pack.protocol import Driver
 from orchestrator.running.schedulers import inline, local

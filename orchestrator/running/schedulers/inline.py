@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_limits
 
 from orchestrator.cpus import count_cores
 from orchestrator.errors import OutOfSpace, UserError
-from orchestrator.plan.packs import Cluster
+from orchestrator.plan.packing.packs import Cluster
 from orchestrator.record.kept.code import own_files
 from orchestrator.running.pack.gpu_memory import gpus_here, smallest_share
 from orchestrator.running.pack.protocol import Driver, DriverStopped, call_driver, explain

@@ -17,7 +17,7 @@ import psutil
 
 from orchestrator.cpus import count_cores
 from orchestrator.errors import OutOfSpace, UserError
-from orchestrator.plan.packs import Cluster
+from orchestrator.plan.packing.packs import Cluster
 from orchestrator.running.pack.protocol import Death, Driver, DriverStopped, call_driver
 
 DIED = "the worker process died: it was killed, or memory ran out"

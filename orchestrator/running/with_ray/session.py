@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from orchestrator.errors import UserError
-from orchestrator.plan.packs import Cluster
+from orchestrator.plan.packing.packs import Cluster
 from orchestrator.running.pack.gpu_memory import ASK_SECONDS, UNKNOWN, gpus_here, smallest_share
 from orchestrator.running.with_ray.start import QUIET, begun, set_environment
 

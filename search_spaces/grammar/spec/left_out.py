@@ -12,7 +12,7 @@ def fill_objective(data: dict[str, Any]) -> bool:
     """Put what is left out of the objective into `data`; return whether its direction is only assumed.
 
     The average is filled in where `training.averages` has one label and is not varied. What the direction is, only the
-    task knows: see `orchestrator.plan.soundness`.
+    task knows: see `orchestrator.plan.checks.soundness`.
     """
     objective = data.get("objective")
     if not isinstance(objective, dict):

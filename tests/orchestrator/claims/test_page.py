@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from orchestrator import cli
 from orchestrator.claims.words import ask_in_words
+from orchestrator.cli import main as cli
 from search_spaces.grammar.claims import Claim
 from tests.orchestrator.claims.conftest import NONE, PRE, SWEEP, claim, is_pre, pretended_sweep, write_claims
 from trainers.config.member import MemberConfig

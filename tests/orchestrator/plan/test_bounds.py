@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.plan.bounds import Misfit, misfits
+from orchestrator.plan.checks.bounds import Misfit, misfits
 from orchestrator.plan.domains import make_distribution, reach, to_value
 from search_spaces import Choice, Domain, Grid, IntUniform, LogUniform, Normal, OneMinusLogUniform, Uniform
 from trainers.config.slots import Slot

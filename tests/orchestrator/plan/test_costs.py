@@ -7,7 +7,7 @@ import pytest
 from torch import Tensor
 
 from orchestrator.errors import UserError
-from orchestrator.plan.packs import cost_of, steps_worth
+from orchestrator.plan.packing.packs import cost_of, steps_worth
 from trainers.config.member import MemberConfig
 from trainers.models.model import Model
 from trainers.tasks.set_complement import SetComplement

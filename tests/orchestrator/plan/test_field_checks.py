@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.plan.checks.situations import situations
+from orchestrator.plan.checks.soundness import configurations_of
 from orchestrator.plan.configurations import configure
 from orchestrator.plan.search import draw_sample
-from orchestrator.plan.situations import situations
-from orchestrator.plan.soundness import configurations_of
 from search_spaces import SweepFileError, SweepSpec, parse_sweep
 from trainers.settings import registry
 

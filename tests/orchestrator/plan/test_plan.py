@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.plan.configurations import configure, warnings_for
-from orchestrator.plan.cutting import cut, end_together, makespan, shared
-from orchestrator.plan.packs import Cluster, Pack, Packer, make_packs
+from orchestrator.plan.packing.cutting import cut, end_together, makespan, shared
+from orchestrator.plan.packing.packs import Cluster, Pack, Packer, make_packs
 from search_spaces import SweepFileError, load_sweep
 
 FILE = """name: planned

@@ -9,9 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import search_spaces
+from orchestrator.plan.checks.soundness import UNBUILT, UNIMPORTED, build_sample, configurations_of, load_checked
 from orchestrator.plan.configurations import configure
 from orchestrator.plan.search import draw_sample
-from orchestrator.plan.soundness import UNBUILT, UNIMPORTED, build_sample, configurations_of, load_checked
 from search_spaces import SweepFileError, dump_yaml, load_sweep, parse_sweep
 from search_spaces.grammar.load import UNREAD
 

@@ -7,7 +7,7 @@ import pytest
 
 from orchestrator.code import trial_guard
 from orchestrator.consoles import make_console
-from orchestrator.plan.soundness import build_sample, load_checked
+from orchestrator.plan.checks.soundness import build_sample, load_checked
 from orchestrator.sweep.sweep import run_sweep
 from search_spaces import SweepFileError
 

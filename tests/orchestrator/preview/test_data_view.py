@@ -12,7 +12,7 @@ import pytest
 import scipy.stats
 import torch
 
-from orchestrator import cli
+from orchestrator.cli import main as cli
 from orchestrator.figures import drawing
 from orchestrator.figures.drawing import read_figure_digest
 from orchestrator.preview import task_data

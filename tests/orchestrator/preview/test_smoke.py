@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.plan.soundness import load_checked
+from orchestrator.plan.checks.soundness import load_checked
 from orchestrator.preview.smoke import SmokeFailed, smoke
 from search_spaces import parse_sweep
 

@@ -6,7 +6,7 @@ import io
 import pytest
 from typer.testing import CliRunner
 
-from orchestrator.cli import app
+from orchestrator.cli.main import app
 from orchestrator.consoles import WIDTH_OF_FILES, WholeConsole
 from orchestrator.record.kept import curves
 from orchestrator.record.ledger.records import LEDGER_FILE

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from orchestrator import cli
+from orchestrator.cli import main as cli
 from orchestrator.report import artifacts
 from orchestrator.report.files import write_report
 from orchestrator.report.tables.seed_comparisons import (

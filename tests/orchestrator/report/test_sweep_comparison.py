@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from orchestrator import cli, open_sweep
+from orchestrator import open_sweep
+from orchestrator.cli import main as cli
 from orchestrator.errors import LengthwiseError, NotASweep, UserError
 from orchestrator.figures.drawing import read_figure_digest
 from orchestrator.report.sweep_comparison import noise_sentences

@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 from filelock import FileLock
 
-from orchestrator.plan.packs import make_packs
+from orchestrator.plan.packing.packs import make_packs
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import Record, read_records
 from orchestrator.record.state.state import SweepState

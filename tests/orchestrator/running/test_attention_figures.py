@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from orchestrator import cli_results as cli
+from orchestrator.cli import results as cli
 from orchestrator.errors import UserError
 from orchestrator.plan.recorded import member_of
 from orchestrator.record.kept.weights import load

@@ -2,8 +2,8 @@
 
 import pytest
 
+from orchestrator.cli.options import in_seconds
 from orchestrator.errors import UserError
-from orchestrator.options import in_seconds
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.state.state import SweepState
 from orchestrator.running.driving import budget

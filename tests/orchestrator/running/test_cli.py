@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from orchestrator import options
+from orchestrator.cli import options
 from orchestrator.preview import upload
 from orchestrator.record.ledger import folders as places
 from orchestrator.record.ledger.records import LEDGER_FILE, encode, read_records
@@ -35,7 +35,7 @@ def test_help_imports_nothing_heavy(lengthwise):
     done = lengthwise.process("--help", anew=True)
     assert done.returncode == 0 and "resume" in done.stdout
     heavy = ("torch", "ray", "mlflow", "optuna", "pandas")
-    code = f"import sys, orchestrator.cli; print([name for name in {heavy} if name in sys.modules])"
+    code = f"import sys, orchestrator.cli.main; print([name for name in {heavy} if name in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
@@ -47,8 +47,8 @@ def test_a_tracking_address_is_taken_as_it_is(tiny, uri):
 def test_a_driver_imports_what_it_drives_with_and_a_report_what_it_shows(lengthwise, tiny, tmp_path):
     """What draws, publishes and reads tables is for the process that ends a sweep; what trains is for workers."""
     assert lengthwise("run", tiny, "--storage", tmp_path).returncode == 0
-    driving = "import orchestrator.sweep, orchestrator.cli\n"
-    report = "import orchestrator.cli\ntry: orchestrator.cli.main()\nexcept SystemExit: pass\n"
+    driving = "import orchestrator.sweep, orchestrator.cli.main\n"
+    report = "from orchestrator.cli.main import main\ntry: main()\nexcept SystemExit: pass\n"
     for code, heavy in (
         (driving, ("ray", "mlflow", "pandas", "scipy", "matplotlib")),
         (report, ("torch", "ray", "mlflow")),

@@ -8,8 +8,8 @@ import pytest
 import typer.main
 from mlflow.tracking import MlflowClient
 
-from orchestrator import cli
-from orchestrator.cli_help import PANELS
+from orchestrator.cli import main as cli
+from orchestrator.cli.help import PANELS
 
 RELEASED = Path(__file__).resolve().parents[2] / "sweeps" / "1.0.0"
 

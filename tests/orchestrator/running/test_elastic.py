@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from orchestrator.errors import UserError
-from orchestrator.plan.packs import Pack, make_packs, recut_packs
+from orchestrator.plan.packing.packs import Pack, make_packs, recut_packs
 from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import Record, decode, encode

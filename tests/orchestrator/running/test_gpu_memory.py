@@ -5,8 +5,8 @@ import sys
 import pytest
 import torch
 
-from orchestrator.plan.packs import LARGEST_PACK_CPU, LARGEST_PACK_GPU, MEMORY_SHARE, Cluster, Packer, cost_of
-from orchestrator.plan.soundness import check
+from orchestrator.plan.checks.soundness import check
+from orchestrator.plan.packing.packs import LARGEST_PACK_CPU, LARGEST_PACK_GPU, MEMORY_SHARE, Cluster, Packer, cost_of
 from orchestrator.preview import forecast as forecast_module
 from orchestrator.preview.forecast import forecast
 from orchestrator.running.pack import gpu_memory

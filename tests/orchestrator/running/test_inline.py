@@ -14,7 +14,7 @@ import torch
 from threadpoolctl import threadpool_info
 
 from orchestrator.errors import UserError
-from orchestrator.plan.packs import Cluster
+from orchestrator.plan.packing.packs import Cluster
 from orchestrator.preview.forecast import forecast
 from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.ledger.records import read_records

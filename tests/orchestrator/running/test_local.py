@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from orchestrator.errors import UserError
-from orchestrator.plan.soundness import check
+from orchestrator.plan.checks.soundness import check
 from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.state.state import SweepState
 from orchestrator.running.children.worker_host import WorkerHost

@@ -7,7 +7,7 @@ import pytest
 from matplotlib.collections import LineCollection
 from PIL import Image
 
-from orchestrator import cli_results as cli
+from orchestrator.cli import results as cli
 from orchestrator.errors import DamagedWeights, UserError
 from orchestrator.figures import heat_maps as map_figures
 from orchestrator.figures.curves import draw_all

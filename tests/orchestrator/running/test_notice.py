@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 from typer.testing import CliRunner
 
-from orchestrator import cli
+from orchestrator.cli import main as cli
 from orchestrator.ending.notice import Notice, post
 from orchestrator.record.state.state import SweepState
 from orchestrator.redaction import without_secrets

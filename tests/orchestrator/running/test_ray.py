@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from orchestrator.plan.packs import Packer
-from orchestrator.plan.soundness import check
+from orchestrator.plan.checks.soundness import check
+from orchestrator.plan.packing.packs import Packer
 from orchestrator.record.ledger.records import read_records
 from orchestrator.record.state.state import SweepState
 from orchestrator.running.schedulers.inline import this_process

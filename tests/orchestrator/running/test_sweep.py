@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from orchestrator.errors import LedgerError
-from orchestrator.plan.packs import Packer
-from orchestrator.plan.soundness import check
+from orchestrator.plan.checks.soundness import check
+from orchestrator.plan.packing.packs import Packer
 from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.ledger import ledger as ledger_module
 from orchestrator.record.ledger.ledger import Ledger

@@ -7,7 +7,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from orchestrator import cli
+from orchestrator.cli import main as cli
 from orchestrator.record.ledger.folders import STORAGE_VARIABLE
 from orchestrator.record.state.state import SweepState
 

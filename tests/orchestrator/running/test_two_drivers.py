@@ -18,7 +18,7 @@ class Blind:
     def release(self): pass
 
 lock.FileLock = Blind
-from orchestrator.cli import main
+from orchestrator.cli.main import main
 main()
 """
 

@@ -9,7 +9,7 @@ import pytest
 from mlflow.tracking import MlflowClient
 from rich.console import Console
 
-from orchestrator.plan.soundness import build_sample, load_checked
+from orchestrator.plan.checks.soundness import build_sample, load_checked
 from orchestrator.preview.forecast import forecast
 from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.ledger.ledger import Ledger

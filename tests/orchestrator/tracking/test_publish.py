@@ -9,7 +9,7 @@ import pytest
 from mlflow.tracking import MlflowClient
 from typer.testing import CliRunner
 
-from orchestrator import cli
+from orchestrator.cli import main as cli
 from orchestrator.code.provenance import provenance
 from orchestrator.errors import UserError
 from orchestrator.record.ledger.ledger import Ledger

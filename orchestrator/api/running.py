@@ -8,8 +8,8 @@ from typing import Any
 from rich.console import Console
 
 from orchestrator.addresses import local_copy
+from orchestrator.api.sweep import Sweep
 from orchestrator.consoles import make_console, say
-from orchestrator.door.sweep import Sweep
 from orchestrator.errors import UserError
 from orchestrator.record.ledger.folders import default_storage
 from search_spaces import SweepSpec, dump_yaml, parse_sweep
@@ -49,13 +49,13 @@ def _spec(
     file: str | Path | Mapping[str, Any], overrides: Sequence[str], name: str | None, imports: Sequence[str]
 ) -> SweepSpec:
     if not isinstance(file, Mapping):
-        from orchestrator.plan.soundness import load_checked  # brings the registries
+        from orchestrator.plan.checks.soundness import load_checked  # brings the registries
 
         return load_checked(file, overrides, name, imports)
     sections = json.loads(_plain(DICTIONARY, file))
     if imports:
         sections["imports"] = [*sections.get("imports", ()), *imports]
-    from orchestrator.plan.soundness import completed
+    from orchestrator.plan.checks.soundness import completed
 
     return completed(parse_sweep(dump_yaml(sections), DICTIONARY, overrides, name))
 

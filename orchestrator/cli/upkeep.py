@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from orchestrator import options
-from orchestrator.cli_help import CONTINUE, KEEP_HOUSE, LOOK, TAKE_OUT
+from orchestrator.cli import options
+from orchestrator.cli.help import CONTINUE, KEEP_HOUSE, LOOK, TAKE_OUT
 from orchestrator.consoles import make_console, say
 from orchestrator.errors import UserError
 from orchestrator.redaction import remember

@@ -1,6 +1,6 @@
 """The command line: verbs that take a sweep file or a sweep directory. Imports little, so that `--help` is quick.
 
-This module has the verbs that take a sweep file or train; `cli_results` has those that read existing sweeps.
+This module has the verbs that take a sweep file or train; `results` has those that read existing sweeps.
 Exit codes: 0 done, 1 ran and failed, 2 bad input, 130 interrupted.
 """
 
@@ -12,8 +12,8 @@ from typing import Annotated, Any
 
 import typer
 
-from orchestrator import cli_continue, cli_results, cli_upkeep, options
-from orchestrator.cli_help import BEGIN, KEEP_HOUSE, LOOK, VerbGroup
+from orchestrator.cli import continuing, options, results, upkeep
+from orchestrator.cli.help import BEGIN, KEEP_HOUSE, LOOK, VerbGroup
 from orchestrator.consoles import LenientOutput, align_rows, make_console, make_streams_lenient, say
 from orchestrator.errors import LengthwiseError, UserError
 from orchestrator.record.ledger.folders import default_storage, has_ledger
@@ -233,9 +233,9 @@ def submit(
     raise typer.Exit(jobs.run_verb(submission, address, [option for option in asked if asked[option]], _say))
 
 
-app.add_typer(cli_continue.app)
-app.add_typer(cli_results.app)
-app.add_typer(cli_upkeep.app)
+app.add_typer(continuing.app)
+app.add_typer(results.app)
+app.add_typer(upkeep.app)
 
 
 def main() -> None:
@@ -284,7 +284,7 @@ def _load(file: Path, overrides: list[str] | None, name: str | None = None, impo
 
 
 def _checked(reading: Reading) -> Any:
-    from orchestrator.plan.soundness import checked
+    from orchestrator.plan.checks.soundness import checked
 
     spec = checked(reading)
     for note in spec.notes:

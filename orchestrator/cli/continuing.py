@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from orchestrator import options
-from orchestrator.cli_help import CONTINUE
+from orchestrator.cli import options
+from orchestrator.cli.help import CONTINUE
 from orchestrator.consoles import make_console
 from orchestrator.errors import UserError
 

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from orchestrator import options
-from orchestrator.cli_help import KEEP_HOUSE, LOOK, TAKE_OUT
+from orchestrator.cli import options
+from orchestrator.cli.help import KEEP_HOUSE, LOOK, TAKE_OUT
 from orchestrator.consoles import align_rows, make_console, say
 from orchestrator.record.ledger.folders import check_storage, default_storage
 from orchestrator.redaction import remember

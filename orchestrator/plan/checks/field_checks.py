@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from orchestrator.plan.bounds import Misfit, misfits
+from orchestrator.plan.checks.bounds import Misfit, misfits
+from orchestrator.plan.checks.situations import situations, unconditional
 from orchestrator.plan.configurations import assigned
 from orchestrator.plan.domains import reach
-from orchestrator.plan.situations import situations, unconditional
 from search_spaces import ABSENT, SweepSpec
 from search_spaces.grammar.problems.errors import shown
 from search_spaces.grammar.problems.findings import SECTIONS, Findings, lookup, parent, within

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.code.own_code import import_for
+from orchestrator.plan.checks.field_checks import check_fields
+from orchestrator.plan.checks.trials import try_own_code
 from orchestrator.plan.configurations import Configuration, assigned, configure, unmeasured, warnings_for
 from orchestrator.plan.distributions import evaluated_sets, further_distributions
-from orchestrator.plan.field_checks import check_fields
 from orchestrator.plan.search import draw, draw_sample, generations
-from orchestrator.plan.trials import try_own_code
 from search_spaces import Grid, Problem, SweepFileError, SweepSpec, read_sweep
 from search_spaces.grammar.load import Reading
 from search_spaces.grammar.problems.findings import SECTIONS, Findings, within

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from orchestrator.errors import UserError
 from orchestrator.plan.configurations import Configuration
-from orchestrator.plan.cutting import Sizes, cut, end_together, shared
+from orchestrator.plan.packing.cutting import Sizes, cut, end_together, shared
 from search_spaces import SweepSpec
 from trainers.config.member import MemberConfig
 from trainers.training.cost import Cost, estimate

@@ -11,8 +11,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from orchestrator.api.tables import table
 from orchestrator.consoles import make_console
-from orchestrator.door.tables import table
 from orchestrator.errors import UserError
 from orchestrator.mirror.fetch import find_sweep
 from orchestrator.record.kept.curves import read_curves

@@ -1,0 +1,1 @@
+"""Packs: members of equal structure, cut so that the workers end together."""
