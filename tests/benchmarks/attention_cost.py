@@ -1,11 +1,11 @@
-"""What attention costs: time a training step and peak memory of each encoding, as a ratio to RoPE, in one run.
+"""What attention costs: time of a training step and of an evaluation, and peak memory, of each encoding, in one run.
 
     python tests/benchmarks/attention_cost.py [--device cpu|cuda] [--pairs 128] [--batch 64] [--members 1] [--steps 3]
 
 The model is the mini one of threshold relative attention (arXiv:2503.23174: 4 layers, 4 heads, width 256), trained on
 flip-flops; 128 pairs are its window of 256 tokens. The paper's times are 65.88 min for TRA and 58.73 for RoPE: 1.12.
 Turns of every encoding follow each other; the fastest turn counts. On the CPU each encoding has a process of its own
-for its peak, which is that of the whole process; uncompiled.
+for its peak, which is that of the whole process in training; uncompiled. An evaluation reads as many rows as a step.
 """
 
 import argparse
@@ -13,6 +13,7 @@ import resource
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -34,10 +35,11 @@ def options() -> argparse.Namespace:
 
 
 def measure(encoding: str, asked: argparse.Namespace) -> None:
-    """Print seconds of the fastest turn's step and the peak in MiB."""
+    """Print seconds of the fastest turn's step and of its evaluation, and the peak of training in MiB."""
     import torch
 
     from trainers.config.member import MemberConfig
+    from trainers.evaluation.evaluate import evaluate
     from trainers.packs.pack import Pack, State
     from trainers.training.step import make_stepper
 
@@ -47,24 +49,29 @@ def measure(encoding: str, asked: argparse.Namespace) -> None:
         "task": {"name": "flip_flop", "pairs": asked.pairs},
         "model": model,
         "training": {"steps": 100, "batch_size": asked.batch, "learning_rate": 1e-4, "compile": False},
-        "evaluation": {"every": 100, "samples": 1},
+        "evaluation": {"every": 100, "samples": asked.batch},
     }
     members = [MemberConfig.from_dict({**settings, "seed": seed}) for seed in range(asked.members)]
     pack = Pack(members, torch.device(asked.device))
-    state, step, fastest = State.initial(pack), make_stepper(pack), float("inf")
-    cuda = asked.device == "cuda"
+    state, step, cuda = State.initial(pack), make_stepper(pack), asked.device == "cuda"
+
+    def fastest(do: Callable[[], object], times: int) -> float:
+        found = float("inf")
+        for _ in range(asked.turns):
+            if cuda:
+                torch.cuda.synchronize()
+            began = time.perf_counter()
+            for _ in range(times):
+                do()
+            if cuda:
+                torch.cuda.synchronize()
+            found = min(found, (time.perf_counter() - began) / times)
+        return found
+
     step(state)
-    for _ in range(asked.turns):
-        if cuda:
-            torch.cuda.synchronize()
-        began = time.perf_counter()
-        for _ in range(asked.steps):
-            step(state)
-        if cuda:
-            torch.cuda.synchronize()
-        fastest = min(fastest, (time.perf_counter() - began) / asked.steps)
+    training = fastest(lambda: step(state), asked.steps)
     peak = torch.cuda.max_memory_allocated() if cuda else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    print(fastest, peak / 2**20)
+    print(training, fastest(lambda: evaluate(pack, state), 1), peak / 2**20)
 
 
 def main() -> None:
@@ -74,17 +81,21 @@ def main() -> None:
         sys.path.insert(0, str(REPOSITORY))
         measure(asked.of, asked)
         return
-    found: dict[str, tuple[float, float]] = {}
+    found: dict[str, list[float]] = {}
     for encoding in ENCODINGS:
         command = [sys.executable, __file__, *sys.argv[1:], "--of", encoding]
         said = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
-        found[encoding] = (float(said[0]), float(said[1]))
-        print(f"{encoding}: {found[encoding][0] * 1000:,.0f} ms a step, {found[encoding][1]:,.0f} MiB", flush=True)
+        found[encoding] = training, evaluation, peak = [float(number) for number in said]
+        print(
+            f"{encoding}: {training * 1000:,.0f} ms a step, {evaluation:,.2f} s an evaluation, {peak:,.0f} MiB",
+            flush=True,
+        )
     print(
-        f"\n| encoding | time a step : RoPE, {2 * asked.pairs} tokens, {asked.batch} rows | peak MiB |\n|---|---|---|"
+        f"\n| encoding | time a step : RoPE, {2 * asked.pairs} tokens, {asked.batch} rows | an evaluation : RoPE "
+        "| peak MiB |\n|---|---|---|---|"
     )
-    for encoding, (seconds, peak) in found.items():
-        print(f"| {encoding} | {seconds / found['rope'][0]:.2f} | {peak:,.0f} |")
+    for encoding, (training, evaluation, peak) in found.items():
+        print(f"| {encoding} | {training / found['rope'][0]:.2f} | {evaluation / found['rope'][1]:.2f} | {peak:,.0f} |")
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ from trainers.tensors.noise import Noise
 LOGITS_PER_PASS = 2**19  # of several members together on a CPU: 2 MiB in float32, about the size of a cache
 LOGITS_PER_MEMBER = 2**26  # of one member in a piece of its rows
 PAIRS_PER_MEMBER = 2**27  # of positions: attention scores of one head, 512 MiB in float32
+SCORES_PER_PASS = 2**20  # attention scores of a layer on a CPU: 4 MiB in float32, which stay in the cache
 OPERATIONS_PER_MEMBER = 1e12  # so that activations of large models fit beside their training state
 
 
@@ -192,7 +193,8 @@ def _members_at_once(pack: Pack, batch: Batch, rows: int) -> int:
     """Return how many members are evaluated together on pieces of `rows` rows."""
     count = min(rows, batch.tokens.shape[1])
     logits = LOGITS_PER_PASS if pack.device.type == "cpu" else LOGITS_PER_MEMBER
-    return max(1, min(logits // _logits(pack, batch, count), LOGITS_PER_MEMBER // _cache_size(pack, batch, count)))
+    cached = LOGITS_PER_MEMBER // _cache_size(pack, batch, count)
+    return max(1, min(logits // _logits(pack, batch, count), cached, _rows_in_cache(pack, batch) // count))
 
 
 def _join(pieces: Sequence[Mapping[str, Tensor]]) -> Mapping[str, Tensor]:
@@ -204,7 +206,16 @@ def rows_at_once(pack: Pack, batch: Batch) -> int:
     operations = pack.model.operations(pack.task, 1, batch.tokens.shape[-1])
     logits = LOGITS_PER_MEMBER // max(_logits(pack, batch, 1), _cache_size(pack, batch, 1))
     pairs = PAIRS_PER_MEMBER // batch.tokens.shape[-1] ** 2
-    return max(1, min(logits, pairs, int(OPERATIONS_PER_MEMBER // max(operations, 1.0))))
+    most = int(OPERATIONS_PER_MEMBER // max(operations, 1.0))
+    return max(1, min(logits, pairs, most, _rows_in_cache(pack, batch)))
+
+
+def _rows_in_cache(pack: Pack, batch: Batch) -> int:
+    """Return of how many rows the attention scores stay in the cache of a CPU; a generated token has few scores."""
+    scores = pack.model.scores_per_pair * batch.tokens.shape[-1] ** 2
+    if pack.device.type != "cpu" or pack.task.passes > 1 or not scores:
+        return LOGITS_PER_MEMBER
+    return SCORES_PER_PASS // scores
 
 
 def _logits(pack: Pack, batch: Batch, rows: int) -> int:

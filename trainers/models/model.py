@@ -71,6 +71,11 @@ class Model(Settings, ABC):
         return 0
 
     @property
+    def scores_per_pair(self) -> int:
+        """Attention scores of a layer for each pair of positions; 0 without attention, or where none are stored."""
+        return 0
+
+    @property
     def compiling(self) -> str:
         """When its steps are compiled: `auto`, if it saves time; `asked`, only with `compile: true`; or `never`."""
         return "auto"

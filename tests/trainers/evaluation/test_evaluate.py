@@ -140,6 +140,20 @@ def test_each_average_has_its_own_weights_and_each_member_its_own_inputs(member,
                 np.testing.assert_array_equal(found[m, a], curves(alone, mine)["accuracy"][0, a])
 
 
+@pytest.mark.parametrize("position", ["tra", "cope", "fox", "rope"])
+def test_curves_do_not_depend_on_how_many_scores_a_pass_holds(member, monkeypatch, position: str) -> None:
+    model = Decoder(layers=2, width=16, heads=4, position=position)
+    one = replace(member(evaluation__samples=30), task=Last(), model=model)
+    pack = Pack([one, replace(one, seed=8)], CPU)
+    state, passes = State.initial(pack), list[int]()
+    whole = evaluate(pack, state, beat=lambda: passes.append(0))[1]
+    assert len(passes) == 4  # lengths 2, 4, 6 and 8
+    monkeypatch.setattr(evaluation, "SCORES_PER_PASS", 7 * 4 * 8**2)
+    passes.clear()
+    np.testing.assert_array_equal(evaluate(pack, state, beat=lambda: passes.append(0))[1], whole)
+    assert len(passes) == 2 + 4 * (2 + 3 + 5)  # two seeds with two averages, from length 4 on one at a time
+
+
 def test_what_is_random_in_evaluation_goes_by_rows(member, monkeypatch) -> None:
     drawn: list[torch.Tensor] = []
 
