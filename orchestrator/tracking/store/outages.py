@@ -74,12 +74,13 @@ def _refusal(uri: str, error: Exception) -> str | None:
     user = unquote(address.username or "") or read_mlflow_creds().username
     if status == 401:
         problem = f"rejects the password of user {user}, or has no such user" if user else "asks for a password"
-        return f"this server {problem}; set {USERNAME_VARIABLE} and {PASSWORD_VARIABLE} to a user of this server"
+        return f"this server {problem}; set {USERNAME_VARIABLE} and {PASSWORD_VARIABLE} to those of a user"
     if status == 403 and "Invalid Host header" in str(error):
         name = address.netloc.rpartition("@")[2]
         return f"this server is not addressed by the name {name}; ask its administrator to add it to --allowed-hosts"
     if status == 403:
-        return f"user {user} lacks a permission: MANAGE on this experiment; ask the administrator of the server for it"
+        who = f"user {user}" if user else "this user"
+        return f"{who} lacks a permission: MANAGE on this experiment; ask the administrator of the server for it"
     return None
 
 
