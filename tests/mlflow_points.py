@@ -1,6 +1,6 @@
-"""Every point that MLflow should have of a sweep, worked out from its curves alone."""
+"""Every point that MLflow should have of a sweep of three seeds that is judged at length 6."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 
 import numpy as np
 import pandas as pd
@@ -20,7 +20,7 @@ def assert_points(stored: Counter, state: SweepState) -> None:
 
 
 def expected_points(state: SweepState) -> Counter:
-    """(config_id, key, step, value) of every curve and summary, worked out from curves.parquet's rows alone."""
+    """(config_id, key, step, value) of every curve and summary, worked out from curves and losses alone."""
     points: Counter = Counter()
     curves = read_curves(state).astype({"config_id": str, "average": str, "metric": str})
     last = at_the_steps_that_count(state, curves)
@@ -41,11 +41,16 @@ def expected_points(state: SweepState) -> Counter:
                 if np.isfinite(value):
                     points[config_id, f"total_variation/ema/seed_{seed}", length, value] += 1
     chosen = curves[(curves["metric"] == "total_variation") & (curves["average"] == "ema") & (curves["length"] == 6)]
+    losses: dict = defaultdict(list)
+    for pack in state.packs.values():
+        for step, evaluation in pack.evaluations.items():
+            for (config_id, _), loss in zip(pack.members, evaluation["loss"], strict=True):
+                losses[config_id, step].append(loss)
     scores: dict = {}
     select_steps: dict = {}
     for (config_id, step), rows in chosen.groupby(["config_id", "step"]):
         values = np.sort(np.nan_to_num(rows["value"].to_numpy(float), nan=np.inf))
-        points[config_id, "progress/loss", step, 0.5] += 1
+        points[config_id, "progress/loss", step, np.sort(np.nan_to_num(losses[config_id, step], nan=np.inf))[1]] += 1
         if not rows["value"].isna().all():
             points[config_id, "progress/total_variation/ema", step, values[1]] += 1
             select_steps.setdefault(config_id, {})[step] = rows.set_index("seed")["value"].astype(float)

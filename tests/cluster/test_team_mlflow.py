@@ -27,7 +27,7 @@ from tests.mlflow_points import assert_points
 QUICKSTART = "search_spaces/quickstart.yaml"
 SMALL = (
     *("search.configurations=3", "seeds=3", "training.steps=6", "training.compile=false"),
-    *("evaluation={every: 3, samples: 8}", "resources.scheduler=inline"),
+    *("evaluation={every: 3, samples: 8}", "objective.lengths=[6]", "resources.scheduler=inline"),
 )
 TEN = [f"user{number}" for number in range(10)]
 LIVE = TEN[7:]  # whose sweeps train and publish; the others publish a sweep that has ended
