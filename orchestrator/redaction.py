@@ -15,7 +15,8 @@ from urllib.parse import quote, unquote, urlsplit
 
 MASK = "***"
 PASSWORD_VARIABLE, URI_VARIABLE = "MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_URI"
-_VARIABLES = (PASSWORD_VARIABLE, "MLFLOW_TRACKING_TOKEN")
+USERNAME_VARIABLE = "MLFLOW_TRACKING_USERNAME"
+SECRET_VARIABLES = (PASSWORD_VARIABLE, "MLFLOW_TRACKING_TOKEN")
 _SHORTEST = 6  # shorter secrets occur in ordinary words; in a URL they are masked as well
 _PASSWORD = re.compile(r"(://[^\s/:@]*:)(?:[^\s/]*@|(?!\d+[/?#])[^\s@]*@)")  # or one with a slash, if there is no port
 _TOKEN = re.compile(r"(https?://)[^\s/:@]+@")
@@ -144,7 +145,7 @@ class _MaskedRecord(logging.LogRecord):
 
 def _secrets() -> list[str]:
     found = {*_remembered, *_in_address(os.environ.get(URI_VARIABLE, ""))}
-    for variable in _VARIABLES:
+    for variable in SECRET_VARIABLES:
         found |= _forms(os.environ.get(variable, ""))
     return sorted((one for one in found if len(one) >= _SHORTEST and one != MASK), key=len, reverse=True)
 

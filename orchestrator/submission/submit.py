@@ -15,7 +15,7 @@ from orchestrator.code.repository import job_environment
 from orchestrator.consoles import align_rows
 from orchestrator.errors import UserError
 from orchestrator.plan.checks.soundness import check
-from orchestrator.redaction import redact
+from orchestrator.redaction import PASSWORD_VARIABLE, SECRET_VARIABLES, mask_address, redact
 from orchestrator.submission.job_server import Job, JobServer
 from orchestrator.submission.package import write_archive
 from orchestrator.wording import duration
@@ -24,6 +24,10 @@ from search_spaces import SweepSpec
 STOP_SECONDS = "30"  # Ray gives a stopped job 3 seconds before it kills it
 LAST_LINES = 8
 INTERRUPTED = 130
+_PASSWORDS = (
+    f"write MLflow's password to ~/.mlflow/credentials on the head, or start the head with {PASSWORD_VARIABLE} in its "
+    "environment (cluster/README.md, MLflow for a team)"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +46,13 @@ class Submission:
     resume: bool
 
     def entrypoint(self) -> str:
-        """Return the command of the job. Raises UserError if a file that it needs is not in the uploaded folder."""
+        """Return the command of the job.
+
+        Raises UserError if a file that it needs is not in the uploaded folder, or if it has the password of an address.
+        """
+        for word in self.arguments:
+            if (masked := mask_address(word)) != word:
+                raise UserError(f"{masked}: the dashboard and `ps` show the password of this address; {_PASSWORDS}")
         file, folder = self.file.resolve(), self.folder.resolve()
         outside = [source.root for source in import_for(self.spec) if not source.installed]
         for path in (file, *outside):
@@ -52,12 +62,17 @@ class Submission:
         return shlex.join([*words, *(["--resume"] if self.resume else [])])
 
     def environment(self, warn: Callable[[str], None]) -> dict[str, str]:
-        """Return the variables of the job, with the commit of its folder. Raises UserError for no KEY=VALUE."""
+        """Return the variables of the job, with the commit of its folder.
+
+        Raises UserError for no KEY=VALUE, and for MLflow's password or token.
+        """
         given = dict[str, str]()
         for setting in self.variables:
             key, equals, value = setting.partition("=")
             if not equals or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", key):
                 raise UserError(f"--job-env {setting!r}: allowed: KEY=VALUE, such as MLFLOW_TRACKING_USERNAME=ada")
+            if key in SECRET_VARIABLES:
+                raise UserError(f"--job-env {key}=...: the dashboard and `ps` show this variable; {_PASSWORDS}")
             given[key] = value
         sent: dict[str, str] = json.loads(job_environment(self.folder, warn=warn))["env_vars"]
         return {"RAY_JOB_STOP_WAIT_TIME_S": STOP_SECONDS, **sent, **given}

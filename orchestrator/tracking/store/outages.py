@@ -1,6 +1,7 @@
-"""Timeouts and error messages for an MLflow that is down, busy or hangs.
+"""Timeouts and error messages for an MLflow that is down, busy or hangs, or rejects a user.
 
 TrackingError (a LengthwiseError)    MLflow cannot be reached, or rejects a request; the sweep itself is unharmed
+└── TrackingRefused                 a wrong password, permission or host name; exit code 2
 """
 
 import logging
@@ -12,12 +13,16 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from mlflow.exceptions import MlflowException
 from mlflow.tracking import MlflowClient
+from mlflow.utils.credentials import read_mlflow_creds
+from requests import HTTPError
 from sqlalchemy.exc import SQLAlchemyError
 
 from orchestrator.errors import LengthwiseError
+from orchestrator.redaction import PASSWORD_VARIABLE, USERNAME_VARIABLE
 from orchestrator.wording import command
 
 LONGEST_REQUEST = 30.0  # seconds for one request to a server, including retries
@@ -38,6 +43,12 @@ class TrackingError(LengthwiseError):
     """MLflow cannot be reached or rejects a request; the message has the address and how to complete it later."""
 
 
+class TrackingRefused(TrackingError):  # noqa: N818 - reads as the sentence it prints
+    """MLflow rejects the user, what the user may do, or the name by which it was addressed."""
+
+    exit_code = 2
+
+
 @contextmanager
 def raising_tracking_error(uri: str, folder: Path) -> Iterator[None]:
     """Raise errors of MLflow and the network as TrackingError, with the command that completes the publishing."""
@@ -45,7 +56,32 @@ def raising_tracking_error(uri: str, folder: Path) -> Iterator[None]:
         yield
     except (OSError, MlflowException, SQLAlchemyError, ImportError) as error:  # requests' errors are OSErrors
         later = command("publish", folder)
-        raise TrackingError(f"MLflow at {uri}: {_first_line(error)}\ncomplete it later with: {later}") from error
+        kind, problem = TrackingError, _first_line(error)
+        if refusal := _refusal(uri, error):
+            kind, problem = TrackingRefused, refusal
+        raise kind(f"MLflow at {uri}: {problem}\ncomplete it later with: {later}") from error
+
+
+def _refusal(uri: str, error: Exception) -> str | None:
+    """Return why the server at `uri` refused a request, and what to do; None for any other error."""
+    if isinstance(error, HTTPError) and error.response is not None:  # of an upload
+        status = error.response.status_code
+    elif isinstance(error, MlflowException):
+        status = error.get_http_status_code()
+    else:
+        return None
+    address = urlsplit(uri)
+    user = unquote(address.username or "") or read_mlflow_creds().username
+    if status == 401:
+        problem = f"rejects the password of user {user}, or has no such user" if user else "asks for a password"
+        return f"this server {problem}; set {USERNAME_VARIABLE} and {PASSWORD_VARIABLE} to those of a user"
+    if status == 403 and "Invalid Host header" in str(error):
+        name = address.netloc.rpartition("@")[2]
+        return f"this server is not addressed by the name {name}; ask its administrator to add it to --allowed-hosts"
+    if status == 403:
+        who = f"user {user}" if user else "this user"
+        return f"{who} lacks a permission: MANAGE on this experiment; ask the administrator of the server for it"
+    return None
 
 
 def _first_line(error: Exception) -> str:

@@ -10,17 +10,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pandas as pd
 import pytest
 from mlflow.tracking import MlflowClient
 
-from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.summary import Row, Summary
 from orchestrator.tracking.contents import pages
 from orchestrator.tracking.publish import publish as publish_sweep
 from orchestrator.tracking.store.sqlite_store import default_uri, initialise
+from tests.mlflow_points import assert_points
 
 SPEC = {"task.vocabulary": 8, "objective.lengths": [6]}
 DRAWS = [{"training.learning_rate": 10.0**-k, "training.batch_size": 16 * k} for k in (2, 3, 4)]
@@ -102,71 +100,6 @@ def sweep(tmp_path: Path, build: Callable[..., SweepState], fresh_store: Path) -
     return state
 
 
-def expected_points(state: SweepState) -> Counter:
-    """(config_id, key, step, value) of every curve and summary, worked out from curves.parquet's rows alone."""
-    points: Counter = Counter()
-    curves = read_curves(state).astype({"config_id": str, "average": str, "metric": str})
-    last = at_the_steps_that_count(state, curves)
-    headline = ("total_variation", "invalid_mass", "margin")
-    for (config_id, metric, average, length), rows in last.groupby(["config_id", "metric", "average", "length"]):
-        values = rows["value"].to_numpy(float)
-        if metric in headline and not np.isnan(values).all():
-            counted = np.where(np.isnan(values), -np.inf if metric == "margin" else np.inf, values)
-            quantiles = np.quantile(counted, [0.25, 0.75], method="linear") if np.isfinite(counted).all() else None
-            ordered = np.sort(counted)
-            # three seeds: the quartiles lie half-way between neighbours, the median is the middle one
-            low, high = quantiles if quantiles is not None else ((ordered[:2].sum()) / 2, (ordered[1:].sum()) / 2)
-            for statistic, value in (("median", ordered[1]), ("q25", low), ("q75", high)):
-                if np.isfinite(value):
-                    points[config_id, f"{metric}/{average}/{statistic}", length, value] += 1
-        if (metric, average) == ("total_variation", "ema"):
-            for seed, value in zip(rows["seed"], values, strict=True):
-                if np.isfinite(value):
-                    points[config_id, f"total_variation/ema/seed_{seed}", length, value] += 1
-    chosen = curves[(curves["metric"] == "total_variation") & (curves["average"] == "ema") & (curves["length"] == 6)]
-    scores: dict = {}
-    select_steps: dict = {}
-    for (config_id, step), rows in chosen.groupby(["config_id", "step"]):
-        values = np.sort(np.nan_to_num(rows["value"].to_numpy(float), nan=np.inf))
-        points[config_id, "progress/loss", step, 0.5] += 1
-        if not rows["value"].isna().all():
-            points[config_id, "progress/total_variation/ema", step, values[1]] += 1
-            select_steps.setdefault(config_id, {})[step] = rows.set_index("seed")["value"].astype(float)
-            if step == curves["step"].max():
-                scores[config_id] = values[1]
-    best = state.spec["objective"].get("evaluation") == "best"
-    for config_id, values in select_steps.items():
-        table = np.array([values[step] for step in sorted(values)])  # steps by seeds; a seed that is lost stays lost
-        chosen = np.where(np.isnan(table[-1]), np.inf, np.nanmin(table, axis=0, initial=np.inf))
-        both = {"score_last": scores[config_id], "score_best": np.sort(chosen)[1]}
-        for key, score in both.items():
-            points[config_id, key, 0, score] += 1
-        scores[config_id] = both["score_best" if best else "score_last"]
-    for place, config_id in enumerate(sorted(scores, key=scores.__getitem__), start=1):
-        points[config_id, "score", 0, scores[config_id]] += 1
-        points[config_id, "rank", 0, float(place)] += 1
-    for config_id, configuration in state.configurations.items():
-        failed = sum(member.status == "failed" for member in configuration.members.values())
-        points[config_id, "seeds_run", 0, 3.0] += 1
-        points[config_id, "seeds_failed", 0, float(failed)] += 1
-    return points
-
-
-def at_the_steps_that_count(state: SweepState, curves: pd.DataFrame) -> pd.DataFrame:
-    """The rows of each seed at its last evaluation, or with `evaluation: best` where its error at length 6 is least."""
-    found = []
-    for _, member in curves.groupby(["config_id", "seed"]):
-        judged = member[
-            (member["metric"] == "total_variation") & (member["average"] == "ema") & (member["length"] == 6)
-        ]
-        judged = judged.sort_values("step").set_index("step")["value"].astype(float)
-        step = judged.index[-1]
-        if state.spec["objective"].get("evaluation") == "best" and not np.isnan(judged.iloc[-1]):
-            step = judged.idxmin()
-        found.append(member[member["step"] == step])
-    return pd.concat(found)
-
-
 def stored_points(client: MlflowClient, parent_run_id: str) -> Counter:
     """(config_id, key, step, value) of every point of every configuration, from get_metric_history."""
     points: Counter = Counter()
@@ -183,18 +116,7 @@ def _children(client: MlflowClient, parent_run_id: str) -> list:
 
 
 def _assert_complete(client: MlflowClient, parent_run_id: str, state: SweepState) -> None:
-    """Every point of the sweep is there once, and no other."""
-    stored = stored_points(client, parent_run_id)
-    derived = {"area_beyond", "generalization_length"}  # their own tests are elsewhere; here: once each
-    assert max(stored.values()) == 1
-    for key in derived if state.spec["objective"]["threshold"] is not None else {"area_beyond"}:
-        assert {config_id for config_id, k, _, _ in stored if k == key} >= {c for c, k, _, _ in stored if k == "score"}
-    stored = Counter({point: n for point, n in stored.items() if point[1] not in derived})
-    assert rounded(stored) == rounded(expected_points(state))
-
-
-def rounded(points: Counter) -> Counter:
-    return Counter({(*point[:3], float(f"{point[3]:.12g}")): n for point, n in points.items()})
+    assert_points(stored_points(client, parent_run_id), state)
 
 
 def _rows_of(uri: str) -> Counter:

@@ -1,4 +1,4 @@
-"""MLflow that is busy, hangs or is locked: the end of a sweep does not wait for it, and one sentence says so."""
+"""MLflow that is busy, hangs, is locked or refuses: the end of a sweep does not wait, and one sentence says so."""
 
 import http.server
 import socket
@@ -14,22 +14,23 @@ import pytest
 
 from orchestrator.tracking.attempt import LONGEST_SECONDS, BackgroundAttempt
 from orchestrator.tracking.publish import publish as publish_sweep
-from orchestrator.tracking.store.outages import OUTAGE, TrackingError
+from orchestrator.tracking.store.outages import OUTAGE, TrackingError, TrackingRefused
 from orchestrator.tracking.store.sqlite_store import default_uri
 from orchestrator.wording import command
 
 pytestmark = pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning")  # MLflow's own use of it
 
 
-class Busy(http.server.BaseHTTPRequestHandler):
-    """Asks every client to come back in an hour."""
+class Refusing(http.server.BaseHTTPRequestHandler):
+    """Refuses every request, with the status and the text of the server; with 429 for an hour."""
 
     def do_GET(self) -> None:
         self.server.asked += 1  # type: ignore[attr-defined]
-        self.send_response(429)
+        self.send_response(self.server.status)  # type: ignore[attr-defined]
         self.send_header("Retry-After", "3600")
-        self.send_header("Content-Length", "0")
+        self.send_header("Content-Length", str(len(self.server.text)))  # type: ignore[attr-defined]
         self.end_headers()
+        self.wfile.write(self.server.text)  # type: ignore[attr-defined]
 
     do_POST = do_GET
 
@@ -38,8 +39,8 @@ class Busy(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def busy() -> Iterator[http.server.ThreadingHTTPServer]:
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Busy)
-    server.asked = 0  # type: ignore[attr-defined]
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Refusing)
+    server.asked, server.status, server.text = 0, 429, b""  # type: ignore[attr-defined]
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield server
     server.shutdown()
@@ -87,6 +88,40 @@ def test_a_busy_server_is_not_waited_for_as_long_as_it_asks(sweep, publish, busy
     with pytest.raises(TrackingError, match=r"429[\s\S]*lengthwise publish"):
         publish(sweep.folder, f"http://127.0.0.1:{busy.server_address[1]}")
     assert busy.asked == 2
+
+
+@pytest.mark.parametrize(
+    ("status", "text", "user", "said"),
+    [
+        (
+            401,
+            b"You are not authenticated.",
+            None,
+            "this server asks for a password; set MLFLOW_TRACKING_USERNAME and ",
+        ),
+        (
+            401,
+            b"You are not authenticated.",
+            "ada",
+            "this server rejects the password of user ada, or has no such user",
+        ),
+        (403, b"Permission denied", "ada", "user ada lacks a permission: MANAGE on this experiment; ask the admin"),
+        (403, b"Invalid Host header - possible DNS", "ada", "this server is not addressed by the name 127.0.0.1:"),
+    ],
+)
+def test_a_refused_user_is_told_what_to_do(sweep, publish, busy, quick, monkeypatch, status, text, user, said) -> None:
+    busy.status, busy.text = status, text
+    monkeypatch.setattr("mlflow.utils.credentials._get_credentials_path", lambda: "nowhere")
+    monkeypatch.delenv("MLFLOW_TRACKING_USERNAME", raising=False)
+    if user:
+        monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", user)
+        monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", "open sesame")
+    address = f"http://127.0.0.1:{busy.server_address[1]}"
+    with pytest.raises(TrackingRefused) as found:
+        publish(sweep.folder, address)
+    first, second = str(found.value).splitlines()
+    assert first.startswith(f"MLflow at {address}: {said}") and found.value.exit_code == 2 and busy.asked == 1
+    assert second == f"complete it later with: {command('publish', sweep.folder)}" and "sesame" not in first
 
 
 @pytest.mark.parametrize("server", ["dripping", "hanging"])
