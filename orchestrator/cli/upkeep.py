@@ -117,7 +117,7 @@ def delete(
         uri, count = delete_runs(folder, tracking_uri)
         say(console, f"{uri}: {count} runs are in MLflow's bin")
     delete_sweep(planned)
-    say(console, f"deleted {folder}")
+    say(console, f"deleted {planned.address or folder}")
 
 
 @app.command(

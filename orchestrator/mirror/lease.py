@@ -19,6 +19,7 @@ from orchestrator.record.ledger.lock import HEARTBEAT_SECONDS, Owner, parse_owne
 from orchestrator.storage import Store, patiently
 
 SILENCE = 6 * HEARTBEAT_SECONDS
+OWNERS = "owners"
 NUMBER_FILE = ".mirror-owner"  # the number under which a driver of this folder was the owner
 _LOOK = 1.0  # seconds
 _log = logging.getLogger(__name__)
@@ -34,7 +35,7 @@ class Lease:
 
     def acquire(self) -> None:
         """Become the owner, after waiting for the heartbeat of the last one; raises SweepLocked naming it."""
-        others = list(self._store.sizes("owners"))
+        others = list(self._store.sizes(OWNERS))
         if others and self._lives(others[-1]):
             raise SweepLocked(f"the sweep in {self._store.address} is being run by {describe_owner(self._store)}")
         self._number = (int(Path(others[-1]).stem) if others else 0) + 1
@@ -45,7 +46,7 @@ class Lease:
                 f"{self._store.address} cannot be used: it writes over an object that is to be created, so two drivers "
                 "would not be kept apart (conditional writes, If-None-Match, are missing)"
             )
-        if not first or max(self._store.sizes("owners")) != self._name:  # a later one was created, and ours late
+        if not first or max(self._store.sizes(OWNERS)) != self._name:  # a later one was created, and ours late
             raise SweepLocked(f"the sweep in {self._store.address} is being run by {describe_owner(self._store)}")
         self._store.delete(others)
         self._thread.start()
@@ -65,7 +66,7 @@ class Lease:
 
     @property
     def _name(self) -> str:
-        return f"owners/{self._number:06d}.json"
+        return f"{OWNERS}/{self._number:06d}.json"
 
     def _content(self) -> bytes:
         host, now = socket.gethostname(), time.time()
@@ -89,7 +90,7 @@ class Lease:
     def _keep(self) -> None:
         while not self._stop.wait(HEARTBEAT_SECONDS):
             with suppress(StorageError, StorageRefused):  # said by the mirror, which has it too
-                if max(self._store.sizes("owners"), default=self._name) != self._name:
+                if max(self._store.sizes(OWNERS), default=self._name) != self._name:
                     self.taken_by = describe_owner(self._store)
                     return
                 self._store.write(self._name, self._content())
@@ -97,7 +98,7 @@ class Lease:
 
 def read_remote_owner(store: Store) -> bytes:
     """Return what the last owner has written, empty if it has ended or there is none."""
-    names = list(store.sizes("owners"))[-1:]
+    names = list(store.sizes(OWNERS))[-1:]
     return b"".join(store.read(names).values())
 
 

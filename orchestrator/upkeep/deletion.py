@@ -9,59 +9,78 @@ from pathlib import Path
 from orchestrator.addresses import address_of
 from orchestrator.claims.registration import KEPT
 from orchestrator.errors import UserError
+from orchestrator.mirror.fetch import SEGMENTS
+from orchestrator.mirror.lease import NUMBER_FILE, OWNERS, Lease
 from orchestrator.record.kept.curves import CURVES_FILE
 from orchestrator.record.ledger.folders import FILES, FOLDERS, LEDGER_FILE, has_ledger, no_sweep
 from orchestrator.record.ledger.lock import SweepLock
 from orchestrator.report.csv_tables import TABLES
 from orchestrator.report.files import REPORT_HTML
+from orchestrator.storage import Store
 from orchestrator.sweep.specification import SPEC_FILE
 from orchestrator.upkeep.listing import readable_size, size_on_disk
 
 _DERIVED = (SPEC_FILE, CURVES_FILE, REPORT_HTML, KEPT, *TABLES)
+_OF_ADDRESSES = (SEGMENTS, OWNERS, NUMBER_FILE)
 _OTHERS = (f"{LEDGER_FILE}.damaged-*", ".*.tmp")  # a ledger before its repair; what a killed process left
 
 
 @dataclass(frozen=True, kw_only=True)
 class Deletion:
-    """What would be deleted of a sweep folder, and the entries in it that lengthwise has not written."""
+    """What would be deleted of a sweep folder and at its address, and what is there that lengthwise has not written."""
 
     folder: Path
     entries: tuple[Path, ...]
     foreign: tuple[str, ...]
+    address: str | None = None
+    objects: tuple[tuple[str, int], ...] = ()  # names and bytes
 
     @property
     def sentence(self) -> str:
         """What would be deleted, in a line."""
         files = sum(1 for entry in self.entries for path in (entry, *entry.rglob("*")) if not path.is_dir())
         stays = f"; these stay, which lengthwise has not written: {', '.join(self.foreign)}" if self.foreign else ""
-        return f"{self.folder}: {files} files, {readable_size(size_on_disk(self.folder))}{stays}"
+        copy = f"{self.folder}: {files} files, {readable_size(size_on_disk(self.folder))}"
+        if self.address is None:
+            return copy + stays
+        size = readable_size(sum(size for _, size in self.objects))
+        return f"{self.address}: {len(self.objects)} objects, {size}, and the copy of it in {copy}{stays}"
 
 
 def plan_deletion(folder: Path) -> Deletion:
-    """Return what deleting the sweep in `folder` would delete; raises UserError for a folder that is no sweep."""
+    """Return what deleting the sweep in `folder` would delete, at its address too.
+
+    Raises UserError for a folder that is no sweep, StorageError and StorageRefused.
+    """
     if folder.is_symlink():
         raise UserError(f"{folder} is a link to {folder.readlink()}; give the folder itself")
-    if (address := address_of(folder)) is not None:
-        raise UserError(
-            f"{folder} is the local copy of {address}: delete what is there by the means of that storage first"
-        )
     if not has_ledger(folder):
         raise no_sweep(folder)
     entries = sorted(folder.iterdir())
     own = tuple(entry for entry in entries if _is_own(entry.name))
-    return Deletion(folder=folder, entries=own, foreign=tuple(entry.name for entry in entries if entry not in own))
+    foreign = [entry.name for entry in entries if entry not in own]
+    address, objects = address_of(folder), dict[str, int]()
+    if address is not None:
+        found = Store(address).sizes()
+        objects = {name: size for name, size in found.items() if _is_own(name.partition("/")[0])}
+        foreign += [name for name in found if name not in objects]
+    return Deletion(
+        folder=folder, entries=own, foreign=tuple(dict.fromkeys(foreign)), address=address, objects=(*objects.items(),)
+    )
 
 
 def delete_sweep(planned: Deletion) -> None:
     """Delete what was planned, the ledger last, and the folder if it is empty then.
 
-    Raises SweepLocked, naming the driver, while the sweep is being run, and UserError for what cannot be deleted. A
-    deletion that was interrupted can be repeated.
+    Raises SweepLocked, naming the driver, while the sweep is being run, UserError for what cannot be deleted,
+    StorageError and StorageRefused. A deletion that was interrupted can be repeated.
     """
     lock = SweepLock(planned.folder)
     lock.acquire()
     late = {planned.folder / name for name in FILES}
     try:
+        if planned.address is not None:
+            _delete_objects(Store(planned.address), planned)
         for entry in planned.entries:
             if entry not in late:
                 _delete(entry)
@@ -74,8 +93,21 @@ def delete_sweep(planned: Deletion) -> None:
         planned.folder.rmdir()
 
 
+def _delete_objects(store: Store, planned: Deletion) -> None:
+    """Delete the objects of a sweep; of its ledger the last segment first, so that what is left is its beginning."""
+    lease = Lease(store, planned.folder)
+    lease.acquire()
+    try:
+        names = [name for name, _ in planned.objects if not name.startswith(f"{OWNERS}/")]
+        segments = [name for name in names if name.startswith(f"{SEGMENTS}/")]
+        store.delete([*(name for name in names if name not in segments), *reversed(segments)])
+    finally:
+        lease.release()
+    store.delete(store.sizes(OWNERS))
+
+
 def _is_own(name: str) -> bool:
-    return name in (*FILES, *FOLDERS, *_DERIVED) or any(fnmatch(name, pattern) for pattern in _OTHERS)
+    return name in (*FILES, *FOLDERS, *_DERIVED, *_OF_ADDRESSES) or any(fnmatch(name, pattern) for pattern in _OTHERS)
 
 
 def _delete(entry: Path) -> None:

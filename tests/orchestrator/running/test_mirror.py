@@ -10,7 +10,7 @@ import pytest
 from orchestrator.addresses import address_of, is_address, local_copy
 from orchestrator.errors import DivergedLedger, StorageError, StorageRefused, SweepLocked, TakenLedger
 from orchestrator.mirror import lease, mirrored
-from orchestrator.mirror.fetch import fetch_sweep
+from orchestrator.mirror.fetch import fetch_sweep, find_sweep
 from orchestrator.mirror.lease import Lease
 from orchestrator.mirror.mirrored import create_ledger, open_ledger
 from orchestrator.mirror.worker import on_this_machine
@@ -18,6 +18,7 @@ from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import decode, read_records
 from orchestrator.running.schedulers import inline
 from orchestrator.storage import Store
+from orchestrator.upkeep.deletion import delete_sweep, plan_deletion
 from search_spaces import dump_yaml
 from tests.orchestrator.conftest import TRAINED
 
@@ -181,6 +182,44 @@ def test_of_two_that_take_over_at_once_one_is_refused(machine, others):
 def test_an_unknown_kind_of_address_is_refused(machine):
     with machine("a"), pytest.raises(StorageRefused, match="nosuch://a/b cannot be used: "):
         fetch_sweep(local_copy("nosuch://a/b"))
+
+
+def test_a_sweep_is_deleted_at_its_address_and_here(machine, tmp_path, monkeypatch):
+    with machine("a") as folder:
+        bucket, deleted = machine("a").bucket, []
+        with create_ledger(folder, FIRST) as ledger:
+            for number in range(3):
+                ledger.append("publish", uri=None, ok=True, message=str(number))
+                ledger._copy()
+        (bucket / "weights").mkdir()
+        (bucket / "weights/w.safetensors").write_text("w")
+        (bucket / "notes.txt").write_text("mine")
+        planned = plan_deletion(folder)
+        assert planned.sentence.startswith(f"file://{bucket}: ") and planned.sentence.endswith("not written: notes.txt")
+        owner = Lease(Store(f"file://{bucket}"), tmp_path / "elsewhere")
+        (tmp_path / "elsewhere").mkdir()
+        owner.acquire()
+        before = sorted(bucket.rglob("*"))
+        with pytest.raises(SweepLocked, match="is being run by"):
+            delete_sweep(planned)
+        assert {*bucket.rglob("*")} >= {path for path in before if path.parent.name != "owners"} and folder.exists()
+        owner.release()
+        remove = Store.delete
+
+        def interrupted(store, names):
+            for name in names:
+                if len(list((bucket / "ledger").iterdir())) == 1:
+                    raise KeyboardInterrupt
+                remove(store, [name])
+                deleted.append(name)
+
+        monkeypatch.setattr(Store, "delete", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            delete_sweep(planned)
+        assert [path.name for path in (bucket / "ledger").iterdir()] == [f"{0:012d}.jsonl"]
+        monkeypatch.setattr(Store, "delete", remove)
+        delete_sweep(plan_deletion(find_sweep(folder)))
+        assert [path.name for path in bucket.rglob("*") if path.is_file()] == ["notes.txt"] and not folder.exists()
 
 
 def test_workers_that_share_no_folder_with_the_driver(machine, tmp_path, monkeypatch, lengthwise, curves, wait_for):
