@@ -1,6 +1,8 @@
 """Random faults on a Ray of a head and three nodes: the sweep must end as if nothing had happened, bit for bit.
 
-`make test-cluster` runs it. Schedule N of a seed is always the same: FAULTS_SEED=S pytest -m cluster -k 'faults and N'.
+`make test-cluster` runs it. Schedule N of the seed S again, where another seed draws ten other schedules:
+
+    FAULTS_SEED=S pytest -s -m cluster 'tests/cluster/test_random_faults.py::test_a_sweep_ends_as_if_left_alone[N]'
 """
 
 import os
@@ -39,7 +41,7 @@ def draw_schedule(number: int) -> list[tuple[int, str]]:
     return [(moment, chance.choice(FAULTS)) for moment in moments]
 
 
-class Trial:
+class FaultySweep:
     """A sweep on a cluster of three nodes; each of FAULTS is a method."""
 
     def __init__(self, name: str, long_sweep: LongSweep, lengthwise: CommandLine, cluster: RayCluster) -> None:
@@ -50,7 +52,7 @@ class Trial:
         while len(cluster.nodes) < 3:
             self.start_node()
         self.lost: list[tuple[float, str]] = []  # when a node was lost, and the pack that it trained
-        self._chance = random.Random(name)
+        self._chance = random.Random(f"{SEED} {name}")
         self.driver = self._start(*long_sweep.words(name, *SETTINGS))
 
     def _start(self, *words: str) -> subprocess.Popen[str]:
@@ -66,7 +68,7 @@ class Trial:
         return [worker for node in self._cluster.nodes for worker in with_words(node.pid, TRAINS)]
 
     def inject(self, moment: int, fault: str) -> None:
-        """Wait for the evaluations and have the fault happen."""
+        """Wait until the ledger has so many evaluations, and have the fault happen."""
         self._sweep.release_until(moment)
         wait_for(lambda: len(records(self.folder, "evaluation")) >= moment, self.driver)
         getattr(self, fault)()
@@ -165,17 +167,19 @@ def test_a_sweep_ends_as_if_left_alone(
 ) -> None:
     schedule = draw_schedule(number)
     print(f"schedule {number} of FAULTS_SEED={SEED}:", ", ".join(f"{fault} after {n}" for n, fault in schedule))
-    trial = Trial(f"schedule-{number}", long_sweep, lengthwise, cluster)
-    for moment, fault in schedule:
-        trial.inject(moment, fault)
-    long_sweep.release()
-    out, err = trial.driver.communicate()
-    assert trial.driver.returncode == 0, out + err
-    long_sweep.ended_as_if_left_alone(trial.folder)
-    packs = SweepState.load(trial.folder).packs
-    ends = [packs[record.fields["pack_id"]] for record in records(trial.folder, "pack_end")]
+    sweep = FaultySweep(f"schedule-{number}", long_sweep, lengthwise, cluster)
+    try:
+        for moment, fault in schedule:
+            sweep.inject(moment, fault)
+    finally:
+        long_sweep.release()
+        out, err = sweep.driver.communicate()
+    assert sweep.driver.returncode == 0, out + err
+    long_sweep.ended_as_if_left_alone(sweep.folder)
+    packs = SweepState.load(sweep.folder).packs
+    ends = [packs[record.fields["pack_id"]] for record in records(sweep.folder, "pack_end")]
     members = Counter(member for pack in ends for member in pack.members)
     assert set(members.values()) == {1} and len(members) == 8
     wait_for(lambda: not cluster.strays() and not any(with_words(node.pid, TRAINS) for node in cluster.nodes))
-    for noticed, again in trial.recoveries():
+    for noticed, again in sweep.recoveries():
         print(f"a node was lost: noticed after {noticed:.1f} s, the next record of its pack after {again:.1f} s")
