@@ -49,6 +49,8 @@ def on_premises_faults(config: dict[str, Any]) -> Iterator[str]:
         yield "exact versions are not installed"
     if not any("venv/bin" in command and "~/.bashrc" in command for command in config["setup_commands"]):
         yield "ray down finds no ray"
+    if "ray get-worker-ips ~/ray_bootstrap_config.yaml" not in config.get("head_setup_commands", ()):
+        yield "a running autoscaler sees no new workers"
     if exports[0].get("RAY_enable_autoscaler_v2") != "0":
         yield "an autoscaler that leaves out the last worker"
 
@@ -108,6 +110,7 @@ def swap(old: str, new: str, *path: Any) -> Callable[[Any], None]:
         (swap("/srv/lengthwise", "/tmp/mine", "head_start_ray_commands", 1), "no shared storage"),
         (swap("=127.0.0.1", "=0.0.0.0", "head_start_ray_commands", 1), "dashboard is open to the network"),
         (cut("setup_commands", 2), "ray down finds no ray"),
+        (cut("head_setup_commands"), "a running autoscaler sees no new workers"),
         (swap("_v2=0", "_v2=1", "head_start_ray_commands", 1), "an autoscaler that leaves out the last worker"),
         (swap(":6379", ":6380", "worker_start_ray_commands", 1), "workers look for the head at another port"),
     ],

@@ -97,8 +97,8 @@ class Machines(VirtualNodes):
         return Submitted(self, name, settings)
 
     def processes(self, node: int) -> list[str]:
-        """Return the commands of the processes on a node that are not there to be reached by ssh."""
-        own = {"bash", "sshd", "ps"}
+        """Return the commands of the processes on a node, except those of ssh; `sleep` is that of `ray dashboard`."""
+        own = {"bash", "sshd", "ps", "sleep"}
         return [one for one in self.call("ps", "-e", "-o", "comm=", node=node).split() if one not in own]
 
 
