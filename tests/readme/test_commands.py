@@ -27,6 +27,7 @@ OF_OTHERS = {
     "--rounds",
     "--parts",
     "--long",
+    "--no-restart",
 }  # of ray, our scripts
 
 
