@@ -12,14 +12,14 @@ _BY_TORCH = (
 )
 
 
-def gpus_here(every: bool = False) -> list[float]:
-    """Return the memory in bytes of this machine's GPUs: those in CUDA_VISIBLE_DEVICES, or with `every` all."""
-    visible = None if every else os.environ.get("CUDA_VISIBLE_DEVICES")
+def gpus_here() -> list[float]:
+    """Return the memory in bytes of GPUs here, or of those in CUDA_VISIBLE_DEVICES, which may be parts (MIG)."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None and visible.strip() in ("", "-1"):
         return []
     chosen = () if visible is None else (f"--id={visible}",)
     try:
-        lines = _run_command((*_COMMAND, *chosen)).splitlines()
+        lines = _run_command((*_COMMAND, *chosen)).splitlines()  # fails for MIG-...
         found = [line.split(",") for line in lines]
         if not any(mode.strip() == "Enabled" for _, mode in found):  # a part of a card is not the card
             return [float(memory) * 2**20 for memory, _ in found]
@@ -31,6 +31,11 @@ def gpus_here(every: bool = False) -> list[float]:
 def smallest_share(found: list[float], gpus: float) -> float:
     """Return the memory of the smallest of these GPUs that a pack with `gpus` GPUs, or a part of one, may use."""
     return min(found, default=UNKNOWN) * min(1.0, gpus)
+
+
+def count_gpu_packs(there: float, gpus: float) -> int:
+    """Return how many packs with `gpus` GPUs each so many GPUs hold; a part of a GPU is always on one GPU."""
+    return int(there + 1e-9) * int(1 / gpus + 1e-9) if gpus < 1 else int(there / gpus + 1e-9)
 
 
 def _by_torch() -> list[float]:
