@@ -17,7 +17,7 @@ from orchestrator.running.pack.gpu_memory import count_gpu_packs
 
 ASK_SECONDS = 2.0  # between two looks at the nodes
 REPORT_SECONDS = 10.0  # in which the autoscaler of a cluster that has just been started reports for the first time
-_WITHOUT_TYPE = "node_"  # how Ray calls the type of a node that no autoscaler has started
+_MADE_UP = "node_"  # begins the type of a node that no autoscaler has started
 
 
 def needs(cpus: float, gpus: float) -> dict[str, float]:
@@ -54,22 +54,25 @@ def refuse_small_nodes(need: Mapping[str, float], where: str) -> None:
 
 
 def has_autoscaler() -> bool:
-    """Return whether the cluster has an autoscaler that can start nodes.
-
-    Every head reports the types of its nodes, from a few seconds after its start on; those of an autoscaler have names.
-    """
+    """Return whether the cluster has an autoscaler that can start nodes; waits for the first report of a new head."""
     asked = time.monotonic()
-    while not (types := _node_types()) and time.monotonic() < asked + REPORT_SECONDS:
+    while (found := _read_autoscaler()) is None and time.monotonic() < asked + REPORT_SECONDS:
         time.sleep(0.2)
-    return any(not name.startswith(_WITHOUT_TYPE) for name in types)
+    return bool(found)
 
 
-def _node_types() -> set[str]:
-    """Return the types of the nodes in the reports of both of Ray's autoscalers; empty before the first report."""
-    report = json.loads(_internal_kv_get(DEBUG_AUTOSCALING_STATUS) or "{}").get("autoscaler_report") or {}
+def _read_autoscaler() -> bool | None:
+    """Return what Ray's internal reports say of an autoscaler, None before the first of them.
+
+    Its first autoscaler also runs without any nodes to start, and then makes up the types of nodes. The second one, of
+    KubeRay and others, runs where it is asked for.
+    """
     status = get_cluster_status(ray.get_runtime_context().gcs_address)
-    nodes = [*status.active_nodes, *status.idle_nodes] if status.stats.autoscaler_version not in (None, "0") else []
-    return {*(report.get("active_nodes") or ()), *(node.ray_node_type_name for node in nodes)}
+    if status.stats.autoscaler_version not in (None, "0"):
+        return True
+    report = json.loads(_internal_kv_get(DEBUG_AUTOSCALING_STATUS) or "{}").get("autoscaler_report") or {}
+    types = report.get("active_nodes") or ()
+    return any(not name.startswith(_MADE_UP) for name in types) if types else None
 
 
 def describe_amounts(amounts: Mapping[str, float]) -> str:

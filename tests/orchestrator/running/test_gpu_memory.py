@@ -10,9 +10,10 @@ from orchestrator.plan.soundness import check
 from orchestrator.preview import forecast as forecast_module
 from orchestrator.preview.forecast import forecast
 from orchestrator.running.pack import gpu_memory
-from orchestrator.running.pack.gpu_memory import UNKNOWN, gpus_here, smallest_share
+from orchestrator.running.pack.gpu_memory import UNKNOWN, count_gpu_packs, gpus_here, smallest_share
 from orchestrator.running.schedulers import choice as schedulers
 from orchestrator.running.schedulers import inline
+from orchestrator.running.with_ray.nodes import count_on_node
 from search_spaces import load_sweep
 
 GIB = 2**30
@@ -65,14 +66,31 @@ def test_only_gpus_that_may_be_used_are_asked(says, tmp_path, monkeypatch, visib
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     assert len(gpus_here()) == 2 and (tmp_path / "asked").read_text().strip().endswith(asked or "nounits")
-    assert len(gpus_here(every=True)) == 2 and (tmp_path / "asked").read_text().strip().endswith("nounits")
 
 
 @pytest.mark.parametrize("visible", ["", "-1"])
 def test_hidden_gpus_are_none(says, monkeypatch, visible):
     says(TWO)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    assert gpus_here() == [] and len(gpus_here(every=True)) == 2
+    assert gpus_here() == []
+
+
+def test_parts_of_a_card_that_may_be_used_are_asked_of_torch(says, monkeypatch):
+    """nvidia-smi finds no device by the id of a part; torch, in another process, sees what this one may use."""
+    says("No devices were found\\n", 6)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "MIG-5a,MIG-7c")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    asking = "import os; print(*(20 for part in os.environ['CUDA_VISIBLE_DEVICES'].split(',')))"
+    monkeypatch.setattr(gpu_memory, "_BY_TORCH", asking)
+    assert gpus_here() == [20.0, 20.0]
+
+
+@pytest.mark.parametrize(("there", "gpus", "packs"), [(2, 0.5, 4), (2, 0.4, 4), (1, 0.3, 3), (5, 2, 2), (1, 2, 0)])
+def test_a_part_of_a_gpu_is_on_one_gpu(there, gpus, packs):
+    assert count_gpu_packs(there, gpus) == packs
+    node = {"CPU": 64.0, "GPU": float(there)}
+    assert count_on_node(node, {"CPU": 1, "GPU": gpus}) == packs
+    assert count_on_node({**node, "CPU": 1.0}, {"CPU": 1, "GPU": gpus}) == min(packs, 1)
 
 
 def test_a_part_of_a_card_is_not_the_card(says, monkeypatch):

@@ -4,7 +4,6 @@ import json
 import os
 import secrets
 import signal
-import socket
 import subprocess
 import sys
 import urllib.error
@@ -17,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.code.repository import RepositoryReader, job_environment
+from tests.ports import free_ports
 
 pytestmark = pytest.mark.long
 
@@ -33,25 +33,16 @@ class Head:
     home: Path
 
 
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()
-
-
 @pytest.fixture(scope="module")
 def head(lengthwise, tmp_path_factory: pytest.TempPathFactory, wait_for) -> Iterator[Head]:
     """A head in its own process group and home folder; `ray stop` would end every Ray of this user.
 
-    It believes that it has a GPU, of which an nvidia-smi of its own says that it has 40 GiB.
+    It believes that it has a GPU, of which an nvidia-smi of its own says that it has 40 GiB; others here have 80.
     """
     home = tmp_path_factory.mktemp("head")
-    (home / "nvidia-smi").write_text("#!/bin/sh\necho 40960, Disabled\n")
+    (home / "nvidia-smi").write_text(
+        "#!/bin/sh\ncase $* in *--id=GPU-5a) echo 40960, Disabled;; *) echo 81920, Disabled;; esac\n"
+    )
     (home / "nvidia-smi").chmod(0o755)
     token = home / "token"
     token.write_text(secrets.token_hex(32))
@@ -59,6 +50,7 @@ def head(lengthwise, tmp_path_factory: pytest.TempPathFactory, wait_for) -> Iter
     environment = lengthwise.environment | {
         "HOME": str(home),
         "PATH": f"{home}:{lengthwise.environment['PATH']}",
+        "CUDA_VISIBLE_DEVICES": "GPU-5a",
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN_PATH": str(token),
         "RAY_USAGE_STATS_ENABLED": "0",
@@ -230,7 +222,7 @@ except UserError as error:
 
 def test_the_machines_of_the_cluster_say_how_much_memory_their_gpus_have(head: Head) -> None:
     """If none answers in time, little is assumed, and said; a pack for more GPUs than any of them has is refused."""
-    environment = {**head.environment, "RAY_ADDRESS": head.cluster}
+    environment = {**head.environment, "RAY_ADDRESS": head.cluster, "CUDA_VISIBLE_DEVICES": ""}  # the driver's own
     command = [sys.executable, "-c", ASKING]
     done = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
