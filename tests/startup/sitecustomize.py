@@ -67,7 +67,7 @@ def pretend_gpus(train_pack):
         with Path(os.environ["PRETENDED_GPUS"]).open("a") as file:
             file.write(f"{work['pack_id']} {place}\n")
         if len(work["ids"]) > room:
-            reporter.began(environment(work["code"], gpus=0))
+            reporter.began({**environment(work["code"], gpus=0), "device": "a GPU that is not there"})
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1 GiB")
         train({**work, "gpus": 0}, reporter)
 

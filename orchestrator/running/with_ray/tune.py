@@ -121,6 +121,7 @@ class Recorder(_Unsaved, TrialProgressCallback):
     def __init__(self, driver: Driver, workers: Workers) -> None:
         super().__init__(driver, workers)
         self._ended: dict[str, Death] = {}  # packs that are not to be tried again: Tune takes them for complete
+        self._replaced = set[str]()  # packs that ran out of memory: smaller ones are in their place
 
     def on_step_begin(self, iteration: int, trials: Any, **info: Any) -> None:
         """Tell the driver, about ten times a second, and when there are more workers or fewer."""
@@ -144,7 +145,12 @@ class Recorder(_Unsaved, TrialProgressCallback):
         if "progress" in result:
             call_driver(self.driver.progressed, pack_id, result.pop("progress"))
         if "death" in result:
-            self._ended[pack_id] = Death(**result.pop("death"))
+            death = Death(**result.pop("death"))
+            if not death.out_of_memory:
+                self._ended[pack_id] = death
+            elif call_driver(self.driver.ran_out_of_memory, pack_id, death.message):
+                self._replaced.add(pack_id)
+                trial.max_failures = 0  # the worker raises next: its process ends with all its memory
 
     def on_trial_recover(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
         """The pack died, and Tune has queued it again; after an exception, which will most likely come again, once."""
@@ -165,7 +171,9 @@ class Recorder(_Unsaved, TrialProgressCallback):
         trial.config["work"] = ""
 
     def on_trial_error(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
-        """The pack died once too often."""
+        """The pack died once too often, or smaller ones are in its place."""
+        if trial.config["pack_id"] in self._replaced:
+            return
         error = _error_of(trial)
         _refuse_full(error)
         death = explain(error)

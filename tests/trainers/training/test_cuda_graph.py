@@ -41,7 +41,7 @@ class Graph:
 
 @pytest.fixture
 def cuda(monkeypatch):
-    seen = SimpleNamespace(pools=[], peak=0.0, failing=False, resets=0)
+    seen = SimpleNamespace(pools=[], peak=0.0, fraction=1.0, failing=False, resets=0)
     monkeypatch.setattr(cuda_graph, "_outcome", cuda_graph._Outcome())
 
     @contextlib.contextmanager
@@ -59,6 +59,7 @@ def cuda(monkeypatch):
     monkeypatch.setattr(torch.cuda, "graph", graph)
     monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda: setattr(seen, "resets", seen.resets + 1))
     monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda: seen.peak if seen.resets else 1e9)
+    monkeypatch.setattr(torch.cuda, "get_per_process_memory_fraction", lambda: seen.fraction)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(total_memory=100.0))
     return seen
 
