@@ -19,7 +19,7 @@ help:
 	@echo "make sweep     the quickstart sweep; a second time: go on with it, or show it"
 	@echo "make ui        MLflow on its results"
 	@echo "make test      the tests"
-	@echo "make test-cluster  sweeps on a real Slurm with three nodes on this machine (root; 10 minutes)"
+	@echo "make test-cluster  sweeps on a real Slurm with three nodes (root), and with Ray's autoscalers (15 minutes)"
 	@echo "make check     ruff, mypy, import-linter"
 	@echo "make bench     the benchmarks (15 minutes); with JAX=PYTHON, one that has jax, also against JAX"
 	@echo "make bench-check  whether whole runs are as far ahead of scripts as they were (2 minutes)"

@@ -1,7 +1,4 @@
-"""A real Ray cluster that grows while a sweep runs: a node that joins late gets its share of what nobody has begun.
-
-Its nodes believe that they have a GPU each, and each pack gets half of one.
-"""
+"""A real Ray cluster that grows while a sweep runs: a node that joins late gets its share of what nobody has begun."""
 
 import subprocess
 import sys
@@ -17,34 +14,31 @@ pytestmark = pytest.mark.long
 
 TWO_STRUCTURES = (
     "task.vocabulary=16", "task.train_length=8", "model.width=16", "training.steps=40", "evaluation.every=20",
-    "space.training.batch_size={grid: [64, 96]}", "search.configurations=2", "seeds=3", "resources.gpus=0.5",
+    "space.training.batch_size={grid: [64, 96]}", "search.configurations=2", "seeds=3",
 )  # fmt: skip
 SETTINGS = [word for setting in TWO_STRUCTURES for word in ("--set", setting)]
 CLUSTER = """
 import sys
 from ray.cluster_utils import Cluster
 node = {"object_store_memory": 80 * 2**20, "temp_dir": sys.argv[1]}
-cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "num_gpus": 1, **node})
+cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, **node})
 print(cluster.address, flush=True)
 for cpus in sys.stdin:
-    cluster.add_node(num_cpus=int(cpus), num_gpus=1, env_vars={"CUDA_VISIBLE_DEVICES": "GPU-7c"}, **node)
+    cluster.add_node(num_cpus=int(cpus), **node)
     print("joined", flush=True)
 cluster.shutdown()
 """
 
 
 class GrowingCluster:
-    """A Ray that begins with one node of one CPU; while the file `hold` exists, packs wait at each evaluation.
-
-    In the file `gpus` is the GPU that each pack was given.
-    """
+    """A Ray that begins with one node of one CPU; while the file `hold` exists, packs wait at each evaluation."""
 
     def __init__(self, folder: str, hold: Path, environment: dict[str, str]) -> None:
-        self.hold, self.gpus = hold, hold.with_name("gpus")
+        self.hold = hold
         hold.touch()
         self._process = subprocess.Popen(
             [sys.executable, "-c", CLUSTER, folder],
-            env={**environment, "HOLD": str(hold), "PRETENDED_GPUS": str(self.gpus)},
+            env={**environment, "HOLD": str(hold)},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -90,8 +84,5 @@ def test_a_node_that_joins_late_gets_work(growing, lengthwise, tiny, tmp_path, w
     assert len(recut.old) == 1 and len(recut.new) >= 2 and recut.workers == 3
     said = f"1 pack that no worker had begun was cut again into {len(recut.new)}, for 3 workers"
     assert said in out and said in lengthwise("status", folder).stdout
-    of_packs = [line.split() for line in growing.gpus.read_text().splitlines()]
-    assert len(of_packs) == len(state.packs)
-    assert {(gpu, node) for _, gpu, node in of_packs} == {("0", of_packs[0][2]), ("GPU-7c", of_packs[1][2])}
-    assert lengthwise(*run, tmp_path / "alone", "--set", "resources.gpus=0").returncode == 0
+    assert lengthwise(*run, tmp_path / "alone").returncode == 0
     assert curves(folder).equals(curves(tmp_path / "alone" / "tiny"))

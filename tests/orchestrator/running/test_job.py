@@ -51,6 +51,8 @@ def head(lengthwise, tmp_path_factory: pytest.TempPathFactory, wait_for) -> Iter
         "HOME": str(home),
         "PATH": f"{home}:{lengthwise.environment['PATH']}",
         "CUDA_VISIBLE_DEVICES": "GPU-5a",
+        "PRETENDED_GPUS": str(home / "gpus"),
+        "ROOM": "1",
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN_PATH": str(token),
         "RAY_USAGE_STATS_ENABLED": "0",
@@ -121,13 +123,19 @@ def submit(head: Head, submission: str, *arguments: str, cwd: Path = REPOSITORY)
 
 
 def test_a_job_runs_a_sweep_and_ends_as_the_sweep_did(head: Head, tiny: Path, records) -> None:
-    done = submit(head, "good", "run", str(tiny), *SMALL, "--name", "in a job")
+    """Its pack of two members runs out of memory on half a GPU; then two packs of one share the GPU."""
+    half = ("--set", "resources.gpus=0.5", "--set", "resources.pack=2")
+    done = submit(head, "good", "run", str(tiny), *SMALL, *half, "--name", "in a job")
     log = done.stdout + done.stderr
     assert done.returncode == 0 and "succeeded" in done.stdout, log
     folder = head.home / "lengthwise-sweeps" / "in a job"  # not in the copy of the working folder, which is deleted
     assert f"sweep in a job in {folder}" in log and "configurations 0/1" in log
     assert "Ray at " in log and [r.fields["status"] for r in records(folder, "end")] == ["complete"]
     assert (folder / "curves.parquet").is_file() and (folder / "report.html").is_file()
+    assert "with 2 CPUs and 1 GPUs: up to 2 packs at once" in log
+    assert "a pack of 2 members ran out of memory (a GPU that is not there); it was cut again into 2" in log
+    of_packs = [line.split() for line in (head.home / "gpus").read_text().splitlines()]
+    assert [gpu for _, gpu, _ in of_packs] == ["GPU-5a"] * 3 and not records(folder, "attempt")
     (first,) = records(folder, "sweep")
     with RepositoryReader([REPOSITORY]) as reader:
         (here,) = reader.read()
