@@ -83,7 +83,8 @@ class _Unsaved:
 class PackSearcher(_Unsaved, Searcher):
     """Suggests packs in the driver's order, one for each worker; while all have one, Tune has to ask again.
 
-    A pack that Tune had to keep for a worker to come could not be cut again.
+    A pack that Tune had to keep for a worker to come could not be cut again. While packs run there may be more: smaller
+    ones in their place.
     """
 
     def __init__(self, driver: Driver, workers: Workers) -> None:
@@ -96,7 +97,7 @@ class PackSearcher(_Unsaved, Searcher):
             return None
         pack = call_driver(self.driver.next_pack)
         if pack is None:
-            return Searcher.FINISHED if call_driver(self.driver.all_handed_out) else None
+            return Searcher.FINISHED if not self._running and call_driver(self.driver.all_handed_out) else None
         self._running.add(trial_id)
         return {"pack_id": pack[0], "work": pack[1]}
 
