@@ -10,11 +10,12 @@ from orchestrator.plan.soundness import check
 from orchestrator.preview import forecast as forecast_module
 from orchestrator.preview.forecast import forecast
 from orchestrator.running.pack import gpu_memory
-from orchestrator.running.pack.gpu_memory import UNKNOWN, count_gpu_packs, gpus_here, smallest_share
+from orchestrator.running.pack.gpu_memory import ALLOCATED, UNKNOWN, count_gpu_packs, gpus_here, smallest_share
 from orchestrator.running.schedulers import choice as schedulers
 from orchestrator.running.schedulers import inline
 from orchestrator.running.with_ray.nodes import count_on_node
 from search_spaces import load_sweep
+from trainers.training.cuda_graph import LARGE
 
 GIB = 2**30
 TWO = "81920, [N/A]\\n40960, Disabled\\n"
@@ -153,6 +154,19 @@ def test_a_large_model_has_few_members_in_a_pack(tiny):
     needed = cost_of(configuration.member(0)).bytes_per_member
     cluster = Cluster(workers=1, bytes_per_worker=80 * GIB, description="pretended")
     assert max(len(pack.members) for pack in Packer(spec, cluster)([(configuration, spec.seeds)])) * needed <= 40 * GIB
+
+
+def test_a_recorded_step_has_room_beside_the_eager_one():
+    """It is recorded up to the share LARGE of what the process may use, and then needs as much again."""
+    assert 2 * LARGE <= MEMORY_SHARE < ALLOCATED
+
+
+def test_torch_is_held_to_the_part_of_a_gpu_that_a_pack_has(monkeypatch):
+    held = []
+    monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction", held.append)
+    for gpus in (0.5, 0.25, 1.0, 2.0):
+        gpu_memory.hold_to_share(gpus)
+    assert held == [ALLOCATED / 2, ALLOCATED / 4, 1.0, 1.0]
 
 
 def test_the_plan_is_for_the_gpus_of_this_machine(says, tiny, tmp_path):

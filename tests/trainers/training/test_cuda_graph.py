@@ -173,8 +173,9 @@ def test_what_cannot_be_recorded_goes_on_as_it_is_and_is_said_once(cuda, state):
     assert again.graph_count == 0 and len(cuda.pools) == recorded, "this process has failed, and does not try again"
 
 
-def test_a_step_that_takes_much_memory_is_not_recorded(cuda, state):
-    cuda.peak = 100.0 * LARGE + 1
+@pytest.mark.parametrize("fraction", [1.0, 0.5])
+def test_a_step_that_takes_much_of_the_memory_it_may_use_is_not_recorded(cuda, state, fraction):
+    cuda.fraction, cuda.peak = fraction, 100.0 * fraction * LARGE + 1
     run = CudaGraphStep(learn, pytest.fail)
     for value in (1, 10, 100):
         run(state, [batch(value)])
