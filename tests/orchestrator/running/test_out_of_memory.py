@@ -97,6 +97,18 @@ def test_what_fitted_is_remembered_for_later_packs_and_when_the_sweep_is_resumed
     assert set(tried) == {2} and len(state.draws) == 4 and all(one.scored for one in state.draws.values())
 
 
+def test_a_sweep_that_is_extended_begins_with_packs_that_fit(lengthwise, tiny, tmp_path, room) -> None:
+    sets = [word for setting in ("search.configurations=1", *SHORT) for word in ("--set", setting)]
+    tried = room(1)
+    done = lengthwise("run", tiny, "--storage", tmp_path, *sets)
+    assert done.returncode == 0 and tried == [2, 1, 1], done.stdout
+    said = "a pack of 2 members ran out of memory (cpu); it was cut again into 2"
+    assert said in done.stdout and said in lengthwise("status", tmp_path / "tiny").stdout
+    tried = room(1)
+    done = lengthwise("extend", tmp_path / "tiny", "--seeds", "5")
+    assert done.returncode == 0 and tried == [1, 1, 1], done.stdout
+
+
 def test_a_single_member_and_a_pack_after_its_first_evaluation_are_only_retried(stage, room, in_packs) -> None:
     single, tried = stage("single", "search.configurations=1", "seeds=1"), room(0)
     state = play(single)
