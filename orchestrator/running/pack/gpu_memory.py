@@ -30,6 +30,11 @@ def gpus_here() -> list[float]:
     return _by_torch()
 
 
+def mig_parts() -> list[str]:
+    """Return the parts of cards (MIG) that CUDA_VISIBLE_DEVICES names."""
+    return [one for one in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if one.strip().startswith("MIG-")]
+
+
 def smallest_share(found: list[float], gpus: float) -> float:
     """Return the memory of the smallest of these GPUs that a pack with `gpus` GPUs, or a part of one, may use."""
     return min(found, default=UNKNOWN) * min(1.0, gpus)
