@@ -23,7 +23,7 @@ from tests.ports import free_ports
 
 pytestmark = pytest.mark.cluster
 
-HEAD_ID = "f" * 51 + "00000"
+HEAD_ID, HEAD_TYPE = "f" * 51 + "00000", "ray.head.default"  # as fake machines have them
 STORE = {"object_store_memory": 80 * 2**20}
 SMALL = {"resources": {"CPU": 1, **STORE}, "node_config": {}, "min_workers": 0, "max_workers": 2}
 LARGE = {"resources": {"CPU": 2, "GPU": 1, **STORE}, "node_config": {}, "min_workers": 0, "max_workers": 2}
@@ -63,9 +63,9 @@ LISTS = (
 CONFIG: dict[str, Any] = {
     "cluster_name": "fake", "max_workers": 4, "idle_timeout_minutes": 0.1, "upscaling_speed": 10, "auth": {},
     "file_mounts": {}, "file_mounts_sync_continuously": False, **{name: [] for name in LISTS},
-    "head_node_type": "head",
+    "head_node_type": HEAD_TYPE,
     "available_node_types": {
-        "head": {"resources": {"CPU": 1}, "node_config": {}, "max_workers": 0}, "small": SMALL, "large": LARGE,
+        HEAD_TYPE: {"resources": {"CPU": 1}, "node_config": {}, "max_workers": 0}, "small": SMALL, "large": LARGE,
     },
 }  # fmt: skip
 
