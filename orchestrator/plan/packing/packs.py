@@ -74,7 +74,7 @@ class Pack:
     steps: int
 
     @classmethod
-    def of(cls, structural_key: str, members: Sequence[tuple[str, int]], steps: int) -> "Pack":
+    def from_members(cls, structural_key: str, members: Sequence[tuple[str, int]], steps: int) -> "Pack":
         """A pack named by its members."""
         names = ",".join(f"{config_id}:{seed}" for config_id, seed in members)
         pack_id = hashlib.sha256(names.encode()).hexdigest()[:12]
@@ -182,7 +182,7 @@ def make_packs(
     if even:
         sizes = end_together(sizes, largest, lambda key, members: work(examples[key], members), max(1, workers))
     packs = [
-        Pack.of(key, run, examples[key].training.steps)
+        Pack.from_members(key, run, examples[key].training.steps)
         for key, members in groups.items()
         for run in cut(members, sizes[key], largest[key])
     ]
@@ -232,7 +232,7 @@ def recut_packs(
     for key in changed:
         members = sorted(groups[key], key=lambda member: (configurations[member[0]].number, member[1]))
         steps = next(pack.steps for pack in packs if pack.structural_key == key)
-        kept += [Pack.of(key, run, steps) for run in cut(members, fitting[key], largest[key])]
+        kept += [Pack.from_members(key, run, steps) for run in cut(members, fitting[key], largest[key])]
     return _longest_first(kept, examples, work)
 
 

@@ -24,7 +24,7 @@ class Recut:
     device: str = ""
 
     @classmethod
-    def of(cls, fields: Mapping[str, Any]) -> "Recut":
+    def from_record(cls, fields: Mapping[str, Any]) -> "Recut":
         """Return the recut of a record."""
         old, new = tuple(fields["pack_ids"]), tuple(one["pack_id"] for one in fields["packs"])
         found = fields.get("shortage")
@@ -65,7 +65,7 @@ def take_recut(packs: dict[str, PackState], recuts: list[Recut], fields: Mapping
 
     Raises ValueError, with what is wrong, for packs that have begun or are unknown, and for other members than theirs.
     """
-    new, recut = fields["packs"], Recut.of(fields)
+    new, recut = fields["packs"], Recut.from_record(fields)
     if recut in recuts and not packs.keys() >= set(recut.old):
         return []
     for name in recut.old:
