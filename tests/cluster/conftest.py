@@ -1,4 +1,4 @@
-"""What the small sweep of several clusters must come to."""
+"""The small sweep of several clusters, and the one that tests of running sweeps kill."""
 
 import subprocess
 import sys
@@ -7,6 +7,9 @@ import pandas as pd
 import pytest
 
 from tests.cluster.virtual_nodes import QUICKSTART, ROOT, SMALL, options, read_curves
+from tests.orchestrator.running.conftest import left_alone, long_sweep
+
+__all__ = ["alone", "left_alone", "long_sweep"]
 
 
 @pytest.fixture(scope="session")

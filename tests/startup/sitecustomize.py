@@ -1,7 +1,8 @@
 """Imported by every Python that has this folder in PYTHONPATH: leaves figures blank and lets packs wait.
 
 FIGURES=drawn draws the figures. While the file HOLD exists, every pack waits when an evaluation of its has been
-recorded, except the packs that the file names: a test can signal or kill a sweep that is sure to be in its middle.
+recorded, except the packs that the file names; if it says `until N`, once the ledger has N evaluations. A test can
+signal or kill a sweep that is sure to be in its middle.
 With PRETENDED_GPUS packs that need a GPU train on the CPU: in that file is a line for each, its pack_id, what Ray put
 into CUDA_VISIBLE_DEVICES and its node. With ROOM such a GPU has room for so many members.
 """
@@ -30,11 +31,14 @@ def hold(train_pack):
     """Let the packs of the module `orchestrator.running.pack.train_pack` wait while the file HOLD exists."""
     file, train = Path(os.environ["HOLD"]), train_pack.train_pack
 
-    def is_held(pack_id):
+    def is_held(pack_id, ledger):
         try:
-            return pack_id not in file.read_text()
+            text = file.read_text()
         except FileNotFoundError:
             return False
+        if text.startswith("until "):
+            return ledger.read_bytes().count(b'"kind":"evaluation"') >= int(text.removeprefix("until "))
+        return pack_id not in text
 
     def train_and_wait(work, reporter):
         ledger = Path(work["folder"], "events.jsonl")
@@ -45,7 +49,7 @@ def hold(train_pack):
             def report(self, evaluation):
                 before = ledger.stat().st_size
                 reporter.report(evaluation)  # returns when the driver has recorded it
-                while ledger.stat().st_size > before and is_held(work["pack_id"]):  # or had it recorded before
+                while ledger.stat().st_size > before and is_held(work["pack_id"], ledger):  # or had it recorded before
                     time.sleep(0.01)
 
         train(work, Waiting())

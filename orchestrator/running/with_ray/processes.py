@@ -58,7 +58,7 @@ def kill_processes(folder: Path) -> None:
     """Kill the processes of the Ray in `folder` until none is left."""
     empty = 0
     for _ in range(PASSES):
-        found = [process for process in psutil.process_iter() if _has_mark(process, str(folder))]
+        found = find_processes(folder)
         empty = 0 if found else empty + 1
         if empty == 2:  # one that is being started shows no environment for a moment
             return
@@ -66,6 +66,11 @@ def kill_processes(folder: Path) -> None:
             with suppress(psutil.Error):
                 process.kill()
         time.sleep(0.05)
+
+
+def find_processes(folder: Path) -> list[psutil.Process]:
+    """Return the living processes of the Ray in `folder`."""
+    return [process for process in psutil.process_iter() if _has_mark(process, str(folder))]
 
 
 def _has_mark(process: psutil.Process, folder: str) -> bool:

@@ -177,7 +177,7 @@ class LongSweep:
 
     def __init__(self, storage: Path, left_alone: Callable[[], Path]) -> None:
         self.storage, self._left_alone = storage, left_alone
-        self.file, self._hold = storage / "tiny.yaml", storage / "hold"
+        self.file, self.hold = storage / "tiny.yaml", storage / "hold"
         self.file.write_text(TINY)
 
     def words(self, name: str, *more: str) -> list[str]:
@@ -187,15 +187,19 @@ class LongSweep:
 
     def start(self, lengthwise: CommandLine, *words: str, **environment: str) -> subprocess.Popen[str]:
         """Start a verb in a process; every pack waits after each of its evaluations until it is released."""
-        self._hold.touch()
-        return lengthwise.start(*words, HOLD=str(self._hold), **environment)
+        self.hold.touch()
+        return lengthwise.start(*words, HOLD=str(self.hold), **environment)
 
     def release(self, *pack_ids: str) -> None:
         """Let these packs go on, or all of them."""
         if pack_ids:
-            self._hold.write_text(" ".join(pack_ids))
+            self.hold.write_text(" ".join(pack_ids))
         else:
-            self._hold.unlink(missing_ok=True)
+            self.hold.unlink(missing_ok=True)
+
+    def release_until(self, evaluations: int) -> None:
+        """Let every pack go on until the ledger has so many evaluations."""
+        self.hold.write_text(f"until {evaluations}\n")
 
     @cached_property
     def uninterrupted(self) -> Path:

@@ -1,7 +1,5 @@
 """A real Ray cluster that grows while a sweep runs: a node that joins late gets its share of what nobody has begun."""
 
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.record.state.state import SweepState
+from tests.ray_cluster import RayCluster
 
 pytestmark = pytest.mark.long
 
@@ -17,58 +16,23 @@ TWO_STRUCTURES = (
     "space.training.batch_size={grid: [64, 96]}", "search.configurations=2", "seeds=3",
 )  # fmt: skip
 SETTINGS = [word for setting in TWO_STRUCTURES for word in ("--set", setting)]
-CLUSTER = """
-import sys
-from ray.cluster_utils import Cluster
-node = {"object_store_memory": 80 * 2**20, "temp_dir": sys.argv[1]}
-cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, **node})
-print(cluster.address, flush=True)
-for cpus in sys.stdin:
-    cluster.add_node(num_cpus=int(cpus), **node)
-    print("joined", flush=True)
-cluster.shutdown()
-"""
-
-
-class GrowingCluster:
-    """A Ray that begins with one node of one CPU; while the file `hold` exists, packs wait at each evaluation."""
-
-    def __init__(self, folder: str, hold: Path, environment: dict[str, str]) -> None:
-        self.hold = hold
-        hold.touch()
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", CLUSTER, folder],
-            env={**environment, "HOLD": str(hold)},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        self.address = self._read()
-
-    def join(self, cpus: int) -> None:
-        """Let a node join."""
-        assert self._process.stdin is not None
-        print(cpus, file=self._process.stdin, flush=True)
-        assert self._read() == "joined"
-
-    def end(self) -> None:
-        self.hold.unlink(missing_ok=True)
-        self._process.communicate()
-
-    def _read(self) -> str:
-        assert self._process.stdout is not None
-        return self._process.stdout.readline().strip()
 
 
 @pytest.fixture
-def growing(lengthwise, tmp_path: Path) -> Iterator[GrowingCluster]:
+def hold(tmp_path: Path) -> Path:
+    return tmp_path / "hold"
+
+
+@pytest.fixture
+def growing(lengthwise, hold: Path) -> Iterator[RayCluster]:
     with tempfile.TemporaryDirectory(prefix="lw-") as folder:  # short, as the paths of sockets must be
-        cluster = GrowingCluster(folder, tmp_path / "hold", lengthwise.environment)
+        cluster = RayCluster(Path(folder), hold, lengthwise.environment, cpus=1)
         yield cluster
+        hold.unlink(missing_ok=True)
         cluster.end()
 
 
-def test_a_node_that_joins_late_gets_work(growing, lengthwise, tiny, tmp_path, wait_for, records, curves):
+def test_a_node_that_joins_late_gets_work(growing, hold, lengthwise, tiny, tmp_path, wait_for, records, curves):
     folder = tmp_path / "grown" / "tiny"
     run = ("run", tiny, *SETTINGS, "--storage")
     driver = lengthwise.start(*run, folder.parent, "--set", "resources.scheduler=ray", RAY_ADDRESS=growing.address)
@@ -76,7 +40,7 @@ def test_a_node_that_joins_late_gets_work(growing, lengthwise, tiny, tmp_path, w
     assert [len(pack.members) for pack in SweepState.load(folder).packs.values()] == [6, 6]
     growing.join(cpus=2)
     wait_for(lambda: len({record.fields["pack_id"] for record in records(folder, "evaluation")}) == 3, driver)
-    growing.hold.unlink()
+    hold.unlink()
     out, err = driver.communicate()
     assert driver.returncode == 0, err
     state = SweepState.load(folder)

@@ -1,0 +1,77 @@
+"""A real Ray cluster for tests, of several nodes on this machine."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+
+from orchestrator.running.with_ray.processes import MARK, find_processes
+
+PROGRAM = """
+import sys
+from ray.cluster_utils import Cluster
+node = {"object_store_memory": 80 * 2**20, "temp_dir": sys.argv[1]}
+head = {"num_cpus": int(sys.argv[2]), "include_dashboard": False, **node}
+cluster = Cluster(initialize_head=True, head_node_args=head)
+print(cluster.address, flush=True)
+raylets = {}
+for line in sys.stdin:
+    word, number = line.split()
+    if word == "join":
+        raylet = cluster.add_node(num_cpus=int(number), **node).all_processes["raylet"][0].process
+        raylets[raylet.pid] = raylet
+    else:
+        raylet = raylets.pop(int(number))
+        raylet.kill()
+        raylet.wait()  # its workers take a zombie for a living raylet
+    print(raylet.pid, flush=True)
+cluster.shutdown()
+"""
+
+
+class RayCluster:
+    """A Ray that begins with its head; while the file `hold` exists, packs wait at each evaluation.
+
+    Its processes are marked with `folder`, a short path, as those of a local Ray are.
+    """
+
+    def __init__(self, folder: Path, hold: Path, environment: dict[str, str], *, cpus: int) -> None:
+        hold.touch()
+        (folder / "ray").mkdir()  # for the file with the address, which others would find and delete in /tmp/ray
+        self.nodes, self._folder = list[psutil.Process](), folder  # the raylets of those that have joined
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, str(folder), str(cpus)],
+            env={**environment, "HOLD": str(hold), MARK: str(folder), "RAY_TMPDIR": str(folder)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.address = self._read()
+
+    def join(self, cpus: int) -> None:
+        """Let a node join."""
+        self.nodes.append(psutil.Process(self._ask("join", cpus)))
+
+    def kill(self, raylet: psutil.Process) -> None:
+        """Kill a raylet that has joined; what it has started ends by itself, a little later."""
+        self._ask("kill", raylet.pid)
+        self.nodes.remove(raylet)
+
+    def strays(self) -> list[psutil.Process]:
+        """Return its processes that have outlived the one that started them."""
+        beneath = psutil.Process(self._process.pid).children(recursive=True)
+        return [one for one in find_processes(self._folder) if one not in beneath and one.pid != self._process.pid]
+
+    def end(self) -> None:
+        """End every node."""
+        self._process.communicate()
+
+    def _ask(self, word: str, number: int) -> int:
+        assert self._process.stdin is not None
+        print(word, number, file=self._process.stdin, flush=True)
+        return int(self._read())
+
+    def _read(self) -> str:
+        assert self._process.stdout is not None
+        return self._process.stdout.readline().strip()
