@@ -28,6 +28,7 @@ OF_OTHERS = {
     "--parts",
     "--long",
     "--no-restart",
+    "--num-gpus",
 }  # of ray, our scripts
 
 
