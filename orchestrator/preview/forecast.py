@@ -19,7 +19,7 @@ from orchestrator.plan.rounds import SMALL_WEIGHTS, PlannedRound, plan_rounds, p
 from orchestrator.preview.few_seeds import warn_of_few_seeds
 from orchestrator.preview.times import first_share, measure_packs
 from orchestrator.preview.upload import measure
-from orchestrator.running.pack.gpu_memory import gpus_here, smallest_share
+from orchestrator.running.pack.gpu_memory import count_gpu_packs, gpus_here, smallest_share
 from orchestrator.running.schedulers import inline, local
 from orchestrator.running.schedulers.choice import choose_scheduler
 from orchestrator.wording import counted, duration
@@ -259,7 +259,7 @@ def _cluster(spec: SweepSpec, workers: int | None) -> Cluster:
     if gpus:
         found = gpus_here()
         return Cluster(
-            workers=workers or min(max(1, int(len(found) / gpus + 1e-9)), spec.resources.workers or sys.maxsize),
+            workers=workers or min(max(1, count_gpu_packs(len(found), gpus)), spec.resources.workers or sys.maxsize),
             bytes_per_worker=smallest_share(found, gpus),
             description="the GPUs of this machine",
         )

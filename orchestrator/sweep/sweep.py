@@ -244,13 +244,14 @@ def drive_packs(
                 interrupts.install()  # ray.init has put its own handlers in their place
                 cluster = scheduler.cluster
                 progress.say(f"{cluster.description}: up to {counted(cluster.workers, 'pack')} at once")
-                packer = Packer(spec, cluster)
+                packer = Packer(spec, cluster, [one.shortage for one in state.recuts if one.shortage])
                 driver = SweepDriver(
                     spec,
                     ledger,
                     state,
                     pack=packer,
                     recut=packer.recut,
+                    halve=packer.halve,
                     workers=cluster.workers,
                     max_seconds=max_seconds,
                     built=built,

@@ -30,14 +30,13 @@ def on_premises_faults(config: dict[str, Any]) -> Iterator[str]:
         yield "a machine twice"
     if not config.get("min_workers") == config.get("max_workers") == len(workers):
         yield "worker counts"
-    user = config["auth"]["ssh_user"]
-    if config["file_mounts"].get(f"/home/{user}/.ray/auth_token") != "~/.ray/auth_token":
+    if config["file_mounts"].get("~/.ray/auth_token") != "~/.ray/auth_token":
         yield "token not mounted"
     for local in config["file_mounts"].values():
         if not local.startswith("~") and not (ROOT / local).exists():
             yield f"no file {local}"
     head, worker = (config[f"{kind}_start_ray_commands"][-1] for kind in ("head", "worker"))
-    exports = [dict(re.findall(r"\b([A-Z_]+)=(\S+?)[;\s]", command)) for command in (head, worker)]
+    exports = [dict(re.findall(r"\b(\w+)=(\S+?)[;\s]", command)) for command in (head, worker)]
     if any(names.get("RAY_AUTH_MODE") != "token" for names in exports):
         yield "token authentication is off"
     if not exports[0].get("LENGTHWISE_STORAGE") or len({names.get("LENGTHWISE_STORAGE") for names in exports}) != 1:
@@ -48,6 +47,12 @@ def on_premises_faults(config: dict[str, Any]) -> Iterator[str]:
         yield "workers look for the head at another port"
     if not all(key in config["setup_commands"][-1] for key in ("pip", "constraints.txt")):
         yield "exact versions are not installed"
+    if not any("venv/bin" in command and "~/.bashrc" in command for command in config["setup_commands"]):
+        yield "ray down finds no ray"
+    if "ray get-worker-ips ~/ray_bootstrap_config.yaml" not in config.get("head_setup_commands", ()):
+        yield "a running autoscaler sees no new workers"
+    if exports[0].get("RAY_enable_autoscaler_v2") != "0":
+        yield "an autoscaler that leaves out the last worker"
 
 
 def test_ray_up_file_passes_rays_validation_and_ours() -> None:
@@ -99,11 +104,14 @@ def swap(old: str, new: str, *path: Any) -> Callable[[Any], None]:
         (put(3, "max_workers"), "worker counts"),
         (cut("min_workers"), "worker counts"),
         (put(["192.0.2.10", "192.0.2.12"], "provider", "worker_ips"), "a machine twice"),
-        (cut("file_mounts", "/home/lengthwise/.ray/auth_token"), "token not mounted"),
+        (cut("file_mounts", "~/.ray/auth_token"), "token not mounted"),
         (put("no_such.txt", "file_mounts", "/x"), "no file no_such.txt"),
         (swap("RAY_AUTH_MODE=token", "", "worker_start_ray_commands", 1), "token authentication is off"),
         (swap("/srv/lengthwise", "/tmp/mine", "head_start_ray_commands", 1), "no shared storage"),
         (swap("=127.0.0.1", "=0.0.0.0", "head_start_ray_commands", 1), "dashboard is open to the network"),
+        (cut("setup_commands", 2), "ray down finds no ray"),
+        (cut("head_setup_commands"), "a running autoscaler sees no new workers"),
+        (swap("_v2=0", "_v2=1", "head_start_ray_commands", 1), "an autoscaler that leaves out the last worker"),
         (swap(":6379", ":6380", "worker_start_ray_commands", 1), "workers look for the head at another port"),
     ],
 )

@@ -4,89 +4,49 @@
 """
 
 import json
-import os
 import re
-import shutil
-import signal
 import stat
-import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
-import psutil
 import pytest
 
-ROOT = Path(__file__).parents[2]
-NODES = Path(__file__).parent / "slurm_nodes.sh"
-NAMESPACES = ("--mount", "--net", "--pid", "--uts", "--ipc", "--fork", "--kill-child", "--mount-proc")
-QUICKSTART = "search_spaces/quickstart.yaml"
-SMALL = (
-    "search.configurations=3",
-    "seeds=2",
-    "training.steps=6000",
-    "training.compile=false",
-    "evaluation.every=1000",
-    "evaluation.samples=100",
-    "resources.pack=2",
-    "resources.checkpoint_seconds=2",
-    "tracking.enabled=false",
+from tests.cluster.virtual_nodes import (
+    QUICKSTART,
+    SMALL,
+    VirtualNodes,
+    find_missing,
+    options,
+    read_curves,
+    started,
+    wait_for,
 )
-CURVES = ["config_id", "seed", "average", "metric", "length", "step"]
-PATIENCE = 300.0  # seconds
 
-
-def missing() -> str | None:
-    """Why no Slurm can be started here."""
-    if os.geteuid() != 0:
-        return "only root can start nodes with networks of their own"
-    tools = ("slurmctld", "slurmd", "sbatch", "munged", "ip", "unshare", "nsenter")
-    if absent := [tool for tool in tools if shutil.which(tool) is None]:
-        return f"not installed: {', '.join(absent)} (Debian: slurmctld slurmd slurm-client munge iproute2)"
-    asked = subprocess.run(["unshare", *NAMESPACES, "ip", "link", "add", "x", "type", "bridge"], capture_output=True)
-    return None if asked.returncode == 0 else "this machine lets nobody make networks"
-
-
-NOT_HERE = missing()
-pytestmark = [pytest.mark.cluster, pytest.mark.skipif(NOT_HERE is not None, reason=str(NOT_HERE))]
-
-
-def wait_for(what: str, holds: Callable[[], object], log: Path) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not holds():
-        assert time.monotonic() < deadline, f"{what}, not seen:\n{log.read_text() if log.exists() else 'no log'}"
-        time.sleep(0.5)
+NODES = Path(__file__).parent / "slurm_nodes.sh"
+MISSING = find_missing(("slurmctld", "slurmd", "sbatch", "munged"), "slurmctld slurmd slurm-client munge")
+pytestmark = [pytest.mark.cluster, pytest.mark.skipif(MISSING is not None, reason=str(MISSING))]
+SETTINGS = ("env", "SLURM_CONF=/srv/slurm.conf", "LENGTHWISE_STORAGE=/srv/shared/sweeps")
 
 
 @dataclass
-class Slurm:
-    """A running Slurm; `folder` is what its nodes see as /srv/shared, `process` the first one of its namespaces."""
+class Slurm(VirtualNodes):
+    """A running Slurm."""
 
-    folder: Path
-    process: int
-
-    def call(self, *command: str, node: int | None = None) -> str:
-        """Run a command on the machine of slurmctld or on a node, and return what it prints."""
-        process = str(self.process)
-        on_node = ("nsenter", "--target", self.call("cat", f"/srv/node{node}.pid"), "--all") if node else ()
-        environment = ("env", "SLURM_CONF=/srv/slurm.conf", "LENGTHWISE_STORAGE=/srv/shared/sweeps")
-        whole = ["nsenter", "--target", process, "--all", f"--wd={ROOT}", *environment, *on_node, *command]
-        asked = subprocess.run(whole, capture_output=True, text=True)
-        assert asked.returncode == 0, (command, asked.stdout, asked.stderr)
-        return asked.stdout.strip()
+    def command(self, *words: str, node: int | None = None) -> list[str]:
+        return self.enter(*SETTINGS, *words, node=node)
 
     def log(self, name: str) -> Path:
         return self.folder / f"{name}.log"
 
-    def submit(self, name: str, *options: str, nodes: int = 3) -> str:
+    def submit(self, name: str, *more: str, nodes: int = 3) -> str:
         """Submit the small sweep under a name and return the number of its job."""
-        given = (f"--output=/srv/shared/{name}.log", f"--nodes={nodes}", "--cpus-per-task=1", "--time=20", *options)
-        sets = [word for setting in SMALL for word in ("--set", setting)]
+        given = (f"--output=/srv/shared/{name}.log", f"--nodes={nodes}", "--cpus-per-task=1", "--time=20", *more)
         python = f"--export=ALL,LENGTHWISE_BIN={Path(sys.executable).parent}"
-        return self.call("sbatch", "--parsable", python, *given, "cluster/slurm.sh", QUICKSTART, "--name", name, *sets)
+        sweep = ("cluster/slurm.sh", QUICKSTART, "--name", name, *options(*SMALL))
+        return self.call("sbatch", "--parsable", python, *given, *sweep)
 
     def state(self, job: str) -> str:
         return re.findall(r"JobState=(\w+)", self.call("scontrol", "show", "job", job))[0]
@@ -120,32 +80,11 @@ class Slurm:
 @pytest.fixture(scope="module")
 def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
     folder = tmp_path_factory.mktemp("slurm")
-    with (folder / "up.log").open("w") as log:
-        outer = subprocess.Popen(["unshare", *NAMESPACES, str(NODES), "up", str(folder)], stdout=log, stderr=log)
-    try:
-        wait_for("the namespaces", lambda: psutil.Process(outer.pid).children(), folder / "up.log")
-        cluster = Slurm(folder, psutil.Process(outer.pid).children()[0].pid)
-
+    with started(NODES, folder) as process:
+        cluster = Slurm(NODES, folder, process)
         wait_for("slurmctld", lambda: (folder / "log" / "control.log").exists(), folder / "up.log")
         wait_for("three idle nodes", lambda: "idle 3" in cluster.call("sinfo", "--format=%t %D"), folder / "up.log")
         yield cluster
-    finally:
-        outer.send_signal(signal.SIGKILL)
-        outer.wait()
-
-
-def read_curves(folder: Path) -> pd.DataFrame:
-    return pd.read_parquet(folder / "curves.parquet").set_index(CURVES).sort_index()[["value"]]
-
-
-@pytest.fixture(scope="module")
-def alone(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
-    """The curves of the small sweep in one process, without Ray."""
-    storage = tmp_path_factory.mktemp("alone")
-    sets = [word for setting in (*SMALL, "resources.scheduler=inline") for word in ("--set", setting)]
-    command = [sys.executable, "-m", "orchestrator", "run", QUICKSTART, "--storage", str(storage), *sets]
-    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
-    return read_curves(storage / "quickstart")
 
 
 @pytest.fixture
@@ -227,9 +166,9 @@ def test_a_node_dies_and_slurm_requeues(slurm: Slurm, same_curves: Callable[[str
     name = f"without-{node}"
     job = slurm.submit(name, nodes=2)
     slurm.wait_for_training(name)
-    slurm.call(str(NODES), "unplug", str(node))
+    slurm.unplug(node)
     slurm.wait_for_end(job, name)
-    slurm.call(str(NODES), "plug", str(node))
+    slurm.plug(node)
     assert resumes(slurm, name) == 1
     same_curves(name)
     slurm.wait_until_clean()

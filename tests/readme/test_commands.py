@@ -27,6 +27,8 @@ OF_OTHERS = {
     "--rounds",
     "--parts",
     "--long",
+    "--no-restart",
+    "--num-gpus",
 }  # of ray, our scripts
 
 

@@ -3,6 +3,8 @@
 FIGURES=drawn draws the figures. While the file HOLD exists, every pack waits when an evaluation of its has been
 recorded, except the packs that the file names; if it says `until N`, once the ledger has N evaluations. A test can
 signal or kill a sweep that is sure to be in its middle.
+With PRETENDED_GPUS packs that need a GPU train on the CPU: in that file is a line for each, its pack_id, what Ray put
+into CUDA_VISIBLE_DEVICES and its node. With ROOM such a GPU has room for so many members.
 """
 
 import importlib.util
@@ -55,11 +57,35 @@ def hold(train_pack):
     train_pack.train_pack = train_and_wait
 
 
-class Finder:
-    """Changes a module when it is imported."""
+def pretend_gpus(train_pack):
+    """Let the packs of the module `orchestrator.running.pack.train_pack` train as on GPUs that are not there."""
+    train, room = train_pack.train_pack, int(os.environ.get("ROOM", "1000"))
 
-    def __init__(self, name, change):
-        self._name, self._change = name, change
+    def train_on_cpu(work, reporter):
+        if not work["gpus"]:
+            train(work, reporter)
+            return
+        import ray
+        import torch
+
+        from orchestrator.running.pack.environment import environment
+
+        place = f"{os.environ.get('CUDA_VISIBLE_DEVICES')} {ray.get_runtime_context().get_node_id()}"
+        with Path(os.environ["PRETENDED_GPUS"]).open("a") as file:
+            file.write(f"{work['pack_id']} {place}\n")
+        if len(work["ids"]) > room:
+            reporter.began({**environment(work["code"], gpus=0), "device": "a GPU that is not there"})
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1 GiB")
+        train({**work, "gpus": 0}, reporter)
+
+    train_pack.train_pack = train_on_cpu
+
+
+class Finder:
+    """Changes a module when it is imported, by each of these functions."""
+
+    def __init__(self, name, *changes):
+        self._name, self._changes = name, changes
 
     def find_spec(self, name, path=None, target=None):
         if name != self._name:
@@ -70,7 +96,8 @@ class Finder:
 
         def execute_and_change(module):
             execute(module)
-            self._change(module)
+            for change in self._changes:
+                change(module)
 
         spec.loader.exec_module = execute_and_change
         return spec
@@ -79,8 +106,9 @@ class Finder:
 def begin():
     if os.environ.get("FIGURES") != "drawn":
         sys.meta_path.insert(0, Finder("orchestrator.figures.drawing", leave_blank))
-    if "HOLD" in os.environ:
-        sys.meta_path.insert(0, Finder("orchestrator.running.pack.train_pack", hold))
+    changes = [change for name, change in (("HOLD", hold), ("PRETENDED_GPUS", pretend_gpus)) if name in os.environ]
+    if changes:
+        sys.meta_path.insert(0, Finder("orchestrator.running.pack.train_pack", *changes))
 
 
 if __name__ == "sitecustomize":

@@ -72,8 +72,8 @@ class Model(Settings, ABC):
 
     @property
     def scores_per_pair(self) -> int:
-        """Attention scores of a layer for each pair of positions; 0 without attention, or where none are stored."""
-        return 0
+        """Attention scores that a layer computes for each pair of positions: its field `heads`, 0 without one."""
+        return int(getattr(self, "heads", 0))
 
     @property
     def compiling(self) -> str:

@@ -227,11 +227,6 @@ class Transformer(Model):
         return self._caches and not self.position.depends_on_adjacency
 
     @property
-    def scores_per_pair(self) -> int:
-        """One for each head."""
-        return self.heads
-
-    @property
     def cache_size_per_token(self) -> int:
         """Size of keys and values of every layer; 0 without a KV cache."""
         return 2 * self.layers * self.heads * self.head_width_used if self._caches else 0

@@ -16,7 +16,9 @@ from trainers.tensors.batch import Batch
 
 Learn = Callable[[State, Sequence[Batch]], None]
 
-LARGE = 0.25  # share of GPU memory: such a step keeps the GPU busy anyway, and a captured graph does not free memory
+# Share of the GPU memory that the process may use: such a step keeps the GPU busy anyway, and a captured graph, which
+# has memory of its own beside that of the eager steps, does not free it.
+LARGE = 0.25
 MAX_GRAPHS = 8  # shapes of batches that are captured
 
 
@@ -68,7 +70,8 @@ class CudaGraphStep:
 
     def _capture(self, key: Hashable, state: State, batches: Sequence[Batch]) -> bool:
         """Capture a graph for batches of these shapes without taking a step; return whether that worked."""
-        memory = torch.cuda.get_device_properties(state.theta.device).total_memory
+        total = torch.cuda.get_device_properties(state.theta.device).total_memory
+        memory = total * torch.cuda.get_per_process_memory_fraction()
         if _outcome.failed or self._peaks[key] > LARGE * memory:
             return False
         if len(self._graphs) == MAX_GRAPHS:

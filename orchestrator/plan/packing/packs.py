@@ -22,7 +22,10 @@ LEAST_BYTES_GPU = 8 * 2**20  # for each member, however small: what draws and ev
 # which 150 members of a small model are trained, too (1 to 256 members of the benchmark W1, recorded).
 STEP_FLOPS_CPU, STEP_FLOPS_GPU = 1.5e7, 4e8
 EVALUATED = 0.1  # what a row of an evaluation costs of one that is trained on: no gradient, and much of it is shared
-MEMORY_SHARE = 0.5  # of what a worker has, for the members of one pack
+# Of what a worker has, for the members of one pack. A step that is recorded as a CUDA graph needs as much again, and is
+# only recorded up to a quarter of the GPU (`cuda_graph.LARGE`).
+MEMORY_SHARE = 0.5
+UNSTEADY = 0.1  # by how much the memory of the same workers may differ from one start of Ray to the next
 
 Waiting = tuple[Configuration, Sequence[int]]
 """A configuration and the seeds of it that are to be packed."""
@@ -48,6 +51,20 @@ class Cluster:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Shortage:
+    """A pack that ran out of memory: how many members of which structure, and the bytes it was planned for."""
+
+    structural_key: str
+    members: int
+    bytes: int
+
+    def most_members(self, bytes_per_worker: float) -> int:
+        """Return the most members of a pack of this structure: half, and in proportion where memory is another."""
+        half, ratio = (self.members + 1) // 2, bytes_per_worker / max(1, self.bytes)
+        return half if abs(ratio - 1) <= UNSTEADY else max(1, int(half * ratio))
+
+
+@dataclass(frozen=True, kw_only=True)
 class Pack:
     """Members that are trained as one stacked program: (config_id, seed) pairs of one structural key."""
 
@@ -57,7 +74,7 @@ class Pack:
     steps: int
 
     @classmethod
-    def of(cls, structural_key: str, members: Sequence[tuple[str, int]], steps: int) -> "Pack":
+    def from_members(cls, structural_key: str, members: Sequence[tuple[str, int]], steps: int) -> "Pack":
         """A pack named by its members."""
         names = ",".join(f"{config_id}:{seed}" for config_id, seed in members)
         pack_id = hashlib.sha256(names.encode()).hexdigest()[:12]
@@ -88,10 +105,13 @@ def steps_worth(member: MemberConfig) -> float:
 
 
 class Packer:
-    """Cuts configurations with their seeds into packs for the cluster that a sweep runs on."""
+    """Cuts configurations with their seeds into packs for the cluster that a sweep runs on.
 
-    def __init__(self, spec: SweepSpec, cluster: Cluster) -> None:
-        self._resources, self._cluster = spec.resources, cluster
+    `shortages` are those that the sweep had so far.
+    """
+
+    def __init__(self, spec: SweepSpec, cluster: Cluster, shortages: Iterable[Shortage] = ()) -> None:
+        self._resources, self._cluster, self._shortages = spec.resources, cluster, list(shortages)
         self._costs: dict[str, Cost] = {}
         self._per_step, self._largest, self._least = STEP_FLOPS_CPU, LARGEST_PACK_CPU, 1
         if spec.resources.gpus:
@@ -112,6 +132,12 @@ class Packer:
         self._cluster = replace(self._cluster, workers=workers)
         return recut_packs(packs, begun, configurations, workers, self._capacity, self._work, even=self._even)
 
+    def halve(self, pack: Pack) -> Shortage:
+        """Return the shortage of a pack that ran out of memory; from now on packs like it are half as large."""
+        members, memory = len(pack.members), int(self._cluster.bytes_per_worker)
+        self._shortages.append(Shortage(structural_key=pack.structural_key, members=members, bytes=memory))
+        return self._shortages[-1]
+
     @property
     def _even(self) -> bool:
         return self._resources.pack == "auto"
@@ -122,10 +148,12 @@ class Packer:
         return self._costs[member.structural_key]
 
     def _capacity(self, member: MemberConfig) -> int:
+        memory = self._cluster.bytes_per_worker
+        found = [one.most_members(memory) for one in self._shortages if one.structural_key == member.structural_key]
         if self._resources.pack != "auto":
-            return int(self._resources.pack)
+            return min([int(self._resources.pack), *found])
         bytes_per_member = max(self._least, self._cost(member).bytes_per_member)
-        return max(1, min(self._largest, int(MEMORY_SHARE * self._cluster.bytes_per_worker / bytes_per_member)))
+        return max(1, min([self._largest, int(MEMORY_SHARE * memory / bytes_per_member), *found]))
 
     def _work(self, member: MemberConfig, count: float) -> float:
         calls = count if member.model.explain_loop(member.task) else 1
@@ -154,7 +182,7 @@ def make_packs(
     if even:
         sizes = end_together(sizes, largest, lambda key, members: work(examples[key], members), max(1, workers))
     packs = [
-        Pack.of(key, run, examples[key].training.steps)
+        Pack.from_members(key, run, examples[key].training.steps)
         for key, members in groups.items()
         for run in cut(members, sizes[key], largest[key])
     ]
@@ -204,7 +232,7 @@ def recut_packs(
     for key in changed:
         members = sorted(groups[key], key=lambda member: (configurations[member[0]].number, member[1]))
         steps = next(pack.steps for pack in packs if pack.structural_key == key)
-        kept += [Pack.of(key, run, steps) for run in cut(members, fitting[key], largest[key])]
+        kept += [Pack.from_members(key, run, steps) for run in cut(members, fitting[key], largest[key])]
     return _longest_first(kept, examples, work)
 
 

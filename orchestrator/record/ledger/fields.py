@@ -83,12 +83,27 @@ class _Pack(TypedDict):
     steps: Count
 
 
+class _Shortage(TypedDict):
+    """A pack that ran out of memory before its first evaluation, and where."""
+
+    pack_id: Name
+    structural_key: Text
+    members: Count
+    bytes: Count
+    device: Text
+    error: Text
+
+
 class _Recut(TypedDict):
-    """Packs that no worker had begun, the packs in their place, and how many workers these were cut for."""
+    """Packs that no worker had begun, the packs in their place, and how many workers these were cut for.
+
+    With a shortage its pack is among them.
+    """
 
     pack_ids: list[Name]
     packs: list[_Pack]
     workers: Count
+    shortage: NotRequired[_Shortage]
 
 
 class _WeightsFile(TypedDict):

@@ -1,24 +1,49 @@
-"""Packs that no worker had begun and that were cut again, because another number of workers was there."""
+"""Packs that were cut again: nobody had begun them and other workers were there, or one ran out of memory."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from orchestrator.plan.packing.packs import Shortage
 from orchestrator.record.state.parts import PackState
 from orchestrator.wording import counted
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recut:
-    """The packs that were cut again, those in their place, and how many workers there were."""
+    """The packs that were cut again, those in their place, and how many workers there were.
+
+    `short` is the pack that ran out of memory, with its `shortage` on a `device`, if that was the reason.
+    """
 
     old: tuple[str, ...]
     new: tuple[str, ...]
     workers: int
+    short: str | None = None
+    shortage: Shortage | None = None
+    device: str = ""
+
+    @classmethod
+    def from_record(cls, fields: Mapping[str, Any]) -> "Recut":
+        """Return the recut of a record."""
+        old, new = tuple(fields["pack_ids"]), tuple(one["pack_id"] for one in fields["packs"])
+        found = fields.get("shortage")
+        if found is None:
+            return cls(old=old, new=new, workers=fields["workers"])
+        shortage = Shortage(**{name: found[name] for name in ("structural_key", "members", "bytes")})
+        more = {"short": found["pack_id"], "shortage": shortage, "device": found["device"]}
+        return cls(old=old, new=new, workers=fields["workers"], **more)
 
 
 def describe_recut(recut: Recut) -> str:
     """Return a recut as a sentence: "1 pack that no worker had begun was cut again into 2, for 3 workers"."""
+    if recut.shortage is not None:
+        others = len(recut.old) - 1
+        more = f" and {counted(others, 'pack')} that no worker had begun" if others else ""
+        return (
+            f"a pack of {counted(recut.shortage.members, 'member')} ran out of memory ({recut.device}); it{more} "
+            f"{'were' if others else 'was'} cut again into {len(recut.new)}"
+        )
     were = "was" if len(recut.old) == 1 else "were"
     packs = f"{counted(len(recut.old), 'pack')} that no worker had begun {were} cut again into {len(recut.new)}"
     return f"{packs}, for {counted(recut.workers, 'worker')}"
@@ -40,14 +65,13 @@ def take_recut(packs: dict[str, PackState], recuts: list[Recut], fields: Mapping
 
     Raises ValueError, with what is wrong, for packs that have begun or are unknown, and for other members than theirs.
     """
-    new = fields["packs"]
-    recut = Recut(old=tuple(fields["pack_ids"]), new=tuple(one["pack_id"] for one in new), workers=fields["workers"])
+    new, recut = fields["packs"], Recut.from_record(fields)
     if recut in recuts and not packs.keys() >= set(recut.old):
         return []
     for name in recut.old:
         if name not in packs:
             raise ValueError(f"unknown pack {name} is cut again")
-        if has_begun(packs[name]):
+        if packs[name].evaluations or (has_begun(packs[name]) and name != recut.short):
             raise ValueError(f"pack {name} is cut again after a worker has begun it")
     before = sorted(member for name in recut.old for member in packs[name].members)
     if before != sorted((name, seed) for one in new for name, seed in one["members"]):

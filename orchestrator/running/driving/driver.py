@@ -20,14 +20,13 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.running.driving.budget import Limit, SweepBudget
 from orchestrator.running.driving.evaluation_record import evaluation_fields
 from orchestrator.running.driving.racing import is_paused, is_race_over, race_fields, rung_fields
-from orchestrator.running.driving.recutting import Recutting, pack_fields, recut_fields
+from orchestrator.running.driving.recutting import Halving, Recutting, pack_fields, recut_fields, shortage_fields
 from orchestrator.running.driving.running import Running
-from orchestrator.running.driving.sampler import ConfigurationSampler, as_configuration
+from orchestrator.running.driving.sampler import ConfigurationSampler, lacking_members
 from orchestrator.running.driving.scores import Scores
 from orchestrator.running.driving.work import describe_work
 from orchestrator.running.pack.environment import Environments
-from orchestrator.running.pack.protocol import LONGEST_TRACE
-from orchestrator.running.pack.train_pack import stop_file, stuck_file
+from orchestrator.running.pack.train_pack import read_silence, stop_file, stuck_file
 from orchestrator.wording import counted
 from search_spaces import SweepSpec
 from trainers.evaluation.results import Evaluation
@@ -39,10 +38,11 @@ class SweepDriver:
     """What `orchestrator.running.pack.protocol.Driver` asks for, over a ledger and the state replayed from it.
 
     `pack` cuts configurations with the seeds they lack into packs; `recut` cuts packs again that no worker has begun,
-    for the `workers` that are there, None if they stay as they are; `max_seconds` is how long this driver may run,
-    within the sweep's budget; `built` are the configurations of the first generation where `spec` has just been held
-    against today's code, which spares building them again; `held` keeps signals away while a record is written; `seen`
-    is called with every record, `say` with every sentence for the user, `tick` ten times a second.
+    for the `workers` that are there, None if they stay as they are; `halve` notes that a pack ran out of memory;
+    `max_seconds` is how long this driver may run, within the sweep's budget; `built` are the configurations of the
+    first generation if `spec` has just been checked against today's code, which spares building them again; `held`
+    keeps signals away while a record is written; `seen` is called with every record, `say` with every sentence for the
+    user, `tick` ten times a second.
     """
 
     def __init__(
@@ -53,6 +53,7 @@ class SweepDriver:
         *,
         pack: Packing,
         recut: Recutting | None = None,
+        halve: Halving | None = None,
         workers: int = 1,
         max_seconds: float | None = None,
         built: Iterable[Configuration] = (),
@@ -63,10 +64,9 @@ class SweepDriver:
     ) -> None:
         self.spec, self.ledger, self.state = spec, ledger, state
         self.running: dict[str, Running] = {}
-        self._seconds: dict[str, float] = {}
-        self._environments = Environments()
+        self._seconds, self._environments = dict[str, float](), Environments()
         self._pack, self._held, self._seen, self._say, self._tick = pack, held, seen, say, tick
-        self._recut, self._workers = recut, workers
+        self._recut, self._halve, self._workers = recut, halve, workers
         self.queue: deque[str] = deque()
         self.stopped_by: list[Limit] = []  # the limits of the budget because of which no more packs are handed out
         self._budget = SweepBudget(spec, state, max_seconds)
@@ -167,6 +167,17 @@ class SweepDriver:
         """Pass on what a worker wants the user to know."""
         self._say(f"pack {pack_id}: {text}")
 
+    def ran_out_of_memory(self, pack_id: str, error: str) -> bool:
+        """Cut the pack, and those like it that no worker has begun, into smaller ones; return whether it can be."""
+        pack, device = self.state.packs[pack_id], self._environments.device(pack_id)
+        shortage = self._halve and shortage_fields(pack, self._halve, device, error)
+        waiting = [*self.queue, pack_id]
+        order = self._cut_again(waiting, shortage) if shortage else waiting
+        if order is not waiting:
+            self.running.pop(pack_id, None)
+            self.queue = deque(order)
+        return order is not waiting
+
     def retried(self, pack_id: str, error: str, trace: str | None = None) -> None:
         """Record why the pack died; it is tried again from its checkpoint."""
         error = self._attempt(pack_id, error, trace)
@@ -235,10 +246,10 @@ class SweepDriver:
             elif not is_paused(race, pack):
                 self.queue.append(pack.pack_id)
 
-    def _cut_again(self, waiting: Collection[str]) -> Collection[str]:
-        """Cut waiting packs again if that is worth it; return which packs wait then."""
+    def _cut_again(self, waiting: Collection[str], shortage: Mapping[str, Any] | None = None) -> Collection[str]:
+        """Cut waiting packs again if that is worth it, or after a shortage; return which packs wait then."""
         steps = {name: at.step for name, at in self.running.items()}
-        found = self._recut and recut_fields(self.state, waiting, steps, self._recut, self._workers)
+        found = self._recut and recut_fields(self.state, waiting, steps, self._recut, self._workers, shortage)
         if not found:
             return waiting
         fields, order = found
@@ -259,23 +270,15 @@ class SweepDriver:
 
     def _plan_packs(self, names: set[str], queue: bool, built: Mapping[str, Configuration] | None = None) -> None:
         """Record packs for every member of these configurations that is in none; `built` spares building them."""
-        waiting = []
-        for found in (one for name, one in self.state.configurations.items() if name in names):
-            lacking = [seed for seed in self.state.planned_seeds(found.config_id) if seed not in found.members]
-            if lacking:
-                waiting.append(((built or {}).get(found.config_id) or as_configuration(found), lacking))
-        packs = self._pack(waiting)
+        packs = self._pack(lacking_members(self.state, names, built or {}))
         self.record_all("pack", [pack_fields(pack) for pack in packs])
         if queue:
             self.queue.extend(pack.pack_id for pack in packs)
 
     def _attempt(self, pack_id: str, error: str, trace: str | None) -> str:
         """Record that the pack died; what the watchdog wrote says more than that its process is gone."""
-        path = stuck_file(self.state.folder, pack_id)
-        if path.exists() and path.stat().st_size:
-            seconds = self.spec.resources.watchdog_seconds
-            error = f"the watchdog ended it after {seconds:g} s of silence; where it stood is in {path}"
-            trace = path.read_text(encoding="utf-8", errors="replace")[-LONGEST_TRACE:]
+        if silence := read_silence(stuck_file(self.state.folder, pack_id), self.spec.resources.watchdog_seconds):
+            error, trace = silence
         attempt = len(self.state.packs[pack_id].attempts) + 1
         more = self._environments.fields(pack_id, self.state.environments) | ({"trace": trace} if trace else {})
         self.record("attempt", pack_id=pack_id, attempt=attempt, error=error, **more)

@@ -1,10 +1,11 @@
-"""When packs that no worker has begun are cut again, and the record of it."""
+"""When packs that no worker has begun are cut again, and one that ran out of memory; and the record of it."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from orchestrator.plan.configurations import Configuration
-from orchestrator.plan.packing.packs import Pack
+from orchestrator.plan.packing.packs import Pack, Shortage
 from orchestrator.record.state.parts import PackState
 from orchestrator.record.state.recuts import has_begun
 from orchestrator.record.state.state import SweepState
@@ -15,17 +16,27 @@ from orchestrator.running.pack.train_pack import checkpoint_folder
 Recutting = Callable[[Sequence[Pack], Sequence[tuple[Pack, float]], Mapping[str, Configuration], int], Sequence[Pack]]
 """`orchestrator.plan.packing.packs.Packer.recut`."""
 
+Halving = Callable[[Pack], Shortage]
+"""`orchestrator.plan.packing.packs.Packer.halve`."""
+
 
 def recut_fields(
-    state: SweepState, waiting: Collection[str], steps: Mapping[str, int], recut: Recutting, workers: int
+    state: SweepState,
+    waiting: Collection[str],
+    steps: Mapping[str, int],
+    recut: Recutting,
+    workers: int,
+    shortage: Mapping[str, Any] | None = None,
 ) -> tuple[dict[str, Any], list[str]] | None:
     """Return the fields of the record that cuts waiting packs again, and which packs wait then, begun ones first.
 
     None where they had better stay as they are, as do packs that a worker has begun. `steps` has the step of every pack
-    that a worker is training, by pack_id.
+    that a worker is training, by pack_id. `shortage` has the fields of a pack that waits because it ran out of memory.
     """
+    short = shortage and shortage["pack_id"]
     left = [pack for pack in state.packs.values() if not pack.has_ended and not is_paused(state.race, pack)]
-    unbegun = {pack.pack_id: as_pack(pack) for pack in left if pack.pack_id in waiting and _is_unbegun(state, pack)}
+    cut_again = [one for one in left if one.pack_id in waiting and (one.pack_id == short or _is_unbegun(state, one))]
+    unbegun = {pack.pack_id: as_pack(pack) for pack in cut_again}
     begun = [
         (as_pack(pack), 1 - max(pack.step, steps.get(pack.pack_id, 0)) / pack.steps)
         for pack in left
@@ -41,8 +52,19 @@ def recut_fields(
         "pack_ids": [name for name in unbegun if name not in names],
         "packs": [pack_fields(pack) for pack in packs if pack.pack_id not in unbegun],
         "workers": workers,
+        **({"shortage": dict(shortage)} if shortage else {}),
     }
     return fields, [*(name for name in waiting if name not in unbegun), *(pack.pack_id for pack in packs)]
+
+
+def shortage_fields(pack: PackState, halve: Halving, device: str | None, error: str) -> dict[str, Any] | None:
+    """Return the fields of the shortage of a pack that ran out of memory on a device; None if it cannot be halved.
+
+    Its evaluations are those of a whole pack: after the first one it can only be tried again.
+    """
+    if device is None or len(pack.members) == 1 or pack.evaluations:
+        return None
+    return {"pack_id": pack.pack_id, **asdict(halve(as_pack(pack))), "device": device, "error": error}
 
 
 def pack_fields(pack: Pack) -> dict[str, Any]:

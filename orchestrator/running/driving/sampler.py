@@ -1,10 +1,11 @@
 """The sampler of a running sweep: draws its configurations one generation after the other."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from orchestrator.plan import search
 from orchestrator.plan.configurations import Configuration, configure
+from orchestrator.plan.packing.packs import Waiting
 from orchestrator.plan.recorded import names_today, refuse_changed, with_recorded_defaults
 from orchestrator.record.state.measured import measured_fields
 from orchestrator.record.state.parts import ConfigurationState
@@ -79,6 +80,16 @@ class ConfigurationSampler:
             self._as_recorded, self._names = with_recorded_defaults(self._spec, recorded), names_today(recorded)
             refuse_changed(self._as_recorded, recorded, f"{self._state.folder} cannot draw more configurations")
         return configure(self._as_recorded, new, self._names)
+
+
+def lacking_members(state: SweepState, names: set[str], built: Mapping[str, Configuration]) -> list[Waiting]:
+    """Return these configurations with the seeds of theirs that are in no pack; `built` spares building them."""
+    waiting = list[Waiting]()
+    for found in (one for name, one in state.configurations.items() if name in names):
+        lacking = [seed for seed in state.planned_seeds(found.config_id) if seed not in found.members]
+        if lacking:
+            waiting.append((built.get(found.config_id) or as_configuration(found), lacking))
+    return waiting
 
 
 def as_configuration(found: ConfigurationState) -> Configuration:

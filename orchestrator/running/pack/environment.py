@@ -72,6 +72,11 @@ class Environments:
         self._warned.add(table[ENGINE])
         return "worker and driver run different code of lengthwise; see Provenance in report.html"
 
+    def device(self, pack_id: str) -> str | None:
+        """Return the device of the worker of a pack, None before it has reported its environment."""
+        name = self._names.get(pack_id)
+        return None if name is None else str(self._tables[name]["device"])
+
     def fields(self, pack_id: str, known: Mapping[str, Any]) -> dict[str, Any]:
         """Return the recorded fields of a pack's environment: its digest, and the table unless it is `known`."""
         name = self._names.get(pack_id)

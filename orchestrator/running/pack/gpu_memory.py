@@ -1,25 +1,27 @@
-"""Reads the memory of this machine's GPUs without using one."""
+"""The memory of this machine's GPUs: read without using one, held to a share, freed after a pack ran out of it."""
 
+import gc
 import os
 import subprocess
 import sys
 
 UNKNOWN = 16 * 2**30  # assumed for a GPU that cannot be queried, such as on a machine that is yet to start
 ASK_SECONDS = 30.0
+ALLOCATED = 0.95  # of a pack's part of a GPU, by torch's allocator; the rest is for the process's CUDA context
 _COMMAND = ("nvidia-smi", "--query-gpu=memory.total,mig.mode.current", "--format=csv,noheader,nounits")
 _BY_TORCH = (
     "import torch; print(*(torch.cuda.get_device_properties(i).total_memory for i in range(torch.cuda.device_count())))"
 )
 
 
-def gpus_here(every: bool = False) -> list[float]:
-    """Return the memory in bytes of this machine's GPUs: those in CUDA_VISIBLE_DEVICES, or with `every` all."""
-    visible = None if every else os.environ.get("CUDA_VISIBLE_DEVICES")
+def gpus_here() -> list[float]:
+    """Return the memory in bytes of GPUs here, or of those in CUDA_VISIBLE_DEVICES, which may be parts (MIG)."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None and visible.strip() in ("", "-1"):
         return []
     chosen = () if visible is None else (f"--id={visible}",)
     try:
-        lines = _run_command((*_COMMAND, *chosen)).splitlines()
+        lines = _run_command((*_COMMAND, *chosen)).splitlines()  # fails for MIG-...
         found = [line.split(",") for line in lines]
         if not any(mode.strip() == "Enabled" for _, mode in found):  # a part of a card is not the card
             return [float(memory) * 2**20 for memory, _ in found]
@@ -28,9 +30,35 @@ def gpus_here(every: bool = False) -> list[float]:
     return _by_torch()
 
 
+def mig_parts() -> list[str]:
+    """Return the parts of cards (MIG) that CUDA_VISIBLE_DEVICES names."""
+    return [one for one in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if one.strip().startswith("MIG-")]
+
+
 def smallest_share(found: list[float], gpus: float) -> float:
     """Return the memory of the smallest of these GPUs that a pack with `gpus` GPUs, or a part of one, may use."""
     return min(found, default=UNKNOWN) * min(1.0, gpus)
+
+
+def count_gpu_packs(there: float, gpus: float) -> int:
+    """Return how many packs with `gpus` GPUs each so many GPUs hold; a part of a GPU is always on one GPU."""
+    return int(there + 1e-9) * int(1 / gpus + 1e-9) if gpus < 1 else int(there / gpus + 1e-9)
+
+
+def hold_to_share(gpus: float) -> None:
+    """Hold torch, in this process, to the part of the GPU that a pack with a part of one may use."""
+    import torch
+
+    torch.cuda.set_per_process_memory_fraction(ALLOCATED * gpus if gpus < 1 else 1.0)
+
+
+def free_memory() -> None:
+    """Free what a pack that died has left in this process."""
+    import torch
+
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
 
 
 def _by_torch() -> list[float]:

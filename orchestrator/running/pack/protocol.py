@@ -13,11 +13,15 @@ _HERE = str(Path(__file__).parents[1])
 
 @dataclass(frozen=True, kw_only=True)
 class Death:
-    """Why a pack died: one line, the traceback of an exception, and whether a retry may succeed (`again`)."""
+    """Why a pack died: one line, the traceback of an exception, and whether a retry may succeed (`again`).
+
+    `out_of_memory`: whether a smaller pack may succeed.
+    """
 
     message: str
     trace: str | None = None
     again: bool = True
+    out_of_memory: bool = False
 
 
 class Driver(Protocol):
@@ -54,6 +58,9 @@ class Driver(Protocol):
     def noticed(self, pack_id: str, text: str) -> None:
         """Called with a sentence for the user."""
 
+    def ran_out_of_memory(self, pack_id: str, error: str) -> bool:
+        """Called before a pack that ran out of memory is retried; returns whether smaller ones take its place."""
+
     def retried(self, pack_id: str, error: str, trace: str | None) -> None:
         """Called when the pack has died and will be retried; `trace` is the traceback of an exception."""
 
@@ -84,12 +91,11 @@ def explain(error: BaseException, own: Collection[str] = ()) -> Death:
     """
     frames = traceback.extract_tb(error.__traceback__)
     full = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
-    by_machine = full or isinstance(error, OSError)
-    message = describe_exception(error, [(frame.filename, frame.lineno) for frame in frames])
     return Death(
-        message=f"{message}; in a new sweep a smaller resources.pack trains fewer members at once" if full else message,
+        message=describe_exception(error, [(frame.filename, frame.lineno) for frame in frames]),
         trace="".join(traceback.format_exception(type(error), error, _from_the_pack(error)))[-LONGEST_TRACE:],
-        again=by_machine or not any(frame.filename in own for frame in frames),
+        again=full or isinstance(error, OSError) or not any(frame.filename in own for frame in frames),
+        out_of_memory=full,
     )
 
 

@@ -19,7 +19,8 @@ from typing import Any, Protocol
 
 from orchestrator.record.kept.code import own_files
 from orchestrator.record.ledger.paths import STOP_FILE
-from orchestrator.running.pack.protocol import Death, explain
+from orchestrator.running.pack.gpu_memory import hold_to_share
+from orchestrator.running.pack.protocol import LONGEST_TRACE, Death, explain
 from orchestrator.running.pack.watchdog import Watchdog
 from orchestrator.shortages import out_of_space, raising_out_of_space
 from trainers.evaluation.results import Evaluation, Progress, Reporter
@@ -61,7 +62,8 @@ def run_pack(config: Mapping[str, Any]) -> None:
     """Train the members of `config["work"]` in a process of Ray's.
 
     Reports `evaluation` (bytes), `progress` (a dictionary, at most every second), `notices` (for the user), and as
-    `death` an exception after which the pack is not to be tried again. Raises PackRaised for any other.
+    `death` an exception after which the pack is not to be tried again. Raises PackRaised for any other, which it
+    reports as well if memory ran out.
     """
     work = decode_work(config["work"])
     use_inductor_cache()
@@ -79,9 +81,10 @@ def run_pack(config: Mapping[str, Any]) -> None:
             death = explain(error, own_files(work.get("code", ())))
             if out_of_space(error, folder) is not None:
                 raise
+            if death.out_of_memory or not death.again:
+                reporter.death(death)
             if death.again:
                 raise PackRaised(death.message, death.trace) from None
-            reporter.death(death)
 
 
 class PackRaised(Exception):  # noqa: N818 - what it says of the pack
@@ -107,7 +110,9 @@ def train_pack(work: Mapping[str, Any], reporter: PackReporter) -> None:
         mirror().fetch_for(work)
     import_on_worker(work["code"])
     reporter.began(environment(work["code"], gpus=work["gpus"]))
-    from trainers.training.loop import train  # imports torch, for a second or more
+    import torch  # for a second or more
+
+    from trainers.training.loop import train
 
     ids = [(config_id, seed) for config_id, seed in work["ids"]]
     members = [recorded_member(resolved, seed) for resolved, (_, seed) in zip(work["members"], ids, strict=True)]
@@ -118,6 +123,8 @@ def train_pack(work: Mapping[str, Any], reporter: PackReporter) -> None:
         every_seconds=work["checkpoint_seconds"],
     )
     device = "cuda" if work["gpus"] else "cpu"
+    if work["gpus"] and torch.cuda.is_available():
+        hold_to_share(work["gpus"])
     weights = Path(work["weights"]) if work["weights"] else None
     train(
         members,
@@ -175,6 +182,14 @@ def stuck_file(folder: Path, pack_id: str) -> Path:
     return folder / "checkpoints" / f"{pack_id}.stuck.txt"
 
 
+def read_silence(path: Path, seconds: float) -> tuple[str, str] | None:
+    """Return the error and the stacks of a pack that its watchdog ended after `seconds`, if its stuck file has any."""
+    if not path.exists() or not path.stat().st_size:
+        return None
+    trace = path.read_text(encoding="utf-8", errors="replace")[-LONGEST_TRACE:]
+    return f"the watchdog ended it after {seconds:g} s of silence; where it stood is in {path}", trace
+
+
 def make_stuck_file(work: Mapping[str, Any]) -> Path:
     """Return the path of the pack's stuck file; makes its folder."""
     path = stuck_file(Path(work["folder"]), work["pack_id"])
@@ -210,7 +225,7 @@ class TuneReporter:
         self._notices.append(text)
 
     def death(self, death: Death) -> None:
-        """Send a death that is not to be retried."""
+        """Send a death that is not to be retried as it is."""
         self._send({"death": asdict(death)})
 
     def _send(self, message: dict[str, Any]) -> None:

@@ -18,7 +18,7 @@ from orchestrator.cpus import count_cores
 from orchestrator.errors import OutOfSpace, UserError
 from orchestrator.plan.packing.packs import Cluster
 from orchestrator.record.kept.code import own_files
-from orchestrator.running.pack.gpu_memory import gpus_here, smallest_share
+from orchestrator.running.pack.gpu_memory import free_memory, gpus_here, smallest_share
 from orchestrator.running.pack.protocol import Driver, DriverStopped, call_driver, explain
 from orchestrator.running.pack.train_pack import (
     CACHE_VARIABLE,
@@ -79,6 +79,10 @@ def _run_pack(driver: Driver, pack_id: str, work: str, *, retries: int) -> None:
         else:
             call_driver(driver.completed, pack_id)
             return
+        if death.out_of_memory:
+            free_memory()
+            if call_driver(driver.ran_out_of_memory, pack_id, death.message):
+                return
         call_driver(driver.tick)  # raises KeyboardInterrupt for a signal that a library swallowed
         if deaths > retries:
             call_driver(driver.failed, pack_id, death.message, death.trace)

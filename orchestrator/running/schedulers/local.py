@@ -147,6 +147,8 @@ class _Run:
                 raise OutOfSpace(content.decode())
             else:  # retried only once, because the same error is likely
                 death = Death(**json.loads(content))
+                if death.out_of_memory and call_driver(self.driver.ran_out_of_memory, pack_id, death.message):
+                    return
                 self.handle_death(pack_id, worker.work, death, self.deaths[pack_id] + 1 if death.again else 0)
 
     def handle_death(self, pack_id: str, work: str, death: Death, limit: int) -> None:

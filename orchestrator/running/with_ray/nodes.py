@@ -1,16 +1,23 @@
 """The nodes of a Ray cluster: how many packs they can run at once, and a request for more of them."""
 
+import json
 import sys
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import ray
+from ray._private.ray_constants import DEBUG_AUTOSCALING_STATUS
+from ray.autoscaler.v2.sdk import get_cluster_status
+from ray.experimental.internal_kv import _internal_kv_get
 from ray.util.placement_group import PlacementGroup, placement_group, placement_group_table, remove_placement_group
 
 from orchestrator.errors import UserError
+from orchestrator.running.pack.gpu_memory import count_gpu_packs
 
 ASK_SECONDS = 2.0  # between two looks at the nodes
+REPORT_SECONDS = 10.0  # in which the autoscaler of a cluster that has just been started reports for the first time
+_MADE_UP = "node_"  # begins the type of a node that no autoscaler has started
 
 
 def needs(cpus: float, gpus: float) -> dict[str, float]:
@@ -20,34 +27,66 @@ def needs(cpus: float, gpus: float) -> dict[str, float]:
 
 def count_packs(need: Mapping[str, float]) -> int:
     """Return how many packs the living nodes can run at once, each within one node."""
-    return sum(
-        min((int(node.get(name, 0.0) / amount + 1e-9) for name, amount in need.items()), default=1)
-        for node in _living()
-    )
+    return sum(count_on_node(node, need) for node in living_nodes())
+
+
+def count_on_node(node: Mapping[str, Any], need: Mapping[str, float]) -> int:
+    """Return how many packs a node can run at once, given its resources."""
+    counts = [int(node.get("CPU", 0.0) / need["CPU"] + 1e-9)] if "CPU" in need else []
+    counts += [count_gpu_packs(node.get("GPU", 0.0), need["GPU"])] if "GPU" in need else []
+    return min(counts, default=1)
 
 
 def refuse_small_nodes(need: Mapping[str, float], where: str) -> None:
-    """Raise UserError where nodes offer what a pack needs, but none of them enough.
+    """Raise UserError where nodes offer what a pack needs, none of them enough, and no autoscaler can start others.
 
-    A cluster without any such node may still start one: GPU nodes, or all but the head, may be started on demand.
+    Ray does not say which nodes an autoscaler can start, so any autoscaler is trusted. A cluster without any node that
+    offers it may still get one: GPU nodes, or all but the head, may be started on demand.
     """
-    offering = [node for node in _living() if all(node.get(name, 0.0) > 0 for name in need)]
-    if offering and not count_packs(need):
+    offering = [node for node in living_nodes() if all(node.get(name, 0.0) > 0 for name in need)]
+    if offering and not count_packs(need) and not has_autoscaler():
         most = max(offering, key=lambda node: min(node[name] / amount for name, amount in need.items()))
         raise UserError(
-            f"resources: a pack needs {_amounts(need)} on one node; the largest node of {where}, "
-            f"{most['address']}, has {_amounts({name: most[name] for name in need})}; "
-            "lower resources.cpus or resources.gpus, or add a larger node"
+            f"resources: a pack needs {describe_amounts(need)} on one node; the largest node of {where}, "
+            f"{most['address']}, has {describe_amounts({name: most[name] for name in need})}, and no autoscaler "
+            "runs there that could start a larger one; lower resources.cpus or resources.gpus, or add a larger node"
         )
 
 
-def _amounts(amounts: Mapping[str, float]) -> str:
+def has_autoscaler() -> bool:
+    """Return whether the cluster has an autoscaler that can start nodes; waits for the first report of a new head."""
+    asked = time.monotonic()
+    while (found := _read_autoscaler()) is None and time.monotonic() < asked + REPORT_SECONDS:
+        time.sleep(0.2)
+    return bool(found)
+
+
+def _read_autoscaler() -> bool | None:
+    """Return what Ray's internal reports say of an autoscaler, None before the first of them.
+
+    Its first autoscaler also runs without any nodes to start, and then makes up the types of nodes. The second one, of
+    KubeRay and others, runs where it is asked for.
+    """
+    status = get_cluster_status(ray.get_runtime_context().gcs_address)
+    if status.stats.autoscaler_version not in (None, "0"):
+        return True
+    report = json.loads(_internal_kv_get(DEBUG_AUTOSCALING_STATUS) or "{}").get("autoscaler_report") or {}
+    types = report.get("active_nodes") or ()
+    return any(not name.startswith(_MADE_UP) for name in types) if types else None
+
+
+def describe_amounts(amounts: Mapping[str, float]) -> str:
+    """Return resources as text: "4 CPUs and 0.5 GPUs"."""
     return " and ".join(f"{amount:g} {name}s" for name, amount in amounts.items())
 
 
-def _living() -> list[dict[str, Any]]:
-    """Return the resources of every living node, and its `address`."""
-    return [{**node["Resources"], "address": node["NodeManagerAddress"]} for node in ray.nodes() if node["Alive"]]
+def living_nodes() -> list[dict[str, Any]]:
+    """Return the resources of every living node, with its `address` and `id`."""
+    return [
+        {**node["Resources"], "address": node["NodeManagerAddress"], "id": node["NodeID"]}
+        for node in ray.nodes()
+        if node["Alive"]
+    ]
 
 
 class Workers:

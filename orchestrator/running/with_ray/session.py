@@ -1,7 +1,7 @@
 """Ray for one sweep: the cluster in RAY_ADDRESS, or a local Ray that ends with the sweep."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from orchestrator.errors import UserError
@@ -21,48 +21,51 @@ def connected(cpus: float, gpus: float) -> Iterator[Cluster]:
     leave = _join(address)
     import ray
 
-    from orchestrator.running.with_ray.nodes import count_packs, needs, refuse_small_nodes
+    from orchestrator.running.with_ray.nodes import count_packs, describe_amounts, needs, refuse_small_nodes
 
+    need = needs(cpus, gpus)
     try:
         resources = ray.cluster_resources()
         have = {"CPU": resources.get("CPU", 0.0), "GPU": resources.get("GPU", 0.0)}
-        workers = count_packs(needs(cpus, gpus))
+        workers = count_packs(need)
         if workers == 0 and not address:
             raise UserError(
                 f"resources: a pack needs {cpus:g} CPUs and {gpus:g} GPUs; "
                 f"this machine has {have['CPU']:g} and {have['GPU']:g}"
             )
         where = f"Ray at {address}" if address else "a local Ray"
-        refuse_small_nodes(needs(cpus, gpus), where)
+        refuse_small_nodes(need, where)
         share = resources.get("memory", 4 * 2**30) / max(1, workers)
-        assumed = ""
+        notes = "" if workers else f"; no node has {describe_amounts(need)} yet, so the sweep waits for one"
         if gpus:
-            found = _ask_cluster(gpus) if address else gpus_here()
+            found = _ask_cluster(need) if address else gpus_here()
             share = smallest_share(found, gpus)
-            assumed = "" if found else f"; no GPU says how much memory it has, {UNKNOWN / 2**30:.0f} GiB are assumed"
+            notes += "" if found else f"; no GPU says how much memory it has, {UNKNOWN / 2**30:.0f} GiB are assumed"
         yield Cluster(
             workers=max(1, workers),
             bytes_per_worker=share,
-            description=f"{where} with {have['CPU']:g} CPUs and {have['GPU']:g} GPUs{assumed}",
+            description=f"{where} with {have['CPU']:g} CPUs and {have['GPU']:g} GPUs{notes}",
         )
     finally:
         leave()
 
 
-def _ask_cluster(gpus: float) -> list[float]:
-    """Return the memory of the GPUs of all cluster machines that can hold a pack; empty if none is up or answers.
+def _ask_cluster(need: Mapping[str, float]) -> list[float]:
+    """Return the memory of the GPUs of all nodes that can hold a pack; empty if none is up or answers.
 
-    No GPU needs to be free for that.
+    No GPU needs to be free for that: Ray hides none from a task that asks for none.
     """
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+    from orchestrator.running.with_ray.nodes import count_on_node, living_nodes
+
     answers = [
-        ray.remote(
-            num_cpus=0, max_retries=0, scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], False)
-        )(gpus_here).remote(every=True)
-        for node in ray.nodes()
-        if node["Alive"] and node["Resources"].get("GPU", 0.0) >= gpus
+        ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=NodeAffinitySchedulingStrategy(node["id"], False))(
+            gpus_here
+        ).remote()
+        for node in living_nodes()
+        if count_on_node(node, need)
     ]
     try:
         found: list[list[float]] = ray.get(answers, timeout=ASK_SECONDS)

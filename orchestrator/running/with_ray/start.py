@@ -15,6 +15,7 @@ from pathlib import Path
 
 from orchestrator.cpus import count_cores
 from orchestrator.running.driving.interrupts import EXIT_CODE
+from orchestrator.running.pack.gpu_memory import mig_parts
 from orchestrator.running.with_ray.processes import guarded, kill_processes, marked
 from orchestrator.running.with_ray.scratch import scratch_folder
 from search_spaces import Resources
@@ -45,6 +46,8 @@ class LocalRay:
 
             logging.getLogger("ray").setLevel(logging.ERROR)  # it warns of being started by a thread
             settings = {"include_dashboard": False, "object_store_memory": OBJECT_STORE_BYTES, **QUIET}
+            if parts := mig_parts():
+                settings["num_gpus"] = len(parts)  # Ray itself counts cards
             with marked(folder):
                 ray.init(address="local", _temp_dir=str(folder), num_cpus=count_cores(), **settings)
         except BaseException as error:

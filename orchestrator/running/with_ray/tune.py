@@ -83,7 +83,8 @@ class _Unsaved:
 class PackSearcher(_Unsaved, Searcher):
     """Suggests packs in the driver's order, one for each worker; while all have one, Tune has to ask again.
 
-    A pack that Tune had to keep for a worker to come could not be cut again.
+    A pack that Tune had to keep for a worker to come could not be cut again. While packs run there may be more: smaller
+    ones in their place.
     """
 
     def __init__(self, driver: Driver, workers: Workers) -> None:
@@ -96,7 +97,7 @@ class PackSearcher(_Unsaved, Searcher):
             return None
         pack = call_driver(self.driver.next_pack)
         if pack is None:
-            return Searcher.FINISHED if call_driver(self.driver.all_handed_out) else None
+            return Searcher.FINISHED if not self._running and call_driver(self.driver.all_handed_out) else None
         self._running.add(trial_id)
         return {"pack_id": pack[0], "work": pack[1]}
 
@@ -121,6 +122,7 @@ class Recorder(_Unsaved, TrialProgressCallback):
     def __init__(self, driver: Driver, workers: Workers) -> None:
         super().__init__(driver, workers)
         self._ended: dict[str, Death] = {}  # packs that are not to be tried again: Tune takes them for complete
+        self._replaced = set[str]()  # packs that ran out of memory: smaller ones are in their place
 
     def on_step_begin(self, iteration: int, trials: Any, **info: Any) -> None:
         """Tell the driver, about ten times a second, and when there are more workers or fewer."""
@@ -144,7 +146,12 @@ class Recorder(_Unsaved, TrialProgressCallback):
         if "progress" in result:
             call_driver(self.driver.progressed, pack_id, result.pop("progress"))
         if "death" in result:
-            self._ended[pack_id] = Death(**result.pop("death"))
+            death = Death(**result.pop("death"))
+            if not death.out_of_memory:
+                self._ended[pack_id] = death
+            elif call_driver(self.driver.ran_out_of_memory, pack_id, death.message):
+                self._replaced.add(pack_id)
+                trial.max_failures = 0  # the worker raises next: its process ends with all its memory
 
     def on_trial_recover(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
         """The pack died, and Tune has queued it again; after an exception, which will most likely come again, once."""
@@ -165,7 +172,9 @@ class Recorder(_Unsaved, TrialProgressCallback):
         trial.config["work"] = ""
 
     def on_trial_error(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
-        """The pack died once too often."""
+        """The pack died once too often, or smaller ones are in its place."""
+        if trial.config["pack_id"] in self._replaced:
+            return
         error = _error_of(trial)
         _refuse_full(error)
         death = explain(error)

@@ -287,6 +287,6 @@ def test_makespan_lies_between_its_bounds(costs, workers):
 
 
 def test_a_pack_is_named_by_its_members():
-    one = Pack.of("key", [("a", 0), ("a", 1)], 10)
-    assert one == Pack.of("key", [("a", 0), ("a", 1)], 10)
-    assert one.pack_id != Pack.of("key", [("a", 0), ("a", 2)], 10).pack_id
+    one = Pack.from_members("key", [("a", 0), ("a", 1)], 10)
+    assert one == Pack.from_members("key", [("a", 0), ("a", 1)], 10)
+    assert one.pack_id != Pack.from_members("key", [("a", 0), ("a", 2)], 10).pack_id

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from orchestrator.errors import DamagedLedger, NotASweep
+from orchestrator.plan.packing.packs import Shortage
 from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import Record, read_records
@@ -227,6 +228,21 @@ def test_packs_may_be_cut_again_and_again_and_it_may_be_said_twice() -> None:
     assert describe_recuts(state.recuts)[0].startswith("packs were cut again 3 times, the last time: 1 pack that ")
     twice.updated, twice.sessions = state.updated, state.sessions
     assert view(twice) == view(state)
+
+
+def test_a_pack_that_ran_out_of_memory_gives_way_also_after_another_death() -> None:
+    shortage = {"structural_key": "k", "members": 2, "bytes": 2**33}
+    kind, fields = recut(["p0"], *HALVES)
+    died = ("attempt", {"pack_id": "p0", "attempt": 1, "error": "worker died"})
+    short = {**fields, "shortage": {"pack_id": "p0", **shortage, "device": "NVIDIA H100", "error": "no room"}}
+    state = replay(*STORY[:5], died, (kind, short))
+    assert list(state.packs) == ["p1", "p2", "p3"] and state.recuts[0].shortage == Shortage(**shortage)
+    said = "a pack of 2 members ran out of memory (NVIDIA H100); it was cut again into 2"
+    assert describe_recuts(state.recuts) == [said]
+    with pytest.raises(DamagedLedger, match="pack p0 is cut again after a worker has begun it"):
+        replay(*STORY[:5], died, (kind, fields))
+    with pytest.raises(DamagedLedger, match="pack p0 is cut again after a worker has begun it"):
+        replay(*STORY[:5], evaluation("p0", 50, [-1, -1]), (kind, short))
 
 
 def test_draws_that_resolve_alike_share_a_configuration() -> None:

@@ -5,6 +5,7 @@ No pack is trained; the ledger is in memory.
 
 import heapq
 import itertools
+import json
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -321,21 +322,44 @@ def test_a_race_whose_packs_are_cut_again_decides_alike_and_cuts_nothing_that_wa
     assert SweepState.load(cut.folder).packs == state.packs
 
 
-def test_nodes_that_are_all_too_small_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nodes_that_are_all_too_small_are_named_if_no_autoscaler_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     def node(address: str, alive: bool = True, **resources: float) -> dict[str, Any]:
-        return {"Alive": alive, "NodeManagerAddress": address, "Resources": resources}
+        return {"Alive": alive, "NodeManagerAddress": address, "NodeID": address, "Resources": resources}
 
     there = [node("10.0.0.1", CPU=0.0), node("10.0.0.2", CPU=4.0), node("10.0.0.3", alive=False, CPU=64.0)]
     monkeypatch.setattr(ray, "nodes", lambda: there)
+    monkeypatch.setattr(nodes, "has_autoscaler", lambda: False)
     assert [nodes.count_packs(nodes.needs(cpus, 0)) for cpus in (1, 2, 3, 8)] == [4, 2, 1, 0]
     nodes.refuse_small_nodes({"CPU": 4}, "Ray at x")
     nodes.refuse_small_nodes({"CPU": 1, "GPU": 1}, "Ray at x")  # one with GPUs may be started when it is needed
     with pytest.raises(UserError) as refused:
         nodes.refuse_small_nodes({"CPU": 8}, "Ray at x")
     assert str(refused.value) == (
-        "resources: a pack needs 8 CPUs on one node; the largest node of Ray at x, 10.0.0.2, has 4 CPUs; "
-        "lower resources.cpus or resources.gpus, or add a larger node"
+        "resources: a pack needs 8 CPUs on one node; the largest node of Ray at x, 10.0.0.2, has 4 CPUs, and no "
+        "autoscaler runs there that could start a larger one; lower resources.cpus or resources.gpus, or add a larger "
+        "node"
     )
+    monkeypatch.setattr(nodes, "has_autoscaler", lambda: True)
+    nodes.refuse_small_nodes({"CPU": 8}, "Ray at x")
+
+
+@pytest.mark.parametrize(
+    ("types", "version", "has"),
+    [
+        ([], "0", False),  # nobody reports, as where Ray was started without its monitor
+        (["node_5a"], "0", False),  # the monitor of a head without an autoscaler
+        (["ray.head.default"], "0", True),
+        ([], "2", True),
+    ],
+)
+def test_an_autoscaler_is_known_by_its_reports(types, version, has, monkeypatch) -> None:
+    report = json.dumps({"autoscaler_report": {"active_nodes": dict.fromkeys(types, 1)}}) if types else None
+    status = SimpleNamespace(stats=SimpleNamespace(autoscaler_version=version))
+    monkeypatch.setattr(nodes, "_internal_kv_get", lambda key: report)
+    monkeypatch.setattr(nodes, "get_cluster_status", lambda address: status)
+    monkeypatch.setattr(ray, "get_runtime_context", lambda: SimpleNamespace(gcs_address="x"))
+    monkeypatch.setattr(nodes, "REPORT_SECONDS", 0.0)
+    assert nodes.has_autoscaler() is has
 
 
 class Groups:

@@ -10,10 +10,12 @@ from orchestrator.plan.packing.packs import LARGEST_PACK_CPU, LARGEST_PACK_GPU, 
 from orchestrator.preview import forecast as forecast_module
 from orchestrator.preview.forecast import forecast
 from orchestrator.running.pack import gpu_memory
-from orchestrator.running.pack.gpu_memory import UNKNOWN, gpus_here, smallest_share
+from orchestrator.running.pack.gpu_memory import ALLOCATED, UNKNOWN, count_gpu_packs, gpus_here, smallest_share
 from orchestrator.running.schedulers import choice as schedulers
 from orchestrator.running.schedulers import inline
+from orchestrator.running.with_ray.nodes import count_on_node
 from search_spaces import load_sweep
+from trainers.training.cuda_graph import LARGE
 
 GIB = 2**30
 TWO = "81920, [N/A]\\n40960, Disabled\\n"
@@ -65,14 +67,31 @@ def test_only_gpus_that_may_be_used_are_asked(says, tmp_path, monkeypatch, visib
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     assert len(gpus_here()) == 2 and (tmp_path / "asked").read_text().strip().endswith(asked or "nounits")
-    assert len(gpus_here(every=True)) == 2 and (tmp_path / "asked").read_text().strip().endswith("nounits")
 
 
 @pytest.mark.parametrize("visible", ["", "-1"])
 def test_hidden_gpus_are_none(says, monkeypatch, visible):
     says(TWO)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    assert gpus_here() == [] and len(gpus_here(every=True)) == 2
+    assert gpus_here() == []
+
+
+def test_parts_of_a_card_that_may_be_used_are_asked_of_torch(says, monkeypatch):
+    """nvidia-smi finds no device by the id of a part; torch, in another process, sees what this one may use."""
+    says("No devices were found\\n", 6)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "MIG-5a,MIG-7c")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    asking = "import os; print(*(20 for part in os.environ['CUDA_VISIBLE_DEVICES'].split(',')))"
+    monkeypatch.setattr(gpu_memory, "_BY_TORCH", asking)
+    assert gpus_here() == [20.0, 20.0]
+
+
+@pytest.mark.parametrize(("there", "gpus", "packs"), [(2, 0.5, 4), (2, 0.4, 4), (1, 0.3, 3), (5, 2, 2), (1, 2, 0)])
+def test_a_part_of_a_gpu_is_on_one_gpu(there, gpus, packs):
+    assert count_gpu_packs(there, gpus) == packs
+    node = {"CPU": 64.0, "GPU": float(there)}
+    assert count_on_node(node, {"CPU": 1, "GPU": gpus}) == packs
+    assert count_on_node({**node, "CPU": 1.0}, {"CPU": 1, "GPU": gpus}) == min(packs, 1)
 
 
 def test_a_part_of_a_card_is_not_the_card(says, monkeypatch):
@@ -135,6 +154,19 @@ def test_a_large_model_has_few_members_in_a_pack(tiny):
     needed = cost_of(configuration.member(0)).bytes_per_member
     cluster = Cluster(workers=1, bytes_per_worker=80 * GIB, description="pretended")
     assert max(len(pack.members) for pack in Packer(spec, cluster)([(configuration, spec.seeds)])) * needed <= 40 * GIB
+
+
+def test_a_recorded_step_has_room_beside_the_eager_one():
+    """It is recorded up to the share LARGE of what the process may use, and then needs as much again."""
+    assert 2 * LARGE <= MEMORY_SHARE < ALLOCATED
+
+
+def test_torch_is_held_to_the_part_of_a_gpu_that_a_pack_has(monkeypatch):
+    held = []
+    monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction", held.append)
+    for gpus in (0.5, 0.25, 1.0, 2.0):
+        gpu_memory.hold_to_share(gpus)
+    assert held == [ALLOCATED / 2, ALLOCATED / 4, 1.0, 1.0]
 
 
 def test_the_plan_is_for_the_gpus_of_this_machine(says, tiny, tmp_path):

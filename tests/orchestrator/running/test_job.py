@@ -4,7 +4,6 @@ import json
 import os
 import secrets
 import signal
-import socket
 import subprocess
 import sys
 import urllib.error
@@ -17,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.code.repository import RepositoryReader, job_environment
+from tests.ports import free_ports
 
 pytestmark = pytest.mark.long
 
@@ -33,25 +33,16 @@ class Head:
     home: Path
 
 
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()
-
-
 @pytest.fixture(scope="module")
 def head(lengthwise, tmp_path_factory: pytest.TempPathFactory, wait_for) -> Iterator[Head]:
     """A head in its own process group and home folder; `ray stop` would end every Ray of this user.
 
-    It believes that it has a GPU, of which an nvidia-smi of its own says that it has 40 GiB.
+    It believes that it has a GPU, of which an nvidia-smi of its own says that it has 40 GiB; others here have 80.
     """
     home = tmp_path_factory.mktemp("head")
-    (home / "nvidia-smi").write_text("#!/bin/sh\necho 40960, Disabled\n")
+    (home / "nvidia-smi").write_text(
+        "#!/bin/sh\ncase $* in *--id=GPU-5a) echo 40960, Disabled;; *) echo 81920, Disabled;; esac\n"
+    )
     (home / "nvidia-smi").chmod(0o755)
     token = home / "token"
     token.write_text(secrets.token_hex(32))
@@ -59,6 +50,9 @@ def head(lengthwise, tmp_path_factory: pytest.TempPathFactory, wait_for) -> Iter
     environment = lengthwise.environment | {
         "HOME": str(home),
         "PATH": f"{home}:{lengthwise.environment['PATH']}",
+        "CUDA_VISIBLE_DEVICES": "GPU-5a",
+        "PRETENDED_GPUS": str(home / "gpus"),
+        "ROOM": "1",
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN_PATH": str(token),
         "RAY_USAGE_STATS_ENABLED": "0",
@@ -129,13 +123,19 @@ def submit(head: Head, submission: str, *arguments: str, cwd: Path = REPOSITORY)
 
 
 def test_a_job_runs_a_sweep_and_ends_as_the_sweep_did(head: Head, tiny: Path, records) -> None:
-    done = submit(head, "good", "run", str(tiny), *SMALL, "--name", "in a job")
+    """Its pack of two members runs out of memory on half a GPU; then two packs of one share the GPU."""
+    half = ("--set", "resources.gpus=0.5", "--set", "resources.pack=2")
+    done = submit(head, "good", "run", str(tiny), *SMALL, *half, "--name", "in a job")
     log = done.stdout + done.stderr
     assert done.returncode == 0 and "succeeded" in done.stdout, log
     folder = head.home / "lengthwise-sweeps" / "in a job"  # not in the copy of the working folder, which is deleted
     assert f"sweep in a job in {folder}" in log and "configurations 0/1" in log
     assert "Ray at " in log and [r.fields["status"] for r in records(folder, "end")] == ["complete"]
     assert (folder / "curves.parquet").is_file() and (folder / "report.html").is_file()
+    assert "with 2 CPUs and 1 GPUs: up to 2 packs at once" in log
+    assert "a pack of 2 members ran out of memory (a GPU that is not there); it was cut again into 2" in log
+    of_packs = [line.split() for line in (head.home / "gpus").read_text().splitlines()]
+    assert [gpu for _, gpu, _ in of_packs] == ["GPU-5a"] * 3 and not records(folder, "attempt")
     (first,) = records(folder, "sweep")
     with RepositoryReader([REPOSITORY]) as reader:
         (here,) = reader.read()
@@ -230,7 +230,7 @@ except UserError as error:
 
 def test_the_machines_of_the_cluster_say_how_much_memory_their_gpus_have(head: Head) -> None:
     """If none answers in time, little is assumed, and said; a pack for more GPUs than any of them has is refused."""
-    environment = {**head.environment, "RAY_ADDRESS": head.cluster}
+    environment = {**head.environment, "RAY_ADDRESS": head.cluster, "CUDA_VISIBLE_DEVICES": ""}  # the driver's own
     command = [sys.executable, "-c", ASKING]
     done = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

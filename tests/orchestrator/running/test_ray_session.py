@@ -19,6 +19,25 @@ ERRORS = [
 ]
 
 
+@pytest.mark.parametrize(("visible", "gpus"), [("MIG-5a,MIG-7c", 2), ("0,1", None), ("", None), (None, None)])
+def test_a_local_ray_has_every_part_of_a_card_that_may_be_used(
+    visible: str | None, gpus: int | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    given = dict[str, Any]()
+    monkeypatch.setattr(ray, "init", lambda **settings: given.update(settings))
+    monkeypatch.setattr(ray, "shutdown", lambda: None)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(ray_start, "LONGEST_PARENT", 1000)
+    monkeypatch.delenv("RAY_TMPDIR", raising=False)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    local = ray_start.begun()
+    local.wait()
+    local.end()
+    assert given.get("num_gpus") == gpus and given["num_cpus"] >= 1
+
+
 @pytest.mark.parametrize("address", [None, "10.0.0.1:6379"])
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
 def test_a_ray_that_cannot_be_had_is_refused(

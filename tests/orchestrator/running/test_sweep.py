@@ -54,7 +54,7 @@ def test_configurations_that_were_just_built_are_planned_as_they_are(stage, reco
     plain.play()
     with monkeypatch.context() as patch:
         patch.setattr(drawing, "configure", None)  # they are not built a second time
-        patch.setattr(driver_module, "as_configuration", None)
+        patch.setattr(drawing, "as_configuration", None)
         given.play(built=check(given.spec))
     assert planned(given) == planned(plain) and len(planned(given)) == 11
     lines = (given.folder / LEDGER_FILE).read_bytes().splitlines(keepends=True)

@@ -244,7 +244,7 @@ def test_pieces_of_long_rows_are_as_small_as_their_attention(pack, monkeypatch) 
         batch = Batch(tokens := torch.zeros(1, 1, length, dtype=torch.int64), tokens)
         assert rows_at_once(mine, batch) == cached
         with monkeypatch.context() as without:
-            without.setattr(Decoder, "scores_per_pair", 0)  # as on a GPU: bounded by memory alone
+            without.setattr(Model, "scores_per_pair", 0)  # as on a GPU: bounded by memory alone
             assert rows_at_once(mine, batch) == most
 
 

@@ -41,7 +41,7 @@ class Graph:
 
 @pytest.fixture
 def cuda(monkeypatch):
-    seen = SimpleNamespace(pools=[], peak=0.0, failing=False, resets=0)
+    seen = SimpleNamespace(pools=[], peak=0.0, fraction=1.0, failing=False, resets=0)
     monkeypatch.setattr(cuda_graph, "_outcome", cuda_graph._Outcome())
 
     @contextlib.contextmanager
@@ -59,6 +59,7 @@ def cuda(monkeypatch):
     monkeypatch.setattr(torch.cuda, "graph", graph)
     monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda: setattr(seen, "resets", seen.resets + 1))
     monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda: seen.peak if seen.resets else 1e9)
+    monkeypatch.setattr(torch.cuda, "get_per_process_memory_fraction", lambda: seen.fraction)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(total_memory=100.0))
     return seen
 
@@ -172,8 +173,9 @@ def test_what_cannot_be_recorded_goes_on_as_it_is_and_is_said_once(cuda, state):
     assert again.graph_count == 0 and len(cuda.pools) == recorded, "this process has failed, and does not try again"
 
 
-def test_a_step_that_takes_much_memory_is_not_recorded(cuda, state):
-    cuda.peak = 100.0 * LARGE + 1
+@pytest.mark.parametrize("fraction", [1.0, 0.5])
+def test_a_step_that_takes_much_of_the_memory_it_may_use_is_not_recorded(cuda, state, fraction):
+    cuda.fraction, cuda.peak = fraction, 100.0 * fraction * LARGE + 1
     run = CudaGraphStep(learn, pytest.fail)
     for value in (1, 10, 100):
         run(state, [batch(value)])

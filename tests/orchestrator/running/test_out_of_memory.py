@@ -1,0 +1,190 @@
+"""A pack that runs out of memory is halved, and what fitted is remembered: an allocator that runs out."""
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from orchestrator.plan.packing.packs import Cluster, Packer, Shortage
+from orchestrator.record.ledger.ledger import Ledger
+from orchestrator.record.ledger.records import read_records
+from orchestrator.record.state.state import SweepState
+from orchestrator.results.summarise import summary
+from orchestrator.running.driving.driver import SweepDriver
+from orchestrator.running.pack.environment import environment
+from orchestrator.running.pack.protocol import Death
+from orchestrator.running.schedulers import inline, local
+from orchestrator.running.with_ray.tune import Recorder
+from tests.orchestrator.running.test_elastic import keyed
+
+SHORT = ("training.steps=20", "evaluation.every=10", "evaluation.samples=4")
+ALIKE = ("space.training.batch_size=null", "search.configurations=6", *SHORT)  # 12 members of one structure
+MEMORY = 2.0**34
+
+
+@pytest.fixture
+def room(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], list[int]]:
+    """room(4) lets packs of more than 4 members run out of memory; the list gets the size of every pack that tried."""
+    original, tried, most = inline.train_pack, list[int](), [0]
+
+    def train_pack(work: Any, reporter: Any) -> None:
+        def began(environment: dict[str, Any]) -> None:
+            reporter.began(environment)
+            tried.append(len(work["ids"]))
+            if len(work["ids"]) > most[0]:
+                raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB")
+
+        before = SimpleNamespace(report=reporter.report, progress=reporter.progress, notice=reporter.notice)
+        original(work, SimpleNamespace(**vars(before), began=began))
+
+    def put(members: int) -> list[int]:
+        most[0] = members
+        tried.clear()
+        return tried
+
+    monkeypatch.setattr(inline, "train_pack", train_pack)
+    return put
+
+
+def play(stage: Any, memory: float = MEMORY, **more: Any) -> SweepState:
+    """Run a sweep to its end in this process, with packs cut for a worker of so much memory."""
+    with Ledger.open(stage.folder) as ledger:
+        state = SweepState.load(stage.folder)
+        cluster = Cluster(workers=1, bytes_per_worker=memory, description="pretended")
+        packer = Packer(stage.spec, cluster, [one.shortage for one in state.recuts if one.shortage])
+        given = {"pack": packer, "recut": packer.recut, "halve": packer.halve, "say": stage.said.append, **more}
+        inline.run_packs(SweepDriver(stage.spec, ledger, state, **given), retries=2)
+        return state
+
+
+@pytest.mark.parametrize("pack", ["auto", "12"])
+def test_a_pack_is_halved_until_it_fits_and_the_curves_stay_the_same(stage, room, pack) -> None:
+    room(12)
+    whole = play(stage("whole", *ALIKE))
+    halved, tried = stage("halved", *ALIKE, f"resources.pack={pack}"), room(4)
+    state = play(halved)
+    assert tried == [12, 6, 3, 3, 3, 3] and not state.deaths
+    assert all(found.finished for found in state.configurations.values())
+    assert keyed(state).sort_index().equals(keyed(whole).sort_index())
+    first, second = state.recuts
+    assert (len(first.old), len(first.new), len(second.old), len(second.new)) == (1, 2, 2, 4)
+    assert halved.said == [
+        "a pack of 12 members ran out of memory (cpu); it was cut again into 2",
+        "a pack of 6 members ran out of memory (cpu); it and 1 pack that no worker had begun were cut again into 4",
+    ]
+    assert f"packs were cut again 2 times, the last time: {halved.said[1]}" in summary(state).notes
+    assert SweepState.load(halved.folder).recuts == state.recuts
+    assert not [record for record in read_records(halved.folder) if record.kind == "attempt"]
+
+
+def test_what_fitted_is_remembered_for_later_packs_and_when_the_sweep_is_resumed(stage, room) -> None:
+    one = stage("one", *ALIKE, "search.configurations=4", "search.sampler=tpe", "search.startup=2")
+
+    def stop(driver: SweepDriver) -> None:
+        if any(pack.status == "complete" for pack in driver.state.packs.values()):
+            raise KeyboardInterrupt
+
+    tried = room(2)
+    with pytest.raises(KeyboardInterrupt):
+        play(one, tick=stop)
+    assert tried[0] > 2 and tried.count(2) and not any(size > 2 for size in tried[tried.index(2) :])
+    tried = room(2)
+    state = play(one)
+    assert set(tried) == {2} and len(state.draws) == 4 and all(one.scored for one in state.draws.values())
+
+
+def test_a_sweep_that_is_extended_begins_with_packs_that_fit(lengthwise, tiny, tmp_path, room) -> None:
+    sets = [word for setting in ("search.configurations=1", *SHORT) for word in ("--set", setting)]
+    tried = room(1)
+    done = lengthwise("run", tiny, "--storage", tmp_path, *sets)
+    assert done.returncode == 0 and tried == [2, 1, 1], done.stdout
+    said = "a pack of 2 members ran out of memory (cpu); it was cut again into 2"
+    assert said in done.stdout and said in lengthwise("status", tmp_path / "tiny").stdout
+    tried = room(1)
+    done = lengthwise("extend", tmp_path / "tiny", "--seeds", "5")
+    assert done.returncode == 0 and tried == [1, 1, 1], done.stdout
+
+
+def test_a_single_member_and_a_pack_after_its_first_evaluation_are_only_retried(stage, room, in_packs) -> None:
+    single, tried = stage("single", "search.configurations=1", "seeds=1"), room(0)
+    state = play(single)
+    assert tried == [1, 1] and len(state.deaths) == 1 and not state.recuts
+    evaluated = stage("evaluated", *ALIKE)
+    room(12)
+    raised = list[int]()
+
+    def after(pack_id: str, step: int) -> None:
+        if not raised:
+            raised.append(step)
+            raise torch.OutOfMemoryError("CUDA out of memory")
+
+    in_packs(after)
+    state = play(evaluated)
+    assert raised == [10] and not state.recuts and not state.deaths
+    assert [len(pack.attempts) for pack in state.packs.values()] == [1]
+
+
+def test_the_most_members_follow_the_memory_of_a_worker() -> None:
+    short = Shortage(structural_key="k", members=25, bytes=1000)
+    assert [short.most_members(memory) for memory in (1000, 950, 1090, 2000, 500, 10)] == [13, 13, 13, 26, 6, 1]
+
+
+def test_a_pack_that_died_before_may_be_halved_and_one_with_evaluations_may_not(stage, room) -> None:
+    one = stage("one", *ALIKE)
+    room(12)
+    with Ledger.open(one.folder) as ledger:
+        state = SweepState.load(one.folder)
+        packer = Packer(one.spec, Cluster(workers=1, bytes_per_worker=MEMORY, description=""))
+        driver = SweepDriver(one.spec, ledger, state, pack=packer, recut=packer.recut, halve=packer.halve)
+        pack_id, _ = driver.next_pack() or ("", "")
+        driver.started(pack_id)
+        assert not driver.ran_out_of_memory(pack_id, "no room")  # before the worker has said where it runs
+        driver.began(pack_id, {**environment([], gpus=0), "device": "NVIDIA H100"})
+        driver.retried(pack_id, "the worker process died")
+        assert driver.ran_out_of_memory(pack_id, "no room")
+        assert len(driver.queue) == 2 and pack_id not in state.packs and not driver.running
+        assert state.recuts[-1].device == "NVIDIA H100" and state.recuts[-1].short == pack_id
+    assert SweepState.load(one.folder).packs == state.packs
+
+
+def test_a_local_worker_that_ran_out_of_memory_gets_the_next_pack() -> None:
+    asked = list[tuple[str, str]]()
+
+    def ran_out_of_memory(pack_id: str, error: str) -> bool:
+        asked.append((pack_id, error))
+        return True
+
+    death = Death(message="MemoryError", out_of_memory=True)
+    connection = SimpleNamespace(recv_bytes=lambda: b"X" + json.dumps(asdict(death)).encode())
+    run = local._Run(SimpleNamespace(ran_out_of_memory=ran_out_of_memory), None, 1, 2)  # type: ignore[arg-type]
+    worker = local._Worker(connection, pack_id="large", work="")  # type: ignore[arg-type]
+    run.receive(worker)
+    assert asked == [("large", "MemoryError")] and worker.pack_id is None and not run.retry_queue
+
+
+def test_under_ray_the_worker_ends_and_tune_does_not_try_again() -> None:
+    calls = list[tuple[str, str]]()
+
+    class Driver:
+        def ran_out_of_memory(self, pack_id: str, error: str) -> bool:
+            calls.append((pack_id, error))
+            return pack_id == "large"
+
+        def failed(self, pack_id: str, error: str, trace: str | None) -> None:
+            calls.append((pack_id, "failed"))
+
+    def trial(name: str) -> Any:
+        return SimpleNamespace(config={"pack_id": name}, max_failures=2, pickled_error_file=None)
+
+    recorder = Recorder(Driver(), None)  # type: ignore[arg-type]
+    large, single = trial("large"), trial("single")
+    for one in (large, single):
+        death = {"message": "no room", "trace": None, "again": True, "out_of_memory": True}
+        recorder.on_trial_result(0, [], one, {"death": death})
+        recorder.on_trial_error(0, [], one)
+    assert (large.max_failures, single.max_failures) == (0, 2)
+    assert calls == [("large", "no room"), ("single", "no room"), ("single", "failed")]
