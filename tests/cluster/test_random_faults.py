@@ -29,7 +29,6 @@ from tests.ray_cluster import RayCluster
 pytestmark = pytest.mark.cluster
 
 SEED = int(os.environ.get("FAULTS_SEED", "2026"))
-SETTINGS = ("resources.scheduler=ray", "resources.retries=10")
 FAULTS = ("kill_worker", "kill_node", "kill_raylet", "start_node", "kill_driver", "interrupt_driver")
 TRAINS = "ray::ImplicitFunc"  # in the name of a process that trains packs
 
@@ -44,7 +43,9 @@ def draw_schedule(number: int) -> list[tuple[int, str]]:
 class FaultySweep:
     """A sweep on a cluster of three nodes; each of FAULTS is a method."""
 
-    def __init__(self, name: str, long_sweep: LongSweep, lengthwise: CommandLine, cluster: RayCluster) -> None:
+    def __init__(
+        self, name: str, long_sweep: LongSweep, lengthwise: CommandLine, cluster: RayCluster, *, retries: int
+    ) -> None:
         self.folder, self._sweep = long_sweep.storage / name, long_sweep
         self._lengthwise, self._cluster = lengthwise, cluster
         while len(cluster.nodes) > 3:
@@ -53,7 +54,7 @@ class FaultySweep:
             self.start_node()
         self.lost: list[tuple[float, str]] = []  # when a node was lost, and the pack that it trained
         self._chance = random.Random(f"{SEED} {name}")
-        self.driver = self._start(*long_sweep.words(name, *SETTINGS))
+        self.driver = self._start(*long_sweep.words(name, "resources.scheduler=ray", f"resources.retries={retries}"))
 
     def _start(self, *words: str) -> subprocess.Popen[str]:
         return self._sweep.start(self._lengthwise, *words, RAY_ADDRESS=self._cluster.address)
@@ -167,7 +168,8 @@ def test_a_sweep_ends_as_if_left_alone(
 ) -> None:
     schedule = draw_schedule(number)
     print(f"schedule {number} of FAULTS_SEED={SEED}:", ", ".join(f"{fault} after {n}" for n, fault in schedule))
-    sweep = FaultySweep(f"schedule-{number}", long_sweep, lengthwise, cluster)
+    retries = 1 + sum(fault == "kill_worker" for _, fault in schedule)  # lost nodes do not count
+    sweep = FaultySweep(f"schedule-{number}", long_sweep, lengthwise, cluster, retries=retries)
     try:
         for moment, fault in schedule:
             sweep.inject(moment, fault)

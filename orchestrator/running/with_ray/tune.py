@@ -7,12 +7,13 @@ leaves through `run_packs` as it was raised.
 import logging
 import os
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 from ray import cloudpickle, tune
 from ray.air._internal import usage
-from ray.exceptions import RayActorError, RayTaskError
+from ray.exceptions import ActorUnavailableError, RayActorError, RayTaskError
 from ray.tune.execution import class_cache
 from ray.tune.progress_reporter import TrialProgressCallback
 from ray.tune.search import Searcher
@@ -23,6 +24,7 @@ from orchestrator.running.pack.train_pack import PackRaised, run_pack
 from orchestrator.running.with_ray.nodes import Workers
 from orchestrator.running.with_ray.scratch import scratch_folder
 
+LOST_NODES = 20  # so often a pack may lose its node beside its retries; more often it may be what ends nodes
 PASSED_ON = {"RAY_CHDIR_TO_TRIAL_DIR"}  # variables; Tune's own list has keys of AWS, and Ray logs what is passed on
 
 
@@ -121,6 +123,7 @@ class Recorder(_Unsaved, TrialProgressCallback):
 
     def __init__(self, driver: Driver, workers: Workers) -> None:
         super().__init__(driver, workers)
+        self._lost_nodes = Counter[str]()
         self._ended: dict[str, Death] = {}  # packs that are not to be tried again: Tune takes them for complete
         self._replaced = set[str]()  # packs that ran out of memory: smaller ones are in their place
 
@@ -154,11 +157,17 @@ class Recorder(_Unsaved, TrialProgressCallback):
                 trial.max_failures = 0  # the worker raises next: its process ends with all its memory
 
     def on_trial_recover(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
-        """The pack died, and Tune has queued it again; after an exception, which will most likely come again, once."""
+        """The pack died, and Tune has queued it again; after an exception, which will most likely come again, once.
+
+        A pack that lost its node has as many retries as before.
+        """
         error = _error_of(trial)
         _refuse_full(error)
         if isinstance(error, RayTaskError):
             trial.max_failures = min(trial.max_failures, trial.run_metadata.num_failures)
+        elif is_lost_node(error) and self._lost_nodes[trial.config["pack_id"]] < LOST_NODES:
+            self._lost_nodes[trial.config["pack_id"]] += 1
+            trial.max_failures += 1
         death = explain(error)
         call_driver(self.driver.retried, trial.config["pack_id"], death.message, death.trace)
 
@@ -201,8 +210,19 @@ def _error_of(trial: Any) -> BaseException | None:
 _PLACE = re.compile(r'File "([^"]+)", line (\d+)')
 
 
+def is_lost_node(error: BaseException | None) -> bool:
+    """Whether a worker was lost with its node, by what Ray says; it says something else of one that was killed alone.
+
+    Where a whole machine is gone at once, Ray only knows that the worker cannot be reached.
+    """
+    died = isinstance(error, RayActorError) and "its node has died" in str(error)
+    return died or isinstance(error, ActorUnavailableError)
+
+
 def explain(error: BaseException | None) -> Death:
     """What ended a worker, in one line, and the line of code where an exception was raised."""
+    if is_lost_node(error):
+        return Death(message="the worker was lost with its node, or cannot be reached")
     if isinstance(error, RayActorError):
         return Death(message="the worker process died: it was killed, or memory ran out")
     places: list[tuple[str, str]] = []  # of every frame of the innermost exception

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from ray.exceptions import ActorUnavailableError, RayActorError
 
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.state.state import SweepState
@@ -13,6 +14,7 @@ from orchestrator.running.pack import train_pack as trainable
 from orchestrator.running.pack.protocol import LONGEST_TRACE, explain
 from orchestrator.running.pack.train_pack import PackRaised, encode_work, run_pack
 from orchestrator.running.watching.meter import NO_TRACE, trace_lines
+from orchestrator.running.with_ray import tune
 from orchestrator.running.with_ray.tune import Recorder
 
 MINE = "/home/me/study/my_tasks.py"
@@ -96,6 +98,34 @@ def test_under_ray_an_exception_of_ones_own_code_ends_the_pack_and_another_is_ra
     recorder.on_trial_complete(2, [], pack)
     ((name, pack_id, said, trace),) = driver.calls
     assert (name, pack_id) == ("failed", "p1") and said.startswith("ValueError: the seventh") and "in score" in trace
+
+
+NODE = "The actor died because its node has died. Node Id: 1"
+WORKER = "The actor is dead because its worker process has died."
+
+
+@pytest.mark.parametrize(
+    ("error", "lost"),
+    [
+        (RayActorError(error_msg=NODE), True),
+        (ActorUnavailableError("Socket closed", None), True),
+        (RayActorError(error_msg=WORKER), False),
+        (None, False),
+    ],
+)
+def test_a_lost_node_is_not_one_of_the_retries(monkeypatch, error, lost) -> None:
+    """As Tune counts: after `max_failures` it asks for no further retry."""
+    driver = Told()
+    recorder: Any = Recorder(driver, SimpleNamespace())
+    monkeypatch.setattr(tune, "_error_of", lambda trial: error)
+    trial = SimpleNamespace(config={"pack_id": "p1"}, max_failures=2, run_metadata=SimpleNamespace(num_failures=0))
+    for failures in range(1, 50):
+        trial.run_metadata.num_failures = failures
+        if failures > trial.max_failures:
+            break
+        recorder.on_trial_recover(1, [], trial)
+    assert failures == 3 + (tune.LOST_NODES if lost else 0)
+    assert all(("with its node" in said) == lost for _, _, said, _ in driver.calls)
 
 
 def test_tracebacks_are_shown_once_each_with_the_packs_they_ended(tmp_path, synthetic_sweep, simple_curve) -> None:
