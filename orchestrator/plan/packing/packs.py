@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from orchestrator.errors import UserError
 from orchestrator.plan.configurations import Configuration
 from orchestrator.plan.packing.cutting import Sizes, cut, end_together, shared
+from orchestrator.plan.packing.shortages import Shortage
 from search_spaces import SweepSpec
 from trainers.config.member import MemberConfig
 from trainers.training.cost import Cost, estimate
@@ -25,7 +26,6 @@ EVALUATED = 0.1  # what a row of an evaluation costs of one that is trained on: 
 # Of what a worker has, for the members of one pack. A step that is recorded as a CUDA graph needs as much again, and is
 # only recorded up to a quarter of the GPU (`cuda_graph.LARGE`).
 MEMORY_SHARE = 0.5
-UNSTEADY = 0.1  # by how much the memory of the same workers may differ from one start of Ray to the next
 
 Waiting = tuple[Configuration, Sequence[int]]
 """A configuration and the seeds of it that are to be packed."""
@@ -48,20 +48,6 @@ class Cluster:
     workers: int
     bytes_per_worker: float
     description: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Shortage:
-    """A pack that ran out of memory: how many members of which structure, and the bytes it was planned for."""
-
-    structural_key: str
-    members: int
-    bytes: int
-
-    def most_members(self, bytes_per_worker: float) -> int:
-        """Return the most members of a pack of this structure: half, and in proportion where memory is another."""
-        half, ratio = (self.members + 1) // 2, bytes_per_worker / max(1, self.bytes)
-        return half if abs(ratio - 1) <= UNSTEADY else max(1, int(half * ratio))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.plan.packing.packs import Shortage
+from orchestrator.plan.packing.shortages import Shortage
 from orchestrator.record.state.parts import PackState
 from orchestrator.wording import counted
 

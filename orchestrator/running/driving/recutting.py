@@ -5,7 +5,8 @@ from dataclasses import asdict
 from typing import Any
 
 from orchestrator.plan.configurations import Configuration
-from orchestrator.plan.packing.packs import Pack, Shortage
+from orchestrator.plan.packing.packs import Pack
+from orchestrator.plan.packing.shortages import Shortage
 from orchestrator.record.state.parts import PackState
 from orchestrator.record.state.recuts import has_begun
 from orchestrator.record.state.state import SweepState

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from orchestrator.errors import DamagedLedger, NotASweep
-from orchestrator.plan.packing.packs import Shortage
+from orchestrator.plan.packing.shortages import Shortage
 from orchestrator.record.kept.curves import read_curves
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import Record, read_records

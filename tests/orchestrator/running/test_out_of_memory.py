@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from orchestrator.plan.packing.packs import Cluster, Packer, Shortage
+from orchestrator.plan.packing.packs import Cluster, Packer
+from orchestrator.plan.packing.shortages import Shortage
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import read_records
 from orchestrator.record.state.state import SweepState
