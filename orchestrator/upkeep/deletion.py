@@ -33,7 +33,7 @@ class Deletion:
     entries: tuple[Path, ...]
     foreign: tuple[str, ...]
     address: str | None = None
-    objects: tuple[tuple[str, int], ...] = ()  # names and bytes
+    objects: tuple[int, ...] = ()  # their bytes
 
     @property
     def sentence(self) -> str:
@@ -43,7 +43,7 @@ class Deletion:
         copy = f"{self.folder}: {files} files, {readable_size(size_on_disk(self.folder))}"
         if self.address is None:
             return copy + stays
-        size = readable_size(sum(size for _, size in self.objects))
+        size = readable_size(sum(self.objects))
         return f"{self.address}: {len(self.objects)} objects, {size}, and the copy of it in {copy}{stays}"
 
 
@@ -62,10 +62,14 @@ def plan_deletion(folder: Path) -> Deletion:
     address, objects = address_of(folder), dict[str, int]()
     if address is not None:
         found = Store(address).sizes()
-        objects = {name: size for name, size in found.items() if _is_own(name.partition("/")[0])}
+        objects = {name: size for name, size in found.items() if _is_own_object(name)}
         foreign += [name for name in found if name not in objects]
     return Deletion(
-        folder=folder, entries=own, foreign=tuple(dict.fromkeys(foreign)), address=address, objects=(*objects.items(),)
+        folder=folder,
+        entries=own,
+        foreign=tuple(dict.fromkeys(foreign)),
+        address=address,
+        objects=tuple(objects.values()),
     )
 
 
@@ -80,7 +84,7 @@ def delete_sweep(planned: Deletion) -> None:
     late = {planned.folder / name for name in FILES}
     try:
         if planned.address is not None:
-            _delete_objects(Store(planned.address), planned)
+            _delete_objects(Store(planned.address), planned.folder)
         for entry in planned.entries:
             if entry not in late:
                 _delete(entry)
@@ -93,12 +97,15 @@ def delete_sweep(planned: Deletion) -> None:
         planned.folder.rmdir()
 
 
-def _delete_objects(store: Store, planned: Deletion) -> None:
-    """Delete the objects of a sweep; of its ledger the last segment first, so that what is left is its beginning."""
-    lease = Lease(store, planned.folder)
+def _delete_objects(store: Store, folder: Path) -> None:
+    """Delete the objects of a sweep; of its ledger the last segment first, so that what is left is its beginning.
+
+    They are those that are there now: another machine may have continued the sweep while the user was asked.
+    """
+    lease = Lease(store, folder)
     lease.acquire()
     try:
-        names = [name for name, _ in planned.objects if not name.startswith(f"{OWNERS}/")]
+        names = [name for name in store.sizes() if _is_own_object(name) and not name.startswith(f"{OWNERS}/")]
         segments = [name for name in names if name.startswith(f"{SEGMENTS}/")]
         store.delete([*(name for name in names if name not in segments), *reversed(segments)])
     finally:
@@ -108,6 +115,10 @@ def _delete_objects(store: Store, planned: Deletion) -> None:
 
 def _is_own(name: str) -> bool:
     return name in (*FILES, *FOLDERS, *_DERIVED, *_OF_ADDRESSES) or any(fnmatch(name, pattern) for pattern in _OTHERS)
+
+
+def _is_own_object(name: str) -> bool:
+    return _is_own(name.partition("/")[0])
 
 
 def _delete(entry: Path) -> None:
