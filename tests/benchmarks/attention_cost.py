@@ -38,11 +38,13 @@ def measure(encoding: str, asked: argparse.Namespace) -> None:
     """Print seconds of the fastest turn's step and of its evaluation, and the peak of training in MiB."""
     import torch
 
+    from orchestrator.running.pack.heap import keep_freed_memory
     from trainers.config.member import MemberConfig
     from trainers.evaluation.evaluate import evaluate
     from trainers.packs.pack import Pack, State
     from trainers.training.step import make_stepper
 
+    keep_freed_memory()  # as a worker does
     position = {"name": "rope", "base": 500000} if encoding == "rope" else encoding
     model = {"name": "decoder", "layers": 4, "width": 256, "heads": 4, **BLOCK, "position": position, "dropout": 0.0}
     settings = {

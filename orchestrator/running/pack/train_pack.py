@@ -20,6 +20,7 @@ from typing import Any, Protocol
 from orchestrator.record.kept.code import own_files
 from orchestrator.record.ledger.paths import STOP_FILE
 from orchestrator.running.pack.gpu_memory import hold_to_share
+from orchestrator.running.pack.heap import keep_freed_memory
 from orchestrator.running.pack.protocol import LONGEST_TRACE, Death, explain
 from orchestrator.running.pack.watchdog import Watchdog
 from orchestrator.shortages import out_of_space, raising_out_of_space
@@ -109,6 +110,7 @@ def train_pack(work: Mapping[str, Any], reporter: PackReporter) -> None:
     if address:
         mirror().fetch_for(work)
     import_on_worker(work["code"])
+    keep_freed_memory()
     reporter.began(environment(work["code"], gpus=work["gpus"]))
     import torch  # for a second or more
 
