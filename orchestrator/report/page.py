@@ -2,6 +2,7 @@
 
 import base64
 import html
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -24,6 +25,7 @@ PAIRS = (
     "the theory of the task predicts; on the dashed line both are equal."
 )
 DETAILED = 3  # configurations with a figure of their own
+_INTERVAL = re.compile(r"\[[^\[\]]{,40}\]")
 
 
 def render_page(result: Summary, drawn: Drawn, own: Sequence[Path]) -> str:
@@ -106,10 +108,15 @@ def _image(path: Path, alt: str) -> str:
 
 def _table(cells: Cells) -> str:
     def line(tag: str, texts: Iterable[str]) -> str:
-        return "<tr>" + "".join(f"<{tag}>{html.escape(text)}</{tag}>" for text in texts) + "</tr>"
+        return "<tr>" + "".join(f"<{tag}>{_cell(text)}</{tag}>" for text in texts) + "</tr>"
 
     body = "".join(line("td", texts) for texts in zip(*cells.values(), strict=True))
     return f"<div class=wide><table>{line('th', cells)}{body}</table></div>"
+
+
+def _cell(text: str) -> str:
+    """Return a cell in which an interval is not broken into lines."""
+    return _INTERVAL.sub(r"<span>\g<0></span>", html.escape(text))
 
 
 _STYLE = """
@@ -117,7 +124,8 @@ body { font: 15px/1.5 system-ui, sans-serif; color: #1b1f23; max-width: 1180px; 
 h1 { margin-bottom: 0; } h2 { margin-top: 2em; border-bottom: 1px solid #ddd; }
 p { margin: .35em 0; } .state { font-weight: 600; } .note { color: #57606a; font-size: 13px; }
 .wide { overflow-x: auto; } table { border-collapse: collapse; font-size: 13px; font-variant-numeric: tabular-nums; }
-th, td { padding: .25em .7em; border-bottom: 1px solid #e4e7ea; text-align: left; max-width: 28em; }
+td span { white-space: nowrap; }
+th, td { padding: .25em .5em; border-bottom: 1px solid #e4e7ea; text-align: left; max-width: 28em; }
 th { background: #f5f6f8; vertical-align: bottom; }
 img { max-width: 100%; height: auto; margin: .5em 0; }
 pre { background: #f5f6f8; padding: .8em; overflow-x: auto; }
