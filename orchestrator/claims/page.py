@@ -83,7 +83,7 @@ def section(one: Judgement, file: ClaimsFile, picture: Path | None) -> str:
         f"{counted(len(members.state.configurations), 'configuration')}, {len(members.seeds)} seeds{lost}; "
         f"{minutes} of one core): {say_when_registered(claim, members, file)}.",
         "",
-        f"{effect_name(claim)}: {effect_words(claim, one.answer)}{_p_words(one)}.",
+        f"{effect_name(claim)}{_pooled_words(one)}: {effect_words(claim, one.answer)}{_p_words(one)}.",
         "",
     ]
     if changes := changes_since(members.state, file):
@@ -103,6 +103,16 @@ def section(one: Judgement, file: ClaimsFile, picture: Path | None) -> str:
 
 def _sentence(claim: Claim) -> str:
     return f"{claim.says} *(ours)*" if claim.source == "ours" else claim.says
+
+
+def _pooled_words(one: Judgement) -> str:
+    """Return how the value of a seed comes from its configurations, if there are several; a trend is over them."""
+    several = max((len(arm.config_ids) for arm in (one.arms or {}).values()), default=1)
+    if several == 1 or one.claim.question == "trend":
+        return ""
+    paired = {"difference": "differences", "equivalence": "differences", "ratio": "ratios"}
+    what = f"its {paired[one.claim.question]}" if len(one.claim.compare) == 2 and one.claim.question in paired else "it"
+    return f", each the median of {what} in {several} configurations"
 
 
 def _learned_words(claim: Claim) -> str:
