@@ -5,6 +5,7 @@ Shapes: M members, B rows, T queries, K keys, H heads, E head width, D model wid
 
 from collections.abc import Callable
 from dataclasses import fields, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -87,8 +88,36 @@ def attention_weights(context: Context, scores: Scores | None, drop: Drop | None
         logits = logits if allowed is None else logits.masked_fill(~allowed, -torch.inf)
         return torch.softmax(logits, dim=-1)
     dropped = ~given.keep if allowed is None else ~(given.keep & allowed)
+    if torch.compiler.is_compiling():  # a compiled step keeps what it needs anyway
+        return _masked_softmax(logits, dropped)
+    weights: Tensor = _MaskedSoftmax.apply(logits, dropped)  # type: ignore[no-untyped-call]
+    return weights
+
+
+def _masked_softmax(logits: Tensor, dropped: Tensor) -> Tensor:
+    """Return the softmax over the keys that are not dropped; zero for queries without one."""
     logits = logits.masked_fill(dropped, torch.finfo(logits.dtype).min)  # not -inf: a row of -inf would be NaN
     return torch.softmax(logits, dim=-1).masked_fill(dropped, 0.0)
+
+
+class _MaskedSoftmax(torch.autograd.Function):
+    """`_masked_softmax` with the same bits that keeps only its result for the gradient: dropped weights are zero there.
+
+    Autograd would keep the softmax with and without the mask, and the mask twice.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, dropped: Tensor) -> Tensor:
+        """Return the weights."""
+        weights = _masked_softmax(logits, dropped)
+        ctx.save_for_backward(weights)
+        return weights
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        """Return the gradient of the logits."""
+        (weights,) = ctx.saved_tensors
+        return torch.ops.aten._softmax_backward_data(gradient, weights, -1, weights.dtype), None
 
 
 def _mixed(context: Context, position: Position, drop: Drop | None) -> Tensor:

@@ -5,8 +5,11 @@ A_ij = softmax_j((q_i . k_j + q_i . e[p_ij]) / sqrt(E)),   e between two places 
 """
 
 import math
+from collections.abc import Iterator
+from typing import Any
 
 import torch
+from torch import Tensor
 
 from trainers.positions.context import Context, Scores
 from trainers.positions.gates import cumulative_sums
@@ -15,6 +18,8 @@ from trainers.settings.fields import setting
 from trainers.settings.registry import register
 from trainers.tensors.parameters import Parameter
 from trainers.tensors.precision import product, wide
+
+PAIRS_AT_ONCE = 2**18  # of queries and keys, on a CPU
 
 
 @register("position", "cope")
@@ -41,10 +46,55 @@ class Cope(Position):
         sums, own = cumulative_sums(gates, context)
         places = own - sums if context.causal else (own - sums).abs()
         places = (places + gates).clamp(0.0, self.npos_max - 1.0)
-        below = places.detach().floor()
         of_places = product(context.q, table.mT[:, None, None]).to(scores.dtype)  # (M, B, H, T, npos_max)
         rises = torch.cat([of_places.diff(dim=-1), torch.zeros_like(of_places[..., :1])], dim=-1)
-        at = below.to(torch.int64)
-        term = torch.addcmul(of_places.gather(-1, at), places - below, rises.gather(-1, at))
+        if torch.compiler.is_compiling():  # a compiled step keeps what it needs anyway
+            term = _interpolate(of_places, rises, places)
+        else:
+            term = _Interpolate.apply(of_places, rises, places)  # type: ignore[no-untyped-call]
         term = term / math.sqrt(context.q.shape[-1]) if self.scaled else term
         return Scores(logits=torch.sub(scores, term, alpha=-1))  # not a sum; see `attention_weights`
+
+
+def _interpolate(of_places: Tensor, rises: Tensor, places: Tensor) -> Tensor:
+    """Return values (..., T, K) at `places` (..., T, K) between those at whole places, (..., T, npos_max)."""
+    below = places.detach().floor()
+    at = below.to(torch.int64)
+    return torch.addcmul(of_places.gather(-1, at), places - below, rises.gather(-1, at))
+
+
+class _Interpolate(torch.autograd.Function):
+    """`_interpolate` with the same bits that keeps only the places for the gradient.
+
+    Autograd would keep the indices, which are int64, the fractions and the rises, too, each of them for all pairs. On a
+    CPU they are made for some rows at a time, which stay in the cache.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, of_places: Tensor, rises: Tensor, places: Tensor) -> Tensor:
+        """Return the values."""
+        ctx.save_for_backward(rises, places)
+        return torch.cat([_interpolate(*rows) for rows in _in_pieces(of_places, rises, places)], dim=1)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, ...]:
+        """Return the gradients of the values at whole places, of their rises and of the places."""
+        pieces = [_gradients(*rows) for rows in _in_pieces(gradient, *ctx.saved_tensors)]
+        return tuple(torch.cat(part, dim=1) for part in zip(*pieces, strict=True))
+
+
+def _gradients(gradient: Tensor, rises: Tensor, places: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    below = places.floor()
+    at = below.to(torch.int64)
+    of_places = torch.zeros_like(rises).scatter_add_(-1, at, gradient)
+    of_rises = torch.zeros_like(rises).scatter_add_(-1, at, gradient * (places - below))
+    return of_places, of_rises, gradient * rises.gather(-1, at)
+
+
+def _in_pieces(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    """Yield some rows of tensors (M, B, ...) after another, the last of which has an entry for each pair."""
+    pairs = tensors[-1]
+    count = pairs.shape[1]
+    if pairs.device.type == "cpu":
+        count = max(1, PAIRS_AT_ONCE * count // max(pairs.numel(), 1))
+    return zip(*(torch.split(tensor, count, dim=1) for tensor in tensors), strict=True)
