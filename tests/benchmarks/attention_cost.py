@@ -4,8 +4,9 @@
 
 The model is the mini one of threshold relative attention (arXiv:2503.23174: 4 layers, 4 heads, width 256), trained on
 flip-flops; 128 pairs are its window of 256 tokens. The paper's times are 65.88 min for TRA and 58.73 for RoPE: 1.12.
-Turns of every encoding follow each other; the fastest turn counts. On the CPU each encoding has a process of its own
-for its peak, which is that of the whole process in training; uncompiled. An evaluation reads as many rows as a step.
+Turns of every encoding follow each other; the fastest turn counts, on a CPU in CPU-seconds of one thread, which other
+work on the machine disturbs less. There each encoding has a process of its own for its peak, which is that of the whole
+process in training; uncompiled. An evaluation reads as many rows as a step.
 """
 
 import argparse
@@ -56,18 +57,20 @@ def measure(encoding: str, asked: argparse.Namespace) -> None:
     members = [MemberConfig.from_dict({**settings, "seed": seed}) for seed in range(asked.members)]
     pack = Pack(members, torch.device(asked.device))
     state, step, cuda = State.initial(pack), make_stepper(pack), asked.device == "cuda"
+    clock = time.perf_counter if cuda else time.process_time
+    torch.set_num_threads(1)
 
     def fastest(do: Callable[[], object], times: int) -> float:
         found = float("inf")
         for _ in range(asked.turns):
             if cuda:
                 torch.cuda.synchronize()
-            began = time.perf_counter()
+            began = clock()
             for _ in range(times):
                 do()
             if cuda:
                 torch.cuda.synchronize()
-            found = min(found, (time.perf_counter() - began) / times)
+            found = min(found, (clock() - began) / times)
         return found
 
     step(state)
