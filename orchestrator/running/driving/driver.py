@@ -170,12 +170,12 @@ class SweepDriver:
     def ran_out_of_memory(self, pack_id: str, error: str) -> bool:
         """Cut the pack, and those like it that no worker has begun, into smaller ones; return whether it can be."""
         pack, device = self.state.packs[pack_id], self._environments.device(pack_id)
-        shortage = self._halve and shortage_fields(pack, self._halve, device, error)
+        shortage = self._halve and shortage_fields(pack, self._halve, device, error, self._seconds.get(pack_id, 0.0))
         waiting = [*self.queue, pack_id]
         order = self._cut_again(waiting, shortage) if shortage else waiting
         if order is not waiting:
             self.running.pop(pack_id, None)
-            self.queue = deque(order)
+            self.queue = deque(self._cut_again(order))
         return order is not waiting
 
     def retried(self, pack_id: str, error: str, trace: str | None = None) -> None:
