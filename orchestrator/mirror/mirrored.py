@@ -54,6 +54,8 @@ def open_ledger(folder: Path) -> Ledger:
         lease.acquire()
         if missing_records(store, folder, ledger.path.read_bytes()):
             raise SweepLocked(f"the sweep in {store.address} was being run by another driver until now; try again")
+        for name in store.sizes("checkpoints"):  # a pack that has any was begun, and is not cut again
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
         return ledger.mirror_to(store, lease, sum(store.sizes(SEGMENTS).values()))
     except BaseException:
         lease.release()

@@ -95,7 +95,7 @@ def _is_unbegun(state: SweepState, pack: PackState) -> bool:
 
 
 def _may_have_checkpoints(state: SweepState, pack: PackState) -> bool:
-    """Return whether states of the pack may be kept; those of a sweep at an address may be on other machines alone."""
+    """Return whether states of the pack may be kept; at an address those of an earlier driver have an empty folder."""
     return bool(pack.evaluations or pack.earlier or checkpoint_folder(state.folder, pack.pack_id).exists())
 
 

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import time
 from pathlib import Path
 
@@ -16,11 +17,13 @@ from orchestrator.mirror.mirrored import create_ledger, open_ledger
 from orchestrator.mirror.worker import on_this_machine
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import decode, read_records
+from orchestrator.record.state.state import SweepState
 from orchestrator.running.schedulers import inline
 from orchestrator.storage import Store
 from orchestrator.upkeep.deletion import delete_sweep, plan_deletion
 from search_spaces import dump_yaml
 from tests.orchestrator.conftest import TRAINED
+from trainers.files.checkpoint import Checkpoints
 
 FIRST = {"name": "s", "study": "tests", "spec": {}, "spec_hash": "f" * 16, "provenance": {}}
 
@@ -281,3 +284,50 @@ def test_workers_that_share_no_folder_with_the_driver(machine, tmp_path, monkeyp
     assert not list(folder.glob("checkpoints/*/*.ckpt"))
     exported = lengthwise("export", f"file://{storage}/trained", "--weights", tmp_path / "weights")
     assert exported.returncode == 0 and len(list((tmp_path / "weights").iterdir())) == 6, exported.stderr
+
+
+KILLED = """
+import os, signal
+from orchestrator.mirror.worker import MirroredCheckpoints
+
+copy = MirroredCheckpoints._copy
+
+def copy_and_die(self):
+    copy(self)
+    if self._copied and self._copied.name == "step-000000000006.ckpt":
+        os.kill(os.getpid(), signal.SIGKILL)
+
+MirroredCheckpoints._copy = copy_and_die
+from orchestrator.__main__ import command
+command()
+"""
+
+
+def test_a_pack_is_resumed_on_another_machine_from_its_checkpoint(tmp_path, monkeypatch, lengthwise, curves):
+    """Also before its first evaluation, when only the checkpoint says that it was begun; others are cut again."""
+    storage, steps = tmp_path / "bucket", list[int]()
+    settings = ["training.steps=12", "evaluation.every=12", "resources.checkpoint_steps=3", "resources.pack=2"]
+    file = tmp_path / "trained.yaml"
+    file.write_text(dump_yaml(TRAINED))
+    words = [word for setting in settings for word in ("--set", setting)]
+    assert lengthwise("run", file, "--storage", tmp_path / "alone", *words).returncode == 0
+    run = ("run", file, "--storage", f"file://{storage}", *words)
+    killed = lengthwise.process(*run, program=KILLED, XDG_CACHE_HOME=str(tmp_path / "a"))
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    (begun,) = (storage / "trained/checkpoints").iterdir()
+    load = Checkpoints.load
+
+    def loaded(self, members):
+        found = load(self, members)
+        steps.append(found[0].step if found[0] else 0)
+        return found
+
+    monkeypatch.setattr(lease, "SILENCE", 0.5)
+    monkeypatch.setattr(Checkpoints, "load", loaded)
+    lengthwise.environment["XDG_CACHE_HOME"] = str(tmp_path / "b")
+    resumed = lengthwise("resume", f"file://{storage}/trained", "--set", "resources.pack=1")
+    assert resumed.returncode == 0, resumed.stdout + resumed.stderr
+    assert sorted(steps, reverse=True) == [6, 0, 0, 0, 0]
+    there = tmp_path / "b/lengthwise/storage/file" / str(storage)[1:] / "trained"
+    assert curves(there).equals(curves(tmp_path / "alone/trained"))
+    assert begun.name in SweepState.load(there).packs
