@@ -231,6 +231,9 @@ def drive_packs(
             interrupts.check()
             if progress.due:
                 progress.show(meter.snapshot(driver))
+                notices = finisher.read_notices() if finisher is not None else []
+                for notice in notices:
+                    progress.say("; training continues; ".join(f"not published: {notice}".splitlines()))
 
         if not is_finished(spec, state):
             name, _ = choose_scheduler(spec, examples)

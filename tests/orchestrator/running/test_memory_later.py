@@ -154,7 +154,7 @@ def test_with_workers_also_if_the_driver_is_killed(lengthwise, tiny, tmp_path, w
     out, _ = driver.communicate()
     assert SAID in out
     hold.unlink()
-    done = lengthwise.process("resume", folder, **given)
+    done = lengthwise.process("resume", folder, "--set", "resources.scheduler=inline", **given)
     assert done.returncode == 0, done.stdout + done.stderr
     state = SweepState.load(folder)
     recorded_once(state)
