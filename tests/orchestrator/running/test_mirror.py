@@ -227,6 +227,33 @@ def test_a_sweep_is_deleted_at_its_address_and_here(machine, tmp_path, monkeypat
         assert [path.name for path in bucket.rglob("*") if path.is_file()] == ["notes.txt"] and not folder.exists()
 
 
+def test_a_copy_of_a_sweep_that_another_machine_has_deleted_is_neither_shown_as_if_it_were_there_nor_lost(
+    machine, tmp_path, lengthwise
+):
+    with machine("a") as folder:
+        create_ledger(folder, FIRST).close()
+        bucket = machine("a").bucket
+    with machine("b") as other:
+        fetch_sweep(other)
+        delete_sweep(plan_deletion(other))
+    assert not list(bucket.rglob("*.jsonl")) and not other.exists()
+    before = (folder / "events.jsonl").read_bytes()
+    lengthwise.environment["XDG_CACHE_HOME"] = str(tmp_path / "a")
+    for named, storage in ((f"file://{bucket}", ()), ("s", ("--storage", f"file://{bucket.parent}"))):
+        for verb in ("status", "report", "resume", "delete"):
+            refused = lengthwise(verb, named, *storage)
+            assert refused.returncode == 2 and len(refused.stderr.splitlines()) == 1
+            assert refused.stderr.startswith(f"file://{bucket} holds no sweep any more: it was deleted there")
+            assert f"lengthwise report {folder} reads it" in refused.stderr
+    assert lengthwise("status", folder).returncode == 0
+    assert "holds no sweep any more" in lengthwise("resume", folder).stderr
+    assert (folder / "events.jsonl").read_bytes() == before and not list(bucket.rglob("*.jsonl"))
+    moved = folder.rename(tmp_path / "moved")
+    assert read_records(moved) and address_of(moved) is None
+    moved.rename(folder)
+    assert lengthwise("delete", folder, "--yes").returncode == 0 and not folder.exists()
+
+
 def test_workers_that_share_no_folder_with_the_driver(machine, tmp_path, monkeypatch, lengthwise, curves, wait_for):
     """Every attempt of a pack is on a machine of its own; each first one dies after a checkpoint."""
     train, attempts, began = inline.train_pack, [], []
