@@ -11,10 +11,14 @@ from orchestrator.record.state.parts import PackState
 from orchestrator.record.state.recuts import has_begun
 from orchestrator.record.state.state import SweepState
 from orchestrator.running.driving.racing import is_paused
+from orchestrator.running.driving.running import Running
 from orchestrator.running.driving.sampler import as_configuration
 from orchestrator.running.pack.train_pack import checkpoint_folder
 
-Recutting = Callable[[Sequence[Pack], Sequence[tuple[Pack, float]], Mapping[str, Configuration], int], Sequence[Pack]]
+Room = tuple[int, float | None]
+"""How many workers there are, and the bytes of each; None as long as these are what packs were planned for at first."""
+
+Recutting = Callable[[Sequence[Pack], Sequence[tuple[Pack, float]], Mapping[str, Configuration], Room], Sequence[Pack]]
 """`orchestrator.plan.packing.packs.Packer.recut`."""
 
 Halving = Callable[[Pack], Shortage]
@@ -24,15 +28,15 @@ Halving = Callable[[Pack], Shortage]
 def recut_fields(
     state: SweepState,
     waiting: Collection[str],
-    steps: Mapping[str, int],
+    running: Mapping[str, Running],
     recut: Recutting,
-    workers: int,
+    room: Room,
     shortage: Mapping[str, Any] | None = None,
 ) -> tuple[dict[str, Any], list[str]] | None:
     """Return the fields of the record that cuts waiting packs again, and which packs wait then, begun ones first.
 
-    None where they had better stay as they are, as do packs that a worker has begun. `steps` has the step of every pack
-    that a worker is training, by pack_id. `shortage` has the fields of a pack that waits because it ran out of memory;
+    None where they had better stay as they are, as do packs that a worker has begun. `running` has every pack that a
+    worker is training, by pack_id. `shortage` has the fields of a pack that waits because it ran out of memory;
     if it may have checkpoints it is cut alone, because a pack continues from the states of one.
     """
     short = state.packs[shortage["pack_id"]] if shortage else None
@@ -43,13 +47,13 @@ def recut_fields(
     cut_again = [short] if short and earlier else cut_again
     unbegun = {pack.pack_id: as_pack(pack) for pack in cut_again}
     begun = [
-        (as_pack(pack), 1 - max(pack.step, steps.get(pack.pack_id, 0)) / pack.steps)
+        (as_pack(pack), 1 - max(pack.step, running.get(pack.pack_id, Running()).step) / pack.steps)
         for pack in left
         if pack.pack_id not in unbegun
     ]
     config_ids = {config_id for pack in left for config_id, _ in pack.members}
     configurations = {name: as_configuration(state.configurations[name]) for name in config_ids}
-    packs = recut(list(unbegun.values()), begun, configurations, workers)
+    packs = recut(list(unbegun.values()), begun, configurations, room)
     if not packs:
         return None
     names = {pack.pack_id for pack in packs}
@@ -60,7 +64,7 @@ def recut_fields(
             for pack in packs
             if pack.pack_id not in unbegun
         ],
-        "workers": workers,
+        "workers": room[0],
         **({"shortage": dict(shortage)} if shortage else {}),
     }
     return fields, [*(name for name in waiting if name not in unbegun), *(pack.pack_id for pack in packs)]
