@@ -317,14 +317,16 @@ KILLED = """
 import os, signal
 from orchestrator.mirror.worker import MirroredCheckpoints
 
-copy = MirroredCheckpoints._copy
+save = MirroredCheckpoints.save
 
-def copy_and_die(self):
-    copy(self)
-    if self._copied and self._copied.name == "step-000000000006.ckpt":
+def save_and_die(self, snapshot, members):
+    path = save(self, snapshot, members)
+    if snapshot.step == 6:
+        self.finish()
         os.kill(os.getpid(), signal.SIGKILL)
+    return path
 
-MirroredCheckpoints._copy = copy_and_die
+MirroredCheckpoints.save = save_and_die
 from orchestrator.__main__ import command
 command()
 """
@@ -342,6 +344,7 @@ def test_a_pack_is_resumed_on_another_machine_from_its_checkpoint(tmp_path, monk
     killed = lengthwise.process(*run, program=KILLED, XDG_CACHE_HOME=str(tmp_path / "a"))
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     (begun,) = (storage / "trained/checkpoints").iterdir()
+    assert [path.name for path in begun.iterdir()], "a checkpoint is at the address"
     load = Checkpoints.load
 
     def loaded(self, members):
