@@ -314,8 +314,9 @@ def test_workers_that_share_no_folder_with_the_driver(machine, tmp_path, monkeyp
 
 
 KILLED = """
-import os, signal
+import os, signal, time
 from orchestrator.mirror.worker import MirroredCheckpoints
+from orchestrator.storage import Store
 
 save = MirroredCheckpoints.save
 
@@ -323,6 +324,9 @@ def save_and_die(self, snapshot, members):
     path = save(self, snapshot, members)
     if snapshot.step == 6:
         self.finish()
+        there = Store.for_copy(self.folder.parents[1])
+        while b'"kind":"pack"' not in b"".join(there.read(there.sizes("ledger")).values()):
+            time.sleep(0.05)
         os.kill(os.getpid(), signal.SIGKILL)
     return path
 
